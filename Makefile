@@ -1,0 +1,50 @@
+# The front door. Each target is a line or two; the work is in scripts/, cmake/ and tests/.
+BUILD ?= build/release
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+PYTHON ?= /usr/bin/python3
+
+.DEFAULT_GOAL := help
+.PHONY: help demo setup setup-test build test test-unit soak bench lint cluster cluster-down install clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build ## train a small language model on 4 workers, kill one on the way
+	@scripts/demo.sh $(BUILD)
+
+setup: ## install what the build needs (Debian packages; sudo when not root)
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh test
+
+build: setup ## build everything into build/release
+	@scripts/build.sh release $(BUILD) $(JOBS)
+
+test: setup-test ## every test: unit, sanitizers, chart, real cluster
+	@$(PYTHON) scripts/run_tests.py all
+
+test-unit: setup-test ## the unit tests alone (under a minute after the build)
+	@$(PYTHON) scripts/run_tests.py unit
+
+soak: setup-test ## the long forms of the tests (hours)
+	@$(PYTHON) scripts/run_tests.py soak
+
+bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run
+	@$(PYTHON) scripts/run_tests.py bench
+
+lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
+	@scripts/lint.sh
+
+cluster: setup-test build ## a real 3-node cluster with the operator installed
+	@scripts/cluster.sh up
+
+cluster-down: ## remove that cluster and all of it
+	@scripts/cluster.sh down
+
+install: build ## install to $(DESTDIR)$(PREFIX)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove the build folders
+	rm -rf build

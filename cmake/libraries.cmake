@@ -1,0 +1,23 @@
+# The libraries that Lockstep stands on, all from Debian 12; scripts/setup.sh installs them.
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(cpprestsdk REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(Boost 1.74 REQUIRED COMPONENTS system)
+
+# find_package(dnnl) of Debian 12 asks for OpenCL, which the CPU library does not need.
+find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(lockstep_dnnl INTERFACE)
+target_include_directories(lockstep_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(lockstep_dnnl INTERFACE ${DNNL_LIBRARY})
+
+if(LOCKSTEP_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()

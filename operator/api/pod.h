@@ -1,0 +1,59 @@
+// The part of a Pod that Lockstep looks at, trimmed so that a cache of thousands stays small.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/object.h"
+
+namespace lockstep::api {
+
+struct ContainerState {
+  std::string name;
+  bool is_init = false;
+  bool ready = false;
+  std::int32_t restart_count = 0;
+  std::string waiting_reason;   // "ImagePullBackOff"; empty when it is not waiting
+  std::string waiting_message;
+  bool running = false;
+  bool terminated = false;
+  std::int32_t exit_code = 0;   // these four when terminated
+  std::int32_t signal = 0;
+  std::string terminated_reason;   // "OOMKilled", "Error", "Completed"
+  std::string terminated_message;
+};
+
+struct Pod {
+  ObjectMeta meta;
+  std::string phase;  // Pending, Running, Succeeded, Failed, Unknown
+  std::string reason;
+  std::string message;
+  std::string node_name;
+  std::string pod_ip;
+  std::vector<ContainerState> containers;  // init containers too
+  // Of conditions PodScheduled and DisruptionTarget, when they are there.
+  bool scheduled = false;
+  std::string unschedulable_reason, unschedulable_message;
+  std::string disruption_reason, disruption_message;
+  bool ready = false;
+
+  bool terminal() const { return phase == "Succeeded" || phase == "Failed"; }
+};
+
+Result<Pod> parse_pod(const Json& object);
+
+// The part of a Node that Lockstep looks at.
+struct Node {
+  ObjectMeta meta;
+  bool ready = true;             // condition Ready is "True"
+  std::string not_ready_reason;  // "NodeStatusUnknown", "KubeletNotReady", ...
+  std::optional<WallTime> ready_since;
+  bool unschedulable = false;
+  bool out_of_service = false;   // taint node.kubernetes.io/out-of-service
+};
+
+Result<Node> parse_node(const Json& object);
+
+}  // namespace lockstep::api

@@ -1,0 +1,162 @@
+// TrainingJob, lockstep.dev/v1alpha1, as plain structs. Defaults are those of the CRD's schema and stand here once
+// more only for job files that never see an API server; a test compares the two.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/object.h"
+
+namespace lockstep::api {
+
+enum class RendezvousKind { kLockstep, kTorch, kNone };
+enum class RestartStrategy { kInPlace, kGang };
+enum class RuleAction { kRestart, kFail };
+enum class CleanPodPolicy { kRunning, kAll, kNone };
+
+struct RendezvousSpec {
+  RendezvousKind kind = RendezvousKind::kLockstep;
+  std::int32_t port = 0;      // MASTER_PORT; 0: a free port, fresh for each generation
+  Json env = Json::object();  // extra variables by name: {"NCCL_DEBUG": "INFO"}; string values
+};
+
+// First match wins. A rule with neither list matches every failure.
+struct RestartRule {
+  std::vector<std::string> on_reasons;       // cause of the attempt (ProcessExit, PodDeleted, NodeLost, OOMKilled, ...)
+  std::vector<std::int32_t> on_exit_codes;   // of the first failing rank
+  RuleAction action = RuleAction::kRestart;
+  bool counts_towards_max = true;
+};
+
+struct RestartSpec {
+  RestartStrategy strategy = RestartStrategy::kInPlace;
+  std::int32_t max_restarts = 10;              // counted restarts allowed within the window
+  std::int32_t window_seconds = 3600;
+  std::int32_t backoff_initial_seconds = 1;    // restart.backoff.initialSeconds: second restart without progress
+  std::int32_t backoff_max_seconds = 60;       // restart.backoff.maxSeconds
+  std::int32_t force_delete_after_seconds = 5; // a terminating pod on a dead node is removed by force after this
+  std::vector<RestartRule> rules;
+};
+
+struct DeadlinesSpec {
+  std::int32_t startup_seconds = 600;          // from creation (or resume) until the first generation is up
+  std::optional<std::int64_t> active_seconds;  // from start to finish
+};
+
+struct CheckpointSpec {
+  std::string path;        // folder inside the container
+  std::string claim_name;  // PersistentVolumeClaim mounted at `path`; empty: `path` is on a volume of the job's own
+  std::int32_t every_seconds = 300;
+  std::int32_t grace_period_seconds = 60;  // terminationGracePeriodSeconds of the pods: time to write a last one
+};
+
+struct TrainingJobSpec {
+  std::string image;
+  std::vector<std::string> command;
+  std::vector<std::string> args;
+  Json env = Json::array();       // core/v1 EnvVar
+  Json env_from = Json::array();  // core/v1 EnvFromSource
+  std::string working_dir;
+  std::int32_t nodes = 0;
+  std::int32_t gpus_per_node = 0;
+  std::int32_t procs_per_node = 0;  // 0: not given; resolved_procs_per_node() is the one place that fills it in
+  std::string gpu_resource_name = "nvidia.com/gpu";
+  Json resources = Json::object();           // core/v1 ResourceRequirements
+  Json volumes = Json::array();              // core/v1 Volume
+  Json volume_mounts = Json::array();        // core/v1 VolumeMount
+  Json image_pull_secrets = Json::array();   // core/v1 LocalObjectReference
+  std::string shm_size;                      // quantity; empty: the runtime's own 64 MiB
+  Json pod_template = Json::object();        // strategic merge patch over the generated pod
+  RendezvousSpec rendezvous;
+  RestartSpec restart;
+  DeadlinesSpec deadlines;
+  CheckpointSpec checkpoint;
+  bool suspend = false;
+  std::optional<std::int32_t> ttl_seconds_after_finished;
+  CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
+};
+
+// procsPerNode, or gpusPerNode, or 1.
+std::int32_t resolved_procs_per_node(const TrainingJobSpec& spec);
+
+struct NodesStatus {
+  std::int32_t desired = 0;
+  std::int32_t ready = 0;
+  std::string summary;  // "3/4"
+  bool operator==(const NodesStatus&) const = default;
+};
+
+struct RestartsStatus {
+  std::int32_t total = 0;
+  std::int32_t counted = 0;  // those within the window that count towards maxRestarts
+  std::string last_cause;
+  bool operator==(const RestartsStatus&) const = default;
+};
+
+// One stretch from start to failure (or to the end).
+struct Attempt {
+  std::int64_t generation = 0;        // the generation that ended
+  std::string cause;                  // CamelCase: ProcessExit, PodDeleted, NodeLost, ..., Completed
+  std::int32_t first_failing_rank = -1;
+  std::string pod;
+  std::string node;
+  std::optional<std::int32_t> exit_code;
+  std::string message;                // sentence with the tail of stderr where there is one
+  std::string strategy;               // what was done: InPlace, ReplaceFailed (a pod was made anew), Gang, None
+  bool counted = false;               // towards maxRestarts
+  std::optional<WallTime> start_time;
+  std::optional<WallTime> end_time;   // when the failure was seen
+  std::int64_t step = 0;              // last committed step that was reported
+  // Milliseconds per phase of the recovery that followed; -1: not there (yet).
+  std::int64_t detect_ms = -1;        // death of the process to its report
+  std::int64_t agree_ms = -1;         // report to GO of the next generation
+  std::int64_t start_ms = -1;         // GO to UP
+  std::int64_t first_step_ms = -1;    // UP to the first newly committed step
+  bool operator==(const Attempt&) const = default;
+};
+
+struct ProgressStatus {
+  std::int64_t step = 0, total_steps = 0, epoch = 0;
+  std::string loss;                 // decimal text: floats do not belong into the API
+  std::string samples_per_second;
+  std::int32_t percentage = 0;
+  std::int64_t eta_seconds = 0;
+  std::optional<WallTime> last_update;
+  bool operator==(const ProgressStatus&) const = default;
+};
+
+struct TrainingJobStatus {
+  std::int64_t observed_generation = 0;
+  std::vector<Condition> conditions;  // Placed, Running, Restarting, Suspended, Succeeded, Failed
+  std::string state;                  // one word derived from the conditions
+  std::int64_t incarnation = 0;       // persisted before the first create of a round
+  std::int64_t membership_generation = 0;
+  NodesStatus nodes;
+  std::int32_t procs_per_node = 0;
+  std::int32_t world_size = 0;
+  RestartsStatus restarts;
+  std::vector<Attempt> attempts;      // the last ten
+  std::optional<ProgressStatus> progress;
+  std::optional<WallTime> start_time;
+  std::optional<WallTime> completion_time;
+  std::string selector;
+
+  bool operator==(const TrainingJobStatus&) const = default;
+};
+
+struct TrainingJob {
+  ObjectMeta meta;
+  TrainingJobSpec spec;
+  TrainingJobStatus status;
+};
+
+// Reads an object of the API server (or a job file turned into JSON). Unknown fields are ignored here: the server
+// and validate() refuse them. A wrong type is kInvalid and names the field ("spec.nodes must be an integer").
+Result<TrainingJob> parse_training_job(const Json& object);
+Json to_json(const TrainingJobSpec& spec);
+Json to_json(const TrainingJobStatus& status);
+Json to_json(const TrainingJob& job);
+
+}  // namespace lockstep::api

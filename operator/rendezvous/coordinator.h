@@ -1,0 +1,214 @@
+// The seam between the job controller and the coordinator. The controller says, level-triggered, which members a job
+// should have and up to which generation failures have been dealt with; the coordinator forms generations from the
+// members that are connected and says what became of them. Neither calls the other's decisions: policy (budgets,
+// rules, pods) is the controller's, agreement is the coordinator's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "operator/rendezvous/worker_contract.h"
+
+namespace lockstep::rendezvous {
+
+enum class Kind { kLockstep, kTorch, kNone };
+
+// A pod that should take part. A member that says HELLO with another uid or incarnation is told to go.
+struct ExpectedMember {
+  int slot = 0;
+  std::int64_t incarnation = 0;
+  std::string pod_name;
+  std::string pod_uid;  // as the API server gave it
+  std::string node;     // "" while not known
+
+  bool operator==(const ExpectedMember&) const = default;
+};
+
+// What a job wants from the coordinator. set_job() with an equal plan changes nothing.
+struct JobPlan {
+  std::string name_space, name, uid;
+  Kind kind = Kind::kLockstep;
+  int slots = 0;           // gang size; a generation is formed when all are expected and connected
+  int procs_per_node = 1;  // ranks of slot s: s * procs_per_node ...
+  int port = 0;            // MASTER_PORT; 0: fresh for each generation
+  int max_restarts = 0;    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
+  std::map<std::string, std::string> env;  // spec.rendezvous.env
+  std::string checkpoint_path;
+  int checkpoint_every_seconds = 0;
+  std::vector<ExpectedMember> members;
+  // Generations up to this one have been dealt with by the controller: a broken or finished generation g is
+  // followed by g+1 only once handled_generation >= g. 0 allows the first.
+  std::int64_t handled_generation = 0;
+  // True: end all processes and let the agents exit (suspend, failed, clean-up). Processes get SIGTERM first, and
+  // SIGKILL after `stop_grace_seconds`.
+  bool stop = false;
+  int stop_grace_seconds = 30;
+
+  bool operator==(const JobPlan&) const = default;
+};
+
+enum class Phase {
+  kWaiting,    // not all members are connected
+  kProposing,  // PROPOSE is out: old processes end, READYs and the record's compare-and-set are awaited
+  kStarting,   // GO is out
+  kUp,         // every member said UP
+  kBroken,     // the generation failed; `failure` says how; waiting for handled_generation
+  kFinished,   // every rank of the generation exited with 0
+  kStopped,    // JobPlan::stop was carried out: no process is left
+};
+
+// Why a generation ended: the first failing rank by the agents' millisecond time stamps; a signal or an error of
+// its own comes before "communication failed".
+struct Failure {
+  std::int64_t generation = 0;
+  std::string cause;  // ProcessExit, ProcessSignal, MemberLost, StartTimeout, PortInUse, CommandNotFound, Stopped
+  int rank = -1;
+  int slot = -1;
+  std::optional<int> exit_code;  // 128 + signal when it was a signal
+  int signal = 0;
+  std::string message;           // one sentence, then the tail of the rank's stderr (at most 2 KiB)
+  WallTime time{};               // when the process ended, by its agent's clock
+  std::int64_t detect_ms = -1;   // from then to the coordinator's knowing
+  std::int64_t step = 0;         // last committed step that was reported
+
+  bool operator==(const Failure&) const = default;
+};
+
+struct MemberView {
+  int slot = 0;
+  std::int64_t incarnation = 0;
+  bool connected = false;
+  bool up = false;  // its processes of the current generation run
+
+  bool operator==(const MemberView&) const = default;
+};
+
+// What became of the recovery that led to the current generation; -1: not there yet.
+struct RecoveryTimes {
+  std::int64_t agree_ms = -1;       // permission (handled_generation, all members there) to GO
+  std::int64_t start_ms = -1;       // GO to the last UP
+  std::int64_t first_step_ms = -1;  // UP to the first newly committed step
+
+  bool operator==(const RecoveryTimes&) const = default;
+};
+
+// What the coordinator knows of a job.
+struct JobView {
+  std::int64_t generation = 0;
+  Phase phase = Phase::kWaiting;
+  std::vector<MemberView> members;  // by slot
+  std::optional<Failure> failure;   // with kBroken
+  std::string message;              // why it waits, for people: "waiting for slots 2, 3 to connect"
+  Progress progress;
+  std::optional<CheckpointReport> newest_checkpoint;
+  RecoveryTimes times;
+  std::vector<std::string> refused;  // the last few members that were turned away, and why
+
+  bool operator==(const JobView&) const = default;
+};
+
+// The record of DESIGN "Membership": written only by the coordinator, by compare-and-set.
+struct Record {
+  std::int64_t term = 0;
+  std::int64_t generation = 0;
+  struct Member {
+    int slot = 0;
+    std::int64_t incarnation = 0;
+    std::int64_t life = 0;
+    bool operator==(const Member&) const = default;
+  };
+  std::vector<Member> members;
+  std::optional<CheckpointReport> checkpoint;
+  bool operator==(const Record&) const = default;
+};
+
+// Where records live: a ConfigMap on a cluster, an entry of the in-memory API in `run`. Calls block; the coordinator
+// makes them on a thread of their own.
+class GenerationStore {
+ public:
+  virtual ~GenerationStore() = default;
+  struct Versioned {
+    Record record;
+    std::string version;  // opaque; "" when there is no record yet
+  };
+  virtual Result<Versioned> load(const std::string& name_space, const std::string& job, const std::string& uid) = 0;
+  // Writes `next` if the stored version is still `version`; kConflict otherwise. Returns the new version.
+  virtual Result<std::string> compare_and_set(const std::string& name_space, const std::string& job,
+                                              const std::string& uid, const std::string& version,
+                                              const Record& next) = 0;
+};
+
+// Says whether the bearer of `token` is the pod that it claims to be. Blocks; called on a thread of its own, once for
+// a member's first join. kUnauthorized when not.
+class MemberAuthenticator {
+ public:
+  virtual ~MemberAuthenticator() = default;
+  virtual Status check(const std::string& token, const std::string& name_space, const std::string& pod_name,
+                       const std::string& pod_uid) = 0;
+};
+
+// The server: listens, speaks the protocol with agents, forms generations. start() and stop() bracket a term.
+class Coordinator {
+ public:
+  virtual ~Coordinator() = default;
+  // Adds the job or changes its plan. Returns at once; any thread.
+  virtual void set_job(const JobPlan& plan) = 0;
+  // Drops the job and its connections; any thread.
+  virtual void forget_job(const std::string& uid) = 0;
+  // The newest view; empty when the job is not known (yet). Any thread; never blocks on the network.
+  virtual std::optional<JobView> view(const std::string& uid) const = 0;
+  // "ip:port" that it listens on.
+  virtual std::string address() const = 0;
+};
+
+// Called when a job's view changed in more than its progress (and at most once a second for progress alone).
+// On the coordinator's thread: only put a key into a queue.
+using OnViewChange = std::function<void(const std::string& name_space, const std::string& name)>;
+
+struct CoordinatorOptions {
+  std::string listen_address = "0.0.0.0";
+  int port = 0;                      // 0: any free one
+  std::string certificate_pem;       // empty with an empty key: plain TCP is never spoken; start() fails
+  std::string private_key_pem;
+  std::int64_t term = 1;             // the Lease's leaseTransitions
+  bool authenticate = true;          // false only in tests of the protocol
+  Duration heartbeat_timeout = std::chrono::seconds(1);
+};
+
+// Binds and starts its threads; they are joined by the destructor. kUnavailable when the port is taken.
+Result<std::unique_ptr<Coordinator>> start_coordinator(const CoordinatorOptions& options, GenerationStore& store,
+                                                       MemberAuthenticator& authenticator, Clock& clock,
+                                                       OnViewChange on_change);
+
+// The certificate authority of a cluster's coordinators, kept in a Secret, and certificates issued from it (OpenSSL,
+// ECDSA P-256). `certificate_pem` of the authority goes to the agents in LOCKSTEP_COORDINATOR_CA.
+struct KeyPair {
+  std::string certificate_pem;
+  std::string private_key_pem;
+};
+Result<KeyPair> make_authority();
+// Serving certificate for the DNS name "lockstep-coordinator", which agents verify whatever address they dial.
+Result<KeyPair> issue_serving_certificate(const KeyPair& authority);
+
+// Environment of the agent (set by the pod builder).
+inline constexpr const char* kEnvCoordinator = "LOCKSTEP_COORDINATOR";             // "10.0.3.4:7077", numeric
+inline constexpr const char* kEnvCoordinatorCa = "LOCKSTEP_COORDINATOR_CA";        // PEM
+inline constexpr const char* kEnvNamespace = "LOCKSTEP_NAMESPACE";
+inline constexpr const char* kEnvPodName = "LOCKSTEP_POD_NAME";                    // downward API
+inline constexpr const char* kEnvPodUid = "LOCKSTEP_POD_UID";                      // downward API
+inline constexpr const char* kEnvPodIp = "LOCKSTEP_POD_IP";                        // downward API
+inline constexpr const char* kEnvSlot = "LOCKSTEP_SLOT";
+inline constexpr const char* kEnvIncarnation = "LOCKSTEP_INCARNATION";
+inline constexpr const char* kEnvProcsPerNode = "LOCKSTEP_PROCS_PER_NODE";
+inline constexpr const char* kEnvTokenFile = "LOCKSTEP_TOKEN_FILE";                // projected token, audience lockstep
+inline constexpr const char* kTokenAudience = "lockstep";
+inline constexpr const char* kCoordinatorServerName = "lockstep-coordinator";
+
+}  // namespace lockstep::rendezvous

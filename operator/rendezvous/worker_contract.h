@@ -1,0 +1,104 @@
+// What an agent gives to the processes that it starts, and what they tell it back: the environment variables and
+// the messages of the link. Foreign programs read only the torchrun variables; our trainer uses all of it.
+//
+// The link is one end of an AF_UNIX stream socketpair (descriptor number in LOCKSTEP_AGENT_FD). Both sides write
+// lines of JSON, at most kMaxLinkLine bytes each; a longer or unreadable line closes the link. An agent never
+// blocks on a worker: a worker that does not read loses messages, not the agent.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "operator/base/result.h"
+
+namespace lockstep::rendezvous {
+
+// Environment of a worker. The torchrun set (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK,
+// GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID,
+// TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*) is there as well, with the values of the generation.
+inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";               // metadata.name
+inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";            // metadata.uid
+inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";     // decimal, grows with each restart
+inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";               // "ip:port,..." by rank: data addresses
+inline constexpr const char* kEnvMemberOfRank = "LOCKSTEP_MEMBERS";      // "0,0,1,1": which ranks share a pod (and /dev/shm)
+inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";        // bound, listening TCP socket of this rank
+inline constexpr const char* kEnvAgentFd = "LOCKSTEP_AGENT_FD";          // the link
+inline constexpr const char* kEnvGenerationKey = "LOCKSTEP_GENERATION_KEY";  // 64 hex digits: MAC key of the data links
+inline constexpr const char* kEnvCheckpointDir = "LOCKSTEP_CHECKPOINT_DIR";  // spec.checkpoint.path, where given
+inline constexpr const char* kEnvCheckpointEvery = "LOCKSTEP_CHECKPOINT_EVERY_SECONDS";  // spec.checkpoint.everySeconds
+inline constexpr const char* kEnvRestore = "LOCKSTEP_RESTORE";  // name of the checkpoint folder to start from, or empty
+
+inline constexpr size_t kMaxLinkLine = 64 * 1024;
+
+// How training stands. Written by rank 0 (others may; the agent keeps rank 0's), at most 4 times a second.
+struct Progress {
+  std::int64_t step = 0;         // committed steps
+  std::int64_t total_steps = 0;  // 0: not known
+  std::int64_t epoch = 0;
+  double loss = 0;  // of the last committed step
+  double samples_per_second = 0;
+  double eta_seconds = 0;  // 0: not known
+
+  bool operator==(const Progress&) const = default;
+};
+
+// A checkpoint that is complete on disk and that a collective of the next step has confirmed.
+struct CheckpointReport {
+  std::string name;  // folder inside the checkpoint path: "step-120.g3"
+  std::int64_t step = 0;
+  std::int64_t generation = 0;
+  std::string digest;  // of the state, hexadecimal
+
+  bool operator==(const CheckpointReport&) const = default;
+};
+
+// Why a worker is about to end; sent before it exits with a code that is not 0.
+struct FailureReport {
+  enum class Class { kOwn, kCommunication };  // its own fault, or it saw a peer go away
+  Class kind = Class::kOwn;
+  int suspect_rank = -1;  // for kCommunication: whose link broke; -1 when not known
+  std::string message;    // one sentence
+
+  bool operator==(const FailureReport&) const = default;
+};
+
+// One message from a worker to its agent; exactly one member is set. `up` says that the communicators work.
+struct WorkerMessage {
+  bool up = false;
+  std::optional<Progress> progress;
+  std::optional<CheckpointReport> checkpoint;
+  std::optional<FailureReport> failure;
+
+  bool operator==(const WorkerMessage&) const = default;
+};
+
+// One message from an agent to a worker.
+struct AgentMessage {
+  enum class Kind { kStop };  // finish the step, write a checkpoint, exit 83 (a voluntary end)
+  Kind kind = Kind::kStop;
+
+  bool operator==(const AgentMessage&) const = default;
+};
+
+// A line with its newline.
+std::string encode(const WorkerMessage& message);
+std::string encode(const AgentMessage& message);
+// `line` without its newline. kInvalid for anything that is not exactly one message; unknown JSON fields are ignored.
+Result<WorkerMessage> decode_worker_message(std::string_view line);
+Result<AgentMessage> decode_agent_message(std::string_view line);
+
+// Exit codes of our trainer (0 done; 1-127 permanent but for the named ones; 128 and above may be tried again).
+inline constexpr int kExitUsage = 64;         // bad flags
+inline constexpr int kExitData = 65;          // data missing, empty, too short, unreadable
+inline constexpr int kExitCheckpoint = 66;    // no usable checkpoint: truncated, of another model, seed or numerics
+inline constexpr int kExitDisk = 74;          // a checkpoint could not be written (full disk); the last good one stays
+inline constexpr int kExitTemporary = 75;     // try again
+inline constexpr int kExitConfig = 78;        // settings that contradict each other or the environment
+inline constexpr int kExitCommunication = 80; // a peer went away; try again
+inline constexpr int kExitWatchdog = 82;      // no progress within the deadline; try again
+inline constexpr int kExitStopped = 83;       // stopped on request after a checkpoint; try again, not counted
+inline constexpr int kExitDiverged = 84;      // NaN or infinity in the loss; permanent
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Configures (when needed) and builds a preset:  scripts/build.sh PRESET FOLDER JOBS [TARGET...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=$1 folder=$2 jobs=$3
+shift 3
+# The compiler's cache keeps working when the checkout moves to another folder.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/ccache}
+mkdir -p "$CCACHE_DIR"
+if [ ! -f "$folder/build.ninja" ]; then
+  mkdir -p "$folder"
+  cmake --preset "$preset" -B "$folder" >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log" >&2; exit 1; }
+fi
+quiet=()
+[ -t 1 ] || quiet=(--quiet)
+NINJA_STATUS="[%f/%t %es] " ninja -C "$folder" -j "$jobs" "${quiet[@]}" "$@"

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Builds and runs Lockstep's test suites, says what each took, and ends with `N passed, N failed, N skipped`.
+
+  scripts/run_tests.py unit            the unit tests of the release build
+  scripts/run_tests.py all             everything that `make test` promises
+  scripts/run_tests.py SUITE...        named suites (see --list)
+
+Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
+LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it).
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+OUT = ROOT / "out" / "tests"
+PYTHON = "/usr/bin/python3"
+
+
+class Counts:
+    def __init__(self, passed=0, failed=0, skipped=0):
+        self.passed, self.failed, self.skipped = passed, failed, skipped
+        self.names = []  # of failed and skipped tests, with the reason
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def run(suite, command, deadline, env=None):
+    """Runs a command with its output in the suite's log; returns its exit status (124 when it ran too long)."""
+    log = OUT / f"{suite}.log"
+    with log.open("ab") as stream:
+        stream.write(f"$ {' '.join(map(str, command))}\n".encode())
+        stream.flush()
+        process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   env={**os.environ, **(env or {})}, start_new_session=True)
+        try:
+            return process.wait(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 15)
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                process.wait()
+            stream.write(f"\nended after {deadline} s\n".encode())
+            return 124
+
+
+def count_gtest(folder):
+    counts = Counts()
+    for path in sorted(folder.glob("*.json")):
+        for group in json.loads(path.read_text()).get("testsuites", []):
+            for test in group.get("testsuite", []):
+                name = f"{group['name']}.{test['name']}"
+                if test.get("failures"):
+                    counts.failed += 1
+                    counts.names.append(f"FAILED  {name}: {test['failures'][0]['failure'].splitlines()[0]}")
+                elif test.get("result") == "SKIPPED":
+                    counts.skipped += 1
+                    counts.names.append(f"skipped {name}")
+                elif test.get("status") == "RUN":
+                    counts.passed += 1
+    return counts
+
+
+def count_junit(path):
+    counts = Counts()
+    if not path.is_file():
+        counts.failed = 1
+        counts.names.append(f"FAILED  no report at {path.name}: the runner did not finish")
+        return counts
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        problem = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if problem is not None:
+            counts.failed += 1
+            counts.names.append(f"FAILED  {name}: {(problem.get('message') or '').splitlines()[:1]}")
+        elif case.find("skipped") is not None:
+            counts.skipped += 1
+            counts.names.append(f"skipped {name}: {case.find('skipped').get('message')}")
+        else:
+            counts.passed += 1
+    return counts
+
+
+def jobs():
+    return str(os.cpu_count() or 1)
+
+
+def build(suite, preset, targets=()):
+    return run(suite, ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets], 4800)
+
+
+def ctest(suite, preset, label):
+    """Builds a preset and runs its tests of a label; a crash without a report counts as one failure."""
+    if build(suite, preset) != 0:
+        counts = Counts(failed=1)
+        counts.names.append(f"FAILED  the {preset} build (see out/tests/{suite}.log)")
+        return counts
+    reports = OUT / f"{suite}.reports"
+    reports.mkdir(parents=True, exist_ok=True)
+    for old in reports.glob("*"):
+        old.unlink()
+    env = {"GTEST_OUTPUT": f"json:{reports}/"}
+    if preset == "tsan":
+        env["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp halt_on_error=1 second_deadlock_stack=1"
+    status = run(suite, ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", jobs()], 1500, env)
+    counts = count_gtest(reports)
+    if status != 0 and counts.failed == 0:
+        counts.failed = 1
+        counts.names.append(f"FAILED  a test program of {preset} ended without a report (see out/tests/{suite}.log)")
+    return counts
+
+
+def pytest(suite, paths, deadline, marker=None):
+    report = OUT / f"{suite}.xml"
+    report.unlink(missing_ok=True)
+    command = [PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", f"--junitxml={report}", *paths]
+    if marker:
+        command += ["-m", marker]
+    run(suite, command, deadline)
+    return count_junit(report)
+
+
+def need(suite, *steps):
+    """Runs preparing steps; the name of the first that fails, or None."""
+    for name, step in steps:
+        if step() != 0:
+            counts = Counts(failed=1)
+            counts.names.append(f"FAILED  {name} (see out/tests/{suite}.log)")
+            return counts
+    return None
+
+
+def suite_cluster(suite, paths, deadline):
+    failed = need(suite, ("the release build", lambda: build(suite, "release")),
+                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+    return failed or pytest(suite, paths, deadline)
+
+
+def there(*paths):
+    return [path for path in paths if (ROOT / path).exists()]
+
+
+# name -> (what it is, function, part of `all`)
+SUITES = {
+    "structure": ("rooms, includes, files", lambda s: pytest(s, ["tests/structure"], 60), True),
+    "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit"), True),
+    "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit"), True),
+    "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit"), True),
+    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, there("tests/e2e/local"), 900), True),
+    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, there("tests/chart"), 600), True),
+    "cluster": ("the test cluster itself", lambda s: suite_cluster(s, there("tests/cluster/test_cluster.py"), 600), True),
+    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, there("tests/e2e/cluster"), 2400), True),
+}
+
+
+def main(arguments):
+    if "--list" in arguments or "-h" in arguments or "--help" in arguments:
+        print(__doc__)
+        for name, (what, _, in_all) in SUITES.items():
+            print(f"  {name:10} {what}{'' if in_all else ' (not part of all)'}")
+        return 0
+    names = [name for name, row in SUITES.items() if row[2]] if arguments == ["all"] else arguments
+    unknown = [name for name in names if name not in SUITES]
+    if unknown or not names:
+        print(f"run_tests: no suite called {', '.join(unknown) or 'nothing'}; --list shows them", file=sys.stderr)
+        return 2
+    OUT.mkdir(parents=True, exist_ok=True)
+    total, started = Counts(), time.monotonic()
+    cluster_skips = 0
+    for name in names:
+        (OUT / f"{name}.log").unlink(missing_ok=True)
+        print(f"{name:10} {SUITES[name][0]} ...", flush=True)
+        begun = time.monotonic()
+        counts = SUITES[name][1](name)
+        total.add(counts)
+        if name in ("cluster", "jobs"):
+            cluster_skips += counts.skipped
+        print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+              f" in {time.monotonic() - begun:.0f} s", flush=True)
+        for line in counts.names:
+            print(f"           {line[:300]}", flush=True)
+        if counts.failed:
+            tail = (OUT / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
+            print("\n".join(f"    | {line[:240]}" for line in tail), flush=True)
+    print(f"{time.monotonic() - started:.0f} s in all")
+    if cluster_skips and os.environ.get("LOCKSTEP_REQUIRE_CLUSTER") == "1":
+        print(f"{cluster_skips} cluster tests were skipped, which counts as failed here")
+        total.failed += cluster_skips
+        total.skipped -= cluster_skips
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

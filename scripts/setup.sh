@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Lockstep is built and tested with. Under a second when all of them are there.
+#
+#   scripts/setup.sh build    what the build needs
+#   scripts/setup.sh test     the same, and what the tests and the test cluster need
+set -euo pipefail
+
+build_packages=(
+  ca-certificates git g++ cmake ninja-build ccache pkg-config         # tools
+  libboost-dev libboost-system-dev libssl-dev                         # coordinator, agent
+  libcpprest-dev libyaml-cpp-dev nlohmann-json3-dev                   # API server, job files
+  libfmt-dev libspdlog-dev libcli11-dev prometheus-cpp-dev            # logs, command lines, metrics
+  libdnnl-dev                                                         # the trainer's CPU backend
+  libgtest-dev libgmock-dev                                           # tests
+)
+test_packages=(
+  python3 python3-pytest python3-yaml python3-venv                    # test runner, tests on the cluster
+  containerd runc containernetworking-plugins                         # the nodes of the test cluster
+  iproute2 iptables nftables conntrack util-linux procps kmod         # their networks
+  busybox-static openssl jq curl
+  clang-format clang-tidy shellcheck
+)
+
+case "${1:-}" in
+  build) wanted=("${build_packages[@]}") ;;
+  test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
+  *)
+    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    [ "${1:-}" = --help ] || [ "${1:-}" = -h ] && exit 0
+    exit 2
+    ;;
+esac
+
+# Any Go will do: an old one fetches the pinned toolchain. Debian's is taken only where there is none.
+if [ "$1" = test ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ]; then
+  wanted+=(golang-go)
+fi
+
+installed=" $(dpkg-query -W -f '${db:Status-Abbrev}${Package} ' 2>/dev/null | sed 's/  */ /g') "
+missing=()
+for package in "${wanted[@]}"; do
+  [[ $installed == *"ii $package "* ]] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup: these Debian packages are missing, and this machine has no apt-get: ${missing[*]}" >&2
+  echo "setup: Lockstep is built on Debian 12; install the same libraries by hand and run cmake directly." >&2
+  exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: ${#missing[@]} Debian packages are missing; as root, run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "setup: installing ${#missing[@]} Debian packages that the $1 needs${as_root:+ (through sudo)}: ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update -qq &&
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "setup: apt-get failed (its last lines are above). Is the network there, and is this Debian 12?" >&2
+  exit 1
+fi
+# A package of containerd starts the machine's own service; the test cluster has its own, and leaves that one alone.
+echo "setup: done" >&2

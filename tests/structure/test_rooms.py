@@ -1,0 +1,115 @@
+"""The house's plan: which room may include which, checked against CMake and against the includes themselves."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Arrows that the design allows (docs/layout.md draws them). A room's CMakeLists.txt may use fewer.
+ALLOWED = {
+    "base": set(),
+    "api": {"base"},
+    "kube": {"api", "base", "metrics"},
+    "cache": {"kube", "api", "base", "metrics"},
+    "control": {"cache", "kube", "api", "base", "metrics"},
+    "placement": {"api", "base"},
+    "rendezvous": {"base", "metrics"},
+    "job": {"control", "cache", "kube", "placement", "rendezvous", "api", "base", "metrics"},
+    "local": {"job", "control", "cache", "kube", "rendezvous", "api", "base", "metrics"},
+    "cli": {"local", "job", "control", "cache", "kube", "rendezvous", "api", "base", "metrics"},
+    "ops": {"base", "metrics"},
+    "core": {"backend", "comm", "optim", "base"},
+    "backend": {"base"},
+    "comm": {"base"},
+    "optim": {"backend", "core", "comm", "base"},
+    "models": {"core", "backend", "comm", "optim", "data", "base"},
+    "data": {"base"},
+    "checkpoint": {"base"},
+    "elastic": {"comm", "checkpoint", "rendezvous", "base"},
+    "report": {"rendezvous", "base"},
+    "agent": {"rendezvous", "base"},
+}
+SIDES = ("operator", "trainer")
+
+
+def rooms():
+    for side in SIDES:
+        for folder in sorted((ROOT / side).iterdir()):
+            if (folder / "CMakeLists.txt").is_file():
+                yield side, folder
+
+
+def cmake_depends(folder):
+    """Rooms named after DEPENDS in any target of the room's CMakeLists.txt."""
+    text = re.sub(r"#.*", "", (folder / "CMakeLists.txt").read_text())
+    found = set()
+    for call in re.findall(r"lockstep_room\(([^)]*)\)", text):
+        words = call.split()
+        if "DEPENDS" not in words:
+            continue
+        for word in words[words.index("DEPENDS") + 1:]:
+            if word in ("SOURCES", "LIBRARIES"):
+                break
+            found.add(word)
+    found |= set(re.findall(r"\blockstep_(\w+)\b(?=[^(]*\))", " ".join(re.findall(r"target_link_libraries\([^)]*\)", text))))
+    return found - {"warnings", "dnnl", "room", folder.name}
+
+
+def included_rooms(path):
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"(operator|trainer)/(\w+)/([^"]+)"', line)
+        if match:
+            room = "metrics" if match[2] == "base" and match[3] == "metrics.h" else match[2]
+            yield number, match[1], room
+
+
+def sources(folder):
+    return [path for path in sorted(folder.rglob("*")) if path.suffix in (".h", ".cpp", ".cu", ".cuh")]
+
+
+class Rooms(unittest.TestCase):
+    def test_every_arrow_of_cmake_is_on_the_map(self):
+        for _, folder in rooms():
+            extra = cmake_depends(folder) - ALLOWED[folder.name]
+            self.assertFalse(extra, f"{folder.name}/CMakeLists.txt may not depend on {sorted(extra)}")
+
+    def test_every_include_has_an_arrow(self):
+        missing = []
+        for side, folder in rooms():
+            own = set(re.findall(r"lockstep_room\((\w+)", (folder / "CMakeLists.txt").read_text()))
+            depends = cmake_depends(folder) | {folder.name} | own
+            for path in sources(folder):
+                for number, _, room in included_rooms(path):
+                    if room not in depends:
+                        missing.append(f"{path.relative_to(ROOT)}:{number} includes {room}, which is not in DEPENDS")
+        self.assertFalse(missing, "\n" + "\n".join(missing))
+
+    def test_the_include_check_finds_a_missing_arrow(self):
+        text = '#include "operator/kube/api.h"\n#include "operator/base/metrics.h"\n'
+        path = pathlib.Path(self.id().replace("/", "_") + ".h")
+        try:
+            path.write_text(text)
+            self.assertEqual([room for _, _, room in included_rooms(path)], ["kube", "metrics"])
+        finally:
+            path.unlink()
+
+    def test_cpprest_is_included_by_one_file(self):
+        users = [str(path.relative_to(ROOT)) for side in SIDES for path in sources(ROOT / side)
+                 if re.search(r"#\s*include\s+<(cpprest|pplx)/", path.read_text(errors="replace"))]
+        self.assertLessEqual(set(users), {"operator/kube/cpprest_transport.cpp"})
+
+    def test_a_rooms_cmake_file_stays_under_twenty_lines(self):
+        for _, folder in rooms():
+            lines = len((folder / "CMakeLists.txt").read_text().splitlines())
+            self.assertLess(lines, 20, f"{folder.relative_to(ROOT)}/CMakeLists.txt")
+
+    def test_every_header_says_what_it_is_for(self):
+        for side in SIDES:
+            for path in sources(ROOT / side):
+                if path.suffix == ".h":
+                    self.assertTrue(path.read_text().startswith("//"), f"{path.relative_to(ROOT)} has no opening comment")
+
+
+if __name__ == "__main__":
+    unittest.main()
