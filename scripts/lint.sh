@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# clang-format, clang-tidy, helm lint and shellcheck over the whole tree; prints what to fix and ends with 1 when there is any.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+failed=0
+
+say() { printf 'lint: %-12s %s\n' "$1" "$2"; }
+
+mapfile -t code < <(git ls-files '*.h' '*.cpp' '*.c')
+if clang-format --dry-run -Werror "${code[@]}" 2>/tmp/lockstep-lint.$$; then
+  say clang-format "${#code[@]} files are formatted"
+else
+  grep -oE '^[^:]+' /tmp/lockstep-lint.$$ | sort | uniq -c | sort -rn | head -n 20
+  say clang-format "files above differ; run: git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format -i"
+  failed=1
+fi
+rm -f /tmp/lockstep-lint.$$
+
+mapfile -t shell < <(git ls-files | xargs grep -lE '^#!/(usr/bin/env bash|bin/(ba)?sh)' 2>/dev/null)
+if shellcheck -x "${shell[@]}"; then say shellcheck "${#shell[@]} scripts are clean"; else failed=1; fi
+
+helm=$(tests/cluster/binaries.sh helm)/helm
+if "$helm" lint --quiet charts/lockstep; then say helm "charts/lockstep is clean"; else failed=1; fi
+
+scripts/build.sh release build/release "$(nproc)" || exit 1
+mapfile -t units < <(git ls-files 'operator/*.cpp' 'trainer/*.cpp')
+if printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/release --quiet 2>/dev/null | grep -E 'warning:|error:' | sort -u | tee /tmp/lockstep-tidy.$$ | head -n 40 && [ -s /tmp/lockstep-tidy.$$ ]; then
+  say clang-tidy "$(wc -l </tmp/lockstep-tidy.$$) findings"
+  failed=1
+else
+  say clang-tidy "${#units[@]} files are clean"
+fi
+rm -f /tmp/lockstep-tidy.$$
+exit $failed

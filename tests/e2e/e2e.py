@@ -1,0 +1,134 @@
+"""What the end-to-end tests share: commands with deadlines, waiting on conditions, jobs, and one cluster per run."""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
+OUT = ROOT / "out" / "e2e"
+NAMESPACE = "lockstep-system"
+
+
+class CommandFailed(AssertionError):
+    pass
+
+
+def run(*command, deadline=60, check=True, env=None, stdin=None, cwd=ROOT):
+    """Runs a command to its end; returns the CompletedProcess with text. Fails with what it printed."""
+    try:
+        done = subprocess.run([str(word) for word in command], cwd=cwd, timeout=deadline, input=stdin, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
+    except subprocess.TimeoutExpired as late:
+        raise CommandFailed(f"{' '.join(map(str, command))}: no end after {deadline} s\n{late.stdout}\n{late.stderr}") from None
+    if check and done.returncode != 0:
+        raise CommandFailed(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def wait_for(what, look, deadline=60.0, every=0.1):
+    """Calls `look` until it returns something true; its last value is in the failure."""
+    end = time.monotonic() + deadline
+    while True:
+        value = look()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline:.0f} s: {what}")
+        time.sleep(every)  # the condition is outside this process: looking again is the only event there is
+
+
+def program(name):
+    """A program of the test cluster (kubectl, helm, ...), built on first use."""
+    folder = run(ROOT / "tests/cluster/binaries.sh", name, deadline=4800).stdout.strip().splitlines()[-1]
+    return pathlib.Path(folder) / name
+
+
+class Cluster:
+    """A cluster of tests/cluster, with kubectl bound to it."""
+
+    def __init__(self, name, nodes=3, audit=True):
+        self.name = name
+        self.nodes = nodes
+        self.tool = ROOT / "tests/cluster/cluster"
+        arguments = ["up", "--name", name, "--nodes", str(nodes)] + (["--audit"] if audit else [])
+        begun = time.monotonic()
+        run(self.tool, *arguments, deadline=300)
+        self.up_seconds = time.monotonic() - begun
+        self.kubeconfig = run(self.tool, "kubeconfig", "--name", name).stdout.strip()
+        self.env = {"KUBECONFIG": self.kubeconfig}
+        self._kubectl = program("kubectl")
+
+    def down(self):
+        run(self.tool, "down", "--name", self.name, deadline=180)
+
+    def command(self, *words, deadline=120):
+        return run(self.tool, *words, "--name", self.name, deadline=deadline)
+
+    def kubectl(self, *words, deadline=60, check=True, stdin=None):
+        return run(self._kubectl, *words, deadline=deadline, check=check, stdin=stdin, env=self.env)
+
+    def get(self, *words):
+        """`kubectl get ... -o json` as an object, or None when it is not there."""
+        done = self.kubectl("get", *words, "-o", "json", check=False)
+        if done.returncode != 0:
+            if "NotFound" in done.stderr or "not found" in done.stderr:
+                return None
+            raise CommandFailed(done.stderr)
+        return json.loads(done.stdout)
+
+    def apply(self, document, namespace="default", check=True, deadline=60):
+        text = document if isinstance(document, str) else json.dumps(document)
+        return self.kubectl("apply", "-n", namespace, "-f", "-", stdin=text, check=check, deadline=deadline)
+
+    def job(self, name, namespace="default"):
+        return self.get("trainingjob", name, "-n", namespace)
+
+    def pods(self, job, namespace="default"):
+        return self.get("pods", "-n", namespace, "-l", f"lockstep.dev/job={job}")["items"]
+
+    def delete_job(self, name, namespace="default"):
+        self.kubectl("delete", "trainingjob", name, "-n", namespace, "--ignore-not-found", deadline=120)
+        wait_for(f"pods of {name} are gone", lambda: not self.pods(name, namespace), deadline=90)
+
+    def wait_condition(self, name, condition, deadline=180, namespace="default"):
+        """Waits for a condition of a job to be True; a job that ended otherwise fails at once, with its status."""
+        ends = {"Succeeded", "Failed"} - {condition}
+
+        def look():
+            job = self.job(name, namespace)
+            if job is None:
+                return None
+            true = {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
+            if condition in true:
+                return job
+            if true & ends:
+                raise AssertionError(f"{name} is {true & ends}: {json.dumps(job['status'], indent=1)[:4000]}\n{self.tail(name)}")
+            return None
+
+        try:
+            return wait_for(f"{name} is {condition}", look, deadline, every=0.2)
+        except AssertionError as error:
+            job = self.job(name, namespace)
+            status = json.dumps((job or {}).get("status"), indent=1)
+            raise AssertionError(f"{error}\n{status[:4000]}\n{self.tail(name)}") from None
+
+    def tail(self, job, namespace="default"):
+        """The last lines of every pod of a job and of the operator, for a failure's message."""
+        text = []
+        for pod in self.pods(job, namespace):
+            name = pod["metadata"]["name"]
+            log = self.kubectl("logs", "-n", namespace, name, "--tail=12", check=False)
+            text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
+        log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
+        return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+
+
+def true_conditions(job):
+    return {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
+
+
+def progress_step(job):
+    return ((job or {}).get("status", {}).get("progress") or {}).get("step", 0)
