@@ -1,5 +1,6 @@
 # The libraries that Lockstep stands on, all from Debian 12; scripts/setup.sh installs them.
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(OpenSSL REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)

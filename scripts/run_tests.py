@@ -12,6 +12,7 @@ LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it).
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -132,6 +133,21 @@ def pytest(suite, paths, deadline, marker=None):
     return count_junit(report)
 
 
+def script(suite, command, deadline):
+    """A test program of its own that ends with `N passed, N failed, N skipped`, one line `FAIL  name` each."""
+    status = run(suite, command, deadline)
+    lines = (OUT / f"{suite}.log").read_text(errors="replace").splitlines()
+    counts = Counts()
+    found = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1].strip()) if lines else None
+    if found:
+        counts.passed, counts.failed, counts.skipped = (int(word) for word in found.groups())
+    counts.names = [line for line in lines if line.startswith("FAIL ")]
+    if not found or (status != 0 and not counts.failed and not counts.skipped):
+        counts.failed += 1
+        counts.names.append(f"FAILED  {command[0]} ended with {status}")
+    return counts
+
+
 def need(suite, *steps):
     """Runs preparing steps; the name of the first that fails, or None."""
     for name, step in steps:
@@ -148,6 +164,11 @@ def suite_cluster(suite, paths, deadline):
     return failed or pytest(suite, paths, deadline)
 
 
+def test_cluster(suite):
+    failed = need(suite, ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+    return failed or script(suite, ["tests/cluster/test_cluster.py"], 900)
+
+
 def there(*paths):
     return [path for path in paths if (ROOT / path).exists()]
 
@@ -160,7 +181,7 @@ SUITES = {
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit"), True),
     "run": ("lockstep run on this machine", lambda s: suite_cluster(s, there("tests/e2e/local"), 900), True),
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, there("tests/chart"), 600), True),
-    "cluster": ("the test cluster itself", lambda s: suite_cluster(s, there("tests/cluster/test_cluster.py"), 600), True),
+    "cluster": ("the test cluster itself", test_cluster, True),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, there("tests/e2e/cluster"), 2400), True),
 }
 

@@ -20,7 +20,6 @@ programs=(
   "kubelet                  kubernetes  k8s.io/kubernetes/cmd/kubelet"
   "kube-proxy               kubernetes  k8s.io/kubernetes/cmd/kube-proxy"
   "kubectl                  kubernetes  k8s.io/kubernetes/cmd/kubectl"
-  "kubeadm                  kubernetes  k8s.io/kubernetes/cmd/kubeadm"
   "coredns                  coredns     github.com/coredns/coredns"
   "helm                     helm        helm.sh/helm/v3/cmd/helm"
   "kwok                     kwok        sigs.k8s.io/kwok/cmd/kwok"
@@ -38,6 +37,24 @@ if [ "${1:-}" = "-h" ] || [ "${1:-}" = "--help" ]; then
 fi
 wanted=("$@")
 mkdir -p "$bin"
+
+is_wanted() {
+  [ ${#wanted[@]} -eq 0 ] && return 0
+  local name
+  for name in "${wanted[@]}"; do [ "$name" = "$1" ] && return 0; done
+  return 1
+}
+
+# With everything there, nothing is locked: a cluster comes up while others are built.
+missing=0
+for row in "${programs[@]}"; do
+  read -r name _ <<<"$row"
+  if is_wanted "$name" && [ ! -x "$bin/$name" ]; then missing=1; fi
+done
+if [ "$missing" = 0 ]; then
+  echo "$bin"
+  exit 0
+fi
 
 # Two set-ups at once would build everything twice; the second waits for the first.
 exec 9>"$bin/.lock"
@@ -74,20 +91,15 @@ find_go() {
   echo "$root/bin/go"
 }
 
-is_wanted() {
-  [ ${#wanted[@]} -eq 0 ] && return 0
-  local name
-  for name in "${wanted[@]}"; do [ "$name" = "$1" ] && return 0; done
-  return 1
-}
-
 go_program=
 for row in "${programs[@]}"; do
   read -r name module package <<<"$row"
   is_wanted "$name" || continue
   [ -x "$bin/$name" ] && continue
   if [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/$name" ]; then
-    ln -sf "$(realpath "$KUBEBUILDER_ASSETS/$name")" "$bin/$name"
+    # A copy: nodes see this folder alone, and a link would lead out of it.
+    cp "$KUBEBUILDER_ASSETS/$name" "$bin/$name.part"
+    mv "$bin/$name.part" "$bin/$name"
     continue
   fi
   if [ -z "$go_program" ]; then

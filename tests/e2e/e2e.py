@@ -54,6 +54,8 @@ class Cluster:
         self.nodes = nodes
         self.tool = ROOT / "tests/cluster/cluster"
         arguments = ["up", "--name", name, "--nodes", str(nodes)] + (["--audit"] if audit else [])
+        if not os.environ.get("LOCKSTEP_E2E_KEEP"):
+            arguments += ["--owner", str(os.getpid())]  # gone with this process, even when it is killed
         begun = time.monotonic()
         run(self.tool, *arguments, deadline=300)
         self.up_seconds = time.monotonic() - begun

@@ -1,0 +1,117 @@
+"""Removes everything of a cluster, whatever state it is in, and proves it.
+
+Nothing here trusts that `up` came to its end: each kind of thing is looked for on the machine by the cluster's slot or
+name, removed, and looked for again.
+"""
+
+import os
+import pathlib
+import select
+import shutil
+import sys
+import time
+
+from . import cgroups, network, processes, sysctls
+from .host import Problem, succeeds
+from .layout import CLAIMS, claims
+from .node_config import HERE
+
+
+def take_down(cluster):
+    """Returns the sentences about what was removed; a Problem names what could not be."""
+    for name in processes.names(cluster):
+        processes.kill(cluster, name)
+    if cluster.slot:
+        processes.kill_members(cluster)
+        network.remove(cluster)
+        cgroups.remove(cluster)
+    for where in mounts(cluster):
+        if not succeeds("umount", where):
+            succeeds("umount", "--lazy", where)  # somebody's shell stands in it
+    left = leftovers(cluster)
+    if left:
+        raise Problem(
+            f"Cluster '{cluster.name}' could not be removed whole; left are: {'; '.join(left)}. "
+            f"End what holds them, then run 'cluster down --name {cluster.name}' again."
+        )
+    shutil.rmtree(cluster.folder, ignore_errors=True)
+    if cluster.folder.exists():
+        raise Problem(f"The folder {cluster.folder} could not be removed.")
+    cluster.release()
+    if not claims():
+        sysctls.restore()
+        try:
+            CLAIMS.rmdir()
+        except OSError:
+            pass
+    try:
+        cluster.folder.parent.rmdir()
+    except OSError:
+        pass
+
+
+def start_guard(cluster, owner):
+    """Starts a process that takes the cluster down when the process `owner` has ended, however it ended."""
+    begun = processes.start_time(owner)
+    if begun is None:
+        raise Problem(f"--owner {owner}: there is no such process.")
+    # Outside of the cluster's cgroups, or it would end itself half-way.
+    processes.spawn(
+        cluster,
+        "guard",
+        [sys.executable, HERE / "cluster", "down", "--name", cluster.name, "--when-gone", f"{owner}:{begun}"],
+        None,
+        cluster.folder / "guard.log",
+    )
+
+
+def wait_until_gone(owner):
+    """Returns when the process "<number>:<start time>" has ended."""
+    try:
+        pid, begun = (int(word) for word in owner.split(":"))
+    except ValueError:
+        raise Problem(f"--when-gone {owner}: this is not of the form PID:START_TIME.") from None
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    with os.fdopen(handle) as _:
+        if processes.start_time(pid) == begun:
+            select.select([handle], [], [])
+
+
+def mounts(cluster):
+    """Mount points of this machine below the cluster's folder, innermost first."""
+    inside = str(cluster.folder) + "/"
+    found = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    return [where for where in reversed(found) if where.startswith(inside)]
+
+
+def leftovers(cluster, seconds=5):
+    """What of the cluster is still on this machine; looks repeatedly, as the kernel frees some things late."""
+    end = time.monotonic() + seconds
+    while True:
+        found = _look(cluster)
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def _look(cluster):
+    found = [f"mount {where}" for where in mounts(cluster)]
+    found += [f"process {name}" for name in processes.names(cluster) if processes.recorded(cluster, name)]
+    if cluster.slot:
+        living = [pid for pid in sorted(cgroups.members(cluster)) if processes.start_time(pid) is not None]
+        found += [f"process {pid} ({_command(pid)})" for pid in living]
+        found += [f"cgroup {folder}" for folder in cgroups.existing(cluster)]
+        found += [f"interface {link}" for link in network.links(cluster)]
+        if network.has_accept_rule(cluster):
+            found.append(f"the iptables rule for {cluster.bridge}")
+    return found
+
+
+def _command(pid):
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return "ending"

@@ -1,0 +1,66 @@
+"""One real cluster for all tests of this folder, with the operator installed by Helm, as a user would."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import e2e  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def images():
+    """Image archives by name: operator, trainer, torchrun-style; made without a daemon."""
+    folder = e2e.OUT / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    done = e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
+    print(done.stdout)
+    program = folder / "torchrun-style"
+    e2e.run("gcc", "-O2", "-static", "-o", program, e2e.ROOT / "tests/e2e/programs/torchrun_style.c")
+    e2e.run(e2e.ROOT / "tests/cluster/image", "--name", "docker.io/lockstep/torchrun-style:test",
+            "--file", f"{program}:/torchrun-style:0755", "--out", folder / "torchrun-style.tar")
+    busybox = next(path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path))
+    e2e.run(e2e.ROOT / "tests/cluster/image", "--name", "docker.io/lockstep/busybox:test",
+            "--file", f"{busybox}:/bin/busybox:0755", "--file", f"{busybox}:/bin/sh:0755", "--out", folder / "busybox.tar")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bare_cluster(images):
+    """The cluster with every image loaded, and nothing of Lockstep installed."""
+    name = os.environ.get("LOCKSTEP_E2E_CLUSTER", "e2e")
+    cluster = e2e.Cluster(name)
+    try:
+        for archive in sorted(images.glob("*.tar")):
+            cluster.command("load", archive)
+        yield cluster
+    finally:
+        if not os.environ.get("LOCKSTEP_E2E_KEEP"):
+            cluster.down()
+
+
+@pytest.fixture(scope="session")
+def cluster(bare_cluster):
+    """The cluster with the operator running in it: two replicas, installed by Helm."""
+    e2e.run(e2e.program("helm"), "upgrade", "--install", "lockstep", e2e.ROOT / "charts/lockstep", "-n", e2e.NAMESPACE,
+            "--create-namespace", "--set", "image.tag=dev", "--set", "image.pullPolicy=Never", "--wait", "--timeout", "120s",
+            env=bare_cluster.env, deadline=150)
+    return bare_cluster
+
+
+@pytest.fixture
+def job(cluster, request):
+    """Applies jobs and removes them after the test, whatever became of it."""
+    names = []
+
+    def apply(document):
+        names.append(document["metadata"]["name"])
+        cluster.apply(document)
+        return document["metadata"]["name"]
+
+    yield apply
+    for name in names:
+        cluster.delete_job(name)

@@ -1,0 +1,78 @@
+"""What a real server and a real kubelet say to bad input: a sentence at apply, or a condition within the deadline."""
+
+import pathlib
+
+import pytest
+
+import e2e
+import jobs
+
+BAD = sorted((e2e.ROOT / "tests/bad_input").glob("*.yaml"))
+
+
+def expectation(path):
+    for line in pathlib.Path(path).read_text().splitlines():
+        if line.startswith("# expect-apply:"):
+            return line.split(":", 1)[1].strip()
+    return None
+
+
+@pytest.mark.parametrize("path", [p for p in BAD if expectation(p)], ids=lambda path: path.stem)
+def test_apply_refuses_it_with_a_sentence_that_names_the_field(cluster, path):
+    done = cluster.kubectl("apply", "--dry-run=server", "-f", path, check=False)
+    assert done.returncode != 0, done.stdout
+    assert expectation(path) in done.stderr, done.stderr
+
+
+def failing_condition(cluster, name, word, deadline):
+    """Waits until some condition of the job carries `word` in reason or message."""
+    def look():
+        found = cluster.job(name) or {}
+        for condition in found.get("status", {}).get("conditions", []):
+            if word in condition.get("reason", "") or word in condition.get("message", ""):
+                return condition
+        return None
+
+    try:
+        return e2e.wait_for(f"a condition of {name} that says {word}", look, deadline, every=0.3)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{cluster.job(name)['status']}\n{cluster.tail(name)}") from None
+
+
+CASES = {
+    # name: (change of the spec, word in reason or message, within seconds)
+    "no-such-image": (dict(image="docker.io/lockstep/no-such-image:1", deadlines={"startupSeconds": 20}), "Image", 60),
+    "no-such-command": (dict(command=["/no/such/program"]), "/no/such/program", 60),
+    "dies-at-once": (dict(command=["/bin/sh", "-c", "echo broken on purpose >&2; exit 3"], restart={"maxRestarts": 1}),
+                     "broken on purpose", 90),
+    "bad-template": (dict(podTemplate={"spec": {"containers": [{"name": "trainer", "imagePolicy": "Never"}]}}),
+                     "imagePolicy", 60),
+    "never-fits": (dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}), "nsufficient cpu", 60),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_it_ends_as_a_condition_and_never_as_a_silent_wait(cluster, job, name):
+    change, word, deadline = CASES[name]
+    document = jobs.shell(name, "exit 0")
+    document["spec"].update(change)
+    job(document)
+    condition = failing_condition(cluster, name, word, deadline)
+    print(f"\n{name}: {condition['type']}={condition['status']} {condition['reason']}: {condition['message'][:200]}")
+
+
+def test_a_full_quota_becomes_a_condition(cluster):
+    cluster.kubectl("create", "namespace", "tight")
+    try:
+        cluster.kubectl("create", "quota", "none", "--hard=pods=0", "-n", "tight")
+        document = jobs.shell("over-quota", "exit 0", deadlines={"startupSeconds": 15})
+        document["metadata"]["namespace"] = "tight"
+        cluster.apply(document, namespace="tight")
+
+        def look():
+            found = cluster.job("over-quota", "tight") or {}
+            return [c for c in found.get("status", {}).get("conditions", []) if "quota" in c.get("message", "")]
+
+        print(f"\nover-quota: {e2e.wait_for('a condition that names the quota', look, deadline=60, every=0.3)[0]['message'][:200]}")
+    finally:
+        cluster.kubectl("delete", "namespace", "tight", "--timeout=90s", deadline=100)

@@ -1,0 +1,104 @@
+"""Jobs on a real cluster, from `kubectl apply` to Succeeded."""
+
+import pathlib
+import re
+
+import pytest
+
+import e2e
+import jobs
+
+EXAMPLES = e2e.ROOT / "examples"
+# Runs to its end in tests of its own, or needs what a test cluster cannot have (an image of the user's).
+MAY_STAY = {"minimal.yaml", "torchrun-style.yaml", "suspend.yaml"}
+
+
+def result_of(cluster, name):
+    """The trainer's last line `result {json}` from rank 0's log."""
+    import json
+
+    pod = sorted(cluster.pods(name), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/slot"]))[0]
+    log = cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer").stdout
+    found = re.findall(r"result (\{.*\})", log)
+    assert found, f"no result line in the log of {pod['metadata']['name']}:\n{log[-3000:]}"
+    return json.loads(found[-1])
+
+
+def test_the_language_model_example_succeeds_as_the_readme_says(cluster, job):
+    cluster.kubectl("apply", "-f", EXAMPLES / "language-model.yaml")
+    try:
+        cluster.kubectl("wait", "trainingjob/language-model", "--for=condition=Succeeded", "--timeout=400s", deadline=420)
+        found = cluster.job("language-model")
+        assert found["status"]["state"] == "Succeeded"
+        assert found["status"]["nodes"]["summary"]
+        table = cluster.kubectl("get", "tj").stdout
+        print("\n" + table)
+        assert "Succeeded" in table
+        print(result_of(cluster, "language-model"))
+    finally:
+        cluster.delete_job("language-model")
+
+
+@pytest.fixture(scope="module")
+def digests(cluster):
+    """Digest of the final state by number of workers; the same job each time."""
+    found = {}
+    flags = jobs.small_model(60, "--deterministic")
+    for workers in (1, 2, 3, 4):
+        name = f"digest-{workers}"
+        cluster.apply(jobs.trainer(name, *flags, nodes=workers))
+    for workers in (1, 2, 3, 4):
+        name = f"digest-{workers}"
+        cluster.wait_condition(name, "Succeeded", deadline=240)
+        found[workers] = result_of(cluster, name)["digest"]
+        cluster.delete_job(name)
+    return found
+
+
+def test_deterministic_training_gives_the_same_digest_for_any_number_of_workers(digests):
+    print(f"\ndigests by workers: {digests}")
+    assert len(set(digests.values())) == 1
+
+
+def test_the_digest_on_the_cluster_equals_that_of_lockstep_run(digests, tmp_path):
+    import json
+
+    import yaml
+
+    document = jobs.trainer("digest-local", *jobs.small_model(60, "--deterministic"), nodes=2)
+    path = pathlib.Path(tmp_path) / "job.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = e2e.run(e2e.BUILD / "bin/lockstep", "run", path, "--output", tmp_path / "run", deadline=240)
+    logs = "".join(log.read_text() for log in (tmp_path / "run").rglob("*.log"))
+    found = json.loads(re.findall(r"result (\{.*\})", logs + done.stdout)[-1])["digest"]
+    print(f"\nlockstep run: {found}; cluster: {digests[2]}")
+    assert found == digests[2]
+
+
+def test_a_torchrun_style_program_runs_unchanged(cluster, job):
+    name = job({
+        "apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "torchrun-style"},
+        "spec": {"image": "docker.io/lockstep/torchrun-style:test", "command": ["/torchrun-style"], "nodes": 3,
+                 "procsPerNode": 2, "rendezvous": {"kind": "Torch"},
+                 "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}}}})
+    found = cluster.wait_condition(name, "Succeeded", deadline=120)
+    assert found["status"]["worldSize"] == 6
+
+
+def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(cluster, job):
+    cluster.command("volume", "default", "suspend-state")
+    name = job(jobs.trainer("suspend", *jobs.small_model(800, "--deterministic"), nodes=2, claim="suspend-state"))
+    cluster.wait_condition(name, "Running", deadline=90)
+    e2e.wait_for("40 steps", lambda: e2e.progress_step(cluster.job(name)) >= 40, deadline=90)
+    cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    cluster.wait_condition(name, "Suspended", deadline=90)
+    e2e.wait_for("no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
+    cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    cluster.wait_condition(name, "Succeeded", deadline=240)
+    first = cluster.kubectl("logs", sorted(p["metadata"]["name"] for p in cluster.pods(name))[0], "-c", "trainer").stdout
+    assert "restored" in first or "resum" in first, first[:2000]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_accepted_by_the_server(cluster, path):
+    cluster.kubectl("apply", "--dry-run=server", "-f", path)

@@ -1,0 +1,58 @@
+"""The operator itself on a real cluster: quiet when idle, and what it leaves to nobody."""
+
+import collections
+import json
+import time
+
+import e2e
+import jobs
+
+OPERATOR = f"system:serviceaccount:{e2e.NAMESPACE}:"
+
+
+def audit(cluster):
+    """Every finished request of the audit log, as objects."""
+    path = json.loads(cluster.command("status", "--json").stdout)["audit_log"]
+    with open(path, encoding="utf-8") as stream:
+        for line in stream:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the line that is being written
+            if entry.get("stage") == "ResponseComplete":
+                yield entry
+
+
+def seconds(entry):
+    return time.mktime(time.strptime(entry["requestReceivedTimestamp"][:19], "%Y-%m-%dT%H:%M:%S"))
+
+
+def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job, pytestconfig):
+    name = job(jobs.shell("idle", "exit 0"))
+    cluster.wait_condition(name, "Succeeded", deadline=90)
+    window = 60  # five minutes in the long form
+    begin = time.time() + 20  # events and the last status write are out by then
+    e2e.wait_for("the window has passed", lambda: time.time() > begin + window, deadline=window + 40, every=1)
+    counts = collections.Counter()
+    for entry in audit(cluster):
+        if not entry["user"]["username"].startswith(OPERATOR):
+            continue
+        at = seconds(entry) - time.timezone
+        if begin <= at <= begin + window and entry["verb"] not in ("watch", "get"):
+            counts[f"{entry['verb']} {entry['objectRef']['resource']}"] += 1
+    print(f"\nrequests of the idle operator in {window} s: {dict(counts)}")
+    assert set(counts) <= {"update leases", "patch leases"}
+
+
+def test_the_resident_memory_of_the_operator_is_printed(cluster):
+    for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]:
+        node = pod["spec"]["nodeName"]
+        uid = pod["metadata"]["uid"].replace("-", "_")
+        text = cluster.command("exec", node, "--", "sh", "-c",
+                               "for p in /proc/[0-9]*; do grep -qs lockstep-operat $p/comm && echo $(cat $p/cgroup | tr '\\n' ' ') "
+                               "$(grep VmRSS $p/status); done").stdout
+        lines = [line for line in text.splitlines() if uid in line or pod["metadata"]["uid"] in line]
+        assert lines, text
+        kib = int(lines[0].split("VmRSS:")[1].split()[0])
+        print(f"\n{pod['metadata']['name']}: {kib / 1024:.1f} MiB resident (goal 15)")
+        assert kib < 64 * 1024

@@ -1,0 +1,91 @@
+"""Faults on a real cluster: a process, a pod and a node die, and each job goes on by itself."""
+
+import time
+
+import e2e
+import jobs
+
+
+def start(cluster, job, name, steps=1500):
+    """A trainer job that has committed its first checkpointed steps."""
+    cluster.command("volume", "default", f"{name}-state")
+    job(jobs.trainer(name, *jobs.small_model(steps, "--deterministic"), claim=f"{name}-state",
+                     restart={"forceDeleteAfterSeconds": 1}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    e2e.wait_for(f"{name} has committed 40 steps", lambda: e2e.progress_step(cluster.job(name)) >= 40, deadline=90)
+    return {pod["metadata"]["name"]: pod for pod in cluster.pods(name)}
+
+
+def recovered(cluster, name, cause, since):
+    """Waits until the attempt with that cause is recorded and the job runs in a new generation; prints the seconds."""
+    def look():
+        found = cluster.job(name)
+        attempts = found["status"].get("attempts", [])
+        if attempts and attempts[-1]["cause"] == cause and "Running" in e2e.true_conditions(found):
+            return found
+        return None
+
+    found = e2e.wait_for(f"{name} runs again after {cause}", look, deadline=120)
+    attempt = found["status"]["attempts"][-1]
+    print(f"\n{name}: {cause}, running again {time.monotonic() - since:.2f} s after the fault; attempt: {attempt}")
+    return attempt
+
+
+def finish(cluster, name):
+    found = cluster.wait_condition(name, "Succeeded", deadline=240)
+    incarnations = {pod["metadata"]["labels"]["lockstep.dev/slot"]: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])
+                    for pod in cluster.pods(name) if pod["status"]["phase"] != "Failed"}
+    assert all(value <= found["status"]["incarnation"] for value in incarnations.values())
+    return found
+
+
+def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job):
+    name = "kill-process"
+    pods = start(cluster, job, name)
+    victim = sorted(pods)[1]
+    node = pods[victim]["spec"]["nodeName"]
+    since = time.monotonic()
+    # The trainer is the only process of that pod besides the agent; its pid as the node sees it.
+    cluster.command("exec", node, "--", "sh", "-c",
+                    "for p in /proc/[0-9]*; do tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -qx "
+                    f"LOCKSTEP_POD_NAME={victim} && grep -q lockstep-traine $p/comm && kill -9 ${{p#/proc/}} && exit 0; done; exit 1")
+    attempt = recovered(cluster, name, "ProcessSignal", since)
+    assert attempt["firstFailingRank"] == 1
+    assert attempt["exitCode"] == 137
+    assert attempt["strategy"] == "InPlace"
+    finish(cluster, name)
+    assert {pod["metadata"]["uid"] for pod in cluster.pods(name)} == {pod["metadata"]["uid"] for pod in pods.values()}
+
+
+def test_a_deleted_pod_is_replaced_and_the_others_stay(cluster, job):
+    name = "delete-pod"
+    pods = start(cluster, job, name)
+    victim = sorted(pods)[2]
+    since = time.monotonic()
+    cluster.kubectl("delete", "pod", victim, "--wait=false")
+    attempt = recovered(cluster, name, "PodDeleted", since)
+    assert attempt["firstFailingRank"] == 2
+    assert attempt["pod"] == victim
+    finish(cluster, name)
+    now = {pod["metadata"]["name"] for pod in cluster.pods(name)}
+    assert victim not in now and len(now) == 3
+    assert len(now & set(pods)) == 2
+
+
+def test_a_powered_off_node_is_replaced_by_another(cluster, job):
+    name = "power-off"
+    pods = start(cluster, job, name)
+    by_node = {pod["spec"]["nodeName"]: pod_name for pod_name, pod in pods.items()}
+    # Not a node that carries a replica of the operator: that is a test of its own.
+    busy = {pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]}
+    node = sorted(set(by_node) - busy or set(by_node))[0]
+    since = time.monotonic()
+    cluster.command("power-off", node)
+    try:
+        attempt = recovered(cluster, name, "NodeLost", since)
+        assert attempt["node"] == node
+        finish(cluster, name)
+        assert not [pod for pod in cluster.pods(name) if pod["spec"].get("nodeName") == node]
+    finally:
+        cluster.command("power-on", node)
+        cluster.kubectl("wait", "node", node, "--for=condition=Ready", "--timeout=60s", deadline=90)

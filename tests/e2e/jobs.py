@@ -1,0 +1,44 @@
+"""Jobs that the end-to-end tests run, as a user would write them."""
+
+
+def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
+    """A job of our own trainer on the licence texts; checkpoints on the claim where one is given."""
+    job = {
+        "apiVersion": "lockstep.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "docker.io/lockstep/trainer:dev",
+            "command": ["lockstep-trainer", *flags],
+            "nodes": nodes,
+            "procsPerNode": procs,
+            "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}},
+            **spec,
+        },
+    }
+    if claim:
+        job["spec"]["checkpoint"] = {"path": "/checkpoints", "claimName": claim, "everySeconds": every, "gracePeriodSeconds": 20}
+    return job
+
+
+def small_model(steps, *more):
+    """A transformer small enough that a step takes some ten milliseconds on a shared core."""
+    return ["--model=char-transformer", "--data=/usr/share/common-licenses", f"--steps={steps}", "--batch-size=12",
+            "--micro-batch-size=1", "--threads=1", "--seed=7", *more]
+
+
+def shell(name, script, nodes=1, **spec):
+    """A job whose processes run a shell script (busybox)."""
+    return {
+        "apiVersion": "lockstep.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "docker.io/lockstep/busybox:test",
+            "command": ["/bin/sh", "-c", script],
+            "nodes": nodes,
+            "rendezvous": {"kind": "Torch"},
+            "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}},
+            **spec,
+        },
+    }
