@@ -1,10 +1,12 @@
 # A room is a folder with one static library; DEPENDS is the list of rooms that it may include (a test compares it with the includes).
 include_guard()
 
-# lockstep_room(<room> SOURCES a.cpp ... [DEPENDS room ...] [LIBRARIES target ...])
+# lockstep_room(<room> SOURCES a.cpp ... [APART b.cpp ...] [DEPENDS room ...] [LIBRARIES target ...])
+# APART: sources of the room that a unity build compiles by themselves, because their local names are others' too.
 function(lockstep_room room)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
-  add_library(lockstep_${room} STATIC ${ROOM_SOURCES})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;APART;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(lockstep_${room} STATIC ${ROOM_SOURCES} ${ROOM_APART})
+  set_source_files_properties(${ROOM_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(lockstep_${room} PUBLIC ${PROJECT_SOURCE_DIR})
   list(TRANSFORM ROOM_DEPENDS PREPEND lockstep_)
   target_link_libraries(lockstep_${room} PUBLIC ${ROOM_DEPENDS} ${ROOM_LIBRARIES} PRIVATE lockstep_warnings)

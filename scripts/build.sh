@@ -9,7 +9,8 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DIR=${CCACHE_DIR:-${XDG_CAC
 mkdir -p "$CCACHE_DIR"
 if [ ! -f "$folder/build.ninja" ]; then
   mkdir -p "$folder"
-  cmake --preset "$preset" -B "$folder" >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log" >&2; exit 1; }
+  # One compile per room (unity) is three times faster from cold; for editing, use the debug preset as it is.
+  cmake --preset "$preset" -B "$folder" -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log" >&2; exit 1; }
 fi
 quiet=()
 [ -t 1 ] || quiet=(--quiet)

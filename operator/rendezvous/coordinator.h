@@ -50,6 +50,8 @@ struct JobPlan {
   // SIGKILL after `stop_grace_seconds`.
   bool stop = false;
   int stop_grace_seconds = 30;
+  // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
+  int start_timeout_seconds = 600;
 
   bool operator==(const JobPlan&) const = default;
 };
@@ -126,6 +128,7 @@ struct Record {
   };
   std::vector<Member> members;
   std::optional<CheckpointReport> checkpoint;
+  bool finished = false;  // every rank of `generation` exited with 0: agents may leave, nothing follows
   bool operator==(const Record&) const = default;
 };
 
@@ -208,6 +211,9 @@ inline constexpr const char* kEnvSlot = "LOCKSTEP_SLOT";
 inline constexpr const char* kEnvIncarnation = "LOCKSTEP_INCARNATION";
 inline constexpr const char* kEnvProcsPerNode = "LOCKSTEP_PROCS_PER_NODE";
 inline constexpr const char* kEnvTokenFile = "LOCKSTEP_TOKEN_FILE";                // projected token, audience lockstep
+inline constexpr const char* kEnvStopGrace = "LOCKSTEP_STOP_GRACE_SECONDS";        // SIGTERM to the agent until SIGKILL to
+                                                                                   // its processes; 25 where not set
+inline constexpr const char* kEnvParentDeath = "LOCKSTEP_PARENT_DEATH";            // "1": end all when the parent dies
 inline constexpr const char* kTokenAudience = "lockstep";
 inline constexpr const char* kCoordinatorServerName = "lockstep-coordinator";
 

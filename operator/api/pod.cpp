@@ -1,0 +1,98 @@
+#include "operator/api/pod.h"
+
+#include "operator/api/reader.h"
+
+namespace lockstep::api {
+namespace {
+
+void read_containers(const Reader& status, const char* key, bool is_init, std::vector<ContainerState>& out) {
+  for (const Reader& item : status.children(key)) {
+    ContainerState& container = out.emplace_back();
+    container.is_init = is_init;
+    item.read("name", container.name);
+    item.read("ready", container.ready);
+    item.read("restartCount", container.restart_count);
+    const Reader state = item.child("state");
+    const Reader waiting = state.child("waiting");
+    waiting.read("reason", container.waiting_reason);
+    waiting.read("message", container.waiting_message);
+    container.running = state.has("running");
+    container.terminated = state.has("terminated");
+    const Reader terminated = state.child("terminated");
+    terminated.read("exitCode", container.exit_code);
+    terminated.read("signal", container.signal);
+    terminated.read("reason", container.terminated_reason);
+    terminated.read("message", container.terminated_message);
+  }
+}
+
+void read_conditions(const Reader& status, Pod& pod) {
+  for (const Reader& item : status.children("conditions")) {
+    std::string type, value;
+    item.read("type", type);
+    item.read("status", value);
+    if (type == "Ready") {
+      pod.ready = value == "True";
+    } else if (type == "PodScheduled") {
+      pod.scheduled = value == "True";
+      if (pod.scheduled) continue;
+      item.read("reason", pod.unschedulable_reason);
+      item.read("message", pod.unschedulable_message);
+    } else if (type == "DisruptionTarget" && value == "True") {
+      item.read("reason", pod.disruption_reason);
+      item.read("message", pod.disruption_message);
+    }
+  }
+}
+
+}  // namespace
+
+Result<Pod> parse_pod(const Json& object) {
+  std::optional<Error> error;
+  const Reader root(object, "", error);
+  if (error) return *error;
+  Pod pod;
+  LOCKSTEP_TRY(pod.meta, parse_meta(object));
+  root.child("spec").read("nodeName", pod.node_name);
+  const Reader status = root.child("status");
+  status.read("phase", pod.phase);
+  status.read("reason", pod.reason);
+  status.read("message", pod.message);
+  status.read("podIP", pod.pod_ip);
+  read_containers(status, "initContainerStatuses", true, pod.containers);
+  read_containers(status, "containerStatuses", false, pod.containers);
+  read_conditions(status, pod);
+  if (error) return *error;
+  return pod;
+}
+
+Result<Node> parse_node(const Json& object) {
+  std::optional<Error> error;
+  const Reader root(object, "", error);
+  if (error) return *error;
+  Node node;
+  LOCKSTEP_TRY(node.meta, parse_meta(object));
+  const Reader spec = root.child("spec");
+  spec.read("unschedulable", node.unschedulable);
+  for (const Reader& taint : spec.children("taints")) {
+    std::string key;
+    taint.read("key", key);
+    if (key == "node.kubernetes.io/out-of-service") node.out_of_service = true;
+  }
+  for (const Reader& item : root.child("status").children("conditions")) {
+    std::string type, value;
+    item.read("type", type);
+    if (type != "Ready") continue;
+    item.read("status", value);
+    node.ready = value == "True";
+    if (node.ready) {
+      item.read("lastTransitionTime", node.ready_since);
+    } else {
+      item.read("reason", node.not_ready_reason);
+    }
+  }
+  if (error) return *error;
+  return node;
+}
+
+}  // namespace lockstep::api

@@ -1,0 +1,126 @@
+#include "operator/api/reader.h"
+#include "operator/api/training_job.h"
+#include "operator/api/training_job_names.h"
+#include "operator/base/timestamp.h"
+
+namespace lockstep::api {
+namespace {
+
+void put(Json& json, const char* key, const std::string& text) {
+  if (!text.empty()) json[key] = text;
+}
+
+void put_phase(Json& json, const char* key, std::int64_t milliseconds) {
+  if (milliseconds >= 0) json[key] = milliseconds;
+}
+
+void read_attempt(const Reader& item, Attempt& attempt) {
+  item.read("generation", attempt.generation);
+  item.read("cause", attempt.cause);
+  item.read("firstFailingRank", attempt.first_failing_rank);
+  item.read("pod", attempt.pod);
+  item.read("node", attempt.node);
+  item.read("exitCode", attempt.exit_code);
+  item.read("message", attempt.message);
+  item.read("strategy", attempt.strategy);
+  item.read("counted", attempt.counted);
+  item.read("startTime", attempt.start_time);
+  item.read("endTime", attempt.end_time);
+  item.read("step", attempt.step);
+  const Reader phases = item.child("phases");
+  phases.read("detectMilliseconds", attempt.detect_ms);
+  phases.read("agreeMilliseconds", attempt.agree_ms);
+  phases.read("startMilliseconds", attempt.start_ms);
+  phases.read("firstStepMilliseconds", attempt.first_step_ms);
+}
+
+// Times of attempts keep their microseconds: recovery is counted in milliseconds.
+Json attempt_json(const Attempt& attempt) {
+  Json json{{"generation", attempt.generation}, {"counted", attempt.counted}, {"step", attempt.step}};
+  put(json, "cause", attempt.cause);
+  if (attempt.first_failing_rank >= 0) json["firstFailingRank"] = attempt.first_failing_rank;
+  put(json, "pod", attempt.pod);
+  put(json, "node", attempt.node);
+  if (attempt.exit_code) json["exitCode"] = *attempt.exit_code;
+  put(json, "message", attempt.message);
+  put(json, "strategy", attempt.strategy);
+  if (attempt.start_time) json["startTime"] = format_micro_timestamp(*attempt.start_time);
+  if (attempt.end_time) json["endTime"] = format_micro_timestamp(*attempt.end_time);
+  Json phases = Json::object();
+  put_phase(phases, "detectMilliseconds", attempt.detect_ms);
+  put_phase(phases, "agreeMilliseconds", attempt.agree_ms);
+  put_phase(phases, "startMilliseconds", attempt.start_ms);
+  put_phase(phases, "firstStepMilliseconds", attempt.first_step_ms);
+  if (!phases.empty()) json["phases"] = std::move(phases);
+  return json;
+}
+
+void read_progress(const Reader& item, ProgressStatus& progress) {
+  item.read("step", progress.step);
+  item.read("totalSteps", progress.total_steps);
+  item.read("epoch", progress.epoch);
+  item.read("loss", progress.loss);
+  item.read("samplesPerSecond", progress.samples_per_second);
+  item.read("percentage", progress.percentage);
+  item.read("etaSeconds", progress.eta_seconds);
+  item.read("lastUpdateTime", progress.last_update);
+}
+
+Json progress_json(const ProgressStatus& progress) {
+  Json json{{"step", progress.step},
+            {"totalSteps", progress.total_steps},
+            {"epoch", progress.epoch},
+            {"percentage", progress.percentage},
+            {"etaSeconds", progress.eta_seconds}};
+  put(json, "loss", progress.loss);
+  put(json, "samplesPerSecond", progress.samples_per_second);
+  if (progress.last_update) json["lastUpdateTime"] = format_timestamp(*progress.last_update);
+  return json;
+}
+
+}  // namespace
+
+void read_status(const Reader& root, TrainingJobStatus& status) {
+  root.read("observedGeneration", status.observed_generation);
+  for (const Reader& item : root.children("conditions")) read_condition(item, status.conditions.emplace_back());
+  root.read("state", status.state);
+  root.read("incarnation", status.incarnation);
+  root.read("membershipGeneration", status.membership_generation);
+  const Reader nodes = root.child("nodes");
+  nodes.read("desired", status.nodes.desired);
+  nodes.read("ready", status.nodes.ready);
+  nodes.read("summary", status.nodes.summary);
+  root.read("procsPerNode", status.procs_per_node);
+  root.read("worldSize", status.world_size);
+  const Reader restarts = root.child("restarts");
+  restarts.read("total", status.restarts.total);
+  restarts.read("counted", status.restarts.counted);
+  restarts.read("lastCause", status.restarts.last_cause);
+  for (const Reader& item : root.children("attempts")) read_attempt(item, status.attempts.emplace_back());
+  if (root.has("progress")) read_progress(root.child("progress"), status.progress.emplace());
+  root.read("startTime", status.start_time);
+  root.read("completionTime", status.completion_time);
+  root.read("selector", status.selector);
+}
+
+Json to_json(const TrainingJobStatus& status) {
+  Json json{{"observedGeneration", status.observed_generation},
+            {"incarnation", status.incarnation},
+            {"membershipGeneration", status.membership_generation},
+            {"nodes", {{"desired", status.nodes.desired}, {"ready", status.nodes.ready}}},
+            {"procsPerNode", status.procs_per_node},
+            {"worldSize", status.world_size},
+            {"restarts", {{"total", status.restarts.total}, {"counted", status.restarts.counted}}}};
+  put(json["nodes"], "summary", status.nodes.summary);
+  put(json["restarts"], "lastCause", status.restarts.last_cause);
+  for (const Condition& condition : status.conditions) json["conditions"].push_back(to_json(condition));
+  put(json, "state", status.state);
+  for (const Attempt& attempt : status.attempts) json["attempts"].push_back(attempt_json(attempt));
+  if (status.progress) json["progress"] = progress_json(*status.progress);
+  if (status.start_time) json["startTime"] = format_timestamp(*status.start_time);
+  if (status.completion_time) json["completionTime"] = format_timestamp(*status.completion_time);
+  put(json, "selector", status.selector);
+  return json;
+}
+
+}  // namespace lockstep::api

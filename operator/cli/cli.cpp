@@ -1,0 +1,276 @@
+#include "operator/cli/cli.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "operator/base/version.h"
+#include "operator/cli/cluster_commands.h"
+#include "operator/cli/completion.h"
+#include "operator/cli/interrupts.h"
+#include "operator/cli/job_file.h"
+#include "operator/cli/run_command.h"
+#include "operator/cli/text.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  RunOptions run;
+  std::vector<std::string> kills;
+  ClusterOptions cluster;
+  std::vector<std::string> files;
+  std::vector<std::string> names;
+  StatusOptions status;
+  std::string format;
+  JobLogOptions logs;
+  bool wait = false;
+  std::string shell;
+};
+
+void add_cluster_options(CLI::App& command, ClusterOptions& options) {
+  command.add_option("-n,--namespace", options.name_space, "Namespace (default: that of the context)");
+  command.add_option("--context", options.context, "Context of the kubeconfig (default: the current one)");
+  command.add_option("--kubeconfig", options.kubeconfig, "Kubeconfig file (default: $KUBECONFIG or ~/.kube/config)");
+}
+
+CLI::App* add_run(CLI::App& app, Arguments& to) {
+  CLI::App* run = app.add_subcommand("run", "Run a job on this machine, without a cluster; words after -- go to its program");
+  run->add_option("job", to.run.file, "Job file; - is standard input")->required()->type_name("JOB.yaml");
+  run->add_option("-w,--workers", to.run.workers, "Number of workers, instead of spec.nodes")->check(CLI::Range(1, 4096));
+  run->add_option("--kill-worker", to.kills, "Kill the process of a rank when the job has committed a step")
+      ->type_name("RANK@STEP")->expected(1)->take_all();
+  run->add_option("--data", to.run.data, "Data for the program: sets its --data")->type_name("PATH");
+  run->add_flag("--deterministic", to.run.deterministic, "Give --deterministic to the program");
+  run->add_option("--set", to.run.settings, "Set a field of the job")->type_name("FIELD=VALUE")->expected(1)->take_all();
+  run->add_option("-o,--output", to.run.output, "Folder for logs and checkpoints (default: lockstep-runs/<job>-<time>)")
+      ->type_name("DIR");
+  run->add_flag("--logs", to.run.logs, "Show what the workers print, too");
+  auto* quiet = run->add_flag("-q,--quiet", to.run.quiet, "Print nothing but failures");
+  run->add_flag("--json", to.run.json, "Print JSON lines: progress, then the result")->excludes(quiet);
+  run->footer("Examples:\n"
+              "  lockstep run examples/language-model.yaml\n"
+              "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
+              "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
+              "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
+              "job's: 0 when it succeeded, otherwise that of the rank that failed.");
+  return run;
+}
+
+CLI::App* add_validate(CLI::App& app, Arguments& to) {
+  CLI::App* validate = app.add_subcommand("validate", "Check job files, with no cluster");
+  validate->add_option("files", to.files, "Job files; - is standard input")->required()->type_name("FILE");
+  validate->footer("Examples:\n"
+                   "  lockstep validate job.yaml\n"
+                   "  lockstep validate examples/*.yaml\n\n"
+                   "Prints a line for every problem: file:line:column: field: what is wrong. Exit status 1 if there are any.");
+  return validate;
+}
+
+void add_cluster_commands(CLI::App& app, Arguments& to) {
+  CLI::App* submit = app.add_subcommand("submit", "Create or change a job on a cluster");
+  submit->add_option("file", to.files, "Job file; - is standard input")->required()->expected(1)->type_name("FILE");
+  submit->add_flag("--wait", to.wait, "Wait until the job is finished; the exit status is the job's");
+  submit->footer("Examples:\n  lockstep submit job.yaml\n  lockstep submit job.yaml -n research --wait");
+  CLI::App* status = app.add_subcommand("status", "Show jobs of a cluster");
+  status->add_option("name", to.status.name, "Job; all of the namespace without one")->type_name("[NAME]");
+  status->add_flag("-w,--watch", to.status.watch, "Go on showing changes; with a name, until the job is finished");
+  status->add_option("-o,--output", to.format, "json")->check(CLI::IsMember({"json"}));
+  status->footer("Examples:\n  lockstep status\n  lockstep status language-model -w\n  lockstep status language-model -o json");
+  CLI::App* logs = app.add_subcommand("logs", "Print what a job's workers wrote");
+  logs->add_option("name", to.logs.name, "Job")->required()->type_name("NAME");
+  logs->add_flag("-f,--follow", to.logs.follow, "Go on until the job is finished");
+  logs->add_option("--rank", to.logs.rank, "Only this rank")->check(CLI::NonNegativeNumber);
+  logs->add_option("--tail", to.logs.tail, "Only the last lines of each pod")->check(CLI::NonNegativeNumber);
+  logs->footer("Examples:\n  lockstep logs language-model\n  lockstep logs language-model -f --rank 0 --tail 20");
+  CLI::App* remove = app.add_subcommand("delete", "Delete jobs and their pods from a cluster");
+  remove->add_option("names", to.names, "Jobs")->required()->type_name("NAME");
+  remove->footer("Example:\n  lockstep delete language-model");
+  for (CLI::App* command : {submit, status, logs, remove}) add_cluster_options(*command, to.cluster);
+}
+
+std::vector<CommandWords> command_words(const CLI::App& app) {
+  std::vector<CommandWords> words;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    CommandWords one{command->get_name(), command->get_description(), {}, false};
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) one.options.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) one.options.push_back("-" + name);
+    }
+    one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit";
+    words.push_back(std::move(one));
+  }
+  return words;
+}
+
+// A sentence for what was typed wrong, with what was probably meant.
+int explain(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
+  const CLI::App* command = nullptr;
+  std::vector<std::string> commands;
+  for (const CLI::App* one : app.get_subcommands({})) {
+    commands.push_back(one->get_name());
+    if (!words.empty() && words[0] == one->get_name()) command = one;
+  }
+  const auto unknown = [&](const std::string& what, const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = nearest(word, known);
+    return fmt::format("there is no {} \"{}\"{}", what, word, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+  };
+  std::string sentence = error.what();
+  if (command == nullptr && !words.empty()) {
+    sentence = words[0].starts_with("-") ? unknown("option", words[0], {"--help", "--version"})
+                                         : unknown("command", words[0], commands);
+  } else if (command != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    std::vector<std::string> options;
+    for (const CommandWords& one : command_words(app)) {
+      if (one.name == command->get_name()) options = one.options;
+    }
+    for (size_t i = 1; i < words.size(); ++i) {
+      const std::string name = words[i].substr(0, words[i].find('='));
+      if (name.starts_with("-") && name != "-" && std::find(options.begin(), options.end(), name) == options.end()) {
+        sentence = unknown("option", name, options);
+        break;
+      }
+    }
+  }
+  const std::string who = command == nullptr ? "lockstep" : "lockstep " + command->get_name();
+  fmt::print(stderr, "{}: {}\nSee {} --help.\n", who, sentence, who);
+  return kExitUsage;
+}
+
+int validate_files(const std::vector<std::string>& files) {
+  bool fine = true;
+  for (const std::string& path : files) {
+    const auto file = read_checked_job(path);
+    if (!file) {
+      fmt::print(stderr, "lockstep validate: {}\n", file.error().message);
+      fine = false;
+      continue;
+    }
+    for (const std::string& problem : file->problems) fmt::print("{}\n", problem);
+    fine = fine && file->problems.empty();
+    if (file->problems.empty()) fmt::print("{}: {} is valid\n", path, file->job["metadata"].value("name", ""));
+  }
+  return fine ? 0 : kExitFailure;
+}
+
+// Runs a command of a cluster; Ctrl-C asks it to stop, which is the person's wish and no failure.
+int with_cluster(const std::string& command, const ClusterOptions& options,
+                 const std::function<Result<int>(const Target&, std::stop_token)>& work) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);  // `lockstep logs x | head` ends quietly
+  std::stop_source stop;
+  std::atomic<int> signal{0};
+  const auto interrupts = watch_interrupts([&](int number, int count) {
+    if (count > 1) _exit(128 + number);
+    signal.store(number);
+    stop.request_stop();
+  });
+  const auto refuse = [&](const Error& error) {
+    fmt::print(stderr, "lockstep {}: {}\n", command, error.message);
+    return kExitFailure;
+  };
+  if (!interrupts) return refuse(interrupts.error());
+  auto connection = connect(options, SystemClock::instance());
+  if (!connection) return refuse(connection.error());
+  const Target target{*connection->api, connection->name_space, SystemClock::instance(), stdout};
+  const Result<int> result = work(target, stop.get_token());
+  fflush(stdout);
+  if (signal.load() != 0) return 128 + signal.load();
+  return result ? *result : refuse(result.error());
+}
+
+Result<int> zero(const Status& status) {
+  if (!status) return status.error();
+  return 0;
+}
+
+int dispatch(const CLI::App& app, Arguments& given) {
+  const std::string command = app.get_subcommands()[0]->get_name();
+  if (command == "run") {
+    for (const std::string& text : given.kills) {
+      const auto kill = parse_worker_kill(text);
+      if (!kill) {
+        fmt::print(stderr, "lockstep run: {}\n", kill.error().message);
+        return kExitUsage;
+      }
+      given.run.kills.push_back(*kill);
+    }
+    return run_command(given.run);
+  }
+  if (command == "validate") return validate_files(given.files);
+  if (command == "completion") {
+    const auto script = completion_script(given.shell, command_words(app));
+    if (script) fmt::print("{}", *script);
+    if (!script) fmt::print(stderr, "lockstep completion: {}\n", script.error().message);
+    return script ? 0 : kExitUsage;
+  }
+  if (command == "submit") {
+    const auto job = read_valid_job(given.files[0]);
+    if (!job) {
+      fmt::print(stderr, "lockstep submit: {}\n", job.error().message);
+      return kExitFailure;
+    }
+    if (given.cluster.name_space.empty()) given.cluster.name_space = (*job)["metadata"].value("namespace", "");
+    return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) {
+      return submit(target, *job, given.wait, std::move(stop));
+    });
+  }
+  given.status.json = given.format == "json";
+  return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) -> Result<int> {
+    if (command == "status") return status(target, given.status, std::move(stop));
+    if (command == "logs") return zero(logs(target, given.logs, std::move(stop)));
+    return zero(remove_jobs(target, given.names));
+  });
+}
+
+}  // namespace
+
+int run_cli(int argc, const char* const* argv) {
+  Arguments given;
+  CLI::App app("Lockstep runs data-parallel training jobs: here with `run`, on a Kubernetes cluster with the rest.", "lockstep");
+  app.set_version_flag("--version", "lockstep " + version_and_commit());
+  app.require_subcommand(1);
+  app.footer("Examples:\n"
+             "  lockstep run examples/language-model.yaml     train on this machine\n"
+             "  lockstep validate job.yaml                    check a job file\n"
+             "  lockstep submit job.yaml --wait               the same job on a cluster\n"
+             "  lockstep status -w                            watch it\n\n"
+             "lockstep COMMAND --help tells more.");
+  add_run(app, given);
+  add_validate(app, given);
+  add_cluster_commands(app, given);
+  CLI::App* completion = app.add_subcommand("completion", "Print a script that completes this command in a shell");
+  completion->add_option("shell", given.shell, "bash, zsh or fish")->required()->type_name("SHELL");
+  completion->footer("Example:\n  source <(lockstep completion bash)");
+
+  // What stands after "--" is the program's, whatever it looks like.
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto separator = std::find(words.begin(), words.end(), "--");
+  if (separator != words.end() && words[0] == "run") {
+    given.run.program_args.assign(separator + 1, words.end());
+    words.erase(separator, words.end());
+  }
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
+    app.parse(reversed);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    if (words.empty()) {
+      fmt::print(stderr, "{}", app.help());
+      return kExitUsage;
+    }
+    return explain(app, words, error);
+  }
+  return dispatch(app, given);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,64 @@
+// submit, status, logs and delete: what the command does with a cluster, over the Api seam.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/metrics.h"
+#include "operator/kube/api.h"
+
+namespace lockstep::cli {
+
+// -n, --context, --kubeconfig.
+struct ClusterOptions {
+  std::string kubeconfig, context, name_space;
+};
+
+struct Connection {
+  std::unique_ptr<MetricsRegistry> metrics;  // before the api, which counts into it
+  std::unique_ptr<kube::Api> api;
+  std::string name_space;  // that was asked for, else the context's, else "default"
+};
+
+// Nothing is sent yet. One sentence for a person when there is no kubeconfig.
+Result<Connection> connect(const ClusterOptions& options, Clock& clock);
+
+// What a command works with. `out` gets what it prints.
+struct Target {
+  kube::Api& api;
+  std::string name_space;
+  Clock& clock;
+  std::FILE* out;
+};
+
+// Creates the job or changes it to what the object says (server-side apply), and prints which; with `wait` follows it
+// until it is finished. Returns the command's exit status: 0, or with `wait` the job's.
+Result<int> submit(const Target& target, const nlohmann::json& job, bool wait, std::stop_token stop);
+
+struct StatusOptions {
+  std::string name;  // "": all jobs of the namespace
+  bool watch = false;
+  bool json = false;
+};
+// With a name and `watch`, ends when the job is finished and returns its exit status.
+Result<int> status(const Target& target, const StatusOptions& options, std::stop_token stop);
+
+struct JobLogOptions {
+  std::string name;
+  bool follow = false;
+  std::optional<int> rank;
+  std::optional<int> tail;
+};
+// Prints what the pods of the job wrote, by slot; while following, pods that come later too, until the job is finished.
+Status logs(const Target& target, const JobLogOptions& options, std::stop_token stop);
+
+// Deletes jobs by name; tries all, returns the first error.
+Status remove_jobs(const Target& target, const std::vector<std::string>& names);
+
+}  // namespace lockstep::cli

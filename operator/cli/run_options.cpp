@@ -1,0 +1,144 @@
+#include "operator/cli/run_options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+namespace lockstep::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The words of command and args where a "--name=..." or "--name ..." stands already.
+bool replace_flag(Json& words, const std::string& name, const std::string& value) {
+  if (!words.is_array()) return false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].is_string()) continue;
+    const std::string word = words[i];
+    if (word.starts_with("--" + name + "=")) {
+      words[i] = "--" + name + "=" + value;
+      return true;
+    }
+    if (word == "--" + name && i + 1 < words.size()) {
+      words[i + 1] = value;
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether "--name" or "--name=..." is a word of the command line.
+bool has_flag(const Json& spec, const std::string& name) {
+  for (const char* field : {"command", "args"}) {
+    if (!spec.contains(field) || !spec[field].is_array()) continue;
+    for (const Json& word : spec[field]) {
+      if (!word.is_string()) continue;
+      const std::string text = word;
+      if (text == "--" + name || text.starts_with("--" + name + "=")) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<WorkerKill> parse_worker_kill(const std::string& text) {
+  const auto at = text.find('@');
+  const auto rank = number<int>(std::string_view(text).substr(0, at));
+  const auto step = at == std::string::npos ? std::nullopt : number<std::int64_t>(std::string_view(text).substr(at + 1));
+  if (!rank || !step || *rank < 0 || *step < 0) {
+    return fail(ErrorCode::kInvalid, "--kill-worker \"" + text + "\": give a rank and a step, as in --kill-worker 2@100");
+  }
+  return WorkerKill{*rank, *step};
+}
+
+Status apply_setting(Json& job, const std::string& setting) {
+  const auto equals = setting.find('=');
+  if (equals == std::string::npos || (!setting.starts_with("spec.") && !setting.starts_with("metadata."))) {
+    return fail(ErrorCode::kInvalid,
+                "--set \"" + setting + "\": give a field and a value, as in --set spec.restart.maxRestarts=3");
+  }
+  Json* at = &job;
+  std::string_view path = std::string_view(setting).substr(0, equals);
+  while (!path.empty()) {
+    const auto dot = path.find('.');
+    const std::string name(path.substr(0, dot));
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+    if (at->is_array()) {
+      const auto index = number<size_t>(name);
+      if (!index || *index >= at->size()) {
+        return fail(ErrorCode::kInvalid, "--set \"" + setting + "\": the list has no element " + name);
+      }
+      at = &(*at)[*index];
+    } else if (name.empty() || (!at->is_object() && !at->is_null())) {
+      return fail(ErrorCode::kInvalid, "--set \"" + setting + "\": the field before \"" + name + "\" has no fields");
+    } else {
+      at = &(*at)[name];
+    }
+  }
+  const std::string value = setting.substr(equals + 1);
+  Json parsed = Json::parse(value, nullptr, false);
+  *at = parsed.is_discarded() ? Json(value) : std::move(parsed);
+  return {};
+}
+
+Status apply_run_options(Json& job, const RunOptions& options) {
+  if (!job.is_object() || !job.contains("spec") || !job["spec"].is_object()) return {};  // validation says it better
+  for (const std::string& setting : options.settings) LOCKSTEP_CHECK_OK(apply_setting(job, setting));
+  Json& spec = job["spec"];
+  if (options.workers) spec["nodes"] = *options.workers;
+  std::vector<std::string> added;
+  if (!options.data.empty()) {
+    std::error_code error;
+    const std::string path = std::filesystem::absolute(options.data, error).lexically_normal();
+    const bool there = (spec.contains("command") && replace_flag(spec["command"], "data", path)) ||
+                       (spec.contains("args") && replace_flag(spec["args"], "data", path));
+    if (!there) added.push_back("--data=" + path);
+  }
+  if (options.deterministic && !has_flag(spec, "deterministic")) added.push_back("--deterministic");
+  added.insert(added.end(), options.program_args.begin(), options.program_args.end());
+  if (!added.empty() && (!spec.contains("args") || spec["args"].is_null())) spec["args"] = Json::array();
+  for (const std::string& word : added) {
+    if (spec["args"].is_array()) spec["args"].push_back(word);
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& folder) {
+  Json& spec = job["spec"];
+  if (spec.value("suspend", false)) {
+    return fail(ErrorCode::kInvalid, "spec.suspend is true, so the job would never start: remove it or add "
+                                     "--set spec.suspend=false");
+  }
+  std::vector<std::string> dropped;
+  const int gpus = spec.value("gpusPerNode", 0);
+  if (gpus > 0 && spec.value("procsPerNode", 0) == 0) spec["procsPerNode"] = gpus;
+  for (const char* field : {"resources", "podTemplate", "gpusPerNode", "shmSize", "imagePullSecrets"}) {
+    if (!spec.contains(field)) continue;
+    const Json& value = spec[field];
+    if (!value.is_null() && !value.empty() && value != 0) dropped.push_back(std::string("spec.") + field);
+    spec.erase(field);
+  }
+  // Our own trainer then writes every step, for the loss curve; other programs show as much as they report.
+  const Json& command = spec["command"];
+  if (std::filesystem::path(command[0].get<std::string>()).filename() == "lockstep-trainer" &&
+      !has_flag(spec, "metrics-file")) {
+    if (!spec.contains("args") || !spec["args"].is_array()) spec["args"] = Json::array();
+    spec["args"].push_back("--metrics-file=" + folder + "/metrics.jsonl");
+  }
+  if (spec.contains("checkpoint") && spec["checkpoint"].is_object()) {
+    spec["checkpoint"]["path"] = folder + "/checkpoints";
+    spec["checkpoint"].erase("claimName");
+  }
+  return dropped;
+}
+
+}  // namespace lockstep::cli

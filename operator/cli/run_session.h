@@ -1,0 +1,26 @@
+// One `lockstep run`: the object store, the controller with its coordinator, and the runtime in this process, a
+// display for the person, and the end of it all.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "operator/cli/run_options.h"
+#include "operator/local/pod_process.h"
+
+namespace lockstep::cli {
+
+struct RunPlan {
+  nlohmann::json job;                // as it is created: validated, with the options applied, fitted to the machine
+  RunOptions options;
+  local::Machine machine;            // machine.folder exists
+  std::vector<std::string> dropped;  // fields that are not applied
+};
+
+// Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or
+// 128 + the signal that stopped it. Call inside run_guarded(): a second signal ends this process at once and leaves
+// the rest to the guard.
+int run_session(const RunPlan& plan);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,29 @@
+// Small pieces of text for people: tables, durations, near misses of names. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cli {
+
+// Columns aligned to the left, two spaces apart, no trailing blanks; the first row is the heading. Counts UTF-8
+// characters, not bytes. Control characters in cells become spaces.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+// "0:42", "12:05", "1:02:05"; negative counts as 0.
+std::string clock_time(double seconds);
+// As kubectl prints ages: "42s", "5m", "3h", "2d".
+std::string age(double seconds);
+
+// The one of `names` that `word` was probably meant to be; "" when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
+
+// At most `bytes` of `text` without cutting a UTF-8 character, "..." at the end when something was left out.
+std::string shortened(const std::string& text, size_t bytes);
+
+// Control characters but newline and tab replaced by '?', so that what a program printed cannot change the terminal.
+// Blanks and newlines at the end go.
+std::string printable(std::string_view text);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,96 @@
+// Keys that need attention. Only keys cross it, never objects: whoever takes one looks at the newest state.
+//
+// Guarantees: a key is never with two workers at once; a key that is added while it waits is handed out once; a key
+// that is added while it is being worked on is handed out again afterwards. Keys come in the order in which they were
+// added, so a hot one waits its turn like all others.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/api/object.h"
+#include "operator/base/clock.h"
+#include "operator/base/metrics.h"
+
+namespace lockstep::control {
+
+struct WorkQueueOptions {
+  std::string name = "trainingjob";                     // label of the metrics
+  Duration first_backoff = std::chrono::milliseconds(5);  // of a key that failed; doubles with each failure
+  Duration most_backoff = std::chrono::seconds(60);
+  // Retries of all keys together, as a bucket: a cluster-wide outage must not turn into a flood of retries.
+  double retries_per_second = 10;
+  double retry_burst = 100;
+};
+
+// Thread-safe.
+class WorkQueue {
+ public:
+  WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions options = {});
+
+  // The key needs attention now.
+  void add(const api::ObjectKey& key);
+  // ... after `delay`; of several delays for one key the earliest counts.
+  void add_after(const api::ObjectKey& key, Duration delay);
+  // ... after the key's backoff, because working on it failed.
+  void retry(const api::ObjectKey& key);
+  // The key went well: its next failure starts the backoff anew.
+  void forget(const api::ObjectKey& key);
+
+  // Waits for a key. nullopt when the queue was shut down and is empty, or at `deadline`. Every key that is handed
+  // out is given back with done().
+  std::optional<api::ObjectKey> take(MonotonicTime deadline);
+  void done(const api::ObjectKey& key);
+
+  // Takes no more keys and drops those that wait for their time; take() hands out what is queued, then nullopt.
+  void shut_down();
+  // Drops what is queued too: workers finish the keys that they hold.
+  void shut_down_now();
+  bool shutting_down() const;
+
+  // Keys that could be handed out now.
+  std::size_t depth() const;
+  // How long the oldest key at work has been worked on; zero when none is.
+  Duration longest_running() const;
+
+ private:
+  void add_locked(const api::ObjectKey& key);
+  void add_after_locked(const api::ObjectKey& key, Duration delay);
+  // Moves due keys into the queue; returns when the next becomes due.
+  std::optional<MonotonicTime> promote_locked();
+  void measure_locked();
+
+  Clock& clock_;
+  const WorkQueueOptions options_;
+  Counter& adds_;
+  Counter& retries_;
+  Gauge& depth_;
+  Gauge& unfinished_;
+  Gauge& longest_;
+  Histogram& queued_seconds_;
+  Histogram& work_seconds_;
+
+  mutable std::mutex mutex_;  // protects what follows
+  std::condition_variable changed_;
+  // Every key of queue_ is in dirty_ and not in processing_.
+  std::deque<api::ObjectKey> queue_;
+  // Keys that need attention; a key that is in processing_ too goes into queue_ when it is done.
+  std::map<api::ObjectKey, MonotonicTime> dirty_;  // since when
+  // Keys that are with a worker.
+  std::map<api::ObjectKey, MonotonicTime> processing_;  // since when
+  // Keys that will need attention: by time, and the earliest time of each.
+  std::set<std::pair<MonotonicTime, api::ObjectKey>> waiting_;
+  std::map<api::ObjectKey, MonotonicTime> due_;
+  std::map<api::ObjectKey, int> failures_;  // in a row
+  double tokens_;                           // of the retry bucket; below zero: promised to retries that wait
+  MonotonicTime tokens_at_;
+  bool shutting_down_ = false;
+};
+
+}  // namespace lockstep::control

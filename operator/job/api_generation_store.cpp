@@ -1,0 +1,126 @@
+#include "operator/job/api_generation_store.h"
+
+#include <nlohmann/json.hpp>
+
+#include "operator/api/object.h"
+
+namespace lockstep::job {
+namespace {
+
+using api::Json;
+using rendezvous::Record;
+
+constexpr const char* kField = "record";
+
+std::string config_map_name(const std::string& job) { return job + "-record"; }
+
+Json config_map(const std::string& name_space, const std::string& job, const std::string& uid, const std::string& version,
+                const Record& record) {
+  const api::OwnerReference owner{.api_version = kube::kTrainingJobs.api_version(),
+                                  .kind = kube::kTrainingJobs.kind,
+                                  .name = job,
+                                  .uid = uid,
+                                  .controller = true};
+  Json object{{"apiVersion", "v1"},
+              {"kind", "ConfigMap"},
+              {"metadata",
+               {{"name", config_map_name(job)},
+                {"namespace", name_space},
+                {"labels",
+                 {{api::kLabelJob, job},
+                  {api::kLabelJobUid, uid},
+                  {"app.kubernetes.io/name", "lockstep-job"},
+                  {"app.kubernetes.io/instance", job},
+                  {"app.kubernetes.io/managed-by", "lockstep-operator"}}},
+                {"ownerReferences", Json::array({api::to_json(owner)})}}},
+              {"data", {{kField, record_to_text(record)}}}};
+  if (!version.empty()) object["metadata"]["resourceVersion"] = version;
+  return object;
+}
+
+Result<std::string> version_of(const Result<Json>& written) {
+  if (!written) return written.error();
+  LOCKSTEP_TRY(const auto meta, api::parse_meta(*written));
+  return meta.resource_version;
+}
+
+}  // namespace
+
+std::string record_to_text(const Record& record) {
+  Json json{{"term", record.term}, {"generation", record.generation}, {"members", Json::array()}};
+  for (const auto& member : record.members) {
+    json["members"].push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});
+  }
+  if (record.checkpoint) {
+    json["checkpoint"] = {{"name", record.checkpoint->name},
+                          {"step", record.checkpoint->step},
+                          {"generation", record.checkpoint->generation},
+                          {"digest", record.checkpoint->digest}};
+  }
+  if (record.finished) json["finished"] = true;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Record> record_from_text(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return fail(ErrorCode::kCorrupt, "the record is not a JSON object");
+  try {
+    Record record;
+    record.term = json.at("term").get<std::int64_t>();
+    record.generation = json.at("generation").get<std::int64_t>();
+    for (const Json& member : json.at("members")) {
+      record.members.push_back({.slot = member.at("slot").get<int>(),
+                                .incarnation = member.at("incarnation").get<std::int64_t>(),
+                                .life = member.at("life").get<std::int64_t>()});
+    }
+    if (const auto checkpoint = json.find("checkpoint"); checkpoint != json.end()) {
+      record.checkpoint = rendezvous::CheckpointReport{.name = checkpoint->at("name").get<std::string>(),
+                                                       .step = checkpoint->at("step").get<std::int64_t>(),
+                                                       .generation = checkpoint->at("generation").get<std::int64_t>(),
+                                                       .digest = checkpoint->at("digest").get<std::string>()};
+    }
+    record.finished = json.value("finished", false);
+    return record;
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kCorrupt, std::string("the record cannot be read: ") + error.what());
+  }
+}
+
+Result<rendezvous::GenerationStore::Versioned> ApiGenerationStore::load(const std::string& name_space,
+                                                                        const std::string& job, const std::string& uid) {
+  const auto name = config_map_name(job);
+  auto object = api_.get(kube::kConfigMaps, name_space, name);
+  if (!object && object.error().code == ErrorCode::kNotFound) return Versioned{};
+  if (!object) return object.error().in("reading ConfigMap " + name);
+  LOCKSTEP_TRY(const auto meta, api::parse_meta(*object));
+  if (meta.controller_uid() != uid) {
+    if (meta.label(api::kLabelJobUid).empty()) {
+      return fail(ErrorCode::kAlreadyExists, "ConfigMap " + name + " exists and does not belong to this job");
+    }
+    return fail(ErrorCode::kUnavailable, "ConfigMap " + name + " of an earlier job of that name is still there");
+  }
+  const auto data = object->find("data");
+  const Json* text = nullptr;
+  if (data != object->end() && data->is_object() && data->contains(kField)) text = &data->at(kField);
+  if (text == nullptr || !text->is_string()) {
+    return fail(ErrorCode::kCorrupt, "ConfigMap " + name + " has no data." + kField);
+  }
+  auto record = record_from_text(text->get<std::string>());
+  if (!record) return record.error().in("ConfigMap " + name);
+  return Versioned{std::move(*record), meta.resource_version};
+}
+
+Result<std::string> ApiGenerationStore::compare_and_set(const std::string& name_space, const std::string& job,
+                                                        const std::string& uid, const std::string& version,
+                                                        const Record& next) {
+  const auto name = config_map_name(job);
+  const Json object = config_map(name_space, job, uid, version, next);
+  if (!version.empty()) return version_of(api_.replace(kube::kConfigMaps, name_space, name, object));
+  auto created = version_of(api_.create(kube::kConfigMaps, name_space, object));
+  if (!created && created.error().code == ErrorCode::kAlreadyExists) {
+    return fail(ErrorCode::kConflict, "ConfigMap " + name + " was created by another coordinator");
+  }
+  return created;
+}
+
+}  // namespace lockstep::job

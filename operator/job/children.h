@@ -1,0 +1,51 @@
+// The objects that a job is made of: its headless Service and the pod of a slot, as JSON for the API server. Pure
+// functions of the job's spec; who creates them, when, and what an answer means is the reconciler's.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "operator/api/training_job.h"
+#include "operator/base/result.h"
+
+namespace lockstep::job {
+
+inline constexpr const char* kTrainerContainer = "trainer";       // the container of the user's image
+inline constexpr const char* kAgentContainer = "lockstep-agent";  // init container that brings the agent
+
+// What the pods of every job need to know of the operator.
+struct AgentSettings {
+  std::string image;                // of the init container; it holds /lockstep-agent
+  std::string coordinator_address;  // numeric "ip:port"
+  std::string coordinator_ca_pem;   // certificate by which agents know the coordinator
+  // Asks for securityContext.runAsNonRoot, which namespaces that enforce the `restricted` standard want.
+  bool run_as_non_root = false;
+
+  bool operator==(const AgentSettings&) const = default;
+};
+
+// "<job>-<first 4 of its uid>-<slot>-<incarnation>": a DNS-1123 label of at most 63 characters.
+std::string pod_name(const api::TrainingJob& job, int slot, std::int64_t incarnation);
+
+// Name of the headless Service, by which pods find each other: the job's own.
+std::string service_name(const api::TrainingJob& job);
+
+// The label selector that matches all pods of this very job ("lockstep.dev/job-uid=...").
+std::string pod_selector(const api::TrainingJob& job);
+
+// The owner reference that every child carries: controller, and it blocks the deletion of its owner in foreground.
+api::OwnerReference owner_reference(const api::TrainingJob& job);
+
+// The headless Service: publishes the addresses of pods that are not ready too, because they meet before they are.
+api::Json build_service(const api::TrainingJob& job);
+
+// The pod of a slot, with spec.podTemplate merged in. kInvalid, with a sentence that names the field, when the
+// template cannot be merged or touches what belongs to Lockstep.
+Result<api::Json> build_pod(const api::TrainingJob& job, int slot, std::int64_t incarnation,
+                            const AgentSettings& settings);
+
+// The same check without a cluster: whether pods could be built from this spec at all.
+Status check_pod_template(const api::TrainingJob& job);
+
+}  // namespace lockstep::job

@@ -1,0 +1,294 @@
+#include "operator/job/decide.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "operator/job/finish_policy.h"
+#include "operator/job/job_status.h"
+#include "operator/job/pod_policy.h"
+#include "operator/job/restart_policy.h"
+#include "operator/job/startup_policy.h"
+#include "operator/job/suspend_policy.h"
+
+namespace lockstep::job {
+namespace {
+
+using api::Attempt;
+using rendezvous::Phase;
+
+// The API server learns of a dead node after its controller manager's grace period (40 to 50 s); only a member that is
+// silent for longer on a node that is called healthy has its pod replaced for silence alone.
+constexpr auto kSilence = std::chrono::seconds(60);
+// The coordinator closes a connection that was silent for 10 s.
+constexpr auto kDeadConnection = std::chrono::seconds(12);
+// A pod's deletion reaches its processes and our cache in an unknown order; a stop waits this long for the reason.
+constexpr auto kReason = std::chrono::seconds(1);
+constexpr int kSigterm = 15;
+
+bool exists(Phase phase) {
+  return phase == Phase::kStarting || phase == Phase::kUp || phase == Phase::kBroken || phase == Phase::kFinished;
+}
+
+bool was_stopped(const rendezvous::Failure& failure) {
+  return failure.cause == kCauseStopped || failure.signal == kSigterm || failure.exit_code == 128 + kSigterm ||
+         failure.exit_code == rendezvous::kExitStopped;
+}
+
+const SlotView* lost_slot(const Survey& gang, int preferred) {
+  const SlotView* first = nullptr;
+  for (const auto& slot : gang.slots) {
+    if (slot.state != SlotState::kLost) continue;
+    if (slot.slot == preferred) return &slot;
+    if (first == nullptr) first = &slot;
+  }
+  return first;
+}
+
+// One decision on a job that should run.
+class Running {
+ public:
+  Running(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan)
+      : snapshot_(snapshot), job_(*snapshot.job), status_(status), plan_(plan), gang_(survey(snapshot, unhandled())) {}
+
+  void decide() {
+    if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
+    if (const auto end = active_deadline(job_, status_)) {
+      if (snapshot_.now >= *end) {
+        return fail("DeadlineExceeded",
+                    fmt::format("deadlines.activeSeconds ({}) are over", *job_.spec.deadlines.active_seconds));
+      }
+      plan_.look_again_in(*end - snapshot_.now);
+    }
+    // Until the coordinator has read the record, nobody knows which generation a failure would belong to.
+    if (snapshot_.view) handle_failure();
+    if (is_finished(status_)) return;
+    const auto blocker = find_blocker(snapshot_, gang_);
+    if (blocker && blocker->permanent) return fail(blocker->reason, blocker->message);
+    if (const auto end = startup_deadline(job_, status_)) {
+      if (snapshot_.now >= *end) return miss_startup(blocker);
+      plan_.look_again_in(*end - snapshot_.now);
+    }
+    describe(snapshot_, gang_, blocker, status_, plan_);
+    run_pods();
+  }
+
+ private:
+  bool unhandled() const {
+    return snapshot_.view && snapshot_.view->generation > handled_generation(status_) && exists(snapshot_.view->phase);
+  }
+
+  // The generation that ended: the coordinator's, or the newest that the status knows of.
+  std::int64_t ended_generation() const {
+    const bool agreed = snapshot_.view && snapshot_.view->phase != Phase::kProposing;
+    return std::max(agreed ? snapshot_.view->generation : 0, handled_generation(status_));
+  }
+
+  Attempt new_attempt(std::string cause, std::string message) const {
+    Attempt attempt{.generation = ended_generation(), .cause = std::move(cause)};
+    attempt.message = std::move(message);
+    attempt.strategy = "None";
+    attempt.end_time = whole_seconds(snapshot_.now);
+    const auto* running = api::find_condition(status_.conditions, "Running");
+    if (running != nullptr && running->status == "True") {
+      attempt.start_time = running->last_transition;
+    } else {
+      attempt.start_time = status_.attempts.empty() ? status_.start_time : status_.attempts.back().end_time;
+    }
+    if (snapshot_.view) attempt.step = snapshot_.view->progress.step;
+    return attempt;
+  }
+
+  void name_slot(Attempt& attempt, int slot) const {
+    if (slot < 0 || static_cast<size_t>(slot) >= gang_.slots.size()) return;
+    const auto* pod = gang_.slots[static_cast<size_t>(slot)].pod;
+    if (pod == nullptr) return;
+    attempt.pod = pod->meta.name;
+    attempt.node = pod->node_name;
+  }
+
+  Attempt from_process(const rendezvous::Failure& failure) const {
+    Attempt attempt = new_attempt(failure.cause, failure.message);
+    attempt.generation = failure.generation;
+    attempt.first_failing_rank = failure.rank;
+    if (failure.exit_code) attempt.exit_code = *failure.exit_code;
+    attempt.step = std::max(attempt.step, failure.step);
+    attempt.detect_ms = failure.detect_ms;
+    name_slot(attempt, failure.slot);
+    return attempt;
+  }
+
+  Attempt from_pod(const SlotView& slot) const {
+    Attempt attempt = new_attempt(slot.cause, slot.message);
+    attempt.first_failing_rank = slot.slot * api::resolved_procs_per_node(job_.spec);
+    if (slot.exit_code) attempt.exit_code = *slot.exit_code;
+    const auto& failure = snapshot_.view->failure;
+    if (failure && failure->slot == slot.slot && failure->rank >= 0) attempt.first_failing_rank = failure->rank;
+    name_slot(attempt, slot.slot);
+    return attempt;
+  }
+
+  // The member speaks again. A connection that nobody closed proves it only once a dead one would have been noticed.
+  bool is_back(const rendezvous::Failure& failure) const {
+    if (snapshot_.now < failure.time + kDeadConnection) return false;
+    return std::any_of(snapshot_.view->members.begin(), snapshot_.view->members.end(),
+                       [&](const auto& member) { return member.slot == failure.slot && member.connected; });
+  }
+
+  // What ended the generation, once that can be told; empty when nothing did, or when it is worth waiting for word of
+  // the pod.
+  std::optional<Attempt> what_failed() {
+    const auto& view = *snapshot_.view;
+    const bool broken = unhandled() && view.phase == Phase::kBroken && view.failure;
+    const SlotView* lost = lost_slot(gang_, broken ? view.failure->slot : -1);
+    if (!broken) return lost != nullptr ? std::optional(from_pod(*lost)) : std::nullopt;
+    const auto& failure = *view.failure;
+    if (lost != nullptr && (lost->slot == failure.slot || failure.cause == kCauseMemberLost || was_stopped(failure))) {
+      return from_pod(*lost);
+    }
+    if (failure.cause == kCauseMemberLost && !is_back(failure)) {
+      wait_for_word_of(failure);
+      return std::nullopt;
+    }
+    if (was_stopped(failure)) {
+      const auto age = snapshot_.now - failure.time;
+      if (age >= Duration::zero() && age < kReason) {
+        plan_.look_again_in(kReason - age);
+        return std::nullopt;
+      }
+    }
+    return from_process(failure);
+  }
+
+  // A member fell silent while its pod and node look well: the pod or the node will say more, or it is replaced.
+  void wait_for_word_of(const rendezvous::Failure& failure) {
+    const auto* before = api::find_condition(status_.conditions, "Restarting");
+    const bool waiting = before != nullptr && before->status == "True" && before->reason == kCauseMemberLost;
+    const auto sentence = fmt::format("slot {} fell silent; waiting for word of its pod and node", failure.slot);
+    set_condition(snapshot_, status_, "Running", false, kCauseMemberLost, sentence);
+    set_condition(snapshot_, status_, "Restarting", true, kCauseMemberLost, sentence);
+    if (!waiting) plan_.events.push_back({true, kCauseMemberLost, "Restart", sentence});
+    const auto replace_at = failure.time + kSilence;  // the time is of the coordinator's clock, which is ours
+    if (snapshot_.now < replace_at) {
+      const auto back_at = failure.time + kDeadConnection;
+      plan_.look_again_in((snapshot_.now < back_at ? back_at : replace_at) - snapshot_.now);
+      return;
+    }
+    if (failure.slot < 0 || static_cast<size_t>(failure.slot) >= gang_.slots.size()) return;
+    // Deleted first and dealt with when the deletion shows: a crash in between loses nothing.
+    const auto* pod = gang_.slots[static_cast<size_t>(failure.slot)].pod;
+    if (pod != nullptr) delete_pods(snapshot_, {pod}, "its agent is silent", plan_);
+  }
+
+  void handle_failure() {
+    auto attempt = what_failed();
+    if (!attempt) return;
+    const auto verdict = judge_failure(job_.spec, status_, *attempt, snapshot_.now);
+    if (!verdict.restart) {
+      const auto cause = attempt->cause;
+      const auto message = fmt::format("{}; {}", verdict.explanation, attempt->message);
+      append_attempt(status_, std::move(*attempt));
+      status_.restarts.last_cause = cause;
+      finish(snapshot_, status_, plan_, false, verdict.reason, message);
+      return;
+    }
+    const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
+    const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr;
+    attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : "InPlace";
+    attempt->counted = verdict.counted;
+    const int counted = counted_restarts(job_.spec, status_, snapshot_.now) + (verdict.counted ? 1 : 0);
+    status_.restarts = {.total = status_.restarts.total + 1, .counted = counted, .last_cause = attempt->cause};
+    const auto cause = attempt->cause;
+    const auto message = attempt->message;
+    append_attempt(status_, std::move(*attempt));
+    set_condition(snapshot_, status_, "Running", false, cause, message);
+    set_condition(snapshot_, status_, "Restarting", true, cause, message);
+    if (new_pods) {
+      status_.incarnation = known_incarnation(snapshot_) + 1;
+      set_condition(snapshot_, status_, "Placed", false, "Replacing", "pods are made anew");
+    }
+    plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
+    gang_ = survey(snapshot_, false);
+    for (auto& slot : gang_.slots) {
+      if (slot.state == SlotState::kLost) slot.state = SlotState::kEmpty;  // dealt with by this very plan
+    }
+  }
+
+  void run_pods() {
+    const auto delay = restart_delay(job_.spec, status_.attempts);
+    const auto* last = status_.attempts.empty() ? nullptr : &status_.attempts.back();
+    const bool restarting = api::is_true(status_.conditions, "Restarting") && last != nullptr && last->end_time;
+    const auto release = restarting ? *last->end_time + delay : snapshot_.now;
+    const bool held = snapshot_.now < release;
+    plan_pods(snapshot_, gang_, status_.incarnation, release, plan_);
+    plan_.coordinator = job_plan(snapshot_, gang_, status_);
+    if (held && last->strategy == "InPlace") {
+      plan_.coordinator->handled_generation = last->generation - 1;
+      plan_.look_again_in(release - snapshot_.now);
+    }
+    if (snapshot_.settling) plan_.look_again_in(std::chrono::seconds(1));
+  }
+
+  void succeed() {
+    Attempt attempt = new_attempt(kCauseCompleted, "every rank ended with 0");
+    append_attempt(status_, std::move(attempt));
+    finish(snapshot_, status_, plan_, true, "Completed", "every rank ended with 0");
+  }
+
+  void fail(const std::string& reason, const std::string& message) {
+    append_attempt(status_, new_attempt(reason, message));
+    status_.restarts.last_cause = reason;
+    finish(snapshot_, status_, plan_, false, reason, message);
+  }
+
+  void miss_startup(const std::optional<Blocker>& blocker) {
+    const auto seconds = job_.spec.deadlines.startup_seconds;
+    if (blocker)
+      return fail(blocker->reason,
+                  fmt::format("not started within deadlines.startupSeconds ({}): {}", seconds, blocker->message));
+    fail("StartupDeadlineExceeded", fmt::format("not started within deadlines.startupSeconds ({}): still {}", seconds,
+                                                waiting_for(snapshot_, gang_)));
+  }
+
+ public:
+  const Survey& gang() const { return gang_; }
+
+ private:
+  const Snapshot& snapshot_;
+  const api::TrainingJob& job_;
+  api::TrainingJobStatus& status_;
+  Plan& plan_;
+  Survey gang_;
+};
+
+}  // namespace
+
+Plan decide(const Snapshot& snapshot) {
+  Plan plan;
+  const auto& job = *snapshot.job;
+  if (is_finished(job.status)) {
+    if (!job.meta.deleted) clean_up(snapshot, plan);
+    return plan;
+  }
+  if (job.meta.deleted) {
+    // The garbage collector takes the pods; nothing may be created any more (foreground deletion would never end).
+    plan.coordinator = job_plan(snapshot, survey(snapshot, false), job.status);
+    plan.coordinator->stop = true;
+    return plan;
+  }
+  api::TrainingJobStatus status = job.status;
+  fill_in(snapshot, status);
+  if (apply_suspend(snapshot, status, plan)) {
+    count(snapshot, survey(snapshot, false), status);
+    settle(snapshot, std::move(status), plan);
+    return plan;
+  }
+  status.incarnation = std::max<std::int64_t>({status.incarnation, known_incarnation(snapshot), 1});
+  Running running(snapshot, status, plan);
+  running.decide();
+  count(snapshot, running.gang(), status);
+  settle(snapshot, std::move(status), plan);
+  return plan;
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,183 @@
+#include "operator/job/job_controller.h"
+
+#include <utility>
+
+#include "operator/api/pod.h"
+#include "operator/api/training_job.h"
+#include "operator/cache/informer.h"
+#include "operator/control/controller.h"
+#include "operator/control/own_writes.h"
+#include "operator/control/work_queue.h"
+#include "operator/job/api_generation_store.h"
+#include "operator/job/fenced_api.h"
+#include "operator/job/reconciler.h"
+#include "operator/job/token_authenticator.h"
+#include "operator/kube/event_recorder.h"
+
+namespace lockstep::job {
+namespace {
+
+constexpr const char* kNodePrefix = "node/";  // of index values; never part of a uid
+
+Result<ServiceRecord> parse_service(const api::Json& object) {
+  LOCKSTEP_TRY(auto meta, api::parse_meta(object));
+  return ServiceRecord{std::move(meta)};
+}
+
+api::ObjectKey job_of(const api::ObjectMeta& meta) { return {meta.name_space, meta.label(api::kLabelJob)}; }
+
+bool same_for_jobs(const api::Node& a, const api::Node& b) {
+  return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service;
+}
+
+class Impl final : public JobController {
+ public:
+  Impl(const JobControllerOptions& options, kube::Api& api, MetricsRegistry& metrics, Clock& clock)
+      : options_(options),
+        api_(api, options.may_write),
+        records_(api_),
+        token_authenticator_(api_),
+        queue_(clock, metrics),
+        own_writes_(clock),
+        events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
+        jobs_(api_, clock, metrics, kube::kTrainingJobs, api::parse_training_job, {.reflector = everywhere(""), .index_by = {}},
+              [this](const auto& before, const auto& after) { queue_.add((after ? after : before)->meta.key()); }),
+        pods_(api_, clock, metrics, kube::kPods, api::parse_pod,
+              {.reflector = everywhere(api::kLabelJobUid),
+               .index_by = [](const api::Pod& pod) {
+                 return std::vector{pod.meta.controller_uid(), kNodePrefix + pod.node_name};
+               }},
+              [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }),
+        nodes_(api_, clock, metrics, kube::kNodes, api::parse_node, {},
+               [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
+        services_(api_, clock, metrics, kube::kServices, parse_service,
+                  {.reflector = everywhere(api::kLabelJobUid),
+                   .index_by = [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }},
+                  [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }) {
+    own_writes_.add_cache(kJobCache, control::view_of(jobs_.store()));
+    own_writes_.add_cache(kPodCache, control::view_of(pods_.store()));
+    own_writes_.add_cache(kServiceCache, control::view_of(services_.store()));
+  }
+
+  ~Impl() override { stop(); }
+
+  Status start(MetricsRegistry& metrics, Clock& clock) {
+    auto& authenticator = options_.authenticator != nullptr ? *options_.authenticator : token_authenticator_;
+    const auto make = options_.make_coordinator ? options_.make_coordinator : rendezvous::start_coordinator;
+    LOCKSTEP_TRY(coordinator_, make(options_.coordinator, records_, authenticator, clock,
+                                    [this](const std::string& name_space, const std::string& name) {
+                                      queue_.add({name_space, name});
+                                    }));
+    ReconcilerOptions reconciling;
+    reconciling.agent.image = options_.agent_image;
+    reconciling.agent.coordinator_address = advertise_address();
+    reconciling.agent.coordinator_ca_pem = options_.coordinator_ca_pem;
+    reconciling.parallel_creates = options_.parallel_creates;
+    const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
+    reconciler_.emplace(api_, caches, *coordinator_, own_writes_, clock, metrics, reconciling,
+                        [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
+    controller_.emplace(queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock,
+                        metrics, control::ControllerOptions{.workers = options_.workers, .resync = options_.resync_every},
+                        [this](const api::ObjectKey& key) { return reconciler_->reconcile(key); },
+                        [this] { return all_keys(); });
+    jobs_.start();
+    pods_.start();
+    nodes_.start();
+    services_.start();
+    controller_->start();
+    return {};
+  }
+
+  void stop() override {
+    if (controller_) controller_->stop();
+    jobs_.stop();
+    pods_.stop();
+    nodes_.stop();
+    services_.stop();
+  }
+
+  std::string advertise_address() const override {
+    const auto own = coordinator_->address();
+    const auto& wanted = options_.advertise_address;
+    if (wanted.empty()) return own;
+    const bool has_port = wanted.find(':') != std::string::npos && !wanted.ends_with(']');
+    return has_port ? wanted : wanted + own.substr(own.rfind(':'));
+  }
+  bool synced() const override { return controller_ && controller_->caches_synced(); }
+  bool healthy() const override { return !controller_ || controller_->healthy(); }
+  const rendezvous::Coordinator& coordinator() const override { return *coordinator_; }
+
+ private:
+  cache::ReflectorOptions everywhere(const std::string& label_selector) const {
+    cache::ReflectorOptions options;
+    options.name_space = options_.watch_namespace;
+    options.label_selector = label_selector;
+    return options;
+  }
+
+  void node_changed(const api::Node* before, const api::Node* after) {
+    if (before != nullptr && after != nullptr && same_for_jobs(*before, *after)) return;
+    const auto& name = (after != nullptr ? after : before)->meta.name;
+    for (const auto& pod : pods_.store().by_index(kNodePrefix + name)) queue_.add(job_of(pod->meta));
+  }
+
+  std::vector<api::ObjectKey> all_keys() const {
+    std::vector<api::ObjectKey> keys;
+    for (const auto& job : jobs_.store().list()) keys.push_back(job->meta.key());
+    return keys;
+  }
+
+  void send(const api::TrainingJob& job, const EventToSend& event) {
+    events_.record({kube::kTrainingJobs.api_version(), kube::kTrainingJobs.kind, job.meta.name_space, job.meta.name, job.meta.uid},
+                   event.warning ? "Warning" : "Normal", event.reason, event.action, event.note);
+  }
+
+  const JobControllerOptions options_;
+  FencedApi api_;
+  ApiGenerationStore records_;
+  TokenAuthenticator token_authenticator_;
+  control::WorkQueue queue_;
+  control::OwnWrites own_writes_;
+  kube::EventRecorder events_;
+  cache::Informer<api::TrainingJob> jobs_;
+  cache::Informer<api::Pod> pods_;
+  cache::Informer<api::Node> nodes_;
+  cache::Informer<ServiceRecord> services_;
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;
+  std::optional<Reconciler> reconciler_;
+  std::optional<control::Controller> controller_;  // last: its threads use all of the above
+};
+
+Error explain(const Error& error, const kube::Resource& resource) {
+  if (error.code == ErrorCode::kNotFound && resource == kube::kTrainingJobs) {
+    return fail(ErrorCode::kNotFound,
+                "the CRD trainingjobs.lockstep.dev is not installed; apply manifests/crd.yaml or install the chart");
+  }
+  if (error.code == ErrorCode::kForbidden) {
+    return fail(ErrorCode::kForbidden, "no permission to list " + resource.plural + ": " + error.message +
+                                           "; the chart's ClusterRole has the rules that are needed");
+  }
+  return error.in("listing " + resource.plural);
+}
+
+}  // namespace
+
+Status check_access(kube::Api& api, const std::string& watch_namespace) {
+  for (const auto* resource : {&kube::kTrainingJobs, &kube::kPods, &kube::kNodes, &kube::kServices}) {
+    kube::ListOptions options;
+    options.name_space = resource->namespaced ? watch_namespace : "";
+    options.limit = 1;
+    if (auto page = api.list(*resource, options); !page) return explain(page.error(), *resource);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<JobController>> start_job_controller(const JobControllerOptions& options, kube::Api& api,
+                                                            MetricsRegistry& metrics, Clock& clock) {
+  LOCKSTEP_CHECK_OK(check_access(api, options.watch_namespace));
+  auto controller = std::make_unique<Impl>(options, api, metrics, clock);
+  LOCKSTEP_CHECK_OK(controller->start(metrics, clock));
+  return std::unique_ptr<JobController>(std::move(controller));
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,73 @@
+// Everything that is needed to run TrainingJobs over a kube::Api: caches of jobs, pods, nodes and services, the work
+// queue and its workers, the reconciler, and the coordinator that the agents talk to. The operator's main() and
+// `lockstep run` both start exactly this; they differ in the Api that they hand in and in a few options.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/base/metrics.h"
+#include "operator/base/result.h"
+#include "operator/kube/api.h"
+#include "operator/rendezvous/coordinator.h"
+
+namespace lockstep::job {
+
+struct JobControllerOptions {
+  std::string watch_namespace;  // jobs of this namespace only; "" for all
+  std::string agent_image;      // image of the init container that brings the agent into a pod
+  // What pods are told to dial: numeric "ip:port", or "ip" (or "[ip]") for the port on which the coordinator listens.
+  // Empty: the very address on which it listens.
+  std::string advertise_address;
+  std::string coordinator_ca_pem;              // certificate of the authority, for LOCKSTEP_COORDINATOR_CA
+  rendezvous::CoordinatorOptions coordinator;  // where to listen, serving certificate and key, term
+
+  std::string event_source = "lockstep.dev/operator";  // reportingController of events
+  std::string instance;                                // reportingInstance
+  int workers = 4;                                     // jobs that are reconciled at the same time
+  int parallel_creates = 16;                           // pods of one job that are created or deleted at the same time
+  Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not
+
+  // Asked right before each write; false refuses it with kCancelled. Empty: always allowed. The operator passes the
+  // leader elector's deadline check.
+  std::function<bool()> may_write;
+  // Checks tokens of agents. Null: TokenReview of the Api. Must outlive the controller.
+  rendezvous::MemberAuthenticator* authenticator = nullptr;
+  // Makes the coordinator; empty: rendezvous::start_coordinator(). Tests put a scripted one here.
+  std::function<Result<std::unique_ptr<rendezvous::Coordinator>>(
+      const rendezvous::CoordinatorOptions&, rendezvous::GenerationStore&, rendezvous::MemberAuthenticator&, Clock&,
+      rendezvous::OnViewChange)>
+      make_coordinator;
+};
+
+// Owns its threads (watches, workers, coordinator). Destruction stops them: running reconciles finish, nothing new
+// starts. Pods and agents are not touched by stopping; another controller carries on.
+class JobController {
+ public:
+  virtual ~JobController() = default;
+  // Refuses new work, waits for running reconciles (at most until their calls' own deadlines), and stops the watches.
+  // The coordinator listens on until destruction. Idempotent; any thread but a worker's.
+  virtual void stop() = 0;
+  // "ip:port" that pods are told to dial.
+  virtual std::string advertise_address() const = 0;
+  // True once every cache has been filled (readiness); nothing is written before. Any thread.
+  virtual bool synced() const = 0;
+  // True while no worker is stuck inside one reconcile (liveness). Any thread.
+  virtual bool healthy() const = 0;
+  // For views of jobs in the same process (`lockstep run`'s live display). Any thread; until destruction.
+  virtual const rendezvous::Coordinator& coordinator() const = 0;
+};
+
+// Whether the caches could be filled: one small list of each kind. Errors are one sentence for people: kNotFound when
+// the CRD is not installed, kForbidden without permission, kUnavailable when the server does not answer.
+Status check_access(kube::Api& api, const std::string& watch_namespace);
+
+// Starts the coordinator, the caches and the workers, and returns; the workers begin when every cache is filled. `api`,
+// `metrics` and `clock` must outlive the controller. Errors: those of check_access(), and kUnavailable when the port of
+// the coordinator is taken.
+Result<std::unique_ptr<JobController>> start_job_controller(const JobControllerOptions& options, kube::Api& api,
+                                                            MetricsRegistry& metrics, Clock& clock);
+
+}  // namespace lockstep::job

@@ -1,0 +1,249 @@
+#include "operator/job/job_status.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "operator/job/restart_policy.h"
+
+namespace lockstep::job {
+namespace {
+
+constexpr const char* kTypes[] = {"Placed", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
+
+rendezvous::Kind to_coordinator(api::RendezvousKind kind) {
+  switch (kind) {
+    case api::RendezvousKind::kLockstep:
+      return rendezvous::Kind::kLockstep;
+    case api::RendezvousKind::kTorch:
+      return rendezvous::Kind::kTorch;
+    case api::RendezvousKind::kNone:
+      return rendezvous::Kind::kNone;
+  }
+  return rendezvous::Kind::kNone;
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+void take_recovery_times(const rendezvous::JobView& view, api::TrainingJobStatus& status) {
+  if (status.attempts.empty() || view.generation <= status.attempts.back().generation) return;
+  api::Attempt& last = status.attempts.back();
+  if (last.agree_ms < 0) last.agree_ms = view.times.agree_ms;
+  if (last.start_ms < 0) last.start_ms = view.times.start_ms;
+  if (last.first_step_ms < 0) last.first_step_ms = view.times.first_step_ms;
+}
+
+std::string decimal(double value, const char* format) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : std::string("NaN");
+}
+
+std::int64_t whole(double value) {
+  constexpr double kMost = 9e15;  // integers of the API stay within 2^53
+  return std::isfinite(value) ? static_cast<std::int64_t>(std::clamp(value, 0.0, kMost)) : 0;
+}
+
+void take_progress(const Snapshot& snapshot, api::TrainingJobStatus& status) {
+  const auto& view = *snapshot.view;
+  const bool speaks = view.phase == rendezvous::Phase::kUp || view.phase == rendezvous::Phase::kFinished;
+  if (!speaks || view.progress == rendezvous::Progress{}) return;
+  api::ProgressStatus next;
+  next.step = view.progress.step;
+  next.total_steps = view.progress.total_steps;
+  next.epoch = view.progress.epoch;
+  next.loss = decimal(view.progress.loss, "{:.5g}");
+  next.samples_per_second = decimal(view.progress.samples_per_second, "{:.1f}");
+  if (next.total_steps > 0) {
+    const double share = static_cast<double>(next.step) / static_cast<double>(next.total_steps);
+    next.percentage = static_cast<std::int32_t>(std::clamp(share * 100.0, 0.0, 100.0));
+  }
+  next.eta_seconds = whole(view.progress.eta_seconds);
+  if (status.progress) next.last_update = status.progress->last_update;
+  if (status.progress && next == *status.progress) return;
+  next.last_update = whole_seconds(snapshot.now);
+  status.progress = std::move(next);
+}
+
+// The status without what is written at most once a second, or with progress.
+api::TrainingJobStatus hard_part(api::TrainingJobStatus status) {
+  for (auto& condition : status.conditions) condition.message.clear();
+  status.nodes = {};
+  status.progress.reset();
+  for (auto& attempt : status.attempts) attempt.first_step_ms = -1;
+  return status;
+}
+
+}  // namespace
+
+WallTime whole_seconds(WallTime time) {
+  return std::chrono::floor<std::chrono::seconds>(time);
+}
+
+void set_condition(const Snapshot& snapshot, api::TrainingJobStatus& status, const std::string& type, bool value,
+                   const std::string& reason, const std::string& message) {
+  constexpr size_t kMostMessage = 4096;
+  api::set_condition(status.conditions,
+                     {.type = type,
+                      .status = value ? "True" : "False",
+                      .reason = reason,
+                      .message = message.substr(0, kMostMessage),
+                      .observed_generation = snapshot.job->meta.generation,
+                      .last_transition = {}},
+                     whole_seconds(snapshot.now));
+}
+
+void fill_in(const Snapshot& snapshot, api::TrainingJobStatus& status) {
+  const auto& job = *snapshot.job;
+  status.observed_generation = job.meta.generation;
+  for (const char* type : kTypes) {
+    if (api::find_condition(status.conditions, type) == nullptr) {
+      set_condition(snapshot, status, type, false, "Created", "the job was created");
+    }
+  }
+  for (auto& condition : status.conditions) condition.observed_generation = job.meta.generation;
+  status.procs_per_node = api::resolved_procs_per_node(job.spec);
+  status.world_size = job.spec.nodes * status.procs_per_node;
+  status.selector = fmt::format("{}={}", api::kLabelJobUid, job.meta.uid);
+}
+
+void append_attempt(api::TrainingJobStatus& status, api::Attempt attempt) {
+  status.attempts.push_back(std::move(attempt));
+  if (status.attempts.size() > kStoredAttempts) {
+    status.attempts.erase(status.attempts.begin(),
+                          status.attempts.end() - static_cast<std::ptrdiff_t>(kStoredAttempts));
+  }
+}
+
+std::int64_t handled_generation(const api::TrainingJobStatus& status) {
+  std::int64_t newest = 0;
+  for (const auto& attempt : status.attempts) {
+    if (attempt.cause != kCauseCompleted) newest = std::max(newest, attempt.generation);
+  }
+  return newest;
+}
+
+void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan, bool succeeded,
+            const std::string& reason, const std::string& message) {
+  const char* type = succeeded ? "Succeeded" : "Failed";
+  set_condition(snapshot, status, "Running", false, type, message);
+  set_condition(snapshot, status, "Restarting", false, type, message);
+  set_condition(snapshot, status, type, true, reason, message);
+  status.completion_time = whole_seconds(snapshot.now);
+  plan.events.push_back({!succeeded, succeeded ? "Succeeded" : reason, "Finish", first_line(message)});
+}
+
+rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status) {
+  const auto& job = *snapshot.job;
+  rendezvous::JobPlan plan;
+  plan.name_space = job.meta.name_space;
+  plan.name = job.meta.name;
+  plan.uid = job.meta.uid;
+  plan.kind = to_coordinator(job.spec.rendezvous.kind);
+  plan.slots = job.spec.nodes;
+  plan.procs_per_node = api::resolved_procs_per_node(job.spec);
+  plan.port = job.spec.rendezvous.port;
+  plan.max_restarts = job.spec.restart.max_restarts;
+  for (const auto& [name, value] : job.spec.rendezvous.env.items()) {
+    plan.env[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  plan.checkpoint_path = job.spec.checkpoint.path;
+  plan.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
+  const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
+  for (const auto& slot : survey.slots) {
+    if (!slot.usable() || (whole_gang && slot.incarnation < status.incarnation)) continue;
+    plan.members.push_back({.slot = slot.slot,
+                            .incarnation = slot.incarnation,
+                            .pod_name = slot.pod->meta.name,
+                            .pod_uid = slot.pod->meta.uid,
+                            .node = slot.pod->node_name});
+  }
+  plan.handled_generation = handled_generation(status);
+  plan.start_timeout_seconds = job.spec.deadlines.startup_seconds;
+  plan.stop_grace_seconds = job.spec.checkpoint.grace_period_seconds;
+  return plan;
+}
+
+void describe(const Snapshot& snapshot, const Survey& survey, const std::optional<Blocker>& blocker,
+              api::TrainingJobStatus& status, Plan& plan) {
+  const auto& view = snapshot.view;
+  if (survey.all_placed()) {
+    set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", "every pod is bound to a node");
+  } else if (!api::is_true(status.conditions, "Placed")) {
+    const bool known = blocker && blocker->placement;
+    set_condition(snapshot, status, "Placed", false, known ? blocker->reason : "PodsPending",
+                  known ? blocker->message : "not every pod is bound to a node yet");
+  }
+
+  if (view && view->phase == rendezvous::Phase::kUp && view->generation > handled_generation(status)) {
+    const bool was_running = api::is_true(status.conditions, "Running");
+    const bool restarted = api::is_true(status.conditions, "Restarting");
+    const auto sentence = fmt::format("generation {} runs with {} ranks", view->generation, status.world_size);
+    set_condition(snapshot, status, "Running", true, "AllRanksUp", sentence);
+    set_condition(snapshot, status, "Restarting", false, "Running", sentence);
+    if (!status.start_time) status.start_time = whole_seconds(snapshot.now);
+    if (!was_running) plan.events.push_back({false, restarted ? "Recovered" : "Running", "Start", sentence});
+    return;
+  }
+  // A new leader's coordinator has to meet the members again; they train on meanwhile.
+  if (api::is_true(status.conditions, "Running")) return;
+  if (blocker) {
+    const auto* before = api::find_condition(status.conditions, "Running");
+    if (before == nullptr || before->reason != blocker->reason) {
+      plan.events.push_back({true, blocker->reason, "Start", first_line(blocker->message)});
+    }
+    set_condition(snapshot, status, "Running", false, blocker->reason, blocker->message);
+  } else if (api::is_true(status.conditions, "Restarting")) {
+    const auto* restarting = api::find_condition(status.conditions, "Restarting");
+    set_condition(snapshot, status, "Running", false, restarting->reason, waiting_for(snapshot, survey));
+  } else {
+    set_condition(snapshot, status, "Running", false, "Starting", waiting_for(snapshot, survey));
+  }
+}
+
+void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatus& status) {
+  const int desired = snapshot.job->spec.nodes;
+  const int ready = survey.ready();
+  status.nodes = {.desired = desired, .ready = ready, .summary = fmt::format("{}/{}", ready, desired)};
+  if (snapshot.view) {
+    status.membership_generation = std::max(status.membership_generation, snapshot.view->generation);
+    take_recovery_times(*snapshot.view, status);
+    take_progress(snapshot, status);
+  }
+  status.state = state_word(status);
+}
+
+std::string state_word(const api::TrainingJobStatus& status) {
+  for (const char* type : {"Failed", "Succeeded", "Suspended", "Restarting", "Running"}) {
+    if (api::is_true(status.conditions, type)) return type;
+  }
+  return api::is_true(status.conditions, "Placed") ? "Starting" : "Pending";
+}
+
+void settle(const Snapshot& snapshot, api::TrainingJobStatus status, Plan& plan) {
+  const auto& stored = snapshot.job->status;
+  if (status == stored) {
+    plan.events.clear();
+    return;
+  }
+  if (hard_part(status) == hard_part(stored)) {
+    api::TrainingJobStatus without_progress = status;
+    without_progress.progress = stored.progress;
+    const bool only_progress = without_progress == stored;
+    std::optional<WallTime> not_before;
+    if (only_progress && stored.progress && stored.progress->last_update) {
+      not_before = *stored.progress->last_update + kProgressEvery;
+    } else if (!only_progress && snapshot.last_status_write) {
+      not_before = *snapshot.last_status_write + kStatusEvery;
+    }
+    if (not_before && snapshot.now < *not_before) {
+      plan.look_again_in(*not_before - snapshot.now);
+      plan.events.clear();
+      return;
+    }
+  }
+  plan.status = std::move(status);
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,55 @@
+// How the status of a job is written: conditions by the metav1 rules, the word for people, numbers, and when a change
+// is worth a write. Conditions and attempts are written at once; counts and sentences at most once a second; progress
+// at most every 15 s; nothing at all when nothing changed.
+#pragma once
+
+#include <string>
+
+#include "operator/job/plan.h"
+#include "operator/job/pod_policy.h"
+#include "operator/job/snapshot.h"
+#include "operator/job/startup_policy.h"
+
+namespace lockstep::job {
+
+inline constexpr Duration kStatusEvery = std::chrono::seconds(1);
+inline constexpr Duration kProgressEvery = std::chrono::seconds(15);
+inline constexpr size_t kStoredAttempts = 10;
+
+// Status stores whole seconds.
+WallTime whole_seconds(WallTime time);
+
+void set_condition(const Snapshot& snapshot, api::TrainingJobStatus& status, const std::string& type, bool value,
+                   const std::string& reason, const std::string& message);
+
+// First visit: every condition type with a value, the numbers that follow from the spec.
+void fill_in(const Snapshot& snapshot, api::TrainingJobStatus& status);
+
+// Appends and keeps the last ten.
+void append_attempt(api::TrainingJobStatus& status, api::Attempt attempt);
+
+// The newest generation whose end is in `attempts`; what the coordinator may leave behind.
+std::int64_t handled_generation(const api::TrainingJobStatus& status);
+
+// Ends the job: condition Succeeded or Failed, completionTime, an event.
+void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan, bool succeeded,
+            const std::string& reason, const std::string& message);
+
+// The coordinator's wishes from a status and the pods that are there.
+rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status);
+
+// Placed, Running, Restarting of a job that should run, from what pods and coordinator say.
+void describe(const Snapshot& snapshot, const Survey& survey, const std::optional<Blocker>& blocker,
+              api::TrainingJobStatus& status, Plan& plan);
+
+// Numbers: nodes, membership, recovery times, progress, state word.
+void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatus& status);
+
+// Pending, Starting, Running, Restarting, Suspended, Succeeded or Failed.
+std::string state_word(const api::TrainingJobStatus& status);
+
+// Puts `status` into the plan when the difference to the stored one is due for a write; asks for another look when it
+// will be later. Events of a status that is not written are dropped.
+void settle(const Snapshot& snapshot, api::TrainingJobStatus status, Plan& plan);
+
+}  // namespace lockstep::job

@@ -1,0 +1,208 @@
+#include "operator/job/pod_policy.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "operator/job/restart_policy.h"
+
+namespace lockstep::job {
+namespace {
+
+bool is_connected(const Snapshot& snapshot, int slot, std::int64_t incarnation) {
+  if (!snapshot.view) return false;
+  return std::any_of(snapshot.view->members.begin(), snapshot.view->members.end(), [&](const auto& member) {
+    return member.slot == slot && member.incarnation == incarnation && member.connected;
+  });
+}
+
+bool coordinator_lost(const Snapshot& snapshot, int slot) {
+  const auto& view = snapshot.view;
+  return view && view->phase == rendezvous::Phase::kBroken && view->failure && view->failure->slot == slot &&
+         view->failure->cause == kCauseMemberLost;
+}
+
+void describe_failed_container(const api::Pod& pod, SlotView& slot) {
+  for (const auto& container : pod.containers) {
+    if (!container.terminated || container.exit_code == 0) continue;
+    slot.exit_code = container.exit_code;
+    if (container.terminated_reason == "OOMKilled") slot.cause = kCauseOomKilled;
+    slot.message = fmt::format("container {} of pod {} ended with exit code {} ({})", container.name, pod.meta.name,
+                               container.exit_code, container.terminated_reason);
+    if (!container.terminated_message.empty()) slot.message += ": " + container.terminated_message;
+    return;
+  }
+}
+
+std::string cause_of_disruption(const std::string& reason) {
+  if (reason == "PreemptionByScheduler") return kCausePreempted;
+  if (reason == "DeletionByTaintManager" || reason == "DeletionByPodGC") return kCauseNodeLost;
+  return kCauseEvicted;
+}
+
+// An agent ends with 0 only when its job is over. One that did so while the coordinator still forms generations cannot
+// take part any more; right after a take-over the others may just not have reported their own end yet.
+bool others_need_it(const Snapshot& snapshot) {
+  if (!snapshot.view || snapshot.settling) return false;
+  const auto phase = snapshot.view->phase;
+  return phase == rendezvous::Phase::kBroken || phase == rendezvous::Phase::kWaiting;
+}
+
+// Says how the pod of the slot was lost; leaves `cause` empty when it was not.
+void find_loss(const Snapshot& snapshot, SlotView& slot) {
+  const api::Pod& pod = *slot.pod;
+  const bool dead_node = on_dead_node(snapshot, pod);
+  const bool silent = coordinator_lost(snapshot, slot.slot) ||
+                      (!snapshot.settling && !is_connected(snapshot, slot.slot, slot.incarnation));
+  if (dead_node && (pod.meta.deleted || silent)) {
+    slot.cause = kCauseNodeLost;
+    slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
+  } else if (pod.phase == "Failed" || pod.meta.deleted) {
+    slot.cause = pod.meta.deleted ? kCausePodDeleted : kCausePodFailed;
+    slot.message = pod.meta.deleted ? fmt::format("pod {} was deleted", pod.meta.name)
+                                    : fmt::format("pod {} failed", pod.meta.name);
+    if (!pod.message.empty()) slot.message += ": " + pod.message;
+    if (pod.phase == "Failed") describe_failed_container(pod, slot);
+    if (!pod.disruption_reason.empty()) {
+      slot.cause = cause_of_disruption(pod.disruption_reason);
+      slot.message = fmt::format("pod {}: {}", pod.meta.name,
+                                 pod.disruption_message.empty() ? pod.disruption_reason : pod.disruption_message);
+    }
+  } else if (coordinator_lost(snapshot, slot.slot) && !pod.node_name.empty() && !snapshot.nodes.empty() &&
+             !snapshot.nodes.contains(pod.node_name)) {
+    slot.cause = kCauseNodeLost;
+    slot.message = fmt::format("node {} of pod {} does not exist any more", pod.node_name, pod.meta.name);
+  }
+}
+
+void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
+              SlotView& slot) {
+  if (slot.pod != nullptr) find_loss(snapshot, slot);
+  if (slot.pod != nullptr && slot.cause.empty()) {
+    slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
+    if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;
+    slot.cause = kCausePodFailed;
+    slot.message = fmt::format("the agent of pod {} ended before the job was done", slot.pod->meta.name);
+  }
+  // A pod is missing. Its loss is news when all pods had been there, when it belonged to a generation that nobody has
+  // dealt with, or when it was of the newest round, whose name cannot be used again. Otherwise a round is under way.
+  const bool news = placed || unhandled_generation || (slot.pod != nullptr && slot.incarnation == incarnation);
+  slot.state = news && incarnation > 0 ? SlotState::kLost : SlotState::kEmpty;
+  if (slot.pod == nullptr && slot.state == SlotState::kLost) {
+    slot.cause = kCausePodDeleted;
+    slot.message = fmt::format("the pod of slot {} is gone", slot.slot);
+  }
+}
+
+}  // namespace
+
+bool Survey::all_placed() const {
+  return std::all_of(slots.begin(), slots.end(),
+                     [](const SlotView& slot) { return slot.usable() && !slot.pod->node_name.empty(); });
+}
+
+bool Survey::all_done() const {
+  return std::all_of(slots.begin(), slots.end(), [](const SlotView& slot) { return slot.state == SlotState::kDone; });
+}
+
+int Survey::ready() const {
+  return static_cast<int>(std::count_if(slots.begin(), slots.end(), [](const SlotView& slot) {
+    return slot.state == SlotState::kLive && slot.pod->ready;
+  }));
+}
+
+std::int64_t known_incarnation(const Snapshot& snapshot) {
+  std::int64_t newest = snapshot.job->status.incarnation;
+  for (const auto& pod : snapshot.pods) {
+    if (const auto identity = identity_of(pod->meta)) newest = std::max(newest, identity->incarnation);
+  }
+  return newest;
+}
+
+bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
+  const auto node = snapshot.nodes.find(pod.node_name);
+  return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
+}
+
+Survey survey(const Snapshot& snapshot, bool unhandled_generation) {
+  const auto& job = *snapshot.job;
+  const std::int64_t incarnation = known_incarnation(snapshot);
+  const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
+  Survey result;
+  result.slots.resize(static_cast<size_t>(std::max(job.spec.nodes, 0)));
+  for (size_t i = 0; i < result.slots.size(); ++i) result.slots[i].slot = static_cast<int>(i);
+  for (const auto& pod : snapshot.pods) {
+    const auto identity = identity_of(pod->meta);
+    if (!identity || identity->slot < 0 || identity->slot >= job.spec.nodes ||
+        (whole_gang && identity->incarnation < incarnation)) {
+      result.leftovers.push_back(pod.get());
+      continue;
+    }
+    auto& slot = result.slots[static_cast<size_t>(identity->slot)];
+    if (slot.pod != nullptr && slot.incarnation >= identity->incarnation) {
+      result.leftovers.push_back(pod.get());
+      continue;
+    }
+    if (slot.pod != nullptr) result.leftovers.push_back(slot.pod);
+    slot.pod = pod.get();
+    slot.incarnation = identity->incarnation;
+  }
+  const bool placed = api::is_true(job.status.conditions, "Placed");
+  for (auto& slot : result.slots) classify(snapshot, unhandled_generation, placed, incarnation, slot);
+  return result;
+}
+
+void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& pods, const std::string& why,
+                 Plan& plan) {
+  const int patience = snapshot.job->spec.restart.force_delete_after_seconds;
+  for (const api::Pod* pod : pods) {
+    PodToDelete removal{.name = pod->meta.name, .uid = pod->meta.uid, .grace_period_seconds = {}, .why = why};
+    if (on_dead_node(snapshot, *pod)) {
+      const auto patient_until = snapshot.now + std::chrono::seconds(patience);
+      if (pod->meta.deleted && *pod->meta.deleted <= snapshot.now) {
+        removal.grace_period_seconds = 0;
+      } else if (!pod->meta.deleted || *pod->meta.deleted > patient_until) {
+        removal.grace_period_seconds = patience;
+        plan.look_again_in(std::chrono::seconds(patience));
+      } else {
+        plan.look_again_in(*pod->meta.deleted - snapshot.now);
+        continue;
+      }
+    } else if (pod->meta.deleted) {
+      continue;
+    }
+    plan.deletes.push_back(std::move(removal));
+  }
+}
+
+void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t incarnation, WallTime hold_creates_until,
+               Plan& plan) {
+  std::vector<const api::Pod*> unwanted = survey.leftovers;
+  std::vector<PodToCreate> missing;
+  const bool whole_gang = snapshot.job->spec.restart.strategy == api::RestartStrategy::kGang;
+  for (const auto& slot : survey.slots) {
+    if (slot.usable() && !(whole_gang && slot.incarnation < incarnation)) continue;
+    if (slot.pod != nullptr) unwanted.push_back(slot.pod);
+    // The name of a lost pod of this very round is taken until the round is over.
+    if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation});
+  }
+  delete_pods(snapshot, unwanted, "not of the gang any more", plan);
+
+  if (missing.empty() && snapshot.service_present) return;
+  WallTime not_before = hold_creates_until;
+  if (snapshot.create_problem) not_before = std::max(not_before, next_create_try(*snapshot.create_problem));
+  if (snapshot.now < not_before) {
+    plan.look_again_in(not_before - snapshot.now);
+    return;
+  }
+  plan.create_service = !snapshot.service_present;
+  plan.creates = std::move(missing);
+}
+
+WallTime next_create_try(const CreateProblem& problem) {
+  constexpr std::int64_t kMostSeconds = 30;
+  const int doublings = std::clamp(problem.times - 1, 0, 5);
+  return problem.last + std::chrono::seconds(std::min<std::int64_t>(std::int64_t{1} << doublings, kMostSeconds));
+}
+
+}  // namespace lockstep::job

@@ -1,0 +1,66 @@
+// Which pods a job has, which of them are lost, and which to create and delete. A slot keeps its number while its pod
+// changes; a new round of pods is one higher incarnation of the job, written to the status before its first create.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/job/plan.h"
+#include "operator/job/snapshot.h"
+
+namespace lockstep::job {
+
+enum class SlotState {
+  kEmpty,  // no pod, or only pods that are going away and whose loss was dealt with
+  kLive,   // a pod that runs or will run
+  kDone,   // its pod succeeded
+  kLost,   // its pod is gone, failed, going away, or on a dead node, and nobody has dealt with it yet
+};
+
+struct SlotView {
+  int slot = 0;
+  SlotState state = SlotState::kEmpty;
+  const api::Pod* pod = nullptr;  // the newest of the slot; null when there is none. Owned by the snapshot
+  std::int64_t incarnation = 0;   // of `pod`
+  // When lost: what happened.
+  std::string cause;
+  std::string message;
+  std::optional<int> exit_code;
+
+  bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
+};
+
+struct Survey {
+  std::vector<SlotView> slots;             // spec.nodes of them
+  std::vector<const api::Pod*> leftovers;  // older incarnations and slots that the job does not have
+
+  bool all_placed() const;  // every slot has a usable pod that is bound to a node
+  bool all_done() const;
+  int ready() const;  // slots whose pod is live and ready
+};
+
+// The highest incarnation that status or pods know: a status that was lost does not make old names new again.
+std::int64_t known_incarnation(const Snapshot& snapshot);
+
+// Sorts the pods of the job into slots. `unhandled_generation`: a generation exists whose end was not dealt with.
+Survey survey(const Snapshot& snapshot, bool unhandled_generation);
+
+// True when the pod's node is known and is not ready or was taken out of service.
+bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
+
+// Deletes every pod of `pods`. One that is on a dead node gets restart.forceDeleteAfterSeconds to go and is then
+// removed by force; one that is going away already is left alone.
+void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& pods, const std::string& why,
+                 Plan& plan);
+
+// Fills in what is missing and removes what must not be there, for a job that should run: the Service, a pod for every
+// empty slot at `status.incarnation`, leftovers. Creates wait for `hold_creates_until`, and after a refusal for a
+// while.
+void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t incarnation, WallTime hold_creates_until,
+               Plan& plan);
+
+// When the next create is tried after a refusal: 1 s, doubling up to 30 s.
+WallTime next_create_try(const CreateProblem& problem);
+
+}  // namespace lockstep::job

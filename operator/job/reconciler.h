@@ -1,0 +1,95 @@
+// Gathers a snapshot, decides, and carries the plan out. The only writer of pods, Services and the status of jobs.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/base/metrics.h"
+#include "operator/base/result.h"
+#include "operator/control/own_writes.h"
+#include "operator/job/children.h"
+#include "operator/job/plan.h"
+#include "operator/job/snapshot.h"
+#include "operator/kube/api.h"
+#include "operator/rendezvous/coordinator.h"
+
+namespace lockstep::job {
+
+// Names under which own writes are awaited.
+inline constexpr const char* kJobCache = "TrainingJob";
+inline constexpr const char* kPodCache = "Pod";
+inline constexpr const char* kServiceCache = "Service";
+
+struct ReconcilerOptions {
+  AgentSettings agent;
+  int parallel_creates = 16;
+  // Right after taking over, a member's silence says nothing: it has to find the new leader first.
+  Duration settle = std::chrono::seconds(5);
+};
+
+// Thread-safe for different keys; the controller never calls it for one key twice at once.
+class Reconciler {
+ public:
+  using SendEvent = std::function<void(const api::TrainingJob& job, const EventToSend& event)>;
+
+  // The references outlive this.
+  Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator, control::OwnWrites& own_writes,
+             Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options, SendEvent send_event);
+
+  // One step towards what the job should be; returns when to look again without an event. Errors as
+  // control::Controller::Reconcile has them.
+  Result<std::optional<Duration>> reconcile(const api::ObjectKey& key);
+
+ private:
+  // What is known of a job beside the caches; lost with the process, and nothing depends on it for correctness.
+  struct Memory {
+    std::string uid;
+    std::optional<CreateProblem> create_problem;
+    std::optional<WallTime> last_status_write;
+    bool run_as_non_root = false;  // the namespace asked for it
+  };
+
+  // Creates that were refused for good, by the newest refusal; or an error that is worth a retry.
+  struct Creates {
+    std::optional<CreateProblem> refusal;
+    std::optional<Error> error;
+    bool run_as_non_root = false;
+  };
+
+  Memory recall(const api::ObjectKey& key);
+  void remember(const api::ObjectKey& key, Memory memory);
+  void forget(const api::ObjectKey& key);
+
+  Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);
+  Status write_status(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+  Status remove_pod(const api::TrainingJob& job, const PodToDelete& removal);
+  Creates create_children(const api::TrainingJob& job, const Plan& plan, bool run_as_non_root);
+  // Builds and creates a pod; `run_as_non_root` is set when the namespace turns out to ask for it.
+  Status create_pod(const api::TrainingJob& job, const PodToCreate& wanted, std::atomic<bool>& run_as_non_root);
+  // Success also when the object is there already and is ours. kAlreadyExists: it is not.
+  Status create_one(const api::TrainingJob& job, const kube::Resource& resource, const char* cache,
+                    const kube::Json& object);
+  void count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+
+  kube::Api& api_;
+  const Caches caches_;
+  rendezvous::Coordinator& coordinator_;
+  control::OwnWrites& own_writes_;
+  Clock& clock_;
+  MetricsRegistry& metrics_;
+  const ReconcilerOptions options_;
+  const SendEvent send_event_;
+  const MonotonicTime started_;
+  Counter& pods_created_;
+  Counter& pods_deleted_;
+
+  std::mutex mutex_;
+  std::map<api::ObjectKey, Memory> memory_;  // protected by mutex_
+};
+
+}  // namespace lockstep::job

@@ -1,0 +1,74 @@
+// All that one decision may look at. A snapshot is taken once per reconcile and never changes; decide() reads nothing
+// else, so a decision can be repeated in a test from plain data.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/pod.h"
+#include "operator/api/training_job.h"
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "operator/rendezvous/coordinator.h"
+
+namespace lockstep::cache {
+template <typename T>
+class Store;
+}
+
+namespace lockstep::job {
+
+// The last create that the API server (or the pod builder) refused and that did not succeed since. Kept in memory by
+// the reconciler: after a crash the create is tried, and refused, again.
+struct CreateProblem {
+  std::string kind;  // "Pod" or "Service"
+  std::string name;
+  ErrorCode code = ErrorCode::kInternal;  // kAlreadyExists: the name belongs to an object that is not ours
+  std::string message;                    // the server's sentence
+  WallTime last{};                        // of the newest refusal
+  int times = 0;                          // refusals in a row
+  std::int64_t job_generation = 0;        // metadata.generation of the job that was refused
+
+  bool operator==(const CreateProblem&) const = default;
+};
+
+struct Snapshot {
+  std::shared_ptr<const api::TrainingJob> job;                    // never null
+  std::vector<std::shared_ptr<const api::Pod>> pods;              // those whose controller is this job, by name
+  std::map<std::string, std::shared_ptr<const api::Node>> nodes;  // those that the pods run on, as far as known
+  bool service_present = false;                                   // the headless Service, controlled by this job
+  std::optional<rendezvous::JobView> view;                        // empty: the coordinator does not know the job yet
+  std::optional<CreateProblem> create_problem;
+  std::optional<WallTime> last_status_write;  // by this process
+  bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet
+  WallTime now{};         // the only clock
+};
+
+// A Service, of which only the existence matters.
+struct ServiceRecord {
+  api::ObjectMeta meta;
+};
+
+// What the caches hold, pods and Services indexed by the uid of their controller; all of them synced before the first snapshot.
+struct Caches {
+  const cache::Store<api::TrainingJob>* jobs = nullptr;
+  const cache::Store<api::Pod>* pods = nullptr;
+  const cache::Store<api::Node>* nodes = nullptr;
+  const cache::Store<ServiceRecord>* services = nullptr;
+};
+
+// The job, its pods, nodes and Service from the caches; empty when the job is not there. The caller adds the rest
+// (view, create_problem, ...). Any thread.
+std::optional<Snapshot> gather(const Caches& caches, const api::ObjectKey& key);
+
+// Slot and incarnation of a pod by its labels; empty when they are not numbers.
+struct PodIdentity {
+  int slot = 0;
+  std::int64_t incarnation = 0;
+};
+std::optional<PodIdentity> identity_of(const api::ObjectMeta& meta);
+
+}  // namespace lockstep::job

@@ -1,0 +1,32 @@
+// Why a job does not run yet, in words that name the culprit, and when to stop hoping. What the API server, the
+// scheduler or a kubelet refuses becomes the reason of a condition at once; what can never succeed fails the job at
+// once; the rest fails it at deadlines.startupSeconds. Nothing waits in silence.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "operator/job/pod_policy.h"
+#include "operator/job/snapshot.h"
+
+namespace lockstep::job {
+
+struct Blocker {
+  std::string reason;      // CamelCase: ImagePullBackOff, Unschedulable, QuotaExceeded, NameConflict, ...
+  std::string message;     // one sentence that names the object
+  bool permanent = false;  // waiting cannot help
+  bool placement = false;  // a pod could not be created or bound, rather than started
+
+  bool operator==(const Blocker&) const = default;
+};
+
+// The first thing that stands in the way; empty when nothing is known to.
+std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& survey);
+
+// When the start must be over: startupSeconds after creation, or after the job was resumed. Empty once it has started.
+std::optional<WallTime> startup_deadline(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+
+// What the job waits for when nothing stands in its way ("waiting for slots 2, 3 to connect").
+std::string waiting_for(const Snapshot& snapshot, const Survey& survey);
+
+}  // namespace lockstep::job

@@ -1,0 +1,118 @@
+// The meeting place of one HTTP exchange: the HTTP library's threads put headers, pieces of the body and the end into
+// it, and the thread that made the request takes them out. One piece at a time: the library reads the next one from
+// the network only after the last was taken, which is what bounds memory and slows a fast server down.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "operator/base/clock.h"
+
+namespace lockstep::kube {
+
+class Exchange {
+ public:
+  struct Head {
+    int status = 0;
+    double retry_after_seconds = 0.0;
+  };
+  enum class Event { kHead, kData, kEnd, kStopped, kDeadline };
+
+  // Library side. `taken(true)` is called (once, on any thread, with no lock held) when the consumer is done with the
+  // piece, `taken(false)` when there is no consumer any more.
+  void offer(std::string_view piece, std::function<void(bool)> taken) {
+    {
+      const std::lock_guard guard(mutex_);
+      if (!abandoned_ && !finished_) {
+        piece_.assign(piece);
+        taken_ = std::move(taken);
+        changed_.notify_all();
+        return;
+      }
+    }
+    taken(false);
+  }
+  void set_head(Head head) {
+    const std::lock_guard guard(mutex_);
+    head_ = head;
+    changed_.notify_all();
+  }
+  // The exchange is over; `failure` is null when the server ended it properly.
+  void finish(std::exception_ptr failure) {
+    const std::lock_guard guard(mutex_);
+    finished_ = true;
+    failure_ = std::move(failure);
+    changed_.notify_all();
+  }
+
+  // Consumer side. Waits for what comes next: the head first, then pieces, then the end. kStopped as soon as `stop`
+  // is asked for, kDeadline at `deadline`.
+  Event wait(std::stop_token stop, MonotonicTime deadline) {
+    const std::stop_callback wake(stop, [this] {
+      const std::lock_guard guard(mutex_);
+      changed_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (stop.stop_requested()) return Event::kStopped;
+      if (head_ && !head_seen_) {
+        head_seen_ = true;
+        return Event::kHead;
+      }
+      if (head_seen_ && taken_) return Event::kData;
+      if (finished_) return Event::kEnd;
+      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+        const bool nothing = !(head_ && !head_seen_) && !(head_seen_ && taken_) && !finished_;
+        if (nothing && !stop.stop_requested()) return Event::kDeadline;
+      }
+    }
+  }
+  // After kHead.
+  Head head() const { return *head_; }
+  // After kData: the piece; valid until take().
+  const std::string& piece() const { return piece_; }
+  // After kData: lets the library read on.
+  void take() {
+    if (auto taken = release()) taken(true);
+  }
+  // After kEnd.
+  std::exception_ptr failure() const { return failure_; }
+
+  // The consumer leaves: later pieces are refused.
+  void abandon() {
+    {
+      const std::lock_guard guard(mutex_);
+      abandoned_ = true;
+    }
+    if (auto taken = release()) taken(false);
+  }
+  // Waits until finish() was called; false when it was not by `deadline`.
+  bool wait_finished(MonotonicTime deadline) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return finished_; });
+  }
+
+ private:
+  std::function<void(bool)> release() {
+    const std::lock_guard guard(mutex_);
+    return std::exchange(taken_, nullptr);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Head> head_;         // what follows is protected by mutex_; `piece_` is the consumer's while taken_ is set
+  bool head_seen_ = false;
+  std::string piece_;
+  std::function<void(bool)> taken_;  // set: a piece is waiting
+  bool finished_ = false;
+  bool abandoned_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace lockstep::kube

@@ -1,0 +1,291 @@
+#include "operator/kube/http_api.h"
+
+#include <fmt/format.h>
+
+#include "operator/base/log.h"
+#include "operator/kube/cpprest_transport.h"
+#include "operator/kube/json_text.h"
+#include "operator/kube/line_splitter.h"
+#include "operator/kube/status_error.h"
+#include "operator/kube/target.h"
+
+namespace lockstep::kube {
+namespace {
+
+// managedFields is a third of an object's bytes, and nobody here reads it.
+Json parse_object(std::string_view text) {
+  return Json::parse(
+      text.begin(), text.end(),
+      [](int, Json::parse_event_t event, Json& parsed) {
+        return event != Json::parse_event_t::key || parsed != "managedFields";
+      },
+      false);
+}
+
+Query write_query(const WriteOptions& options) {
+  Query query;
+  query.add("fieldManager", options.field_manager);
+  if (options.strict) query.add("fieldValidation", "Strict");
+  if (options.dry_run) query.add("dryRun", "All");
+  return query;
+}
+
+const char* content_type_of(PatchType type) {
+  switch (type) {
+    case PatchType::kMerge: return "application/merge-patch+json";
+    case PatchType::kJson: return "application/json-patch+json";
+    case PatchType::kStrategicMerge: return "application/strategic-merge-patch+json";
+    case PatchType::kApply: return "application/apply-patch+yaml";  // JSON is YAML
+  }
+  return "application/json";
+}
+
+Lane lane_of(const Resource& resource) { return resource == kLeases ? Lane::kLease : Lane::kCall; }
+
+std::string host_of(const std::string& url) {
+  const auto scheme = url.find("://");
+  const auto start = scheme == url.npos ? 0 : scheme + 3;
+  return url.substr(start, url.find('/', start) - start);
+}
+
+}  // namespace
+
+HttpApi::HttpApi(std::unique_ptr<Transport> transport, std::shared_ptr<Identity> identity, std::string host,
+                 Clock& clock, MetricsRegistry& metrics, HttpApiOptions options)
+    : transport_(std::move(transport)),
+      identity_(std::move(identity)),
+      host_(std::move(host)),
+      clock_(clock),
+      metrics_(metrics),
+      options_(options),
+      limit_(clock) {}
+
+void HttpApi::count(const std::string& method, const Result<Response>& response) {
+  metrics_
+      .counter("rest_client_requests_total", "Requests to the API server by their outcome.",
+               {{"code", response ? std::to_string(response->status) : error_code_name(response.error().code)},
+                {"method", method},
+                {"host", host_}})
+      .increment();
+}
+
+// Sends with our token, and once more when the server refused it and there is a newer one: a 401 means that the
+// request was not acted upon.
+Result<Response> HttpApi::exchange(Request request, const std::function<Result<Response>(const Request&)>& send) {
+  for (bool first = true;; first = false) {
+    LOCKSTEP_TRY(const std::string token, identity_->token());
+    request.authorization = token.empty() ? "" : "Bearer " + token;
+    auto response = send(request);
+    count(request.method, response);
+    const bool refused = response && response->status == 401;
+    if (!refused || !first || !identity_->refused(token)) return response;
+  }
+}
+
+Result<Response> HttpApi::limited_call(const Request& request) {
+  // Leases never wait behind other writes.
+  if (request.lane == Lane::kLease) return transport_->call(request);
+  if (!limit_.enter(clock_.now() + request.deadline)) {
+    return Error{ErrorCode::kTooManyRequests, "the API server asked us to wait", 1.0};
+  }
+  const auto start = clock_.now();
+  auto response = transport_->call(request);
+  const bool refused = response && (response->status == 429 || response->status == 503);
+  const double wait = response ? response->retry_after_seconds : 0.0;
+  limit_.leave(clock_.now() - start, refused,
+               std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait)));
+  return response;
+}
+
+Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
+                           std::string content_type) {
+  Request request;
+  request.method = std::move(method);
+  request.target = std::move(target);
+  request.lane = lane_of(resource);
+  request.deadline = request.lane == Lane::kLease ? options_.lease_deadline : options_.call_deadline;
+  if (body != nullptr) {
+    // Messages may hold the last words of a program, in any encoding.
+    request.body = body->dump(-1, ' ', false, Json::error_handler_t::replace);
+    request.content_type = std::move(content_type);
+  }
+  LOCKSTEP_TRY(const Response response,
+               exchange(request, [this](const Request& ready) { return limited_call(ready); }));
+  if (response.status / 100 != 2) {
+    return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
+  }
+  Json answer = parse_object(response.body);
+  if (!answer.is_object()) {
+    return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer {} {} with a JSON object", host_,
+                                                     request.method, request.target));
+  }
+  return answer;
+}
+
+Result<Json> HttpApi::get(const Resource& resource, const std::string& name_space, const std::string& name) {
+  LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name));
+  return call(resource, "GET", path);
+}
+
+Result<ListPage> HttpApi::list(const Resource& resource, const ListOptions& options) {
+  Query query;
+  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
+  if (options.limit > 0) query.add("limit", options.limit);
+  if (!options.continue_token.empty()) {
+    query.add("continue", options.continue_token);  // it carries the version
+  } else if (!options.resource_version.empty()) {
+    query.add("resourceVersion", options.resource_version).add("resourceVersionMatch", "NotOlderThan");
+  }
+  LOCKSTEP_TRY(Json answer, call(resource, "GET", collection_path(resource, options.name_space) + query.text()));
+  ListPage page;
+  page.resource_version = text_at(answer, {"metadata", "resourceVersion"});
+  page.continue_token = text_at(answer, {"metadata", "continue"});
+  auto& members = answer.get_ref<Json::object_t&>();
+  const auto items = members.find("items");
+  const bool has_items = items != members.end() && !items->second.is_null();
+  if (page.resource_version.empty() || (has_items && !items->second.is_array())) {
+    return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer with a list of {}", host_, resource.plural));
+  }
+  if (has_items) page.items = std::move(items->second.get_ref<Json::array_t&>());
+  for (Json& item : page.items) {
+    // Items of a list come without their kind.
+    if (!item.is_object()) continue;
+    item.emplace("apiVersion", resource.api_version());
+    item.emplace("kind", resource.kind);
+  }
+  return page;
+}
+
+Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
+                      const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) {
+  Request request;
+  request.lane = Lane::kWatch;
+  request.deadline = options_.call_deadline;
+  request.idle_deadline = options_.watch_idle_deadline;
+  Query query;
+  query.add("watch", "1").add("allowWatchBookmarks", "true").add("timeoutSeconds", options.timeout_seconds);
+  query.add("resourceVersion", options.resource_version);
+  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
+  request.target = collection_path(resource, options.name_space) + query.text();
+
+  LineSplitter lines;
+  std::optional<Error> ended;  // by an ERROR event
+  long undecodable = 0;
+  const auto skip = [&](std::string_view line) {
+    if (++undecodable == 1) {
+      log::warn("a watch sent a line that is no event",
+                {{"resource", resource.plural}, {"line", std::string(line.substr(0, 200))}});
+    }
+    metrics_
+        .counter("lockstep_watch_undecodable_total", "Lines of a watch that were no event.",
+                 {{"resource", resource.plural}})
+        .increment();
+  };
+  const auto on_line = [&](std::string_view line) {
+    if (line.empty()) return true;
+    Json parsed = parse_object(line);
+    auto* members = parsed.get_ptr<Json::object_t*>();
+    const auto object = members == nullptr ? Json::object_t::iterator() : members->find("object");
+    if (members == nullptr || object == members->end() || !object->second.is_object()) {
+      skip(line);
+      return true;
+    }
+    const std::string type = text_at(parsed, {"type"});
+    if (type == "ERROR") {
+      ended = error_from_status(object->second, 0.0, resource);
+      return false;
+    }
+    WatchEventType known{};
+    if (type == "ADDED") {
+      known = WatchEventType::kAdded;
+    } else if (type == "MODIFIED") {
+      known = WatchEventType::kModified;
+    } else if (type == "DELETED") {
+      known = WatchEventType::kDeleted;
+    } else if (type == "BOOKMARK") {
+      known = WatchEventType::kBookmark;
+    } else {
+      skip(line);
+      return true;
+    }
+    return on_event(WatchEvent{known, std::move(object->second)});
+  };
+
+  LOCKSTEP_TRY(const Response response, exchange(request, [&](const Request& ready) {
+                 return transport_->stream(
+                     ready, [&](std::string_view piece) { return lines.feed(piece, on_line); }, stop);
+               }));
+  if (response.status / 100 != 2) {
+    return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
+  }
+  for (long dropped = lines.dropped(); dropped > 0; --dropped) skip("(longer than 8 MiB)");
+  if (ended) return *ended;
+  return {};
+}
+
+Result<Json> HttpApi::create(const Resource& resource, const std::string& name_space, const Json& object,
+                             const WriteOptions& options) {
+  if (resource.namespaced && name_space.empty()) {
+    return fail(ErrorCode::kInvalid, fmt::format("a {} is created in a namespace", resource.kind));
+  }
+  return call(resource, "POST", collection_path(resource, name_space) + write_query(options).text(), &object);
+}
+
+Result<Json> HttpApi::replace(const Resource& resource, const std::string& name_space, const std::string& name,
+                              const Json& object, const std::string& subresource, const WriteOptions& options) {
+  LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name, subresource));
+  return call(resource, "PUT", path + write_query(options).text(), &object);
+}
+
+Result<Json> HttpApi::patch(const Resource& resource, const std::string& name_space, const std::string& name,
+                            PatchType type, const Json& patch, const std::string& subresource,
+                            const WriteOptions& options) {
+  LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name, subresource));
+  Query query = write_query(options);
+  if (type == PatchType::kApply) query.add("force", "true");
+  return call(resource, "PATCH", path + query.text(), &patch, content_type_of(type));
+}
+
+Status HttpApi::remove(const Resource& resource, const std::string& name_space, const std::string& name,
+                       const DeleteOptions& options) {
+  LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name));
+  Json body{{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
+  if (options.grace_period_seconds) body["gracePeriodSeconds"] = *options.grace_period_seconds;
+  if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
+  if (!options.resource_version.empty()) body["preconditions"]["resourceVersion"] = options.resource_version;
+  LOCKSTEP_TRY(const Json answer, call(resource, "DELETE", path, &body));
+  static_cast<void>(answer);
+  return {};
+}
+
+Status HttpApi::read_log(const std::string& name_space, const std::string& pod, const LogOptions& options,
+                         const std::function<bool(std::string_view)>& on_data, std::stop_token stop) {
+  LOCKSTEP_TRY(std::string path, object_path(kPods, name_space, pod, "log"));
+  Query query;
+  query.add("container", options.container);
+  if (options.follow) query.add("follow", "true");
+  if (options.timestamps) query.add("timestamps", "true");
+  if (options.previous) query.add("previous", "true");
+  if (options.tail_lines) query.add("tailLines", *options.tail_lines);
+  Request request;
+  request.lane = Lane::kWatch;
+  request.deadline = options_.call_deadline;
+  request.idle_deadline = options.follow ? options_.log_idle_deadline : options_.watch_idle_deadline;
+  request.target = path + query.text();
+  LOCKSTEP_TRY(const Response response,
+               exchange(request, [&](const Request& ready) { return transport_->stream(ready, on_data, stop); }));
+  if (response.status / 100 != 2) {
+    return error_from_answer(response.status, response.body, response.retry_after_seconds, kPods);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Api>> make_http_api(const ClusterAccess& access, const Environment& environment, Clock& clock,
+                                           MetricsRegistry& metrics, HttpApiOptions options) {
+  LOCKSTEP_TRY(auto transport, make_cpprest_transport(access, environment));
+  return std::unique_ptr<Api>(
+      std::make_unique<HttpApi>(std::move(transport), access.identity, host_of(access.server), clock, metrics, options));
+}
+
+}  // namespace lockstep::kube

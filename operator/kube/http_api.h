@@ -1,0 +1,68 @@
+// The Api of a real server: URLs, JSON, Status objects, tokens and watches over a Transport.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "operator/base/metrics.h"
+#include "operator/kube/api.h"
+#include "operator/kube/credentials.h"
+#include "operator/kube/in_flight_limit.h"
+#include "operator/kube/transport.h"
+
+namespace lockstep::kube {
+
+struct HttpApiOptions {
+  Duration call_deadline = std::chrono::seconds(10);
+  // Less than leaseDurationSeconds - renewDeadline, so that a late renewal cannot land in another leader's term.
+  Duration lease_deadline = std::chrono::seconds(5);
+  // Bookmarks come about every minute, so a watch that is silent for two has lost its server.
+  Duration watch_idle_deadline = std::chrono::seconds(120);
+  // The log of a quiet program: nothing comes for as long as it prints nothing.
+  Duration log_idle_deadline = std::chrono::hours(1);
+};
+
+// Thread-safe. A call is tried once, and once more with a fresh token when the server answered 401; every other
+// failure is the caller's to retry.
+class HttpApi final : public Api {
+ public:
+  // `host` labels the metrics. `metrics` and `clock` outlive this.
+  HttpApi(std::unique_ptr<Transport> transport, std::shared_ptr<Identity> identity, std::string host, Clock& clock,
+          MetricsRegistry& metrics, HttpApiOptions options = {});
+
+  Result<Json> get(const Resource& resource, const std::string& name_space, const std::string& name) override;
+  Result<ListPage> list(const Resource& resource, const ListOptions& options) override;
+  Status watch(const Resource& resource, const WatchOptions& options, const std::function<bool(WatchEvent)>& on_event,
+               std::stop_token stop) override;
+  Result<Json> create(const Resource& resource, const std::string& name_space, const Json& object,
+                      const WriteOptions& options) override;
+  Result<Json> replace(const Resource& resource, const std::string& name_space, const std::string& name,
+                       const Json& object, const std::string& subresource, const WriteOptions& options) override;
+  Result<Json> patch(const Resource& resource, const std::string& name_space, const std::string& name, PatchType type,
+                     const Json& patch, const std::string& subresource, const WriteOptions& options) override;
+  Status remove(const Resource& resource, const std::string& name_space, const std::string& name,
+                const DeleteOptions& options) override;
+  Status read_log(const std::string& name_space, const std::string& pod, const LogOptions& options,
+                  const std::function<bool(std::string_view)>& on_data, std::stop_token stop) override;
+
+ private:
+  Result<Json> call(const Resource& resource, std::string method, std::string target, const Json* body = nullptr,
+                    std::string content_type = "application/json");
+  Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);
+  Result<Response> limited_call(const Request& request);
+  void count(const std::string& method, const Result<Response>& response);
+
+  const std::unique_ptr<Transport> transport_;
+  const std::shared_ptr<Identity> identity_;
+  const std::string host_;
+  Clock& clock_;
+  MetricsRegistry& metrics_;
+  const HttpApiOptions options_;
+  InFlightLimit limit_;
+};
+
+// An Api for a cluster; `clock` and `metrics` outlive it.
+Result<std::unique_ptr<Api>> make_http_api(const ClusterAccess& access, const Environment& environment, Clock& clock,
+                                           MetricsRegistry& metrics, HttpApiOptions options = {});
+
+}  // namespace lockstep::kube

@@ -1,0 +1,19 @@
+// Looks into JSON of unknown shape: what is missing or of another type is simply not there.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace lockstep::kube {
+
+// The value at object[path[0]][path[1]]..., or null.
+const nlohmann::json* value_at(const nlohmann::json& object, std::initializer_list<const char*> path);
+// The string there, or "".
+std::string text_at(const nlohmann::json& object, std::initializer_list<const char*> path);
+// The integer there, or `otherwise`.
+std::int64_t integer_at(const nlohmann::json& object, std::initializer_list<const char*> path,
+                        std::int64_t otherwise = 0);
+
+}  // namespace lockstep::kube

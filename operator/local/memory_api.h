@@ -1,0 +1,75 @@
+// The API of a Kubernetes server in the memory of this process, for `lockstep run` and for tests of its callers: the
+// same resourceVersions, watches, conflicts, preconditions, status subresources, graceful deletion and cascade as the
+// real one, for the resources that Lockstep uses. One contract suite runs against both.
+//
+// What it leaves out: schemas, defaulting and admission (a job file is validated before it gets here), RBAC, and
+// namespaces as objects (every namespace exists).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/kube/api.h"
+
+namespace lockstep::local {
+
+struct MemoryApiOptions {
+  size_t history = 10'000;                        // events kept for watches; an older resourceVersion is kGone
+  size_t most_events = 1'000;                     // stored Event objects; the oldest go first, as a server's TTL does
+  size_t most_snapshots = 16;                     // lists that are being paged through; an older token is kGone
+  Duration bookmark_every = std::chrono::seconds(30);  // on a watch that saw nothing of its own meanwhile
+};
+
+// Who a token was issued to; what TokenReview answers.
+struct TokenOwner {
+  std::string name_space, pod_name, pod_uid;
+};
+
+// Thread-safe throughout. Callbacks of watch() run on the watcher's thread with no lock held.
+class MemoryApi final : public kube::Api {
+ public:
+  using Json = kube::Json;
+  // What read_log() forwards to: the runtime that has the files.
+  using LogReader = std::function<Status(const std::string& name_space, const std::string& pod,
+                                         const kube::LogOptions& options,
+                                         const std::function<bool(std::string_view)>& on_data, std::stop_token stop)>;
+
+  explicit MemoryApi(Clock& clock = SystemClock::instance(), MemoryApiOptions options = {});
+  ~MemoryApi() override;
+
+  Result<Json> get(const kube::Resource& resource, const std::string& name_space, const std::string& name) override;
+  Result<kube::ListPage> list(const kube::Resource& resource, const kube::ListOptions& options) override;
+  Status watch(const kube::Resource& resource, const kube::WatchOptions& options,
+               const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override;
+  // Creating a TokenReview answers it and stores nothing.
+  Result<Json> create(const kube::Resource& resource, const std::string& name_space, const Json& object,
+                      const kube::WriteOptions& options = {}) override;
+  Result<Json> replace(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                       const Json& object, const std::string& subresource = "",
+                       const kube::WriteOptions& options = {}) override;
+  Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                     kube::PatchType type, const Json& patch, const std::string& subresource = "",
+                     const kube::WriteOptions& options = {}) override;
+  // A pod that is bound and not terminal gets a deletionTimestamp and stays until it is removed again with grace
+  // period 0 (which is what the runtime does once its processes are gone); everything else goes at once. What it
+  // owned goes with it, but for propagation "Orphan".
+  Status remove(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                const kube::DeleteOptions& options = {}) override;
+  Status read_log(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
+                  const std::function<bool(std::string_view)>& on_data, std::stop_token stop) override;
+
+  // A new bearer token with audience "lockstep" for this pod; valid for as long as the pod of that uid exists.
+  std::string issue_token(const TokenOwner& owner);
+  void set_log_reader(LogReader reader);
+  // The newest resourceVersion; grows by one with every change of any object.
+  std::uint64_t version() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::local

@@ -1,0 +1,49 @@
+// Puts folders at the paths where a job file wants them, for one process and its children alone: a mount namespace,
+// and a user namespace where the caller is not root. Nothing on the machine changes: where a path does not exist, the
+// process gets a root of its own, which shows the machine's folders and has the missing ones in memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/base/result.h"
+
+namespace lockstep::local {
+
+struct Mount {
+  std::string source;  // existing folder or file, absolute
+  std::string target;  // where it is to be seen, absolute
+  bool read_only = false;
+
+  bool operator==(const Mount&) const = default;
+};
+
+// The steps that a child process takes between fork and exec, worked out before the fork, where memory may be used.
+class MountPlan {
+ public:
+  // Reads the folders of this machine along the targets. `scratch`: an existing empty folder for the new root; only
+  // used inside the namespace. kInvalid for a relative target, "/" or a target inside another that cannot hold it.
+  static Result<MountPlan> make(const std::vector<Mount>& mounts, const std::string& scratch);
+
+  bool empty() const { return steps_.empty(); }
+  // In the child, before exec: enters the namespaces and takes the steps. Only system calls. Returns 0, or -1 with
+  // errno set and the step that failed in `what`.
+  int enter(const char** what) const;
+
+ private:
+  struct Step {
+    enum class Kind { kFolder, kFile, kLink, kShow, kBind, kReadOnly } kind;  // kShow: what the machine has there
+    std::string path;
+    std::string from;  // of a bind, or what a link says
+  };
+  bool own_root_ = false;
+  std::string scratch_;
+  std::vector<Step> steps_;
+  std::string uid_map_, gid_map_;
+};
+
+// Tries in a child process whether the kernel lets this user make such namespaces. Blocks for milliseconds.
+// kForbidden with a sentence that names the setting to change.
+Status mounts_permitted();
+
+}  // namespace lockstep::local

@@ -1,0 +1,48 @@
+// The kubelet of one machine without a cluster: binds the pods that appear in the MemoryApi, runs each as a process,
+// writes phases, container states and exit codes back, ends what is deleted, and keeps what the pods print.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "operator/local/memory_api.h"
+#include "operator/local/pod_process.h"
+
+namespace lockstep::local {
+
+struct PodRuntimeOptions {
+  Machine machine;  // machine.folder must exist; logs/ is made in it
+  // Called with each whole line (without its newline) that a pod printed, on the runtime's thread: do not block.
+  std::function<void(const std::string& pod, std::string_view line)> on_line;
+};
+
+// A worker that was found by its rank.
+struct Worker {
+  pid_t pid = -1;
+  std::string pod;
+};
+
+// Owns two threads and all processes of the pods. Destruction is stop() without grace.
+class PodRuntime {
+ public:
+  virtual ~PodRuntime() = default;
+
+  // Sends SIGTERM to every pod, SIGKILL to what is left after `grace`, and returns when no process is left. No pod is
+  // started after the call. Idempotent; any thread.
+  virtual void stop(Duration grace) = 0;
+  // Ends all processes with SIGKILL now, also while another thread is inside stop(). Returns at once; any thread.
+  virtual void kill_all() = 0;
+  // Sends SIGKILL to the process of that rank (the child of an agent with RANK in its environment). kNotFound when no
+  // process has the rank now, kCancelled after stop(). Any thread.
+  virtual Result<Worker> kill_worker(int rank) = 0;
+};
+
+// Puts the node `machine.node_name` into the API and starts; takes over read_log of the API. `api` must outlive it.
+// This process adopts orphans from then on. kUnavailable or kExhausted when folders or descriptors cannot be made.
+Result<std::unique_ptr<PodRuntime>> start_pod_runtime(MemoryApi& api, const PodRuntimeOptions& options, Clock& clock);
+
+}  // namespace lockstep::local

@@ -1,0 +1,442 @@
+// What follows from what is known: the steps of CoordinatorState. Each evaluate_*() looks and acts at most once;
+// evaluate() goes round until nothing changes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/failure_choice.h"
+#include "operator/rendezvous/mutation.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::milliseconds(50);
+
+}  // namespace
+
+void CoordinatorState::enter(Step step) {
+  if (step_ != step) changed_ = true;
+  step_ = step;
+}
+
+void CoordinatorState::evaluate(Now now) {
+  if (!plan_) return;
+  for (int round = 0; round < 8; ++round) {
+    const Step before = step_;
+    evaluate_step(now);
+    if (step_ == before) break;
+  }
+  tell_members();
+  evaluate_store(now);
+}
+
+void CoordinatorState::evaluate_step(Now now) {
+  if (deposed_) return;
+  if (plan_->stop) return evaluate_stop(now);
+  if (stop_since_) {  // resumed: what was stopped is over
+    stop_since_.reset();
+    failure_.reset();
+    for (auto& [slot, member] : members_) member.told_to_leave = false;
+    finished_ = false;
+    if (gang_) gang_->over = true;
+    enter(record_seen_ ? Step::kWaiting : Step::kLoading);
+  }
+  if (step_ == Step::kLoading) {
+    if (record_ && (record_->generation == 0 || record_->term == term_)) adopt_record(now);
+    return;
+  }
+  if (gang_ && !gang_->over) {
+    const bool handled = plan_->handled_generation >= gang_->generation;
+    if (handled || (active() && !same_members(gang_->incarnation_of_slot))) return end_gang();
+  }
+  switch (step_) {
+    case Step::kResuming: return evaluate_resume(now);
+    case Step::kWaiting: return evaluate_waiting(now);
+    case Step::kProposing: return evaluate_proposal(now);
+    case Step::kStarting:
+    case Step::kUp: return evaluate_up(now);
+    default: return;
+  }
+}
+
+// Sends what the present step means for each connected member and has not been said on this connection.
+void CoordinatorState::tell_members() {
+  if (deposed_) return;
+  const bool finished = step_ == Step::kFinished && record_ && record_->finished;
+  for (auto& [slot, member] : members_) {
+    if (member.session == 0) continue;
+    if ((plan_->stop || finished) && !member.told_to_leave) {
+      member.told_to_leave = true;
+      if (finished || finished_) {
+        send(member.session, Done{});
+      } else {
+        const int code = failure_ ? std::max(1, failure_->exit_code.value_or(1)) : 0;
+        send(member.session, Stop{plan_->stop_grace_seconds, code});
+      }
+    }
+    const bool stray = member.phase == MemberPhase::kRunning && member.generation > member.halted &&
+                       !(active() && in_gang(member) && member.generation == gang_->generation);
+    if (stray && step_ != Step::kLoading && !plan_->stop) {
+      member.halted = member.generation;
+      send(member.session, Halt{{term_, member.generation}});
+    }
+  }
+}
+
+// The record is known for the first time: is its generation still in force?
+void CoordinatorState::adopt_record(Now now) {
+  if (record_->generation == 0) {
+    evict_from_ = now.time;  // nothing was taken over
+    return enter(Step::kWaiting);
+  }
+  Gang gang;
+  gang.generation = record_->generation;
+  for (const Record::Member& member : record_->members) gang.incarnation_of_slot[member.slot] = member.incarnation;
+  gang.procs = plan_->procs_per_node;
+  gang.kind = plan_->kind;
+  gang.resumed = true;
+  gang_ = gang;
+  for (auto& [slot, member] : members_) {
+    for (const auto& [rank, exit] : member.early_exits) {
+      if (in_gang(member) && exit.generation == gang.generation) gang_->exits.emplace(rank, exit);
+    }
+    member.early_exits.clear();
+  }
+  if (record_->finished) {
+    finished_ = true;
+    return enter(Step::kFinished);
+  }
+  enter(Step::kResuming);  // evaluate_step() ends it when the controller's word says that it is over
+}
+
+// After a take-over: wait for the members of the record's generation to say that they run it.
+void CoordinatorState::evaluate_resume(Now now) {
+  bool all_here = true;
+  for (const auto& [slot, member] : members_) {
+    if (member.session == 0) {
+      all_here = false;
+    } else if (member.generation != gang_->generation) {
+      return end_gang();  // GO never reached this one: the generation was recorded, not started
+    }
+  }
+  evaluate_exits(now);
+  if (step_ != Step::kResuming) return;
+  if (all_here) {
+    gang_->go_at = now.time;
+    return enter(Step::kStarting);
+  }
+  evaluate_losses(now);
+}
+
+void CoordinatorState::evaluate_waiting(Now now) {
+  if (!record_ || plan_->slots < 1 || members_.size() != static_cast<std::size_t>(plan_->slots)) return;
+  if (members_.rbegin()->first != plan_->slots - 1) return;
+  for (const auto& [slot, member] : members_) {
+    if (member.session == 0 || now.time - member.heard > timing_.lost_after) return;
+  }
+  propose(now);
+}
+
+void CoordinatorState::propose(Now now) {
+  Proposal proposal;
+  proposal.generation = ++highest_;
+  for (const auto& [slot, member] : members_) proposal.incarnation_of_slot[slot] = member.expected.incarnation;
+  proposal.procs = plan_->procs_per_node;
+  proposal.at = now.time;
+  proposal_ = proposal;
+  times_ = {};
+  enter(Step::kProposing);
+  for (const auto& [slot, member] : members_) send_propose(member);
+  Record record;
+  record.term = term_;
+  record.generation = proposal.generation;
+  for (const auto& [slot, member] : members_) {
+    record.members.push_back({slot, member.expected.incarnation, member.life + 1});
+  }
+  record.checkpoint = checkpoint_;
+  write(record);
+}
+
+void CoordinatorState::send_propose(const Member& member) {
+  if (member.session == 0) return;
+  Propose propose;
+  propose.epoch = {term_, proposal_->generation};
+  propose.first_rank = member.expected.slot * plan_->procs_per_node;
+  propose.ranks = plan_->procs_per_node;
+  propose.world_size = plan_->slots * plan_->procs_per_node;
+  propose.port = plan_->port;
+  send(member.session, propose);
+}
+
+void CoordinatorState::discard_proposal() {
+  proposal_.reset();
+  write_next_.reset();
+  if (kMutation == Mutation::kReuseNumber) --highest_;
+  enter(Step::kWaiting);
+}
+
+void CoordinatorState::evaluate_proposal(Now now) {
+  if (!same_members(proposal_->incarnation_of_slot) || proposal_->procs != plan_->procs_per_node) {
+    return discard_proposal();
+  }
+  int missing = -1;
+  for (const auto& [slot, member] : members_) {
+    if (now.time - member.heard > timing_.lost_after) return discard_proposal();
+    if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
+  }
+  const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
+  if (!recorded) return;
+  for (const auto& [slot, ready] : proposal_->ready) {
+    if (!ready.problem.empty()) return give_up_proposal(slot, ready.problem, ready.message, now);
+  }
+  if (missing < 0 && old_gang_gone()) return go(now);
+  if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
+    give_up_proposal(missing, "StartTimeout",
+                     fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
+                                 missing, members_.at(missing).expected.pod_name,
+                                 static_cast<double>(milliseconds(timing_.ready_within)) / 1000),
+                     now);
+  }
+}
+
+// The proposal cannot become a generation: it counts as one that failed, and policy decides.
+void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
+  Gang gang;
+  gang.generation = proposal_->generation;
+  gang.incarnation_of_slot = proposal_->incarnation_of_slot;
+  gang.procs = proposal_->procs;
+  gang.kind = plan_->kind;
+  gang_ = gang;
+  proposal_.reset();
+  Failure failure;
+  failure.cause = std::move(cause);
+  failure.slot = slot;
+  failure.rank = slot * gang.procs;
+  failure.message = std::move(message);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  break_gang(failure);
+}
+
+// Rule 2, "no two gangs": each member of the generation before has promised to be done with it, or its pod is gone.
+bool CoordinatorState::old_gang_gone() const {
+  if (!gang_) return true;
+  return std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(), [this](const auto& old) {
+    const auto at = members_.find(old.first);
+    const bool expected = at != members_.end() && at->second.expected.incarnation == old.second;
+    return !expected || proposal_->ready.count(old.first) != 0;
+  });
+}
+
+void CoordinatorState::go(Now now) {
+  Gang gang;
+  gang.generation = proposal_->generation;
+  gang.incarnation_of_slot = proposal_->incarnation_of_slot;
+  gang.procs = proposal_->procs;
+  gang.kind = plan_->kind;
+  gang.go_at = now.time;
+  gang.restored_step = checkpoint_ ? checkpoint_->step : 0;
+
+  Go go;
+  go.epoch = {term_, gang.generation};
+  go.job = plan_->name;
+  go.job_uid = plan_->uid;
+  go.kind = plan_->kind;
+  go.ranks = gang.procs;
+  go.world_size = plan_->slots * gang.procs;
+  go.group_world_size = plan_->slots;
+  for (const auto& [slot, ready] : proposal_->ready) {
+    go.peers.insert(go.peers.end(), ready.addresses.begin(), ready.addresses.end());
+    go.member_of_rank.insert(go.member_of_rank.end(), static_cast<std::size_t>(gang.procs), slot);
+  }
+  const Ready& first = proposal_->ready.begin()->second;
+  go.master_addr = first.host;
+  go.master_port = first.master_port;
+  go.key = make_key_();
+  go.restore = checkpoint_ ? checkpoint_->name : "";
+  go.checkpoint_path = plan_->checkpoint_path;
+  go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
+  go.max_restarts = plan_->max_restarts;
+  go.env = plan_->env;
+  for (auto& [slot, member] : members_) {
+    go.first_rank = slot * gang.procs;
+    go.group_rank = slot;
+    gang.go[slot] = go;
+    member.step = -1;
+    if (member.session != 0) send(member.session, go);
+  }
+  times_.agree_ms = milliseconds(now.time - proposal_->at);
+  progress_slot_ = plan_->slots;
+  last_advance_ = now.time;
+  gang_ = std::move(gang);
+  proposal_.reset();
+  failure_.reset();
+  enter(Step::kStarting);
+}
+
+void CoordinatorState::evaluate_up(Now now) {
+  evaluate_exits(now);
+  if (active()) evaluate_losses(now);
+  if (step_ != Step::kStarting) return;
+  int missing = -1;
+  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
+    if (missing < 0 && !gang_->up[slot] && !slot_succeeded(slot)) missing = slot;
+  }
+  if (missing < 0) {
+    gang_->up_at = now.time;
+    if (!gang_->resumed) times_.start_ms = milliseconds(now.time - gang_->go_at);
+    enter(Step::kUp);
+  } else if (plan_->start_timeout_seconds > 0 &&
+             now.time - gang_->go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
+    Failure failure;
+    failure.cause = "StartTimeout";
+    failure.slot = missing;
+    failure.rank = missing * gang_->procs;
+    failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
+                                  missing, members_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
+    failure.time = now.wall;
+    failure.detect_ms = 0;
+    break_gang(failure);
+  }
+}
+
+void CoordinatorState::evaluate_exits(Now now) {
+  if (gang_->exits.empty()) return;
+  if (std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(),
+                  [this](const auto& entry) { return slot_succeeded(entry.first); })) {
+    finished_ = true;
+    return enter(Step::kFinished);
+  }
+  std::vector<Exit> exits;
+  Blame most = Blame::kNone;
+  bool ordered = false;
+  for (const auto& [rank, exit] : gang_->exits) {
+    exits.push_back(exit);
+    most = std::max(most, blame_of(exit, gang_->kind));
+    ordered = ordered || exit.reason == Exit::Reason::kOrdered;
+  }
+  if (most == Blame::kNone && !ordered) return;
+  if (most != Blame::kOwn) {
+    if (gang_->gather_until == MonotonicTime::max()) {
+      gang_->gather_until = now.time + gather_time(most == Blame::kNone ? Blame::kCommunication : most);
+    }
+    const bool over = now.time >= gang_->gather_until;
+    for (const auto& [slot, member] : members_) {
+      if (most == Blame::kNone || member.agent.empty() || slot_exited(slot)) continue;
+      if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
+      if (over && now.time - member.heard > kTwoHeartbeats) {
+        return lose_member(slot, "it fell silent and peers lost it", member.heard, now);
+      }
+    }
+    if (!over) return;
+  }
+  const Exit* first = first_failing(exits, gang_->kind);
+  if (first == nullptr) return end_gang();  // an earlier coordinator had ended it, and nobody is to blame
+  Failure failure = failure_of(*first, first->rank / gang_->procs);
+  failure.detect_ms = std::max<std::int64_t>(0, milliseconds(now.wall - failure.time));
+  break_gang(failure);
+}
+
+void CoordinatorState::evaluate_losses(Now now) {
+  if (now.time < evict_from_) return;
+  for (const auto& [slot, member] : members_) {
+    const MonotonicTime since = std::max(member.heard, last_advance_);
+    if (slot_succeeded(slot) || now.time - since <= timing_.lost_after) continue;
+    return lose_member(slot, member.session == 0 ? "its connection is gone" : "it is silent", member.heard, now);
+  }
+}
+
+void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTime since, Now now) {
+  const ExpectedMember& expected = members_.at(slot).expected;
+  Failure failure;
+  failure.cause = "MemberLost";
+  failure.slot = slot;
+  failure.rank = slot * gang_->procs;
+  failure.message = fmt::format("slot {} was lost: {} (pod {}{})", slot, how, expected.pod_name,
+                                expected.node.empty() ? "" : ", node " + expected.node);
+  failure.time = now.wall - std::chrono::duration_cast<WallTime::duration>(now.time - since);
+  failure.detect_ms = milliseconds(now.time - since);
+  break_gang(failure);
+}
+
+void CoordinatorState::break_gang(Failure failure) {
+  failure.generation = gang_->generation;
+  failure.step = progress_.step;
+  failure_ = std::move(failure);
+  enter(Step::kBroken);
+}
+
+void CoordinatorState::end_gang() {
+  gang_->over = true;
+  failure_.reset();
+  finished_ = false;
+  enter(Step::kWaiting);
+}
+
+void CoordinatorState::evaluate_stop(Now now) {
+  if (!stop_since_) {
+    stop_since_ = now.time;
+    proposal_.reset();
+    write_next_.reset();
+    changed_ = true;
+  }
+  const Duration waited = now.time - *stop_since_;
+  const Duration settle = timing_.no_eviction_for;
+  const bool overdue = waited > std::chrono::seconds(plan_->stop_grace_seconds) + settle;
+  bool left = false;
+  for (const auto& [slot, member] : members_) {
+    if (overdue) break;
+    if (member.agent.empty()) {  // never seen in this term: it may still be on its way here
+      left = left || (waited < settle && !(record_ && record_->generation == 0));
+    } else if (member.session != 0 || !member.told_to_leave) {
+      left = left || member.phase == MemberPhase::kRunning || (member.session != 0 && !member.told_to_leave);
+    }
+  }
+  enter(left ? Step::kStopping : Step::kStopped);
+}
+
+void CoordinatorState::write(Record next) {
+  if (store_work_ != StoreWork::kNone) {
+    write_next_ = std::move(next);
+    return;
+  }
+  writing_ = std::move(next);
+  store_work_ = StoreWork::kWrite;
+  actions_.push_back(WriteRecord{version_, writing_});
+}
+
+void CoordinatorState::evaluate_store(Now now) {
+  if (store_work_ != StoreWork::kNone || deposed_ || now.time < store_retry_at_) return;
+  if (!record_) {
+    store_work_ = StoreWork::kLoad;
+    actions_.push_back(LoadRecord{});
+  } else if (step_ == Step::kLoading && record_->generation > 0 && record_->term < term_) {
+    // The leader before may still be at work. From this write on none of its own succeeds: it starts no generation
+    // and finishes no job that this coordinator does not know of.
+    Record next = *record_;
+    next.term = term_;
+    write(next);
+  } else if (write_next_) {
+    write(*std::exchange(write_next_, std::nullopt));
+  } else if (step_ == Step::kFinished && !record_->finished) {
+    Record next = *record_;
+    next.term = term_;
+    next.finished = true;
+    next.checkpoint = checkpoint_;
+    write(next);
+  } else if (step_ == Step::kUp && checkpoint_ != record_->checkpoint && record_->generation == gang_->generation &&
+             now.time - checkpoint_written_at_ >= timing_.checkpoint_every) {
+    checkpoint_written_at_ = now.time;
+    Record next = *record_;
+    next.term = term_;
+    next.checkpoint = checkpoint_;
+    write(next);
+  }
+}
+
+}  // namespace lockstep::rendezvous

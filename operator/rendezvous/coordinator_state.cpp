@@ -1,0 +1,349 @@
+#include "operator/rendezvous/coordinator_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "operator/rendezvous/failure_choice.h"
+#include "operator/rendezvous/mutation.h"
+
+// Events. What follows from them is in coordinator_evaluate.cpp, what people see of it in coordinator_view.cpp.
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::size_t kRefusedKept = 5;
+
+bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
+  return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
+}
+
+}  // namespace
+
+CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, std::function<std::string()> make_key,
+                                   Now now)
+    : term_(term),
+      timing_(timing),
+      make_key_(std::move(make_key)),
+      evict_from_(now.time + timing.no_eviction_for),
+      last_event_(now.time),
+      last_advance_(now.time) {}
+
+// A loop that was held up has not read what arrived meanwhile: silence until now proves nothing.
+void CoordinatorState::observe(Now now) {
+  if (now.time - last_event_ > timing_.tick + timing_.late_by) {
+    for (auto& [slot, member] : members_) member.heard = now.time;
+  }
+  last_event_ = now.time;
+}
+
+void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
+  observe(now);
+  std::map<int, Member> old = std::exchange(members_, {});
+  for (const ExpectedMember& expected : plan.members) {
+    Member member;
+    member.heard = now.time;
+    if (const auto at = old.find(expected.slot); at != old.end() &&
+                                                 at->second.expected.incarnation == expected.incarnation &&
+                                                 at->second.expected.pod_uid == expected.pod_uid) {
+      member = std::move(at->second);
+      old.erase(at);
+    }
+    member.expected = expected;
+    members_[expected.slot] = std::move(member);
+  }
+  for (auto& [slot, member] : old) {
+    if (member.session == 0) continue;
+    send(member.session, Refused{fmt::format("slot {} does not belong to this pod any more", slot), true});
+    actions_.push_back(CloseSession{member.session});
+    slot_of_session_.erase(member.session);
+  }
+  plan_ = plan;
+  highest_ = std::max(highest_, plan.handled_generation);
+  changed_ = true;
+  evaluate(now);
+}
+
+std::optional<Refused> CoordinatorState::refusal(const Hello& hello) const {
+  if (!plan_) return Refused{"the job is not known yet", false};
+  const auto at = members_.find(hello.slot);
+  if (at == members_.end()) return Refused{fmt::format("slot {} is not expected now", hello.slot), false};
+  const ExpectedMember& expected = at->second.expected;
+  if (hello.incarnation > expected.incarnation) {
+    return Refused{fmt::format("incarnation {} of slot {} is not expected yet", hello.incarnation, hello.slot), false};
+  }
+  if (hello.incarnation < expected.incarnation) {
+    return Refused{fmt::format("slot {} was given to incarnation {}; this is {}", hello.slot, expected.incarnation,
+                               hello.incarnation),
+                   true};
+  }
+  if (hello.pod_name != expected.pod_name || hello.pod_uid != expected.pod_uid) {
+    return Refused{fmt::format("slot {} does not belong to pod {} with uid {}", hello.slot, hello.pod_name,
+                               hello.pod_uid),
+                   true};
+  }
+  return std::nullopt;
+}
+
+void CoordinatorState::on_turned_away(const std::string& why) {
+  if (std::find(refused_.begin(), refused_.end(), why) != refused_.end()) return;
+  if (refused_.size() >= kRefusedKept) refused_.erase(refused_.begin());
+  refused_.push_back(why);
+  changed_ = true;
+}
+
+void CoordinatorState::on_sign_of_life(const Hello& hello, Now now) {
+  observe(now);
+  if (refusal(hello)) return;
+  members_.at(hello.slot).heard = now.time;
+  evaluate(now);
+}
+
+void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) {
+  observe(now);
+  std::optional<Refused> refused = refusal(hello);
+  if (!refused && hello.promised.term > term_) {
+    deposed_ = changed_ = true;
+    refused = Refused{"this coordinator's term is over", false};
+  }
+  if (refused) {
+    if (refused->final) on_turned_away(refused->message);
+    send(session, *refused);
+    actions_.push_back(CloseSession{session});
+    evaluate(now);
+    return;
+  }
+  Member& member = members_.at(hello.slot);
+  if (member.session != 0) {
+    actions_.push_back(CloseSession{member.session});
+    slot_of_session_.erase(member.session);
+  }
+  member.session = session;
+  slot_of_session_[session] = hello.slot;
+  member.heard = now.time;
+  member.phase = hello.phase;
+  member.generation = hello.generation;
+  member.life = hello.life;
+  member.agent = hello.session;
+  member.halted = 0;
+  member.told_to_leave = false;
+  highest_ = std::max({highest_, hello.promised.generation, hello.generation});
+  changed_ = true;
+  send(session, Welcome{term_});
+  greet(member, hello, now);
+  evaluate(now);
+}
+
+// What a member that came (back) has missed.
+void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
+  const int slot = member.expected.slot;
+  if (proposal_ && proposal_->incarnation_of_slot.count(slot) != 0) {
+    send_propose(member);
+    return;
+  }
+  if (!active() || !in_gang(member)) return;
+  if (hello.generation == gang_->generation) {
+    if (hello.up) gang_->up[slot] = true;
+    return;
+  }
+  const auto go = gang_->go.find(slot);
+  if (go != gang_->go.end() && hello.phase == MemberPhase::kReady && hello.promised == go->second.epoch) {
+    send(member.session, go->second);
+  } else if (step_ != Step::kResuming) {
+    lose_member(slot, "its agent came back without its processes", now.time, now);
+  }
+}
+
+void CoordinatorState::on_disconnected(SessionId session, Now now) {
+  observe(now);
+  if (Member* member = find(session)) {
+    member->session = 0;
+    member->heard = now.time;
+    slot_of_session_.erase(session);
+    changed_ = true;
+  }
+  evaluate(now);
+}
+
+void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& message, Now now) {
+  observe(now);
+  Member* member = find(session);
+  if (member == nullptr) return;
+  member->heard = now.time;
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
+    on(*member, *heartbeat, now);
+  } else if (const auto* ready = std::get_if<Ready>(&message)) {
+    on(*member, *ready, now);
+  } else if (const auto* up = std::get_if<Up>(&message)) {
+    if (active() && in_gang(*member) && up->generation == gang_->generation) {
+      gang_->up[member->expected.slot] = true;
+      changed_ = true;
+    }
+  } else if (const auto* exit = std::get_if<Exit>(&message)) {
+    on(*member, *exit, now);
+  } else {
+    ++ignored_;
+  }
+  evaluate(now);
+}
+
+void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
+  member.phase = heartbeat.phase;
+  member.generation = heartbeat.generation;
+  note_checkpoint(heartbeat.newest_checkpoint);
+  if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return;
+  const int slot = member.expected.slot;
+  if (heartbeat.up && !gang_->up[slot]) {
+    gang_->up[slot] = true;
+    changed_ = true;
+  }
+  if (!heartbeat.progress) return;
+  if (heartbeat.progress->step > member.step) {
+    member.step = heartbeat.progress->step;
+    last_advance_ = now.time;
+  }
+  if (slot > progress_slot_ || *heartbeat.progress == progress_) return;
+  progress_slot_ = slot;
+  progress_ = *heartbeat.progress;
+  progress_changed_ = true;
+  if (step_ == Step::kUp && !gang_->resumed && times_.first_step_ms < 0 && progress_.step > gang_->restored_step) {
+    times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();
+    changed_ = true;
+  }
+}
+
+void CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& checkpoint) {
+  if (!checkpoint || !newer(*checkpoint, checkpoint_)) return;
+  checkpoint_ = checkpoint;
+  progress_changed_ = true;
+}
+
+void CoordinatorState::on(Member& member, const Ready& ready, Now) {
+  if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation}) {
+    ++ignored_;
+    return;
+  }
+  if (ready.problem.empty() && ready.addresses.size() != static_cast<std::size_t>(plan_->procs_per_node)) {
+    ++ignored_;  // it cannot become part of a list of peers; the deadline for READY will name it
+    return;
+  }
+  member.phase = MemberPhase::kReady;
+  member.life = ready.life;
+  proposal_->ready[member.expected.slot] = ready;
+  changed_ = true;
+}
+
+void CoordinatorState::on(Member& member, const Exit& exit, Now) {
+  send(member.session, Ack{exit.generation, exit.rank});
+  const int procs = gang_ ? gang_->procs : plan_->procs_per_node;
+  if (exit.rank / procs != member.expected.slot) {
+    ++ignored_;
+    return;
+  }
+  if (step_ == Step::kLoading) {
+    member.early_exits[exit.rank] = exit;
+    return;
+  }
+  if (!gang_ || exit.generation != gang_->generation || !in_gang(member)) return;
+  gang_->exits.emplace(exit.rank, exit);
+  if (slot_exited(member.expected.slot)) member.phase = MemberPhase::kExited;
+  changed_ = true;
+}
+
+void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
+  observe(now);
+  store_work_ = StoreWork::kNone;
+  changed_ = true;
+  if (!loaded) {
+    store_error_ = loaded.error().message;
+    store_retry_at_ = now.time + timing_.store_retry;
+  } else {
+    store_error_.clear();
+    record_ = loaded->record;
+    version_ = loaded->version;
+    record_seen_ = true;
+    highest_ = std::max(highest_, record_->generation);
+    note_checkpoint(record_->checkpoint);
+    if (record_->term > term_) deposed_ = true;
+  }
+  evaluate(now);
+}
+
+void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
+  observe(now);
+  store_work_ = StoreWork::kNone;
+  changed_ = true;
+  if (version) {
+    store_error_.clear();
+    version_ = *version;
+    record_ = writing_;
+    if (proposal_ && proposal_->generation == writing_.generation) proposal_->recorded = true;
+  } else {
+    // Whether it was written is not known. The number is not used again, and what is stored is read anew.
+    store_error_ = version.error().message;
+    record_.reset();
+    write_next_.reset();
+    store_retry_at_ = now.time + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
+    if (proposal_) discard_proposal();
+  }
+  evaluate(now);
+}
+
+void CoordinatorState::on_tick(Now now) {
+  observe(now);
+  if (step_ == Step::kResuming && now.time >= evict_from_) changed_ = true;  // view() shows it from now on
+  for (auto& [slot, member] : members_) {
+    if (member.session == 0 || now.time - member.heard <= timing_.session_silence) continue;
+    actions_.push_back(CloseSession{member.session});
+    slot_of_session_.erase(member.session);
+    member.session = 0;
+    changed_ = true;
+  }
+  evaluate(now);
+}
+
+MonotonicTime CoordinatorState::deadline() const {
+  MonotonicTime next = last_event_ + timing_.tick;
+  if (active() && gang_->gather_until > last_event_) next = std::min(next, gang_->gather_until);
+  return next;
+}
+
+CoordinatorState::Member* CoordinatorState::find(SessionId session) {
+  const auto at = slot_of_session_.find(session);
+  return at == slot_of_session_.end() ? nullptr : &members_.at(at->second);
+}
+
+void CoordinatorState::send(SessionId session, CoordinatorToAgent message) {
+  actions_.push_back(SendToMember{session, std::move(message)});
+}
+
+bool CoordinatorState::in_gang(const Member& member) const {
+  if (!gang_) return false;
+  const auto at = gang_->incarnation_of_slot.find(member.expected.slot);
+  return at != gang_->incarnation_of_slot.end() && at->second == member.expected.incarnation;
+}
+
+bool CoordinatorState::same_members(const std::map<int, std::int64_t>& incarnation_of_slot) const {
+  return incarnation_of_slot.size() == members_.size() &&
+         std::equal(incarnation_of_slot.begin(), incarnation_of_slot.end(), members_.begin(),
+                    [](const auto& a, const auto& b) {
+                      return a.first == b.first && a.second == b.second.expected.incarnation;
+                    });
+}
+
+bool CoordinatorState::slot_exited(int slot) const {
+  for (int i = 0; i < gang_->procs; ++i) {
+    if (gang_->exits.count(slot * gang_->procs + i) == 0) return false;
+  }
+  return true;
+}
+
+bool CoordinatorState::slot_succeeded(int slot) const {
+  for (int i = 0; i < gang_->procs; ++i) {
+    const auto at = gang_->exits.find(slot * gang_->procs + i);
+    if (at == gang_->exits.end() || at->second.code != 0 || at->second.reason != Exit::Reason::kOwn) return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::rendezvous

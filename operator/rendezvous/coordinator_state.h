@@ -1,0 +1,221 @@
+// The coordinator's side of the protocol for one job, as a pure state machine: events and the time go in, actions come
+// out. It has no socket, no store, no clock and no thread; coordinator_server.cpp carries the actions out.
+//
+// It is level-triggered: each event updates what is known, then evaluate() looks at all of it and takes the next step.
+// What it holds to (README.md has the whole story):
+//   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
+//   * a number is never used twice, whatever became of the proposal that bore it;
+//   * GO waits until every member of the generation before has said READY or is not expected any more;
+//   * a loss of contact is a loss only while nothing advances, not in the first seconds of a term, and not when this
+//     side was the late one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
+
+namespace lockstep::rendezvous {
+
+using SessionId = std::uint64_t;  // of a connection; 0 is none, never used twice
+
+// ---- what the machine asks for ----
+
+struct SendToMember {
+  SessionId session = 0;
+  CoordinatorToAgent message;
+};
+// After what was sent to it has been written.
+struct CloseSession {
+  SessionId session = 0;
+};
+struct LoadRecord {};  // answered by on_loaded()
+struct WriteRecord {   // answered by on_written()
+  std::string version;
+  Record next;
+};
+using CoordinatorAction = std::variant<SendToMember, CloseSession, LoadRecord, WriteRecord>;
+
+struct Now {
+  MonotonicTime time{};
+  WallTime wall{};
+};
+
+struct CoordinatorTiming {
+  Duration lost_after = std::chrono::seconds(1);         // silence, or a connection that is not made again
+  Duration ready_within = kReadyDeadline + kKillGrace;   // PROPOSE to READY
+  Duration no_eviction_for = std::chrono::seconds(5);    // after take-over
+  Duration tick = kHeartbeatEvery;                       // on_tick() is called at least this often
+  Duration late_by = std::chrono::milliseconds(500);     // a tick that much too late restarts the timers
+  Duration store_retry = std::chrono::milliseconds(500);
+  Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
+  Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
+};
+
+// One owner, one thread.
+class CoordinatorState {
+ public:
+  // `make_key` gives 64 hexadecimal digits, fresh each time.
+  CoordinatorState(std::int64_t term, CoordinatorTiming timing, std::function<std::string()> make_key, Now now);
+
+  void on_plan(const JobPlan& plan, Now now);
+  // A HELLO whose token is good.
+  void on_hello(SessionId session, const Hello& hello, Now now);
+  // A HELLO that claims to be `hello`, and nobody could say whether it is: a sign of life, no more.
+  void on_sign_of_life(const Hello& hello, Now now);
+  // One that was turned away outside (bad token); for the view.
+  void on_turned_away(const std::string& why);
+  void on_message(SessionId session, const AgentToCoordinator& message, Now now);
+  void on_disconnected(SessionId session, Now now);
+  void on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now);
+  void on_written(const Result<std::string>& version, Now now);
+  void on_tick(Now now);
+
+  // When on_tick() is next of use: never later than `tick` after the last event.
+  MonotonicTime deadline() const;
+  std::vector<CoordinatorAction> take_actions() { return std::exchange(actions_, {}); }
+
+  // Empty until it is known how the job stands: the record was read, and members of a running generation had time to
+  // report after a take-over.
+  std::optional<JobView> view() const;
+  const Progress& progress() const { return progress_; }
+  // Whether view() may have changed in more than its progress, or in its progress, since the last call.
+  bool take_changed() { return std::exchange(changed_, false); }
+  bool take_progress_changed() { return std::exchange(progress_changed_, false); }
+  // Why a HELLO would not be let in, empty when it would: {message, final}.
+  std::optional<Refused> refusal(const Hello& hello) const;
+  std::int64_t ignored() const { return ignored_; }
+
+ private:
+  enum class Step { kLoading, kResuming, kWaiting, kProposing, kStarting, kUp, kBroken, kFinished, kStopping, kStopped };
+
+  // An expected pod and what its agent last said.
+  struct Member {
+    ExpectedMember expected;
+    SessionId session = 0;
+    std::string agent;         // Hello::session; "" before the first HELLO
+    MonotonicTime heard{};     // last sign of life, or when the connection broke
+    MemberPhase phase = MemberPhase::kIdle;
+    std::int64_t generation = 0;
+    std::int64_t life = 0;
+    std::int64_t step = -1;    // last progress of the generation in force
+    std::int64_t halted = 0;        // HALT up to this one was sent on this connection
+    bool told_to_leave = false;     // STOP or DONE was sent on this connection
+    std::map<int, Exit> early_exits;  // by rank: reported before it was known which generation counts
+  };
+  // A generation that may have had its GO.
+  struct Gang {
+    std::int64_t generation = 0;
+    std::map<int, std::int64_t> incarnation_of_slot;
+    int procs = 1;
+    Kind kind = Kind::kLockstep;
+    bool resumed = false;           // known from the record of an earlier term or process
+    bool over = false;              // ended by the controller's word, or abandoned
+    std::map<int, bool> up;         // by slot
+    std::map<int, Exit> exits;      // by rank
+    std::map<int, Go> go;           // by slot, to send again
+    MonotonicTime go_at{}, up_at{};
+    MonotonicTime gather_until = MonotonicTime::max();
+    std::int64_t restored_step = 0;
+  };
+  struct Proposal {
+    std::int64_t generation = 0;
+    std::map<int, std::int64_t> incarnation_of_slot;
+    int procs = 1;
+    MonotonicTime at{};
+    bool recorded = false;
+    std::map<int, Ready> ready;  // by slot
+  };
+
+  void observe(Now now);
+  void evaluate(Now now);
+  void evaluate_step(Now now);
+  void tell_members();
+  void evaluate_stop(Now now);
+  void evaluate_resume(Now now);
+  void evaluate_waiting(Now now);
+  void evaluate_proposal(Now now);
+  void evaluate_exits(Now now);
+  void evaluate_losses(Now now);
+  void evaluate_up(Now now);
+  void evaluate_store(Now now);
+
+  void greet(Member& member, const Hello& hello, Now now);
+  void on(Member& member, const Heartbeat& heartbeat, Now now);
+  void on(Member& member, const Ready& ready, Now now);
+  void on(Member& member, const Up& up, Now now);
+  void on(Member& member, const Exit& exit, Now now);
+  void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
+
+  void propose(Now now);
+  void discard_proposal();
+  void send_propose(const Member& member);
+  void go(Now now);
+  void give_up_proposal(int slot, std::string cause, std::string message, Now now);
+  void adopt_record(Now now);
+  void end_gang();
+  void break_gang(Failure failure);
+  void lose_member(int slot, const std::string& how, MonotonicTime since, Now now);
+  void write(Record next);
+  void enter(Step step);
+
+  bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
+  bool in_gang(const Member& member) const;
+  bool same_members(const std::map<int, std::int64_t>& incarnation_of_slot) const;
+  bool old_gang_gone() const;
+  bool slot_exited(int slot) const;
+  bool slot_succeeded(int slot) const;
+  void send(SessionId session, CoordinatorToAgent message);
+  Member* find(SessionId session);
+  std::string waiting_message() const;
+
+  const std::int64_t term_;
+  const CoordinatorTiming timing_;
+  const std::function<std::string()> make_key_;
+  std::vector<CoordinatorAction> actions_;
+
+  std::optional<JobPlan> plan_;
+  std::map<int, Member> members_;           // by slot, as planned
+  std::map<SessionId, int> slot_of_session_;
+  std::vector<std::string> refused_;
+
+  // The record, and the one operation on it that may be under way.
+  std::optional<Record> record_;            // empty: not known (any more)
+  std::string version_;
+  enum class StoreWork { kNone, kLoad, kWrite } store_work_ = StoreWork::kNone;
+  Record writing_;
+  std::optional<Record> write_next_;        // to be written when the work under way is done
+  MonotonicTime store_retry_at_{};
+  MonotonicTime checkpoint_written_at_{};
+  std::string store_error_;
+  bool record_seen_ = false;                // at least once
+  std::int64_t highest_ = 0;                // generation number ever seen or tried
+  bool deposed_ = false;                    // a later term has been seen: this coordinator must not act
+
+  Step step_ = Step::kLoading;
+  std::optional<Gang> gang_;
+  std::optional<Proposal> proposal_;
+  std::optional<Failure> failure_;
+  bool finished_ = false;                   // every rank of gang_ has exited with 0
+  std::optional<MonotonicTime> stop_since_;
+
+  Progress progress_;
+  int progress_slot_ = 0;
+  std::optional<CheckpointReport> checkpoint_;
+  RecoveryTimes times_;
+
+  MonotonicTime evict_from_{};              // after a take-over members have time to come back
+  MonotonicTime last_event_{}, last_advance_{};
+  bool changed_ = true, progress_changed_ = false;
+  std::int64_t ignored_ = 0;
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,102 @@
+// What people and the controller see of a job: CoordinatorState::view().
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "operator/rendezvous/coordinator_state.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+// "slot 3", "slots 1, 2 and 14 more"
+std::string slots_in_words(const std::vector<int>& slots) {
+  constexpr std::size_t kNamed = 8;
+  const std::vector<int> named(slots.begin(), slots.begin() + static_cast<long>(std::min(kNamed, slots.size())));
+  std::string words = fmt::format("{} {}", slots.size() == 1 ? "slot" : "slots", fmt::join(named, ", "));
+  if (slots.size() > kNamed) words += fmt::format(" and {} more", slots.size() - kNamed);
+  return words;
+}
+
+}  // namespace
+
+std::string CoordinatorState::waiting_message() const {
+  if (deposed_) return "another coordinator of a later term has taken over";
+  const std::string store = store_error_.empty() ? "" : " (" + store_error_ + ")";
+  std::vector<int> slots;
+  switch (step_) {
+    case Step::kLoading: return "waiting for the job's record to be read" + store;
+    case Step::kWaiting:
+      for (int slot = 0; slot < plan_->slots; ++slot) {
+        const auto at = members_.find(slot);
+        if (at == members_.end() || at->second.session == 0) slots.push_back(slot);
+      }
+      if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to connect";
+      if (!record_) return "waiting for the job's record to be read" + store;
+      return "waiting for a member that is silent";
+    case Step::kResuming:
+      for (const auto& [slot, member] : members_) {
+        if (member.session == 0) slots.push_back(slot);
+      }
+      return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
+    case Step::kProposing:
+      for (const auto& [slot, member] : members_) {
+        if (proposal_->ready.count(slot) == 0) slots.push_back(slot);
+      }
+      if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
+      return "waiting for the job's record to be written" + store;
+    case Step::kStarting:
+      for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
+        const auto at = gang_->up.find(slot);
+        if (at == gang_->up.end() || !at->second) slots.push_back(slot);
+      }
+      return "waiting for the processes of " + slots_in_words(slots) + " to come up";
+    case Step::kBroken: return failure_->message.substr(0, failure_->message.find('\n'));
+    case Step::kFinished: return "every rank has exited with 0";
+    case Step::kStopping: return "waiting for the processes to end";
+    case Step::kUp:
+    case Step::kStopped: break;
+  }
+  return "";
+}
+
+std::optional<JobView> CoordinatorState::view() const {
+  if (!plan_) return std::nullopt;
+  if (!plan_->stop && (step_ == Step::kLoading || (step_ == Step::kResuming && last_event_ < evict_from_))) return std::nullopt;
+  JobView view;
+  if (proposal_) {
+    view.generation = proposal_->generation;
+  } else if (gang_) {
+    view.generation = gang_->generation;
+  }
+  switch (step_) {
+    case Step::kLoading:
+    case Step::kWaiting: view.phase = Phase::kWaiting; break;
+    case Step::kProposing: view.phase = Phase::kProposing; break;
+    case Step::kResuming:
+    case Step::kStarting: view.phase = Phase::kStarting; break;
+    case Step::kUp: view.phase = Phase::kUp; break;
+    case Step::kBroken: view.phase = Phase::kBroken; break;
+    case Step::kFinished: view.phase = Phase::kFinished; break;
+    case Step::kStopping: view.phase = Phase::kWaiting; break;
+    case Step::kStopped: view.phase = Phase::kStopped; break;
+  }
+  for (const auto& [slot, member] : members_) {
+    MemberView seen;
+    seen.slot = slot;
+    seen.incarnation = member.expected.incarnation;
+    seen.connected = member.session != 0;
+    if (active() && in_gang(member)) {
+      const auto at = gang_->up.find(slot);
+      seen.up = at != gang_->up.end() && at->second && !slot_exited(slot);
+    }
+    view.members.push_back(seen);
+  }
+  view.failure = failure_;
+  view.message = waiting_message();
+  view.progress = progress_;
+  view.newest_checkpoint = checkpoint_;
+  view.times = times_;
+  view.refused = refused_;
+  return view;
+}
+
+}  // namespace lockstep::rendezvous

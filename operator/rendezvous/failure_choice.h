@@ -1,0 +1,36 @@
+// Which of the exits of a generation is the one to blame. Pure; the coordinator's state machine calls it after each
+// EXIT and when the gathering time is over.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
+
+namespace lockstep::rendezvous {
+
+// How much an exit says about whose fault it is.
+enum class Blame {
+  kNone,           // code 0, or ended by the coordinator's order
+  kCommunication,  // it saw a peer go away: exit 80, or it reported so
+  kUnclear,        // a foreign program's plain exit code: its own error, or a peer's death seen from there
+  kOwn,            // a signal, an own error, a command that is not there, a pod that was told to stop
+};
+Blame blame_of(const Exit& exit, Kind kind);
+
+// How long to wait for a better explanation when `most` is the strongest blame known.
+Duration gather_time(Blame most);
+
+// The exit to name: the strongest blame, then the smallest end_ms, then the smallest rank. Null when none has any.
+const Exit* first_failing(const std::vector<Exit>& exits, Kind kind);
+
+// The failure that `exit` stands for, with everything but detect_ms and step.
+Failure failure_of(const Exit& exit, int slot);
+
+// "SIGKILL" for 9; "signal 42" for one without a name.
+std::string signal_name(int signal);
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,306 @@
+#include "operator/rendezvous/member_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/rendezvous/mutation.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr Duration kKillAgainAfter = std::chrono::milliseconds(20);  // what was killed may have left children behind
+
+bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
+  return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
+}
+
+}  // namespace
+
+MemberState::MemberState(MemberOptions options, MonotonicTime now)
+    : options_(std::move(options)), alone_since_(now), heartbeat_at_(now) {}
+
+MemberPhase MemberState::phase() const {
+  if (ready_) return MemberPhase::kReady;
+  if (!go_) return MemberPhase::kIdle;
+  return all_exited() ? MemberPhase::kExited : MemberPhase::kRunning;
+}
+
+bool MemberState::all_exited() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.exit.has_value(); });
+}
+
+MemberState::Rank* MemberState::find(int rank) {
+  const auto at = ranks_.find(rank);
+  return at == ranks_.end() ? nullptr : &at->second;
+}
+
+void MemberState::send(AgentToCoordinator message) { actions_.push_back(SendToCoordinator{std::move(message)}); }
+
+void MemberState::on_connected(MonotonicTime) {
+  connected_ = true;
+  welcomed_ = false;
+  Hello hello;
+  hello.name_space = options_.name_space;
+  hello.pod_name = options_.pod_name;
+  hello.pod_uid = options_.pod_uid;
+  hello.slot = options_.slot;
+  hello.incarnation = options_.incarnation;
+  hello.session = options_.session;
+  hello.phase = phase();
+  hello.generation = generation();
+  hello.up = up_;
+  hello.promised = promised_;
+  hello.life = life_;
+  send(hello);
+}
+
+void MemberState::on_disconnected(MonotonicTime now) {
+  connected_ = false;
+  if (welcomed_) alone_since_ = now;
+  welcomed_ = false;
+  leave_if_done(now);
+}
+
+void MemberState::on_message(const CoordinatorToAgent& message, MonotonicTime now) {
+  const bool first = std::holds_alternative<Welcome>(message) || std::holds_alternative<Refused>(message);
+  if (!connected_ || (!welcomed_ && !first)) {
+    ++ignored_;
+    return;
+  }
+  std::visit([&](const auto& m) { on(m, now); }, message);
+}
+
+void MemberState::on(const Welcome& welcome, MonotonicTime now) {
+  if (welcome.term < term_) {
+    actions_.push_back(CloseConnection{"the coordinator's term is over"});
+    return;
+  }
+  term_ = welcome.term;
+  welcomed_ = true;
+  for (auto& [number, rank] : ranks_) {
+    rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
+    if (rank.exit) send(*rank.exit);
+  }
+  send_heartbeat(now);
+}
+
+void MemberState::on(const Refused& refused, MonotonicTime now) {
+  actions_.push_back(CloseConnection{"refused: " + refused.message});
+  if (refused.final) leave(1, now);
+}
+
+void MemberState::on(const Propose& propose, MonotonicTime now) {
+  if (leave_with_ || propose.epoch < promised_ || propose.epoch.term < term_ ||
+      (go_ && propose.epoch.generation <= go_->epoch.generation)) {
+    ++ignored_;
+    return;
+  }
+  if (propose_ && propose.epoch == propose_->epoch) {
+    if (ready_) send(*ready_);
+    return;
+  }
+  if (propose.epoch == promised_) {  // promised, then called off by a HALT
+    ++ignored_;
+    return;
+  }
+  drop_proposal();
+  promised_ = propose.epoch;
+  propose_ = propose;
+  if (alive_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  if (!alive_ || kMutation == Mutation::kReadyWhileRunning) actions_.push_back(PrepareSockets{propose});
+}
+
+void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime) {
+  if (!propose_ || propose_->epoch != epoch || ready_) return;
+  Ready ready;
+  ready.epoch = epoch;
+  ready.addresses = prepared.addresses;
+  ready.host = prepared.host;
+  ready.master_port = prepared.master_port;
+  ready.life = life_;
+  ready.problem = prepared.problem;
+  ready.message = prepared.message;
+  ready_ = ready;
+  if (welcomed_) send(ready);
+}
+
+void MemberState::on(const Go& go, MonotonicTime now) {
+  if (leave_with_ || !ready_ || !ready_->problem.empty() || go.epoch != promised_ ||
+      go.ranks != propose_->ranks || go.first_rank != propose_->first_rank) {
+    ++ignored_;
+    return;
+  }
+  propose_.reset();
+  ready_.reset();
+  go_ = go;
+  ranks_.clear();
+  for (int i = 0; i < go.ranks; ++i) ranks_[go.first_rank + i];
+  alive_ = true;
+  ending_.reset();
+  up_ = false;
+  progress_.reset();
+  ++life_;
+  actions_.push_back(StartProcesses{go});
+  heartbeat_at_ = now;
+}
+
+void MemberState::on(const Ack& ack, MonotonicTime now) {
+  if (ack.generation != generation()) return;
+  if (Rank* rank = find(ack.rank)) rank->acknowledged = true;
+  leave_if_done(now);
+}
+
+void MemberState::on(const Halt& halt, MonotonicTime now) {
+  if (halt.epoch.term < term_) {
+    ++ignored_;
+    return;
+  }
+  if (propose_ && propose_->epoch.generation <= halt.epoch.generation) drop_proposal();
+  if (alive_ && generation() <= halt.epoch.generation) {
+    end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  }
+}
+
+void MemberState::on(const Stop& stop, MonotonicTime now) {
+  if (alive_) end_processes(Exit::Reason::kOrdered, std::chrono::seconds(stop.grace_seconds), true, now);
+  leave(stop.exit_code, now);
+}
+
+void MemberState::on(const Done&, MonotonicTime now) { leave(0, now); }
+
+void MemberState::on(const Unknown&, MonotonicTime) { ++ignored_; }
+
+void MemberState::on_started(int number, MonotonicTime) {
+  Rank* rank = find(number);
+  if (rank == nullptr || go_->kind == Kind::kLockstep) return;
+  rank->up = true;
+  note_up();
+}
+
+void MemberState::on_worker_message(int number, const WorkerMessage& message, MonotonicTime) {
+  Rank* rank = find(number);
+  if (rank == nullptr) return;
+  if (message.up || message.progress) {
+    rank->up = true;
+    note_up();
+  }
+  if (message.progress && (!progress_ || number <= progress_->first)) progress_ = {number, *message.progress};
+  if (message.checkpoint && newer(*message.checkpoint, checkpoint_)) checkpoint_ = message.checkpoint;
+  if (message.failure) rank->report = message.failure;
+}
+
+void MemberState::note_up() {
+  if (up_ || !std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.up; })) return;
+  up_ = true;
+  if (welcomed_) send(Up{generation()});
+}
+
+void MemberState::on_exit(const ProcessEnd& end, MonotonicTime) {
+  Rank* rank = find(end.rank);
+  if (rank == nullptr || rank->exit) return;
+  Exit exit;
+  exit.generation = generation();
+  exit.rank = end.rank;
+  exit.code = end.code;
+  exit.signal = end.signal;
+  exit.end_ms = end.end_ms;
+  exit.reason = ending_ ? ending_->reason : Exit::Reason::kOwn;
+  exit.report = rank->report;
+  exit.stderr_tail = end.stderr_tail;
+  exit.problem = end.problem;
+  exit.message = end.message;
+  rank->exit = exit;
+  if (welcomed_) send(exit);
+  // What is left now was left behind; it is not asked, only ended.
+  if (ending_ && all_exited()) actions_.push_back(KillProcesses{});
+}
+
+void MemberState::on_no_process_left(MonotonicTime now) {
+  if (alive_ && !all_exited()) return;  // a start is still under way
+  alive_ = false;
+  ending_.reset();
+  if (leave_with_) {
+    leave_at_ = now + options_.flush_exits_within;
+    leave_if_done(now);
+  } else if (propose_ && !ready_) {
+    actions_.push_back(PrepareSockets{*propose_});
+  }
+}
+
+void MemberState::on_terminate(int code, Duration grace, MonotonicTime now) {
+  if (alive_) end_processes(Exit::Reason::kTerminated, grace, true, now);
+  leave(code, now);
+}
+
+void MemberState::end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now) {
+  const MonotonicTime kill_at = now + grace;
+  if (ending_) {
+    ending_->kill_at = std::min(ending_->kill_at, kill_at);
+    return;
+  }
+  ending_ = Ending{kill_at, reason};
+  actions_.push_back(EndProcesses{ask});
+  if (all_exited()) actions_.push_back(KillProcesses{});
+}
+
+void MemberState::drop_proposal() {
+  if (propose_) actions_.push_back(DropSockets{});
+  propose_.reset();
+  ready_.reset();
+}
+
+void MemberState::leave(int code, MonotonicTime now) {
+  drop_proposal();
+  if (!leave_with_ || *leave_with_ == 0) leave_with_ = code;
+  if (alive_) {
+    if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+    return;
+  }
+  leave_at_ = now + options_.flush_exits_within;
+  leave_if_done(now);
+}
+
+void MemberState::leave_if_done(MonotonicTime now) {
+  if (!leave_with_ || alive_ || left_) return;
+  const bool flushed = !welcomed_ || std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+    return entry.second.acknowledged || !entry.second.exit;
+  });
+  if (!flushed && now < leave_at_) return;
+  left_ = true;
+  actions_.push_back(ExitAgent{*leave_with_});
+}
+
+void MemberState::send_heartbeat(MonotonicTime now) {
+  Heartbeat heartbeat;
+  heartbeat.sequence = ++sequence_;
+  heartbeat.phase = phase();
+  heartbeat.generation = generation();
+  heartbeat.up = up_;
+  if (progress_) heartbeat.progress = progress_->second;
+  heartbeat.newest_checkpoint = checkpoint_;
+  send(heartbeat);
+  heartbeat_at_ = now + kHeartbeatEvery;
+}
+
+void MemberState::on_tick(MonotonicTime now) {
+  if (welcomed_ && now >= heartbeat_at_) send_heartbeat(now);
+  if (!welcomed_ && alive_ && !ending_ && now >= alone_since_ + options_.orphan_after) {
+    end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  }
+  if (ending_ && now >= ending_->kill_at) {
+    actions_.push_back(KillProcesses{});
+    ending_->kill_at = now + kKillAgainAfter;
+  }
+  leave_if_done(now);
+}
+
+MonotonicTime MemberState::deadline() const {
+  MonotonicTime next = MonotonicTime::max();
+  if (welcomed_) next = std::min(next, heartbeat_at_);
+  if (!welcomed_ && alive_ && !ending_) next = std::min(next, alone_since_ + options_.orphan_after);
+  if (ending_) next = std::min(next, ending_->kill_at);
+  if (leave_with_ && !alive_ && !left_) next = std::min(next, leave_at_);
+  return next;
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,175 @@
+// The agent's side of the protocol as a pure state machine: events and the time go in, actions come out. It opens no
+// socket, starts no process, reads no clock and has no thread; trainer/agent carries the actions out.
+//
+// What it holds to (README.md has the whole story):
+//   * a PROPOSE or GO at or below what was promised, or of a number already used, is refused;
+//   * READY is said only when no process of an older generation is left on this pod;
+//   * GO is followed only for the very proposal that READY was said for, and once;
+//   * without a coordinator training goes on, for at most `orphan_after`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/protocol.h"
+
+namespace lockstep::rendezvous {
+
+// ---- what the machine asks for ----
+
+struct SendToCoordinator {
+  AgentToCoordinator message;  // the token of a HELLO is filled in by the sender
+};
+// Bind sockets and choose a port for `propose`; answered by on_prepared().
+struct PrepareSockets {
+  Propose propose;
+};
+// Close what PrepareSockets made: the proposal is void.
+struct DropSockets {};
+// Start the processes; answered by on_started() or on_exit() for each rank. They are alive until on_no_process_left().
+struct StartProcesses {
+  Go go;
+};
+// SIGTERM to every process group; `ask` also sends AgentMessage::kStop over the links.
+struct EndProcesses {
+  bool ask = false;
+};
+// SIGKILL to everything that is left, adopted grandchildren as well.
+struct KillProcesses {};
+struct CloseConnection {
+  std::string why;
+};
+// Leave with this exit code; no process is left.
+struct ExitAgent {
+  int code = 0;
+};
+using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, EndProcesses,
+                                  KillProcesses, CloseConnection, ExitAgent>;
+
+// ---- what it is told ----
+
+// What PrepareSockets came to.
+struct Prepared {
+  std::vector<std::string> addresses;
+  std::string host;
+  int master_port = 0;
+  std::string problem, message;  // see Ready
+};
+
+// How a process of the current generation ended.
+struct ProcessEnd {
+  int rank = 0;
+  int code = 0;
+  int signal = 0;
+  std::int64_t end_ms = 0;
+  std::string stderr_tail;
+  std::string problem, message;  // see Exit
+};
+
+struct MemberOptions {
+  std::string name_space, pod_name, pod_uid;
+  int slot = 0;
+  std::int64_t incarnation = 0;
+  std::string session;
+  Duration kill_grace = kKillGrace;
+  Duration orphan_after = kOrphanAfter;
+  Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
+};
+
+// One owner, one thread.
+class MemberState {
+ public:
+  MemberState(MemberOptions options, MonotonicTime now);
+
+  void on_connected(MonotonicTime now);
+  void on_disconnected(MonotonicTime now);
+  void on_message(const CoordinatorToAgent& message, MonotonicTime now);
+  void on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now);
+  void on_started(int rank, MonotonicTime now);
+  void on_worker_message(int rank, const WorkerMessage& message, MonotonicTime now);
+  void on_exit(const ProcessEnd& end, MonotonicTime now);
+  // No child of the agent is left, direct or adopted.
+  void on_no_process_left(MonotonicTime now);
+  // The agent itself was told to end (SIGTERM): processes get `grace`, then it leaves with `code`.
+  void on_terminate(int code, Duration grace, MonotonicTime now);
+  void on_tick(MonotonicTime now);
+
+  // When on_tick() is next of use.
+  MonotonicTime deadline() const;
+  // What to do, in order; empty afterwards.
+  std::vector<MemberAction> take_actions() { return std::exchange(actions_, {}); }
+
+  MemberPhase phase() const;
+  std::int64_t generation() const { return go_ ? go_->epoch.generation : 0; }
+  const Epoch& promised() const { return promised_; }
+  bool welcomed() const { return welcomed_; }
+  bool leaving() const { return leave_with_.has_value(); }
+  // Messages of an unknown type, or refused because they were too old.
+  std::int64_t ignored() const { return ignored_; }
+
+ private:
+  struct Rank {
+    bool up = false;
+    std::optional<Exit> exit;
+    bool acknowledged = false;
+    std::optional<FailureReport> report;
+  };
+  struct Ending {
+    MonotonicTime kill_at{};
+    Exit::Reason reason = Exit::Reason::kOrdered;
+  };
+
+  void on(const Welcome& welcome, MonotonicTime now);
+  void on(const Refused& refused, MonotonicTime now);
+  void on(const Propose& propose, MonotonicTime now);
+  void on(const Go& go, MonotonicTime now);
+  void on(const Ack& ack, MonotonicTime now);
+  void on(const Halt& halt, MonotonicTime now);
+  void on(const Stop& stop, MonotonicTime now);
+  void on(const Done& done, MonotonicTime now);
+  void on(const Unknown& unknown, MonotonicTime now);
+
+  void send(AgentToCoordinator message);
+  void send_heartbeat(MonotonicTime now);
+  void end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now);
+  void drop_proposal();
+  void leave(int code, MonotonicTime now);
+  void leave_if_done(MonotonicTime now);
+  void note_up();
+  bool all_exited() const;
+  Rank* find(int rank);
+
+  MemberOptions options_;
+  std::vector<MemberAction> actions_;
+
+  bool connected_ = false, welcomed_ = false;
+  std::int64_t term_ = 0;  // highest that welcomed us
+  MonotonicTime alone_since_{};
+  MonotonicTime heartbeat_at_{};
+  std::int64_t sequence_ = 0;
+
+  Epoch promised_;
+  std::optional<Propose> propose_;  // accepted, and not yet followed by its GO
+  std::optional<Ready> ready_;      // said for propose_
+
+  std::optional<Go> go_;        // the newest generation that was started
+  std::map<int, Rank> ranks_;   // of go_
+  bool alive_ = false;          // a process of go_, or one that it left behind, may be alive
+  bool up_ = false;
+  std::int64_t life_ = 0;
+  std::optional<Ending> ending_;
+  std::optional<std::pair<int, Progress>> progress_;  // with the rank that said it
+  std::optional<CheckpointReport> checkpoint_;
+
+  std::optional<int> leave_with_;
+  MonotonicTime leave_at_{};  // once no process is left: latest time to leave
+  bool left_ = false;
+  std::int64_t ignored_ = 0;
+};
+
+}  // namespace lockstep::rendezvous

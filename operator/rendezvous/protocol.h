@@ -1,0 +1,216 @@
+// The wire protocol between agents and the coordinator: frames of a 4-byte big-endian length and that many bytes of
+// JSON, and one struct per message. README.md tells how a conversation goes; who may say what, and when, is left to the
+// state machines (member_state.h, coordinator_state.h), and the sockets to the server and the agent.
+//
+// Decoding never throws and never trusts: unknown fields are ignored, an unknown type decodes to Unknown, anything
+// else that is not exactly a message is kInvalid, and the caller closes that connection.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "operator/rendezvous/coordinator.h"
+
+namespace lockstep::rendezvous {
+
+inline constexpr int kProtocolVersion = 1;
+inline constexpr std::size_t kMaxFrame = 256 * 1024;       // bytes of JSON in a frame
+inline constexpr std::size_t kMaxFirstFrame = 24 * 1024;   // of a HELLO, whose sender is not known yet
+inline constexpr std::size_t kMaxStderrTail = 2 * 1024;
+inline constexpr std::size_t kMaxRanksPerMember = 1024;
+
+// Timing that both sides must agree on.
+inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);
+inline constexpr Duration kKillGrace = std::chrono::milliseconds(500);  // SIGTERM to SIGKILL when a generation is over
+inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);     // PROPOSE to READY, apart from kKillGrace
+inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);     // agents without a coordinator end processes
+
+// A generation as agents compare it: the term of the leader that proposed it, then its number.
+struct Epoch {
+  std::int64_t term = 0;
+  std::int64_t generation = 0;
+  auto operator<=>(const Epoch&) const = default;
+};
+
+// What an agent's processes are doing.
+enum class MemberPhase {
+  kIdle,     // none was ever started by this agent
+  kReady,    // READY(promised) was said, no older process is left
+  kRunning,  // at least one process of `generation` runs
+  kExited,   // all processes of `generation` have ended
+};
+
+// ---- agent to coordinator ----
+
+// First message of a connection: who speaks, and where it stands.
+struct Hello {
+  int protocol = kProtocolVersion;
+  std::string name_space, pod_name, pod_uid;
+  int slot = 0;
+  std::int64_t incarnation = 0;
+  std::string token;          // of the pod's service account
+  std::string session;        // differs for every agent process: a new one lost the processes of the old
+  MemberPhase phase = MemberPhase::kIdle;
+  std::int64_t generation = 0;  // that its processes belong to; 0: none was started yet
+  bool up = false;            // all its processes of `generation` are up
+  Epoch promised;             // highest PROPOSE accepted
+  std::int64_t life = 0;      // how often it started processes
+  bool operator==(const Hello&) const = default;
+};
+
+struct Heartbeat {
+  std::int64_t sequence = 0;
+  MemberPhase phase = MemberPhase::kIdle;
+  std::int64_t generation = 0;
+  bool up = false;
+  std::optional<Progress> progress;                  // of the lowest local rank that reports it
+  std::optional<CheckpointReport> newest_checkpoint;
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// Old processes are gone; this is where the new ones will listen.
+struct Ready {
+  Epoch epoch;
+  std::vector<std::string> addresses;  // "ip:port" by local rank
+  std::string host;                    // MASTER_ADDR if its rank 0 is here
+  int master_port = 0;                 // a free port on this host
+  std::int64_t life = 0;
+  // Why the generation cannot start here, as a Failure's cause ("PortInUse") and sentence; empty: it can.
+  std::string problem, message;
+  bool operator==(const Ready&) const = default;
+};
+
+struct Up {
+  std::int64_t generation = 0;
+  bool operator==(const Up&) const = default;
+};
+
+// A process has ended. Sent again after every WELCOME until the next generation.
+struct Exit {
+  // Who ended it: itself, the coordinator's order (HALT, PROPOSE, STOP), or a signal to the agent (pod deleted).
+  enum class Reason { kOwn, kOrdered, kTerminated };
+  std::int64_t generation = 0;
+  int rank = 0;
+  int code = 0;    // 128 + signal when it was a signal
+  int signal = 0;  // 0: it called exit
+  std::int64_t end_ms = 0;  // when, in milliseconds since 1970 by the agent's clock
+  Reason reason = Reason::kOwn;
+  std::optional<FailureReport> report;
+  std::string stderr_tail;
+  std::string problem, message;  // "CommandNotFound" and a sentence, when it never started
+  bool operator==(const Exit&) const = default;
+};
+
+// ---- coordinator to agent ----
+
+struct Welcome {
+  std::int64_t term = 0;
+  bool operator==(const Welcome&) const = default;
+};
+
+// The connection is not accepted, and is closed. `final`: end the processes and exit, there is no place for this pod.
+struct Refused {
+  std::string message;
+  bool final = false;
+  bool operator==(const Refused&) const = default;
+};
+
+// A generation is to be formed: end every older process, prepare sockets, say READY.
+struct Propose {
+  Epoch epoch;
+  int first_rank = 0;
+  int ranks = 1;           // processes of this member
+  int world_size = 1;
+  int port = 0;            // MASTER_PORT that was asked for; 0: any
+  bool operator==(const Propose&) const = default;
+};
+
+// The generation is agreed and recorded: start its processes.
+struct Go {
+  Epoch epoch;
+  std::string job, job_uid;
+  Kind kind = Kind::kLockstep;
+  int first_rank = 0;
+  int ranks = 1;
+  int world_size = 1;
+  int group_rank = 0;  // of this member among members
+  int group_world_size = 1;
+  std::vector<std::string> peers;   // data addresses by rank
+  std::vector<int> member_of_rank;  // by rank
+  std::string master_addr;
+  int master_port = 0;
+  std::string key;      // 64 hexadecimal digits
+  std::string restore;  // checkpoint folder, or empty
+  std::string checkpoint_path;
+  int checkpoint_every_seconds = 0;
+  int max_restarts = 0;
+  std::map<std::string, std::string> env;
+  bool operator==(const Go&) const = default;
+};
+
+// EXIT(generation, rank) was taken note of.
+struct Ack {
+  std::int64_t generation = 0;
+  int rank = 0;
+  bool operator==(const Ack&) const = default;
+};
+
+// Generations up to this one are over: end their processes, stay.
+struct Halt {
+  Epoch epoch;
+  bool operator==(const Halt&) const = default;
+};
+
+// End all processes (they get `grace_seconds`), then exit with `exit_code`.
+struct Stop {
+  int grace_seconds = 30;
+  int exit_code = 0;
+  bool operator==(const Stop&) const = default;
+};
+
+// The job has succeeded: exit with 0.
+struct Done {
+  bool operator==(const Done&) const = default;
+};
+
+// A type that this version does not know; counted and ignored.
+struct Unknown {
+  bool operator==(const Unknown&) const = default;
+};
+
+using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Exit, Unknown>;
+using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Ack, Halt, Stop, Done, Unknown>;
+
+// A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
+Result<std::string> encode_frame(const AgentToCoordinator& message);
+Result<std::string> encode_frame(const CoordinatorToAgent& message);
+
+// The JSON of one frame, without its length. kInvalid with a sentence for anything malformed or out of range.
+Result<AgentToCoordinator> decode_from_agent(std::string_view json);
+Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json);
+
+// The first four bytes of a frame; kInvalid when it is 0 or above `most`.
+Result<std::size_t> decode_length(std::string_view four_bytes, std::size_t most = kMaxFrame);
+
+// Collects the bytes of a stream into frames and never holds more than one frame and what was fed at once.
+class FrameReader {
+ public:
+  explicit FrameReader(std::size_t most = kMaxFrame) : most_(most) {}
+  void feed(std::string_view bytes) { buffer_.append(bytes); }
+  // The JSON of the next whole frame, empty when more bytes are needed; kInvalid ends the stream.
+  Result<std::optional<std::string>> next();
+
+ private:
+  std::size_t most_;
+  std::string buffer_;
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,116 @@
+#include "operator/rendezvous/session.h"
+
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <string_view>
+
+#include "operator/base/log.h"
+
+namespace lockstep::rendezvous {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+Session::Session(SessionId id, asio::ip::tcp::socket socket, asio::ssl::context& tls, const Events& events)
+    : id_(id), stream_(std::move(socket), tls), deadline_(stream_.get_executor()), events_(events) {}
+
+void Session::start() {
+  error_code ignored;
+  stream_.lowest_layer().set_option(asio::ip::tcp::no_delay(true), ignored);
+  stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
+  set_deadline(kHandshakeWithin);
+  stream_.async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](error_code error) {
+    if (error || self->closed_) return self->close();
+    self->set_deadline(kJoinWithin - kHandshakeWithin);
+    self->read_length();
+  });
+}
+
+void Session::set_deadline(std::chrono::milliseconds within) {
+  deadline_.expires_after(within);
+  deadline_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error) self->close();
+  });
+}
+
+void Session::accept() {
+  if (finishing_) return;
+  deadline_.cancel();
+  most_ = kMaxFrame;
+}
+
+void Session::read_length() {
+  asio::async_read(stream_, asio::buffer(length_), [self = shared_from_this()](error_code error, std::size_t) {
+    if (error || self->closed_) return self->close();
+    const Result<std::size_t> length = decode_length(std::string_view(self->length_, 4), self->most_);
+    if (!length) return self->close();
+    self->read_body(*length);
+  });
+}
+
+void Session::read_body(std::size_t length) {
+  body_.resize(length);
+  asio::async_read(stream_, asio::buffer(body_), [self = shared_from_this()](error_code error, std::size_t) {
+    if (error || self->closed_) return self->close();
+    if (!self->finishing_) {
+      const Result<AgentToCoordinator> message = decode_from_agent(self->body_);
+      if (!message) {
+        log::debug("a connection was closed", {{"reason", message.error().message}});
+        return self->close();
+      }
+      self->events_.on_message(*self, *message);
+    }
+    if (self->body_.capacity() > kMaxFirstFrame) self->body_ = std::string();
+    if (!self->closed_) self->read_length();
+  });
+}
+
+void Session::send(const CoordinatorToAgent& message) {
+  if (closed_ || finishing_) return;
+  Result<std::string> frame = encode_frame(message);
+  if (!frame || queued_ + frame->size() > kMaxQueued) {
+    log::warn("a connection is closed",
+              {{"reason", frame ? "its agent does not read what it is sent" : frame.error().message}});
+    // Not from inside the caller's loop over sessions.
+    asio::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
+    return;
+  }
+  queued_ += frame->size();
+  queue_.push_back(std::move(*frame));
+  write_next();
+}
+
+void Session::write_next() {
+  if (writing_ || closed_) return;
+  if (queue_.empty()) {
+    // Our end is closed first: closing it all with something unread would take back what was just written.
+    error_code ignored;
+    if (finishing_) stream_.lowest_layer().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    return;
+  }
+  writing_ = true;
+  asio::async_write(stream_, asio::buffer(queue_.front()), [self = shared_from_this()](error_code error, std::size_t) {
+    self->writing_ = false;
+    if (error || self->closed_) return self->close();
+    self->queued_ -= self->queue_.front().size();
+    self->queue_.pop_front();
+    self->write_next();
+  });
+}
+
+void Session::finish() {
+  if (closed_ || finishing_) return;
+  finishing_ = true;
+  set_deadline(std::chrono::seconds(1));
+  write_next();
+}
+
+void Session::close() {
+  if (std::exchange(closed_, true)) return;
+  deadline_.cancel();
+  error_code ignored;
+  stream_.lowest_layer().close(ignored);
+  events_.on_closed(*this);
+}
+
+}  // namespace lockstep::rendezvous

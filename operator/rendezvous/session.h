@@ -1,0 +1,67 @@
+// One TLS connection of an agent, on the server's io thread: frames in, frames out, bounded in bytes and in time until
+// its sender is known. What frames mean is the server's business.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "operator/rendezvous/coordinator_state.h"
+
+namespace lockstep::rendezvous {
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  static constexpr std::size_t kMaxQueued = 1024 * 1024;  // bytes that an agent may leave unread
+  static constexpr auto kJoinWithin = std::chrono::seconds(10);
+  static constexpr auto kHandshakeWithin = std::chrono::seconds(5);
+
+  struct Events {
+    std::function<void(Session&, const AgentToCoordinator&)> on_message;
+    std::function<void(Session&)> on_closed;  // once, also when we closed it
+  };
+
+  Session(SessionId id, boost::asio::ip::tcp::socket socket, boost::asio::ssl::context& tls, const Events& events);
+
+  // Handshake, then messages; `on_closed` when that does not come to a HELLO in time.
+  void start();
+  // Its sender is known: no deadline, and frames of full size.
+  void accept();
+  void send(const CoordinatorToAgent& message);
+  // Closes once what was sent is written, or after a second. No more messages are handed on.
+  void finish();
+  // Closes now.
+  void close();
+
+  SessionId id() const { return id_; }
+  // What the server keeps with it: the job that it joined, or asks to join.
+  std::string job_uid;
+  bool joined = false;
+  bool said_hello = false;
+
+ private:
+  void set_deadline(std::chrono::milliseconds within);
+  void read_length();
+  void read_body(std::size_t length);
+  void write_next();
+
+  const SessionId id_;
+  boost::asio::ssl::stream<boost::asio::ip::tcp::socket> stream_;
+  boost::asio::steady_timer deadline_;
+  const Events& events_;
+  char length_[4] = {};
+  std::string body_;
+  std::size_t most_ = kMaxFirstFrame;
+  std::deque<std::string> queue_;
+  std::size_t queued_ = 0;
+  bool writing_ = false, finishing_ = false, closed_ = false;
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,171 @@
+"""The chart as Helm renders it, the manifests made from it, and the images made without a daemon."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import e2e  # noqa: E402
+
+CHART = e2e.ROOT / "charts/lockstep"
+
+
+def helm(*arguments, check=True):
+    return e2e.run(e2e.program("helm"), *arguments, check=check)
+
+
+def render(*sets):
+    arguments = [word for value in sets for word in ("--set", value)]
+    text = helm("template", "lockstep", CHART, "-n", "lockstep-system", "--kube-version", "1.30.0", *arguments).stdout
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def of_kind(documents, *kinds):
+    return [document for document in documents if document["kind"] in kinds]
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return render()
+
+
+def test_lint_has_nothing_to_say():
+    said = helm("lint", "--strict", "--quiet", CHART).stdout
+    assert "[ERROR]" not in said and "[WARNING]" not in said, said
+
+
+def test_manifests_are_what_the_chart_gives():
+    done = e2e.run(e2e.ROOT / "scripts/render-manifests.sh", "--check", check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["replica=1", "replicas=0", "image.pullPolicy=Sometimes", "log.level=loud", "coordinator.port=80",
+                                   "metrics.port=http", "watchNamespace=Team"])
+def test_a_wrong_value_is_refused_by_the_schema(wrong):
+    done = helm("template", "lockstep", CHART, "--kube-version", "1.30.0", "--set", wrong, check=False)
+    assert done.returncode != 0
+    assert wrong.split("=")[0].split(".")[-1] in done.stderr
+
+
+def test_every_value_has_a_comment_and_a_schema():
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    lines = (CHART / "values.yaml").read_text().splitlines()
+
+    def check(values, properties, path):
+        for key, value in values.items():
+            assert key in properties, f"{path}{key} is not in values.schema.json"
+            if isinstance(value, dict) and value and "properties" in properties[key] and key != "resources":
+                check(value, properties[key]["properties"], f"{path}{key}.")
+
+    check(yaml.safe_load("\n".join(lines)), schema["properties"], "")
+    assert sum(line.lstrip().startswith("# --") for line in lines) >= 20
+
+
+def rules(documents):
+    for document in of_kind(documents, "ClusterRole", "Role"):
+        for rule in document["rules"]:
+            yield document, rule
+
+
+def test_permissions_are_the_least_that_is_used(documents):
+    allowed = {
+        ("", "nodes"): {"list", "watch"},
+        ("authentication.k8s.io", "tokenreviews"): {"create"},
+        ("lockstep.dev", "trainingjobs"): {"list", "watch", "delete"},
+        ("lockstep.dev", "trainingjobs/status"): {"update"},
+        ("lockstep.dev", "trainingjobs/finalizers"): {"update"},
+        ("", "pods"): {"get", "list", "watch", "create", "delete"},
+        ("", "services"): {"get", "list", "watch", "create"},
+        ("", "configmaps"): {"get", "create", "update"},
+        ("events.k8s.io", "events"): {"create", "patch"},
+        ("coordination.k8s.io", "leases"): {"get", "update", "create"},
+        ("discovery.k8s.io", "endpointslices"): {"get", "update", "create"},
+        ("", "secrets"): {"get", "create"},
+    }
+    granted = {}
+    for document, rule in rules(documents):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                granted.setdefault((group, resource), set()).update(rule["verbs"])
+                if resource in ("secrets", "leases", "endpointslices"):
+                    assert document["kind"] == "Role" and document["metadata"]["namespace"] == "lockstep-system"
+                    assert rule.get("resourceNames") or rule["verbs"] == ["create"], rule
+    assert granted == allowed
+
+
+def test_watching_one_namespace_shrinks_the_permissions_to_it():
+    documents = render("watchNamespace=team")
+    cluster_wide = {resource for document, rule in rules(documents) if document["kind"] == "ClusterRole" for resource in rule["resources"]}
+    assert cluster_wide == {"nodes", "tokenreviews"}
+    in_team = {resource for document, rule in rules(documents) if document["metadata"].get("namespace") == "team"
+               for resource in rule["resources"]}
+    assert {"pods", "trainingjobs", "trainingjobs/status"} <= in_team
+    arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--watch-namespace=team" in arguments
+
+
+def test_the_operator_meets_the_restricted_standard_and_survives_a_lost_node(documents):
+    deployment = of_kind(documents, "Deployment")[0]["spec"]
+    pod = deployment["template"]["spec"]
+    container = pod["containers"][0]
+    assert deployment["replicas"] == 2
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert pod["affinity"]["podAntiAffinity"]
+    assert of_kind(documents, "PodDisruptionBudget")[0]["spec"]["minAvailable"] == 1
+    assert not of_kind(render("replicas=1"), "PodDisruptionBudget"), "a budget of one of one would block every drain"
+
+
+def test_the_coordinator_service_has_no_selector_and_names_its_port_as_the_leader_does(documents):
+    service = next(s for s in of_kind(documents, "Service") if s["metadata"]["name"] == "lockstep-coordinator")
+    assert "selector" not in service["spec"]
+    assert service["spec"]["ports"] == [{"name": "coordinator", "port": 7077, "targetPort": 7077, "protocol": "TCP"}]
+
+
+def test_the_crd_stays_when_the_chart_goes_and_can_be_left_out(documents):
+    crd = of_kind(documents, "CustomResourceDefinition")[0]
+    assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert crd == yaml.safe_load((e2e.ROOT / "manifests/crd.yaml").read_text())
+    assert not of_kind(render("crd.install=false"), "CustomResourceDefinition")
+
+
+def test_the_agents_image_is_the_operators(documents):
+    container = of_kind(render("image.tag=dev"), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "docker.io/lockstep/operator:dev"
+    assert {"name": "LOCKSTEP_AGENT_IMAGE", "value": container["image"]} in container["env"]
+
+
+@pytest.mark.parametrize("image, program", [("operator", "/lockstep-operator"), ("operator", "/lockstep-agent"),
+                                            ("trainer", "/usr/local/bin/lockstep-trainer")])
+def test_programs_start_from_nothing_but_what_the_image_holds(tmp_path, image, program):
+    name = pathlib.Path(program).name
+    e2e.run(e2e.ROOT / "containers/collect.sh", tmp_path / image, f"{e2e.BUILD}/bin/{name}:{program}")
+    prefix = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
+    done = subprocess.run([*prefix, "chroot", tmp_path / image, program, "--version"], text=True, capture_output=True, timeout=30,
+                          env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(name), done.stdout
+
+
+def test_images_are_made_without_a_daemon_and_their_sizes_printed(tmp_path):
+    done = e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, tmp_path, deadline=120)
+    print("\n" + done.stdout)
+    for image in ("operator", "trainer"):
+        assert f"docker.io/lockstep/{image}:dev" in done.stdout
+        assert (tmp_path / f"{image}.tar").stat().st_size < 200 << 20
+
+
+def test_the_strategic_merge_agrees_with_kubectl_on_500_random_patches():
+    e2e.program("kubectl")
+    done = subprocess.run([e2e.BUILD / "tests/bin/kubectl_patch_test"], text=True, capture_output=True, timeout=400)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout
+    assert "SKIPPED" not in done.stdout

@@ -1,0 +1,93 @@
+#include "operator/api/pod.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/base/timestamp.h"
+
+namespace lockstep::api {
+namespace {
+
+TEST(Pod, the_states_of_its_containers_are_kept) {
+  const auto pod = parse_pod(Json::parse(R"({
+    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+    "spec": {"nodeName": "node-1", "containers": [{"name": "trainer"}]},
+    "status": {"phase": "Failed", "reason": "Evicted", "message": "disk", "podIP": "10.0.0.1",
+      "initContainerStatuses": [{"name": "lockstep-agent", "restartCount": 0, "ready": true,
+         "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}],
+      "containerStatuses": [{"name": "trainer", "restartCount": 2, "ready": false,
+         "state": {"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled", "message": "tail"}},
+         "lastState": {"terminated": {"exitCode": 1}}}]}})"));
+  ASSERT_TRUE(pod) << pod.error().message;
+  EXPECT_TRUE(pod->terminal());
+  EXPECT_EQ(pod->node_name, "node-1");
+  EXPECT_EQ(pod->pod_ip, "10.0.0.1");
+  EXPECT_EQ(pod->reason, "Evicted");
+  ASSERT_EQ(pod->containers.size(), 2u);
+  EXPECT_TRUE(pod->containers[0].is_init);
+  const ContainerState& trainer = pod->containers[1];
+  EXPECT_TRUE(trainer.terminated);
+  EXPECT_FALSE(trainer.running);
+  EXPECT_EQ(trainer.exit_code, 137);
+  EXPECT_EQ(trainer.signal, 9);
+  EXPECT_EQ(trainer.terminated_reason, "OOMKilled");
+  EXPECT_EQ(trainer.terminated_message, "tail");
+  EXPECT_EQ(trainer.restart_count, 2);
+}
+
+TEST(Pod, a_waiting_container_says_why) {
+  const auto pod = parse_pod(Json::parse(R"({"status": {"phase": "Pending", "containerStatuses": [
+    {"name": "trainer", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}})"));
+  ASSERT_TRUE(pod);
+  EXPECT_EQ(pod->containers[0].waiting_reason, "ImagePullBackOff");
+  EXPECT_EQ(pod->containers[0].waiting_message, "no such image");
+}
+
+TEST(Pod, unschedulable_and_disrupted_are_told_by_its_conditions) {
+  const auto waiting = parse_pod(Json::parse(R"({"status": {"conditions": [
+    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}})"));
+  ASSERT_TRUE(waiting);
+  EXPECT_FALSE(waiting->scheduled);
+  EXPECT_EQ(waiting->unschedulable_reason, "Unschedulable");
+  EXPECT_EQ(waiting->unschedulable_message, "0/3 nodes");
+  const auto disrupted = parse_pod(Json::parse(R"({"status": {"conditions": [
+    {"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
+    {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drain"}]}})"));
+  ASSERT_TRUE(disrupted);
+  EXPECT_TRUE(disrupted->scheduled);
+  EXPECT_TRUE(disrupted->ready);
+  EXPECT_EQ(disrupted->unschedulable_reason, "");
+  EXPECT_EQ(disrupted->disruption_reason, "EvictionByEvictionAPI");
+}
+
+TEST(Pod, a_wrong_type_names_the_field) {
+  const auto pod = parse_pod(Json::parse(R"({"status": {"containerStatuses": [{"state": {"terminated": 1}}]}})"));
+  ASSERT_FALSE(pod);
+  EXPECT_EQ(pod.error().message, "status.containerStatuses[0].state.terminated must be an object");
+}
+
+TEST(Node, readiness_follows_its_condition) {
+  const auto ready = parse_node(Json::parse(R"({"metadata": {"name": "n"}, "status": {"conditions": [
+    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-20T12:34:56Z"}]}})"));
+  ASSERT_TRUE(ready);
+  EXPECT_TRUE(ready->ready);
+  EXPECT_EQ(format_timestamp(*ready->ready_since), "2026-11-20T12:34:56Z");
+  const auto lost = parse_node(Json::parse(R"({"status": {"conditions": [
+    {"type": "MemoryPressure", "status": "False"},
+    {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}})"));
+  ASSERT_TRUE(lost);
+  EXPECT_FALSE(lost->ready);
+  EXPECT_EQ(lost->not_ready_reason, "NodeStatusUnknown");
+  EXPECT_FALSE(lost->ready_since);
+}
+
+TEST(Node, the_out_of_service_taint_and_cordon_are_seen) {
+  const auto node = parse_node(Json::parse(R"({"spec": {"unschedulable": true, "taints": [
+    {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}})"));
+  ASSERT_TRUE(node);
+  EXPECT_TRUE(node->unschedulable);
+  EXPECT_TRUE(node->out_of_service);
+}
+
+}  // namespace
+}  // namespace lockstep::api

@@ -1,0 +1,60 @@
+// The fuzz target on small random changes of the files in tests/bad_input: deterministic, so that a failure stays.
+// LOCKSTEP_SEED=<number> and LOCKSTEP_FUZZ_CHANGES=<per file> make other and longer runs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
+
+namespace lockstep::api {
+namespace {
+
+TEST(JobFile, that_holds_anything_does_no_harm) {
+  const char *given_seed = std::getenv("LOCKSTEP_SEED"), *given_changes = std::getenv("LOCKSTEP_FUZZ_CHANGES");
+  const std::uint64_t seed = given_seed != nullptr ? std::strtoull(given_seed, nullptr, 10) : 20261120;
+  const int changes = given_changes != nullptr ? std::atoi(given_changes) : 40;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const std::string alphabet = "[]{}:,-#&*!|>'\"%@`~?<.0123456789abcxyz \n\t\r\\\xff\xc3\x80\xed\xa0\x80";
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "tests/bad_input")) {
+    files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto& file : files) {
+    std::stringstream stream;
+    stream << std::ifstream(file).rdbuf();
+    const std::string original = stream.str();
+    for (int change = 0; change < changes; ++change) {
+      std::string text = original;
+      for (size_t n = below(4); n < 4 && !text.empty(); ++n) {
+        const size_t at = below(text.size()), length = std::min(text.size() - at, 1 + below(12));
+        switch (below(4)) {
+          case 0:
+            text.erase(at, length);
+            break;
+          case 1:
+            text.insert(at, 1, alphabet[below(alphabet.size())]);
+            break;
+          case 2:
+            text[at] = alphabet[below(alphabet.size())];
+            break;
+          default:
+            text.insert(below(text.size()), text.substr(at, length));
+            break;
+        }
+      }
+      ASSERT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::api

@@ -1,0 +1,133 @@
+// `lockstep run` as people use it, with shell scripts as training programs: exit statuses, recovery, and that nothing
+// stays behind whatever is killed.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/operator/cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A job file that runs `script` in `nodes` workers, and the words of the command that runs it.
+class Run : public testing::Test {
+ protected:
+  std::vector<std::string> words(const std::string& script, int nodes, std::vector<std::string> more = {},
+                                 const std::string& spec = "") {
+    path_ = testing::TempDir() + "lockstep-run-" + std::to_string(getpid()) + ".yaml";
+    std::ofstream file(path_);
+    file << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: test}\nspec:\n  image: none\n"
+         << "  command: [sh, -c, '" << script << "']\n  nodes: " << nodes << "\n  rendezvous: {kind: Torch}\n"
+         << spec;
+    std::vector<std::string> result = {"run", path_, "--output", "out"};
+    result.insert(result.end(), more.begin(), more.end());
+    return result;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string path_;
+};
+
+TEST_F(Run, a_job_that_succeeds_ends_with_0_and_has_a_log_per_rank) {
+  Command command(words("echo rank $RANK of $WORLD_SIZE", 3));
+  ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(read_file(command.folder() + "/out/logs/rank-" + std::to_string(rank) + ".log"),
+              "rank " + std::to_string(rank) + " of 3\n");
+  }
+  EXPECT_NE(command.out().find("test succeeded after"), std::string::npos) << command.out();
+  EXPECT_TRUE(std::filesystem::exists(command.folder() + "/out/loss.svg"));
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, a_killed_worker_is_survived_and_listed) {
+  // The first life waits to be killed; the second one ends well.
+  Command command(words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; echo again", 2, {"--kill-worker", "1@0"}));
+  ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
+  const std::string out = command.out();
+  EXPECT_NE(out.find("killed rank 1 (process "), std::string::npos) << out;
+  EXPECT_NE(out.find("with 1 restart"), std::string::npos) << out;
+  EXPECT_NE(out.find("ProcessSignal"), std::string::npos) << out;
+  EXPECT_EQ(read_file(command.folder() + "/out/logs/rank-1.log"), "again\n");
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, the_exit_status_is_that_of_the_rank_that_failed) {
+  Command command(words("[ $RANK = 1 ] && { echo the dog ate it >&2; exit 3; }; exec sleep 100", 2, {},
+                        "  restart: {maxRestarts: 0}\n"));
+  EXPECT_EQ(command.wait(), 3) << command.out() << command.err();
+  EXPECT_NE(command.out().find("test failed after"), std::string::npos) << command.out();
+  EXPECT_NE(command.out().find("the dog ate it"), std::string::npos) << command.out();
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, a_command_that_does_not_exist_is_told_by_name) {
+  Command command(words("true", 1, {"--set", "spec.command=[\"lockstep-trainr\"]"}));
+  EXPECT_EQ(command.wait(), 127);
+  EXPECT_EQ(command.err(), "lockstep run: the command \"lockstep-trainr\" was found neither beside lockstep nor in PATH\n");
+}
+
+TEST_F(Run, an_interrupt_ends_everything) {
+  Command command(words("exec sleep 100", 3));
+  ASSERT_TRUE(command.await_output("Running")) << command.out() << command.err();
+  EXPECT_GE(command.processes().size(), 3U + 3U + 2U);
+  command.signal(SIGINT);
+  EXPECT_EQ(command.wait(20s), 128 + SIGINT) << command.out() << command.err();
+  EXPECT_NE(command.out().find("test was stopped after"), std::string::npos) << command.out();
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, a_second_interrupt_does_not_wait) {
+  Command command(words("trap : TERM INT; while :; do sleep 1; done", 2));
+  ASSERT_TRUE(command.await_output("Running")) << command.out() << command.err();
+  command.signal(SIGINT);
+  ASSERT_TRUE(command.await_output("stopping"));
+  const auto start = std::chrono::steady_clock::now();
+  command.signal(SIGINT);
+  EXPECT_EQ(command.wait(20s), 128 + SIGINT);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, a_killed_lockstep_leaves_no_process) {
+  // With daemons that lost their parents and have sessions of their own.
+  Command command(words("setsid sh -c \"sleep 100 & sleep 100\" & trap : TERM; echo up; while :; do sleep 1; done", 2,
+                        {"--logs"}));
+  ASSERT_TRUE(command.await_output("[0] up")) << command.out() << command.err();
+  command.signal(SIGKILL);
+  EXPECT_EQ(command.wait(), 1000 + SIGKILL);
+  EXPECT_TRUE(command.await_no_process(20s));
+}
+
+TEST_F(Run, a_port_in_use_is_a_reason) {
+  Command command(words("true", 1, {"--set", "spec.rendezvous.port=1", "--set", "spec.restart.maxRestarts=0", "--set",
+                                    "spec.deadlines.startupSeconds=5"}));
+  const int status = command.wait();
+  // Root may bind port 1; others may not.
+  if (getuid() != 0) {
+    EXPECT_NE(status, 0);
+  }
+  EXPECT_TRUE(command.await_no_process());
+}
+
+TEST_F(Run, a_rank_to_be_killed_must_exist) {
+  Command command(words("true", 2, {"--kill-worker", "2@5"}));
+  EXPECT_EQ(command.wait(), 1);
+  EXPECT_EQ(command.err(), "lockstep run: --kill-worker 2@5: the job has ranks 0 to 1\n");
+}
+
+TEST_F(Run, json_output_ends_with_the_result) {
+  Command command(words("true", 1, {"--json"}));
+  ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
+  const std::string out = command.out();
+  const std::string last = out.substr(out.rfind('\n', out.size() - 2) + 1);
+  EXPECT_TRUE(last.starts_with("{\"result\":")) << out;
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,121 @@
+// What the command says to what was typed: help, misspelt words, files that are wrong. The whole text, as people see it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "tests/operator/cli/command.h"
+
+namespace lockstep::cli {
+namespace {
+
+long lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+struct Case {
+  std::vector<std::string> words;
+  int status;
+  std::string err;
+};
+
+class WrongUsage : public testing::TestWithParam<Case> {};
+
+TEST_P(WrongUsage, is_told_in_one_sentence) {
+  Command command(GetParam().words);
+  EXPECT_EQ(command.wait(), GetParam().status);
+  EXPECT_EQ(command.err(), GetParam().err);
+  EXPECT_EQ(command.out(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Words, WrongUsage,
+    testing::Values(
+        Case{{"rnu"}, 2, "lockstep: there is no command \"rnu\"; did you mean \"run\"?\nSee lockstep --help.\n"},
+        Case{{"frobnicate"}, 2, "lockstep: there is no command \"frobnicate\"\nSee lockstep --help.\n"},
+        Case{{"--verison"}, 2, "lockstep: there is no option \"--verison\"; did you mean \"--version\"?\nSee lockstep --help.\n"},
+        Case{{"run"}, 2, "lockstep run: job is required\nSee lockstep run --help.\n"},
+        Case{{"run", "x.yaml", "--kil-worker", "1@2"}, 2,
+             "lockstep run: there is no option \"--kil-worker\"; did you mean \"--kill-worker\"?\nSee lockstep run --help.\n"},
+        Case{{"run", "x.yaml", "--kill-worker", "1"}, 2,
+             "lockstep run: --kill-worker \"1\": give a rank and a step, as in --kill-worker 2@100\n"},
+        Case{{"run", "none.yaml"}, 1, "lockstep run: cannot read none.yaml: No such file or directory\n"},
+        Case{{"run", "."}, 1, "lockstep run: . is a folder, not a job file\n"},
+        Case{{"validate", "none.yaml"}, 1, "lockstep validate: cannot read none.yaml: No such file or directory\n"},
+        Case{{"completion", "csh"}, 2, "lockstep completion: \"csh\" is none of bash, zsh and fish\n"}));
+
+TEST(Usage, the_help_of_every_command_has_an_example) {
+  for (const char* name : {"run", "validate", "submit", "status", "logs", "delete", "completion"}) {
+    Command command({name, "--help"});
+    EXPECT_EQ(command.wait(), 0);
+    EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
+    EXPECT_NE(command.out().find(std::string("lockstep ") + name), std::string::npos) << command.out();
+  }
+  Command command({"--help"});
+  EXPECT_EQ(command.wait(), 0);
+  EXPECT_NE(command.out().find("lockstep run examples/language-model.yaml"), std::string::npos);
+}
+
+TEST(Usage, the_version_has_a_commit) {
+  Command command({"--version"});
+  EXPECT_EQ(command.wait(), 0);
+  EXPECT_TRUE(command.out().starts_with("lockstep 0.")) << command.out();
+  EXPECT_NE(command.out().find("commit"), std::string::npos);
+}
+
+TEST(Usage, completion_scripts_know_commands_and_options) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    Command command({"completion", shell});
+    EXPECT_EQ(command.wait(), 0);
+    EXPECT_NE(command.out().find("validate"), std::string::npos);
+    EXPECT_NE(command.out().find("kill-worker"), std::string::npos);
+  }
+}
+
+TEST(Validate, every_problem_has_its_line_and_column) {
+  const std::string path = testing::TempDir() + "lockstep-validate.yaml";
+  std::ofstream(path) << "apiVersion: lockstep.dev/v1alpha1\n"
+                         "kind: TrainingJob\n"
+                         "metadata:\n"
+                         "  name: Bad_Name\n"
+                         "spec:\n"
+                         "  image: x\n"
+                         "  command: [train]\n"
+                         "  nodes: 0\n"
+                         "  nodse: 3\n";
+  Command command({"validate", path});
+  EXPECT_EQ(command.wait(), 1);
+  for (const char* start : {":4:3: metadata.name: ", ":8:3: spec.nodes: ", ":9:3: spec.nodse: "}) {
+    EXPECT_NE(command.out().find(path + start), std::string::npos) << start << "\n" << command.out();
+  }
+}
+
+TEST(Validate, a_good_file_is_said_to_be_good) {
+  const std::string path = testing::TempDir() + "lockstep-valid.yaml";
+  std::ofstream(path) << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: good}\n"
+                         "spec: {image: x, command: [train], nodes: 1}\n";
+  Command command({"validate", path});
+  EXPECT_EQ(command.wait(), 0);
+  EXPECT_EQ(command.out(), path + ": good is valid\n");
+}
+
+TEST(Cluster, no_kubeconfig_is_one_sentence) {
+  for (const char* name : {"status", "logs", "delete"}) {
+    Command command(std::string(name) == "status" ? std::vector<std::string>{name} : std::vector<std::string>{name, "j"});
+    EXPECT_EQ(command.wait(), 1);
+    EXPECT_TRUE(command.err().starts_with(std::string("lockstep ") + name + ": no kubeconfig")) << command.err();
+    EXPECT_EQ(lines_of(command.err()), 1) << command.err();
+  }
+}
+
+TEST(Cluster, a_dead_api_server_is_one_sentence) {
+  const std::string path = testing::TempDir() + "lockstep-kubeconfig";
+  std::ofstream(path) << "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+                         "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+                         "users: [{name: a, user: {}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n";
+  Command command({"status", "--kubeconfig", path});
+  EXPECT_EQ(command.wait(), 1);
+  EXPECT_NE(command.err().find("127.0.0.1:1"), std::string::npos) << command.err();
+  EXPECT_EQ(lines_of(command.err()), 1) << command.err();
+}
+
+}  // namespace
+}  // namespace lockstep::cli

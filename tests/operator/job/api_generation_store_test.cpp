@@ -1,0 +1,71 @@
+// Records in ConfigMaps: compare-and-set, ownership, and text that is none.
+#include "operator/job/api_generation_store.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/object.h"
+#include "operator/local/memory_api.h"
+
+namespace lockstep::job {
+namespace {
+
+using rendezvous::Record;
+
+Record some_record() {
+  Record record;
+  record.term = 3;
+  record.generation = 7;
+  record.members = {{0, 1, 2}, {1, 4, 1}};
+  record.checkpoint = rendezvous::CheckpointReport{"step-120.g3", 120, 3, "abc"};
+  return record;
+}
+
+TEST(ApiGenerationStore, a_record_comes_back_as_it_went) {
+  Record record = some_record();
+  EXPECT_EQ(*record_from_text(record_to_text(record)), record);
+  record.finished = true;
+  record.checkpoint.reset();
+  EXPECT_EQ(*record_from_text(record_to_text(record)), record);
+}
+
+TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
+  for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})", R"({"term":1,"generation":1,"members":[1]})"}) {
+    const auto record = record_from_text(text);
+    ASSERT_FALSE(record) << text;
+    EXPECT_EQ(record.error().code, ErrorCode::kCorrupt) << text;
+  }
+}
+
+TEST(ApiGenerationStore, writes_are_compare_and_set) {
+  local::MemoryApi api;
+  ApiGenerationStore store(api);
+  const auto none = store.load("default", "a", "uid-1");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->version, "");
+  EXPECT_EQ(none->record, Record{});
+  const auto first = store.compare_and_set("default", "a", "uid-1", "", some_record());
+  ASSERT_TRUE(first);
+  EXPECT_EQ(store.compare_and_set("default", "a", "uid-1", "", some_record()).error().code, ErrorCode::kConflict);
+  Record next = some_record();
+  ++next.generation;
+  const auto second = store.compare_and_set("default", "a", "uid-1", *first, next);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(store.compare_and_set("default", "a", "uid-1", *first, next).error().code, ErrorCode::kConflict);
+  const auto loaded = store.load("default", "a", "uid-1");
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->record, next);
+  EXPECT_EQ(loaded->version, *second);
+  const auto object = api.get(kube::kConfigMaps, "default", "a-record");
+  ASSERT_TRUE(object);
+  EXPECT_EQ(api::parse_meta(*object)->controller_uid(), "uid-1");
+}
+
+TEST(ApiGenerationStore, the_record_of_an_earlier_job_of_that_name_is_not_used) {
+  local::MemoryApi api;
+  ApiGenerationStore store(api);
+  ASSERT_TRUE(store.compare_and_set("default", "a", "uid-1", "", some_record()));
+  EXPECT_EQ(store.load("default", "a", "uid-2").error().code, ErrorCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,193 @@
+// A crash between any two writes changes nothing: the operator dies after the k-th write of a job's life, for all k, and
+// the end is the same. And under random faults what must always hold does.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "tests/operator/job/world.h"
+
+namespace lockstep::job {
+namespace {
+
+// The status without times, and the pods that are left.
+std::string end_state(World& world) {
+  auto job = world.job();
+  job.status.start_time.reset();
+  job.status.completion_time.reset();
+  job.status.progress.reset();
+  for (auto& condition : job.status.conditions) condition.last_transition.reset();
+  for (auto& attempt : job.status.attempts) attempt.start_time = attempt.end_time = std::nullopt;
+  job.status.selector.clear();
+  std::string text = api::to_json(job.status).dump(1);
+  for (const auto& pod : world.pods()) {
+    text += fmt::format("\nslot {} incarnation {} {}", pod.meta.label(api::kLabelSlot), pod.meta.label(api::kLabelIncarnation), pod.phase);
+  }
+  // Names hold four characters of the uid, which differs from world to world.
+  const auto part = job.meta.uid.substr(0, 4);
+  for (size_t at = text.find("a-" + part); at != std::string::npos; at = text.find("a-" + part, at)) text.replace(at, 6, "a-uid");
+  return text;
+}
+
+struct Life {
+  std::function<void(api::TrainingJob&)> change;
+  std::vector<std::function<void(World&)>> steps;  // the next is taken when a generation is up (or nothing runs)
+};
+
+std::string pod_of_slot(World& world, int slot) {
+  for (const auto& pod : world.pods()) {
+    if (pod.meta.label(api::kLabelSlot) == std::to_string(slot) && !pod.meta.deleted && !pod.terminal()) return pod.meta.name;
+  }
+  return "";
+}
+
+struct End {
+  std::string state;
+  int writes = 0;
+  std::vector<std::string> violations;
+  int crashes = 0;
+};
+
+End live(const Life& life, int die_after) {
+  World world;
+  world.mortal.die_after = die_after;
+  world.create_job(life.change);
+  size_t next = 0;
+  std::int64_t generation = -1;
+  int crashes = 0;
+  int quiet = 0;
+  world.start_operator();
+  for (int turn = 0; turn < 400 && quiet < 40; ++turn) {
+    const int before = world.mortal.writes;
+    world.move();
+    if (!world.reconcile()) {
+      ++crashes;
+      world.start_operator();
+    }
+    world.clock.advance(std::chrono::seconds(1));
+    quiet = world.mortal.writes == before ? quiet + 1 : 0;
+    const bool settled = quiet >= 3 && (world.up() || world.gang.stopped);
+    if (settled && next < life.steps.size() && (world.gang.generation != generation || world.gang.stopped)) {
+      generation = world.gang.generation;
+      life.steps[next++](world);
+      quiet = 0;
+    }
+  }
+  if (next < life.steps.size()) world.violations.push_back(fmt::format("only {} steps were taken", next));
+  for (const auto& [name, times] : world.mortal.pods_created) {
+    if (times > 1) world.violations.push_back(fmt::format("pod {} was created {} times", name, times));
+  }
+  return {end_state(world), world.mortal.writes, world.violations, crashes};
+}
+
+void dies_after_every_write(const Life& life) {
+  const End whole = live(life, 0);
+  EXPECT_TRUE(whole.violations.empty()) << whole.violations.front();
+  EXPECT_GT(whole.writes, 5);
+  for (int k = 1; k <= whole.writes; ++k) {
+    const End end = live(life, k);
+    EXPECT_EQ(end.crashes, 1) << "after write " << k;
+    EXPECT_TRUE(end.violations.empty()) << "after write " << k << ": " << end.violations.front();
+    EXPECT_EQ(end.state, whole.state) << "after write " << k;
+  }
+}
+
+const auto kKillProcess = [](World& world) { world.break_gang("ProcessSignal", 1, 137); };
+const auto kDeletePod = [](World& world) { world.delete_pod(pod_of_slot(world, 1)); };
+const auto kFailPod = [](World& world) { world.fail_pod(pod_of_slot(world, 2), 1); };
+const auto kFinish = [](World& world) { world.finish(); };
+
+TEST(Crash, after_any_write_of_a_life_with_a_killed_process_a_deleted_pod_and_a_failed_one) {
+  dies_after_every_write({{}, {kKillProcess, kDeletePod, kFailPod, kFinish}});
+}
+
+TEST(Crash, after_any_write_with_strategy_gang) {
+  dies_after_every_write({[](api::TrainingJob& job) { job.spec.restart.strategy = api::RestartStrategy::kGang; },
+                          {kKillProcess, kDeletePod, kFinish}});
+}
+
+TEST(Crash, after_any_write_of_a_node_failure) {
+  dies_after_every_write({{}, {[](World& world) { world.set_node(0, false); }, kFinish}});
+}
+
+TEST(Crash, after_any_write_of_a_job_that_fails_for_good) {
+  dies_after_every_write({{}, {kKillProcess, [](World& world) { world.break_gang("ProcessExit", 0, 65); }}});
+}
+
+TEST(Crash, after_any_write_of_suspending_and_resuming) {
+  dies_after_every_write({{},
+                          {[](World& world) { world.set_suspend(true); }, [](World& world) { world.set_suspend(false); }, kFinish}});
+}
+
+// Random faults, then peace: what must always hold held, and the job has come to rest.
+void storm(unsigned seed) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 random(seed);
+  const auto pick = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
+  World world;
+  world.create_job([&](api::TrainingJob& job) {
+    job.spec.nodes = 1 + pick(4);
+    job.spec.restart.max_restarts = pick(3) == 0 ? 3 : 1000;
+    if (pick(3) == 0) job.spec.restart.strategy = api::RestartStrategy::kGang;
+    job.spec.restart.backoff_max_seconds = 8;
+  });
+  const int nodes = world.job().spec.nodes;
+  for (int turn = 0; turn < 150; ++turn) {
+    const auto some_pod = [&] {
+      const auto pods = world.pods();
+      return pods.empty() ? std::string() : pods[static_cast<size_t>(pick(static_cast<int>(pods.size())))].meta.name;
+    };
+    switch (pick(24)) {
+      case 0: world.break_gang("ProcessSignal", pick(nodes), 139); break;
+      case 1: world.break_gang("ProcessExit", pick(nodes), pick(8) == 0 ? 65 : 75); break;
+      case 2: world.delete_pod(some_pod()); break;
+      case 3: world.fail_pod(some_pod(), 1 + pick(200)); break;
+      case 4: world.set_node(pick(3), false); break;
+      case 5:
+      case 6: world.set_node(pick(3), true); break;
+      case 7: world.gang.silent[pick(nodes)] = true; break;
+      case 8: world.gang.silent.clear(); break;
+      case 9: world.stop_operator(); break;
+      case 10: world.mortal.die_after = world.mortal.writes + 1 + pick(6); break;
+      case 11: world.set_suspend(pick(2) == 0); break;
+      case 12: world.clock.advance(std::chrono::seconds(pick(100))); break;
+      default: break;
+    }
+    world.run(1 + pick(3));
+  }
+  world.mortal.die_after = 0;
+  world.gang.silent.clear();
+  for (int node = 0; node < 3; ++node) world.set_node(node, true);
+  world.set_suspend(false);
+  world.run(120);
+  const int writes = world.mortal.writes;
+  world.run(200);
+  EXPECT_EQ(world.mortal.writes, writes) << "written without a change";
+  for (const auto& violation : world.violations) ADD_FAILURE() << violation;
+
+  const auto job = world.job();
+  const bool finished = job.status.state == "Succeeded" || job.status.state == "Failed";
+  if (!finished) {
+    EXPECT_EQ(job.status.state, "Running");
+    EXPECT_TRUE(world.up());
+    std::map<std::string, std::int64_t> of_slot;
+    for (const auto& pod : world.pods()) {
+      EXPECT_FALSE(pod.terminal() || pod.meta.deleted) << pod.meta.name;
+      EXPECT_TRUE(of_slot.emplace(pod.meta.label(api::kLabelSlot), 0).second) << "an older incarnation is left: " << pod.meta.name;
+    }
+    EXPECT_EQ(of_slot.size(), static_cast<size_t>(nodes));
+  }
+  EXPECT_LE(job.status.attempts.size(), 10u);
+  for (size_t i = 1; i < job.status.attempts.size(); ++i) {
+    EXPECT_LE(job.status.attempts[i - 1].generation, job.status.attempts[i].generation);
+  }
+}
+
+TEST(Crash, random_faults_never_break_what_must_always_hold) {
+  const unsigned first = std::random_device{}();
+  for (unsigned i = 0; i < 60 && !HasFailure(); ++i) storm(first + i);
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,142 @@
+// Carrying plans out: order, refusals, names that are taken, lost answers.
+#include "operator/job/reconciler.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/operator/job/world.h"
+
+namespace lockstep::job {
+namespace {
+
+std::string reason_of(World& world, const char* type) {
+  const auto job = world.job();
+  const auto* condition = api::find_condition(job.status.conditions, type);
+  return condition == nullptr ? "" : condition->reason;
+}
+
+TEST(Reconciler, a_job_runs_and_then_nothing_is_written) {
+  World world;
+  world.create_job();
+  world.run(10);
+  EXPECT_EQ(world.job().status.state, "Running");
+  const int writes = world.mortal.writes;
+  world.run(600);
+  // The world's progress is constant, so that not even progress is news.
+  EXPECT_EQ(world.mortal.writes, writes);
+  EXPECT_TRUE(world.violations.empty());
+}
+
+TEST(Reconciler, one_service_and_one_pod_per_slot_are_created) {
+  World world;
+  world.create_job();
+  world.run(3);
+  EXPECT_EQ(world.pods().size(), 3u);
+  EXPECT_TRUE(world.api.get(kube::kServices, "default", "a"));
+  for (const auto& [name, times] : world.mortal.pods_created) EXPECT_EQ(times, 1) << name;
+}
+
+TEST(Reconciler, a_quota_is_a_condition_and_the_job_runs_when_it_is_raised) {
+  World world;
+  bool full = true;
+  world.mortal.refuse_create = [&](const std::string& kind, const kube::Json&) -> std::optional<Error> {
+    if (kind == "Pod" && full) return fail(ErrorCode::kForbidden, "exceeded quota: small");
+    return std::nullopt;
+  };
+  world.create_job();
+  world.run(3);
+  EXPECT_EQ(reason_of(world, "Placed"), "QuotaExceeded");
+  const int writes = world.mortal.writes;
+  world.run(30);
+  EXPECT_EQ(world.mortal.writes, writes) << "refused again without a word";
+  full = false;
+  world.run(40);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
+TEST(Reconciler, a_pod_that_is_refused_as_invalid_fails_the_job) {
+  World world;
+  world.mortal.refuse_create = [](const std::string& kind, const kube::Json&) -> std::optional<Error> {
+    if (kind == "Pod") return fail(ErrorCode::kInvalid, "spec.containers[0].image: Required value");
+    return std::nullopt;
+  };
+  world.create_job();
+  world.run(4);
+  EXPECT_EQ(reason_of(world, "Failed"), "PodRefused");
+}
+
+TEST(Reconciler, a_namespace_that_wants_non_root_pods_gets_them) {
+  World world;
+  world.mortal.refuse_create = [](const std::string& kind, const kube::Json& object) -> std::optional<Error> {
+    if (kind != "Pod" || object["spec"]["securityContext"].value("runAsNonRoot", false)) return std::nullopt;
+    return fail(ErrorCode::kForbidden, "violates PodSecurity \"restricted:latest\": runAsNonRoot != true");
+  };
+  world.create_job();
+  world.run(10);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
+TEST(Reconciler, a_name_that_somebody_else_has_is_a_condition) {
+  World world;
+  world.create_job();
+  const auto name = pod_name(world.job(), 1, 1);
+  const kube::Json foreign{{"apiVersion", "v1"},
+                           {"kind", "Pod"},
+                           {"metadata", {{"name", name}, {"namespace", "default"}}},
+                           {"spec", {{"nodeName", "node-0"}}}};
+  ASSERT_TRUE(world.api.create(kube::kPods, "default", foreign, {}));
+  world.run(5);
+  EXPECT_EQ(reason_of(world, "Placed"), "NameConflict");
+  EXPECT_TRUE(world.api.get(kube::kPods, "default", name)) << "it is left alone";
+  world.delete_pod(name);
+  (void)world.api.remove(kube::kPods, "default", name, {.grace_period_seconds = 0});
+  world.run(20);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
+TEST(Reconciler, a_service_that_somebody_else_has_is_a_condition) {
+  World world;
+  const kube::Json foreign{{"apiVersion", "v1"}, {"kind", "Service"}, {"metadata", {{"name", "a"}, {"namespace", "default"}}}};
+  ASSERT_TRUE(world.api.create(kube::kServices, "default", foreign, {}));
+  world.create_job();
+  world.run(5);
+  EXPECT_EQ(reason_of(world, "Placed"), "NameConflict");
+}
+
+TEST(Reconciler, a_job_that_is_deleted_is_forgotten) {
+  World world;
+  world.create_job();
+  world.run(10);
+  ASSERT_TRUE(world.api.remove(kube::kTrainingJobs, "default", "a", {}));
+  const int writes = world.mortal.writes;
+  world.run(10);
+  EXPECT_EQ(world.mortal.writes, writes);
+}
+
+TEST(Reconciler, events_follow_a_status_that_was_written) {
+  World world;
+  world.create_job();
+  world.run(10);
+  ASSERT_FALSE(world.events.empty());
+  EXPECT_EQ(world.events.back().reason, "Running");
+  const auto count = world.events.size();
+  world.run(50);
+  EXPECT_EQ(world.events.size(), count);
+}
+
+TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
+  World world;
+  world.create_job();
+  world.run(10);
+  world.break_gang("ProcessSignal", 1, 137);
+  world.run(10);
+  EXPECT_EQ(world.job().status.state, "Running");
+  EXPECT_EQ(world.mortal.pods_created.size(), 3u);
+  world.delete_pod(world.pods()[0].meta.name);
+  world.run(10);
+  EXPECT_EQ(world.job().status.state, "Running");
+  EXPECT_EQ(world.mortal.pods_created.size(), 4u);
+  EXPECT_EQ(world.job().status.attempts.size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,132 @@
+// Builds snapshots for tests of decide(): a job, its pods, what the coordinator says, the time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "operator/job/decide.h"
+#include "operator/job/job_status.h"
+#include "operator/job/pod_policy.h"
+
+namespace lockstep::job {
+
+inline const WallTime kStart{std::chrono::seconds(1'700'000'000)};
+
+// A job with its world. Functions return pods and status to be changed in place; snapshot() freezes a copy.
+struct Situation {
+  api::TrainingJob job;
+  std::vector<api::Pod> pods;
+  std::vector<api::Node> nodes;
+  bool service = true;
+  std::optional<rendezvous::JobView> view;
+  std::optional<CreateProblem> problem;
+  std::optional<WallTime> last_write;
+  bool settling = false;
+  WallTime now = kStart;
+
+  explicit Situation(int slots = 2, int procs = 1) {
+    job.meta.name = "a";
+    job.meta.name_space = "default";
+    job.meta.uid = "abcd-1";
+    job.meta.generation = 1;
+    job.meta.created = kStart;
+    job.spec.image = "image";
+    job.spec.command = {"train"};
+    job.spec.nodes = slots;
+    job.spec.procs_per_node = procs;
+  }
+
+  api::Pod& pod(int slot, std::int64_t incarnation = 1, const std::string& phase = "Running") {
+    api::Pod pod;
+    pod.meta.name = fmt::format("a-abcd-{}-{}", slot, incarnation);
+    pod.meta.name_space = "default";
+    pod.meta.uid = fmt::format("uid-{}-{}", slot, incarnation);
+    pod.meta.labels = {{api::kLabelSlot, std::to_string(slot)}, {api::kLabelIncarnation, std::to_string(incarnation)}};
+    pod.phase = phase;
+    pod.node_name = fmt::format("node-{}", slot);
+    pod.scheduled = true;
+    pod.ready = phase == "Running";
+    pods.push_back(pod);
+    return pods.back();
+  }
+
+  api::Node& node(int number, bool ready) {
+    api::Node node;
+    node.meta.name = fmt::format("node-{}", number);
+    node.ready = ready;
+    nodes.push_back(node);
+    return nodes.back();
+  }
+
+  rendezvous::JobView& see(rendezvous::Phase phase, std::int64_t generation) {
+    if (!view) view.emplace();
+    view->phase = phase;
+    view->generation = generation;
+    view->failure.reset();
+    return *view;
+  }
+
+  rendezvous::Failure& broken(std::int64_t generation, const std::string& cause, int slot, std::optional<int> exit_code = {}) {
+    see(rendezvous::Phase::kBroken, generation);
+    view->failure.emplace();
+    view->failure->generation = generation;
+    view->failure->cause = cause;
+    view->failure->slot = slot;
+    view->failure->rank = slot;
+    view->failure->exit_code = exit_code;
+    view->failure->message = cause + " of slot " + std::to_string(slot);
+    view->failure->time = now - std::chrono::seconds(10);
+    return *view->failure;
+  }
+
+  // A job of which every pod runs and whose generation is up; its status is what decide() made of that.
+  Situation& running(std::int64_t generation = 1) {
+    see(rendezvous::Phase::kWaiting, 0);
+    accept();
+    for (int slot = 0; slot < job.spec.nodes; ++slot) pod(slot);
+    see(rendezvous::Phase::kUp, generation);
+    accept();
+    connect();
+    return *this;
+  }
+
+  void connect() {
+    view->members.clear();
+    for (const auto& pod : pods) {
+      const auto identity = identity_of(pod.meta);
+      view->members.push_back({identity->slot, identity->incarnation, true, true});
+    }
+  }
+
+  Snapshot snapshot() const {
+    Snapshot snapshot;
+    snapshot.job = std::make_shared<api::TrainingJob>(job);
+    for (const auto& pod : pods) snapshot.pods.push_back(std::make_shared<api::Pod>(pod));
+    for (const auto& node : nodes) snapshot.nodes[node.meta.name] = std::make_shared<api::Node>(node);
+    snapshot.service_present = service;
+    snapshot.view = view;
+    snapshot.create_problem = problem;
+    snapshot.last_status_write = last_write;
+    snapshot.settling = settling;
+    snapshot.now = now;
+    return snapshot;
+  }
+
+  Plan plan() const { return decide(snapshot()); }
+
+  // Decides, and stores the status as the API server would.
+  Plan accept() {
+    Plan plan = this->plan();
+    if (plan.status) job.status = *plan.status;
+    return plan;
+  }
+
+  const api::Condition* condition(const std::string& type) const { return api::find_condition(job.status.conditions, type); }
+  std::string reason(const std::string& type) const { return condition(type) == nullptr ? "" : condition(type)->reason; }
+  bool is(const std::string& type) const { return api::is_true(job.status.conditions, type); }
+};
+
+}  // namespace lockstep::job

@@ -1,0 +1,300 @@
+#include "tests/operator/job/world.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "operator/base/timestamp.h"
+#include "operator/job/job_status.h"
+
+namespace lockstep::job {
+
+using api::Json;
+using rendezvous::Phase;
+
+// By the rules of coordinator.h, over the World's gang.
+class World::ScriptedCoordinator final : public rendezvous::Coordinator {
+ public:
+  explicit ScriptedCoordinator(World& world) : world_(world) {}
+
+  void set_job(const rendezvous::JobPlan& plan) override {
+    plan_ = plan;
+    const auto stored = handled_generation(world_.job().status);
+    if (plan.handled_generation > stored) {
+      world_.violations.push_back(fmt::format("generation {} was passed on, {} is stored", plan.handled_generation, stored));
+    }
+    step();
+  }
+  void forget_job(const std::string&) override { plan_.reset(); }
+  std::optional<rendezvous::JobView> view(const std::string&) const override {
+    if (!plan_) return std::nullopt;
+    const Gang& gang = world_.gang;
+    rendezvous::JobView view;
+    view.generation = gang.generation;
+    view.phase = gang.stopped                ? Phase::kStopped
+                 : gang.finished             ? Phase::kFinished
+                 : gang.over                 ? Phase::kWaiting
+                 : gang.failure.has_value()  ? Phase::kBroken
+                                             : Phase::kUp;
+    if (view.phase == Phase::kBroken) view.failure = gang.failure;
+    for (const auto& member : plan_->members) {
+      const auto pod = world_.pod_of_uid(member.pod_uid);
+      const bool silent = gang.silent.count(member.slot) != 0 && gang.silent.at(member.slot);
+      const bool connected = pod && world_.works(*pod) && !silent;
+      view.members.push_back({member.slot, member.incarnation, connected, connected && !gang.over});
+    }
+    view.message = "waiting";
+    view.progress.step = gang.generation * 10;
+    return view;
+  }
+  std::string address() const override { return "127.0.0.1:7077"; }
+
+  void step() {
+    if (!plan_) return;
+    Gang& gang = world_.gang;
+    if (plan_->stop) {
+      gang.stopped = true;
+      gang.over = true;
+      return;
+    }
+    if (gang.stopped) gang = Gang{.generation = gang.generation};
+    if (gang.finished) return;
+    std::map<int, std::string> members;
+    bool all_work = true;
+    for (const auto& member : plan_->members) {
+      members[member.slot] = member.pod_uid;
+      const auto pod = world_.pod_of_uid(member.pod_uid);
+      all_work = all_work && pod && world_.works(*pod) && !gang.silent[member.slot];
+    }
+    const bool active = !gang.over && !gang.failure;
+    if (!gang.over && (plan_->handled_generation >= gang.generation || (active && members != gang.uid_of_slot))) {
+      gang.over = true;
+      gang.failure.reset();
+    }
+    if (gang.over && all_work && members.size() == static_cast<size_t>(plan_->slots)) {
+      gang.generation = std::max(gang.generation, plan_->handled_generation) + 1;
+      gang.uid_of_slot = members;
+      gang.over = false;
+    }
+    if (gang.over || gang.failure) return;
+    for (const auto& [slot, uid] : gang.uid_of_slot) {
+      const auto pod = world_.pod_of_uid(uid);
+      if (!pod || !world_.works(*pod) || gang.silent[slot]) return world_.break_gang("MemberLost", slot, {});
+    }
+  }
+
+ private:
+  World& world_;
+  std::optional<rendezvous::JobPlan> plan_;
+};
+
+struct World::Operator {
+  explicit Operator(World& world)
+      : coordinator(world),
+        own_writes(world.clock),
+        reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, world.clock, world.metrics,
+                   ReconcilerOptions{.agent = {}, .parallel_creates = 1},
+                   [&world](const api::TrainingJob&, const EventToSend& event) { world.events.push_back(event); }) {
+    own_writes.add_cache(kJobCache, control::view_of(jobs));
+    own_writes.add_cache(kPodCache, control::view_of(pods));
+    own_writes.add_cache(kServiceCache, control::view_of(services));
+  }
+  cache::Store<api::TrainingJob> jobs;
+  cache::Store<api::Pod> pods{[](const api::Pod& pod) { return std::vector{pod.meta.controller_uid()}; }};
+  cache::Store<api::Node> nodes;
+  cache::Store<ServiceRecord> services{[](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }};
+  ScriptedCoordinator coordinator;
+  control::OwnWrites own_writes;
+  Reconciler reconciler;
+};
+
+World::World() {
+  for (int number = 0; number < 3; ++number) {
+    const Json node{{"apiVersion", "v1"},
+                    {"kind", "Node"},
+                    {"metadata", {{"name", fmt::format("node-{}", number)}}},
+                    {"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
+    (void)api.create(kube::kNodes, "", node);
+    set_node(number, true);
+  }
+}
+
+void World::create_job(const std::function<void(api::TrainingJob&)>& change) {
+  api::TrainingJob job;
+  job.meta.name = "a";
+  job.meta.name_space = "default";
+  job.spec.image = "image";
+  job.spec.command = {"train"};
+  job.spec.nodes = 3;
+  if (change) change(job);
+  Json object{{"apiVersion", kube::kTrainingJobs.api_version()},
+              {"kind", kube::kTrainingJobs.kind},
+              {"metadata", {{"name", "a"}, {"namespace", "default"}}},
+              {"spec", api::to_json(job.spec)}};
+  if (auto created = api.create(kube::kTrainingJobs, "default", object); !created) violations.push_back(created.error().message);
+}
+
+api::TrainingJob World::job() {
+  auto object = api.get(kube::kTrainingJobs, "default", "a");
+  if (!object) return {};
+  return api::parse_training_job(*object).value_or({});
+}
+
+std::vector<api::Pod> World::pods() {
+  std::vector<api::Pod> pods;
+  auto page = api.list(kube::kPods, {.name_space = "default"});
+  for (const Json& item : page->items) pods.push_back(*api::parse_pod(item));
+  return pods;
+}
+
+std::optional<api::Pod> World::pod_of_uid(const std::string& uid) {
+  for (auto& pod : pods()) {
+    if (pod.meta.uid == uid) return pod;
+  }
+  return std::nullopt;
+}
+
+bool World::works(const api::Pod& pod) {
+  if (pod.phase != "Running" || pod.meta.deleted) return false;
+  return std::none_of(dead_nodes_.begin(), dead_nodes_.end(), [&](int n) { return pod.node_name == fmt::format("node-{}", n); });
+}
+
+void World::set_pod_status(const std::string& name, const std::function<void(Json&)>& change) {
+  auto object = api.get(kube::kPods, "default", name);
+  if (!object) return;
+  change((*object)["status"]);
+  if (auto written = api.replace(kube::kPods, "default", name, *object, "status"); !written) violations.push_back(written.error().message);
+}
+
+void World::move() {
+  int place = 0;
+  for (const auto& pod : pods()) {
+    const auto& name = pod.meta.name;
+    const bool on_dead_node = std::any_of(dead_nodes_.begin(), dead_nodes_.end(),
+                                          [&](int n) { return pod.node_name == fmt::format("node-{}", n); });
+    if (on_dead_node) continue;
+    if (pod.meta.deleted) {
+      (void)api.remove(kube::kPods, "default", name, {.grace_period_seconds = 0});
+    } else if (pod.node_name.empty()) {
+      while (place < 3 && !node_ready(place)) ++place;
+      if (place == 3) continue;
+      auto object = api.get(kube::kPods, "default", name);
+      (*object)["spec"]["nodeName"] = fmt::format("node-{}", place++ % 3);
+      if (auto bound = api.replace(kube::kPods, "default", name, *object); !bound) violations.push_back(bound.error().message);
+    } else if (pod.phase.empty() || pod.phase == "Pending") {
+      set_pod_status(name, [](Json& status) {
+        status["phase"] = "Running";
+        status["conditions"] = Json::array({{{"type", "Ready"}, {"status", "True"}}, {{"type", "PodScheduled"}, {"status", "True"}}});
+      });
+    } else if (pod.phase == "Running" && (gang.finished || gang.stopped)) {
+      set_pod_status(name, [&](Json& status) { status["phase"] = "Succeeded"; });
+    }
+    if (place >= 3) place = 0;
+  }
+  if (operator_) operator_->coordinator.step();
+}
+
+void World::sync() {
+  const auto fill = [&](const kube::Resource& resource, auto& store, const auto& parse) {
+    auto page = api.list(resource, {.name_space = resource.namespaced ? "default" : ""});
+    std::vector<typename std::decay_t<decltype(*parse(Json()))>> objects;
+    for (const Json& item : page->items) objects.push_back(*parse(item));
+    store.replace(std::move(objects), {}, page->resource_version);
+  };
+  fill(kube::kTrainingJobs, operator_->jobs, api::parse_training_job);
+  fill(kube::kPods, operator_->pods, api::parse_pod);
+  fill(kube::kNodes, operator_->nodes, api::parse_node);
+  fill(kube::kServices, operator_->services, [](const Json& object) -> Result<ServiceRecord> {
+    LOCKSTEP_TRY(auto meta, api::parse_meta(object));
+    return ServiceRecord{std::move(meta)};
+  });
+}
+
+void World::start_operator() { operator_ = std::make_unique<Operator>(*this); }
+
+bool World::reconcile() {
+  if (!operator_) start_operator();
+  sync();
+  if (!operator_->own_writes.ready(key)) return true;
+  try {
+    const auto result = operator_->reconciler.reconcile(key);
+    if (!result && result.error().code != ErrorCode::kConflict) violations.push_back(result.error().message);
+  } catch (const Crash&) {
+    operator_.reset();
+    return false;
+  }
+  check();
+  return true;
+}
+
+void World::check() {
+  std::map<std::string, int> live;
+  for (const auto& pod : pods()) {
+    if (!pod.terminal() && !pod.meta.deleted) ++live[pod.meta.label(api::kLabelSlot)];
+  }
+  for (const auto& [slot, count] : live) {
+    if (count > 1) violations.push_back(fmt::format("slot {} has {} live pods", slot, count));
+  }
+  const auto now = job();
+  for (const char* end : {"Succeeded", "Failed"}) {
+    if (api::is_true(now.status.conditions, end)) {
+      terminal_seen_.insert(end);
+    } else if (terminal_seen_.count(end) != 0) {
+      violations.push_back(std::string(end) + " was left");
+    }
+  }
+}
+
+void World::run(int turns) {
+  for (int i = 0; i < turns; ++i) {
+    move();
+    if (!reconcile()) start_operator();
+    clock.advance(std::chrono::seconds(1));
+  }
+}
+
+void World::set_node(int number, bool ready) {
+  const auto name = fmt::format("node-{}", number);
+  auto object = api.get(kube::kNodes, "", name);
+  (*object)["status"]["conditions"] = Json::array({{{"type", "Ready"}, {"status", ready ? "True" : "Unknown"}}});
+  if (auto written = api.replace(kube::kNodes, "", name, *object, "status"); !written) violations.push_back(written.error().message);
+  if (ready) {
+    dead_nodes_.erase(number);
+  } else {
+    dead_nodes_.insert(number);
+  }
+}
+
+void World::break_gang(const std::string& cause, int slot, std::optional<int> exit_code) {
+  if (!up()) return;
+  rendezvous::Failure failure;
+  failure.generation = gang.generation;
+  failure.cause = cause;
+  failure.slot = slot;
+  failure.rank = slot;
+  failure.exit_code = exit_code;
+  failure.message = cause;
+  failure.time = clock.wall_now() - std::chrono::seconds(cause == "MemberLost" ? 0 : 2);
+  failure.step = gang.generation * 10;
+  gang.failure = failure;
+}
+
+void World::delete_pod(const std::string& name) { (void)api.remove(kube::kPods, "default", name, {}); }
+
+void World::fail_pod(const std::string& name, int exit_code) {
+  set_pod_status(name, [&](Json& status) {
+    status["phase"] = "Failed";
+    status["containerStatuses"] = Json::array(
+        {{{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", exit_code}, {"reason", "Error"}}}}}}});
+  });
+}
+
+void World::finish() {
+  if (up()) gang.finished = true;
+}
+
+void World::set_suspend(bool value) {
+  (void)api.patch(kube::kTrainingJobs, "default", "a", kube::PatchType::kMerge, {{"spec", {{"suspend", value}}}});
+}
+
+}  // namespace lockstep::job

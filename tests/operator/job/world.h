@@ -1,0 +1,140 @@
+// A small world for tests of the reconciler: a real in-memory API server, a kubelet and agents that do as they are told, a
+// coordinator by the rules of coordinator.h, and an operator that can die after any write.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/base/metrics.h"
+#include "operator/cache/store.h"
+#include "operator/control/own_writes.h"
+#include "operator/job/reconciler.h"
+#include "operator/local/memory_api.h"
+
+namespace lockstep::job {
+
+struct Crash {};  // thrown out of a write of an operator that dies right after it
+
+// The operator's way to the server: counts its writes, and dies when told.
+class MortalApi final : public kube::Api {
+ public:
+  using Json = kube::Json;
+  explicit MortalApi(local::MemoryApi& api) : api_(api) {}
+
+  int writes = 0;
+  int die_after = 0;                               // 0: never
+  std::map<std::string, int> pods_created;         // by name
+  std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
+
+  Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override { return api_.get(r, ns, name); }
+  Result<kube::ListPage> list(const kube::Resource& r, const kube::ListOptions& o) override { return api_.list(r, o); }
+  Status watch(const kube::Resource& r, const kube::WatchOptions& o, const std::function<bool(kube::WatchEvent)>& f,
+               std::stop_token s) override {
+    return api_.watch(r, o, f, s);
+  }
+  Result<Json> create(const kube::Resource& r, const std::string& ns, const Json& object, const kube::WriteOptions& o) override {
+    if (refuse_create) {
+      if (auto error = refuse_create(r.kind, object)) return *error;
+    }
+    auto result = api_.create(r, ns, object, o);
+    if (result && r == kube::kPods) ++pods_created[object["metadata"]["name"]];
+    wrote();
+    return result;
+  }
+  Result<Json> replace(const kube::Resource& r, const std::string& ns, const std::string& name, const Json& object,
+                       const std::string& sub, const kube::WriteOptions& o) override {
+    auto result = api_.replace(r, ns, name, object, sub, o);
+    wrote();
+    return result;
+  }
+  Result<Json> patch(const kube::Resource& r, const std::string& ns, const std::string& name, kube::PatchType t, const Json& p,
+                     const std::string& sub, const kube::WriteOptions& o) override {
+    auto result = api_.patch(r, ns, name, t, p, sub, o);
+    wrote();
+    return result;
+  }
+  Status remove(const kube::Resource& r, const std::string& ns, const std::string& name, const kube::DeleteOptions& o) override {
+    auto result = api_.remove(r, ns, name, o);
+    wrote();
+    return result;
+  }
+  Status read_log(const std::string& ns, const std::string& pod, const kube::LogOptions& o,
+                  const std::function<bool(std::string_view)>& f, std::stop_token s) override {
+    return api_.read_log(ns, pod, o, f, s);
+  }
+
+ private:
+  void wrote() {
+    ++writes;
+    if (die_after > 0 && writes == die_after) throw Crash{};
+  }
+  local::MemoryApi& api_;
+};
+
+// What agents and record know: it outlives any coordinator.
+struct Gang {
+  std::int64_t generation = 0;
+  std::map<int, std::string> uid_of_slot;
+  bool over = true;
+  std::map<int, bool> silent;  // by slot: the agent cannot be heard though its pod looks well
+  std::optional<rendezvous::Failure> failure;
+  bool finished = false;
+  bool stopped = false;
+};
+
+class World {
+ public:
+  World();
+
+  ManualClock clock;
+  local::MemoryApi api{clock};
+  MortalApi mortal{api};
+  MetricsRegistry metrics;
+  Gang gang;
+  std::vector<EventToSend> events;
+  std::vector<std::string> violations;  // of what must always hold
+
+  // The job that every World has; `change` may change it before it is created.
+  void create_job(const std::function<void(api::TrainingJob&)>& change = {});
+  api::TrainingJob job();
+  std::vector<api::Pod> pods();
+  const api::ObjectKey key{"default", "a"};
+
+  // Nodes, kubelets, agents: everything that is not the operator moves by one step.
+  void move();
+  // The operator looks at the job once. False when it died.
+  bool reconcile();
+  // move() and reconcile() by turns, a second apart; operators that die are replaced.
+  void run(int turns);
+  void start_operator();
+  void stop_operator() { operator_.reset(); }
+
+  void set_node(int number, bool ready);
+  bool node_ready(int number) const { return dead_nodes_.count(number) == 0; }
+  void break_gang(const std::string& cause, int slot, std::optional<int> exit_code);
+  void delete_pod(const std::string& name);
+  void fail_pod(const std::string& name, int exit_code);
+  void finish();
+  void set_suspend(bool value);
+  bool up() const { return !gang.over && !gang.failure && !gang.finished; }
+
+ private:
+  class ScriptedCoordinator;
+  struct Operator;
+
+  void sync();
+  void check();
+  std::optional<api::Pod> pod_of_uid(const std::string& uid);
+  bool works(const api::Pod& pod);
+  void set_pod_status(const std::string& name, const std::function<void(api::Json&)>& change);
+
+  std::set<int> dead_nodes_;
+  std::set<std::string> terminal_seen_;
+  std::unique_ptr<Operator> operator_;
+};
+
+}  // namespace lockstep::job

@@ -1,0 +1,271 @@
+// What HttpApi asks for and how it reads the answers, without a network: tables of requests and of refusals.
+#include "operator/kube/http_api.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "operator/base/metrics.h"
+#include "operator/kube/line_splitter.h"
+#include "operator/kube/status_error.h"
+#include "operator/kube/target.h"
+
+namespace lockstep::kube {
+namespace {
+
+// Remembers the last request and gives the answers that it was told.
+class FakeTransport final : public Transport {
+ public:
+  struct Shared {
+    Request last;
+    std::deque<Response> answers;
+    std::string stream_body;
+  };
+  explicit FakeTransport(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  Result<Response> call(const Request& request) override {
+    shared_->last = request;
+    if (shared_->answers.empty()) return Response{200, R"({"metadata":{"resourceVersion":"1"}})", 0};
+    Response answer = shared_->answers.front();
+    shared_->answers.pop_front();
+    return answer;
+  }
+  Result<Response> stream(const Request& request, const std::function<bool(std::string_view)>& on_data,
+                          std::stop_token) override {
+    shared_->last = request;
+    on_data(shared_->stream_body);
+    return Response{200, "", 0};
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+class HttpApiTest : public ::testing::Test {
+ protected:
+  ManualClock clock;
+  MetricsRegistry metrics;
+  std::shared_ptr<FakeTransport::Shared> wire = std::make_shared<FakeTransport::Shared>();
+  HttpApi http{std::make_unique<FakeTransport>(wire), file_identity({.token = "secret"}, clock), "api:6443", clock,
+               metrics};
+  Api& api = http;
+
+  std::string sent() const { return wire->last.method + " " + wire->last.target; }
+};
+
+TEST_F(HttpApiTest, reads_and_lists_ask_for_the_right_urls) {
+  ASSERT_TRUE(api.get(kTrainingJobs, "team-a", "job"));
+  EXPECT_EQ(sent(), "GET /apis/lockstep.dev/v1alpha1/namespaces/team-a/trainingjobs/job");
+  EXPECT_EQ(wire->last.authorization, "Bearer secret");
+  EXPECT_EQ(wire->last.lane, Lane::kCall);
+  ASSERT_TRUE(api.get(kNodes, "", "n1"));
+  EXPECT_EQ(sent(), "GET /api/v1/nodes/n1");
+  ASSERT_TRUE(api.list(kPods, {}));
+  EXPECT_EQ(sent(), "GET /api/v1/pods?limit=500");
+  ASSERT_TRUE(api.list(kPods, {.name_space = "x",
+                               .label_selector = "lockstep.dev/job-uid=1",
+                               .field_selector = "spec.nodeName=n1",
+                               .resource_version = "9",
+                               .limit = 0}));
+  EXPECT_EQ(sent(),
+            "GET /api/v1/namespaces/x/pods?labelSelector=lockstep.dev%2Fjob-uid%3D1&fieldSelector=spec.nodeName%3Dn1&"
+            "resourceVersion=9&resourceVersionMatch=NotOlderThan");
+  // A continue token carries its version; the server refuses both together.
+  ASSERT_TRUE(api.list(kPods, {.resource_version = "9", .limit = 2, .continue_token = "a+b="}));
+  EXPECT_EQ(sent(), "GET /api/v1/pods?limit=2&continue=a%2Bb%3D");
+}
+
+TEST_F(HttpApiTest, writes_say_who_writes_and_how) {
+  const Json pod{{"kind", "Pod"}};
+  ASSERT_TRUE(api.create(kPods, "x", pod, {.strict = true, .dry_run = true}));
+  EXPECT_EQ(sent(),
+            "POST /api/v1/namespaces/x/pods?fieldManager=lockstep-operator&fieldValidation=Strict&dryRun=All");
+  EXPECT_EQ(wire->last.content_type, "application/json");
+  EXPECT_EQ(wire->last.body, R"({"kind":"Pod"})");
+  ASSERT_TRUE(api.replace(kTrainingJobs, "x", "j", pod, "status"));
+  EXPECT_EQ(sent(),
+            "PUT /apis/lockstep.dev/v1alpha1/namespaces/x/trainingjobs/j/status?fieldManager=lockstep-operator");
+  const std::pair<PatchType, const char*> types[] = {
+      {PatchType::kMerge, "application/merge-patch+json"},
+      {PatchType::kJson, "application/json-patch+json"},
+      {PatchType::kStrategicMerge, "application/strategic-merge-patch+json"},
+      {PatchType::kApply, "application/apply-patch+yaml"},
+  };
+  for (const auto& [type, content_type] : types) {
+    ASSERT_TRUE(api.patch(kPods, "x", "p", type, pod));
+    EXPECT_EQ(wire->last.content_type, content_type);
+    EXPECT_EQ(wire->last.target.find("force=true") != std::string::npos, type == PatchType::kApply);
+  }
+}
+
+TEST_F(HttpApiTest, a_delete_carries_its_preconditions) {
+  ASSERT_TRUE(api.remove(kPods, "x", "p", {.uid = "u", .resource_version = "7", .grace_period_seconds = 0}));
+  EXPECT_EQ(sent(), "DELETE /api/v1/namespaces/x/pods/p");
+  EXPECT_EQ(Json::parse(wire->last.body), (Json{{"apiVersion", "v1"},
+                                                {"kind", "DeleteOptions"},
+                                                {"propagationPolicy", "Background"},
+                                                {"gracePeriodSeconds", 0},
+                                                {"preconditions", {{"uid", "u"}, {"resourceVersion", "7"}}}}));
+}
+
+TEST_F(HttpApiTest, leases_have_their_own_lane_and_deadline) {
+  ASSERT_TRUE(api.get(kLeases, "x", "l"));
+  EXPECT_EQ(wire->last.lane, Lane::kLease);
+  EXPECT_EQ(wire->last.deadline, std::chrono::seconds(5));
+}
+
+TEST_F(HttpApiTest, bytes_that_are_no_utf_8_do_not_stop_a_status) {
+  ASSERT_TRUE(api.create(kPods, "x", {{"message", "\xff\xfe tail of stderr"}}, {}));
+  EXPECT_NE(wire->last.body.find("tail of stderr"), std::string::npos);
+}
+
+TEST_F(HttpApiTest, managed_fields_are_dropped_and_items_get_their_kind) {
+  wire->answers = {{200,
+                    R"({"kind":"PodList","metadata":{"resourceVersion":"5","continue":"more"},
+                        "items":[{"metadata":{"name":"a","managedFields":[{"x":1}]}}]})",
+                    0}};
+  const auto page = api.list(kPods, {});
+  ASSERT_TRUE(page) << page.error().message;
+  EXPECT_EQ(page->resource_version, "5");
+  EXPECT_EQ(page->continue_token, "more");
+  EXPECT_EQ(page->items, std::vector<Json>{(Json{{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "a"}}}})});
+}
+
+TEST_F(HttpApiTest, names_that_would_walk_the_url_are_refused_or_encoded) {
+  EXPECT_EQ(api.get(kPods, "", "p").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(api.get(kPods, "x", "").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(api.get(kPods, "x", "..").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(api.create(kPods, "", Json::object(), {}).error().code, ErrorCode::kInvalid);
+  ASSERT_TRUE(api.get(kPods, "x", "a/../b?c#d"));
+  EXPECT_EQ(sent(), "GET /api/v1/namespaces/x/pods/a%2F..%2Fb%3Fc%23d");
+}
+
+TEST_F(HttpApiTest, an_answer_that_is_no_object_is_unavailable) {
+  for (const char* body : {"", "[]", "<html>", "{\"a\":"}) {
+    wire->answers = {{200, body, 0}};
+    EXPECT_EQ(api.get(kPods, "x", "p").error().code, ErrorCode::kUnavailable) << body;
+  }
+  for (const char* body : {"{}", R"({"metadata":{"resourceVersion":"1"},"items":7})"}) {
+    wire->answers = {{200, body, 0}};
+    EXPECT_EQ(api.list(kPods, {}).error().code, ErrorCode::kUnavailable) << body;
+  }
+  wire->answers = {{200, R"({"metadata":{"resourceVersion":"1"},"items":null})", 0}};
+  EXPECT_TRUE(api.list(kPods, {}));
+}
+
+TEST_F(HttpApiTest, requests_are_counted_by_outcome) {
+  wire->answers = {{409, R"({"kind":"Status","reason":"Conflict","message":"no"})", 0}};
+  EXPECT_FALSE(api.get(kPods, "x", "p"));
+  EXPECT_NE(metrics.text().find(R"(rest_client_requests_total{code="409",host="api:6443",method="GET"} 1)"),
+            std::string::npos)
+      << metrics.text();
+}
+
+TEST_F(HttpApiTest, after_a_429_other_calls_wait_as_long_as_the_server_asked) {
+  wire->answers = {{429, R"({"message":"wait"})", 3.0}};
+  EXPECT_EQ(api.get(kPods, "x", "p").error().code, ErrorCode::kTooManyRequests);
+  const auto before = clock.now();
+  std::jthread time([&](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      clock.advance(std::chrono::milliseconds(100));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_TRUE(api.get(kPods, "x", "p"));
+  EXPECT_GE(clock.now() - before, std::chrono::seconds(3));
+}
+
+struct Refusal {
+  int status;
+  const char* body;
+  ErrorCode code;
+  const char* message;
+};
+
+TEST(StatusError, speaks_the_servers_words) {
+  const Refusal table[] = {
+      {400, R"({"message":"bad"})", ErrorCode::kInvalid, "bad"},
+      {422, R"({"reason":"Invalid","message":"spec.nodes: must be at least 1"})", ErrorCode::kInvalid,
+       "spec.nodes: must be at least 1"},
+      {401, R"({"message":"Unauthorized"})", ErrorCode::kUnauthorized,
+       "the server did not accept our credentials (Unauthorized): they are wrong or have expired"},
+      {403, R"({"message":"pods is forbidden: User \"a\" cannot list resource \"pods\""})", ErrorCode::kForbidden,
+       "pods is forbidden: User \"a\" cannot list resource \"pods\""},
+      {404, R"({"message":"trainingjobs \"a\" not found","details":{"name":"a"}})", ErrorCode::kNotFound,
+       "trainingjobs \"a\" not found"},
+      {404, "404 page not found\n", ErrorCode::kNotFound,
+       "TrainingJob (lockstep.dev/v1alpha1) is not known to this server: install the chart, or kubectl apply -f "
+       "manifests/crd.yaml"},
+      {404, R"({"message":"the server could not find the requested resource","details":{"name":"x"}})",
+       ErrorCode::kNotFound,
+       "TrainingJob (lockstep.dev/v1alpha1) is not known to this server: install the chart, or kubectl apply -f "
+       "manifests/crd.yaml"},
+      {409, R"({"reason":"AlreadyExists","message":"there is one"})", ErrorCode::kAlreadyExists, "there is one"},
+      {409, R"({"reason":"Conflict","message":"it changed"})", ErrorCode::kConflict, "it changed"},
+      {410, R"({"reason":"Expired","message":"too old"})", ErrorCode::kGone, "too old"},
+      {429, R"({"message":"slow down"})", ErrorCode::kTooManyRequests, "slow down"},
+      {500, R"({"message":"etcd is ill"})", ErrorCode::kUnavailable, "etcd is ill"},
+      {502, "<html>bad gateway</html>\nmore", ErrorCode::kUnavailable, "HTTP 502: <html>bad gateway</html>"},
+      {503, "", ErrorCode::kUnavailable, "HTTP 503"},
+      {504, R"({"message":"Timeout: Too large resource version: 9, current: 5",
+                "details":{"causes":[{"reason":"ResourceVersionTooLarge"}]}})",
+       ErrorCode::kGone, "Timeout: Too large resource version: 9, current: 5"},
+      {504, R"({"message":"late"})", ErrorCode::kDeadlineExceeded, "late"},
+      {418, "teapot", ErrorCode::kInternal, "HTTP 418: teapot"},
+      {409, R"({"message":7,"details":[],"reason":{}})", ErrorCode::kConflict,
+       R"(HTTP 409: {"message":7,"details":[],"reason":{}})"},
+  };
+  for (const Refusal& row : table) {
+    const Error error = error_from_answer(row.status, row.body, 0, kTrainingJobs);
+    EXPECT_EQ(error_code_name(error.code), error_code_name(row.code)) << row.body;
+    EXPECT_EQ(error.message, row.message);
+  }
+}
+
+TEST(StatusError, waits_as_header_or_details_say) {
+  EXPECT_DOUBLE_EQ(error_from_answer(429, "{}", 4, kPods).retry_after_seconds, 4);
+  EXPECT_DOUBLE_EQ(error_from_answer(429, R"({"details":{"retryAfterSeconds":9}})", 0, kPods).retry_after_seconds, 9);
+  EXPECT_EQ(error_from_answer(503, "{}", 1, kPods).code, ErrorCode::kTooManyRequests);
+  EXPECT_DOUBLE_EQ(
+      error_from_answer(429, R"({"details":{"retryAfterSeconds":1e300}})", 0, kPods).retry_after_seconds, 0);
+}
+
+TEST(LineSplitter, keeps_what_is_left_over_and_drops_what_is_too_long) {
+  LineSplitter lines(8);
+  std::vector<std::string> seen;
+  const auto on_line = [&](std::string_view line) {
+    seen.emplace_back(line);
+    return line != "stop";
+  };
+  EXPECT_TRUE(lines.feed("a", on_line));
+  EXPECT_TRUE(lines.feed("b\n\nc", on_line));
+  EXPECT_EQ(lines.rest(), "c");
+  EXPECT_TRUE(lines.feed("1234567890", on_line));  // too long: skipped to its end
+  EXPECT_TRUE(lines.feed("still it\nd\n12345678\n123456789\n", on_line));
+  EXPECT_EQ(lines.dropped(), 2);
+  EXPECT_FALSE(lines.feed("stop\nnever\n", on_line));
+  EXPECT_EQ(seen, (std::vector<std::string>{"ab", "", "d", "12345678", "stop"}));
+}
+
+TEST(InFlightLimit, shrinks_under_refusals_grows_under_success_and_pauses) {
+  ManualClock clock;
+  InFlightLimit limit(clock);
+  const int first = limit.limit();
+  ASSERT_TRUE(limit.enter(clock.now()));
+  limit.leave(std::chrono::milliseconds(1), true, std::chrono::seconds(2));
+  EXPECT_EQ(limit.limit(), first / 2);
+  EXPECT_FALSE(limit.enter(clock.now()));  // closed for two seconds
+  clock.advance(std::chrono::seconds(3));
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(limit.enter(clock.now()));
+    limit.leave(std::chrono::milliseconds(1), false, {});
+  }
+  EXPECT_GT(limit.limit(), first);
+  const int places = limit.limit();
+  for (int i = 0; i < places; ++i) ASSERT_TRUE(limit.enter(clock.now()));
+  EXPECT_FALSE(limit.enter(clock.now()));
+  for (int i = 0; i < places; ++i) limit.leave(std::chrono::seconds(9), false, {});  // one congestion, one cut
+  EXPECT_EQ(limit.limit(), places / 2);
+}
+
+}  // namespace
+}  // namespace lockstep::kube

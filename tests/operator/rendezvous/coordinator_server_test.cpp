@@ -1,0 +1,307 @@
+// The server against scripted clients over TLS on the loopback; whole jobs with real agents are in tests/trainer/agent.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
+#include "tests/operator/rendezvous/fakes.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+int dial(const std::string& address) {
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in target{};
+  target.sin_family = AF_INET;
+  target.sin_port = htons(static_cast<std::uint16_t>(port));
+  target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval patience{10, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof target), 0);
+  return fd;
+}
+
+// A blocking TLS client that speaks frames.
+class Client {
+ public:
+  Client(const std::string& address, const std::string& ca, const std::string& name = kCoordinatorServerName)
+      : fd_(dial(address)), context_(SSL_CTX_new(TLS_client_method())) {
+    BIO* text = BIO_new_mem_buf(ca.data(), static_cast<int>(ca.size()));
+    X509* authority = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context_), authority);
+    X509_free(authority);
+    BIO_free(text);
+    SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
+    ssl_ = SSL_new(context_);
+    SSL_set_fd(ssl_, fd_);
+    SSL_set1_host(ssl_, name.c_str());
+    connected_ = SSL_connect(ssl_) == 1;
+    ERR_clear_error();
+  }
+  ~Client() {
+    SSL_free(ssl_);
+    SSL_CTX_free(context_);
+    ::close(fd_);
+  }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  bool connected() const { return connected_; }
+  std::string version() const { return SSL_get_version(ssl_); }
+  void send_raw(const std::string& bytes) { SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())); }
+  void send(const AgentToCoordinator& message) { send_raw(*encode_frame(message)); }
+  // The next message of type M, skipping others; empty when the connection ends.
+  template <typename M>
+  std::optional<M> next() {
+    while (true) {
+      char buffer[4096];
+      auto frame = reader_.next();
+      while (frame && !*frame) {
+        const int length = SSL_read(ssl_, buffer, sizeof buffer);
+        if (length <= 0) return std::nullopt;
+        reader_.feed({buffer, static_cast<std::size_t>(length)});
+        frame = reader_.next();
+      }
+      const auto message = decode_from_coordinator(**frame);
+      if (const auto* wanted = std::get_if<M>(&*message)) return *wanted;
+    }
+  }
+  bool closed() { return !next<Unknown>(); }
+
+ private:
+  int fd_;
+  SSL_CTX* context_;
+  SSL* ssl_ = nullptr;
+  bool connected_ = false;
+  FrameReader reader_;
+};
+
+class CoordinatorServerTest : public testing::Test {
+ protected:
+  KeyPair authority = *make_authority();
+  KeyPair serving = *issue_serving_certificate(authority);
+  MemoryStore store;
+  NameAuthenticator authenticator;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int changes = 0;
+  std::unique_ptr<Coordinator> coordinator;
+
+  void SetUp() override { start(); }
+  void start(std::int64_t term = 1) {
+    CoordinatorOptions options;
+    options.listen_address = "127.0.0.1";
+    options.certificate_pem = serving.certificate_pem;
+    options.private_key_pem = serving.private_key_pem;
+    options.term = term;
+    auto started = start_coordinator(options, store, authenticator, SystemClock::instance(),
+                                     [this](const std::string&, const std::string&) {
+                                       const std::lock_guard guard(mutex);
+                                       ++changes;
+                                       changed.notify_all();
+                                     });
+    ASSERT_TRUE(started) << started.error().message;
+    coordinator = std::move(*started);
+  }
+  // Notified by on_change; a view that only progressed is looked at twice a second as well.
+  template <typename Condition>
+  bool wait_for(Condition condition) {
+    std::unique_lock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+    while (std::chrono::steady_clock::now() < deadline) {
+      const auto view = coordinator->view("uid");
+      if (view && condition(*view)) return true;
+      changed.wait_for(lock, milliseconds(500));
+    }
+    return false;
+  }
+  JobPlan plan() const {
+    JobPlan made;
+    made.name_space = "ns";
+    made.name = "a";
+    made.uid = "uid";
+    made.slots = 1;
+    made.members = {{0, 1, "a-0", "u0", ""}};
+    return made;
+  }
+  Hello hello() const {
+    Hello made;
+    made.name_space = "ns";
+    made.pod_name = "a-0";
+    made.pod_uid = "u0";
+    made.incarnation = 1;
+    made.token = "token-of-a-0";
+    made.session = "s";
+    return made;
+  }
+  bool a_member_can_join() {
+    Client client(coordinator->address(), authority.certificate_pem);
+    client.send(hello());
+    return client.next<Welcome>().has_value();
+  }
+};
+
+TEST_F(CoordinatorServerTest, a_member_joins_and_is_started) {
+  coordinator->set_job(plan());
+  ASSERT_TRUE(wait_for([](const JobView& view) { return view.phase == Phase::kWaiting; }));
+  Client client(coordinator->address(), authority.certificate_pem);
+  EXPECT_EQ(client.version(), "TLSv1.3");
+  client.send(hello());
+  EXPECT_EQ(client.next<Welcome>()->term, 1);
+  const auto propose = client.next<Propose>();
+  ASSERT_TRUE(propose);
+  Ready ready;
+  ready.epoch = propose->epoch;
+  ready.addresses = {"127.0.0.1:1"};
+  ready.host = "127.0.0.1";
+  ready.master_port = 20'000;
+  client.send(ready);
+  const auto go = client.next<Go>();
+  ASSERT_TRUE(go);
+  EXPECT_EQ(go->key.size(), 64U);
+  EXPECT_EQ(store.record("uid").generation, 1);
+  client.send(Up{1});
+  EXPECT_TRUE(wait_for([](const JobView& view) { return view.phase == Phase::kUp; }));
+}
+
+TEST_F(CoordinatorServerTest, a_wrong_token_is_refused_and_shown) {
+  coordinator->set_job(plan());
+  Hello bad = hello();
+  bad.token = "stolen";
+  Client client(coordinator->address(), authority.certificate_pem);
+  client.send(bad);
+  const auto refused = client.next<Refused>();
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(refused->final);
+  EXPECT_TRUE(client.closed());
+  EXPECT_TRUE(wait_for([](const JobView& view) {
+    return view.refused == std::vector<std::string>{"pod a-0 of slot 0: the token is not of this pod"};
+  }));
+}
+
+TEST_F(CoordinatorServerTest, a_token_is_checked_once) {
+  coordinator->set_job(plan());
+  EXPECT_TRUE(a_member_can_join());
+  EXPECT_TRUE(a_member_can_join());
+  EXPECT_EQ(authenticator.checks(), 1);
+}
+
+TEST_F(CoordinatorServerTest, an_older_incarnation_is_told_to_go_though_its_name_is_not_planned) {
+  JobPlan named = plan();
+  named.members = {{0, 2, "a-1234-0-2", "u2", ""}};
+  coordinator->set_job(named);
+  ASSERT_TRUE(wait_for([](const JobView&) { return true; }));
+  Hello old = hello();
+  old.pod_name = "a-1234-0-1";
+  Client client(coordinator->address(), authority.certificate_pem);
+  client.send(old);
+  EXPECT_TRUE(client.next<Refused>()->final);
+}
+
+TEST_F(CoordinatorServerTest, an_unknown_pod_is_asked_to_try_again) {
+  Client client(coordinator->address(), authority.certificate_pem);
+  client.send(hello());
+  EXPECT_FALSE(client.next<Refused>()->final);
+}
+
+TEST_F(CoordinatorServerTest, agents_verify_the_authority_and_the_name) {
+  const KeyPair other = *make_authority();
+  EXPECT_FALSE(Client(coordinator->address(), other.certificate_pem).connected());
+  EXPECT_FALSE(Client(coordinator->address(), authority.certificate_pem, "elsewhere").connected());
+  EXPECT_TRUE(Client(coordinator->address(), authority.certificate_pem).connected());
+}
+
+TEST_F(CoordinatorServerTest, malformed_frames_close_their_own_connection_only) {
+  coordinator->set_job(plan());
+  Client good(coordinator->address(), authority.certificate_pem);
+  good.send(hello());
+  ASSERT_TRUE(good.next<Welcome>());
+  for (const std::string& bad : {std::string("\xff\xff\xff\xff", 4), std::string("\0\0\0\0", 4), std::string("\0\0\0\2{]", 6),
+                                 std::string("\0\0\x60\1", 4), *encode_frame(AgentToCoordinator(Up{1}))}) {
+    Client client(coordinator->address(), authority.certificate_pem);
+    client.send_raw(bad);
+    EXPECT_TRUE(client.closed());
+  }
+  EXPECT_TRUE(good.next<Propose>());
+}
+
+TEST_F(CoordinatorServerTest, bytes_that_are_not_tls_and_clients_that_say_nothing_do_no_harm) {
+  coordinator->set_job(plan());
+  std::vector<int> silent;
+  for (int i = 0; i < 50; ++i) silent.push_back(dial(coordinator->address()));
+  for (int i = 0; i < 20; ++i) {
+    const int fd = dial(coordinator->address());
+    const std::string garbage(1000, static_cast<char>('a' + i));
+    EXPECT_GT(::send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
+    char byte = 0;
+    while (::recv(fd, &byte, 1, 0) > 0) {
+    }
+    ::close(fd);
+  }
+  EXPECT_TRUE(a_member_can_join());
+  // The handshake's deadline closes them.
+  char byte = 0;
+  EXPECT_EQ(::recv(silent.front(), &byte, 1, 0), 0);
+  for (const int fd : silent) ::close(fd);
+}
+
+TEST_F(CoordinatorServerTest, a_store_that_fails_delays_the_first_generation_only) {
+  store.set_broken(true);
+  coordinator->set_job(plan());
+  Client client(coordinator->address(), authority.certificate_pem);
+  client.send(hello());
+  ASSERT_TRUE(client.next<Welcome>());
+  store.set_broken(false);
+  EXPECT_TRUE(client.next<Propose>());
+}
+
+TEST_F(CoordinatorServerTest, a_forgotten_job_loses_its_connections_and_its_view) {
+  coordinator->set_job(plan());
+  Client client(coordinator->address(), authority.certificate_pem);
+  client.send(hello());
+  ASSERT_TRUE(client.next<Welcome>());
+  coordinator->forget_job("uid");
+  EXPECT_TRUE(client.closed());
+  EXPECT_FALSE(coordinator->view("uid"));
+}
+
+TEST_F(CoordinatorServerTest, a_taken_port_is_said) {
+  CoordinatorOptions options;
+  options.listen_address = "127.0.0.1";
+  options.port = std::stoi(coordinator->address().substr(coordinator->address().rfind(':') + 1));
+  options.certificate_pem = serving.certificate_pem;
+  options.private_key_pem = serving.private_key_pem;
+  const auto second = start_coordinator(options, store, authenticator, SystemClock::instance(), nullptr);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(CoordinatorServerTest, plain_tcp_is_never_spoken) {
+  EXPECT_FALSE(start_coordinator(CoordinatorOptions{}, store, authenticator, SystemClock::instance(), nullptr));
+}
+
+TEST(Certificates, an_authority_that_is_damaged_is_named) {
+  KeyPair authority = *make_authority();
+  authority.private_key_pem = make_authority()->private_key_pem;
+  const auto issued = issue_serving_certificate(authority);
+  ASSERT_FALSE(issued);
+  EXPECT_EQ(issued.error().code, ErrorCode::kCorrupt);
+  EXPECT_FALSE(issue_serving_certificate(KeyPair{"x", "y"}));
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,534 @@
+#include "operator/rendezvous/coordinator_state.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr SessionId kFirst = 100;  // session of slot 0; slot s has kFirst + s, and another hundred after each rejoin
+
+class CoordinatorStateTest : public testing::Test {
+ protected:
+  MonotonicTime time{std::chrono::hours(1)};
+  JobPlan plan = two_slots();
+  std::unique_ptr<CoordinatorState> job = make(1);
+  std::vector<CoordinatorAction> seen;
+  GenerationStore::Versioned stored;
+  int version = 0;
+
+  static JobPlan two_slots() {
+    JobPlan made;
+    made.name_space = "ns";
+    made.name = "a";
+    made.uid = "uid";
+    made.slots = 2;
+    made.members = {{0, 1, "a-0", "u0", "n0"}, {1, 1, "a-1", "u1", "n1"}};
+    return made;
+  }
+  std::unique_ptr<CoordinatorState> make(std::int64_t term) {
+    return std::make_unique<CoordinatorState>(term, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now());
+  }
+  Now now() const { return {time, WallTime(seconds(1'700'000'000))}; }
+
+  void collect() {
+    for (CoordinatorAction& action : job->take_actions()) seen.push_back(std::move(action));
+  }
+  void forget() {
+    collect();
+    seen.clear();
+  }
+  template <typename Action>
+  std::vector<Action> taken() {
+    collect();
+    std::vector<Action> found;
+    for (const CoordinatorAction& action : seen) {
+      if (const auto* wanted = std::get_if<Action>(&action)) found.push_back(*wanted);
+    }
+    return found;
+  }
+  template <typename Message>
+  std::vector<Message> sent() {
+    std::vector<Message> found;
+    for (const auto& send : taken<SendToMember>()) {
+      if (const auto* wanted = std::get_if<Message>(&send.message)) found.push_back(*wanted);
+    }
+    return found;
+  }
+
+  void set_plan() { job->on_plan(plan, now()); }
+  void loaded() { job->on_loaded(stored, now()); }
+  // Carries out the newest write.
+  void written() {
+    stored.record = taken<WriteRecord>().back().next;
+    stored.version = std::to_string(++version);
+    job->on_written(stored.version, now());
+  }
+  void not_written(ErrorCode code) { job->on_written(fail(code, "no"), now()); }
+  Hello hello(int slot) const {
+    Hello made;
+    made.name_space = "ns";
+    made.slot = slot;
+    made.incarnation = plan.members[static_cast<std::size_t>(slot)].incarnation;
+    made.pod_name = plan.members[static_cast<std::size_t>(slot)].pod_name;
+    made.pod_uid = plan.members[static_cast<std::size_t>(slot)].pod_uid;
+    made.session = fmt::format("agent-{}-{}", slot, made.incarnation);
+    return made;
+  }
+  void join(int slot) { job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now()); }
+  void ready(int slot, std::int64_t generation, std::int64_t term = 1) {
+    Ready message;
+    message.epoch = {term, generation};
+    message.addresses = {fmt::format("10.0.0.{}:1", slot)};
+    message.host = fmt::format("10.0.0.{}", slot);
+    message.master_port = 20'000;
+    say(slot, message);
+  }
+  void say(int slot, const AgentToCoordinator& message) {
+    job->on_message(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  void beat(int slot, std::int64_t generation, std::int64_t step = 0) {
+    Heartbeat heartbeat;
+    heartbeat.phase = MemberPhase::kRunning;
+    heartbeat.generation = generation;
+    heartbeat.up = true;
+    if (step > 0) heartbeat.progress = Progress{step, 100, 0, 1.0, 1.0, 1.0};
+    say(slot, heartbeat);
+  }
+  Exit exit(int rank, std::int64_t generation, int code, int signal = 0, std::int64_t ms = 1'700'000'000'000) {
+    Exit made;
+    made.generation = generation;
+    made.rank = rank;
+    made.code = code;
+    made.signal = signal;
+    made.end_ms = ms;
+    return made;
+  }
+  void up_generation(std::int64_t generation) {
+    ready(0, generation);
+    ready(1, generation);
+    say(0, Up{generation});
+    say(1, Up{generation});
+    beat(0, generation);
+    beat(1, generation);
+  }
+  void start() {
+    set_plan();
+    loaded();
+    join(0);
+    join(1);
+    written();
+    up_generation(1);
+    time += seconds(6);  // past the time without evictions
+    beat(0, 1);
+    beat(1, 1);
+    forget();
+  }
+  Phase phase() const { return job->view()->phase; }
+};
+
+TEST_F(CoordinatorStateTest, a_generation_forms_when_all_members_are_there) {
+  set_plan();
+  EXPECT_FALSE(job->view());
+  loaded();
+  EXPECT_EQ(job->view()->message, "waiting for slots 0, 1 to connect");
+  join(0);
+  EXPECT_TRUE(taken<WriteRecord>().empty());
+  join(1);
+  EXPECT_EQ(phase(), Phase::kProposing);
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+  EXPECT_EQ(taken<WriteRecord>().at(0).next.generation, 1);
+  written();
+  ready(0, 1);
+  EXPECT_TRUE(sent<Go>().empty());
+  ready(1, 1);
+  const auto go = sent<Go>();
+  ASSERT_EQ(go.size(), 2U);
+  EXPECT_EQ(go[0].peers, (std::vector<std::string>{"10.0.0.0:1", "10.0.0.1:1"}));
+  EXPECT_EQ(go[1].peers, go[0].peers);
+  EXPECT_EQ(go[1].first_rank, 1);
+  EXPECT_EQ(go[1].master_addr, "10.0.0.0");
+  EXPECT_EQ(phase(), Phase::kStarting);
+  say(0, Up{1});
+  say(1, Up{1});
+  EXPECT_EQ(phase(), Phase::kUp);
+}
+
+TEST_F(CoordinatorStateTest, go_waits_for_the_record) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  ready(0, 1);
+  ready(1, 1);
+  EXPECT_TRUE(sent<Go>().empty());
+  EXPECT_EQ(job->view()->message, "waiting for the job's record to be written");
+  written();
+  EXPECT_EQ(sent<Go>().size(), 2U);
+}
+
+TEST_F(CoordinatorStateTest, a_failed_write_discards_the_proposal_and_its_number) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  ready(0, 1);
+  ready(1, 1);
+  not_written(ErrorCode::kConflict);
+  EXPECT_EQ(phase(), Phase::kWaiting);
+  EXPECT_EQ(taken<LoadRecord>().size(), 2U);
+  loaded();
+  EXPECT_EQ(taken<WriteRecord>().back().next.generation, 2);
+  written();
+  ready(0, 1);
+  ready(1, 1);
+  EXPECT_TRUE(sent<Go>().empty()) << "READY of a discarded proposal";
+  ready(0, 2);
+  ready(1, 2);
+  EXPECT_EQ(sent<Go>().at(0).epoch.generation, 2);
+}
+
+TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation_waits_for_the_controller) {
+  start();
+  say(1, exit(1, 1, 137, 9));
+  EXPECT_EQ(sent<Ack>().size(), 1U);
+  EXPECT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->rank, 1);
+  EXPECT_EQ(sent<Halt>().size(), 1U) << "the one that still runs";
+  EXPECT_TRUE(sent<Propose>().empty());
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
+  written();
+  up_generation(2);
+  EXPECT_EQ(phase(), Phase::kUp);
+  EXPECT_FALSE(job->view()->failure);
+}
+
+TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_began) {
+  start();
+  say(0, exit(0, 1, kExitCommunication, 0, 10));
+  EXPECT_EQ(phase(), Phase::kUp);
+  time += milliseconds(150);
+  say(1, exit(1, 1, 139, 11, 20));
+  EXPECT_EQ(job->view()->failure->rank, 1);
+}
+
+TEST_F(CoordinatorStateTest, communication_failures_alone_are_named_after_200_ms) {
+  start();
+  Exit first = exit(0, 1, kExitCommunication, 0, 10);
+  first.report = FailureReport{FailureReport::Class::kCommunication, 1, "the link to rank 1 broke"};
+  say(0, first);
+  time += milliseconds(200);
+  beat(1, 1);
+  EXPECT_EQ(job->view()->failure->rank, 0);
+  EXPECT_NE(job->view()->failure->message.find("the link to rank 1 broke"), std::string::npos);
+}
+
+TEST_F(CoordinatorStateTest, a_broken_connection_and_a_peers_word_are_a_loss_at_once) {
+  start();
+  job->on_disconnected(kFirst + 1, now());
+  EXPECT_EQ(phase(), Phase::kUp);
+  say(0, exit(0, 1, kExitCommunication));
+  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
+TEST_F(CoordinatorStateTest, a_broken_connection_alone_has_a_second) {
+  start();
+  job->on_disconnected(kFirst + 1, now());
+  for (int i = 0; i < 4; ++i) {
+    time += milliseconds(250);
+    beat(0, 1);
+  }
+  EXPECT_EQ(phase(), Phase::kUp);
+  time += milliseconds(10);
+  job->on_tick(now());
+  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+}
+
+TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
+  start();
+  for (int i = 0; i < 40; ++i) {
+    time += milliseconds(250);
+    beat(0, 1, 1 + i);
+  }
+  EXPECT_EQ(phase(), Phase::kUp);
+  for (int i = 0; i < 6; ++i) {
+    time += milliseconds(250);
+    beat(0, 1, 40);
+  }
+  EXPECT_EQ(phase(), Phase::kBroken);
+}
+
+TEST_F(CoordinatorStateTest, a_coordinator_that_was_held_up_blames_nobody) {
+  start();
+  time += seconds(30);
+  job->on_tick(now());
+  EXPECT_EQ(phase(), Phase::kUp);
+}
+
+TEST_F(CoordinatorStateTest, a_new_coordinator_leaves_a_running_generation_alone) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  EXPECT_EQ(taken<WriteRecord>().back().next.term, 2) << "the leader before is fenced off";
+  written();
+  EXPECT_FALSE(job->view()) << "nothing is known yet, and nothing must look broken";
+  for (int slot = 0; slot < 2; ++slot) {
+    Hello message = hello(slot);
+    message.phase = MemberPhase::kRunning;
+    message.generation = 1;
+    message.up = true;
+    message.promised = {1, 1};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  EXPECT_EQ(phase(), Phase::kUp);
+  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Halt>().empty());
+}
+
+TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_is_lost_after_five_seconds) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  Hello message = hello(0);
+  message.phase = MemberPhase::kRunning;
+  message.generation = 1;
+  message.up = true;
+  job->on_hello(kFirst, message, now());
+  for (int i = 0; i < 19; ++i) {
+    time += milliseconds(250);
+    beat(0, 1);
+    job->on_tick(now());
+  }
+  EXPECT_FALSE(job->view());
+  time += milliseconds(250);
+  beat(0, 1);
+  job->on_tick(now());
+  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+}
+
+TEST_F(CoordinatorStateTest, a_generation_that_was_recorded_and_not_started_is_followed_without_a_failure) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  job = make(2);
+  forget();
+  set_plan();
+  loaded();
+  written();
+  for (int slot = 0; slot < 2; ++slot) {
+    Hello message = hello(slot);
+    message.phase = MemberPhase::kReady;
+    message.promised = {1, 1};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  EXPECT_EQ(sent<Propose>().at(0).epoch, (Epoch{2, 2}));
+}
+
+TEST_F(CoordinatorStateTest, a_replaced_pod_ends_the_survivors_processes_and_joins_the_next_generation) {
+  start();
+  plan.members[1] = {1, 2, "a-1-2", "u1b", "n2"};
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_EQ(sent<Halt>().size(), 1U);
+  ASSERT_EQ(sent<Refused>().size(), 1U) << "the old pod is told to go";
+  EXPECT_TRUE(sent<Refused>().at(0).final);
+  EXPECT_EQ(job->view()->message, "waiting for slot 1 to connect");
+  join(1);
+  written();
+  ready(1, 2);
+  EXPECT_TRUE(sent<Go>().empty()) << "slot 0 has not said that its old processes are gone";
+  ready(0, 2);
+  EXPECT_EQ(sent<Go>().size(), 2U);
+}
+
+TEST_F(CoordinatorStateTest, members_that_do_not_belong_are_refused) {
+  start();
+  Hello old = hello(1);
+  old.incarnation = 0;
+  job->on_hello(900, old, now());
+  EXPECT_TRUE(sent<Refused>().back().final);
+  Hello stranger = hello(1);
+  stranger.pod_uid = "other";
+  job->on_hello(901, stranger, now());
+  EXPECT_TRUE(sent<Refused>().back().final);
+  Hello early = hello(1);
+  early.incarnation = 2;
+  job->on_hello(902, early, now());
+  EXPECT_FALSE(sent<Refused>().back().final);
+  EXPECT_EQ(taken<CloseSession>().size(), 3U);
+  EXPECT_EQ(job->view()->refused.size(), 2U);
+  EXPECT_EQ(phase(), Phase::kUp);
+}
+
+TEST_F(CoordinatorStateTest, a_newer_connection_of_a_member_closes_the_older) {
+  start();
+  Hello again = hello(1);
+  again.phase = MemberPhase::kRunning;
+  again.generation = 1;
+  again.up = true;
+  job->on_hello(777, again, now());
+  EXPECT_EQ(taken<CloseSession>().at(0).session, kFirst + 1);
+  job->on_disconnected(kFirst + 1, now());
+  EXPECT_TRUE(job->view()->members[1].connected);
+}
+
+TEST_F(CoordinatorStateTest, an_agent_that_comes_back_without_its_processes_is_a_loss) {
+  start();
+  Hello fresh = hello(1);
+  fresh.session = "another agent";
+  job->on_hello(777, fresh, now());
+  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+}
+
+TEST_F(CoordinatorStateTest, all_zero_exits_finish_the_job_and_done_waits_for_the_record) {
+  start();
+  say(0, exit(0, 1, 0));
+  EXPECT_EQ(phase(), Phase::kUp);
+  say(1, exit(1, 1, 0));
+  EXPECT_EQ(phase(), Phase::kFinished);
+  EXPECT_TRUE(sent<Done>().empty());
+  EXPECT_TRUE(taken<WriteRecord>().back().next.finished);
+  written();
+  EXPECT_EQ(sent<Done>().size(), 2U);
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  EXPECT_EQ(phase(), Phase::kFinished);
+}
+
+TEST_F(CoordinatorStateTest, stop_reaches_everybody_with_the_exit_code_of_the_failure) {
+  start();
+  say(1, exit(1, 1, 3));
+  plan.stop = true;
+  set_plan();
+  ASSERT_EQ(sent<Stop>().size(), 2U);
+  EXPECT_EQ(sent<Stop>().at(0).exit_code, 3);
+  EXPECT_NE(phase(), Phase::kStopped);
+  Exit ordered = exit(0, 1, 143, 15);
+  ordered.reason = Exit::Reason::kOrdered;
+  say(0, ordered);
+  job->on_disconnected(kFirst, now());
+  EXPECT_EQ(phase(), Phase::kStopped);
+}
+
+TEST_F(CoordinatorStateTest, a_job_that_was_stopped_starts_again_when_it_is_wanted) {
+  start();
+  plan.stop = true;
+  set_plan();
+  job->on_disconnected(kFirst, now());
+  job->on_disconnected(kFirst + 1, now());
+  EXPECT_EQ(phase(), Phase::kStopped);
+  plan.stop = false;
+  for (auto& member : plan.members) member.incarnation = 2;
+  set_plan();
+  EXPECT_EQ(phase(), Phase::kWaiting);
+  join(0);
+  join(1);
+  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
+}
+
+TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
+  plan.port = 29'500;
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  EXPECT_EQ(sent<Propose>().at(0).port, 29'500);
+  Ready message;
+  message.epoch = {1, 1};
+  message.problem = "PortInUse";
+  message.message = "port 29500 is taken";
+  say(0, message);
+  EXPECT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, "PortInUse");
+  EXPECT_EQ(job->view()->failure->generation, 1);
+}
+
+TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  ready(0, 1);
+  for (int i = 0; i < 23; ++i) {
+    time += milliseconds(250);
+    beat(0, 0);
+    beat(1, 0);
+  }
+  EXPECT_EQ(job->view()->failure->cause, "StartTimeout");
+  EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
+TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
+  plan.start_timeout_seconds = 3;
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  ready(0, 1);
+  ready(1, 1);
+  say(0, Up{1});
+  for (int i = 0; i < 13; ++i) {
+    time += milliseconds(250);
+    Heartbeat heartbeat;
+    heartbeat.phase = MemberPhase::kRunning;
+    heartbeat.generation = 1;
+    say(0, heartbeat);
+    say(1, heartbeat);
+  }
+  EXPECT_EQ(job->view()->failure->cause, "StartTimeout");
+  EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
+TEST_F(CoordinatorStateTest, a_coordinator_that_meets_a_later_term_does_nothing_more) {
+  start();
+  Hello later = hello(0);
+  later.promised = {2, 5};
+  job->on_hello(777, later, now());
+  EXPECT_FALSE(sent<Refused>().back().final);
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Halt>().empty());
+}
+
+TEST_F(CoordinatorStateTest, the_newest_checkpoint_is_recorded_and_restored) {
+  start();
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  heartbeat.up = true;
+  heartbeat.newest_checkpoint = CheckpointReport{"step-40.g1", 40, 1, "ab"};
+  time += seconds(10);
+  say(0, heartbeat);
+  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-40.g1");
+  EXPECT_EQ(taken<WriteRecord>().back().next.generation, 1);
+  written();
+  beat(1, 1);
+  say(1, exit(1, 1, 137, 9));
+  plan.handled_generation = 1;
+  set_plan();
+  written();
+  ready(0, 2);
+  ready(1, 2);
+  EXPECT_EQ(sent<Go>().back().restore, "step-40.g1");
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,301 @@
+#include "operator/rendezvous/member_state.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/rendezvous/worker_contract.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class MemberStateTest : public testing::Test {
+ protected:
+  MonotonicTime now{std::chrono::hours(1)};
+  MemberState member{MemberOptions{"ns", "pod", "uid", 1, 1, "session"}, now};
+  std::vector<MemberAction> seen;
+
+  void collect() {
+    for (MemberAction& action : member.take_actions()) seen.push_back(std::move(action));
+  }
+  template <typename Message>
+  void tell(const Message& message) {
+    member.on_message(CoordinatorToAgent(message), now);
+    collect();
+  }
+  // The actions of one kind since the last call for any kind.
+  template <typename Action>
+  std::vector<Action> taken() {
+    collect();
+    std::vector<Action> found;
+    for (const MemberAction& action : seen) {
+      if (const auto* wanted = std::get_if<Action>(&action)) found.push_back(*wanted);
+    }
+    return found;
+  }
+  template <typename Message>
+  std::vector<Message> sent() {
+    std::vector<Message> found;
+    for (const auto& send : taken<SendToCoordinator>()) {
+      if (const auto* wanted = std::get_if<Message>(&send.message)) found.push_back(*wanted);
+    }
+    return found;
+  }
+  void forget() {
+    collect();
+    seen.clear();
+  }
+
+  void join(std::int64_t term = 1) {
+    member.on_connected(now);
+    tell(Welcome{term});
+  }
+  Propose proposal(std::int64_t generation, std::int64_t term = 1) {
+    Propose propose;
+    propose.epoch = {term, generation};
+    propose.first_rank = 1;
+    propose.world_size = 2;
+    return propose;
+  }
+  Go go(std::int64_t generation, std::int64_t term = 1) {
+    Go message;
+    message.epoch = {term, generation};
+    message.first_rank = 1;
+    message.world_size = 2;
+    return message;
+  }
+  void prepared(std::int64_t generation, std::int64_t term = 1) {
+    member.on_prepared({term, generation}, Prepared{{"10.0.0.1:5"}, "10.0.0.1", 0, "", ""}, now);
+    collect();
+  }
+  void run_generation(std::int64_t generation) {
+    tell(proposal(generation));
+    prepared(generation);
+    tell(go(generation));
+    WorkerMessage up;
+    up.up = true;
+    member.on_worker_message(1, up, now);
+    collect();
+  }
+  void end_process(int code, int signal = 0) {
+    member.on_exit(ProcessEnd{1, code, signal, 17, "tail", "", ""}, now);
+    collect();
+  }
+};
+
+TEST_F(MemberStateTest, a_generation_starts_after_propose_ready_and_go) {
+  join();
+  EXPECT_EQ(sent<Hello>().size(), 1U);
+  tell(proposal(1));
+  ASSERT_EQ(taken<PrepareSockets>().size(), 1U);
+  EXPECT_TRUE(sent<Ready>().empty());
+  prepared(1);
+  EXPECT_EQ(sent<Ready>().at(0).addresses.at(0), "10.0.0.1:5");
+  EXPECT_EQ(member.phase(), MemberPhase::kReady);
+  tell(go(1));
+  EXPECT_EQ(taken<StartProcesses>().size(), 1U);
+  EXPECT_EQ(member.phase(), MemberPhase::kRunning);
+  EXPECT_TRUE(sent<Up>().empty());
+  WorkerMessage up;
+  up.up = true;
+  member.on_worker_message(1, up, now);
+  EXPECT_EQ(sent<Up>().at(0).generation, 1);
+}
+
+TEST_F(MemberStateTest, a_foreign_process_is_up_when_it_was_started) {
+  join();
+  tell(proposal(1));
+  prepared(1);
+  Go message = go(1);
+  message.kind = Kind::kTorch;
+  tell(message);
+  member.on_started(1, now);
+  EXPECT_EQ(sent<Up>().size(), 1U);
+}
+
+TEST_F(MemberStateTest, ready_is_not_said_while_an_old_process_lives) {
+  join();
+  run_generation(1);
+  forget();
+  tell(proposal(2));
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+  EXPECT_TRUE(taken<PrepareSockets>().empty());
+  now += milliseconds(499);
+  member.on_tick(now);
+  EXPECT_TRUE(taken<KillProcesses>().empty());
+  now += milliseconds(1);
+  member.on_tick(now);
+  EXPECT_EQ(taken<KillProcesses>().size(), 1U);
+  end_process(137, 9);
+  EXPECT_EQ(sent<Exit>().at(0).reason, Exit::Reason::kOrdered);
+  EXPECT_TRUE(taken<PrepareSockets>().empty()) << "a grandchild may be left";
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<PrepareSockets>().size(), 1U);
+}
+
+TEST_F(MemberStateTest, what_was_promised_is_not_undercut) {
+  join();
+  run_generation(3);
+  tell(proposal(5));
+  forget();
+  const std::int64_t ignored = member.ignored();
+  tell(proposal(4));
+  tell(proposal(3));
+  tell(go(3));
+  tell(go(4));
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+  EXPECT_EQ(member.ignored(), ignored + 4);
+  EXPECT_EQ(member.promised(), (Epoch{1, 5}));
+}
+
+TEST_F(MemberStateTest, go_counts_only_once_and_only_for_what_was_answered) {
+  join();
+  tell(proposal(1));
+  tell(go(1));  // READY was not said
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+  prepared(1);
+  tell(go(1));
+  tell(go(1));
+  EXPECT_EQ(taken<StartProcesses>().size(), 1U);
+}
+
+TEST_F(MemberStateTest, a_halt_takes_a_promise_back) {
+  join();
+  tell(proposal(2));
+  prepared(2);
+  tell(Halt{{1, 2}});
+  EXPECT_EQ(taken<DropSockets>().size(), 1U);
+  tell(go(2));
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+}
+
+TEST_F(MemberStateTest, a_problem_with_the_sockets_is_said_and_nothing_starts) {
+  join();
+  tell(proposal(1));
+  member.on_prepared({1, 1}, Prepared{{}, "10.0.0.1", 29'500, "PortInUse", "port 29500 is taken"}, now);
+  EXPECT_EQ(sent<Ready>().at(0).problem, "PortInUse");
+  tell(go(1));
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+}
+
+TEST_F(MemberStateTest, exits_are_sent_again_after_each_welcome) {
+  join();
+  run_generation(1);
+  member.on_disconnected(now);
+  end_process(3);
+  EXPECT_TRUE(sent<Exit>().empty());
+  join();
+  ASSERT_EQ(sent<Exit>().size(), 1U);
+  EXPECT_EQ(sent<Exit>().at(0).code, 3);
+  EXPECT_EQ(sent<Exit>().at(0).reason, Exit::Reason::kOwn);
+  tell(Ack{1, 1});
+  member.on_disconnected(now);
+  join(2);
+  EXPECT_EQ(sent<Exit>().size(), 2U) << "the next coordinator knows of no acknowledgement";
+}
+
+TEST_F(MemberStateTest, a_coordinator_of_an_older_term_is_left) {
+  join(5);
+  member.on_disconnected(now);
+  forget();
+  join(4);
+  EXPECT_EQ(taken<CloseConnection>().size(), 1U);
+  EXPECT_FALSE(member.welcomed());
+}
+
+TEST_F(MemberStateTest, training_goes_on_without_a_coordinator_until_the_orphan_time) {
+  join();
+  run_generation(1);
+  member.on_disconnected(now);
+  now += seconds(599);
+  member.on_tick(now);
+  EXPECT_TRUE(taken<EndProcesses>().empty());
+  now += seconds(1);
+  member.on_tick(now);
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+}
+
+TEST_F(MemberStateTest, stop_asks_waits_kills_and_leaves_with_the_given_code) {
+  join();
+  run_generation(1);
+  tell(Stop{2, 7});
+  ASSERT_EQ(taken<EndProcesses>().size(), 1U);
+  EXPECT_TRUE(taken<EndProcesses>().at(0).ask);
+  now += milliseconds(2000);
+  member.on_tick(now);
+  EXPECT_EQ(taken<KillProcesses>().size(), 1U);
+  end_process(137, 9);
+  member.on_no_process_left(now);
+  EXPECT_TRUE(taken<ExitAgent>().empty()) << "the EXIT is not acknowledged";
+  tell(Ack{1, 1});
+  ASSERT_EQ(taken<ExitAgent>().size(), 1U);
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 7);
+}
+
+TEST_F(MemberStateTest, an_agent_that_leaves_does_not_wait_for_ever_for_an_acknowledgement) {
+  join();
+  run_generation(1);
+  end_process(0);
+  member.on_no_process_left(now);
+  tell(Done{});
+  EXPECT_TRUE(taken<ExitAgent>().empty());
+  now += seconds(1);
+  member.on_tick(now);
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 0);
+}
+
+TEST_F(MemberStateTest, a_signal_to_the_agent_marks_the_exits_and_gives_its_code) {
+  join();
+  run_generation(1);
+  member.on_terminate(143, seconds(25), now);
+  end_process(0);
+  EXPECT_EQ(sent<Exit>().at(0).reason, Exit::Reason::kTerminated);
+  tell(Ack{1, 1});
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 143);
+  forget();
+  tell(proposal(9));
+  EXPECT_TRUE(taken<PrepareSockets>().empty());
+}
+
+TEST_F(MemberStateTest, a_final_refusal_ends_the_processes_and_the_agent) {
+  join();
+  run_generation(1);
+  member.on_disconnected(now);
+  member.on_connected(now);
+  tell(Refused{"slot 1 was given to incarnation 2", true});
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+  end_process(143, 15);
+  member.on_disconnected(now);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 1);
+}
+
+TEST_F(MemberStateTest, a_refusal_for_now_costs_nothing) {
+  member.on_connected(now);
+  tell(Refused{"not expected yet", false});
+  EXPECT_EQ(taken<CloseConnection>().size(), 1U);
+  EXPECT_FALSE(member.leaving());
+}
+
+TEST_F(MemberStateTest, heartbeats_tell_the_progress_of_the_lowest_rank_and_the_newest_checkpoint) {
+  join();
+  run_generation(1);
+  forget();
+  WorkerMessage message;
+  message.progress = Progress{12, 100, 0, 0.5, 10, 9};
+  message.checkpoint = CheckpointReport{"step-10.g1", 10, 1, "ab"};
+  member.on_worker_message(1, message, now);
+  message.checkpoint = CheckpointReport{"step-5.g1", 5, 1, "cd"};
+  member.on_worker_message(1, message, now);
+  now += milliseconds(250);
+  member.on_tick(now);
+  ASSERT_EQ(sent<Heartbeat>().size(), 1U);
+  EXPECT_EQ(sent<Heartbeat>().at(0).progress->step, 12);
+  EXPECT_EQ(sent<Heartbeat>().at(0).newest_checkpoint->name, "step-10.g1");
+  EXPECT_EQ(sent<Heartbeat>().at(0).phase, MemberPhase::kRunning);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,72 @@
+// The protocol under random faults in virtual time. Compiled four times: as it is, where no seed may violate an
+// invariant and every one must recover, and once for each Mutation, where the invariants must be seen to fail.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "operator/rendezvous/mutation.h"
+#include "tests/operator/rendezvous/simulated_world.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr int kWorlds = 150;
+
+unsigned first_seed() {
+  const char* given = std::getenv("LOCKSTEP_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+  std::cout << "LOCKSTEP_SEED=" << seed << "\n";
+  return seed;
+}
+
+TEST(Protocol, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
+  if (kMutation != Mutation::kNone) GTEST_SKIP() << "the protocol is broken on purpose in this build";
+  const unsigned first = first_seed();
+  int generations = 0, starts = 0;
+  for (unsigned i = 0; i < kWorlds; ++i) {
+    SimulatedWorld world(first + i);
+    world.disturb(20);
+    ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
+    ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    world.finish_all_processes();
+    ASSERT_TRUE(world.reaches(40, [&] { return world.all_left_with_zero(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    ASSERT_EQ(world.leader_view()->phase, Phase::kFinished) << "LOCKSTEP_SEED=" << first + i;
+    ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
+    generations += world.generations();
+    starts += world.starts();
+  }
+  std::cout << kWorlds << " worlds, " << generations << " generations recorded, " << starts << " members started\n";
+}
+
+TEST(Protocol, a_new_coordinator_leaves_a_running_generation_alone) {
+  if (kMutation != Mutation::kNone) GTEST_SKIP() << "the protocol is broken on purpose in this build";
+  const unsigned first = first_seed();
+  for (unsigned i = 0; i < kWorlds; ++i) {
+    SimulatedWorld world(first + i);
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    const int starts = world.starts();
+    for (int round = 0; round < 3; ++round) {
+      world.restart_leader();
+      ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    }
+    ASSERT_EQ(world.starts(), starts) << "LOCKSTEP_SEED=" << first + i;
+  }
+}
+
+TEST(Protocol, the_invariants_notice_a_broken_protocol) {
+  if (kMutation == Mutation::kNone) GTEST_SKIP() << "the protocol is whole in this build";
+  const unsigned first = first_seed();
+  for (unsigned i = 0; i < 20 * kWorlds; ++i) {
+    SimulatedWorld world(first + i);
+    world.disturb(20);
+    if (world.violation().empty()) continue;
+    std::cout << "noticed in world " << i + 1 << ": " << world.violation() << "\n";
+    return;
+  }
+  FAIL() << "no world noticed the mutation";
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,161 @@
+#include "operator/rendezvous/protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace lockstep::rendezvous {
+namespace {
+
+AgentToCoordinator there_and_back(const AgentToCoordinator& message) {
+  const std::string frame = *encode_frame(message);
+  EXPECT_EQ(*decode_length(frame.substr(0, 4)), frame.size() - 4);
+  return *decode_from_agent(std::string_view(frame).substr(4));
+}
+CoordinatorToAgent there_and_back(const CoordinatorToAgent& message) {
+  return *decode_from_coordinator(std::string_view(*encode_frame(message)).substr(4));
+}
+
+Exit full_exit() {
+  Exit exit;
+  exit.generation = 3;
+  exit.rank = 5;
+  exit.code = 137;
+  exit.signal = 9;
+  exit.end_ms = 1'700'000'000'123;
+  exit.reason = Exit::Reason::kTerminated;
+  exit.report = FailureReport{FailureReport::Class::kCommunication, 2, "rank 2 went away"};
+  exit.stderr_tail = "a line\n\"quoted\"\n";
+  exit.problem = "CommandNotFound";
+  exit.message = "not there";
+  return exit;
+}
+
+TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
+  Hello hello;
+  hello.name_space = "ns";
+  hello.pod_name = "a-1234-0-1";
+  hello.pod_uid = "u";
+  hello.slot = 3;
+  hello.incarnation = 2;
+  hello.token = "t";
+  hello.session = "s";
+  hello.phase = MemberPhase::kRunning;
+  hello.generation = 7;
+  hello.up = true;
+  hello.promised = {2, 8};
+  hello.life = 4;
+  Heartbeat heartbeat{9, MemberPhase::kExited, 7, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
+  for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{hello, heartbeat, Heartbeat{}, ready, Up{4}, full_exit()}) {
+    EXPECT_EQ(there_and_back(message), message);
+  }
+}
+
+TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
+  Go go;
+  go.epoch = {2, 8};
+  go.job = "a";
+  go.job_uid = "uid";
+  go.kind = Kind::kTorch;
+  go.first_rank = 2;
+  go.ranks = 2;
+  go.world_size = 4;
+  go.group_rank = 1;
+  go.group_world_size = 2;
+  go.peers = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "10.0.0.2:2"};
+  go.member_of_rank = {0, 0, 1, 1};
+  go.master_addr = "10.0.0.1";
+  go.master_port = 20'001;
+  go.key = std::string(64, 'a');
+  go.restore = "step-1.g7";
+  go.checkpoint_path = "/ckpt";
+  go.checkpoint_every_seconds = 300;
+  go.max_restarts = 10;
+  go.env = {{"NCCL_DEBUG", "INFO"}};
+  for (const CoordinatorToAgent& message :
+       std::vector<CoordinatorToAgent>{Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
+                                       Halt{{2, 7}}, Stop{60, 3}, Done{}}) {
+    EXPECT_EQ(there_and_back(message), message);
+  }
+}
+
+TEST(Protocol, unknown_fields_are_ignored_and_unknown_types_say_so) {
+  EXPECT_EQ(*decode_from_agent(R"({"type":"UP","generation":4,"colour":"blue"})"), AgentToCoordinator(Up{4}));
+  EXPECT_EQ(*decode_from_agent(R"({"type":"SING"})"), AgentToCoordinator(Unknown{}));
+  EXPECT_EQ(*decode_from_coordinator(R"({"type":"SING"})"), CoordinatorToAgent(Unknown{}));
+}
+
+TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
+  for (const char* bad : {"", "{", "[]", "4", "null", "{}", R"({"type":3})", R"({"type":"UP","generation":"4"})",
+                          R"({"type":"UP","generation":-1})", R"({"type":"UP","generation":1e3})",
+                          R"({"type":"UP","generation":99999999999999999999})", R"({"type":"EXIT","code":256})",
+                          R"({"type":"EXIT","reason":"boredom"})", R"({"type":"READY","addresses":["a,b"]})",
+                          R"({"type":"READY","addresses":[1]})", R"({"type":"HEARTBEAT","progress":[]})",
+                          "{\"type\":\"UP\xff\"}"}) {
+    const auto decoded = decode_from_agent(bad);
+    ASSERT_FALSE(decoded) << bad;
+    EXPECT_EQ(decoded.error().code, ErrorCode::kInvalid) << bad;
+    EXPECT_FALSE(decoded.error().message.empty());
+  }
+}
+
+TEST(Protocol, a_frame_is_at_most_256_KiB_in_both_directions) {
+  Go go;
+  go.key = std::string(kMaxFrame, 'x');
+  EXPECT_EQ(encode_frame(CoordinatorToAgent(go)).error().code, ErrorCode::kExhausted);
+  EXPECT_EQ(*decode_length(std::string("\x00\x04\x00\x00", 4)), kMaxFrame);
+  EXPECT_FALSE(decode_length(std::string("\x00\x04\x00\x01", 4)));
+  EXPECT_FALSE(decode_length(std::string("\xff\xff\xff\xff", 4)));
+  EXPECT_FALSE(decode_length(std::string("\x00\x00\x00\x00", 4)));
+}
+
+TEST(Protocol, bytes_that_are_not_text_do_not_stop_an_exit) {
+  Exit exit = full_exit();
+  exit.stderr_tail = "\xff\xfe binary";
+  const auto back = there_and_back(AgentToCoordinator(exit));
+  EXPECT_NE(std::get<Exit>(back).stderr_tail.find("binary"), std::string::npos);
+}
+
+TEST(Protocol, a_stream_gives_the_same_frames_however_it_is_cut) {
+  std::string stream;
+  for (int i = 0; i < 50; ++i) stream += *encode_frame(AgentToCoordinator(Up{i}));
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  FrameReader reader;
+  std::int64_t next = 0;
+  for (std::size_t at = 0; at < stream.size();) {
+    const std::size_t length = std::min<std::size_t>(std::uniform_int_distribution<std::size_t>(1, 70)(random), stream.size() - at);
+    reader.feed(std::string_view(stream).substr(at, length));
+    at += length;
+    for (auto frame = reader.next(); *frame; frame = reader.next()) {
+      EXPECT_EQ(*decode_from_agent(**frame), AgentToCoordinator(Up{next++})) << "seed " << seed;
+    }
+  }
+  EXPECT_EQ(next, 50) << "seed " << seed;
+}
+
+TEST(Protocol, random_bytes_never_decode_into_anything_harmful) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  const std::string good = encode_frame(AgentToCoordinator(full_exit()))->substr(4);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = good;
+    for (int k = std::uniform_int_distribution<int>(1, 4)(random); k > 0; --k) {
+      const std::size_t at = std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
+      if (random() % 3 == 0) {
+        text.erase(at, random() % 8);
+        if (text.empty()) text = "x";
+      } else {
+        text[at] = static_cast<char>(random());
+      }
+    }
+    const auto decoded = decode_from_agent(text);
+    if (!decoded) {
+      EXPECT_EQ(decoded.error().code, ErrorCode::kInvalid) << "seed " << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,566 @@
+// A world in virtual time for the state machines: pods with agents and processes, a store with compare-and-set,
+// coordinators that come, linger and go, links that delay and break, and a controller that does what decide() does.
+// It checks the invariants of the protocol at each step and keeps the first violation as a sentence.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/member_state.h"
+
+namespace lockstep::rendezvous {
+
+class SimulatedWorld {
+ public:
+  explicit SimulatedWorld(unsigned seed) : random_(seed), slots_(between(1, 5)), procs_(between(1, 2)) {
+    for (int slot = 0; slot < slots_; ++slot) create_pod(slot);
+    start_leader();
+  }
+
+  // Faults for `seconds` of virtual time.
+  void disturb(int seconds) {
+    faults_ = true;
+    const MonotonicTime end = now_ + std::chrono::seconds(seconds);
+    while (now_ < end && violation_.empty()) {
+      run_for(ms(between(20, 1500)));
+      fault();
+    }
+    faults_ = false;
+    store_trouble_ = 0;
+  }
+
+  void run_for(Duration duration) {
+    const MonotonicTime end = now_ + duration;
+    while (!events_.empty() && events_.top().at <= end && violation_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      event.act();
+    }
+    now_ = end;
+  }
+
+  // True once `condition` holds, trying for `seconds`.
+  bool reaches(int seconds, const std::function<bool()>& condition) {
+    for (int i = 0; i < seconds * 20 && violation_.empty(); ++i) {
+      if (condition()) return true;
+      run_for(ms(50));
+    }
+    return condition();
+  }
+
+  bool all_up() const {
+    const auto view = leader_view();
+    if (!view || view->phase != Phase::kUp) return false;
+    for (const auto& pod : pods_) {
+      for (const auto& process : pod->processes) {
+        if (process->alive && (process->generation != view->generation)) return false;
+      }
+    }
+    return true;
+  }
+  bool all_left_with_zero() const {
+    for (const auto& pod : pods_) {
+      if (!pod->left || *pod->left != 0) return false;
+    }
+    return true;
+  }
+  std::optional<JobView> leader_view() const { return leader_ == nullptr ? std::nullopt : leader_->state->view(); }
+  void finish_all_processes() {
+    finishing_ = true;
+    for (const auto& pod : pods_) {
+      for (const auto& process : pod->processes) {
+        if (process->alive) after(ms(between(1, 300)), [this, pod, process] { end_process(pod, process, 0, 0); });
+      }
+    }
+  }
+  void restart_leader() {
+    kill_coordinator(leader_);
+    start_leader();
+  }
+  const std::string& violation() const { return violation_; }
+  int generations() const { return static_cast<int>(history_.size()); }
+  int starts() const { return starts_; }
+  std::string describe() const {
+    const auto view = leader_view();
+    std::string text = fmt::format("slots {} procs {}; ", slots_, procs_);
+    if (view) text += fmt::format("phase {} generation {}: {}; ", static_cast<int>(view->phase), view->generation, view->message);
+    for (const auto& pod : pods_) {
+      text += fmt::format("[slot {} inc {} phase {} gen {} promised {}/{} welcomed {}] ", pod->slot, pod->incarnation,
+                          static_cast<int>(pod->state->phase()), pod->state->generation(), pod->state->promised().term,
+                          pod->state->promised().generation, pod->state->welcomed());
+    }
+    return text;
+  }
+
+ private:
+  struct Process {
+    std::int64_t generation = 0;
+    int rank = 0;
+    bool alive = true;
+    bool ignores_term = false;
+  };
+  struct Coordinator {
+    std::unique_ptr<CoordinatorState> state;
+    bool alive = true;
+    MonotonicTime paused_until{};
+    std::int64_t handled = 0;
+    JobPlan plan;
+    std::int64_t noticed = 0;  // generation whose failure the controller has been told of
+  };
+  struct Link {
+    SessionId id = 0;
+    std::shared_ptr<Coordinator> coordinator;
+    bool open = true;
+    MonotonicTime to_coordinator{}, to_agent{};  // when the newest message arrives: a link keeps its order
+  };
+  struct Pod {
+    int slot = 0;
+    std::int64_t incarnation = 0;
+    std::string uid;
+    bool alive = true;
+    std::unique_ptr<MemberState> state;
+    std::shared_ptr<Link> link;
+    std::vector<std::shared_ptr<Process>> processes;
+    std::int64_t last_started = 0;
+    std::optional<int> left;
+    bool ticking = false;
+  };
+  using PodPtr = std::shared_ptr<Pod>;
+  struct Event {
+    MonotonicTime at;
+    std::uint64_t order;
+    std::function<void()> act;
+    bool operator<(const Event& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
+  };
+
+  static Duration ms(int count) { return std::chrono::milliseconds(count); }
+  int between(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  void after(Duration delay, std::function<void()> act) { events_.push({now_ + delay, ++order_, std::move(act)}); }
+  Now clock() const { return {now_, WallTime(now_.time_since_epoch())}; }
+  void violate(const std::string& what) {
+    if (violation_.empty()) violation_ = fmt::format("at {} ms: {}", now_.time_since_epoch().count() / 1'000'000, what);
+  }
+
+  // ---- pods ----
+
+  void create_pod(int slot) {
+    const auto pod = std::make_shared<Pod>();
+    pod->slot = slot;
+    pod->incarnation = ++incarnation_of_slot_[slot];
+    pod->uid = fmt::format("pod-{}-{}", slot, pod->incarnation);
+    MemberOptions options;
+    options.name_space = "ns";
+    options.pod_name = options.pod_uid = options.session = pod->uid;
+    options.slot = slot;
+    options.incarnation = pod->incarnation;
+    pod->state = std::make_unique<MemberState>(options, now_);
+    if (static_cast<std::size_t>(slot) < pods_.size()) {
+      pods_[static_cast<std::size_t>(slot)] = pod;
+    } else {
+      pods_.push_back(pod);
+    }
+    connect_later(pod);
+    tick_later(pod);
+  }
+
+  void tick_later(const PodPtr& pod) {
+    if (pod->ticking || !pod->alive || pod->left) return;
+    pod->ticking = true;
+    const MonotonicTime at = std::min(pod->state->deadline(), now_ + std::chrono::seconds(1));
+    after(std::max<Duration>(ms(1), at - now_), [this, pod] {
+      pod->ticking = false;
+      if (!pod->alive || pod->left) return;
+      pod->state->on_tick(now_);
+      pump(pod);
+    });
+  }
+
+  void connect_later(const PodPtr& pod) {
+    after(ms(between(5, 200)), [this, pod] {
+      if (!pod->alive || pod->left || pod->link) return;
+      std::vector<std::shared_ptr<Coordinator>> there;
+      for (const auto& coordinator : coordinators_) {
+        if (coordinator->alive) there.push_back(coordinator);
+      }
+      if (there.empty()) return connect_later(pod);
+      pod->link = std::make_shared<Link>();
+      pod->link->id = ++last_session_;
+      pod->link->coordinator = there[static_cast<std::size_t>(between(0, static_cast<int>(there.size()) - 1))];
+      pod->link->to_coordinator = pod->link->to_agent = now_;
+      pod->state->on_connected(now_);
+      pump(pod);
+    });
+  }
+
+  void cut(const PodPtr& pod) {
+    const auto link = std::exchange(pod->link, nullptr);
+    if (!link) return;
+    link->open = false;
+    pod->state->on_disconnected(now_);
+    pump(pod);
+    after(ms(between(0, 50)), [this, link] {
+      at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
+    });
+    connect_later(pod);
+  }
+
+  void kill_pod(const PodPtr& pod) {
+    if (!pod->alive || pod->left) return;
+    pod->alive = false;
+    for (const auto& process : pod->processes) process->alive = false;
+    if (const auto link = std::exchange(pod->link, nullptr)) {
+      link->open = false;
+      after(ms(between(0, 50)), [this, link] {
+        at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
+      });
+    }
+    // The controller sees it in its cache, writes the attempt, and creates the next incarnation.
+    after(ms(between(50, 3000)), [this, pod] {
+      if (leader_ && chance(50)) {
+        if (const auto view = leader_->state->view()) handled_ = std::max(handled_, view->generation);
+      }
+      create_pod(pod->slot);
+      plan_all();
+    });
+  }
+
+  void pump(const PodPtr& pod) {
+    for (auto actions = pod->state->take_actions(); !actions.empty(); actions = pod->state->take_actions()) {
+      for (const MemberAction& action : actions) act(pod, action);
+    }
+    tick_later(pod);
+  }
+
+  void act(const PodPtr& pod, const MemberAction& action) {
+    if (const auto* out = std::get_if<SendToCoordinator>(&action)) {
+      const auto link = pod->link;
+      if (!link) return;
+      link->to_coordinator = std::max(link->to_coordinator, now_ + ms(between(0, chance(5) ? 400 : 10)));
+      after(link->to_coordinator - now_, [this, link, message = out->message] {
+        if (!link->open) return;
+        at_coordinator(link->coordinator, [this, link, message] {
+          CoordinatorState& state = *link->coordinator->state;
+          if (const auto* hello = std::get_if<Hello>(&message)) {
+            state.on_hello(link->id, *hello, clock());
+          } else {
+            state.on_message(link->id, message, clock());
+          }
+        });
+      });
+    } else if (const auto* prepare = std::get_if<PrepareSockets>(&action)) {
+      Prepared prepared;
+      prepared.host = pod->uid;
+      prepared.master_port = between(20'000, 29'999);
+      for (int i = 0; i < prepare->propose.ranks; ++i) prepared.addresses.push_back(fmt::format("{}:{}", pod->uid, ++last_port_));
+      after(ms(between(0, 20)), [this, pod, epoch = prepare->propose.epoch, prepared] {
+        if (!pod->alive || pod->left) return;
+        pod->state->on_prepared(epoch, prepared, now_);
+        pump(pod);
+      });
+    } else if (const auto* start = std::get_if<StartProcesses>(&action)) {
+      start_processes(pod, start->go);
+    } else if (std::holds_alternative<EndProcesses>(action)) {
+      for (const auto& process : pod->processes) {
+        if (!process->alive || process->ignores_term) continue;
+        after(ms(between(0, 300)), [this, pod, process] { end_process(pod, process, 143, 15); });
+      }
+      after(ms(0), [this, pod] { look_for_processes(pod); });
+    } else if (std::holds_alternative<KillProcesses>(action)) {
+      for (const auto& process : pod->processes) {
+        if (process->alive) after(ms(between(0, 5)), [this, pod, process] { end_process(pod, process, 137, 9); });
+      }
+      after(ms(0), [this, pod] { look_for_processes(pod); });
+    } else if (std::holds_alternative<CloseConnection>(action)) {
+      cut(pod);
+    } else if (const auto* leave = std::get_if<ExitAgent>(&action)) {
+      pod->left = leave->code;
+      for (const auto& process : pod->processes) {
+        if (process->alive) violate(fmt::format("the agent of slot {} left with a process alive", pod->slot));
+      }
+      if (pod->link) pod->link->open = false;
+    }
+  }
+
+  void start_processes(const PodPtr& pod, const Go& go) {
+    ++starts_;
+    const std::int64_t generation = go.epoch.generation;
+    if (generation <= pod->last_started) {
+      violate(fmt::format("slot {} started generation {} after {}", pod->slot, generation, pod->last_started));
+    }
+    pod->last_started = generation;
+    const auto recorded = history_.find(generation);
+    if (recorded == history_.end()) {
+      violate(fmt::format("slot {} started generation {}, which is not in the record", pod->slot, generation));
+    } else if (recorded->second.size() <= static_cast<std::size_t>(pod->slot) ||
+               recorded->second[static_cast<std::size_t>(pod->slot)] != pod->incarnation) {
+      violate(fmt::format("slot {} incarnation {} started generation {}, whose record names another", pod->slot,
+                          pod->incarnation, generation));
+    }
+    const std::string agreed = fmt::format("{} {} {} {} {}", go.peers.size(), go.key, go.master_addr, go.master_port,
+                                           fmt::join(go.peers, ","));
+    if (const auto at = agreed_.emplace(generation, agreed).first; at->second != agreed) {
+      violate(fmt::format("members of generation {} were given different peers", generation));
+    }
+    for (const auto& other : pods_) {
+      for (const auto& process : other->processes) {
+        if (process->alive && process->generation != generation) {
+          violate(fmt::format("slot {} starts generation {} while slot {} runs {}", pod->slot, generation, other->slot,
+                              process->generation));
+        }
+      }
+    }
+    std::erase_if(pod->processes, [](const auto& process) { return !process->alive; });
+    for (int i = 0; i < go.ranks; ++i) {
+      const auto process = std::make_shared<Process>();
+      process->generation = generation;
+      process->rank = go.first_rank + i;
+      process->ignores_term = chance(20);
+      pod->processes.push_back(process);
+      after(ms(between(5, 100)), [this, pod, process] {
+        if (!process->alive || !pod->alive) return;
+        WorkerMessage up;
+        up.up = true;
+        pod->state->on_worker_message(process->rank, up, now_);
+        pump(pod);
+      });
+      if (finishing_) after(ms(between(200, 500)), [this, pod, process] { end_process(pod, process, 0, 0); });
+    }
+  }
+
+  void end_process(const PodPtr& pod, const std::shared_ptr<Process>& process, int code, int signal) {
+    if (!process->alive || !pod->alive) return;
+    process->alive = false;
+    if (process->generation == pod->state->generation()) {
+      ProcessEnd end;
+      end.rank = process->rank;
+      end.code = code;
+      end.signal = signal;
+      end.end_ms = now_.time_since_epoch().count() / 1'000'000;
+      pod->state->on_exit(end, now_);
+    }
+    // Peers see it, sooner or later, or never.
+    if (code != 0) {
+      for (const auto& other : pods_) {
+        for (const auto& peer : other->processes) {
+          if (!peer->alive || peer->generation != process->generation || !chance(70)) continue;
+          after(ms(between(5, 500)), [this, other, peer] {
+            if (!peer->alive || !other->alive) return;
+            WorkerMessage report;
+            report.failure = FailureReport{FailureReport::Class::kCommunication, -1, "a peer went away"};
+            other->state->on_worker_message(peer->rank, report, now_);
+            end_process(other, peer, kExitCommunication, 0);
+          });
+        }
+      }
+    }
+    look_for_processes(pod);
+    pump(pod);
+  }
+
+  void look_for_processes(const PodPtr& pod) {
+    if (!pod->alive || pod->left) return;
+    for (const auto& process : pod->processes) {
+      if (process->alive) return;
+    }
+    pod->state->on_no_process_left(now_);
+    pump(pod);
+  }
+
+  // ---- coordinators, controller and store ----
+
+  void start_leader() {
+    leader_ = std::make_shared<Coordinator>();
+    leader_->state = std::make_unique<CoordinatorState>(
+        ++term_, CoordinatorTiming{}, [this] { return fmt::format("key-{}", ++last_key_); }, clock());
+    coordinators_.push_back(leader_);
+    plan_all();
+    tick(leader_);
+  }
+
+  void kill_coordinator(const std::shared_ptr<Coordinator>& coordinator) {
+    if (!coordinator || !coordinator->alive) return;
+    coordinator->alive = false;
+    for (const auto& pod : pods_) {
+      if (pod->link && pod->link->coordinator == coordinator) cut(pod);
+    }
+    if (leader_ == coordinator) leader_ = nullptr;
+    std::erase(coordinators_, coordinator);
+  }
+
+  void tick(const std::shared_ptr<Coordinator>& coordinator) {
+    const Duration wait = std::max<Duration>(ms(1), coordinator->state->deadline() - now_);
+    after(wait, [this, coordinator] {
+      if (!coordinator->alive) return;
+      at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_tick(clock()); });
+      tick(coordinator);
+    });
+  }
+
+  // A coordinator that is held up sees everything later, in order.
+  void at_coordinator(const std::shared_ptr<Coordinator>& coordinator, const std::function<void()>& act) {
+    if (!coordinator->alive) return;
+    if (coordinator->paused_until > now_) {
+      after(coordinator->paused_until - now_, [this, coordinator, act] { at_coordinator(coordinator, act); });
+      return;
+    }
+    act();
+    pump(coordinator);
+  }
+
+  JobPlan plan_now() const {
+    JobPlan plan;
+    plan.name_space = "ns";
+    plan.name = plan.uid = "job";
+    plan.slots = slots_;
+    plan.procs_per_node = procs_;
+    plan.start_timeout_seconds = 10;
+    plan.handled_generation = handled_;
+    for (const auto& pod : pods_) plan.members.push_back({pod->slot, pod->incarnation, pod->uid, pod->uid, ""});
+    return plan;
+  }
+  void plan_all() {
+    for (const auto& coordinator : std::vector(coordinators_)) {
+      // One that lost its lease may still be told things for a while, as its own caches see them.
+      if (coordinator != leader_ && chance(50)) continue;
+      at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_plan(plan_now(), clock()); });
+    }
+  }
+
+  void pump(const std::shared_ptr<Coordinator>& coordinator) {
+    for (const CoordinatorAction& action : coordinator->state->take_actions()) {
+      if (const auto* out = std::get_if<SendToMember>(&action)) {
+        for (const auto& pod : pods_) {
+          const auto link = pod->link;
+          if (!link || link->id != out->session) continue;
+          link->to_agent = std::max(link->to_agent, now_ + ms(between(0, chance(5) ? 400 : 10)));
+          after(link->to_agent - now_, [this, pod, link, message = out->message] {
+            if (!link->open || !pod->alive || pod->left || pod->link != link) return;
+            pod->state->on_message(message, now_);
+            pump(pod);
+          });
+        }
+      } else if (const auto* closing = std::get_if<CloseSession>(&action)) {
+        for (const auto& pod : std::vector(pods_)) {
+          if (pod->link && pod->link->id == closing->session) {
+            after(ms(20), [this, pod, link = pod->link] {
+              if (pod->link == link && pod->alive && !pod->left) cut(pod);
+            });
+          }
+        }
+      } else if (std::holds_alternative<LoadRecord>(action)) {
+        after(ms(between(1, 60)), [this, coordinator] {
+          const bool fails = chance(store_trouble_);
+          Result<GenerationStore::Versioned> loaded = GenerationStore::Versioned{record_, version_ == 0 ? "" : std::to_string(version_)};
+          if (fails) loaded = fail(ErrorCode::kUnavailable, "the store does not answer");
+          after(ms(between(1, 60)), [this, coordinator, loaded] {
+            at_coordinator(coordinator, [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock()); });
+          });
+        });
+      } else if (const auto* writing = std::get_if<WriteRecord>(&action)) {
+        after(ms(between(1, 60)), [this, coordinator, write = *writing] {
+          const auto written = store(write);
+          after(ms(between(1, chance(10) ? 800 : 60)), [this, coordinator, written] {
+            at_coordinator(coordinator, [this, coordinator, written] { coordinator->state->on_written(written, clock()); });
+          });
+        });
+      }
+    }
+    const auto view = coordinator->state->view();
+    if (coordinator == leader_ && view && view->phase == Phase::kBroken && view->generation > noticed_) {
+      noticed_ = view->generation;
+      after(ms(between(1, 300)), [this, generation = view->generation] {
+        handled_ = std::max(handled_, generation);
+        plan_all();
+      });
+    }
+  }
+
+  Result<std::string> store(const WriteRecord& write) {
+    const int trouble = between(1, 100);
+    if (trouble <= store_trouble_ / 2) return fail(ErrorCode::kUnavailable, "not written");
+    if (write.version != (version_ == 0 ? "" : std::to_string(version_))) return fail(ErrorCode::kConflict, "another version");
+    std::vector<std::int64_t> members(static_cast<std::size_t>(slots_), -1);
+    for (const Record::Member& member : write.next.members) members[static_cast<std::size_t>(member.slot)] = member.incarnation;
+    if (write.next.generation < record_.generation) violate("the record's generation went back");
+    if (const auto at = history_.emplace(write.next.generation, members).first; at->second != members) {
+      violate(fmt::format("generation {} was recorded with other members before", write.next.generation));
+    }
+    record_ = write.next;
+    ++version_;
+    if (trouble <= store_trouble_) return fail(ErrorCode::kUnavailable, "written, but the answer was lost");
+    return std::to_string(version_);
+  }
+
+  // ---- faults ----
+
+  void fault() {
+    const PodPtr pod = pods_[static_cast<std::size_t>(between(0, slots_ - 1))];
+    switch (between(0, 9)) {
+      case 0:
+      case 1:
+        for (const auto& process : pod->processes) {
+          if (process->alive && chance(60)) end_process(pod, process, chance(50) ? 137 : 1, chance(50) ? 9 : 0);
+        }
+        break;
+      case 2:
+      case 3: cut(pod); break;
+      case 4: kill_pod(pod); break;
+      case 5: {
+        kill_coordinator(leader_);
+        after(ms(between(10, 3000)), [this] {
+          if (!leader_) start_leader();
+        });
+        break;
+      }
+      case 6: {  // another leads, and this one does not know yet
+        if (!leader_) break;
+        const auto old = leader_;
+        start_leader();
+        after(ms(between(10, 4000)), [this, old] { kill_coordinator(old); });
+        break;
+      }
+      case 7: store_trouble_ = chance(50) ? 0 : between(10, 90); break;
+      case 8:
+        if (leader_) leader_->paused_until = now_ + ms(between(100, 3000));
+        break;
+      default:
+        for (const auto& each : std::vector(pods_)) {
+          if (chance(50)) cut(each);
+        }
+    }
+  }
+
+  std::mt19937 random_;
+  const int slots_, procs_;
+  MonotonicTime now_{std::chrono::hours(1)};
+  std::priority_queue<Event> events_;
+  std::uint64_t order_ = 0;
+  bool faults_ = false, finishing_ = false;
+  int store_trouble_ = 0;  // per cent
+
+  std::vector<PodPtr> pods_;  // by slot
+  std::map<int, std::int64_t> incarnation_of_slot_;
+  std::vector<std::shared_ptr<Coordinator>> coordinators_;
+  std::shared_ptr<Coordinator> leader_;
+  std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
+  SessionId last_session_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0;
+
+  Record record_;
+  std::int64_t version_ = 0;
+  std::map<std::int64_t, std::vector<std::int64_t>> history_;  // incarnations by slot of each recorded generation
+  std::map<std::int64_t, std::string> agreed_;                 // what members of a generation were given
+  std::string violation_;
+};
+
+}  // namespace lockstep::rendezvous

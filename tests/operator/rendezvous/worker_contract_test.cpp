@@ -1,0 +1,104 @@
+#include "operator/rendezvous/worker_contract.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace lockstep::rendezvous {
+namespace {
+
+WorkerMessage there_and_back(const WorkerMessage& message) {
+  const std::string line = encode(message);
+  EXPECT_EQ(line.find('\n'), line.size() - 1) << "one line, and its newline is the last character";
+  EXPECT_LE(line.size(), kMaxLinkLine);
+  auto decoded = decode_worker_message(std::string_view(line).substr(0, line.size() - 1));
+  EXPECT_TRUE(decoded.ok()) << decoded.error().message;
+  return decoded.value_or(WorkerMessage());
+}
+
+TEST(WorkerContract, every_message_comes_back_as_it_was) {
+  const WorkerMessage up{.up = true};
+  EXPECT_EQ(there_and_back(up), up);
+  const WorkerMessage progress{.progress = Progress{120, 1000, 2, 1.25, 310.5, 42.0}};
+  EXPECT_EQ(there_and_back(progress), progress);
+  const WorkerMessage checkpoint{.checkpoint = CheckpointReport{"step-120.g3", 120, 3, "abc0"}};
+  EXPECT_EQ(there_and_back(checkpoint), checkpoint);
+  const WorkerMessage failure{
+      .failure = FailureReport{FailureReport::Class::kCommunication, 3, "lost rank 3:\n\"quoted\" \xc3\xa9"}};
+  EXPECT_EQ(there_and_back(failure), failure);
+  const std::string stop = encode(AgentMessage{});
+  ASSERT_EQ(stop.back(), '\n');
+  EXPECT_TRUE(decode_agent_message(std::string_view(stop).substr(0, stop.size() - 1)).ok());
+}
+
+TEST(WorkerContract, a_loss_that_is_no_number_survives) {
+  for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const auto back = there_and_back({.progress = Progress{.step = 7, .loss = loss}});
+    ASSERT_TRUE(back.progress.has_value());
+    EXPECT_TRUE(std::isnan(back.progress->loss));
+    EXPECT_EQ(back.progress->step, 7);
+  }
+}
+
+TEST(WorkerContract, a_message_of_any_length_and_bytes_fits_a_line) {
+  const std::string garbage(1'000'000, '\xff');
+  const auto back = there_and_back({.failure = FailureReport{FailureReport::Class::kOwn, -1, garbage}});
+  ASSERT_TRUE(back.failure.has_value());
+  EXPECT_FALSE(back.failure->message.empty());
+}
+
+TEST(WorkerContract, fields_that_are_not_known_are_ignored) {
+  const auto message = decode_worker_message(R"({"up":{"since":1},"later":true})");
+  ASSERT_TRUE(message.ok());
+  EXPECT_TRUE(message->up);
+}
+
+TEST(WorkerContract, whatever_is_not_exactly_one_message_is_refused) {
+  for (const char* line : {
+           "",
+           "x",
+           "[]",
+           "null",
+           "{}",
+           "{\"other\":{}}",
+           "{\"up\":true}",
+           "{\"up\":{},\"progress\":{}}",
+           "{\"progress\":{\"step\":\"1\"}}",
+           "{\"progress\":{\"step\":18446744073709551615}}",
+           "{\"progress\":{\"step\":1.5}}",
+           "{\"checkpoint\":{\"name\":\"../x\"}}",
+           "{\"checkpoint\":{}}",
+           "{\"failure\":{\"class\":\"both\"}}",
+           "{\"failure\":{\"class\":\"own\",\"suspectRank\":-2}}",
+           "{\"failure\":{\"class\":\"own\",\"suspectRank\":99999999999}}",
+           "{\"up\":{}} x",
+       }) {
+    const auto message = decode_worker_message(line);
+    ASSERT_FALSE(message.ok()) << line;
+    EXPECT_EQ(message.error().code, ErrorCode::kInvalid) << line;
+  }
+  EXPECT_FALSE(decode_worker_message(std::string(kMaxLinkLine + 1, ' ')).ok());
+  EXPECT_FALSE(decode_agent_message("{\"up\":{}}").ok());
+  EXPECT_FALSE(decode_agent_message("stop").ok());
+}
+
+TEST(WorkerContract, deep_nesting_and_random_bytes_are_survived) {
+  EXPECT_FALSE(decode_worker_message(std::string(60'000, '[')).ok());
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::string whole = encode(WorkerMessage{.progress = Progress{120, 1000, 2, 1.25, 310.5, 42.0}});
+  for (int i = 0; i < 5000; ++i) {
+    std::string line = whole.substr(0, whole.size() - 1);
+    for (int changes = static_cast<int>(random() % 4); changes >= 0; --changes) {
+      line[random() % line.size()] = static_cast<char>(random());
+    }
+    const auto message = decode_worker_message(line);
+    EXPECT_TRUE(!message.ok() || message->progress || message->up || message->checkpoint || message->failure);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous

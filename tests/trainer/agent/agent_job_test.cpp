@@ -1,0 +1,293 @@
+// Whole jobs: real agents as processes, a real coordinator, workers that know nothing of either.
+#include <set>
+
+#include "tests/trainer/agent/agents.h"
+
+namespace lockstep::trainer::agent {
+namespace {
+
+using rv::Phase;
+using std::chrono::steady_clock;
+
+TEST_F(AgentJobTest, four_members_form_a_generation_and_a_killed_worker_is_followed_by_the_next) {
+  start_job(4, 1, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 4; }));
+  std::set<int> ranks;
+  for (const Started& one : started(1)) ranks.insert(one.rank);
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
+
+  const Started victim = started(1)[2];
+  const auto killed = steady_clock::now();
+  ASSERT_EQ(::kill(victim.pid, SIGKILL), 0);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  const rv::Failure failure = *coordinator->view("uid")->failure;
+  EXPECT_EQ(failure.cause, "ProcessSignal");
+  EXPECT_EQ(failure.rank, victim.rank);
+  EXPECT_EQ(failure.exit_code, 137);
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kUp, 2));
+  const auto took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - killed);
+  ASSERT_TRUE(eventually([&](const auto&) { return started(2).size() == 4; }));
+  std::cout << "kill -9 to the next generation up: " << took.count() << " ms (agree "
+            << coordinator->view("uid")->times.agree_ms << ", start " << coordinator->view("uid")->times.start_ms << ")\n";
+  EXPECT_LT(took, seconds(5)) << "a second on a machine that has it to spare";
+  for (const Started& one : started(1)) EXPECT_FALSE(is_alive(one.pid));
+}
+
+TEST_F(AgentJobTest, all_zero_exits_finish_the_job_and_the_agents_leave_with_zero) {
+  start_job(2, 2, shell_worker("exit 0"));
+  ASSERT_TRUE(reaches(Phase::kFinished, 1));
+  for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
+  EXPECT_TRUE(store.record("uid").finished);
+  EXPECT_EQ(started(1).size(), 4U);
+}
+
+TEST_F(AgentJobTest, a_coordinator_that_dies_and_comes_back_does_not_disturb_the_workers) {
+  start_job(3, 1, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 3; }));
+  for (std::int64_t term = 2; term <= 3; ++term) {
+    coordinator.reset();
+    start_coordinator(term);
+    coordinator->set_job(plan);
+    ASSERT_TRUE(reaches(Phase::kUp, 1));
+  }
+  EXPECT_EQ(started(1).size(), 3U);
+  EXPECT_TRUE(started(2).empty());
+  for (const Started& one : started(1)) EXPECT_TRUE(is_alive(one.pid));
+  // And it is in charge again.
+  ::kill(started(1)[0].pid, SIGKILL);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kUp, 2));
+}
+
+TEST_F(AgentJobTest, a_worker_that_dies_while_there_is_no_coordinator_is_reported_to_the_next) {
+  start_job(2, 1, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 2; }));
+  coordinator.reset();
+  ::kill(started(1)[0].pid, SIGKILL);
+  start_coordinator(2);
+  coordinator->set_job(plan);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "ProcessSignal");
+  EXPECT_EQ(coordinator->view("uid")->failure->rank, started(1)[0].rank);
+}
+
+TEST_F(AgentJobTest, a_killed_agent_takes_its_workers_along_and_its_replacement_joins) {
+  start_job(2, 2, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 4; }));
+  agents[1]->signal(SIGKILL);
+  agents[1]->wait();
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "MemberLost");
+  EXPECT_EQ(coordinator->view("uid")->failure->slot, 1);
+  for (const Started& one : started(1)) {
+    if (one.rank < 2) continue;
+    EXPECT_TRUE(eventually([&](const auto&) { return !is_alive(one.pid); }));
+  }
+  plan.members[1] = expected(1, 2);
+  handled(1);
+  EXPECT_TRUE(eventually([](const rv::JobView& view) { return view.message == "waiting for slot 1 to connect"; }));
+  agents[1] = agent(shell_worker("exec sleep 100"), environment(1, 2), 1);
+  ASSERT_TRUE(reaches(Phase::kUp, 2));
+}
+
+TEST_F(AgentJobTest, stop_ends_the_workers_and_the_agents_leave_with_zero) {
+  start_job(2, 1, shell_worker("trap 'echo bye; exit 7' TERM; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 2; }));
+  plan.stop = true;
+  coordinator->set_job(plan);
+  ASSERT_TRUE(eventually([](const rv::JobView& view) { return view.phase == Phase::kStopped; }));
+  for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
+  EXPECT_NE(output(0).find("[0] bye\n"), std::string::npos);
+}
+
+TEST_F(AgentJobTest, a_failed_job_gives_its_exit_code_to_the_agents) {
+  start_job(2, 1, shell_worker("echo it went wrong >&2; [ $RANK = 1 ] && exit 3; exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  const rv::Failure failure = *coordinator->view("uid")->failure;
+  EXPECT_EQ(failure.message, "rank 1 exited with code 3\nit went wrong\n");
+  plan.stop = true;
+  coordinator->set_job(plan);
+  for (const auto& one : agents) EXPECT_EQ(one->wait(), 3);
+}
+
+TEST_F(AgentJobTest, a_command_that_does_not_exist_is_named_with_the_path) {
+  start_job(1, 1, {"no-such-command", "--flag"});
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  const rv::Failure failure = *coordinator->view("uid")->failure;
+  EXPECT_EQ(failure.cause, "CommandNotFound");
+  EXPECT_EQ(failure.exit_code, 127);
+  EXPECT_EQ(failure.message.find("the command \"no-such-command\" was not found in $PATH (/"), 0U) << failure.message;
+}
+
+TEST_F(AgentJobTest, a_file_that_may_not_be_executed_is_named) {
+  std::ofstream(folder / "data") << "not a program";
+  start_job(1, 1, {folder / "data"});
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->exit_code, 126);
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "CommandNotFound");
+}
+
+TEST_F(AgentJobTest, a_fixed_port_that_is_taken_is_named) {
+  plan.port = port;  // the coordinator's own
+  start_job(1, 1, shell_worker("exit 0"));
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "PortInUse");
+  EXPECT_NE(coordinator->view("uid")->failure->message.find(std::to_string(port)), std::string::npos);
+}
+
+TEST_F(AgentJobTest, children_of_workers_are_gone_before_the_next_generation) {
+  // The worker leaves a child in a session of its own that ignores SIGTERM.
+  start_job(1, 1,
+            {"sh", "-c",
+             "setsid sh -c 'trap \"\" TERM; echo child $$ >> $OUT.children; while :; do sleep 0.05; done' & "
+             "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec sleep 100"});
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1 && !contents(folder / "workers.children").empty(); }));
+  const pid_t child = std::stoi(contents(folder / "workers.children").substr(6));
+  ::kill(started(1)[0].pid, SIGKILL);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kUp, 2));
+  EXPECT_FALSE(is_alive(child));
+}
+
+TEST_F(AgentJobTest, a_signal_to_the_agent_ends_the_worker_and_is_no_fault_of_it) {
+  start_job(2, 1, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 2; }));
+  agents[1]->signal(SIGTERM);
+  EXPECT_EQ(agents[1]->wait(), 143);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "Stopped");
+  EXPECT_EQ(coordinator->view("uid")->failure->slot, 1);
+}
+
+TEST_F(AgentJobTest, other_signals_are_passed_on_to_the_workers) {
+  start_job(1, 1, shell_worker("trap 'echo got it' USR1; trap 'exit 0' HUP; echo ready; while :; do sleep 0.05; done"));
+  ASSERT_TRUE(eventually([&](const auto&) { return output(0).find("[0] ready\n") != std::string::npos; }));
+  agents[0]->signal(SIGUSR1);
+  ASSERT_TRUE(eventually([&](const auto&) { return output(0).find("[0] got it\n") != std::string::npos; }));
+  agents[0]->signal(SIGHUP);
+  EXPECT_EQ(agents[0]->wait(), 0);
+}
+
+TEST_F(AgentJobTest, an_agent_with_a_wrong_token_stays_outside) {
+  plan.slots = 1;
+  plan.members = {expected(0)};
+  coordinator->set_job(plan);
+  auto variables = environment(0);
+  std::ofstream(variables[rv::kEnvTokenFile]) << "stolen";
+  agents.push_back(agent(shell_worker("exit 0"), variables, 0));
+  ASSERT_TRUE(eventually([](const rv::JobView& view) { return !view.refused.empty(); }));
+  EXPECT_EQ(coordinator->view("uid")->phase, Phase::kWaiting);
+  EXPECT_TRUE(started(1).empty());
+  // The kubelet replaces the token, and the agent reads it anew.
+  environment(0);
+  ASSERT_TRUE(reaches(Phase::kFinished, 1));
+}
+
+TEST_F(AgentJobTest, an_agent_of_an_older_incarnation_is_told_to_go) {
+  plan.slots = 1;
+  plan.members = {expected(0, 2)};
+  coordinator->set_job(plan);
+  agents.push_back(agent(shell_worker("exit 0"), environment(0, 1), 0));
+  EXPECT_EQ(agents[0]->wait(), 1);
+  EXPECT_NE(output(0).find("slot 0 was given to incarnation 2"), std::string::npos);
+}
+
+TEST_F(AgentJobTest, a_flood_of_output_arrives_whole_and_does_not_cost_the_connection) {
+  start_job(1, 2, {"sh", "-c", "i=0; while [ $i -lt 20000 ]; do echo line $i of the flood; i=$((i+1)); done"});
+  ASSERT_TRUE(reaches(Phase::kFinished, 1));
+  EXPECT_EQ(agents[0]->wait(), 0);
+  std::map<std::string, int> next;
+  for (const std::string& line : lines_of(output(0))) {
+    if (line.empty() || line[0] != '[') continue;
+    const std::string rank = line.substr(0, 3);
+    ASSERT_EQ(line, fmt::format("{} line {} of the flood", rank, next[rank]));
+    ++next[rank];
+  }
+  EXPECT_EQ(next["[0]"], 20'000);
+  EXPECT_EQ(next["[1]"], 20'000);
+}
+
+TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is_restored) {
+  rv::WorkerMessage up, training;
+  up.up = true;
+  training.progress = rv::Progress{7, 100, 0, 1.5, 10, 9};
+  training.checkpoint = rv::CheckpointReport{"step-5.g1", 5, 1, "abcd"};
+  std::ofstream(folder / "up") << rv::encode(up);
+  std::ofstream(folder / "training") << rv::encode(training);
+  plan.kind = rv::Kind::kLockstep;
+  plan.checkpoint_path = "/nowhere";
+  start_job(1, 1,
+            {"bash", "-c",
+             "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; echo restore=$LOCKSTEP_RESTORE; "
+             "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening; while [ ! -e $OUT.go ]; do sleep 0.02; done; cat " +
+                 (folder / "up") + " " + (folder / "training") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1; }));
+  EXPECT_TRUE(reaches(Phase::kStarting, 1));
+  std::ofstream(folder / "workers.go") << "go";
+  ASSERT_TRUE(eventually([](const rv::JobView& view) {
+    return view.phase == Phase::kUp && view.progress.step == 7 && view.newest_checkpoint &&
+           view.newest_checkpoint->name == "step-5.g1";
+  }));
+  ::kill(started(1)[0].pid, SIGKILL);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->step, 7);
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kUp, 2));
+  EXPECT_NE(output(0).find("[0] restore=\n[0] listening\n"), std::string::npos);
+  EXPECT_NE(output(0).find("[0] restore=step-5.g1\n"), std::string::npos);
+}
+
+TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill) {
+  start_job(2, 2, {"sh", "-c", "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec " TORCHRUN_STYLE " 40 25"});
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 4; }));
+  ::usleep(300'000);  // into its steps
+  Started victim;
+  for (const Started& one : started(1)) {
+    if (one.rank == 3) victim = one;
+  }
+  ::kill(victim.pid, SIGKILL);
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->rank, 3);
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "ProcessSignal");
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kFinished, 2));
+  for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_NE(output(static_cast<std::size_t>(rank) / 2).find(fmt::format("[{0}] rank {0} of 4 gathered 40 steps\n", rank)),
+              std::string::npos);
+  }
+}
+
+TEST_F(AgentJobTest, an_agent_ends_with_the_process_that_started_it_where_asked) {
+  plan.slots = 1;
+  plan.members = {expected(0)};
+  coordinator->set_job(plan);
+  auto variables = environment(0);
+  variables[rv::kEnvParentDeath] = "1";
+  const std::string script = fmt::format("{} run -- sh -c 'echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec sleep 100' & "
+                                         "echo $! > {}; wait", LOCKSTEP_AGENT, folder / "agent-pid");
+  Child parent({"/bin/sh", "-c", script}, variables, folder / "agent-0");
+  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1; }));
+  const pid_t agent_pid = std::stoi(contents(folder / "agent-pid"));
+  parent.signal(SIGKILL);
+  EXPECT_TRUE(eventually([&](const auto&) { return !is_alive(started(1)[0].pid); }));
+  // The orphan is reaped by whoever adopts orphans here, and that may take its time: dead is enough.
+  EXPECT_TRUE(eventually([&](const auto&) {
+    const std::string stat = contents(fmt::format("/proc/{}/stat", agent_pid));
+    return stat.empty() || stat.find(") Z ") != std::string::npos;
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::agent

@@ -1,0 +1,88 @@
+#include "trainer/agent/environment.h"
+
+#include <gmock/gmock.h>
+
+namespace lockstep::trainer::agent {
+namespace {
+
+using rendezvous::Go;
+using rendezvous::Kind;
+using testing::Contains;
+using testing::Each;
+using testing::Not;
+using testing::StartsWith;
+
+Go two_by_two(Kind kind) {
+  Go go;
+  go.epoch = {1, 3};
+  go.job = "a";
+  go.job_uid = "uid";
+  go.kind = kind;
+  go.first_rank = 2;
+  go.ranks = 2;
+  go.world_size = 4;
+  go.group_rank = 1;
+  go.group_world_size = 2;
+  go.peers = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "10.0.0.2:2"};
+  go.member_of_rank = {0, 0, 1, 1};
+  go.master_addr = "10.0.0.1";
+  go.master_port = 20'001;
+  go.key = "abc";
+  go.restore = "step-5.g2";
+  go.checkpoint_path = "/ckpt";
+  go.checkpoint_every_seconds = 60;
+  go.max_restarts = 10;
+  return go;
+}
+
+TEST(Environment, a_worker_gets_what_torchrun_would_set) {
+  const auto environment = worker_environment({}, two_by_two(Kind::kTorch), 1, -1, 7);
+  for (const char* entry :
+       {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2", "NODE_RANK=1",
+        "ROLE_RANK=3", "ROLE_WORLD_SIZE=4", "ROLE_NAME=default", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=20001",
+        "TORCHELASTIC_RUN_ID=uid", "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=10", "PET_NNODES=2",
+        "PET_NPROC_PER_NODE=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=10.0.0.1", "PET_MASTER_PORT=20001",
+        "PET_RDZV_BACKEND=static", "PET_RDZV_ENDPOINT=10.0.0.1:20001", "PET_RDZV_ID=uid", "LOCKSTEP_AGENT_FD=7",
+        "LOCKSTEP_GENERATION=3"}) {
+    EXPECT_THAT(environment, Contains(entry));
+  }
+}
+
+TEST(Environment, our_trainer_gets_its_peers_and_where_to_go_on) {
+  const auto environment = worker_environment({}, two_by_two(Kind::kLockstep), 0, 5, 7);
+  for (const char* entry :
+       {"LOCKSTEP_PEERS=10.0.0.1:1,10.0.0.1:2,10.0.0.2:1,10.0.0.2:2", "LOCKSTEP_MEMBERS=0,0,1,1", "LOCKSTEP_LISTEN_FD=5",
+        "LOCKSTEP_GENERATION_KEY=abc", "LOCKSTEP_CHECKPOINT_DIR=/ckpt", "LOCKSTEP_CHECKPOINT_EVERY_SECONDS=60",
+        "LOCKSTEP_RESTORE=step-5.g2", "LOCKSTEP_JOB=a", "LOCKSTEP_JOB_UID=uid", "RANK=2"}) {
+    EXPECT_THAT(environment, Contains(entry));
+  }
+}
+
+TEST(Environment, rendezvous_none_sets_no_rendezvous_variable) {
+  const auto environment = worker_environment({"HOME=/root"}, two_by_two(Kind::kNone), 0, -1, -1);
+  for (const char* name : {"RANK=", "WORLD_SIZE=", "MASTER_", "PET_", "TORCHELASTIC_", "LOCKSTEP_PEERS="}) {
+    EXPECT_THAT(environment, Each(Not(StartsWith(name))));
+  }
+  EXPECT_THAT(environment, Contains("HOME=/root"));
+}
+
+TEST(Environment, the_generation_wins_over_the_job_and_the_job_over_the_pod) {
+  Go go = two_by_two(Kind::kTorch);
+  go.env = {{"NCCL_DEBUG", "INFO"}, {"RANK", "99"}};
+  const auto environment = worker_environment({"NCCL_DEBUG=WARN", "RANK=98", "MINE=a=b"}, go, 0, -1, -1);
+  EXPECT_THAT(environment, Contains("NCCL_DEBUG=INFO"));
+  EXPECT_THAT(environment, Contains("RANK=2"));
+  EXPECT_THAT(environment, Contains("MINE=a=b"));
+}
+
+TEST(Environment, what_is_the_agents_alone_is_not_passed_on) {
+  const auto environment = worker_environment({"LOCKSTEP_COORDINATOR=1.2.3.4:5", "LOCKSTEP_TOKEN_FILE=/t",
+                                               "LOCKSTEP_COORDINATOR_CA=pem", "LOCKSTEP_PARENT_DEATH=1"},
+                                              two_by_two(Kind::kLockstep), 0, -1, -1);
+  EXPECT_THAT(environment, Each(Not(StartsWith("LOCKSTEP_COORDINATOR"))));
+  EXPECT_THAT(environment, Each(Not(StartsWith("LOCKSTEP_TOKEN_FILE"))));
+  EXPECT_THAT(environment, Each(Not(StartsWith("LOCKSTEP_PARENT_DEATH"))));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::agent

@@ -1,0 +1,179 @@
+// Every layer's gradient: ref against central differences, cpu against ref.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/layers.h"
+#include "trainer/backend/cpu/cpu_backend.h"
+#include "trainer/backend/make_backend.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/mlp.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Bench;
+using testing::LayerCase;
+
+// Largest difference between the gradients of one tensor, relative to the tensor's largest element.
+double worst_difference(const core::Layout& layout, const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (const core::Segment& segment : layout.segments) {
+    double largest = 1e-12, difference = 0;
+    for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+      largest = std::max(largest, std::fabs(b[i]));
+      difference = std::max(difference, std::fabs(a[i] - b[i]));
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
+std::vector<double> central_differences(Bench& bench) {
+  constexpr double kStep = 1e-4;  // of a formula of fourth order: its error is below the rounding
+  std::vector<double> all(bench.layout().count);
+  for (const core::Segment& segment : bench.layout().segments) {
+    for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+      double at = bench.parameter(i);
+      auto loss = [&](double x) {
+        bench.set_parameter(i, x);
+        return bench.loss();
+      };
+      all[i] =
+          (loss(at - 2 * kStep) - 8 * loss(at - kStep) + 8 * loss(at + kStep) - loss(at + 2 * kStep)) / (12 * kStep);
+      bench.set_parameter(i, at);
+    }
+  }
+  return all;
+}
+
+class Layer : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(Layer, gradient_of_ref_is_what_central_differences_say) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = GetParam().graph();
+  Bench bench(graph, *backend, GetParam().classes);
+  std::vector<double> gradient = bench.gradient();
+  EXPECT_LT(worst_difference(bench.layout(), gradient, central_differences(bench)), 1e-7);
+}
+
+std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, Layer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
+
+class CpuLayer : public ::testing::TestWithParam<LayerCase> {};
+
+// The stated tolerance of float32: 1e-5 times the root of the longest sum.
+constexpr double kTolerance = 1e-5;
+
+TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_and_number_of_threads) {
+  auto ref = backend::make_backend("ref", 1).value();
+  core::Graph graph = GetParam().graph();
+  Bench expected(graph, *ref, GetParam().classes);
+  double loss = expected.loss();
+  std::vector<double> gradient = expected.gradient();
+  double tolerance = kTolerance * std::sqrt(70.0);
+  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
+    if (!backend::cpu::can_run(*loops)) continue;
+    for (int threads : {1, 2}) {
+      SCOPED_TRACE(std::string(loops->name) + " with threads: " + std::to_string(threads));
+      auto cpu = backend::make_cpu_backend(threads, *loops).value();
+      Bench bench(graph, *cpu, GetParam().classes);
+      EXPECT_NEAR(bench.loss(), loss, std::fabs(loss) * tolerance);
+      EXPECT_LT(worst_difference(bench.layout(), bench.gradient(), gradient), tolerance);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
+INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+
+TEST(Models, gradients_of_cpu_are_those_of_ref) {
+  auto ref = backend::make_backend("ref", 1).value();
+  auto cpu = backend::make_backend("cpu", 1).value();
+  core::Graph transformer = models::char_transformer(
+      {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1});
+  core::Graph mlp = models::mlp({.batch = 16, .features = 12, .width = 24, .layers = 2, .classes = 5, .dropout = 0.2});
+  for (const core::Graph* graph : {&transformer, &mlp}) {
+    Bench expected(*graph, *ref, 5), actual(*graph, *cpu, 5);
+    EXPECT_NEAR(actual.loss(), expected.loss(), 1e-5 * expected.loss());
+    EXPECT_LT(worst_difference(actual.layout(), actual.gradient(), expected.gradient()), 5e-4);
+  }
+}
+
+TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_in_evaluation) {
+  for (const char* name : {"ref", "cpu"}) {
+    SCOPED_TRACE(name);
+    auto backend = backend::make_backend(name, 1).value();
+    core::GraphBuilder build(3);
+    auto x = build.real_input("x", {3, 1});
+    auto target = build.real_input("target", {3, 1});
+    auto y = build.batch_norm("norm", x);
+    core::Graph graph = build.finish(y, build.mean_squared_error("loss", y, target));
+    Bench bench(graph, *backend);
+    for (size_t i = 0; i < 3; ++i) bench.put(bench.program().data(x), i, static_cast<double>(i) * 3);  // 0, 3, 6
+    bench.set_parameter(bench.layout().segments[0].offset, 2);                                         // gain
+    bench.set_parameter(bench.layout().segments[1].offset, 1);                                         // shift
+    bench.loss();
+    EXPECT_DOUBLE_EQ(bench.staged()[0], 3);
+    EXPECT_DOUBLE_EQ(bench.staged()[1], 9);
+    EXPECT_DOUBLE_EQ(bench.state().statistics[0], 0) << "only commit may change it";
+    bench.state().statistics = {2, 4};
+    bench.loss(core::RunContext::Mode::kEvaluate);
+    EXPECT_NEAR(bench.get(bench.program().data(y), 2), (6 - 2) / 2.0 * 2 + 1, 1e-5);
+  }
+}
+
+TEST(Dropout, mask_depends_on_step_and_sample_but_not_on_the_place_in_the_micro_batch) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  auto graph_of = [](std::int64_t batch) {
+    core::GraphBuilder build(batch);
+    auto x = build.real_input("x", {batch, 200});
+    auto target = build.real_input("target", {batch, 200});
+    auto y = build.dropout("dropout", x, 0.25);
+    return build.finish(y, build.mean_squared_error("loss", y, target));
+  };
+  core::Graph two = graph_of(2), one = graph_of(1);
+  Bench pair(two, *backend), single(one, *backend);
+  auto ones = [](Bench& bench, size_t count) {
+    for (size_t i = 0; i < count; ++i) bench.put(bench.program().data(0), i, 1);
+  };
+  ones(pair, 400);
+  ones(single, 200);
+  pair.context.first_sample = 6;
+  single.context.first_sample = 7;
+  pair.loss();
+  single.loss();
+  auto mask = [](Bench& bench, size_t from) {
+    std::vector<double> values;
+    for (size_t i = 0; i < 200; ++i) values.push_back(bench.get(bench.program().data(2), from + i));
+    return values;
+  };
+  EXPECT_EQ(mask(pair, 200), mask(single, 0));
+  EXPECT_NE(mask(pair, 0), mask(pair, 200));
+  std::vector<double> before = mask(single, 0);
+  auto dropped = std::count(before.begin(), before.end(), 0.0);
+  EXPECT_NEAR(static_cast<double>(dropped), 50, 25);
+  single.context.step += 1;
+  single.loss();
+  EXPECT_NE(mask(single, 0), before);
+}
+
+TEST(MakeBackend, refuses_an_unknown_name_and_impossible_threads) {
+  EXPECT_EQ(backend::make_backend("gpu", 1).error().message, "there is no backend 'gpu'; choose cpu or ref");
+  EXPECT_EQ(backend::make_backend("cpu", 0).error().code, ErrorCode::kInvalid);
+}
+
+TEST(CpuBackend, numerics_name_the_library_instructions_and_threads) {
+  auto backend = backend::make_backend("cpu", 2).value();
+  EXPECT_THAT(backend->numerics(), ::testing::HasSubstr("onednn-"));
+  EXPECT_THAT(backend->numerics(), ::testing::HasSubstr("threads-2"));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

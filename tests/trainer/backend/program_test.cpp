@@ -1,0 +1,50 @@
+#include "trainer/core/program.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/trainer/backend/bench.h"
+#include "trainer/backend/make_backend.h"
+#include "trainer/models/char_transformer.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Bench;
+
+core::Graph small_transformer() {
+  return models::char_transformer(
+      {.batch = 2, .vocabulary = 13, .context = 8, .layers = 3, .width = 16, .heads = 2, .dropout = 0.1});
+}
+
+TEST(Program, shared_memory_changes_no_bit_and_saves_most_of_the_bytes) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph = small_transformer();
+  Bench shared(graph, *backend, 13), apart(graph, *backend, 13, {.share_memory = false});
+  EXPECT_EQ(shared.gradient(), apart.gradient());
+  EXPECT_EQ(shared.gradient(), apart.gradient()) << "and again over memory that is no longer zero";
+  EXPECT_LT(shared.program().arena_bytes(), apart.program().arena_bytes() * 3 / 4);
+}
+
+TEST(Program, an_abort_ends_it_between_nodes) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = small_transformer();
+  Bench bench(graph, *backend, 13);
+  bench.abort = true;
+  EXPECT_EQ(bench.program().forward(bench.context, bench.abort).error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(bench.program().backward(bench.context, bench.abort).error().code, ErrorCode::kCancelled);
+}
+
+TEST(Program, gradients_add_up_over_micro_batches) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = small_transformer();
+  Bench bench(graph, *backend, 13);
+  std::vector<double> once = bench.gradient();
+  ASSERT_TRUE(bench.program().forward(bench.context, bench.abort).ok());
+  ASSERT_TRUE(bench.program().backward(bench.context, bench.abort).ok());  // a second time, without clearing
+  const auto& first = bench.layout().segments.front();
+  auto* twice = static_cast<double*>(static_cast<void*>(bench.gradient_data()));
+  EXPECT_DOUBLE_EQ(twice[first.offset], 2 * once[first.offset]);
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

@@ -1,0 +1,57 @@
+// What the tests of this folder share: data with a known sum, running the same thing on every rank, waiting for facts.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/comm/ring_communicator.h"
+
+namespace lockstep::trainer::comm {
+
+// How much less a test does where a sanitizer makes every access of memory slow.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr size_t kLess = 10;
+#else
+inline constexpr size_t kLess = 1;
+#endif
+
+using Ranks = std::vector<std::unique_ptr<Communicator>>;
+
+// The communicators, or a failed test and none.
+inline Ranks make_ring(int n, bool shared = false, const RingOptions& base = {}) {
+  auto ranks = make_in_process_ring(n, shared, base);
+  if (!ranks) {
+    ADD_FAILURE() << ranks.error().message;
+    return {};
+  }
+  return std::move(ranks).value();
+}
+
+// Runs `body(rank)` on a thread per rank and waits for all.
+inline void on_every_rank(size_t n, const std::function<void(size_t)>& body) {
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < n; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Submits and waits.
+template <typename Operation>
+Status run(Communicator& communicator, const Operation& operation) {
+  auto ticket = communicator.submit(operation);
+  if (!ticket) return ticket.error();
+  return communicator.wait(*ticket);
+}
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace lockstep::trainer::comm

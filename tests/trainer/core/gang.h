@@ -1,0 +1,109 @@
+// A gang of ranks inside one process, over the real ring, for tests of what world size may not change.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trainer/backend/make_backend.h"
+#include "trainer/comm/ring_communicator.h"
+#include "trainer/comm/single_rank_communicator.h"
+#include "trainer/core/step.h"
+
+namespace lockstep::trainer::testing {
+
+// What a gang trains; each rank makes its own from this.
+struct Recipe {
+  std::function<core::Graph()> graph;
+  std::function<std::unique_ptr<core::SampleSource>(core::ElementType)> source;
+  std::function<std::unique_ptr<core::Optimizer>()> optimizer;
+  core::StepOptions options;
+  std::string backend = "cpu";
+};
+
+using Bytes = std::vector<std::byte>;
+
+// All of a state in one block, to compare and to restore.
+inline Bytes bytes_of(core::State& state) {
+  Bytes all;
+  for (const core::StateTensor& tensor : state.tensors())
+    all.insert(all.end(), tensor.data, tensor.data + tensor.bytes);
+  return all;
+}
+inline void restore(core::State& state, const Bytes& from) {
+  size_t offset = 0;
+  for (const core::StateTensor& tensor : state.tensors()) {
+    ASSERT_LE(offset + tensor.bytes, from.size());
+    std::copy_n(from.data() + offset, tensor.bytes, tensor.data);
+    offset += tensor.bytes;
+  }
+}
+
+struct GangResult {
+  std::vector<double> losses;  // by step, of rank 0
+  std::vector<double> norms;   // of gradients
+  std::vector<Bytes> states;   // by rank, at the end
+  double held_out_loss = 0;
+  int redone = 0;
+};
+
+// One rank's replica with all that it refers to.
+struct Rank {
+  Rank(const Recipe& recipe, comm::Communicator& communicator, const Bytes& from = {})
+      : backend(backend::make_backend(recipe.backend, 1).value()),
+        graph(recipe.graph()),
+        source(recipe.source(backend->real())),
+        optimizer(recipe.optimizer()),
+        replica(
+            core::Replica::create(graph, *backend, *optimizer, *source, communicator, recipe.options, abort).value()) {
+    if (!from.empty()) restore(replica->state(), from);
+  }
+  std::unique_ptr<core::Backend> backend;
+  core::Graph graph;
+  std::unique_ptr<core::SampleSource> source;
+  std::unique_ptr<core::Optimizer> optimizer;
+  std::atomic<bool> abort{false};
+  std::unique_ptr<core::Replica> replica;
+};
+
+// Trains `steps` steps on `ranks` ranks, from `from` where given.
+inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes& from = {}) {
+  GangResult result;
+  result.states.resize(static_cast<size_t>(ranks));
+  std::vector<std::unique_ptr<comm::Communicator>> ring;
+  if (ranks == 1) {
+    ring.push_back(std::make_unique<comm::SingleRankCommunicator>());
+  } else {
+    ring = comm::make_in_process_ring(ranks, true).value();
+  }
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      Rank rank(recipe, *ring[static_cast<size_t>(r)], from);
+      for (int i = 0; i < steps; ++i) {
+        auto report = rank.replica->step({});
+        ASSERT_TRUE(report.ok()) << report.error().message;
+        ASSERT_TRUE(report->committed);
+        if (r != 0) continue;
+        result.losses.push_back(report->loss);
+        result.norms.push_back(report->gradient_norm);
+        result.redone += report->redone;
+      }
+      auto held_out = rank.replica->evaluate();
+      ASSERT_TRUE(held_out.ok());
+      if (r == 0) result.held_out_loss = *held_out;
+      auto agree = rank.replica->ranks_agree();
+      ASSERT_TRUE(agree.ok());
+      EXPECT_TRUE(*agree);
+      result.states[static_cast<size_t>(r)] = bytes_of(rank.replica->state());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return result;
+}
+
+}  // namespace lockstep::trainer::testing

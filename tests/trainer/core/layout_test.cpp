@@ -1,0 +1,51 @@
+#include "trainer/core/layout.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::trainer::core {
+namespace {
+
+Graph three_layers() {
+  GraphBuilder build(4);
+  auto x = build.real_input("x", {4, 64});
+  auto target = build.real_input("target", {4, 64});
+  for (const char* name : {"a", "b", "c"}) x = build.linear(name, x, 64);
+  return build.finish(x, build.mean_squared_error("loss", x, target));
+}
+
+TEST(Layout, parameters_lie_in_the_order_in_which_their_gradients_become_ready) {
+  Layout layout = lay_out(three_layers());
+  std::vector<std::string> names;
+  for (const Segment& segment : layout.segments) names.push_back(segment.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"c.weight", "c.bias", "b.weight", "b.bias", "a.weight", "a.bias"}));
+  EXPECT_EQ(layout.buckets.size(), 1U);
+}
+
+TEST(Layout, buckets_are_contiguous_ranges_within_their_size_and_the_first_is_smaller) {
+  size_t weight = 64 * 64 * sizeof(float), bias = 64 * sizeof(float);
+  Layout layout = lay_out(three_layers(), {.first_bytes = weight + bias, .bytes = 2 * (weight + bias)});
+  ASSERT_EQ(layout.buckets.size(), 2U);
+  EXPECT_EQ(layout.buckets[0].begin, 0U);
+  EXPECT_EQ(layout.buckets[0].end, layout.buckets[1].begin);
+  EXPECT_EQ(layout.buckets[1].end, layout.count);
+  EXPECT_EQ(layout.buckets[0].ready_node, 2U) << "after the backward pass of layer c";
+  EXPECT_EQ(layout.buckets[1].ready_node, 0U);
+}
+
+TEST(Layout, a_tensor_larger_than_a_bucket_is_a_bucket_of_its_own) {
+  Layout layout = lay_out(three_layers(), {.first_bytes = 1024, .bytes = 1024});
+  EXPECT_EQ(layout.buckets.size(), 6U);
+}
+
+TEST(Layout, a_parameter_that_is_used_twice_is_ready_after_its_last_use) {
+  GraphBuilder build(2);
+  auto shared = build.parameter("shared", {2, 8}, Fill::kNormal, 1);
+  auto target = build.real_input("target", {2, 8});
+  auto y = build.gelu("early", shared);
+  y = build.add("late", y, shared);
+  Layout layout = lay_out(build.finish(y, build.mean_squared_error("loss", y, target)));
+  EXPECT_EQ(layout.buckets.at(0).ready_node, 0U);
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::core

@@ -1,0 +1,290 @@
+#include "trainer/core/step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/trainer/core/gang.h"
+#include "trainer/core/random.h"
+#include "trainer/data/generated.h"
+#include "trainer/data/text_source.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/linear_regression.h"
+#include "trainer/models/mlp.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/optim/sgd.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Bytes;
+using testing::bytes_of;
+using testing::GangResult;
+using testing::Rank;
+using testing::Recipe;
+using testing::train;
+
+// Six micro-batches, so that they are shared out evenly among 1, 2 and 3 ranks and unevenly among 4 and 5.
+Recipe mlp_recipe(bool deterministic) {
+  return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2, .dropout = 0.1}); },
+          .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
+          .optimizer =
+              [] {
+                return std::make_unique<optim::AdamW>(
+                    optim::AdamWOptions{.schedule = {.peak = 3e-3, .warmup_steps = 5, .total_steps = 50}});
+              },
+          .options = {.seed = 3,
+                      .micro_batches = 6,
+                      .clip_norm = 0.5,
+                      .deterministic = deterministic,
+                      .buckets = {.first_bytes = 512, .bytes = 2048}}};
+}
+
+const data::Text& some_text() {
+  static const data::Text text = [] {
+    data::Text made;
+    for (unsigned char c = 'a'; c <= 'z'; ++c) made.vocabulary.push_back(c);
+    for (std::uint64_t i = 0; i < 6000; ++i) {
+      auto token = static_cast<std::uint8_t>((i * i / 7 + core::mix(i / 3) % 3) % 26);
+      (i < 5000 ? made.training : made.held_out).push_back(token);
+    }
+    made.files = {"made up"};
+    return made;
+  }();
+  return text;
+}
+
+Recipe transformer_recipe(bool deterministic) {
+  Recipe recipe = mlp_recipe(deterministic);
+  recipe.graph = [] {
+    return models::char_transformer(
+        {.batch = 2, .vocabulary = 26, .context = 16, .layers = 2, .width = 32, .heads = 2, .dropout = 0.05});
+  };
+  recipe.source = [](core::ElementType) {
+    return std::make_unique<data::TextSource>(data::TextSource::create(some_text(), 16, 3, 0).value());
+  };
+  return recipe;
+}
+
+TEST(Deterministic, the_state_has_the_same_bits_for_every_number_of_ranks) {
+  for (const Recipe& recipe : {mlp_recipe(true), transformer_recipe(true)}) {
+    GangResult one = train(recipe, 1, 20);
+    for (int ranks : {2, 3, 4, 7}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks");
+      GangResult many = train(recipe, ranks, 20);
+      EXPECT_EQ(many.losses, one.losses);
+      EXPECT_EQ(many.norms, one.norms);
+      EXPECT_EQ(many.held_out_loss, one.held_out_loss);
+      for (const Bytes& state : many.states) EXPECT_TRUE(state == one.states[0]);
+    }
+  }
+}
+
+TEST(Deterministic, a_restart_from_any_step_at_any_size_changes_no_bit) {
+  Recipe recipe = mlp_recipe(true);
+  Bytes whole = train(recipe, 1, 12).states[0];
+  for (int stop : {1, 5, 11}) {
+    Bytes until = train(recipe, 2, stop).states[0];
+    EXPECT_TRUE(train(recipe, 3, 12 - stop, until).states[0] == whole) << "restarted after step " << stop;
+  }
+}
+
+TEST(Deterministic, ref_is_deterministic_too) {
+  Recipe recipe = mlp_recipe(true);
+  recipe.backend = "ref";
+  EXPECT_TRUE(train(recipe, 1, 5).states[0] == train(recipe, 3, 5).states[0]);
+}
+
+TEST(Deterministic, rounding_costs_no_accuracy) {
+  GangResult rounded = train(transformer_recipe(true), 1, 20), plain = train(transformer_recipe(false), 1, 20);
+  for (size_t i = 0; i < rounded.losses.size(); ++i) {
+    EXPECT_NEAR(rounded.losses[i], plain.losses[i], 1e-5 * plain.losses[i]) << "step " << i;
+  }
+}
+
+TEST(Plain, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_and_all_ranks_the_same_bits) {
+  for (const Recipe& recipe : {mlp_recipe(false), transformer_recipe(false)}) {
+    GangResult one = train(recipe, 1, 50);
+    for (int ranks : {2, 4}) {
+      GangResult many = train(recipe, ranks, 50);
+      for (size_t i = 0; i < one.losses.size(); ++i) {
+        EXPECT_NEAR(many.losses[i], one.losses[i], 1e-5 * one.losses[i]) << ranks << " ranks, step " << i;
+      }
+      for (const Bytes& state : many.states) EXPECT_TRUE(state == many.states[0]);
+    }
+    EXPECT_LT(one.losses.back(), one.losses.front());
+  }
+}
+
+TEST(Plain, cpu_follows_ref) {
+  Recipe recipe = transformer_recipe(false);
+  GangResult cpu = train(recipe, 1, 10);
+  recipe.backend = "ref";
+  GangResult ref = train(recipe, 1, 10);
+  for (size_t i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(cpu.losses[i], ref.losses[i], 1e-4 * ref.losses[i]);
+}
+
+TEST(Training, linear_regression_recovers_the_line) {
+  Recipe recipe{.graph = [] { return models::linear_regression(8); },
+                .source = [](core::ElementType real) { return std::make_unique<data::LineSource>(real, 9); },
+                .optimizer =
+                    [] {
+                      return std::make_unique<optim::Sgd>(
+                          optim::SgdOptions{.schedule = {.peak = 0.05, .total_steps = 300, .final_share = 0.01}});
+                    },
+                .options = {.seed = 9, .micro_batches = 4}};
+  comm::SingleRankCommunicator alone;
+  Rank rank(recipe, alone);
+  for (int i = 0; i < 300; ++i) ASSERT_TRUE(rank.replica->step({}).ok());
+  for (const core::StateTensor& tensor : rank.replica->state().tensors()) {
+    float value = 0;
+    if (tensor.bytes == sizeof(float)) std::memcpy(&value, tensor.data, sizeof(value));
+    if (tensor.name == "line.weight") {
+      EXPECT_NEAR(value, 3, 0.01);
+    } else if (tensor.name == "line.bias") {
+      EXPECT_NEAR(value, 0, 0.01);
+    }
+  }
+  EXPECT_NEAR(rank.replica->evaluate().value(), 0.01, 0.002) << "the variance of the noise";
+}
+
+// A communicator of one rank that fails, or says no, at a chosen operation.
+class Breaking final : public comm::Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Result<comm::Ticket> submit(const comm::AllReduce& operation) override {
+    if (left-- == 0) return fail(ErrorCode::kUnavailable, "rank 1 went away");
+    return inner.submit(operation);
+  }
+  Result<comm::Ticket> submit(const comm::Broadcast& operation) override { return inner.submit(operation); }
+  Status wait(comm::Ticket ticket) override { return inner.wait(ticket); }
+  bool abort(Duration) override { return true; }
+  int suspect() const override { return -1; }
+
+  comm::SingleRankCommunicator inner;
+  int left = -1;
+};
+
+TEST(Commit, a_step_that_broke_anywhere_changes_nothing_and_is_the_same_when_done_again) {
+  for (bool deterministic : {true, false}) {
+    Recipe recipe = mlp_recipe(deterministic);
+    Bytes expected = train(recipe, 1, 3).states[0];
+    for (int broken = 0; broken < 4; ++broken) {
+      Breaking communicator;
+      Rank rank(recipe, communicator);
+      ASSERT_TRUE(rank.replica->step({}).ok());
+      ASSERT_TRUE(rank.replica->step({}).ok());
+      Bytes before = bytes_of(rank.replica->state());
+      communicator.left = broken;
+      auto report = rank.replica->step({});
+      ASSERT_FALSE(report.ok());
+      EXPECT_EQ(report.error().code, ErrorCode::kUnavailable);
+      EXPECT_TRUE(bytes_of(rank.replica->state()) == before) << "operation " << broken;
+      ASSERT_TRUE(rank.replica->step({}).ok());
+      EXPECT_TRUE(bytes_of(rank.replica->state()) == expected) << "operation " << broken;
+    }
+  }
+}
+
+TEST(Commit, an_abort_changes_nothing) {
+  comm::SingleRankCommunicator alone;
+  Rank rank(mlp_recipe(true), alone);
+  Bytes before = bytes_of(rank.replica->state());
+  rank.abort = true;
+  EXPECT_EQ(rank.replica->step({}).error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(bytes_of(rank.replica->state()) == before);
+}
+
+TEST(Commit, running_statistics_change_only_with_the_step) {
+  comm::SingleRankCommunicator alone;
+  Rank rank(mlp_recipe(true), alone);
+  std::vector<double> before = rank.replica->state().statistics;
+  ASSERT_TRUE(rank.replica->evaluate().ok());
+  EXPECT_EQ(rank.replica->state().statistics, before);
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  EXPECT_NE(rank.replica->state().statistics, before);
+}
+
+TEST(Control, a_wish_of_one_rank_is_known_to_all_after_the_same_step) {
+  auto ring = comm::make_in_process_ring(3, true).value();
+  std::vector<std::int64_t> stopped(3), checkpoint(3);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      Rank rank(mlp_recipe(true), *ring[r]);
+      for (std::int64_t step = 1; stopped[r] == 0 && step < 20; ++step) {
+        auto report = rank.replica->step({.stop = r == 1 && step == 4, .checkpoint = r == 2 && step == 2});
+        ASSERT_TRUE(report.ok());
+        if (report->control.checkpoint) checkpoint[r] = step;
+        if (report->control.stop) stopped[r] = step;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(stopped, std::vector<std::int64_t>(3, 4));
+  EXPECT_EQ(checkpoint, std::vector<std::int64_t>(3, 2));
+}
+
+// Samples of a line whose values explode at one position.
+class Exploding final : public core::SampleSource {
+ public:
+  Exploding(std::int64_t at, float value) : at_(at), value_(value) {}
+  void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
+    static_cast<float*>(inputs[0])[row] = 1;
+    static_cast<float*>(inputs[1])[row] = position == at_ ? value_ : 2;
+  }
+  std::int64_t held_out() const override { return 0; }
+  void write_held_out(std::int64_t, std::int64_t, std::span<void* const>) const override {}
+
+ private:
+  std::int64_t at_;
+  float value_;
+};
+
+Recipe exploding_recipe(float value) {
+  return {.graph = [] { return models::linear_regression(2); },
+          .source = [value](core::ElementType) { return std::make_unique<Exploding>(9, value); },  // in the third step
+          .optimizer = [] { return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 1e-9}}); },
+          .options = {.seed = 1, .micro_batches = 2, .deterministic = true}};
+}
+
+TEST(Overflow, a_step_whose_sums_do_not_fit_is_done_again_with_room_for_them) {
+  Recipe recipe = exploding_recipe(1e12F);
+  GangResult one = train(recipe, 1, 5), two = train(recipe, 2, 5);
+  EXPECT_GT(one.redone, 0);
+  EXPECT_EQ(one.losses, two.losses);
+  EXPECT_TRUE(one.states[0] == two.states[0]);
+  EXPECT_NEAR(one.losses[2], 1e24 / 4, 1e18);
+}
+
+TEST(Diverged, a_loss_that_is_not_finite_is_reported_and_commits_nothing) {
+  comm::SingleRankCommunicator alone;
+  Rank rank(exploding_recipe(std::numeric_limits<float>::infinity()), alone);
+  ASSERT_TRUE(rank.replica->step({})->committed);
+  ASSERT_TRUE(rank.replica->step({})->committed);
+  Bytes before = bytes_of(rank.replica->state());
+  auto report = rank.replica->step({});
+  ASSERT_TRUE(report.ok());
+  EXPECT_FALSE(report->committed);
+  EXPECT_TRUE(bytes_of(rank.replica->state()) == before);
+}
+
+TEST(Replica, refuses_more_micro_batches_than_can_be_summed) {
+  comm::SingleRankCommunicator alone;
+  Recipe recipe = mlp_recipe(true);
+  recipe.options.micro_batches = 5000;
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph = recipe.graph();
+  auto source = recipe.source(backend->real());
+  auto optimizer = recipe.optimizer();
+  std::atomic<bool> abort{false};
+  auto replica = core::Replica::create(graph, *backend, *optimizer, *source, alone, recipe.options, abort);
+  ASSERT_FALSE(replica.ok());
+  EXPECT_EQ(replica.error().message, "the global batch must have between 1 and 4096 micro-batches; this one has 5000");
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

@@ -1,0 +1,279 @@
+// From variables to a world, from a world to a ring, and from failures to exit codes.
+#include "trainer/elastic/world.h"
+
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "operator/rendezvous/worker_contract.h"
+#include "trainer/comm/address.h"
+#include "trainer/comm/fd.h"
+#include "trainer/elastic/ending.h"
+
+namespace lockstep::trainer::elastic {
+namespace {
+
+using comm::UniqueFd;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+Result<World> world_of(const Variables& variables) {
+  return world_from_environment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+UniqueFd listen_on_loopback(int* port = nullptr) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&loopback)), sizeof loopback), 0);
+  EXPECT_EQ(::listen(fd.get(), 16), 0);
+  if (port != nullptr) *port = comm::port_of(comm::local_address(fd.get()).value());
+  return fd;
+}
+
+class AgentsWorld : public ::testing::Test {
+ protected:
+  AgentsWorld() {
+    variables_ = {{"RANK", "1"},
+                  {"WORLD_SIZE", "3"},
+                  {"LOCAL_RANK", "1"},
+                  {"LOCAL_WORLD_SIZE", "2"},
+                  {"LOCKSTEP_JOB", "a"},
+                  {"LOCKSTEP_JOB_UID", "uid"},
+                  {"LOCKSTEP_GENERATION", "4"},
+                  {"LOCKSTEP_PEERS", "10.0.0.1:5000,10.0.0.1:5001,[fd00::1]:5000"},
+                  {"LOCKSTEP_MEMBERS", "0,0,1"},
+                  {"LOCKSTEP_LISTEN_FD", std::to_string(listener_.get())},
+                  {"LOCKSTEP_AGENT_FD", std::to_string(agent_.get())},
+                  {"LOCKSTEP_GENERATION_KEY", std::string(62, '0') + "fF"},
+                  {"LOCKSTEP_CHECKPOINT_DIR", "/ck"},
+                  {"LOCKSTEP_CHECKPOINT_EVERY_SECONDS", "2.5"},
+                  {"LOCKSTEP_RESTORE", "step-120.g3"}};
+  }
+  std::string refusal() {
+    const auto world = world_of(variables_);
+    if (world.ok()) return "accepted";
+    EXPECT_EQ(world.error().code, ErrorCode::kInvalid);
+    return world.error().message;
+  }
+  UniqueFd listener_ = listen_on_loopback();
+  UniqueFd agent_ = listen_on_loopback();
+  Variables variables_;
+};
+
+TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
+  const auto world = world_of(variables_);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_EQ(world->source, World::Source::kAgent);
+  EXPECT_EQ(world->rank, 1);
+  EXPECT_EQ(world->size, 3);
+  EXPECT_EQ(world->local_rank, 1);
+  EXPECT_EQ(world->local_size, 2);
+  EXPECT_EQ(world->generation, 4);
+  EXPECT_EQ(world->job_uid, "uid");
+  EXPECT_EQ(world->agent_fd, agent_.get());
+  EXPECT_EQ(world->checkpoint_dir, "/ck");
+  EXPECT_EQ(world->checkpoint_every_seconds, 2.5);
+  EXPECT_EQ(world->restore, "step-120.g3");
+  const auto options = ring_options(*world);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->peers.size(), 3U);
+  EXPECT_EQ(options->members, (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(options->key[31], std::byte{0xff});
+  EXPECT_EQ(options->listen_fd, listener_.get());
+}
+
+TEST_F(AgentsWorld, every_variable_that_is_missing_or_wrong_is_named) {
+  struct Case {
+    const char* name;
+    std::optional<std::string> value;
+    const char* says;
+  };
+  const std::vector<Case> cases{
+      {"RANK", std::nullopt, "RANK is not set, though WORLD_SIZE is"},
+      {"WORLD_SIZE", std::nullopt, "WORLD_SIZE is not set"},
+      {"RANK", "3", "RANK=3 is not below WORLD_SIZE=3"},
+      {"RANK", "-1", "RANK=-1 is not a number"},
+      {"WORLD_SIZE", "three", "WORLD_SIZE=three is not a number"},
+      {"WORLD_SIZE", "4", "LOCKSTEP_PEERS lists 3 addresses for WORLD_SIZE=4"},
+      {"LOCAL_RANK", "2", "LOCAL_RANK=2 is not below LOCAL_WORLD_SIZE=2"},
+      {"LOCAL_WORLD_SIZE", "4", "LOCAL_WORLD_SIZE=4 is above WORLD_SIZE=3"},
+      {"LOCKSTEP_JOB_UID", "", "LOCKSTEP_JOB_UID is not set"},
+      {"LOCKSTEP_GENERATION", "x", "LOCKSTEP_GENERATION=x is not a number"},
+      {"LOCKSTEP_PEERS", "10.0.0.1:5000,host:1,10.0.0.1:2", "'host:1' is not a numeric address"},
+      {"LOCKSTEP_PEERS", "10.0.0.1:5000,10.0.0.1:70000,10.0.0.1:2", "is not a numeric address"},
+      {"LOCKSTEP_MEMBERS", "0,0", "LOCKSTEP_MEMBERS lists 2 members for WORLD_SIZE=3"},
+      {"LOCKSTEP_MEMBERS", "0,,1", "LOCKSTEP_MEMBERS has an empty entry"},
+      {"LOCKSTEP_MEMBERS", "0,x,1", "LOCKSTEP_MEMBERS=x is not a number"},
+      {"LOCKSTEP_LISTEN_FD", "987", "LOCKSTEP_LISTEN_FD=987 is not an open descriptor"},
+      {"LOCKSTEP_AGENT_FD", "987", "LOCKSTEP_AGENT_FD=987 is not an open descriptor"},
+      {"LOCKSTEP_GENERATION_KEY", "abc", "LOCKSTEP_GENERATION_KEY is not 64 hexadecimal digits"},
+      {"LOCKSTEP_GENERATION_KEY", std::string(64, 'g'), "LOCKSTEP_GENERATION_KEY is not 64 hexadecimal digits"},
+      {"LOCKSTEP_CHECKPOINT_EVERY_SECONDS", "-1", "is not a number of seconds"},
+      {"LOCKSTEP_CHECKPOINT_DIR", "", "LOCKSTEP_RESTORE=step-120.g3 is set, and LOCKSTEP_CHECKPOINT_DIR is not"},
+  };
+  const Variables good = variables_;
+  for (const Case& one : cases) {
+    variables_ = good;
+    if (one.value) {
+      variables_[one.name] = *one.value;
+    } else {
+      variables_.erase(one.name);
+    }
+    EXPECT_THAT(refusal(), HasSubstr(one.says)) << one.name << "=" << one.value.value_or("(unset)");
+  }
+}
+
+TEST(World, nothing_set_is_a_world_of_one_and_empty_counts_as_not_set) {
+  for (const Variables& variables : {Variables{}, Variables{{"RANK", ""}, {"LOCKSTEP_PEERS", ""}}}) {
+    const auto world = world_of(variables);
+    ASSERT_TRUE(world.ok());
+    EXPECT_EQ(world->source, World::Source::kAlone);
+    EXPECT_EQ(world->size, 1);
+    EXPECT_EQ(ring_options(*world)->size, 1);
+  }
+}
+
+TEST(World, torchruns_variables_are_enough) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "localhost"},
+                      {"MASTER_PORT", "29500"},
+                      {"TORCHELASTIC_RUN_ID", "run"},
+                      {"TORCHELASTIC_RESTART_COUNT", "2"}};
+  auto world = world_of(variables);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_EQ(world->source, World::Source::kTorchrun);
+  EXPECT_EQ(world->generation, 2);
+  EXPECT_EQ(world->job_uid, "run");
+  EXPECT_EQ(world->master_port, 29500);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(world_of(variables)->master_port, 29501);
+  variables.erase("MASTER_ADDR");
+  EXPECT_THAT(world_of(variables).error().message, HasSubstr("MASTER_ADDR is not set, though WORLD_SIZE=2"));
+}
+
+// A world of plain torchrun variables with this master port.
+World torchrun_world(int rank, int size, int port) {
+  World world;
+  world.source = World::Source::kTorchrun;
+  world.rank = rank;
+  world.size = size;
+  world.job_uid = "run";
+  world.master_addr = "127.0.0.1";
+  world.master_port = port;
+  return world;
+}
+
+int free_port() {
+  int port = 0;
+  listen_on_loopback(&port);
+  return port;
+}
+
+TEST(TorchrunExchange, ranks_find_each_other_in_any_order_past_strangers_and_can_all_reduce) {
+  const int n = 3;
+  const int port = free_port();
+  std::vector<std::future<float>> sums;
+  std::atomic<bool> strangers_done{false};
+  for (const int rank : {2, 0, 1}) {
+    sums.push_back(std::async(std::launch::async, [=, &strangers_done]() -> float {
+      while (rank == 1 && !strangers_done) std::this_thread::yield();
+      auto options = ring_options(torchrun_world(rank, n, port), seconds(20));
+      if (!options) {
+        ADD_FAILURE() << options.error().message;
+        return 0;
+      }
+      EXPECT_EQ(options->members, (std::vector<int>{0, 0, 0})) << "all on this machine";
+      auto ring = comm::make_communicator(*options);
+      if (!ring) {
+        ADD_FAILURE() << ring.error().message;
+        return 0;
+      }
+      auto value = static_cast<float>(rank + 1);
+      auto ticket = (*ring)->submit(comm::AllReduce{&value, 1});
+      EXPECT_TRUE(ticket.ok() && (*ring)->wait(*ticket).ok());
+      return value;
+    }));
+  }
+  // Somebody else finds the port too, says nonsense or nothing, and stays.
+  const auto address = comm::parse_address("127.0.0.1:" + std::to_string(port)).value();
+  std::vector<UniqueFd> strangers;
+  const auto give_up = std::chrono::steady_clock::now() + seconds(10);
+  while (strangers.size() < 3 && std::chrono::steady_clock::now() < give_up) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(fd.get(), address.get(), address.length) != 0) {
+      std::this_thread::sleep_for(milliseconds(5));  // rank 0 does not listen yet
+      continue;
+    }
+    const std::string_view says = strangers.empty() ? "GET / HTTP/1.1\r\n\r\n" : "";
+    EXPECT_EQ(::send(fd.get(), says.data(), says.size(), MSG_NOSIGNAL), static_cast<ssize_t>(says.size()));
+    strangers.push_back(std::move(fd));
+  }
+  strangers_done = true;
+  for (auto& sum : sums) EXPECT_EQ(sum.get(), 6.0F);
+}
+
+TEST(TorchrunExchange, what_keeps_the_ranks_apart_is_named) {
+  const int port = free_port();
+  const auto missing = ring_options(torchrun_world(0, 3, port), milliseconds(200));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(missing.error().message, HasSubstr("these ranks did not come: 1 2"));
+  const auto nobody = ring_options(torchrun_world(1, 3, port), milliseconds(250));
+  ASSERT_FALSE(nobody.ok());
+  EXPECT_THAT(nobody.error().message, HasSubstr("rank 1 could not meet rank 0 at 127.0.0.1:" + std::to_string(port)));
+  int taken = 0;
+  const UniqueFd holder = listen_on_loopback(&taken);
+  const auto blocked = ring_options(torchrun_world(0, 2, taken), milliseconds(200));
+  ASSERT_FALSE(blocked.ok());
+  EXPECT_THAT(blocked.error().message, HasSubstr("choose another MASTER_PORT"));
+}
+
+TEST(TorchrunExchange, two_sizes_or_two_claims_of_a_rank_are_refused_on_both_sides) {
+  const int port = free_port();
+  auto host = std::async(std::launch::async, [&] { return ring_options(torchrun_world(0, 3, port), seconds(20)); });
+  const auto guest = ring_options(torchrun_world(1, 2, port), seconds(20));
+  ASSERT_FALSE(guest.ok());
+  EXPECT_THAT(guest.error().message, HasSubstr("rank 1 was started with WORLD_SIZE=2 and rank 0 with 3"));
+  const auto hosted = host.get();
+  ASSERT_FALSE(hosted.ok());
+  EXPECT_EQ(hosted.error().code, ErrorCode::kInvalid);
+}
+
+TEST(Ending, every_origin_has_its_exit_code_and_class) {
+  using rendezvous::FailureReport;
+  const auto ending = [](ErrorCode code, Origin origin) { return ending_of(fail(code, "why"), origin, 3); };
+  EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kUsage).exit_code, 64);
+  EXPECT_EQ(ending(ErrorCode::kNotFound, Origin::kData).exit_code, 65);
+  EXPECT_EQ(ending(ErrorCode::kCorrupt, Origin::kRestore).exit_code, 66);
+  EXPECT_EQ(ending(ErrorCode::kExhausted, Origin::kSave).exit_code, 74);
+  EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kConfig).exit_code, 78);
+  EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kNumerics).exit_code, 84);
+  EXPECT_EQ(ending(ErrorCode::kInternal, Origin::kInternal).exit_code, 1);
+  for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded, ErrorCode::kCancelled}) {
+    const Ending peers = ending(code, Origin::kCommunication);
+    EXPECT_EQ(peers.exit_code, 80);
+    EXPECT_EQ(peers.report, (FailureReport{FailureReport::Class::kCommunication, 3, "why"}));
+  }
+  const Ending own = ending(ErrorCode::kConflict, Origin::kCommunication);
+  EXPECT_EQ(own.exit_code, 78);
+  EXPECT_EQ(own.report, (FailureReport{FailureReport::Class::kOwn, -1, "why"}));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::elastic

@@ -1,0 +1,74 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer/backend/bench.h"
+#include "trainer/backend/make_backend.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/generate.h"
+#include "trainer/models/linear_regression.h"
+#include "trainer/models/mlp.h"
+
+namespace lockstep::trainer::models {
+namespace {
+
+size_t parameters_of(const core::Graph& graph) {
+  size_t count = 0;
+  for (core::TensorId id : graph.with_role(core::Role::kParameter)) {
+    count += static_cast<size_t>(core::count_of(graph.tensor(id).shape));
+  }
+  return count;
+}
+
+TEST(Models, have_as_many_parameters_as_their_formulas_say) {
+  EXPECT_EQ(parameters_of(linear_regression(4)), 2U);
+  EXPECT_EQ(parameters_of(mlp({.features = 32, .width = 128, .layers = 2, .classes = 10})),
+            32U * 128 + 128 * 128 + 2 * 2 * 128 + 128 * 10 + 10);
+  size_t v = 90, t = 64, c = 128, block = 12 * c * c + 13 * c;
+  EXPECT_EQ(parameters_of(char_transformer({.vocabulary = 90, .context = 64, .layers = 4, .width = 128})),
+            v * c + t * c + 4 * block + 2 * c + c * v);
+}
+
+TEST(CharTransformer, starts_near_the_loss_of_guessing) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph = char_transformer({.batch = 4, .vocabulary = 60, .context = 32, .layers = 2, .width = 64});
+  testing::Bench bench(graph, *backend, 60);
+  bench.state().initialize(1);
+  EXPECT_NEAR(bench.loss() / 4, std::log(60.0), 0.25);
+}
+
+TEST(CharTransformer, no_position_sees_what_comes_after_it) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph =
+      char_transformer({.batch = 1, .vocabulary = 9, .context = 8, .layers = 2, .width = 16, .heads = 2});
+  testing::Bench bench(graph, *backend, 9);
+  auto scores = [&] {
+    bench.loss();
+    const auto* data = static_cast<const double*>(bench.program().data(graph.output));
+    return std::vector<double>(data, data + 8 * 9);
+  };
+  std::vector<double> before = scores();
+  auto* characters = static_cast<std::int32_t*>(bench.program().data(0));
+  characters[5] = (characters[5] + 1) % 9;
+  std::vector<double> after = scores();
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 5 * 9, after.begin()));
+  EXPECT_FALSE(std::equal(before.begin() + 5 * 9, before.begin() + 6 * 9, after.begin() + 5 * 9));
+}
+
+TEST(Generate, is_a_function_of_the_seed_and_takes_the_likeliest_at_temperature_zero) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph =
+      char_transformer({.batch = 1, .vocabulary = 20, .context = 8, .layers = 1, .width = 16, .heads = 2});
+  testing::Bench bench(graph, *backend, 20);
+  auto text = [&](double temperature, std::uint64_t seed) {
+    return generate(bench.program(), {.count = 30, .temperature = temperature, .seed = seed}, bench.abort).value();
+  };
+  EXPECT_EQ(text(0.8, 1).size(), 30U);
+  EXPECT_EQ(text(0.8, 1), text(0.8, 1));
+  EXPECT_NE(text(0.8, 1), text(0.8, 2));
+  EXPECT_EQ(text(0, 1), text(0, 2));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::models

@@ -1,0 +1,52 @@
+// PID 1 of a training pod: one loop that polls signals, the connection to the coordinator and the pipes of the
+// processes, and carries out what the member's state machine asks for.
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/member_state.h"
+#include "trainer/agent/connection.h"
+#include "trainer/agent/fd.h"
+#include "trainer/agent/output.h"
+#include "trainer/agent/processes.h"
+#include "trainer/agent/settings.h"
+#include "trainer/agent/sockets.h"
+
+namespace lockstep::trainer::agent {
+
+class Agent {
+ public:
+  // Takes over the process's signals: call it once, before any thread is started. `command` is what to run.
+  static Result<std::unique_ptr<Agent>> make(Settings settings, std::vector<std::string> command,
+                                             std::vector<std::string> environment);
+  // Until the agent is to leave; returns its exit code. No child is left then.
+  int run();
+
+ private:
+  explicit Agent(Settings settings);
+  void carry_out(MonotonicTime now);
+  void on_signal(int signal, MonotonicTime now);
+  void read_signals(MonotonicTime now);
+  void step_connection(MonotonicTime now);
+  void reap(MonotonicTime now);
+  std::string token() const;
+  void say(const std::string& sentence);
+
+  Settings settings_;
+  pid_t parent_;
+  Fd signals_, wake_;
+  std::unique_ptr<Output> out_, err_;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Processes> processes_;
+  rendezvous::MemberState state_;
+  std::vector<Fd> listeners_;   // for the proposal under way
+  int end_signal_ = SIGTERM;    // how processes are told to end
+  bool terminated_ = false;
+  std::string last_why_;        // of a failed connection, so that it is said once
+  std::optional<int> exit_code_;
+};
+
+}  // namespace lockstep::trainer::agent

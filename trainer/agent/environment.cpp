@@ -1,0 +1,91 @@
+#include "trainer/agent/environment.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+namespace lockstep::trainer::agent {
+namespace {
+
+using rendezvous::Go;
+using rendezvous::Kind;
+using Variables = std::map<std::string, std::string>;
+
+void add_ours(Variables& variables, const Go& go) {
+  variables[rendezvous::kEnvJobName] = go.job;
+  variables[rendezvous::kEnvJobUid] = go.job_uid;
+  variables[rendezvous::kEnvGeneration] = std::to_string(go.epoch.generation);
+  if (!go.checkpoint_path.empty()) {
+    variables[rendezvous::kEnvCheckpointDir] = go.checkpoint_path;
+    variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.checkpoint_every_seconds);
+  }
+  variables[rendezvous::kEnvRestore] = go.restore;
+}
+
+void add_peers(Variables& variables, const Go& go) {
+  variables[rendezvous::kEnvPeers] = fmt::format("{}", fmt::join(go.peers, ","));
+  variables[rendezvous::kEnvMemberOfRank] = fmt::format("{}", fmt::join(go.member_of_rank, ","));
+  variables[rendezvous::kEnvGenerationKey] = go.key;
+}
+
+// The set that torchrun gives to its workers, and its own settings by environment (PET_*), so that a command that
+// starts with torchrun finds them as well.
+void add_torch(Variables& variables, const Go& go, int local_rank) {
+  const std::string rank = std::to_string(go.first_rank + local_rank);
+  const std::string world_size = std::to_string(go.world_size);
+  const std::string group_rank = std::to_string(go.group_rank);
+  const std::string groups = std::to_string(go.group_world_size);
+  const std::string port = std::to_string(go.master_port);
+  variables["RANK"] = variables["ROLE_RANK"] = rank;
+  variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world_size;
+  variables["LOCAL_RANK"] = std::to_string(local_rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(go.ranks);
+  variables["GROUP_RANK"] = variables["NODE_RANK"] = group_rank;
+  variables["GROUP_WORLD_SIZE"] = groups;
+  variables["ROLE_NAME"] = "default";
+  variables["MASTER_ADDR"] = go.master_addr;
+  variables["MASTER_PORT"] = port;
+  variables["TORCHELASTIC_RUN_ID"] = go.job_uid;
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(go.epoch.generation - 1);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(go.max_restarts);
+  variables["PET_NNODES"] = groups;
+  variables["PET_NPROC_PER_NODE"] = std::to_string(go.ranks);
+  variables["PET_NODE_RANK"] = group_rank;
+  variables["PET_MASTER_ADDR"] = go.master_addr;
+  variables["PET_MASTER_PORT"] = port;
+  variables["PET_RDZV_BACKEND"] = "static";
+  variables["PET_RDZV_ENDPOINT"] =
+      go.master_addr.find(':') == std::string::npos ? fmt::format("{}:{}", go.master_addr, port)
+                                                    : fmt::format("[{}]:{}", go.master_addr, port);
+  variables["PET_RDZV_ID"] = go.job_uid;
+  variables["PET_MAX_RESTARTS"] = std::to_string(0);  // restarts are the operator's
+}
+
+}  // namespace
+
+std::vector<std::string> worker_environment(const std::vector<std::string>& base, const Go& go, int local_rank,
+                                            int listen_fd, int agent_fd) {
+  Variables variables;
+  for (const std::string& entry : base) {
+    const std::size_t equals = entry.find('=');
+    if (equals != std::string::npos && equals > 0) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  for (const char* own : {rendezvous::kEnvCoordinator, rendezvous::kEnvCoordinatorCa, rendezvous::kEnvTokenFile,
+                          rendezvous::kEnvParentDeath, rendezvous::kEnvStopGrace}) {
+    variables.erase(own);
+  }
+  for (const auto& [name, value] : go.env) variables[name] = value;
+  add_ours(variables, go);
+  if (go.kind == Kind::kLockstep) add_peers(variables, go);
+  if (go.kind != Kind::kNone) add_torch(variables, go, local_rank);
+  if (listen_fd >= 0) variables[rendezvous::kEnvListenFd] = std::to_string(listen_fd);
+  if (agent_fd >= 0) variables[rendezvous::kEnvAgentFd] = std::to_string(agent_fd);
+
+  std::vector<std::string> entries;
+  entries.reserve(variables.size());
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
+  return entries;
+}
+
+}  // namespace lockstep::trainer::agent

@@ -1,0 +1,18 @@
+// The environment of a worker process: what operator/rendezvous/worker_contract.h promises, and the variables that
+// programs written for torchrun read. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/protocol.h"
+
+namespace lockstep::trainer::agent {
+
+// `base` ("NAME=value" each) is the agent's own environment: it is passed on without what is the agent's alone. Over
+// it lie spec.rendezvous.env, and over both the variables of the generation. `listen_fd` and `agent_fd` are
+// descriptors in the worker, -1 for none.
+std::vector<std::string> worker_environment(const std::vector<std::string>& base, const rendezvous::Go& go,
+                                            int local_rank, int listen_fd, int agent_fd);
+
+}  // namespace lockstep::trainer::agent

@@ -1,0 +1,345 @@
+#include "trainer/agent/processes.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include "trainer/agent/environment.h"
+
+namespace lockstep::trainer::agent {
+
+using rendezvous::Go;
+using rendezvous::ProcessEnd;
+
+struct Processes::Worker {
+  int rank = 0;
+  pid_t pid = -1;  // -1 once reaped; it leads a process group of the same number until then
+  Fd out, err, link;
+  LineTagger out_lines, err_lines;
+  std::string link_line;  // what came after the last newline
+  std::string tail;       // the last bytes of its standard error
+
+  explicit Worker(int number)
+      : rank(number), out_lines(fmt::format("[{}] ", number)), err_lines(fmt::format("[{}] ", number)) {}
+};
+
+namespace {
+
+constexpr std::size_t kAtOnce = 64 * 1024;      // bytes read from a stream in one turn of the loop
+constexpr std::size_t kAtTheEnd = 1024 * 1024;  // most that is read after the end: above any pipe's default capacity
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string variable(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.compare(0, name.size() + 1, name + "=") == 0) return entry.substr(name.size() + 1);
+  }
+  return "";
+}
+
+// Where execve() is to look; empty when PATH has no such file, which fills `failed`.
+std::string resolve(const std::string& command, const std::string& path, ProcessEnd& failed) {
+  if (command.find('/') != std::string::npos) return command;
+  std::string denied;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t colon = std::min(path.find(':', at), path.size());
+    const std::string folder = path.substr(at, colon - at);
+    const std::string file = (folder.empty() ? "." : folder) + "/" + command;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+    if (errno == EACCES && denied.empty()) denied = file;
+    at = colon + 1;
+  }
+  failed.problem = "CommandNotFound";
+  failed.code = denied.empty() ? 127 : 126;
+  failed.message = denied.empty() ? fmt::format("the command \"{}\" was not found in $PATH ({})", command, path)
+                                  : fmt::format("{} may not be executed (no permission)", denied);
+  return "";
+}
+
+// Pids whose parent is this process. Orphans of the workers are adopted, so they show up here as well.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  DIR* const folder = ::opendir("/proc");
+  if (folder == nullptr) return found;
+  const pid_t self = ::getpid();
+  while (const dirent* entry = ::readdir(folder)) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    std::ifstream file(std::string("/proc/") + entry->d_name + "/stat");
+    std::string stat;
+    std::getline(file, stat);
+    const std::size_t close = stat.rfind(')');  // the name before it may hold anything
+    if (close == std::string::npos || close + 4 >= stat.size()) continue;
+    if (std::atoi(stat.c_str() + close + 4) == self) found.push_back(std::atoi(entry->d_name));
+  }
+  ::closedir(folder);
+  return found;
+}
+
+void set_nonblocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+// In the child, between fork and exec: only calls that are safe there.
+struct Launch {
+  const char* file;
+  char* const* argv;
+  char* const* shell_argv;  // for a script without #!, as execvp does it
+  char* const* environment;
+  int out, err, input, report;
+  int keep[2];  // descriptors that the program inherits, or -1
+  pid_t parent;
+};
+
+[[noreturn]] void launch(const Launch& l) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int error = 0;
+  if (::getppid() != l.parent) ::_exit(127);
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction standard {};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(number, &standard, nullptr);
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int fd : l.keep) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
+  }
+  if (::dup2(l.input, 0) >= 0 && ::dup2(l.out, 1) >= 0 && ::dup2(l.err, 2) >= 0) {
+    ::execve(l.file, l.argv, l.environment);
+    if (errno == ENOEXEC) ::execve("/bin/sh", l.shell_argv, l.environment);
+  }
+  error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(l.report, &error, sizeof error);
+  ::_exit(127);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& text : strings) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Processes::Processes(std::vector<std::string> command, std::vector<std::string> environment, Output& out, Output& err,
+                     Events events)
+    : command_(std::move(command)),
+      environment_(std::move(environment)),
+      out_(out),
+      err_(err),
+      events_(std::move(events)) {}
+
+Processes::~Processes() = default;
+
+void Processes::start(const Go& go, std::vector<Fd> listeners) {
+  for (const auto& worker : workers_) {  // what an older generation wrote last
+    read_stream(*worker, false, kAtTheEnd);
+    read_stream(*worker, true, kAtTheEnd);
+  }
+  workers_.clear();
+  for (int i = 0; i < go.ranks; ++i) workers_.push_back(std::make_unique<Worker>(go.first_rank + i));
+  for (int i = 0; i < go.ranks; ++i) {
+    Worker& worker = *workers_[static_cast<std::size_t>(i)];
+    const Fd none;
+    const bool own = go.kind == rendezvous::Kind::kLockstep && static_cast<std::size_t>(i) < listeners.size();
+    ProcessEnd failed;
+    failed.rank = worker.rank;
+    if (spawn(worker, go, i, own ? listeners[static_cast<std::size_t>(i)] : none, failed)) {
+      events_.on_started(worker.rank);
+    } else {
+      failed.end_ms = now_ms();
+      events_.on_exit(failed);
+    }
+  }
+}
+
+bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& listener, ProcessEnd& failed) {
+  int out[2], err[2], link[2], report[2];
+  const auto out_of_descriptors = [&] {
+    failed.problem = "ProcessExit";
+    failed.code = 126;
+    failed.message = fmt::format("rank {} could not be started: {}", worker.rank, std::strerror(errno));
+    return false;
+  };
+  if (::pipe2(out, O_CLOEXEC) != 0) return out_of_descriptors();
+  worker.out = Fd(out[0]);
+  const Fd out_there(out[1]);
+  if (::pipe2(err, O_CLOEXEC) != 0) return out_of_descriptors();
+  worker.err = Fd(err[0]);
+  const Fd err_there(err[1]);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0) return out_of_descriptors();
+  worker.link = Fd(link[0]);
+  const Fd link_there(link[1]);
+  if (::pipe2(report, O_CLOEXEC) != 0) return out_of_descriptors();
+  const Fd report_here(report[0]);
+  Fd report_there(report[1]);
+  const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!input) return out_of_descriptors();
+  for (const Fd* fd : {&worker.out, &worker.err, &worker.link}) set_nonblocking(fd->get());
+
+  std::vector<std::string> environment = worker_environment(environment_, go, local_rank, listener.get(), link_there.get());
+  const std::string file = resolve(command_.front(), variable(environment, "PATH"), failed);
+  if (file.empty()) return false;
+  std::vector<std::string> argv = command_;
+  std::vector<std::string> shell_argv = {"sh", file};
+  shell_argv.insert(shell_argv.end(), command_.begin() + 1, command_.end());
+  const std::vector<char*> argv_pointers = pointers(argv);
+  const std::vector<char*> shell_pointers = pointers(shell_argv);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const Launch plan{file.c_str(),     argv_pointers.data(), shell_pointers.data(), environment_pointers.data(),
+                    out_there.get(),  err_there.get(),      input.get(),           report_there.get(),
+                    {listener.get(), link_there.get()},     ::getpid()};
+  const pid_t pid = ::fork();
+  if (pid < 0) return out_of_descriptors();
+  if (pid == 0) launch(plan);
+  ::setpgid(pid, pid);  // whoever of the two is first
+  report_there.reset();
+  int error = 0;
+  ssize_t length = 0;
+  do {
+    length = ::read(report_here.get(), &error, sizeof error);
+  } while (length < 0 && errno == EINTR);
+  if (length != static_cast<ssize_t>(sizeof error)) {
+    worker.pid = pid;
+    return true;
+  }
+  ::waitpid(pid, nullptr, 0);
+  failed.problem = "CommandNotFound";
+  failed.code = error == ENOENT ? 127 : 126;
+  failed.message = fmt::format("the command \"{}\" could not be executed: {}", command_.front(), std::strerror(error));
+  return false;
+}
+
+void Processes::signal(int signal, bool ask) {
+  const std::string line = rendezvous::encode(rendezvous::AgentMessage{});
+  for (const auto& worker : workers_) {
+    // A worker that does not read loses the message, not the agent; the signal follows anyway.
+    if (ask && worker->link) ::send(worker->link.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (worker->pid > 0) ::kill(-worker->pid, signal);
+  }
+}
+
+void Processes::kill() {
+  for (const auto& worker : workers_) {
+    if (worker->pid > 0) ::kill(-worker->pid, SIGKILL);
+  }
+  // Not reaped by anyone but us, so these numbers cannot have been given to others meanwhile.
+  for (const pid_t child : children()) ::kill(child, SIGKILL);
+}
+
+bool Processes::reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid == 0) return false;
+    if (pid < 0) return errno == ECHILD;
+    for (const auto& worker : workers_) {
+      if (worker->pid == pid) finish(*worker, status);
+    }
+  }
+}
+
+void Processes::finish(Worker& worker, int status) {
+  ProcessEnd end;
+  end.end_ms = now_ms();
+  end.rank = worker.rank;
+  if (WIFSIGNALED(status)) {
+    end.signal = WTERMSIG(status);
+    end.code = 128 + end.signal;
+  } else {
+    end.code = WEXITSTATUS(status);
+  }
+  worker.pid = -1;
+  read_link(worker);
+  read_stream(worker, false, kAtTheEnd);
+  read_stream(worker, true, kAtTheEnd);
+  end.stderr_tail = worker.tail;
+  events_.on_exit(end);
+}
+
+void Processes::read_stream(Worker& worker, bool is_err, std::size_t most) {
+  Fd& fd = is_err ? worker.err : worker.out;
+  LineTagger& lines = is_err ? worker.err_lines : worker.out_lines;
+  char buffer[16 * 1024];
+  std::string tagged;
+  for (std::size_t total = 0; fd && total < most;) {
+    const ssize_t length = ::read(fd.get(), buffer, sizeof buffer);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) break;
+    if (length <= 0) {
+      lines.finish(tagged);
+      fd.reset();
+      break;
+    }
+    const std::string_view bytes(buffer, static_cast<std::size_t>(length));
+    total += bytes.size();
+    lines.feed(bytes, tagged);
+    if (is_err) {
+      worker.tail.append(bytes);
+      if (worker.tail.size() > rendezvous::kMaxStderrTail) {
+        worker.tail.erase(0, worker.tail.size() - rendezvous::kMaxStderrTail);
+      }
+    }
+  }
+  (is_err ? err_ : out_).write(tagged);
+}
+
+void Processes::read_link(Worker& worker) {
+  char buffer[16 * 1024];
+  for (std::size_t total = 0; worker.link && total < kAtTheEnd;) {
+    const ssize_t length = ::recv(worker.link.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && errno == EAGAIN) return;
+    if (length <= 0) return worker.link.reset();
+    total += static_cast<std::size_t>(length);
+    worker.link_line.append(buffer, static_cast<std::size_t>(length));
+    for (std::size_t end; (end = worker.link_line.find('\n')) != std::string::npos;) {
+      const auto message = rendezvous::decode_worker_message(std::string_view(worker.link_line).substr(0, end));
+      if (!message) {
+        err_.write(fmt::format("lockstep-agent: the link of rank {} is closed: {}\n", worker.rank, message.error().message));
+        return worker.link.reset();
+      }
+      worker.link_line.erase(0, end + 1);
+      events_.on_worker_message(worker.rank, *message);
+    }
+    if (worker.link_line.size() > rendezvous::kMaxLinkLine) {
+      err_.write(fmt::format("lockstep-agent: the link of rank {} is closed: a line is over {} bytes\n", worker.rank,
+                             rendezvous::kMaxLinkLine));
+      return worker.link.reset();
+    }
+  }
+}
+
+void Processes::add_polls(std::vector<pollfd>& polls) const {
+  const bool out_room = out_.has_room(), err_room = err_.has_room();
+  for (const auto& worker : workers_) {
+    // Without room the pipe fills, and the process waits in write().
+    polls.push_back({out_room ? worker->out.get() : -1, POLLIN, 0});
+    polls.push_back({err_room ? worker->err.get() : -1, POLLIN, 0});
+    polls.push_back({worker->link.get(), POLLIN, 0});
+  }
+}
+
+void Processes::handle(const std::vector<pollfd>& polls, std::size_t first) {
+  for (std::size_t i = 0; i < workers_.size() && first + 3 * i + 2 < polls.size(); ++i) {
+    Worker& worker = *workers_[i];
+    if (polls[first + 3 * i].revents != 0) read_stream(worker, false, kAtOnce);
+    if (polls[first + 3 * i + 1].revents != 0) read_stream(worker, true, kAtOnce);
+    if (polls[first + 3 * i + 2].revents != 0) read_link(worker);
+  }
+}
+
+}  // namespace lockstep::trainer::agent

@@ -1,0 +1,61 @@
+// The processes of one generation on this pod: starting, signalling, reaping, and the bytes that they write. No thread;
+// the agent's loop polls the descriptors that are given out here. Signal handling is the agent's.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/member_state.h"
+#include "trainer/agent/fd.h"
+#include "trainer/agent/output.h"
+
+namespace lockstep::trainer::agent {
+
+class Processes {
+ public:
+  struct Events {
+    std::function<void(int rank)> on_started;
+    std::function<void(int rank, const rendezvous::WorkerMessage&)> on_worker_message;
+    std::function<void(const rendezvous::ProcessEnd&)> on_exit;
+  };
+  // `command` is argv; `environment` is what the agent was started with.
+  Processes(std::vector<std::string> command, std::vector<std::string> environment, Output& out, Output& err,
+            Events events);
+  ~Processes();
+
+  // One process per local rank of `go`; each gets its listener. A process that cannot be started ends at once, with a
+  // sentence. Nothing of an older generation may be left.
+  void start(const rendezvous::Go& go, std::vector<Fd> listeners);
+  // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
+  void signal(int signal, bool ask);
+  // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.
+  void kill();
+  // Reaps all that has ended. True when the agent has no child left at all.
+  bool reap();
+
+  // Adds what to wait for; handle() takes the same entries back after poll().
+  void add_polls(std::vector<pollfd>& polls) const;
+  void handle(const std::vector<pollfd>& polls, std::size_t first);
+
+ private:
+  struct Worker;
+
+  bool spawn(Worker& worker, const rendezvous::Go& go, int local_rank, const Fd& listener,
+             rendezvous::ProcessEnd& failed);
+  void read_stream(Worker& worker, bool is_err, std::size_t most);
+  void read_link(Worker& worker);
+  void finish(Worker& worker, int status);
+
+  const std::vector<std::string> command_, environment_;
+  Output& out_;
+  Output& err_;
+  const Events events_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace lockstep::trainer::agent

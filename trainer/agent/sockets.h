@@ -1,0 +1,21 @@
+// Addresses that a member offers for a generation: one listening socket per local rank, and a free MASTER_PORT.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/member_state.h"
+#include "trainer/agent/fd.h"
+
+namespace lockstep::trainer::agent {
+
+struct Offer {
+  rendezvous::Prepared prepared;
+  std::vector<Fd> listeners;  // by local rank; close-on-exec
+};
+
+// Binds to `pod_ip`, a numeric address; to all addresses where the machine does not have it. `seed` differs between
+// generations and jobs, so that a MASTER_PORT is fresh for each. A port that is taken comes back as a problem.
+Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, const std::string& seed);
+
+}  // namespace lockstep::trainer::agent

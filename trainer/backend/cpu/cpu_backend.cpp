@@ -1,0 +1,81 @@
+#include "trainer/backend/cpu/cpu_backend.h"
+
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <utility>
+
+#include "trainer/backend/host_memory.h"
+
+namespace lockstep::trainer::backend {
+
+namespace cpu {
+
+bool can_run(const Loops& loops) {
+  __builtin_cpu_init();
+  bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl");
+  if (&loops == &loops_v4) return v4;
+  if (&loops == &loops_v3) return v3;
+  return true;
+}
+
+const Loops& best_loops() {
+  if (can_run(loops_v4)) return loops_v4;
+  return can_run(loops_v3) ? loops_v3 : loops_baseline;
+}
+
+}  // namespace cpu
+
+namespace {
+
+const char* name_of(dnnl_cpu_isa_t isa) {
+  if (isa >= dnnl_cpu_isa_avx512_core) return "avx512";
+  if (isa >= dnnl_cpu_isa_avx2) return "avx2";
+  if (isa >= dnnl_cpu_isa_avx) return "avx";
+  return "sse41";
+}
+
+class CpuBackend final : public core::Backend {
+ public:
+  CpuBackend(int threads, const cpu::Loops& loops) : threads_(threads), loops_(loops) {}
+
+  const char* name() const override { return "cpu"; }
+  core::ElementType real() const override { return core::ElementType::kFloat32; }
+  int threads() const override { return threads_; }
+  std::string numerics() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("cpu/float32/onednn-{}.{}.{}-{}/loops-{}/threads-{}", version->major, version->minor,
+                       version->patch, name_of(dnnl_get_effective_cpu_isa()), loops_.name, threads_);
+  }
+  Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
+  Result<std::unique_ptr<core::Kernel>> compile(const core::Graph& graph, const core::Node& node,
+                                                core::Bindings bindings) override {
+    return cpu::make_kernel(graph, node, std::move(bindings), loops_, threads_);
+  }
+  // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
+  void enter() override {
+    if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
+  }
+
+ private:
+  int threads_;
+  const cpu::Loops& loops_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<core::Backend>> make_cpu_backend(int threads, const cpu::Loops& loops) {
+  if (threads < 1) return fail(ErrorCode::kInvalid, "a micro-batch needs at least one thread");
+  if (threads > omp_get_thread_limit()) {
+    return fail(ErrorCode::kInvalid, fmt::format("OMP_THREAD_LIMIT allows {} threads, but {} are asked for",
+                                                 omp_get_thread_limit(), threads));
+  }
+  omp_set_dynamic(0);  // exactly as many threads as asked for
+  return std::unique_ptr<core::Backend>(std::make_unique<CpuBackend>(threads, loops));
+}
+
+}  // namespace lockstep::trainer::backend

@@ -1,0 +1,353 @@
+// Compiled once for each instruction set with LOCKSTEP_LOOPS as the name of the table. Nothing here may come from a
+// header as code (an inline function compiled for AVX-512 could be the one that the linker keeps for all), so there is
+// no <algorithm> and no <cmath>.
+#include "trainer/backend/cpu/loops.h"
+
+namespace lockstep::trainer::backend::cpu {
+
+namespace {
+
+// e^x to about 2 units in the last place for x in [-87, 88], clamped outside. A polynomial, because it vectorises and
+// has the same bits wherever the same instructions are used.
+inline float exp_of(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 88.0f ? 88.0f : x;
+  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  float shifted = x * 1.44269504088896341f + kMagic;
+  float n = shifted - kMagic;
+  float r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  std::int32_t bits = __builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, kMagic);
+  return p * __builtin_bit_cast(float, (bits + 127) << 23);
+}
+
+inline double log_of(double x) {
+  return __builtin_log(x);
+}
+
+inline void put(float* at, float value, bool accumulate) {
+  *at = accumulate ? *at + value : value;
+}
+
+void fill_rows(const float* row, size_t rows, size_t columns, float* y) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) y[r * columns + c] = row[c];
+  }
+}
+
+void add_column_sums(const float* x, size_t rows, size_t columns, size_t begin, size_t end, float* sums) {
+  constexpr size_t kWidth = 64;  // columns kept in registers while the rows go by
+  for (size_t c0 = begin; c0 < end; c0 += kWidth) {
+    size_t width = end - c0 < kWidth ? end - c0 : kWidth;
+    float local[kWidth] = {};
+    if (width == kWidth) {
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t c = 0; c < kWidth; ++c) local[c] += x[r * columns + c0 + c];
+      }
+    } else {
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t c = 0; c < width; ++c) local[c] += x[r * columns + c0 + c];
+      }
+    }
+    for (size_t c = 0; c < width; ++c) sums[c0 + c] += local[c];
+  }
+}
+
+void add(const float* a, const float* b, size_t count, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+void give(const float* dy, size_t count, bool accumulate, float* dx) {
+  if (accumulate) {
+    for (size_t i = 0; i < count; ++i) dx[i] += dy[i];
+  } else {
+    for (size_t i = 0; i < count; ++i) dx[i] = dy[i];
+  }
+}
+
+void relu(const float* x, size_t count, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+}
+
+void relu_backward(const float* y, const float* dy, size_t count, bool accumulate, float* dx) {
+  for (size_t i = 0; i < count; ++i) put(dx + i, y[i] > 0 ? dy[i] : 0, accumulate);
+}
+
+// 0.5 (1 + tanh(u)) is the logistic function of 2 u, so that one exponential is enough.
+constexpr float kRoot = 0.79788456080286535588f;  // sqrt(2 / pi)
+constexpr float kCubic = 0.044715f;
+
+inline float logistic_of_gelu(float x) {
+  return 1.0f / (1.0f + exp_of(-2.0f * kRoot * (x + kCubic * x * x * x)));
+}
+
+void gelu(const float* x, size_t count, float* y) {
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] * logistic_of_gelu(x[i]);
+}
+
+void gelu_backward(const float* x, const float* dy, size_t count, bool accumulate, float* dx) {
+  for (size_t i = 0; i < count; ++i) {
+    float v = x[i];
+    float s = logistic_of_gelu(v);
+    float slope = 2.0f * kRoot * (1.0f + 3.0f * kCubic * v * v);
+    put(dx + i, dy[i] * (s + v * s * (1.0f - s) * slope), accumulate);
+  }
+}
+
+// core::element_bits, which may not be used here (see above); a test compares the two.
+inline std::uint32_t element_bits(std::uint64_t key, std::uint32_t element) {
+  std::uint32_t x = element * 0x9e3779b9U ^ static_cast<std::uint32_t>(key);
+  x = (x ^ (x >> 16)) * 0x7feb352dU;
+  x = (x ^ (x >> 15) ^ static_cast<std::uint32_t>(key >> 32)) * 0x846ca68bU;
+  return x ^ (x >> 16);
+}
+
+void dropout(const float* x, size_t count, std::uint64_t key, std::uint32_t threshold, float factor, bool accumulate,
+             float* y) {
+  for (size_t i = 0; i < count; ++i) {
+    float kept = element_bits(key, static_cast<std::uint32_t>(i)) >= threshold ? factor : 0.0f;
+    put(y + i, x[i] * kept, accumulate);
+  }
+}
+
+void layer_norm(const float* x, const float* gain, const float* shift, size_t rows, size_t columns, float epsilon,
+                float* mean, float* inverse, float* y) {
+  float share = 1.0f / static_cast<float>(columns);
+  for (size_t r = 0; r < rows; ++r) {
+    const float* row = x + r * columns;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t c = 0; c < columns; ++c) sum += row[c];
+    float m = sum * share;
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (size_t c = 0; c < columns; ++c) squares += (row[c] - m) * (row[c] - m);
+    float inv = 1.0f / __builtin_sqrtf(squares * share + epsilon);
+    mean[r] = m;
+    inverse[r] = inv;
+    for (size_t c = 0; c < columns; ++c) y[r * columns + c] = (row[c] - m) * inv * gain[c] + shift[c];
+  }
+}
+
+void layer_norm_backward(const float* x, const float* gain, const float* mean, const float* inverse, const float* dy,
+                         size_t rows, size_t columns, bool accumulate, float* dx) {
+  float share = 1.0f / static_cast<float>(columns);
+  for (size_t r = 0; r < rows; ++r) {
+    const float* row = x + r * columns;
+    const float* g = dy + r * columns;
+    float m = mean[r], inv = inverse[r];
+    float sum_g = 0, sum_gx = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+    for (size_t c = 0; c < columns; ++c) {
+      float weighted = g[c] * gain[c];
+      sum_g += weighted;
+      sum_gx += weighted * (row[c] - m) * inv;
+    }
+    float a = sum_g * share, b = sum_gx * share;
+    for (size_t c = 0; c < columns; ++c) {
+      put(dx + r * columns + c, inv * (g[c] * gain[c] - a - (row[c] - m) * inv * b), accumulate);
+    }
+  }
+}
+
+void layer_norm_parameters(const float* x, const float* mean, const float* inverse, const float* dy, size_t rows,
+                           size_t columns, size_t begin, size_t end, float* dgain, float* dshift) {
+  constexpr size_t kWidth = 32;
+  for (size_t c0 = begin; c0 < end; c0 += kWidth) {
+    size_t width = end - c0 < kWidth ? end - c0 : kWidth;
+    float gains[kWidth] = {}, shifts[kWidth] = {};
+    for (size_t r = 0; r < rows; ++r) {
+      const float* row = x + r * columns + c0;
+      const float* g = dy + r * columns + c0;
+      float m = mean[r], inv = inverse[r];
+      if (width == kWidth) {
+        for (size_t c = 0; c < kWidth; ++c) {
+          gains[c] += g[c] * (row[c] - m) * inv;
+          shifts[c] += g[c];
+        }
+      } else {
+        for (size_t c = 0; c < width; ++c) {
+          gains[c] += g[c] * (row[c] - m) * inv;
+          shifts[c] += g[c];
+        }
+      }
+    }
+    for (size_t c = 0; c < width; ++c) {
+      dgain[c0 + c] += gains[c];
+      dshift[c0 + c] += shifts[c];
+    }
+  }
+}
+
+void batch_norm(const float* x, const float* gain, const float* shift, size_t rows, size_t columns, size_t begin,
+                size_t end, float epsilon, bool train, const double* running_mean, const double* running_variance,
+                double* staged_mean, double* staged_variance, float* mean, float* inverse, float* y) {
+  auto n = static_cast<double>(rows);
+  for (size_t c = begin; c < end; ++c) {
+    double m = 0, variance = 0;
+    if (train) {
+      for (size_t r = 0; r < rows; ++r) m += static_cast<double>(x[r * columns + c]);
+      m /= n;
+      for (size_t r = 0; r < rows; ++r) {
+        double centred = static_cast<double>(x[r * columns + c]) - m;
+        variance += centred * centred;
+      }
+      variance /= n;
+      staged_mean[c] = m;
+      staged_variance[c] = variance * n / (n - 1);
+    } else {
+      m = running_mean[c];
+      variance = running_variance[c];
+    }
+    mean[c] = static_cast<float>(m);
+    inverse[c] = static_cast<float>(1.0 / __builtin_sqrt(variance + static_cast<double>(epsilon)));
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = begin; c < end; ++c) {
+      y[r * columns + c] = (x[r * columns + c] - mean[c]) * inverse[c] * gain[c] + shift[c];
+    }
+  }
+}
+
+void batch_norm_backward(const float* x, const float* gain, const float* mean, const float* inverse, const float* dy,
+                         size_t rows, size_t columns, size_t begin, size_t end, bool accumulate, float* dx,
+                         float* dgain, float* dshift) {
+  auto share = 1.0f / static_cast<float>(rows);
+  for (size_t c = begin; c < end; ++c) {
+    double sum_g = 0, sum_gx = 0;
+    for (size_t r = 0; r < rows; ++r) {
+      float g = dy[r * columns + c];
+      sum_g += static_cast<double>(g);
+      sum_gx += static_cast<double>(g * (x[r * columns + c] - mean[c]) * inverse[c]);
+    }
+    auto total = static_cast<float>(sum_g);
+    auto along = static_cast<float>(sum_gx);
+    dgain[c] += along;
+    dshift[c] += total;
+    if (dx == nullptr) continue;
+    for (size_t r = 0; r < rows; ++r) {
+      float normal = (x[r * columns + c] - mean[c]) * inverse[c];
+      float value = gain[c] * inverse[c] * (dy[r * columns + c] - total * share - normal * along * share);
+      put(dx + r * columns + c, value, accumulate);
+    }
+  }
+}
+
+void causal_softmax(size_t positions, float scale, float* p) {
+  for (size_t t = 0; t < positions; ++t) {
+    float* row = p + t * positions;
+    float largest = row[0];
+#pragma omp simd reduction(max : largest)
+    for (size_t u = 0; u <= t; ++u) largest = row[u] > largest ? row[u] : largest;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t u = 0; u <= t; ++u) {
+      row[u] = exp_of((row[u] - largest) * scale);
+      sum += row[u];
+    }
+    float share = 1.0f / sum;
+    for (size_t u = 0; u <= t; ++u) row[u] *= share;
+    for (size_t u = t + 1; u < positions; ++u) row[u] = 0;
+  }
+}
+
+void causal_softmax_backward(const float* p, size_t positions, float scale, float* dp) {
+  for (size_t t = 0; t < positions; ++t) {
+    const float* row = p + t * positions;
+    float* gradient = dp + t * positions;
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (size_t u = 0; u <= t; ++u) dot += row[u] * gradient[u];
+    for (size_t u = 0; u <= t; ++u) gradient[u] = row[u] * (gradient[u] - dot) * scale;
+    for (size_t u = t + 1; u < positions; ++u) gradient[u] = 0;
+  }
+}
+
+double softmax_cross_entropy(const float* x, const std::int32_t* classes, size_t rows, size_t columns, float* p) {
+  double total = 0;
+  for (size_t r = 0; r < rows; ++r) {
+    const float* row = x + r * columns;
+    float* out = p + r * columns;
+    float largest = row[0];
+#pragma omp simd reduction(max : largest)
+    for (size_t c = 0; c < columns; ++c) largest = row[c] > largest ? row[c] : largest;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t c = 0; c < columns; ++c) {
+      out[c] = exp_of(row[c] - largest);
+      sum += out[c];
+    }
+    float share = 1.0f / sum;
+    for (size_t c = 0; c < columns; ++c) out[c] *= share;
+    total += log_of(static_cast<double>(sum)) + static_cast<double>(largest - row[classes[r]]);
+  }
+  return total;
+}
+
+void softmax_cross_entropy_backward(const float* p, const std::int32_t* classes, size_t rows, size_t columns,
+                                    float scale, bool accumulate, float* dx) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) put(dx + r * columns + c, p[r * columns + c] * scale, accumulate);
+    dx[r * columns + static_cast<size_t>(classes[r])] -= scale;
+  }
+}
+
+double squared_error(const float* x, const float* target, size_t count) {
+  double total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    double difference = static_cast<double>(x[i]) - static_cast<double>(target[i]);
+    total += difference * difference;
+  }
+  return total;
+}
+
+void squared_error_backward(const float* x, const float* target, size_t count, float scale, bool accumulate,
+                            float* dx) {
+  for (size_t i = 0; i < count; ++i) put(dx + i, scale * (x[i] - target[i]), accumulate);
+}
+
+constexpr const char* instruction_set() {
+#if defined(__AVX512F__)
+  return "avx512";
+#elif defined(__AVX2__)
+  return "avx2";
+#else
+  return "sse2";
+#endif
+}
+
+}  // namespace
+
+extern const Loops LOCKSTEP_LOOPS;
+const Loops LOCKSTEP_LOOPS = {
+    .name = instruction_set(),
+    .fill_rows = fill_rows,
+    .add_column_sums = add_column_sums,
+    .add = add,
+    .give = give,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
+    .dropout = dropout,
+    .layer_norm = layer_norm,
+    .layer_norm_backward = layer_norm_backward,
+    .layer_norm_parameters = layer_norm_parameters,
+    .batch_norm = batch_norm,
+    .batch_norm_backward = batch_norm_backward,
+    .causal_softmax = causal_softmax,
+    .causal_softmax_backward = causal_softmax_backward,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .softmax_cross_entropy_backward = softmax_cross_entropy_backward,
+    .squared_error = squared_error,
+    .squared_error_backward = squared_error_backward,
+};
+
+}  // namespace lockstep::trainer::backend::cpu

@@ -1,0 +1,69 @@
+// The inner loops of the cpu backend that are not matrix products: plain C-like functions over rows in float32,
+// compiled once for each instruction set (loops.cpp) and reached through a table. Each call works on a range of rows or
+// columns and is one thread's share; shares never overlap in what they write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::trainer::backend::cpu {
+
+struct Loops {
+  const char* name;  // of the instruction set
+
+  void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);
+  // sums[c] += sum over rows of x(r, c), for columns [begin, end).
+  void (*add_column_sums)(const float* x, size_t rows, size_t columns, size_t begin, size_t end, float* sums);
+  void (*add)(const float* a, const float* b, size_t count, float* y);
+  // dx = dy, or dx += dy.
+  void (*give)(const float* dy, size_t count, bool accumulate, float* dx);
+
+  void (*relu)(const float* x, size_t count, float* y);
+  void (*relu_backward)(const float* y, const float* dy, size_t count, bool accumulate, float* dx);
+  void (*gelu)(const float* x, size_t count, float* y);
+  void (*gelu_backward)(const float* x, const float* dy, size_t count, bool accumulate, float* dx);
+
+  void (*dropout)(const float* x, size_t count, std::uint64_t key, std::uint32_t threshold, float factor,
+                  bool accumulate, float* y);
+
+  void (*layer_norm)(const float* x, const float* gain, const float* shift, size_t rows, size_t columns, float epsilon,
+                     float* mean, float* inverse, float* y);
+  void (*layer_norm_backward)(const float* x, const float* gain, const float* mean, const float* inverse,
+                              const float* dy, size_t rows, size_t columns, bool accumulate, float* dx);
+  // dgain and dshift of columns [begin, end); mean and inverse are per row.
+  void (*layer_norm_parameters)(const float* x, const float* mean, const float* inverse, const float* dy, size_t rows,
+                                size_t columns, size_t begin, size_t end, float* dgain, float* dshift);
+
+  // Batch norm of columns [begin, end). train: computes mean and inverse deviation and stages the statistics; else
+  // uses the running ones.
+  void (*batch_norm)(const float* x, const float* gain, const float* shift, size_t rows, size_t columns, size_t begin,
+                     size_t end, float epsilon, bool train, const double* running_mean, const double* running_variance,
+                     double* staged_mean, double* staged_variance, float* mean, float* inverse, float* y);
+  void (*batch_norm_backward)(const float* x, const float* gain, const float* mean, const float* inverse,
+                              const float* dy, size_t rows, size_t columns, size_t begin, size_t end, bool accumulate,
+                              float* dx, float* dgain, float* dshift);
+
+  // In place on a (positions, positions) matrix of products: softmax of scale times the columns up to the row's own;
+  // zeros beyond.
+  void (*causal_softmax)(size_t positions, float scale, float* p);
+  // dp becomes the gradient of the products: p (dp - sum(p dp)) scale; zeros beyond the row's own column.
+  void (*causal_softmax_backward)(const float* p, size_t positions, float scale, float* dp);
+
+  // p = softmax of each row of x; returns sum over rows of log(sum(exp(x))) - x(class), summed in double.
+  double (*softmax_cross_entropy)(const float* x, const std::int32_t* classes, size_t rows, size_t columns, float* p);
+  void (*softmax_cross_entropy_backward)(const float* p, const std::int32_t* classes, size_t rows, size_t columns,
+                                         float scale, bool accumulate, float* dx);
+  double (*squared_error)(const float* x, const float* target, size_t count);
+  void (*squared_error_backward)(const float* x, const float* target, size_t count, float scale, bool accumulate,
+                                 float* dx);
+};
+
+extern const Loops loops_baseline;  // SSE2
+extern const Loops loops_v3;        // AVX2 and FMA
+extern const Loops loops_v4;        // AVX-512
+
+// The best that this machine can run, and all that it can run (for tests).
+const Loops& best_loops();
+bool can_run(const Loops& loops);
+
+}  // namespace lockstep::trainer::backend::cpu

@@ -1,0 +1,38 @@
+// The sizes that a node's kernel loops over, read once from the graph; and the random keys of dropout, which every
+// backend must derive alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trainer/core/backend.h"
+#include "trainer/core/graph.h"
+#include "trainer/core/random.h"
+
+namespace lockstep::trainer::backend {
+
+struct Dimensions {
+  size_t rows = 0;       // of the first input
+  size_t in = 0;         // features of the first input (1 for indices and vectors)
+  size_t out = 0;        // features of the output
+  size_t samples = 0;    // in the micro-batch
+  size_t positions = 0;  // rows of one sample; kEmbedding: rows of the position table
+  size_t heads = 1;
+  size_t head = 0;  // features of one head
+};
+
+Dimensions dimensions_of(const core::Graph& graph, const core::Node& node);
+
+// The key for sample `sample` of the micro-batch in the dropout layer whose name hashes to `layer`.
+inline std::uint64_t dropout_key(const core::RunContext& context, std::uint64_t layer, size_t sample) {
+  std::uint64_t key = core::derive(core::derive(context.seed, "dropout"), static_cast<std::uint64_t>(context.step));
+  key = core::derive(key, static_cast<std::uint64_t>(context.first_sample) + sample);
+  return core::derive(key, layer);
+}
+
+// An element is kept when its 32 random bits are at least this.
+inline std::uint32_t dropout_threshold(double rate) {
+  return static_cast<std::uint32_t>(rate * 0x1.0p32);
+}
+
+}  // namespace lockstep::trainer::backend

@@ -1,0 +1,282 @@
+#include "trainer/checkpoint/reader.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <tuple>
+
+#include "operator/base/log.h"
+#include "trainer/checkpoint/files.h"
+#include "trainer/checkpoint/safetensors.h"
+
+namespace lockstep::trainer::checkpoint {
+namespace {
+
+constexpr std::uint64_t kMostManifestBytes = 16 << 20;
+
+auto age(const Manifest& manifest) {
+  return std::tie(manifest.lineage, manifest.generation, manifest.step);
+}
+
+// The names in `directory` that are checkpoint folders' names, finished or not.
+Result<std::vector<std::string>> folder_names(const std::string& directory) {
+  DIR* listing = ::opendir(directory.c_str());
+  if (listing == nullptr) {
+    if (errno == ENOENT) return std::vector<std::string>();
+    return fail(ErrorCode::kUnavailable,
+                file_error("cannot read the checkpoint directory " + directory, errno).message);
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(listing)) {
+    if (parse_folder_name(entry->d_name)) names.emplace_back(entry->d_name);
+  }
+  ::closedir(listing);
+  return names;
+}
+
+// kNotFound: never finished; kCorrupt.
+Result<Manifest> read_manifest(const std::string& directory, const std::string& name) {
+  const std::string folder = directory + "/" + name;
+  const auto expected = parse_folder_name(name);
+  if (!expected) {
+    return fail(ErrorCode::kNotFound, fmt::format("'{}' is not the name of a checkpoint such as step-120.g3", name));
+  }
+  const std::string path = folder + "/" + kManifestFile;
+  auto text = read_text(path, kMostManifestBytes);
+  if (!text) {
+    if (text.error().code == ErrorCode::kExhausted) {
+      return fail(ErrorCode::kCorrupt, text.error().message);
+    }
+    if (text.error().code != ErrorCode::kNotFound) return text.error();
+    struct stat status {};
+    return fail(ErrorCode::kNotFound,
+                ::stat(folder.c_str(), &status) == 0
+                    ? fmt::format("checkpoint {} was never finished: it has no {}", folder, kManifestFile)
+                    : fmt::format("there is no checkpoint {}", folder));
+  }
+  auto manifest = decode_manifest(*text);
+  if (!manifest)
+    return fail(manifest.error().code, fmt::format("{} cannot be used: {}", path, manifest.error().message));
+  if (manifest->step != expected->step || manifest->generation != expected->generation) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{} is of step {} and generation {}", path, manifest->step, manifest->generation));
+  }
+  for (const char* needed : {kModelFile, kOptimizerFile}) {
+    const auto named = [&](const FileDigest& file) { return file.name == needed; };
+    if (std::none_of(manifest->files.begin(), manifest->files.end(), named)) {
+      return fail(ErrorCode::kCorrupt, fmt::format("{} does not list {}", path, needed));
+    }
+  }
+  for (const FileDigest& file : manifest->files) {
+    if (file.name.empty() || file.name.find('/') != std::string::npos) {
+      return fail(ErrorCode::kCorrupt, fmt::format("{} lists '{}', which is no file of it", path, file.name));
+    }
+  }
+  return manifest;
+}
+
+Status check_sizes(const std::string& folder, const Manifest& manifest) {
+  for (const FileDigest& file : manifest.files) {
+    const std::string path = folder + "/" + file.name;
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT) return fail(ErrorCode::kCorrupt, fmt::format("checkpoint file {} is missing", path));
+      return file_error("cannot read " + path, errno);
+    }
+    const auto bytes = static_cast<std::uint64_t>(status.st_size);
+    if (bytes < file.bytes) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("checkpoint file {} is truncated: {} bytes of {}", path, bytes, file.bytes));
+    }
+    if (bytes != file.bytes) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("checkpoint file {} is too long: {} bytes of {}", path, bytes, file.bytes));
+    }
+  }
+  return {};
+}
+
+Status check_contents(const std::string& folder, const Manifest& manifest, std::string_view only) {
+  for (const FileDigest& file : manifest.files) {
+    if (!only.empty() && file.name != only) continue;
+    LOCKSTEP_TRY(const FileDigest now, digest_file(folder, file.name));
+    if (now.sha256 != file.sha256) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("checkpoint file {}/{} is corrupt: its SHA-256 is {}, the manifest says {}", folder,
+                              file.name, now.sha256, file.sha256));
+    }
+  }
+  return {};
+}
+
+Status check_model(const std::string& folder, const Manifest& manifest, const Identity& expected) {
+  const Identity& is = manifest.identity;
+  if (is.model != expected.model) {
+    return fail(ErrorCode::kInvalid, fmt::format("checkpoint {} is of the model '{}', this run trains '{}'", folder,
+                                                 is.model, expected.model));
+  }
+  if (is.model_hash != expected.model_hash) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("checkpoint {} is of '{}' with another configuration ({}, this run has {})", folder,
+                            is.model, is.model_hash, expected.model_hash));
+  }
+  return {};
+}
+
+Status check_run(const std::string& folder, const Manifest& manifest, const Identity& expected) {
+  const Identity& is = manifest.identity;
+  if (is.seed != expected.seed) {
+    return fail(ErrorCode::kInvalid, fmt::format("checkpoint {} was trained with seed {}, this run has seed {}", folder,
+                                                 is.seed, expected.seed));
+  }
+  if (!expected.numerics_id.empty() && is.numerics_id != expected.numerics_id) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("checkpoint {} was computed with the numerics '{}', this run is --deterministic with '{}'",
+                            folder, is.numerics_id.empty() ? "any" : is.numerics_id, expected.numerics_id));
+  }
+  return {};
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Where in the file each buffer's bytes are, in order of the buffers.
+Result<std::vector<TensorEntry>> match(const std::string& folder, const char* file,
+                                       const std::vector<NamedBuffer>& buffers) {
+  LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, file));
+  std::map<std::string, const TensorEntry*> by_name;
+  for (const TensorEntry& entry : entries) by_name[entry.name] = &entry;
+  std::vector<TensorEntry> matched;
+  const auto wrong = [&](const std::string& what) {
+    return fail(ErrorCode::kInvalid, fmt::format("checkpoint file {}/{} is of another model: {}", folder, file, what));
+  };
+  for (const NamedBuffer& buffer : buffers) {
+    const auto found = by_name.find(buffer.name);
+    if (found == by_name.end()) return wrong(fmt::format("it lacks '{}'", buffer.name));
+    const TensorEntry& entry = *found->second;
+    if (entry.type != buffer.type || entry.shape != buffer.shape) {
+      return wrong(fmt::format("'{}' is {} {} in it and {} {} here", buffer.name, safetensors_name(entry.type),
+                               shape_text(entry.shape), safetensors_name(buffer.type), shape_text(buffer.shape)));
+    }
+    if (buffer.bytes.size() != entry.end - entry.begin) {
+      return fail(ErrorCode::kInvalid, fmt::format("the buffer for '{}' does not fit its shape", buffer.name));
+    }
+    matched.push_back(entry);
+    by_name.erase(found);
+  }
+  if (!by_name.empty()) return wrong(fmt::format("it has '{}', which is not known here", by_name.begin()->first));
+  return matched;
+}
+
+Status fill(const std::string& folder, const char* file, const std::vector<TensorEntry>& entries,
+            const std::vector<NamedBuffer>& buffers) {
+  const std::string path = folder + "/" + file;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return file_error("cannot read " + path, errno);
+  Status status;
+  for (size_t i = 0; i < entries.size() && status.ok(); ++i) {
+    size_t done = 0;
+    while (done < buffers[i].bytes.size()) {
+      const ssize_t n = ::pread(fd, buffers[i].bytes.data() + done, buffers[i].bytes.size() - done,
+                                static_cast<off_t>(entries[i].begin + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        status =
+            n < 0 ? file_error("cannot read " + path, errno)
+                  : fail(ErrorCode::kCorrupt, fmt::format("checkpoint file {} became shorter while it was read", path));
+        break;
+      }
+      done += static_cast<size_t>(n);
+    }
+  }
+  ::close(fd);
+  return status;
+}
+
+}  // namespace
+
+Result<std::vector<Listed>> list_valid(const std::string& directory) {
+  LOCKSTEP_TRY(const auto names, folder_names(directory));
+  std::vector<Listed> list;
+  for (const std::string& name : names) {
+    auto manifest = read_manifest(directory, name);
+    Status good = manifest ? check_sizes(directory + "/" + name, *manifest) : Status(manifest.error());
+    if (good) {
+      list.push_back({name, std::move(manifest).value()});
+    } else if (good.error().code != ErrorCode::kNotFound) {  // an unfinished one is nothing to worry about
+      log::warn("a checkpoint is left out", {{"why", good.error().message}});
+    }
+  }
+  std::sort(list.begin(), list.end(),
+            [](const Listed& a, const Listed& b) { return age(a.manifest) > age(b.manifest); });
+  return list;
+}
+
+Result<Manifest> verify(const std::string& directory, const std::string& name) {
+  LOCKSTEP_TRY(Manifest manifest, read_manifest(directory, name));
+  const std::string folder = directory + "/" + name;
+  LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
+  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, ""));
+  return manifest;
+}
+
+Result<Manifest> load(const std::string& directory, const std::string& name, const Identity& expected,
+                      const StateBuffers& buffers) {
+  LOCKSTEP_TRY(Manifest manifest, read_manifest(directory, name));
+  const std::string folder = directory + "/" + name;
+  LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
+  LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
+  LOCKSTEP_CHECK_OK(check_run(folder, manifest, expected));
+  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, ""));
+  LOCKSTEP_TRY(const auto parameters, match(folder, kModelFile, buffers.parameters));
+  LOCKSTEP_TRY(const auto optimizer, match(folder, kOptimizerFile, buffers.optimizer));
+  LOCKSTEP_CHECK_OK(fill(folder, kModelFile, parameters, buffers.parameters));
+  LOCKSTEP_CHECK_OK(fill(folder, kOptimizerFile, optimizer, buffers.optimizer));
+  return manifest;
+}
+
+Result<Manifest> load_parameters(const std::string& directory, const std::string& name, const Identity& expected,
+                                 const std::vector<NamedBuffer>& parameters) {
+  LOCKSTEP_TRY(Manifest manifest, read_manifest(directory, name));
+  const std::string folder = directory + "/" + name;
+  LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
+  LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
+  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, kModelFile));
+  LOCKSTEP_TRY(const auto entries, match(folder, kModelFile, parameters));
+  LOCKSTEP_CHECK_OK(fill(folder, kModelFile, entries, parameters));
+  return manifest;
+}
+
+Result<std::vector<std::string>> collect(const std::string& directory, int keep, std::int64_t own_generation,
+                                         const std::string& newest) {
+  if (keep < 1) return fail(ErrorCode::kInvalid, fmt::format("keep {} checkpoints: at least 1 must stay", keep));
+  LOCKSTEP_TRY(const Manifest record, read_manifest(directory, newest));
+  LOCKSTEP_TRY(const auto valid, list_valid(directory));
+  std::vector<std::string> doomed;
+  int older = 0;
+  for (const Listed& listed : valid) {
+    if (age(listed.manifest) >= age(record)) continue;
+    ++older;
+    const bool ours_or_older = listed.manifest.lineage < record.lineage || listed.manifest.generation <= own_generation;
+    if (older >= keep && ours_or_older) doomed.push_back(listed.name);
+  }
+  LOCKSTEP_TRY(const auto names, folder_names(directory));
+  for (const std::string& name : names) {
+    const auto of = parse_folder_name(name);
+    const bool older_than_record = std::tie(of->generation, of->step) < std::tie(record.generation, record.step);
+    if (of->generation > own_generation || !older_than_record) continue;
+    const std::string manifest = directory + "/" + name + "/" + kManifestFile;
+    if (::access(manifest.c_str(), F_OK) != 0 && errno == ENOENT) doomed.push_back(name);
+  }
+  for (const std::string& name : doomed) LOCKSTEP_CHECK_OK(remove_checkpoint_folder(directory + "/" + name));
+  return doomed;
+}
+
+}  // namespace lockstep::trainer::checkpoint

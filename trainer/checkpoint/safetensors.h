@@ -1,0 +1,42 @@
+// The safetensors layout: 8 bytes of header length (little-endian), a JSON header, then the tensors end to end. Files
+// of ours open in Python's safetensors; files that are read are checked before anything of them is believed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/tensor.h"
+
+namespace lockstep::trainer::checkpoint {
+
+struct TensorEntry {
+  std::string name;
+  DataType type = DataType::kFloat32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // in the file
+  std::uint64_t end = 0;
+
+  bool operator==(const TensorEntry&) const = default;
+};
+
+// product(shape) * size_of(type); kInvalid for negative dimensions and overflow.
+Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& shape);
+// kInvalid: names that are there twice, or bytes that do not fit the shape.
+Status validate(const std::vector<NamedTensor>& tensors);
+
+// The first bytes of a file with these tensors in order: length, header, padding up to a multiple of 64.
+Result<std::string> safetensors_header(const std::vector<NamedTensor>& tensors);
+// Reads a header back from the start of a file; `text` begins with the length and holds at least the header.
+// kCorrupt: it is no safetensors header, or its tensors do not tile a file of `file_bytes` exactly.
+Result<std::vector<TensorEntry>> parse_safetensors_header(std::string_view text, std::uint64_t file_bytes);
+
+// Writes folder/name and returns its digest.
+Result<FileDigest> write_safetensors(const std::string& folder, const std::string& name,
+                                     const std::vector<NamedTensor>& tensors);
+// The tensors of folder/name; kCorrupt or a file error, with the file named.
+Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& folder, const std::string& name);
+
+}  // namespace lockstep::trainer::checkpoint

@@ -1,0 +1,87 @@
+// The communicator of the CPU: a ring of ranks, each linked to its two neighbours. Bytes travel one way round, over
+// shared memory between ranks of one pod and over TCP elsewhere; each edge also has a small TCP control link both ways
+// for aborts, orderly leaving and wake-ups. One thread per communicator moves everything.
+//
+// Guarantees
+//   * Every rank gets the same bits from an all-reduce, whatever mix of transports carries it.
+//   * Links are made only with peers that hold the generation's key and name the same job, generation and ring;
+//     whatever else connects is closed and costs nothing but its descriptor for at most `handshake_deadline`.
+//   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail, within
+//     milliseconds where the kernel reports it and within `stall_deadline` where nobody does.
+//   * Only a neighbour whose link ended without a word is a suspect(); who said ABORT, or leaves in order, is not.
+// Caveat: at least one neighbour of a dead rank suspects it; the others may hear of it first from an abort, whose
+// message names it, and then suspect nobody themselves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "trainer/comm/communicator.h"
+
+namespace lockstep::trainer::comm {
+
+using GenerationKey = std::array<std::byte, 32>;
+
+struct RingOptions {
+  int rank = 0;
+  int size = 1;
+  std::vector<std::string> peers;  // numeric "ip:port" or "[ip6]:port" by rank: where each rank listens
+  int listen_fd = -1;  // bound and listening TCP socket of this rank; the communicator takes it and closes it
+  std::string job_uid;
+  std::int64_t generation = 0;
+  GenerationKey key{};       // the MAC key of this generation's links
+  std::vector<int> members;  // by rank: ranks with equal numbers share a pod; empty: nobody shares
+  Duration init_deadline = std::chrono::seconds(20);      // for all links to stand
+  Duration handshake_deadline = std::chrono::seconds(2);  // for one accepted connection to prove itself
+  Duration stall_deadline =
+      std::chrono::seconds(30);                  // an operation in flight with no byte moved for so long has failed
+  size_t shared_memory_bytes = size_t{1} << 20;  // ring buffer of one shared-memory edge; rounded up to a power of two
+  std::string shared_memory_dir = "/dev/shm";
+};
+
+// How the bytes to a neighbour travel.
+enum class Transport { kTcp, kSharedMemory };
+
+class RingCommunicator final : public Communicator {
+ public:
+  // Links this rank with its neighbours; returns when both stand, or with kInvalid (the options contradict each other),
+  // kDeadlineExceeded (names the neighbour that is missing and why, as far as known) or kExhausted (descriptors,
+  // memory). `suspect`, where given, is set to the missing neighbour's rank, else to -1. options.size is at least 2.
+  // All ranks of the generation call this at about the same time. Blocks the calling thread.
+  static Result<std::unique_ptr<RingCommunicator>> create(RingOptions options, int* suspect = nullptr);
+
+  // Tells the neighbours: leaving in order when nothing is in flight, else an abort. Joins the thread.
+  ~RingCommunicator() override;
+
+  int rank() const override;
+  int size() const override;
+  Result<Ticket> submit(const AllReduce& operation) override;
+  Result<Ticket> submit(const Broadcast& operation) override;
+  Status wait(Ticket ticket) override;
+  bool abort(Duration deadline) override;
+  int suspect() const override;
+
+  // How bytes reach the next rank, rank() + 1. Any thread.
+  Transport transport_to_next() const;
+
+ private:
+  class Impl;
+  explicit RingCommunicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A communicator for the options: SingleRankCommunicator when size is 1 (listen_fd is closed), else a ring.
+Result<std::unique_ptr<Communicator>> make_communicator(RingOptions options, int* suspect = nullptr);
+
+// N ranks of one ring inside this process, over real sockets of the loopback interface, in rank order; for tests and
+// measurements. `shared` puts all ranks into one member, so that edges use shared memory. `base` gives deadlines.
+Result<std::vector<std::unique_ptr<Communicator>>> make_in_process_ring(int n, bool shared = false,
+                                                                        const RingOptions& base = {});
+
+}  // namespace lockstep::trainer::comm

@@ -1,0 +1,25 @@
+// Memory planned once: tensors that never live at the same time share bytes of one arena.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep::trainer::core {
+
+// A tensor needs `bytes` from position `first` to position `last` of the schedule, both included.
+struct Lifetime {
+  size_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+struct MemoryPlan {
+  std::vector<size_t> offsets;  // of each lifetime, in the order given; multiples of kAlignment
+  size_t bytes = 0;             // of the arena
+};
+
+// Places large tensors first, each at the lowest offset where nothing that lives with it lies. The same input gives
+// the same plan.
+MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes);
+
+}  // namespace lockstep::trainer::core

@@ -1,0 +1,102 @@
+#include "trainer/core/state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trainer/core/fixed_point.h"
+#include "trainer/core/random.h"
+
+namespace lockstep::trainer::core {
+
+namespace {
+
+template <typename Real>
+void fill(const Tensor& tensor, std::uint64_t key, Real* data) {
+  auto count = static_cast<std::uint64_t>(count_of(tensor.shape));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    switch (tensor.fill) {
+      case Fill::kZero:
+        data[i] = 0;
+        break;
+      case Fill::kOne:
+        data[i] = 1;
+        break;
+      // Rounded to float32 also where the backend is double, so that backends can be compared.
+      case Fill::kNormal:
+        data[i] = static_cast<float>(normal(key, i) * tensor.deviation);
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+State::State(const Graph& graph, const Layout& layout, ElementType real, std::vector<std::string> slot_names)
+    : graph_(graph), layout_(layout), real_(real), slot_names_(std::move(slot_names)) {}
+
+Result<std::unique_ptr<State>> State::create(const Graph& graph, Backend& backend, const Layout& layout,
+                                             const std::vector<std::string>& slots) {
+  std::unique_ptr<State> state(new State(graph, layout, backend.real(), slots));
+  size_t bytes = layout.count * size_of(backend.real());
+  LOCKSTEP_TRY(state->parameters, backend.allocate(bytes));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    LOCKSTEP_TRY(auto memory, backend.allocate(bytes));
+    state->slots.push_back(std::move(memory));
+  }
+  std::vector<TensorId> statistics = graph.with_role(Role::kStatistic);
+  size_t count = 0;
+  for (TensorId id : statistics) count += static_cast<size_t>(count_of(graph.tensor(id).shape));
+  state->statistics.assign(count, 0.0);
+  state->table.loss = layout.segments.size();
+  state->table.statistics = state->table.loss + 1;
+  state->table.count = state->table.statistics + statistics.size();
+  state->exponents.assign(state->table.count, kFirstExponent);
+  return state;
+}
+
+void State::initialize(std::uint64_t seed) {
+  std::uint64_t key = derive(seed, "initial parameters");
+  for (const Segment& segment : layout_.segments) {
+    const Tensor& tensor = graph_.tensor(segment.tensor);
+    std::byte* data = parameters->data() + segment.offset * size_of(real_);
+    if (real_ == ElementType::kFloat32) {
+      fill(tensor, derive(key, tensor.name), reinterpret_cast<float*>(data));
+    } else {
+      fill(tensor, derive(key, tensor.name), reinterpret_cast<double*>(data));
+    }
+  }
+  for (auto& slot : slots) std::fill_n(slot->data(), slot->bytes(), std::byte{0});
+  size_t offset = 0;
+  for (TensorId id : graph_.with_role(Role::kStatistic)) {
+    fill(graph_.tensor(id), 0, statistics.data() + offset);
+    offset += static_cast<size_t>(count_of(graph_.tensor(id).shape));
+  }
+  std::fill(exponents.begin(), exponents.end(), kFirstExponent);
+  step = 0;
+}
+
+std::vector<StateTensor> State::tensors() {
+  std::vector<StateTensor> list;
+  auto add = [&](std::string name, ElementType type, Shape shape, void* data, bool optimizer) {
+    size_t bytes = static_cast<size_t>(count_of(shape)) * size_of(type);
+    list.push_back({std::move(name), type, std::move(shape), static_cast<std::byte*>(data), bytes, optimizer});
+  };
+  for (const Segment& segment : layout_.segments) {
+    size_t offset = segment.offset * size_of(real_);
+    add(segment.name, real_, segment.shape, parameters->data() + offset, false);
+    for (size_t i = 0; i < slots.size(); ++i) {
+      add(slot_names_[i] + "/" + segment.name, real_, segment.shape, slots[i]->data() + offset, true);
+    }
+  }
+  size_t offset = 0;
+  for (TensorId id : graph_.with_role(Role::kStatistic)) {
+    const Tensor& tensor = graph_.tensor(id);
+    add(tensor.name, ElementType::kFloat64, tensor.shape, statistics.data() + offset, false);
+    offset += static_cast<size_t>(count_of(tensor.shape));
+  }
+  add("exponents", ElementType::kInt32, {static_cast<std::int64_t>(exponents.size())}, exponents.data(), true);
+  add("step", ElementType::kInt64, {1}, &step, true);
+  return list;
+}
+
+}  // namespace lockstep::trainer::core

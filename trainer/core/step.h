@@ -1,0 +1,128 @@
+// One training step of one rank, as part of the gang: compute this rank's micro-batches, reduce the gradients bucket by
+// bucket while earlier layers still compute, agree on flags, commit.
+//
+// The global batch of a step is M micro-batches of fixed size; micro-batch j is computed by rank j mod n. Nothing that
+// outlives the step changes before commit, so a step that failed or was aborted can be done again from the same state.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/core/norm.h"
+#include "trainer/core/optimizer.h"
+#include "trainer/core/program.h"
+#include "trainer/core/source.h"
+#include "trainer/core/state.h"
+
+namespace lockstep::trainer::core {
+
+struct StepOptions {
+  std::uint64_t seed = 0;
+  std::int64_t micro_batches = 1;  // M; the global batch is M times the graph's batch
+  double clip_norm = 0;            // largest gradient norm; 0: no clipping
+  bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
+  BucketSizes buckets;
+};
+
+// What ranks agree on in band: a wish of one becomes known to all after the same step.
+struct Control {
+  bool stop = false;        // end after this step
+  bool checkpoint = false;  // write a checkpoint after this step
+};
+
+struct StepReport {
+  bool committed = false;    // false: the loss or a gradient was not finite, and nothing was changed
+  std::int64_t step = 0;     // committed steps now
+  double loss = 0;           // mean over the global batch, before the update
+  double gradient_norm = 0;  // before clipping
+  Control control;           // what any rank wished
+  int redone = 0;            // times that the step was computed again because a sum did not fit its exponent
+};
+
+// Where the time of steps goes, in seconds on this rank, since creation.
+struct StepTimes {
+  double load = 0, forward = 0, backward = 0, wait = 0, commit = 0;  // wait: all-reduces not hidden by computing
+};
+
+// A rank's replica of the training state and the machinery of its steps. One thread; only `abort` is for others. After
+// an error the communicator must be aborted before the replica is destroyed: it may still write into the gradients.
+class Replica {
+ public:
+  // Everything referred to must outlive the replica. kExhausted: not enough memory; kInvalid: more micro-batches than
+  // --deterministic can sum.
+  static Result<std::unique_ptr<Replica>> create(const Graph& graph, Backend& backend, const Optimizer& optimizer,
+                                                 const SampleSource& source, comm::Communicator& communicator,
+                                                 const StepOptions& options, const std::atomic<bool>& abort);
+
+  // Does the step that follows the committed ones. Errors are the communicator's, or kCancelled after `abort`; then
+  // nothing was changed.
+  Result<StepReport> step(Control wish);
+
+  // Mean loss over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits.
+  // NaN when it is not finite.
+  Result<double> evaluate();
+
+  // Whether all ranks hold the same bits; every rank calls it at the same place and gets the same answer. Errors are
+  // the communicator's.
+  Result<bool> ranks_agree();
+
+  State& state() { return *state_; }
+  const Layout& layout() const { return layout_; }
+  const StepTimes& times() const { return times_; }
+  size_t arena_bytes() const { return program_->arena_bytes(); }
+
+ private:
+  Replica(const Graph& graph, Backend& backend, const Optimizer& optimizer, const SampleSource& source,
+          comm::Communicator& communicator, const StepOptions& options, const std::atomic<bool>& abort);
+
+  // The last all-reduce of a step, all int64 sums: counts of flags, then rounded numbers.
+  struct Footer {
+    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kOverflow = 3;  // kOverflow: one per exponent
+    std::vector<std::int64_t> words;
+    size_t loss = 0, statistics = 0;
+  };
+
+  Status compute_and_reduce(Control wish);
+  Status compute_micro_batch(std::int64_t index, bool first, bool last);
+  Status submit_bucket(const Bucket& bucket);
+  Status wait_for_all();
+  void round_bucket(const Bucket& bucket, bool first);
+  void add_to_footer(bool first);
+  bool lower_exponents();  // of the sums that did not fit; false: all fitted
+  void finish_gradients();
+  void commit(double gradient_scale);
+  void commit_statistics();
+
+  const Graph& graph_;
+  Backend& backend_;
+  const Optimizer& optimizer_;
+  const SampleSource& source_;
+  comm::Communicator& communicator_;
+  StepOptions options_;
+  const std::atomic<bool>& abort_;
+
+  Layout layout_;
+  std::unique_ptr<State> state_;
+  std::unique_ptr<Program> program_;
+  std::vector<void*> inputs_;  // of the program
+
+  // Staged until commit.
+  std::unique_ptr<Memory> gradients_;
+  std::vector<std::int64_t> sums_;         // deterministic: rounded gradients, laid out like them
+  std::vector<double> staged_statistics_;  // of one micro-batch
+  std::vector<std::int32_t> exponents_;
+  std::vector<std::uint64_t> largest_sums_;  // by exponent
+  Footer footer_;
+  double staged_loss_ = 0;
+
+  std::vector<comm::Ticket> tickets_;  // in order of submission
+  std::vector<void*> slot_addresses_;
+  NormTree norm_;
+  StepTimes times_;
+};
+
+}  // namespace lockstep::trainer::core

@@ -1,0 +1,237 @@
+#include "trainer/elastic/agent_link.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "operator/base/log.h"
+#include "trainer/comm/fd.h"
+
+namespace lockstep::trainer::elastic {
+namespace {
+
+using comm::UniqueFd;
+using rendezvous::WorkerMessage;
+using std::chrono::milliseconds;
+
+constexpr auto kBetweenProgress = milliseconds(250);
+constexpr size_t kMostQueued = 1024;  // messages; an agent that reads nothing for so long loses the newest
+
+MonotonicTime now() {
+  return std::chrono::steady_clock::now();
+}
+
+}  // namespace
+
+class AgentLink::Impl {
+ public:
+  Impl(UniqueFd fd, UniqueFd wake, StopToken& stop) : fd_(std::move(fd)), wake_(std::move(wake)), stop_(stop) {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the thread that trains
+    thread_ = std::thread([this] { run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~Impl() {
+    flush(std::chrono::seconds(1));
+    {
+      const std::lock_guard guard(mutex_);
+      closing_ = true;
+    }
+    wake();
+    thread_.join();
+  }
+
+  void say(const WorkerMessage& message) {
+    {
+      const std::lock_guard guard(mutex_);
+      if (gone_) return;
+      if (queue_.size() < kMostQueued) queue_.push_back(rendezvous::encode(message));
+    }
+    wake();
+  }
+
+  void say_progress(const rendezvous::Progress& progress) {
+    {
+      const std::lock_guard guard(mutex_);
+      if (gone_) return;
+      progress_ = rendezvous::encode(WorkerMessage{.progress = progress});
+    }
+    wake();
+  }
+
+  bool flush(Duration deadline) {
+    std::unique_lock lock(mutex_);
+    hurry_ = true;
+    wake();
+    const auto empty = [&] { return queue_.empty() && !progress_ && out_.empty(); };
+    changed_.wait_for(lock, deadline, [&] { return gone_ || empty(); });
+    hurry_ = false;
+    return !gone_ && empty();
+  }
+
+ private:
+  void wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
+  }
+
+  void run() {
+    while (true) {
+      pollfd list[2] = {{wake_.get(), POLLIN, 0}, {fd_.get(), POLLIN, 0}};
+      int timeout = -1;
+      {
+        const std::lock_guard guard(mutex_);
+        if (closing_ || gone_) return;
+        bool sent = true;
+        while (sent) {  // until nothing may leave now, or the socket is full
+          timeout = fill_out();
+          sent = !out_.empty();
+          if (!send_out()) return lost("the agent closed the link");
+          sent = sent && out_.empty();
+        }
+        if (out_.empty() && queue_.empty() && !progress_) changed_.notify_all();
+        if (!out_.empty()) list[1].events = POLLIN | POLLOUT;
+      }
+      ::poll(list, 2, timeout);
+      if (list[0].revents != 0) {
+        std::uint64_t value = 0;
+        [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &value, sizeof value);
+      }
+      if ((list[1].revents & ~POLLOUT) != 0 && !receive()) return;
+    }
+  }
+
+  // With mutex_ held: moves what may leave now to out_. Returns how many milliseconds progress has to wait, -1: none
+  // does.
+  int fill_out() {
+    while (out_.size() < rendezvous::kMaxLinkLine && !queue_.empty()) {
+      out_ += queue_.front();
+      queue_.pop_front();
+    }
+    if (!progress_) return -1;
+    const auto wait = std::chrono::ceil<milliseconds>(last_progress_ + kBetweenProgress - now()).count();
+    if (wait > 0 && !hurry_) return static_cast<int>(wait);
+    if (out_.empty()) {  // else the newest goes when there is room
+      out_ += *progress_;
+      progress_.reset();
+      last_progress_ = now();
+    }
+    return -1;
+  }
+
+  // With mutex_ held. False: the link is gone.
+  bool send_out() {
+    while (!out_.empty()) {
+      const ssize_t n = ::send(fd_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) {
+        out_.erase(0, static_cast<size_t>(n));
+      } else if (n < 0 && errno == EINTR) {
+        continue;
+      } else {
+        return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+      }
+    }
+    return true;
+  }
+
+  bool receive() {
+    char chunk[4096];
+    while (true) {
+      const ssize_t n = ::recv(fd_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+      if (n <= 0) return lost_from_receive("the agent closed the link");
+      in_.append(chunk, static_cast<size_t>(n));
+      size_t newline = 0;
+      while ((newline = in_.find('\n')) != std::string::npos) {
+        const auto message = rendezvous::decode_agent_message(std::string_view(in_).substr(0, newline));
+        if (!message) return lost_from_receive(message.error().message);
+        in_.erase(0, newline + 1);
+        stop_.request(StopReason::kAgent);
+      }
+      if (in_.size() > rendezvous::kMaxLinkLine) return lost_from_receive("the agent sends a line that is too long");
+    }
+  }
+
+  bool lost_from_receive(const std::string& why) {
+    const std::lock_guard guard(mutex_);
+    lost(why);
+    return false;
+  }
+
+  // With mutex_ held.
+  void lost(const std::string& why) {
+    log::warn("the link to the agent has ended", {{"why", why}});
+    gone_ = true;
+    stop_.request(StopReason::kAgentLost);
+    changed_.notify_all();
+  }
+
+  UniqueFd fd_;
+  UniqueFd wake_;
+  StopToken& stop_;
+  std::string in_;  // the thread's own
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Protected by mutex_.
+  std::deque<std::string> queue_;
+  std::optional<std::string> progress_;
+  std::string out_;
+  MonotonicTime last_progress_{};
+  bool hurry_ = false;
+  bool closing_ = false;
+  bool gone_ = false;
+
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<AgentLink>> AgentLink::open(int fd, StopToken& stop) {
+  if (fd < 0) return std::unique_ptr<AgentLink>(new AgentLink(nullptr));
+  UniqueFd link(fd);
+  int type = 0;
+  socklen_t length = sizeof type;
+  if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_STREAM) {
+    return fail(ErrorCode::kInvalid, fmt::format("{}={} is not a stream socket", rendezvous::kEnvAgentFd, fd));
+  }
+  UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake)
+    return fail(ErrorCode::kExhausted, fmt::format("no eventfd for the link to the agent: {}", std::strerror(errno)));
+  return std::unique_ptr<AgentLink>(new AgentLink(std::make_unique<Impl>(std::move(link), std::move(wake), stop)));
+}
+
+AgentLink::AgentLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AgentLink::~AgentLink() = default;
+
+void AgentLink::up() {
+  if (impl_) impl_->say({.up = true});
+}
+void AgentLink::progress(const rendezvous::Progress& progress) {
+  if (impl_) impl_->say_progress(progress);
+}
+void AgentLink::checkpoint(const rendezvous::CheckpointReport& report) {
+  if (impl_) impl_->say({.checkpoint = report});
+}
+void AgentLink::failure(const rendezvous::FailureReport& report) {
+  if (impl_) impl_->say({.failure = report});
+}
+bool AgentLink::flush(Duration deadline) {
+  return !impl_ || impl_->flush(deadline);
+}
+
+}  // namespace lockstep::trainer::elastic

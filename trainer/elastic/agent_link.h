@@ -1,0 +1,39 @@
+// The process's end of the link to its agent (operator/rendezvous/worker_contract.h): tells how training stands and
+// hears the wish to stop. Never blocks training: an own thread does the reading and writing. Without an agent every
+// call does nothing.
+#pragma once
+
+#include <memory>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "operator/rendezvous/worker_contract.h"
+#include "trainer/elastic/stop.h"
+
+namespace lockstep::trainer::elastic {
+
+class AgentLink {
+ public:
+  // Takes the descriptor and closes it; -1: no agent. `stop` is requested with kAgent on the agent's stop message and
+  // with kAgentLost when the link ends or speaks nonsense; it must outlive the link. kInvalid: `fd` is not a socket.
+  static Result<std::unique_ptr<AgentLink>> open(int fd, StopToken& stop);
+  // Gives what is queued at most 1 s to leave, then closes. Joins the thread.
+  ~AgentLink();
+
+  // Any thread, at once. Messages leave in order; of progress only the newest is kept and at most 4 a second are sent.
+  void up();
+  void progress(const rendezvous::Progress& progress);
+  void checkpoint(const rendezvous::CheckpointReport& report);
+  void failure(const rendezvous::FailureReport& report);
+
+  // Waits until everything queued has left, also held-back progress. False: not within `deadline`, or the link is gone.
+  // True without an agent. Before an exit.
+  bool flush(Duration deadline);
+
+ private:
+  class Impl;
+  explicit AgentLink(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;  // null: no agent
+};
+
+}  // namespace lockstep::trainer::elastic

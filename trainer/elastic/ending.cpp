@@ -1,0 +1,52 @@
+#include "trainer/elastic/ending.h"
+
+namespace lockstep::trainer::elastic {
+namespace {
+
+using namespace rendezvous;  // the exit codes
+
+constexpr int kExitInternal = 1;  // permanent: trying again would meet the same bug
+
+bool peers_doing(ErrorCode code) {
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
+}
+
+int exit_code_of(ErrorCode code, Origin origin) {
+  switch (origin) {
+    case Origin::kUsage:
+      return kExitUsage;
+    case Origin::kConfig:
+      return kExitConfig;
+    case Origin::kData:
+      return kExitData;
+    case Origin::kRestore:
+      return kExitCheckpoint;
+    case Origin::kSave:
+      return kExitDisk;
+    case Origin::kNumerics:
+      return kExitDiverged;
+    case Origin::kCommunication:
+      if (peers_doing(code)) return kExitCommunication;
+      if (code == ErrorCode::kExhausted) return kExitTemporary;
+      // Ranks that submit different operations run with different settings.
+      return code == ErrorCode::kInternal ? kExitInternal : kExitConfig;
+    case Origin::kInternal:
+      if (code == ErrorCode::kExhausted || code == ErrorCode::kUnavailable) return kExitTemporary;
+      return kExitInternal;
+  }
+  return kExitInternal;
+}
+
+}  // namespace
+
+Ending ending_of(const Error& error, Origin origin, int suspect) {
+  Ending ending;
+  ending.exit_code = exit_code_of(error.code, origin);
+  const bool peers = ending.exit_code == kExitCommunication;
+  ending.report.kind = peers ? FailureReport::Class::kCommunication : FailureReport::Class::kOwn;
+  ending.report.suspect_rank = peers ? suspect : -1;
+  ending.report.message = error.message;
+  return ending;
+}
+
+}  // namespace lockstep::trainer::elastic

@@ -1,0 +1,227 @@
+#include "trainer/elastic/world.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "operator/rendezvous/worker_contract.h"
+#include "trainer/comm/address.h"
+#include "trainer/elastic/torchrun_exchange.h"
+
+namespace lockstep::trainer::elastic {
+namespace {
+
+using namespace rendezvous;  // the names of the variables
+
+Error bad(std::string text) {
+  return fail(ErrorCode::kInvalid, std::move(text));
+}
+
+// Reads variables and says which one is wrong.
+class Variables {
+ public:
+  explicit Variables(const Environment& lookup) : lookup_(lookup) {}
+
+  std::string text(const char* name) const {
+    const char* value = lookup_(name);
+    return value == nullptr ? "" : value;
+  }
+  bool has(const char* name) const { return !text(name).empty(); }
+
+  // `otherwise` when it is not set.
+  Result<std::int64_t> integer(const char* name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const {
+    const std::string value = text(name);
+    if (value.empty()) return otherwise;
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+      return bad(fmt::format("{}={} is not a number from {} to {}", name, value, least, most));
+    }
+    return number;
+  }
+
+  Result<double> seconds(const char* name) const {
+    const std::string value = text(name);
+    if (value.empty()) return 0.0;
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !(number >= 0) || number > 1e9) {
+      return bad(fmt::format("{}={} is not a number of seconds", name, value));
+    }
+    return number;
+  }
+
+  // -1 when it is not set. The descriptor is open, and is closed on exec from now on.
+  Result<int> descriptor(const char* name) const {
+    LOCKSTEP_TRY(const std::int64_t number, integer(name, -1, 0, 1 << 20));
+    const int fd = static_cast<int>(number);
+    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+      return bad(fmt::format("{}={} is not an open descriptor", name, fd));
+    }
+    return fd;
+  }
+
+ private:
+  const Environment& lookup_;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (true) {
+    const size_t comma = text.find(',', begin);
+    parts.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos) return parts;
+    begin = comma + 1;
+  }
+}
+
+constexpr std::int64_t kMostRanks = 1 << 20;
+
+Status read_ranks(const Variables& variables, World& world) {
+  for (const char* needed : {"RANK", "WORLD_SIZE"}) {
+    if (!variables.has(needed)) {
+      const char* other = std::string_view(needed) == "RANK" ? "WORLD_SIZE" : "RANK";
+      return bad(fmt::format("{} is not set, though {} is: both or neither", needed,
+                             variables.has(other) ? other : kEnvPeers));
+    }
+  }
+  LOCKSTEP_TRY(const auto size, variables.integer("WORLD_SIZE", 1, 1, kMostRanks));
+  LOCKSTEP_TRY(const auto rank, variables.integer("RANK", 0, 0, kMostRanks));
+  LOCKSTEP_TRY(const auto local_rank, variables.integer("LOCAL_RANK", 0, 0, kMostRanks));
+  LOCKSTEP_TRY(const auto local_size, variables.integer("LOCAL_WORLD_SIZE", local_rank + 1, 1, kMostRanks));
+  if (rank >= size) return bad(fmt::format("RANK={} is not below WORLD_SIZE={}", rank, size));
+  if (local_rank >= local_size) {
+    return bad(fmt::format("LOCAL_RANK={} is not below LOCAL_WORLD_SIZE={}", local_rank, local_size));
+  }
+  if (variables.has("LOCAL_WORLD_SIZE") && local_size > size) {
+    return bad(fmt::format("LOCAL_WORLD_SIZE={} is above WORLD_SIZE={}", local_size, size));
+  }
+  world.rank = static_cast<int>(rank);
+  world.size = static_cast<int>(size);
+  world.local_rank = static_cast<int>(local_rank);
+  world.local_size = static_cast<int>(local_size);
+  return {};
+}
+
+Status read_key(const Variables& variables, World& world) {
+  const std::string text = variables.text(kEnvGenerationKey);
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  bool good = text.size() == 2 * world.key.size();
+  for (size_t i = 0; good && i < world.key.size(); ++i) {
+    const int high = digit(text[2 * i]);
+    const int low = digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    world.key[i] = static_cast<std::byte>(high * 16 + low);
+  }
+  // The value itself is a secret and stays out of the message.
+  if (!good) return bad(fmt::format("{} is not 64 hexadecimal digits", kEnvGenerationKey));
+  return {};
+}
+
+Status read_agents_world(const Variables& variables, World& world) {
+  world.source = World::Source::kAgent;
+  LOCKSTEP_CHECK_OK(read_ranks(variables, world));
+  for (const char* needed : {kEnvJobUid, kEnvGeneration, kEnvGenerationKey, kEnvListenFd}) {
+    if (!variables.has(needed)) return bad(fmt::format("{} is not set, though {} is", needed, kEnvPeers));
+  }
+  const auto size = static_cast<size_t>(world.size);
+  world.peers = split(variables.text(kEnvPeers));
+  if (world.peers.size() != size) {
+    return bad(fmt::format("{} lists {} addresses for WORLD_SIZE={}", kEnvPeers, world.peers.size(), world.size));
+  }
+  for (const std::string& peer : world.peers) {
+    if (auto address = comm::parse_address(peer); !address) return address.error().in(kEnvPeers);
+  }
+  if (const std::string members = variables.text(kEnvMemberOfRank); !members.empty()) {
+    for (const std::string& part : split(members)) {
+      if (part.empty()) return bad(fmt::format("{} has an empty entry", kEnvMemberOfRank));
+      LOCKSTEP_TRY(const auto member,
+                   Variables([&](const char*) { return part.c_str(); }).integer(kEnvMemberOfRank, 0, 0, kMostRanks));
+      world.members.push_back(static_cast<int>(member));
+    }
+    if (world.members.size() != size) {
+      return bad(
+          fmt::format("{} lists {} members for WORLD_SIZE={}", kEnvMemberOfRank, world.members.size(), world.size));
+    }
+  }
+  LOCKSTEP_TRY(world.listen_fd, variables.descriptor(kEnvListenFd));
+  if (world.listen_fd == world.agent_fd) {
+    return bad(fmt::format("{} and {} are the same descriptor", kEnvListenFd, kEnvAgentFd));
+  }
+  return read_key(variables, world);
+}
+
+Status read_torchrun_world(const Variables& variables, World& world) {
+  world.source = World::Source::kTorchrun;
+  LOCKSTEP_CHECK_OK(read_ranks(variables, world));
+  if (world.job_uid.empty()) world.job_uid = variables.text("TORCHELASTIC_RUN_ID");
+  if (!variables.has(kEnvGeneration)) {
+    LOCKSTEP_TRY(world.generation, variables.integer("TORCHELASTIC_RESTART_COUNT", 0, 0, INT32_MAX));
+  }
+  if (world.size == 1) return {};
+  for (const char* needed : {"MASTER_ADDR", "MASTER_PORT"}) {
+    if (!variables.has(needed)) {
+      return bad(
+          fmt::format("{} is not set, though WORLD_SIZE={}: the ranks cannot find each other", needed, world.size));
+    }
+  }
+  world.master_addr = variables.text("MASTER_ADDR");
+  LOCKSTEP_TRY(const auto port, variables.integer("MASTER_PORT", 0, 1, 65534));
+  // torchrun's own agent listens at MASTER_PORT then, and speaks another protocol.
+  const std::string agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE");
+  world.master_port = static_cast<int>(port) + (agent_store == "True" || agent_store == "1" ? 1 : 0);
+  return {};
+}
+
+}  // namespace
+
+Result<World> world_from_environment(const Environment& lookup) {
+  const Variables variables(lookup);
+  World world;
+  world.job_name = variables.text(kEnvJobName);
+  world.job_uid = variables.text(kEnvJobUid);
+  world.checkpoint_dir = variables.text(kEnvCheckpointDir);
+  world.restore = variables.text(kEnvRestore);
+  LOCKSTEP_TRY(world.checkpoint_every_seconds, variables.seconds(kEnvCheckpointEvery));
+  LOCKSTEP_TRY(world.generation, variables.integer(kEnvGeneration, 0, 0, INT64_MAX));
+  LOCKSTEP_TRY(world.agent_fd, variables.descriptor(kEnvAgentFd));
+  if (!world.restore.empty() && world.checkpoint_dir.empty()) {
+    return bad(fmt::format("{}={} is set, and {} is not: there is no folder to find it in", kEnvRestore, world.restore,
+                           kEnvCheckpointDir));
+  }
+  if (variables.has(kEnvPeers)) {
+    LOCKSTEP_CHECK_OK(read_agents_world(variables, world));
+  } else if (variables.has("RANK") || variables.has("WORLD_SIZE")) {
+    LOCKSTEP_CHECK_OK(read_torchrun_world(variables, world));
+  }
+  return world;
+}
+
+Result<World> world_from_environment() {
+  return world_from_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
+  comm::RingOptions options;
+  options.rank = world.rank;
+  options.size = world.size;
+  options.job_uid = world.job_uid;
+  options.generation = world.generation;
+  options.listen_fd = world.listen_fd;
+  options.peers = world.peers;
+  options.members = world.members;
+  options.key = world.key;
+  if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));
+  return options;
+}
+
+}  // namespace lockstep::trainer::elastic

@@ -1,0 +1,54 @@
+// Who this process is among its peers, from the environment: what the agent sets
+// (operator/rendezvous/worker_contract.h), else the plain torchrun variables, else a world of one. And from there to
+// the options of a communicator.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "trainer/comm/ring_communicator.h"
+
+namespace lockstep::trainer::elastic {
+
+struct World {
+  enum class Source { kAgent, kTorchrun, kAlone };
+  Source source = Source::kAlone;
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::int64_t generation = 0;  // torchrun: its restart count
+  std::string job_name;
+  std::string job_uid;                  // torchrun: its run id
+  std::vector<std::string> peers;       // kAgent: data addresses by rank
+  std::vector<int> members;             // kAgent: which ranks share a pod
+  int listen_fd = -1;                   // kAgent
+  int agent_fd = -1;                    // -1: no agent
+  comm::GenerationKey key{};            // kAgent
+  std::string master_addr;              // kTorchrun
+  int master_port = 0;                  // kTorchrun
+  std::string checkpoint_dir;           // empty: not given
+  double checkpoint_every_seconds = 0;  // 0: not given
+  std::string restore;                  // folder name of the checkpoint to start from; empty: none
+};
+
+// Looks a variable up; nullptr when it is not set. Tests give their own.
+using Environment = std::function<const char*(const char*)>;
+
+// kInvalid with a sentence that names the variable, for values that cannot be read or contradict each other; the
+// process should end with kExitConfig. An empty variable counts as not set.
+Result<World> world_from_environment(const Environment& lookup);
+Result<World> world_from_environment();  // of this process
+
+// The options for comm::make_communicator. kAgent: a translation. kTorchrun: opens a data socket and exchanges
+// addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where torchrun's own
+// store holds that port); kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port is
+// taken, kInvalid that two processes claim one rank or sizes differ. Key and addresses cross the network unencrypted:
+// plain torchrun has no secret to start from. kAlone: options of size 1. Blocks.
+Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
+
+}  // namespace lockstep::trainer::elastic

@@ -1,0 +1,59 @@
+// The flags of lockstep-trainer, and which of them contradict each other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "trainer/elastic/world.h"
+
+namespace lockstep::trainer {
+
+struct Flags {
+  std::string model;
+  std::vector<std::string> data;
+  std::string backend = "cpu";
+  int threads = 1;
+  std::uint64_t seed = 1;
+  bool deterministic = false;
+
+  std::int64_t steps = 600;
+  std::int64_t batch_size = 32;
+  std::int64_t micro_batch_size = 4;
+
+  std::int64_t layers = 0;  // 0: the model's own default; resolved by resolve_defaults()
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t context = 0;
+  double dropout = 0;
+
+  std::string optimizer;
+  double learning_rate = 0;
+  std::int64_t warmup_steps = -1;
+  std::optional<double> weight_decay;
+  std::optional<double> momentum;
+  std::optional<double> clip_norm;
+
+  std::int64_t log_every = 20;
+  std::int64_t eval_every = 0;
+  std::int64_t eval_samples = 256;
+  std::string metrics_file;
+
+  std::string checkpoint_dir;
+  std::int64_t checkpoint_every_steps = 0;
+  int keep_checkpoints = 3;
+
+  std::int64_t generate = 0;
+  double temperature = 0.8;
+};
+
+// Reads the command line. Returns the exit code when the process should end now (help, version, a bad flag: the message
+// was printed), else nothing.
+std::optional<int> parse_flags(int argc, char** argv, Flags& flags);
+
+// Fills in what the model decides, and refuses what makes no sense together. kInvalid with one sentence.
+Status resolve(Flags& flags, const elastic::World& world);
+
+}  // namespace lockstep::trainer

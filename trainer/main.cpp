@@ -1,0 +1,12 @@
+// lockstep-trainer: one rank of a training job, or a world of its own.
+#include "trainer/elastic/stop.h"
+#include "trainer/flags.h"
+#include "trainer/training.h"
+
+int main(int argc, char** argv) {
+  static lockstep::trainer::elastic::StopToken stop;
+  lockstep::trainer::elastic::stop_on_sigterm(stop);
+  lockstep::trainer::Flags flags;
+  if (auto exit_code = lockstep::trainer::parse_flags(argc, argv, flags)) return *exit_code;
+  return lockstep::trainer::Training(flags, stop).run();
+}

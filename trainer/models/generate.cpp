@@ -1,0 +1,62 @@
+#include "trainer/models/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/core/random.h"
+
+namespace lockstep::trainer::models {
+
+namespace {
+
+// Draws from softmax(scores / temperature) with the uniform number `u`.
+size_t draw(const std::vector<double>& scores, double temperature, double u) {
+  auto best = std::max_element(scores.begin(), scores.end());
+  if (temperature <= 0) return static_cast<size_t>(best - scores.begin());
+  std::vector<double> weights(scores.size());
+  double sum = 0;
+  for (size_t i = 0; i < scores.size(); ++i) sum += weights[i] = std::exp((scores[i] - *best) / temperature);
+  double left = u * sum;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    left -= weights[i];
+    if (left < 0) return i;
+  }
+  return static_cast<size_t>(best - scores.begin());
+}
+
+}  // namespace
+
+Result<std::vector<std::uint8_t>> generate(core::Program& program, const GenerateOptions& options,
+                                           const std::atomic<bool>& abort) {
+  const core::Graph& graph = program.graph();
+  std::vector<core::TensorId> inputs = graph.with_role(core::Role::kInput);
+  auto context = static_cast<size_t>(graph.tensor(inputs[0]).shape[1]);
+  auto vocabulary = static_cast<size_t>(graph.tensor(graph.output).shape[1]);
+  auto* characters = static_cast<std::int32_t*>(program.data(inputs[0]));
+  auto* targets = static_cast<std::int32_t*>(program.data(inputs[1]));
+  std::fill_n(targets, context, 0);
+
+  std::uint64_t key = core::derive(options.seed, "generate");
+  std::vector<std::uint8_t> tokens = {options.first};
+  std::vector<double> scores(vocabulary);
+  for (std::int64_t n = 0; n < options.count; ++n) {
+    size_t used = std::min(tokens.size(), context);
+    std::fill_n(characters, context, 0);  // what comes after the last character cannot be seen by it
+    std::copy_n(tokens.end() - static_cast<std::ptrdiff_t>(used), used, characters);
+    core::RunContext run{.mode = core::RunContext::Mode::kEvaluate};
+    LOCKSTEP_CHECK_OK(program.forward(run, abort));
+    const void* data = program.data(graph.output);
+    for (size_t i = 0; i < vocabulary; ++i) {
+      size_t at = (used - 1) * vocabulary + i;
+      scores[i] = program.backend().real() == core::ElementType::kFloat32
+                      ? static_cast<double>(static_cast<const float*>(data)[at])
+                      : static_cast<const double*>(data)[at];
+    }
+    double u = core::uniform(key, static_cast<std::uint64_t>(n));
+    tokens.push_back(static_cast<std::uint8_t>(draw(scores, options.temperature, u)));
+  }
+  tokens.erase(tokens.begin());
+  return tokens;
+}
+
+}  // namespace lockstep::trainer::models

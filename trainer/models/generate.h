@@ -1,0 +1,23 @@
+// Text from a trained character transformer, one character after the other.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "trainer/core/program.h"
+
+namespace lockstep::trainer::models {
+
+struct GenerateOptions {
+  std::int64_t count = 400;  // characters to generate
+  double temperature = 0.8;  // 0: always the likeliest
+  std::uint64_t seed = 0;
+  std::uint8_t first = 0;  // the token before the first generated one
+};
+
+// `program` is a char_transformer with batch 1 over trained parameters. The tokens generated. kCancelled: aborted.
+Result<std::vector<std::uint8_t>> generate(core::Program& program, const GenerateOptions& options,
+                                           const std::atomic<bool>& abort);
+
+}  // namespace lockstep::trainer::models

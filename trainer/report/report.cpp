@@ -1,0 +1,94 @@
+#include "trainer/report/report.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace lockstep::trainer::report {
+
+std::string format_seconds(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e12) return "?";
+  const auto whole = std::llround(seconds);
+  const auto hours = whole / 3600;
+  const auto minutes = whole / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{}:{:02}", minutes, whole % 60);
+}
+
+std::string format_progress(const ProgressLine& line) {
+  std::string text = fmt::format("step {}", line.step);
+  if (line.total_steps > 0) text += fmt::format("/{}", line.total_steps);
+  text += fmt::format("  epoch {}  loss {:.4f}", line.epoch, line.loss);
+  if (line.samples_per_second > 0) {
+    text += fmt::format("  {:.{}f} samples/s", line.samples_per_second, line.samples_per_second < 100 ? 1 : 0);
+  }
+  if (line.eta_seconds > 0) text += "  eta " + format_seconds(line.eta_seconds);
+  return text;
+}
+
+std::string format_benchmark_line(std::int64_t step, const SpeedStatistics& speed, double loss) {
+  return fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}", step, speed.mean,
+                     speed.standard_error, speed.jitter, loss);
+}
+
+std::string format_benchmark_total(double mean) {
+  const std::string dashes(64, '-');
+  return fmt::format("{}\ntotal images/sec: {:.2f}\n{}", dashes, mean, dashes);
+}
+
+std::string format_record(const Record& record) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : record) {
+    std::visit([&object, &name = key](const auto& it) { object[name] = it; }, value);
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string format_result(const Record& record) {
+  return "result " + format_record(record);
+}
+
+Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    ErrorCode code = ErrorCode::kUnavailable;
+    if (errno == EACCES || errno == EPERM || errno == EROFS) code = ErrorCode::kForbidden;
+    if (errno == ENOENT || errno == ENOTDIR) code = ErrorCode::kNotFound;
+    return fail(code, fmt::format("the metrics file {} cannot be opened: {}", path, std::strerror(errno)));
+  }
+  return std::unique_ptr<MetricsFile>(new MetricsFile(fd, path));
+}
+
+MetricsFile::~MetricsFile() {
+  ::close(fd_);
+}
+
+Status MetricsFile::write(const Record& record) {
+  const std::string line = format_record(record) + "\n";
+  ssize_t n = 0;
+  do {
+    n = ::write(fd_, line.data(), line.size());
+  } while (n < 0 && errno == EINTR);
+  if (n == static_cast<ssize_t>(line.size())) return {};
+  const int error = n < 0 ? errno : ENOSPC;  // a short write of a line means that no more fits
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return fail(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
+              fmt::format("the metrics file {} cannot be written: {}", path_, std::strerror(error)));
+}
+
+Status MetricsFile::write_step(const ProgressLine& line, double seconds) {
+  return write({{"kind", "step"},
+                {"step", line.step},
+                {"epoch", line.epoch},
+                {"loss", line.loss},
+                {"samples_per_second", line.samples_per_second},
+                {"seconds", seconds}});
+}
+
+}  // namespace lockstep::trainer::report

@@ -1,0 +1,81 @@
+// A whole run of one rank, from its flags and its place in the world to its exit code.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "operator/base/result.h"
+#include "trainer/checkpoint/writer.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/core/step.h"
+#include "trainer/elastic/agent_link.h"
+#include "trainer/elastic/ending.h"
+#include "trainer/elastic/stop.h"
+#include "trainer/elastic/world.h"
+#include "trainer/flags.h"
+#include "trainer/report/report.h"
+#include "trainer/task.h"
+
+namespace lockstep::trainer {
+
+class Training {
+ public:
+  // `stop` must outlive the training.
+  Training(Flags flags, elastic::StopToken& stop);
+  ~Training();
+
+  // Runs to the end. The exit code (worker_contract.h); one sentence on standard error when it is not 0.
+  int run();
+
+ private:
+  Result<int> train();
+  Status set_up();
+  Status restore();
+  Status nothing_is_lost() const;
+  Status looked_after();
+  Status begin();
+  Result<int> stopped();
+  Result<int> finish();
+
+  // Pieces of a step.
+  core::Control wish() const;
+  Status after_step(const core::StepReport& report);
+  Status evaluate();
+  Status save(checkpoint::Busy busy);
+  Status settle_checkpoints();
+  Status take_published();
+  Status write_sample();
+
+  bool leads() const { return world_.rank == 0; }
+  core::State& state() const { return replica_->state(); }
+  checkpoint::Identity identity() const;
+  void print_configuration() const;
+  void print_result(const std::string& digest) const;
+
+  Flags flags_;
+  elastic::StopToken& stop_;
+  elastic::Origin doing_ = elastic::Origin::kConfig;  // decides the exit code when something fails now
+  elastic::World world_;
+  std::unique_ptr<elastic::AgentLink> agent_;
+  std::unique_ptr<core::Backend> backend_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<comm::Communicator> communicator_;
+  std::atomic<bool> abort_{false};
+  std::unique_ptr<core::Replica> replica_;
+  std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, where there is a directory
+  std::unique_ptr<report::MetricsFile> metrics_;
+  report::Throughput throughput_;
+
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point started_, step_started_, saved_;
+  std::int64_t generation_ = 0;   // in names of checkpoints
+  std::int64_t first_step_ = 0;   // this process began after so many
+  std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored
+  double loss_ = 0;               // of the last step
+  double first_held_out_loss_ = 0, held_out_loss_ = 0;
+  std::int64_t evaluated_step_ = -1;
+};
+
+}  // namespace lockstep::trainer

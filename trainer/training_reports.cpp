@@ -1,0 +1,96 @@
+// What rank 0 prints besides progress: the configuration, the sample, the result.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "trainer/models/generate.h"
+#include "trainer/training.h"
+
+namespace lockstep::trainer {
+
+void Training::print_configuration() const {
+  auto row = [](const char* name, const std::string& value) { fmt::print("  {:<16}{}\n", name, value); };
+  size_t parameters = 0;
+  for (const core::Segment& segment : replica_->layout().segments) parameters += segment.count;
+  fmt::print("configuration\n");
+  row("model", fmt::format("{}, {} parameters", flags_.model, parameters));
+  if (task_->text) {
+    row("data",
+        fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", task_->text->files.size(),
+                    task_->text->training.size(), task_->text->held_out.size(), task_->text->vocabulary.size()));
+  }
+  row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", flags_.batch_size,
+                           flags_.micro_batch_size, task_->epoch_samples));
+  row("optimizer", fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", task_->optimizer->describe(),
+                               flags_.learning_rate, flags_.warmup_steps, *flags_.clip_norm));
+  row("steps", fmt::format("{} to {}", state().step, flags_.steps));
+  row("world", fmt::format("{} {}, generation {}", world_.size, world_.size == 1 ? "rank" : "ranks", generation_));
+  row("numerics", backend_->numerics() + (flags_.deterministic ? ", deterministic" : ""));
+  row("seed", fmt::format("{}", flags_.seed));
+  row("memory",
+      fmt::format("{:.1f} MiB of activations, {} gradient buckets",
+                  static_cast<double>(replica_->arena_bytes()) / (1 << 20), replica_->layout().buckets.size()));
+  if (!flags_.checkpoint_dir.empty()) row("checkpoints", flags_.checkpoint_dir);
+  std::fflush(stdout);
+}
+
+void Training::print_result(const std::string& digest) const {
+  report::Record record = {{"model", flags_.model},
+                           {"step", state().step},
+                           {"world_size", static_cast<std::int64_t>(world_.size)},
+                           {"generation", generation_},
+                           {"deterministic", flags_.deterministic},
+                           {"train_loss", loss_},
+                           {"initial_held_out_loss", first_held_out_loss_},
+                           {"held_out_loss", held_out_loss_}};
+  if (task_->text) {
+    auto vocabulary = static_cast<std::int64_t>(task_->text->vocabulary.size());
+    record.emplace_back("vocabulary", vocabulary);
+    record.emplace_back("uniform_loss", std::log(static_cast<double>(vocabulary)));
+  }
+  if (flags_.model == "linear-regression") {
+    for (const core::StateTensor& tensor : state().tensors()) {
+      if (tensor.name != "line.weight" && tensor.name != "line.bias") continue;
+      double value = tensor.type == core::ElementType::kFloat32
+                         ? static_cast<double>(*reinterpret_cast<const float*>(tensor.data))
+                         : *reinterpret_cast<const double*>(tensor.data);
+      record.emplace_back(tensor.name == "line.weight" ? "slope" : "intercept", value);
+    }
+  }
+  const core::StepTimes& times = replica_->times();
+  std::int64_t steps = state().step - first_step_;
+  double all = times.load + times.forward + times.backward + times.wait + times.commit;
+  auto share = [&](double part) { return all > 0 ? std::round(1000 * part / all) / 10 : 0.0; };
+  record.emplace_back("digest", digest);
+  record.emplace_back("steps_of_this_process", steps);
+  record.emplace_back("seconds", std::chrono::duration<double>(Clock::now() - started_).count());
+  record.emplace_back("samples_per_second", throughput_.median_samples_per_second());
+  record.emplace_back("forward_percent", share(times.forward));
+  record.emplace_back("backward_percent", share(times.backward));
+  record.emplace_back("wait_percent", share(times.wait));
+  record.emplace_back("commit_percent", share(times.commit));
+  record.emplace_back("load_percent", share(times.load));
+  fmt::print("{}\n", report::format_result(record));
+  std::fflush(stdout);
+}
+
+Status Training::write_sample() {
+  core::Graph graph = writing_graph(flags_, *task_);
+  core::ProgramMemory memory{.layout = &replica_->layout(), .parameters = state().parameters->data()};
+  LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory));
+  const auto& vocabulary = task_->text->vocabulary;
+  size_t first = 0;  // a new line, where there is one: what follows is the start of a line
+  for (size_t i = 0; i < vocabulary.size(); ++i) {
+    if (vocabulary[i] == '\n') first = i;
+  }
+  models::GenerateOptions options{.count = flags_.generate,
+                                  .temperature = flags_.temperature,
+                                  .seed = flags_.seed,
+                                  .first = static_cast<std::uint8_t>(first)};
+  LOCKSTEP_TRY(auto tokens, models::generate(*program, options, abort_));
+  fmt::print("sample of {} characters:\n{}\nend of sample\n", flags_.generate, data::to_string(*task_->text, tokens));
+  return {};
+}
+
+}  // namespace lockstep::trainer
