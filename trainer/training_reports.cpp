@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "trainer/models/generate.h"
 #include "trainer/training.h"
@@ -79,15 +81,13 @@ Status Training::write_sample() {
   core::Graph graph = writing_graph(flags_, *task_);
   core::ProgramMemory memory{.layout = &replica_->layout(), .parameters = state().parameters->data()};
   LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory));
-  const auto& vocabulary = task_->text->vocabulary;
-  size_t first = 0;  // a new line, where there is one: what follows is the start of a line
-  for (size_t i = 0; i < vocabulary.size(); ++i) {
-    if (vocabulary[i] == '\n') first = i;
-  }
+  // It goes on from held-out text, so that it starts in the middle of something and not with empty lines.
+  const std::vector<std::uint8_t>& held_out = task_->text->held_out;
+  std::vector<std::uint8_t> prompt(held_out.begin(), held_out.begin() + flags_.context);
   models::GenerateOptions options{.count = flags_.generate,
                                   .temperature = flags_.temperature,
                                   .seed = flags_.seed,
-                                  .first = static_cast<std::uint8_t>(first)};
+                                  .prompt = std::move(prompt)};
   LOCKSTEP_TRY(auto tokens, models::generate(*program, options, abort_));
   fmt::print("sample of {} characters:\n{}\nend of sample\n", flags_.generate, data::to_string(*task_->text, tokens));
   return {};

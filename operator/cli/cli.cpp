@@ -57,6 +57,7 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
               "  lockstep run examples/language-model.yaml\n"
               "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
               "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
+              "A --flag=value after -- takes the place of the job's own value for that flag.\n"
               "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
               "job's: 0 when it succeeded, otherwise that of the rank that failed.");
   return run;

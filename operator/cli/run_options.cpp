@@ -17,19 +17,22 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-// The words of command and args where a "--name=..." or "--name ..." stands already.
-bool replace_flag(Json& words, const std::string& name, const std::string& value) {
-  if (!words.is_array()) return false;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].is_string()) continue;
-    const std::string word = words[i];
-    if (word.starts_with("--" + name + "=")) {
-      words[i] = "--" + name + "=" + value;
-      return true;
-    }
-    if (word == "--" + name && i + 1 < words.size()) {
-      words[i + 1] = value;
-      return true;
+// Changes the value of "--name=..." or "--name ..." where command or args have it; false when they do not.
+bool replace_flag(Json& spec, const std::string& name, const std::string& value) {
+  for (const char* field : {"command", "args"}) {
+    if (!spec.contains(field) || !spec[field].is_array()) continue;
+    Json& words = spec[field];
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (!words[i].is_string()) continue;
+      const std::string word = words[i];
+      if (word.starts_with("--" + name + "=")) {
+        words[i] = "--" + name + "=" + value;
+        return true;
+      }
+      if (word == "--" + name && i + 1 < words.size()) {
+        words[i + 1] = value;
+        return true;
+      }
     }
   }
   return false;
@@ -99,12 +102,14 @@ Status apply_run_options(Json& job, const RunOptions& options) {
   if (!options.data.empty()) {
     std::error_code error;
     const std::string path = std::filesystem::absolute(options.data, error).lexically_normal();
-    const bool there = (spec.contains("command") && replace_flag(spec["command"], "data", path)) ||
-                       (spec.contains("args") && replace_flag(spec["args"], "data", path));
-    if (!there) added.push_back("--data=" + path);
+    if (!replace_flag(spec, "data", path)) added.push_back("--data=" + path);
   }
   if (options.deterministic && !has_flag(spec, "deterministic")) added.push_back("--deterministic");
-  added.insert(added.end(), options.program_args.begin(), options.program_args.end());
+  for (const std::string& word : options.program_args) {
+    const auto equals = word.find('=');
+    const bool flag = word.starts_with("--") && equals != std::string::npos;
+    if (!flag || !replace_flag(spec, word.substr(2, equals - 2), word.substr(equals + 1))) added.push_back(word);
+  }
   if (!added.empty() && (!spec.contains("args") || spec["args"].is_null())) spec["args"] = Json::array();
   for (const std::string& word : added) {
     if (spec["args"].is_array()) spec["args"].push_back(word);

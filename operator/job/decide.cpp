@@ -81,7 +81,7 @@ class Running {
   // The generation that ended: the coordinator's, or the newest that the status knows of.
   std::int64_t ended_generation() const {
     const bool agreed = snapshot_.view && snapshot_.view->phase != Phase::kProposing;
-    return std::max(agreed ? snapshot_.view->generation : 0, handled_generation(status_));
+    return std::max(agreed ? snapshot_.view->generation : status_.membership_generation, handled_generation(status_));
   }
 
   Attempt new_attempt(std::string cause, std::string message) const {

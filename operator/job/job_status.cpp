@@ -207,7 +207,10 @@ void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatu
   const int ready = survey.ready();
   status.nodes = {.desired = desired, .ready = ready, .summary = fmt::format("{}/{}", ready, desired)};
   if (snapshot.view) {
-    status.membership_generation = std::max(status.membership_generation, snapshot.view->generation);
+    // While it is only proposed, a generation may still come to nothing.
+    if (snapshot.view->phase != rendezvous::Phase::kProposing) {
+      status.membership_generation = std::max(status.membership_generation, snapshot.view->generation);
+    }
     take_recovery_times(*snapshot.view, status);
     take_progress(snapshot, status);
   }

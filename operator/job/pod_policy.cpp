@@ -49,11 +49,13 @@ bool others_need_it(const Snapshot& snapshot) {
 }
 
 // Says how the pod of the slot was lost; leaves `cause` empty when it was not.
-void find_loss(const Snapshot& snapshot, SlotView& slot) {
+void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
   const api::Pod& pod = *slot.pod;
   const bool dead_node = on_dead_node(snapshot, pod);
+  // A gang that was whole may just not have found the new leader yet.
+  const bool too_early = snapshot.settling && placed;
   const bool silent = coordinator_lost(snapshot, slot.slot) ||
-                      (!snapshot.settling && !is_connected(snapshot, slot.slot, slot.incarnation));
+                      (!too_early && !is_connected(snapshot, slot.slot, slot.incarnation));
   if (dead_node && (pod.meta.deleted || silent)) {
     slot.cause = kCauseNodeLost;
     slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
@@ -77,7 +79,7 @@ void find_loss(const Snapshot& snapshot, SlotView& slot) {
 
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
               SlotView& slot) {
-  if (slot.pod != nullptr) find_loss(snapshot, slot);
+  if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
     if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;

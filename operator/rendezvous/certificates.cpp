@@ -100,16 +100,17 @@ Result<KeyPair> make_authority() {
 }
 
 Result<KeyPair> issue_serving_certificate(const KeyPair& authority) {
-  const Bio certificate_text(BIO_new_mem_buf(authority.certificate_pem.data(),
-                                             static_cast<int>(authority.certificate_pem.size())));
-  const Bio key_text(BIO_new_mem_buf(authority.private_key_pem.data(),
-                                     static_cast<int>(authority.private_key_pem.size())));
+  const Bio certificate_text(
+      BIO_new_mem_buf(authority.certificate_pem.data(), static_cast<int>(authority.certificate_pem.size())));
+  const Bio key_text(
+      BIO_new_mem_buf(authority.private_key_pem.data(), static_cast<int>(authority.private_key_pem.size())));
   const Certificate issuer(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
   const Key issuer_key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
   if (!issuer || !issuer_key || X509_check_private_key(issuer.get(), issuer_key.get()) != 1) {
     ERR_clear_error();
-    return fail(ErrorCode::kCorrupt, "the coordinator's authority is not a certificate with its private key; "
-                                     "delete its Secret to have a new one made");
+    return fail(ErrorCode::kCorrupt,
+                "the coordinator's authority is not a certificate with its private key; "
+                "delete its Secret to have a new one made");
   }
   const Key key(EVP_EC_gen("P-256"));
   if (!key) return openssl_error("making the coordinator's key");

@@ -55,12 +55,17 @@ void CoordinatorState::evaluate_step(Now now) {
     if (handled || (active() && !same_members(gang_->incarnation_of_slot))) return end_gang();
   }
   switch (step_) {
-    case Step::kResuming: return evaluate_resume(now);
-    case Step::kWaiting: return evaluate_waiting(now);
-    case Step::kProposing: return evaluate_proposal(now);
+    case Step::kResuming:
+      return evaluate_resume(now);
+    case Step::kWaiting:
+      return evaluate_waiting(now);
+    case Step::kProposing:
+      return evaluate_proposal(now);
     case Step::kStarting:
-    case Step::kUp: return evaluate_up(now);
-    default: return;
+    case Step::kUp:
+      return evaluate_up(now);
+    default:
+      return;
   }
 }
 

@@ -34,9 +34,9 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::size_t kMaxConnections = 20'000;
-constexpr std::size_t kMaxStrangers = 1'024;     // connections whose sender is not known yet
-constexpr std::size_t kMaxTokenChecks = 4'096;   // waiting for the authenticator
-constexpr int kAcceptsAtOnce = 64;               // before the io thread does other work
+constexpr std::size_t kMaxStrangers = 1'024;    // connections whose sender is not known yet
+constexpr std::size_t kMaxTokenChecks = 4'096;  // waiting for the authenticator
+constexpr int kAcceptsAtOnce = 64;              // before the io thread does other work
 constexpr auto kAcceptAgainAfter = std::chrono::milliseconds(100);
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
 
@@ -131,8 +131,7 @@ class CoordinatorServer final : public Coordinator {
     }
     const tcp::endpoint bound = acceptor_.local_endpoint();
     const std::string bound_ip = bound.address().to_string();
-    address_ = fmt::format("{}:{}", bound.address().is_v6() ? fmt::format("[{}]", bound_ip) : bound_ip,
-                           bound.port());
+    address_ = fmt::format("{}:{}", bound.address().is_v6() ? fmt::format("[{}]", bound_ip) : bound_ip, bound.port());
     accept();
     io_thread_ = std::thread([this] { io_.run(); });
     return {};
@@ -158,9 +157,9 @@ class CoordinatorServer final : public Coordinator {
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
-    std::uint64_t serial = 0;  // tells a job from one of the same uid that was forgotten
-    std::vector<std::string> pods;               // keys of job_of_pod_
-    std::map<std::string, std::string> tokens;   // digest of the token that was found good, by pod uid
+    std::uint64_t serial = 0;                   // tells a job from one of the same uid that was forgotten
+    std::vector<std::string> pods;              // keys of job_of_pod_
+    std::map<std::string, std::string> tokens;  // digest of the token that was found good, by pod uid
     std::optional<JobView> shown;
     bool progress_to_tell = false;
     MonotonicTime progress_told{};
@@ -387,7 +386,8 @@ class CoordinatorServer final : public Coordinator {
     session.job_uid = job->plan.uid;
     const std::string token = digest(hello.token);
     const auto known = job->tokens.find(hello.pod_uid);
-    if (!options_.authenticate || (known != job->tokens.end() && known->second == token)) return join(session, *job, hello);
+    if (!options_.authenticate || (known != job->tokens.end() && known->second == token))
+      return join(session, *job, hello);
     if (token_checks_ >= kMaxTokenChecks) return refuse(session, {"too many members join at once", false});
     ++token_checks_;
     asio::post(token_thread_, [this, id = session.id(), hello, token, uid = job->plan.uid, serial = job->serial] {
@@ -412,7 +412,8 @@ class CoordinatorServer final : public Coordinator {
     }
     const bool bad = checked.error().code == ErrorCode::kUnauthorized;
     if (bad) {
-      job->state.on_turned_away(fmt::format("pod {} of slot {}: {}", hello.pod_name, hello.slot, checked.error().message));
+      job->state.on_turned_away(
+          fmt::format("pod {} of slot {}: {}", hello.pod_name, hello.slot, checked.error().message));
     } else {
       job->state.on_sign_of_life(hello, now());  // nobody can say who it is; that must not cost a running member
     }
@@ -444,10 +445,10 @@ class CoordinatorServer final : public Coordinator {
   asio::ssl::context tls_;
   tcp::acceptor acceptor_;
   asio::steady_timer accept_again_;
-  std::unordered_map<std::string, std::unique_ptr<Job>> jobs_;        // by uid
-  std::unordered_map<std::string, std::string> job_of_pod_;           // uid by pod_base()
+  std::unordered_map<std::string, std::unique_ptr<Job>> jobs_;  // by uid
+  std::unordered_map<std::string, std::string> job_of_pod_;     // uid by pod_base()
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
-  std::list<SessionId> strangers_;                                    // oldest first
+  std::list<SessionId> strangers_;  // oldest first
   std::unordered_map<SessionId, std::list<SessionId>::iterator> stranger_at_;
   SessionId last_session_ = 0;
   std::uint64_t last_serial_ = 0;

@@ -78,9 +78,8 @@ std::optional<Refused> CoordinatorState::refusal(const Hello& hello) const {
                    true};
   }
   if (hello.pod_name != expected.pod_name || hello.pod_uid != expected.pod_uid) {
-    return Refused{fmt::format("slot {} does not belong to pod {} with uid {}", hello.slot, hello.pod_name,
-                               hello.pod_uid),
-                   true};
+    return Refused{
+        fmt::format("slot {} does not belong to pod {} with uid {}", hello.slot, hello.pod_name, hello.pod_uid), true};
   }
   return std::nullopt;
 }
@@ -283,7 +282,8 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
     store_error_ = version.error().message;
     record_.reset();
     write_next_.reset();
-    store_retry_at_ = now.time + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
+    store_retry_at_ =
+        now.time + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
     if (proposal_) discard_proposal();
   }
   evaluate(now);

@@ -50,11 +50,11 @@ struct Now {
 };
 
 struct CoordinatorTiming {
-  Duration lost_after = std::chrono::seconds(1);         // silence, or a connection that is not made again
-  Duration ready_within = kReadyDeadline + kKillGrace;   // PROPOSE to READY
-  Duration no_eviction_for = std::chrono::seconds(5);    // after take-over
-  Duration tick = kHeartbeatEvery;                       // on_tick() is called at least this often
-  Duration late_by = std::chrono::milliseconds(500);     // a tick that much too late restarts the timers
+  Duration lost_after = std::chrono::seconds(1);        // silence, or a connection that is not made again
+  Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
+  Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
+  Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
+  Duration late_by = std::chrono::milliseconds(500);    // a tick that much too late restarts the timers
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
@@ -95,20 +95,31 @@ class CoordinatorState {
   std::int64_t ignored() const { return ignored_; }
 
  private:
-  enum class Step { kLoading, kResuming, kWaiting, kProposing, kStarting, kUp, kBroken, kFinished, kStopping, kStopped };
+  enum class Step {
+    kLoading,
+    kResuming,
+    kWaiting,
+    kProposing,
+    kStarting,
+    kUp,
+    kBroken,
+    kFinished,
+    kStopping,
+    kStopped
+  };
 
   // An expected pod and what its agent last said.
   struct Member {
     ExpectedMember expected;
     SessionId session = 0;
-    std::string agent;         // Hello::session; "" before the first HELLO
-    MonotonicTime heard{};     // last sign of life, or when the connection broke
+    std::string agent;      // Hello::session; "" before the first HELLO
+    MonotonicTime heard{};  // last sign of life, or when the connection broke
     MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
     std::int64_t life = 0;
-    std::int64_t step = -1;    // last progress of the generation in force
-    std::int64_t halted = 0;        // HALT up to this one was sent on this connection
-    bool told_to_leave = false;     // STOP or DONE was sent on this connection
+    std::int64_t step = -1;           // last progress of the generation in force
+    std::int64_t halted = 0;          // HALT up to this one was sent on this connection
+    bool told_to_leave = false;       // STOP or DONE was sent on this connection
     std::map<int, Exit> early_exits;  // by rank: reported before it was known which generation counts
   };
   // A generation that may have had its GO.
@@ -117,11 +128,11 @@ class CoordinatorState {
     std::map<int, std::int64_t> incarnation_of_slot;
     int procs = 1;
     Kind kind = Kind::kLockstep;
-    bool resumed = false;           // known from the record of an earlier term or process
-    bool over = false;              // ended by the controller's word, or abandoned
-    std::map<int, bool> up;         // by slot
-    std::map<int, Exit> exits;      // by rank
-    std::map<int, Go> go;           // by slot, to send again
+    bool resumed = false;       // known from the record of an earlier term or process
+    bool over = false;          // ended by the controller's word, or abandoned
+    std::map<int, bool> up;     // by slot
+    std::map<int, Exit> exits;  // by rank
+    std::map<int, Go> go;       // by slot, to send again
     MonotonicTime go_at{}, up_at{};
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
@@ -183,28 +194,28 @@ class CoordinatorState {
   std::vector<CoordinatorAction> actions_;
 
   std::optional<JobPlan> plan_;
-  std::map<int, Member> members_;           // by slot, as planned
+  std::map<int, Member> members_;  // by slot, as planned
   std::map<SessionId, int> slot_of_session_;
   std::vector<std::string> refused_;
 
   // The record, and the one operation on it that may be under way.
-  std::optional<Record> record_;            // empty: not known (any more)
+  std::optional<Record> record_;  // empty: not known (any more)
   std::string version_;
   enum class StoreWork { kNone, kLoad, kWrite } store_work_ = StoreWork::kNone;
   Record writing_;
-  std::optional<Record> write_next_;        // to be written when the work under way is done
+  std::optional<Record> write_next_;  // to be written when the work under way is done
   MonotonicTime store_retry_at_{};
   MonotonicTime checkpoint_written_at_{};
   std::string store_error_;
-  bool record_seen_ = false;                // at least once
-  std::int64_t highest_ = 0;                // generation number ever seen or tried
-  bool deposed_ = false;                    // a later term has been seen: this coordinator must not act
+  bool record_seen_ = false;  // at least once
+  std::int64_t highest_ = 0;  // generation number ever seen or tried
+  bool deposed_ = false;      // a later term has been seen: this coordinator must not act
 
   Step step_ = Step::kLoading;
   std::optional<Gang> gang_;
   std::optional<Proposal> proposal_;
   std::optional<Failure> failure_;
-  bool finished_ = false;                   // every rank of gang_ has exited with 0
+  bool finished_ = false;  // every rank of gang_ has exited with 0
   std::optional<MonotonicTime> stop_since_;
 
   Progress progress_;
@@ -212,7 +223,7 @@ class CoordinatorState {
   std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
 
-  MonotonicTime evict_from_{};              // after a take-over members have time to come back
+  MonotonicTime evict_from_{};  // after a take-over members have time to come back
   MonotonicTime last_event_{}, last_advance_{};
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;

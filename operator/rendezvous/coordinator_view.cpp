@@ -23,7 +23,8 @@ std::string CoordinatorState::waiting_message() const {
   const std::string store = store_error_.empty() ? "" : " (" + store_error_ + ")";
   std::vector<int> slots;
   switch (step_) {
-    case Step::kLoading: return "waiting for the job's record to be read" + store;
+    case Step::kLoading:
+      return "waiting for the job's record to be read" + store;
     case Step::kWaiting:
       for (int slot = 0; slot < plan_->slots; ++slot) {
         const auto at = members_.find(slot);
@@ -49,18 +50,23 @@ std::string CoordinatorState::waiting_message() const {
         if (at == gang_->up.end() || !at->second) slots.push_back(slot);
       }
       return "waiting for the processes of " + slots_in_words(slots) + " to come up";
-    case Step::kBroken: return failure_->message.substr(0, failure_->message.find('\n'));
-    case Step::kFinished: return "every rank has exited with 0";
-    case Step::kStopping: return "waiting for the processes to end";
+    case Step::kBroken:
+      return failure_->message.substr(0, failure_->message.find('\n'));
+    case Step::kFinished:
+      return "every rank has exited with 0";
+    case Step::kStopping:
+      return "waiting for the processes to end";
     case Step::kUp:
-    case Step::kStopped: break;
+    case Step::kStopped:
+      break;
   }
   return "";
 }
 
 std::optional<JobView> CoordinatorState::view() const {
   if (!plan_) return std::nullopt;
-  if (!plan_->stop && (step_ == Step::kLoading || (step_ == Step::kResuming && last_event_ < evict_from_))) return std::nullopt;
+  if (!plan_->stop && (step_ == Step::kLoading || (step_ == Step::kResuming && last_event_ < evict_from_)))
+    return std::nullopt;
   JobView view;
   if (proposal_) {
     view.generation = proposal_->generation;
@@ -69,15 +75,31 @@ std::optional<JobView> CoordinatorState::view() const {
   }
   switch (step_) {
     case Step::kLoading:
-    case Step::kWaiting: view.phase = Phase::kWaiting; break;
-    case Step::kProposing: view.phase = Phase::kProposing; break;
+    case Step::kWaiting:
+      view.phase = Phase::kWaiting;
+      break;
+    case Step::kProposing:
+      view.phase = Phase::kProposing;
+      break;
     case Step::kResuming:
-    case Step::kStarting: view.phase = Phase::kStarting; break;
-    case Step::kUp: view.phase = Phase::kUp; break;
-    case Step::kBroken: view.phase = Phase::kBroken; break;
-    case Step::kFinished: view.phase = Phase::kFinished; break;
-    case Step::kStopping: view.phase = Phase::kWaiting; break;
-    case Step::kStopped: view.phase = Phase::kStopped; break;
+    case Step::kStarting:
+      view.phase = Phase::kStarting;
+      break;
+    case Step::kUp:
+      view.phase = Phase::kUp;
+      break;
+    case Step::kBroken:
+      view.phase = Phase::kBroken;
+      break;
+    case Step::kFinished:
+      view.phase = Phase::kFinished;
+      break;
+    case Step::kStopping:
+      view.phase = Phase::kWaiting;
+      break;
+    case Step::kStopped:
+      view.phase = Phase::kStopped;
+      break;
   }
   for (const auto& [slot, member] : members_) {
     MemberView seen;

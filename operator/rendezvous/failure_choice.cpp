@@ -22,10 +22,13 @@ Blame blame_of(const Exit& exit, Kind kind) {
 
 Duration gather_time(Blame most) {
   switch (most) {
-    case Blame::kCommunication: return std::chrono::milliseconds(200);
-    case Blame::kUnclear: return std::chrono::milliseconds(100);
+    case Blame::kCommunication:
+      return std::chrono::milliseconds(200);
+    case Blame::kUnclear:
+      return std::chrono::milliseconds(100);
     case Blame::kNone:
-    case Blame::kOwn: break;
+    case Blame::kOwn:
+      break;
   }
   return Duration::zero();
 }

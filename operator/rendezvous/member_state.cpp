@@ -34,7 +34,9 @@ MemberState::Rank* MemberState::find(int rank) {
   return at == ranks_.end() ? nullptr : &at->second;
 }
 
-void MemberState::send(AgentToCoordinator message) { actions_.push_back(SendToCoordinator{std::move(message)}); }
+void MemberState::send(AgentToCoordinator message) {
+  actions_.push_back(SendToCoordinator{std::move(message)});
+}
 
 void MemberState::on_connected(MonotonicTime) {
   connected_ = true;
@@ -125,8 +127,8 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
 }
 
 void MemberState::on(const Go& go, MonotonicTime now) {
-  if (leave_with_ || !ready_ || !ready_->problem.empty() || go.epoch != promised_ ||
-      go.ranks != propose_->ranks || go.first_rank != propose_->first_rank) {
+  if (leave_with_ || !ready_ || !ready_->problem.empty() || go.epoch != promised_ || go.ranks != propose_->ranks ||
+      go.first_rank != propose_->first_rank) {
     ++ignored_;
     return;
   }
@@ -166,9 +168,13 @@ void MemberState::on(const Stop& stop, MonotonicTime now) {
   leave(stop.exit_code, now);
 }
 
-void MemberState::on(const Done&, MonotonicTime now) { leave(0, now); }
+void MemberState::on(const Done&, MonotonicTime now) {
+  leave(0, now);
+}
 
-void MemberState::on(const Unknown&, MonotonicTime) { ++ignored_; }
+void MemberState::on(const Unknown&, MonotonicTime) {
+  ++ignored_;
+}
 
 void MemberState::on_started(int number, MonotonicTime) {
   Rank* rank = find(number);

@@ -157,9 +157,9 @@ class MemberState {
   std::optional<Propose> propose_;  // accepted, and not yet followed by its GO
   std::optional<Ready> ready_;      // said for propose_
 
-  std::optional<Go> go_;        // the newest generation that was started
-  std::map<int, Rank> ranks_;   // of go_
-  bool alive_ = false;          // a process of go_, or one that it left behind, may be alive
+  std::optional<Go> go_;       // the newest generation that was started
+  std::map<int, Rank> ranks_;  // of go_
+  bool alive_ = false;         // a process of go_, or one that it left behind, may be alive
   bool up_ = false;
   std::int64_t life_ = 0;
   std::optional<Ending> ending_;

@@ -115,7 +115,7 @@ void read_enum(const Fields& fields, const char* name, const char* const (&names
 }
 
 Json write(const Progress& p) {
-  return {{"step", p.step}, {"total", p.total_steps}, {"epoch", p.epoch},
+  return {{"step", p.step}, {"total", p.total_steps},       {"epoch", p.epoch},
           {"loss", p.loss}, {"rate", p.samples_per_second}, {"eta", p.eta_seconds}};
 }
 Json write(const CheckpointReport& c) {
@@ -204,25 +204,35 @@ Json write(const Heartbeat& m) {
   return json;
 }
 Json write(const Ready& m) {
-  Json json{{"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port},
-            {"life", m.life}};
+  Json json{
+      {"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port}, {"life", m.life}};
   put_epoch(json, m.epoch);
   if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = m.message;
   return json;
 }
-Json write(const Up& m) { return {{"type", "UP"}, {"generation", m.generation}}; }
+Json write(const Up& m) {
+  return {{"type", "UP"}, {"generation", m.generation}};
+}
 Json write(const Exit& m) {
-  Json json{{"type", "EXIT"},     {"generation", m.generation}, {"rank", m.rank},
-            {"code", m.code},     {"signal", m.signal},         {"endMs", m.end_ms},
+  Json json{{"type", "EXIT"},          {"generation", m.generation},
+            {"rank", m.rank},          {"code", m.code},
+            {"signal", m.signal},      {"endMs", m.end_ms},
             {"stderr", m.stderr_tail}, {"reason", kReasons[static_cast<int>(m.reason)]}};
   put_optional(json, "report", m.report);
   if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = m.message;
   return json;
 }
-Json write(const Welcome& m) { return {{"type", "WELCOME"}, {"term", m.term}}; }
-Json write(const Refused& m) { return {{"type", "REFUSED"}, {"message", m.message}, {"final", m.final}}; }
+Json write(const Welcome& m) {
+  return {{"type", "WELCOME"}, {"term", m.term}};
+}
+Json write(const Refused& m) {
+  return {{"type", "REFUSED"}, {"message", m.message}, {"final", m.final}};
+}
 Json write(const Propose& m) {
-  Json json{{"type", "PROPOSE"}, {"firstRank", m.first_rank}, {"ranks", m.ranks}, {"worldSize", m.world_size},
+  Json json{{"type", "PROPOSE"},
+            {"firstRank", m.first_rank},
+            {"ranks", m.ranks},
+            {"worldSize", m.world_size},
             {"port", m.port}};
   put_epoch(json, m.epoch);
   return json;
@@ -250,15 +260,23 @@ Json write(const Go& m) {
   put_epoch(json, m.epoch);
   return json;
 }
-Json write(const Ack& m) { return {{"type", "ACK"}, {"generation", m.generation}, {"rank", m.rank}}; }
+Json write(const Ack& m) {
+  return {{"type", "ACK"}, {"generation", m.generation}, {"rank", m.rank}};
+}
 Json write(const Halt& m) {
   Json json{{"type", "HALT"}};
   put_epoch(json, m.epoch);
   return json;
 }
-Json write(const Stop& m) { return {{"type", "STOP"}, {"grace", m.grace_seconds}, {"exitCode", m.exit_code}}; }
-Json write(const Done&) { return {{"type", "DONE"}}; }
-Json write(const Unknown&) { return {{"type", "UNKNOWN"}}; }
+Json write(const Stop& m) {
+  return {{"type", "STOP"}, {"grace", m.grace_seconds}, {"exitCode", m.exit_code}};
+}
+Json write(const Done&) {
+  return {{"type", "DONE"}};
+}
+Json write(const Unknown&) {
+  return {{"type", "UNKNOWN"}};
+}
 
 Hello read_hello(const Fields& fields) {
   Hello m;
@@ -294,7 +312,8 @@ Ready read_ready(const Fields& fields) {
   fields.read("addresses", m.addresses);
   if (m.addresses.size() > kMaxRanksPerMember) throw Malformed("field addresses must be shorter");
   for (const std::string& address : m.addresses) {
-    if (address.size() > 64 || address.find(',') != std::string::npos) throw Malformed("field addresses must be ip:port");
+    if (address.size() > 64 || address.find(',') != std::string::npos)
+      throw Malformed("field addresses must be ip:port");
   }
   fields.read("host", m.host, 64);
   fields.read("masterPort", m.master_port, 0, 65535);
@@ -359,7 +378,8 @@ Result<std::string> encode(const Message& message) {
                 fmt::format("a message of {} bytes is over the limit of {} of a frame", text.size(), kMaxFrame));
   }
   std::string frame(4, '\0');
-  for (int i = 0; i < 4; ++i) frame[static_cast<std::size_t>(i)] = static_cast<char>((text.size() >> (24 - 8 * i)) & 0xff);
+  for (int i = 0; i < 4; ++i)
+    frame[static_cast<std::size_t>(i)] = static_cast<char>((text.size() >> (24 - 8 * i)) & 0xff);
   return frame + text;
 }
 
@@ -381,8 +401,12 @@ Result<Message> decode(std::string_view text, Read read) {
 
 }  // namespace
 
-Result<std::string> encode_frame(const AgentToCoordinator& message) { return encode(message); }
-Result<std::string> encode_frame(const CoordinatorToAgent& message) { return encode(message); }
+Result<std::string> encode_frame(const AgentToCoordinator& message) {
+  return encode(message);
+}
+Result<std::string> encode_frame(const CoordinatorToAgent& message) {
+  return encode(message);
+}
 
 Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
   return decode<AgentToCoordinator>(json, [](const std::string& type, const Fields& fields) -> AgentToCoordinator {

@@ -22,8 +22,8 @@
 namespace lockstep::rendezvous {
 
 inline constexpr int kProtocolVersion = 1;
-inline constexpr std::size_t kMaxFrame = 256 * 1024;       // bytes of JSON in a frame
-inline constexpr std::size_t kMaxFirstFrame = 24 * 1024;   // of a HELLO, whose sender is not known yet
+inline constexpr std::size_t kMaxFrame = 256 * 1024;      // bytes of JSON in a frame
+inline constexpr std::size_t kMaxFirstFrame = 24 * 1024;  // of a HELLO, whose sender is not known yet
 inline constexpr std::size_t kMaxStderrTail = 2 * 1024;
 inline constexpr std::size_t kMaxRanksPerMember = 1024;
 
@@ -56,13 +56,13 @@ struct Hello {
   std::string name_space, pod_name, pod_uid;
   int slot = 0;
   std::int64_t incarnation = 0;
-  std::string token;          // of the pod's service account
-  std::string session;        // differs for every agent process: a new one lost the processes of the old
+  std::string token;    // of the pod's service account
+  std::string session;  // differs for every agent process: a new one lost the processes of the old
   MemberPhase phase = MemberPhase::kIdle;
   std::int64_t generation = 0;  // that its processes belong to; 0: none was started yet
-  bool up = false;            // all its processes of `generation` are up
-  Epoch promised;             // highest PROPOSE accepted
-  std::int64_t life = 0;      // how often it started processes
+  bool up = false;              // all its processes of `generation` are up
+  Epoch promised;               // highest PROPOSE accepted
+  std::int64_t life = 0;        // how often it started processes
   bool operator==(const Hello&) const = default;
 };
 
@@ -71,7 +71,7 @@ struct Heartbeat {
   MemberPhase phase = MemberPhase::kIdle;
   std::int64_t generation = 0;
   bool up = false;
-  std::optional<Progress> progress;                  // of the lowest local rank that reports it
+  std::optional<Progress> progress;  // of the lowest local rank that reports it
   std::optional<CheckpointReport> newest_checkpoint;
   bool operator==(const Heartbeat&) const = default;
 };
@@ -99,8 +99,8 @@ struct Exit {
   enum class Reason { kOwn, kOrdered, kTerminated };
   std::int64_t generation = 0;
   int rank = 0;
-  int code = 0;    // 128 + signal when it was a signal
-  int signal = 0;  // 0: it called exit
+  int code = 0;             // 128 + signal when it was a signal
+  int signal = 0;           // 0: it called exit
   std::int64_t end_ms = 0;  // when, in milliseconds since 1970 by the agent's clock
   Reason reason = Reason::kOwn;
   std::optional<FailureReport> report;
@@ -127,9 +127,9 @@ struct Refused {
 struct Propose {
   Epoch epoch;
   int first_rank = 0;
-  int ranks = 1;           // processes of this member
+  int ranks = 1;  // processes of this member
   int world_size = 1;
-  int port = 0;            // MASTER_PORT that was asked for; 0: any
+  int port = 0;  // MASTER_PORT that was asked for; 0: any
   bool operator==(const Propose&) const = default;
 };
 

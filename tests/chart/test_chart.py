@@ -165,7 +165,7 @@ def test_images_are_made_without_a_daemon_and_their_sizes_printed(tmp_path):
 
 def test_the_strategic_merge_agrees_with_kubectl_on_500_random_patches():
     e2e.program("kubectl")
-    done = subprocess.run([e2e.BUILD / "tests/bin/kubectl_patch_test"], text=True, capture_output=True, timeout=400)
+    done = subprocess.run([e2e.BUILD / "tests/bin/kubectl_patch_test"], text=True, capture_output=True, timeout=500)
     print(done.stdout)
     assert done.returncode == 0, done.stdout
     assert "SKIPPED" not in done.stdout

@@ -15,10 +15,14 @@ namespace {
 
 namespace rv = rendezvous;
 
-MonotonicTime now_() { return std::chrono::steady_clock::now(); }
+MonotonicTime now_() {
+  return std::chrono::steady_clock::now();
+}
 
 // Comes when the parent's thread that started us has ended; a number of its own, to be told from a person's SIGTERM.
-int parent_death_signal() { return SIGRTMIN + 3; }
+int parent_death_signal() {
+  return SIGRTMIN + 3;
+}
 
 }  // namespace
 
@@ -34,7 +38,8 @@ Result<std::unique_ptr<Agent>> Agent::make(Settings settings, std::vector<std::s
     ::sigaddset(&handled, signal);
   }
   ::signal(SIGPIPE, SIG_IGN);
-  if (::pthread_sigmask(SIG_BLOCK, &handled, nullptr) != 0) return fail(ErrorCode::kInternal, "signals cannot be blocked");
+  if (::pthread_sigmask(SIG_BLOCK, &handled, nullptr) != 0)
+    return fail(ErrorCode::kInternal, "signals cannot be blocked");
   made->signals_ = Fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   made->wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made->signals_ || !made->wake_) {
@@ -63,7 +68,9 @@ Result<std::unique_ptr<Agent>> Agent::make(Settings settings, std::vector<std::s
   return made;
 }
 
-void Agent::say(const std::string& sentence) { err_->write("lockstep-agent: " + sentence + "\n"); }
+void Agent::say(const std::string& sentence) {
+  err_->write("lockstep-agent: " + sentence + "\n");
+}
 
 std::string Agent::token() const {
   // Read anew for each HELLO: the kubelet replaces it before it expires.

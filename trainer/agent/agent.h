@@ -42,10 +42,10 @@ class Agent {
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Processes> processes_;
   rendezvous::MemberState state_;
-  std::vector<Fd> listeners_;   // for the proposal under way
-  int end_signal_ = SIGTERM;    // how processes are told to end
+  std::vector<Fd> listeners_;  // for the proposal under way
+  int end_signal_ = SIGTERM;   // how processes are told to end
   bool terminated_ = false;
-  std::string last_why_;        // of a failed connection, so that it is said once
+  std::string last_why_;  // of a failed connection, so that it is said once
   std::optional<int> exit_code_;
 };
 

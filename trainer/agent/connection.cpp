@@ -49,8 +49,7 @@ Result<std::unique_ptr<Connection>> Connection::make(const std::string& address,
     if (parsed.ec != std::errc() || parsed.ptr != end) port = 0;
   }
   if (!numeric || port < 1 || port > 65535) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("the coordinator's address \"{}\" is not a numeric ip:port", address));
+    return fail(ErrorCode::kInvalid, fmt::format("the coordinator's address \"{}\" is not a numeric ip:port", address));
   }
   made->host_ = host;
   made->port_ = port;
@@ -64,7 +63,8 @@ Result<std::unique_ptr<Connection>> Connection::make(const std::string& address,
     X509_free(certificate);
   }
   ERR_clear_error();
-  if (authorities == 0) return fail(ErrorCode::kInvalid, "the coordinator's certificate authority is not a certificate");
+  if (authorities == 0)
+    return fail(ErrorCode::kInvalid, "the coordinator's certificate authority is not a certificate");
   SSL_CTX_set_min_proto_version(made->context_.get(), TLS1_3_VERSION);
   SSL_CTX_set_verify(made->context_.get(), SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(made->context_.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -77,10 +77,14 @@ Connection::~Connection() {
 
 short Connection::events() const {
   switch (phase_) {
-    case Phase::kWaiting: return 0;
-    case Phase::kConnecting: return POLLOUT;
-    case Phase::kHandshaking: return want_;
-    case Phase::kOpen: break;
+    case Phase::kWaiting:
+      return 0;
+    case Phase::kConnecting:
+      return POLLOUT;
+    case Phase::kHandshaking:
+      return want_;
+    case Phase::kOpen:
+      break;
   }
   return static_cast<short>(POLLIN | (out_.empty() ? 0 : POLLOUT));
 }
@@ -179,9 +183,14 @@ void Connection::handshake(MonotonicTime now, Happened& happened) {
     return;
   }
   switch (SSL_get_error(ssl_.get(), result)) {
-    case SSL_ERROR_WANT_READ: want_ = POLLIN; return;
-    case SSL_ERROR_WANT_WRITE: want_ = POLLOUT; return;
-    default: drop(now, happened, "TLS with the coordinator: " + last_tls_error(ssl_.get(), result));
+    case SSL_ERROR_WANT_READ:
+      want_ = POLLIN;
+      return;
+    case SSL_ERROR_WANT_WRITE:
+      want_ = POLLOUT;
+      return;
+    default:
+      drop(now, happened, "TLS with the coordinator: " + last_tls_error(ssl_.get(), result));
   }
 }
 

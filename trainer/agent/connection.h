@@ -24,10 +24,10 @@ class Connection {
 
   // What happened in a call; the caller tells the state machine.
   struct Happened {
-    bool opened = false;   // the handshake is done
-    bool closed = false;   // it was open and is not any more
+    bool opened = false;  // the handshake is done
+    bool closed = false;  // it was open and is not any more
     std::vector<rendezvous::CoordinatorToAgent> messages;
-    std::string why;       // of a close or a failed try, for the log
+    std::string why;  // of a close or a failed try, for the log
   };
 
   // Descriptor and poll events to wait for; -1 while it waits to try again.

@@ -55,9 +55,9 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["PET_MASTER_ADDR"] = go.master_addr;
   variables["PET_MASTER_PORT"] = port;
   variables["PET_RDZV_BACKEND"] = "static";
-  variables["PET_RDZV_ENDPOINT"] =
-      go.master_addr.find(':') == std::string::npos ? fmt::format("{}:{}", go.master_addr, port)
-                                                    : fmt::format("[{}]:{}", go.master_addr, port);
+  variables["PET_RDZV_ENDPOINT"] = go.master_addr.find(':') == std::string::npos
+                                       ? fmt::format("{}:{}", go.master_addr, port)
+                                       : fmt::format("[{}]:{}", go.master_addr, port);
   variables["PET_RDZV_ID"] = go.job_uid;
   variables["PET_MAX_RESTARTS"] = std::to_string(0);  // restarts are the operator's
 }

@@ -51,9 +51,9 @@ class Output {
   const int fd_, wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::string queue_;        // protected by mutex_
-  bool was_full_ = false;    // protected by mutex_
-  bool stopping_ = false;    // protected by mutex_
+  std::string queue_;      // protected by mutex_
+  bool was_full_ = false;  // protected by mutex_
+  bool stopping_ = false;  // protected by mutex_
   std::thread thread_;
 };
 

@@ -87,7 +87,9 @@ std::vector<pid_t> children() {
   return found;
 }
 
-void set_nonblocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+void set_nonblocking(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
 
 // In the child, between fork and exec: only calls that are safe there.
 struct Launch {
@@ -190,7 +192,8 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
   if (!input) return out_of_descriptors();
   for (const Fd* fd : {&worker.out, &worker.err, &worker.link}) set_nonblocking(fd->get());
 
-  std::vector<std::string> environment = worker_environment(environment_, go, local_rank, listener.get(), link_there.get());
+  std::vector<std::string> environment =
+      worker_environment(environment_, go, local_rank, listener.get(), link_there.get());
   const std::string file = resolve(command_.front(), variable(environment, "PATH"), failed);
   if (file.empty()) return false;
   std::vector<std::string> argv = command_;
@@ -199,9 +202,9 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
   const std::vector<char*> argv_pointers = pointers(argv);
   const std::vector<char*> shell_pointers = pointers(shell_argv);
   const std::vector<char*> environment_pointers = pointers(environment);
-  const Launch plan{file.c_str(),     argv_pointers.data(), shell_pointers.data(), environment_pointers.data(),
-                    out_there.get(),  err_there.get(),      input.get(),           report_there.get(),
-                    {listener.get(), link_there.get()},     ::getpid()};
+  const Launch plan{
+      file.c_str(),    argv_pointers.data(), shell_pointers.data(), environment_pointers.data(),        out_there.get(),
+      err_there.get(), input.get(),          report_there.get(),    {listener.get(), link_there.get()}, ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) return out_of_descriptors();
   if (pid == 0) launch(plan);
@@ -309,7 +312,8 @@ void Processes::read_link(Worker& worker) {
     for (std::size_t end; (end = worker.link_line.find('\n')) != std::string::npos;) {
       const auto message = rendezvous::decode_worker_message(std::string_view(worker.link_line).substr(0, end));
       if (!message) {
-        err_.write(fmt::format("lockstep-agent: the link of rank {} is closed: {}\n", worker.rank, message.error().message));
+        err_.write(
+            fmt::format("lockstep-agent: the link of rank {} is closed: {}\n", worker.rank, message.error().message));
         return worker.link.reset();
       }
       worker.link_line.erase(0, end + 1);

@@ -58,7 +58,8 @@ Result<Settings> read_settings(const std::vector<std::string>& environment) {
   LOCKSTEP_TRY(settings.member.pod_uid, text(variables, rendezvous::kEnvPodUid));
   LOCKSTEP_TRY(settings.pod_ip, text(variables, rendezvous::kEnvPodIp));
   unsigned char binary[16];
-  if (inet_pton(AF_INET, settings.pod_ip.c_str(), binary) != 1 && inet_pton(AF_INET6, settings.pod_ip.c_str(), binary) != 1) {
+  if (inet_pton(AF_INET, settings.pod_ip.c_str(), binary) != 1 &&
+      inet_pton(AF_INET6, settings.pod_ip.c_str(), binary) != 1) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("{} is \"{}\", which is not an IP address", rendezvous::kEnvPodIp, settings.pod_ip));
   }

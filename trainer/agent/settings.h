@@ -13,7 +13,7 @@ namespace lockstep::trainer::agent {
 struct Settings {
   std::string coordinator;  // "ip:port"
   std::string coordinator_ca;
-  std::string token_file;   // empty: no token is sent
+  std::string token_file;  // empty: no token is sent
   std::string pod_ip;
   bool end_with_parent = false;
   Duration stop_grace = std::chrono::seconds(25);

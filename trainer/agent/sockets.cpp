@@ -86,9 +86,8 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
       offer.prepared.message = fmt::format("no port could be bound on {}: {}", pod_ip, std::strerror(errno));
       return offer;
     }
-    offer.prepared.addresses.push_back(
-        family == AF_INET6 ? fmt::format("[{}]:{}", pod_ip, port_of(fd.get()))
-                           : fmt::format("{}:{}", pod_ip, port_of(fd.get())));
+    offer.prepared.addresses.push_back(family == AF_INET6 ? fmt::format("[{}]:{}", pod_ip, port_of(fd.get()))
+                                                          : fmt::format("{}:{}", pod_ip, port_of(fd.get())));
     offer.listeners.push_back(std::move(fd));
   }
   if (propose.first_rank != 0) return offer;
@@ -109,7 +108,8 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
   }
   if (offer.prepared.master_port == 0) {
     offer.prepared.problem = "PortInUse";
-    offer.prepared.message = fmt::format("no port from {} to {} is free on {}", kFirstPort, kFirstPort + kPorts - 1, pod_ip);
+    offer.prepared.message =
+        fmt::format("no port from {} to {} is free on {}", kFirstPort, kFirstPort + kPorts - 1, pod_ip);
   }
   return offer;
 }

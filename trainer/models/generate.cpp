@@ -37,7 +37,7 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
   std::fill_n(targets, context, 0);
 
   std::uint64_t key = core::derive(options.seed, "generate");
-  std::vector<std::uint8_t> tokens = {options.first};
+  std::vector<std::uint8_t> tokens = options.prompt;
   std::vector<double> scores(vocabulary);
   for (std::int64_t n = 0; n < options.count; ++n) {
     size_t used = std::min(tokens.size(), context);
@@ -55,7 +55,7 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
     double u = core::uniform(key, static_cast<std::uint64_t>(n));
     tokens.push_back(static_cast<std::uint8_t>(draw(scores, options.temperature, u)));
   }
-  tokens.erase(tokens.begin());
+  tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(options.prompt.size()));
   return tokens;
 }
 

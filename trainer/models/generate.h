@@ -13,10 +13,10 @@ struct GenerateOptions {
   std::int64_t count = 400;  // characters to generate
   double temperature = 0.8;  // 0: always the likeliest
   std::uint64_t seed = 0;
-  std::uint8_t first = 0;  // the token before the first generated one
+  std::vector<std::uint8_t> prompt = {0};  // tokens to go on from, at least one
 };
 
-// `program` is a char_transformer with batch 1 over trained parameters. The tokens generated. kCancelled: aborted.
+// `program` is a char_transformer with batch 1 over trained parameters. The tokens generated, without the prompt. kCancelled: aborted.
 Result<std::vector<std::uint8_t>> generate(core::Program& program, const GenerateOptions& options,
                                            const std::atomic<bool>& abort);
 

@@ -252,7 +252,7 @@ TEST_F(ReflectorTest, objects_without_a_version_are_skipped_and_counted) {
 TEST_F(ReflectorTest, watches_of_many_reflectors_end_at_different_times) {
   std::set<int> different;
   for (unsigned seed = 0; seed < 100; ++seed) {
-    Reflector one(api, clock, metrics, kube::kPods, {}, diary, seed + 1000);
+    Reflector one(api, clock, metrics, kube::kPods, {}, diary, (seed + 1) * 0x9E3779B9U);
     lists.push_back(ListPage{{}, "1", ""});
     watches.push_back([](const auto&) { return Status(); });
     static_cast<void>(one.step({}));

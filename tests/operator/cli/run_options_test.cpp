@@ -61,13 +61,14 @@ TEST(RunOptions, workers_flags_and_the_programs_own_arguments_are_added) {
   RunOptions options;
   options.workers = 2;
   options.deterministic = true;
-  options.program_args = {"--steps=5"};
+  options.program_args = {"--steps=5", "--data=/b", "-v"};
   json changed = job();
   ASSERT_TRUE(apply_run_options(changed, options).ok());
   EXPECT_EQ(changed["spec"]["nodes"], 2);
-  EXPECT_EQ(changed["spec"]["args"], json({"--deterministic", "--steps=5"}));
+  EXPECT_EQ(changed["spec"]["args"], json({"--deterministic", "--steps=5", "-v"}));
+  EXPECT_EQ(changed["spec"]["command"], json({"lockstep-trainer", "--data=/b"}));
   ASSERT_TRUE(apply_run_options(changed, {.deterministic = true}).ok());
-  EXPECT_EQ(changed["spec"]["args"], json({"--deterministic", "--steps=5"}));
+  EXPECT_EQ(changed["spec"]["args"], json({"--deterministic", "--steps=5", "-v"}));
 }
 
 TEST(RunOptions, what_a_machine_does_not_apply_is_named_and_taken_out) {

@@ -1,7 +1,9 @@
 // `lockstep run` as people use it, with shell scripts as training programs: exit statuses, recovery, and that nothing
 // stays behind whatever is killed.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -57,6 +59,17 @@ TEST_F(Run, a_killed_worker_is_survived_and_listed) {
   EXPECT_TRUE(command.await_no_process());
 }
 
+TEST_F(Run, a_program_written_for_torchrun_runs_unchanged_and_survives_a_kill) {
+  Command command(words(std::string("exec ") + TORCHRUN_STYLE + " 20 50", 3, {"--kill-worker", "1@0"}));
+  ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
+  EXPECT_NE(command.out().find("with 1 restart"), std::string::npos) << command.out();
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string log = read_file(command.folder() + "/out/logs/rank-" + std::to_string(rank) + ".log");
+    EXPECT_NE(log.find("rank " + std::to_string(rank) + " of 3 gathered 20 steps\n"), std::string::npos) << log;
+  }
+  EXPECT_TRUE(command.await_no_process());
+}
+
 TEST_F(Run, the_exit_status_is_that_of_the_rank_that_failed) {
   Command command(words("[ $RANK = 1 ] && { echo the dog ate it >&2; exit 3; }; exec sleep 100", 2, {},
                         "  restart: {maxRestarts: 0}\n"));
@@ -105,14 +118,21 @@ TEST_F(Run, a_killed_lockstep_leaves_no_process) {
 }
 
 TEST_F(Run, a_port_in_use_is_a_reason) {
-  Command command(words("true", 1, {"--set", "spec.rendezvous.port=1", "--set", "spec.restart.maxRestarts=0", "--set",
-                                    "spec.deadlines.startupSeconds=5"}));
-  const int status = command.wait();
-  // Root may bind port 1; others may not.
-  if (getuid() != 0) {
-    EXPECT_NE(status, 0);
-  }
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  ASSERT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  Command command(words("true", 1, {"--set", "spec.rendezvous.port=" + port, "--set", "spec.restart.maxRestarts=0"}));
+  EXPECT_EQ(command.wait(), 1) << command.out() << command.err();
+  EXPECT_NE(command.out().find("PortInUse"), std::string::npos) << command.out();
+  EXPECT_NE(command.out().find("port " + port), std::string::npos) << command.out();
   EXPECT_TRUE(command.await_no_process());
+  close(fd);
 }
 
 TEST_F(Run, a_rank_to_be_killed_must_exist) {

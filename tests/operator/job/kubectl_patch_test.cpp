@@ -195,7 +195,8 @@ int run_kubectl(const fs::path& program, const fs::path& folder, int number) {
   const char* arguments[] = {
       program.c_str(), "patch", "--local", "--type=strategic", "-f", pod.c_str(), patch_flag.c_str(), "-o",
       "json",          nullptr};
-  const char* environment[] = {"KUBECONFIG=/dev/null", "HOME=/nonexistent", nullptr};
+  // Without its garbage collector and threads a short run costs half the CPU.
+  const char* environment[] = {"KUBECONFIG=/dev/null", "HOME=/nonexistent", "GOGC=off", "GOMAXPROCS=1", nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -119,6 +119,8 @@ World::World() {
   }
 }
 
+World::~World() = default;
+
 void World::create_job(const std::function<void(api::TrainingJob&)>& change) {
   api::TrainingJob job;
   job.meta.name = "a";

@@ -89,6 +89,7 @@ struct Gang {
 class World {
  public:
   World();
+  ~World();
 
   ManualClock clock;
   local::MemoryApi api{clock};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include <deque>
 
 #include "operator/base/metrics.h"

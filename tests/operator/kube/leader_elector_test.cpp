@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include <mutex>
 #include <thread>
 
@@ -108,7 +110,9 @@ TEST(LeaderState, wall_clocks_that_disagree_by_hours_never_make_two_leaders) {
         if (random() % 400 == 0) candidate.reachable = !candidate.reachable;
         if (candidate.state.lost(clock.now())) {  // its process starts anew
           const auto name = fmt::format("{}{}", "abc"[&candidate - candidates.data()], tick);
-          candidate = Candidate(name, candidate.skew, seed + static_cast<unsigned>(tick));
+          const auto skew = candidate.skew;
+          std::destroy_at(&candidate);
+          std::construct_at(&candidate, name, skew, seed + static_cast<unsigned>(tick));
         }
         candidate.step(box, clock);
       }

@@ -230,8 +230,9 @@ TEST_F(CoordinatorServerTest, malformed_frames_close_their_own_connection_only) 
   Client good(coordinator->address(), authority.certificate_pem);
   good.send(hello());
   ASSERT_TRUE(good.next<Welcome>());
-  for (const std::string& bad : {std::string("\xff\xff\xff\xff", 4), std::string("\0\0\0\0", 4), std::string("\0\0\0\2{]", 6),
-                                 std::string("\0\0\x60\1", 4), *encode_frame(AgentToCoordinator(Up{1}))}) {
+  for (const std::string& bad :
+       {std::string("\xff\xff\xff\xff", 4), std::string("\0\0\0\0", 4), std::string("\0\0\0\2{]", 6),
+        std::string("\0\0\x60\1", 4), *encode_frame(AgentToCoordinator(Up{1}))}) {
     Client client(coordinator->address(), authority.certificate_pem);
     client.send_raw(bad);
     EXPECT_TRUE(client.closed());

@@ -30,7 +30,8 @@ class CoordinatorStateTest : public testing::Test {
     return made;
   }
   std::unique_ptr<CoordinatorState> make(std::int64_t term) {
-    return std::make_unique<CoordinatorState>(term, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now());
+    return std::make_unique<CoordinatorState>(
+        term, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now());
   }
   Now now() const { return {time, WallTime(seconds(1'700'000'000))}; }
 

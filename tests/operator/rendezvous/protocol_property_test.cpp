@@ -15,7 +15,8 @@ constexpr int kWorlds = 150;
 
 unsigned first_seed() {
   const char* given = std::getenv("LOCKSTEP_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+  const unsigned seed =
+      given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
   std::cout << "LOCKSTEP_SEED=" << seed << "\n";
   return seed;
 }
@@ -28,7 +29,8 @@ TEST(Protocol, invariants_hold_under_faults_and_every_job_recovers_and_finishes)
     SimulatedWorld world(first + i);
     world.disturb(20);
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
-    ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     world.finish_all_processes();
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_left_with_zero(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
@@ -45,11 +47,13 @@ TEST(Protocol, a_new_coordinator_leaves_a_running_generation_alone) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
     SimulatedWorld world(first + i);
-    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const int starts = world.starts();
     for (int round = 0; round < 3; ++round) {
       world.restart_leader();
-      ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); })) << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+      ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
+          << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     }
     ASSERT_EQ(world.starts(), starts) << "LOCKSTEP_SEED=" << first + i;
   }

@@ -45,9 +45,11 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   hello.up = true;
   hello.promised = {2, 8};
   hello.life = 4;
-  Heartbeat heartbeat{9, MemberPhase::kExited, 7, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+  Heartbeat heartbeat{
+      9, MemberPhase::kExited, 7, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
   Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
-  for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{hello, heartbeat, Heartbeat{}, ready, Up{4}, full_exit()}) {
+  for (const AgentToCoordinator& message :
+       std::vector<AgentToCoordinator>{hello, heartbeat, Heartbeat{}, ready, Up{4}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
@@ -87,12 +89,12 @@ TEST(Protocol, unknown_fields_are_ignored_and_unknown_types_say_so) {
 }
 
 TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
-  for (const char* bad : {"", "{", "[]", "4", "null", "{}", R"({"type":3})", R"({"type":"UP","generation":"4"})",
-                          R"({"type":"UP","generation":-1})", R"({"type":"UP","generation":1e3})",
-                          R"({"type":"UP","generation":99999999999999999999})", R"({"type":"EXIT","code":256})",
-                          R"({"type":"EXIT","reason":"boredom"})", R"({"type":"READY","addresses":["a,b"]})",
-                          R"({"type":"READY","addresses":[1]})", R"({"type":"HEARTBEAT","progress":[]})",
-                          "{\"type\":\"UP\xff\"}"}) {
+  for (const char* bad :
+       {"", "{", "[]", "4", "null", "{}", R"({"type":3})", R"({"type":"UP","generation":"4"})",
+        R"({"type":"UP","generation":-1})", R"({"type":"UP","generation":1e3})",
+        R"({"type":"UP","generation":99999999999999999999})", R"({"type":"EXIT","code":256})",
+        R"({"type":"EXIT","reason":"boredom"})", R"({"type":"READY","addresses":["a,b"]})",
+        R"({"type":"READY","addresses":[1]})", R"({"type":"HEARTBEAT","progress":[]})", "{\"type\":\"UP\xff\"}"}) {
     const auto decoded = decode_from_agent(bad);
     ASSERT_FALSE(decoded) << bad;
     EXPECT_EQ(decoded.error().code, ErrorCode::kInvalid) << bad;
@@ -125,7 +127,8 @@ TEST(Protocol, a_stream_gives_the_same_frames_however_it_is_cut) {
   FrameReader reader;
   std::int64_t next = 0;
   for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t length = std::min<std::size_t>(std::uniform_int_distribution<std::size_t>(1, 70)(random), stream.size() - at);
+    const std::size_t length =
+        std::min<std::size_t>(std::uniform_int_distribution<std::size_t>(1, 70)(random), stream.size() - at);
     reader.feed(std::string_view(stream).substr(at, length));
     at += length;
     for (auto frame = reader.next(); *frame; frame = reader.next()) {

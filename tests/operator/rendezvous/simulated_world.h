@@ -92,7 +92,9 @@ class SimulatedWorld {
   std::string describe() const {
     const auto view = leader_view();
     std::string text = fmt::format("slots {} procs {}; ", slots_, procs_);
-    if (view) text += fmt::format("phase {} generation {}: {}; ", static_cast<int>(view->phase), view->generation, view->message);
+    if (view)
+      text +=
+          fmt::format("phase {} generation {}: {}; ", static_cast<int>(view->phase), view->generation, view->message);
     for (const auto& pod : pods_) {
       text += fmt::format("[slot {} inc {} phase {} gen {} promised {}/{} welcomed {}] ", pod->slot, pod->incarnation,
                           static_cast<int>(pod->state->phase()), pod->state->generation(), pod->state->promised().term,
@@ -221,7 +223,8 @@ class SimulatedWorld {
     if (const auto link = std::exchange(pod->link, nullptr)) {
       link->open = false;
       after(ms(between(0, 50)), [this, link] {
-        at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
+        at_coordinator(link->coordinator,
+                       [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
       });
     }
     // The controller sees it in its cache, writes the attempt, and creates the next incarnation.
@@ -261,7 +264,8 @@ class SimulatedWorld {
       Prepared prepared;
       prepared.host = pod->uid;
       prepared.master_port = between(20'000, 29'999);
-      for (int i = 0; i < prepare->propose.ranks; ++i) prepared.addresses.push_back(fmt::format("{}:{}", pod->uid, ++last_port_));
+      for (int i = 0; i < prepare->propose.ranks; ++i)
+        prepared.addresses.push_back(fmt::format("{}:{}", pod->uid, ++last_port_));
       after(ms(between(0, 20)), [this, pod, epoch = prepare->propose.epoch, prepared] {
         if (!pod->alive || pod->left) return;
         pod->state->on_prepared(epoch, prepared, now_);
@@ -460,17 +464,20 @@ class SimulatedWorld {
       } else if (std::holds_alternative<LoadRecord>(action)) {
         after(ms(between(1, 60)), [this, coordinator] {
           const bool fails = chance(store_trouble_);
-          Result<GenerationStore::Versioned> loaded = GenerationStore::Versioned{record_, version_ == 0 ? "" : std::to_string(version_)};
+          Result<GenerationStore::Versioned> loaded =
+              GenerationStore::Versioned{record_, version_ == 0 ? "" : std::to_string(version_)};
           if (fails) loaded = fail(ErrorCode::kUnavailable, "the store does not answer");
           after(ms(between(1, 60)), [this, coordinator, loaded] {
-            at_coordinator(coordinator, [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock()); });
+            at_coordinator(coordinator,
+                           [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock()); });
           });
         });
       } else if (const auto* writing = std::get_if<WriteRecord>(&action)) {
         after(ms(between(1, 60)), [this, coordinator, write = *writing] {
           const auto written = store(write);
           after(ms(between(1, chance(10) ? 800 : 60)), [this, coordinator, written] {
-            at_coordinator(coordinator, [this, coordinator, written] { coordinator->state->on_written(written, clock()); });
+            at_coordinator(coordinator,
+                           [this, coordinator, written] { coordinator->state->on_written(written, clock()); });
           });
         });
       }
@@ -488,9 +495,11 @@ class SimulatedWorld {
   Result<std::string> store(const WriteRecord& write) {
     const int trouble = between(1, 100);
     if (trouble <= store_trouble_ / 2) return fail(ErrorCode::kUnavailable, "not written");
-    if (write.version != (version_ == 0 ? "" : std::to_string(version_))) return fail(ErrorCode::kConflict, "another version");
+    if (write.version != (version_ == 0 ? "" : std::to_string(version_)))
+      return fail(ErrorCode::kConflict, "another version");
     std::vector<std::int64_t> members(static_cast<std::size_t>(slots_), -1);
-    for (const Record::Member& member : write.next.members) members[static_cast<std::size_t>(member.slot)] = member.incarnation;
+    for (const Record::Member& member : write.next.members)
+      members[static_cast<std::size_t>(member.slot)] = member.incarnation;
     if (write.next.generation < record_.generation) violate("the record's generation went back");
     if (const auto at = history_.emplace(write.next.generation, members).first; at->second != members) {
       violate(fmt::format("generation {} was recorded with other members before", write.next.generation));
@@ -513,8 +522,12 @@ class SimulatedWorld {
         }
         break;
       case 2:
-      case 3: cut(pod); break;
-      case 4: kill_pod(pod); break;
+      case 3:
+        cut(pod);
+        break;
+      case 4:
+        kill_pod(pod);
+        break;
       case 5: {
         kill_coordinator(leader_);
         after(ms(between(10, 3000)), [this] {
@@ -529,7 +542,9 @@ class SimulatedWorld {
         after(ms(between(10, 4000)), [this, old] { kill_coordinator(old); });
         break;
       }
-      case 7: store_trouble_ = chance(50) ? 0 : between(10, 90); break;
+      case 7:
+        store_trouble_ = chance(50) ? 0 : between(10, 90);
+        break;
       case 8:
         if (leader_) leader_->paused_until = now_ + ms(between(100, 3000));
         break;

@@ -30,7 +30,8 @@ TEST_F(AgentJobTest, four_members_form_a_generation_and_a_killed_worker_is_follo
   const auto took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - killed);
   ASSERT_TRUE(eventually([&](const auto&) { return started(2).size() == 4; }));
   std::cout << "kill -9 to the next generation up: " << took.count() << " ms (agree "
-            << coordinator->view("uid")->times.agree_ms << ", start " << coordinator->view("uid")->times.start_ms << ")\n";
+            << coordinator->view("uid")->times.agree_ms << ", start " << coordinator->view("uid")->times.start_ms
+            << ")\n";
   EXPECT_LT(took, seconds(5)) << "a second on a machine that has it to spare";
   for (const Started& one : started(1)) EXPECT_FALSE(is_alive(one.pid));
 }
@@ -149,7 +150,8 @@ TEST_F(AgentJobTest, children_of_workers_are_gone_before_the_next_generation) {
              "setsid sh -c 'trap \"\" TERM; echo child $$ >> $OUT.children; while :; do sleep 0.05; done' & "
              "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec sleep 100"});
   ASSERT_TRUE(reaches(Phase::kUp, 1));
-  ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1 && !contents(folder / "workers.children").empty(); }));
+  ASSERT_TRUE(eventually(
+      [&](const auto&) { return started(1).size() == 1 && !contents(folder / "workers.children").empty(); }));
   const pid_t child = std::stoi(contents(folder / "workers.children").substr(6));
   ::kill(started(1)[0].pid, SIGKILL);
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
@@ -218,19 +220,19 @@ TEST_F(AgentJobTest, a_flood_of_output_arrives_whole_and_does_not_cost_the_conne
 }
 
 TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is_restored) {
-  rv::WorkerMessage up, training;
+  rv::WorkerMessage up, progress, checkpoint;
   up.up = true;
-  training.progress = rv::Progress{7, 100, 0, 1.5, 10, 9};
-  training.checkpoint = rv::CheckpointReport{"step-5.g1", 5, 1, "abcd"};
-  std::ofstream(folder / "up") << rv::encode(up);
-  std::ofstream(folder / "training") << rv::encode(training);
+  progress.progress = rv::Progress{7, 100, 0, 1.5, 10, 9};
+  checkpoint.checkpoint = rv::CheckpointReport{"step-5.g1", 5, 1, "abcd"};
+  std::ofstream(folder / "messages") << rv::encode(up) << rv::encode(progress) << rv::encode(checkpoint);
   plan.kind = rv::Kind::kLockstep;
   plan.checkpoint_path = "/nowhere";
-  start_job(1, 1,
-            {"bash", "-c",
-             "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; echo restore=$LOCKSTEP_RESTORE; "
-             "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening; while [ ! -e $OUT.go ]; do sleep 0.02; done; cat " +
-                 (folder / "up") + " " + (folder / "training") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
+  start_job(
+      1, 1,
+      {"bash", "-c",
+       "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; echo restore=$LOCKSTEP_RESTORE; "
+       "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening; while [ ! -e $OUT.go ]; do sleep 0.02; done; cat " +
+           (folder / "messages") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1; }));
   EXPECT_TRUE(reaches(Phase::kStarting, 1));
   std::ofstream(folder / "workers.go") << "go";
@@ -264,8 +266,9 @@ TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill
   ASSERT_TRUE(reaches(Phase::kFinished, 2));
   for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_NE(output(static_cast<std::size_t>(rank) / 2).find(fmt::format("[{0}] rank {0} of 4 gathered 40 steps\n", rank)),
-              std::string::npos);
+    EXPECT_NE(
+        output(static_cast<std::size_t>(rank) / 2).find(fmt::format("[{0}] rank {0} of 4 gathered 40 steps\n", rank)),
+        std::string::npos);
   }
 }
 
@@ -275,8 +278,10 @@ TEST_F(AgentJobTest, an_agent_ends_with_the_process_that_started_it_where_asked)
   coordinator->set_job(plan);
   auto variables = environment(0);
   variables[rv::kEnvParentDeath] = "1";
-  const std::string script = fmt::format("{} run -- sh -c 'echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec sleep 100' & "
-                                         "echo $! > {}; wait", LOCKSTEP_AGENT, folder / "agent-pid");
+  const std::string script = fmt::format(
+      "{} run -- sh -c 'echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; exec sleep 100' & "
+      "echo $! > {}; wait",
+      LOCKSTEP_AGENT, folder / "agent-pid");
   Child parent({"/bin/sh", "-c", script}, variables, folder / "agent-0");
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1; }));
   const pid_t agent_pid = std::stoi(contents(folder / "agent-pid"));

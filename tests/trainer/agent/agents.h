@@ -92,7 +92,8 @@ class Child {
   void signal(int number) const { ::kill(pid_, number); }
   // Its exit code (128 + signal), -1 when it does not end within `patience`.
   int wait(std::chrono::milliseconds patience = seconds(20)) {
-    for (const auto deadline = std::chrono::steady_clock::now() + patience; std::chrono::steady_clock::now() < deadline;) {
+    for (const auto deadline = std::chrono::steady_clock::now() + patience;
+         std::chrono::steady_clock::now() < deadline;) {
       int status = 0;
       if (::waitpid(pid_, &status, WNOHANG) == pid_) {
         pid_ = -1;
@@ -107,7 +108,9 @@ class Child {
   pid_t pid_ = -1;
 };
 
-inline bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+inline bool is_alive(pid_t pid) {
+  return ::kill(pid, 0) == 0;
+}
 
 class AgentJobTest : public testing::Test {
  protected:
@@ -219,14 +222,15 @@ class AgentJobTest : public testing::Test {
   testing::AssertionResult eventually(Condition condition) {
     std::unique_lock lock(mutex);
     std::optional<rv::JobView> view;
-    for (const auto deadline = std::chrono::steady_clock::now() + seconds(30); std::chrono::steady_clock::now() < deadline;) {
+    for (const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+         std::chrono::steady_clock::now() < deadline;) {
       view = coordinator->view("uid");
       if (view && condition(*view)) return testing::AssertionSuccess();
       changed.wait_for(lock, milliseconds(50));
     }
     if (!view) return testing::AssertionFailure() << "the coordinator shows nothing of the job";
-    return testing::AssertionFailure() << "phase " << static_cast<int>(view->phase) << " generation " << view->generation
-                                       << ": " << view->message;
+    return testing::AssertionFailure() << "phase " << static_cast<int>(view->phase) << " generation "
+                                       << view->generation << ": " << view->message;
   }
   testing::AssertionResult reaches(rv::Phase phase, std::int64_t generation) {
     return eventually([&](const rv::JobView& view) { return view.phase == phase && view.generation == generation; });

@@ -37,23 +37,41 @@ Go two_by_two(Kind kind) {
 
 TEST(Environment, a_worker_gets_what_torchrun_would_set) {
   const auto environment = worker_environment({}, two_by_two(Kind::kTorch), 1, -1, 7);
-  for (const char* entry :
-       {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2", "NODE_RANK=1",
-        "ROLE_RANK=3", "ROLE_WORLD_SIZE=4", "ROLE_NAME=default", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=20001",
-        "TORCHELASTIC_RUN_ID=uid", "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=10", "PET_NNODES=2",
-        "PET_NPROC_PER_NODE=2", "PET_NODE_RANK=1", "PET_MASTER_ADDR=10.0.0.1", "PET_MASTER_PORT=20001",
-        "PET_RDZV_BACKEND=static", "PET_RDZV_ENDPOINT=10.0.0.1:20001", "PET_RDZV_ID=uid", "LOCKSTEP_AGENT_FD=7",
-        "LOCKSTEP_GENERATION=3"}) {
+  for (const char* entry : {"RANK=3",
+                            "WORLD_SIZE=4",
+                            "LOCAL_RANK=1",
+                            "LOCAL_WORLD_SIZE=2",
+                            "GROUP_RANK=1",
+                            "GROUP_WORLD_SIZE=2",
+                            "NODE_RANK=1",
+                            "ROLE_RANK=3",
+                            "ROLE_WORLD_SIZE=4",
+                            "ROLE_NAME=default",
+                            "MASTER_ADDR=10.0.0.1",
+                            "MASTER_PORT=20001",
+                            "TORCHELASTIC_RUN_ID=uid",
+                            "TORCHELASTIC_RESTART_COUNT=2",
+                            "TORCHELASTIC_MAX_RESTARTS=10",
+                            "PET_NNODES=2",
+                            "PET_NPROC_PER_NODE=2",
+                            "PET_NODE_RANK=1",
+                            "PET_MASTER_ADDR=10.0.0.1",
+                            "PET_MASTER_PORT=20001",
+                            "PET_RDZV_BACKEND=static",
+                            "PET_RDZV_ENDPOINT=10.0.0.1:20001",
+                            "PET_RDZV_ID=uid",
+                            "LOCKSTEP_AGENT_FD=7",
+                            "LOCKSTEP_GENERATION=3"}) {
     EXPECT_THAT(environment, Contains(entry));
   }
 }
 
 TEST(Environment, our_trainer_gets_its_peers_and_where_to_go_on) {
   const auto environment = worker_environment({}, two_by_two(Kind::kLockstep), 0, 5, 7);
-  for (const char* entry :
-       {"LOCKSTEP_PEERS=10.0.0.1:1,10.0.0.1:2,10.0.0.2:1,10.0.0.2:2", "LOCKSTEP_MEMBERS=0,0,1,1", "LOCKSTEP_LISTEN_FD=5",
-        "LOCKSTEP_GENERATION_KEY=abc", "LOCKSTEP_CHECKPOINT_DIR=/ckpt", "LOCKSTEP_CHECKPOINT_EVERY_SECONDS=60",
-        "LOCKSTEP_RESTORE=step-5.g2", "LOCKSTEP_JOB=a", "LOCKSTEP_JOB_UID=uid", "RANK=2"}) {
+  for (const char* entry : {"LOCKSTEP_PEERS=10.0.0.1:1,10.0.0.1:2,10.0.0.2:1,10.0.0.2:2", "LOCKSTEP_MEMBERS=0,0,1,1",
+                            "LOCKSTEP_LISTEN_FD=5", "LOCKSTEP_GENERATION_KEY=abc", "LOCKSTEP_CHECKPOINT_DIR=/ckpt",
+                            "LOCKSTEP_CHECKPOINT_EVERY_SECONDS=60", "LOCKSTEP_RESTORE=step-5.g2", "LOCKSTEP_JOB=a",
+                            "LOCKSTEP_JOB_UID=uid", "RANK=2"}) {
     EXPECT_THAT(environment, Contains(entry));
   }
 }

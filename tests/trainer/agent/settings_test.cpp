@@ -6,8 +6,14 @@ namespace lockstep::trainer::agent {
 namespace {
 
 std::vector<std::string> complete() {
-  return {"LOCKSTEP_COORDINATOR=10.0.0.1:7077", "LOCKSTEP_COORDINATOR_CA=pem", "LOCKSTEP_NAMESPACE=ns", "LOCKSTEP_POD_NAME=a-0",
-          "LOCKSTEP_POD_UID=u",                 "LOCKSTEP_POD_IP=10.0.0.2",    "LOCKSTEP_SLOT=3",       "LOCKSTEP_INCARNATION=2"};
+  return {"LOCKSTEP_COORDINATOR=10.0.0.1:7077",
+          "LOCKSTEP_COORDINATOR_CA=pem",
+          "LOCKSTEP_NAMESPACE=ns",
+          "LOCKSTEP_POD_NAME=a-0",
+          "LOCKSTEP_POD_UID=u",
+          "LOCKSTEP_POD_IP=10.0.0.2",
+          "LOCKSTEP_SLOT=3",
+          "LOCKSTEP_INCARNATION=2"};
 }
 
 TEST(Settings, a_complete_environment_is_read) {

@@ -7,6 +7,7 @@
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/layers.h"
+#include "tests/trainer/core/threads.h"
 #include "trainer/backend/cpu/cpu_backend.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
@@ -80,7 +81,7 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
   double tolerance = kTolerance * std::sqrt(70.0);
   for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
     if (!backend::cpu::can_run(*loops)) continue;
-    for (int threads : {1, 2}) {
+    for (int threads : testing::thread_counts()) {
       SCOPED_TRACE(std::string(loops->name) + " with threads: " + std::to_string(threads));
       auto cpu = backend::make_cpu_backend(threads, *loops).value();
       Bench bench(graph, *cpu, GetParam().classes);

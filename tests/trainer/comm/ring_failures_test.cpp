@@ -228,8 +228,8 @@ TEST_P(RingFailures, different_operations_fail_at_once_and_name_both_ranks_and_w
     on_every_rank(3, [&](size_t rank) {
       std::vector<float> data(1000, 1.0F);
       auto ticket = rank == 1 ? one.odd(*ranks[rank], data) : ranks[rank]->submit(AllReduce{data.data(), 10});
-      ASSERT_TRUE(ticket.ok());
-      const Status status = ranks[rank]->wait(*ticket);
+      // A rank that comes late finds the ring ended already.
+      const Status status = ticket ? ranks[rank]->wait(*ticket) : Status(ticket.error());
       ASSERT_FALSE(status.ok()) << one.name;
       EXPECT_EQ(status.error().code, ErrorCode::kConflict) << status.error().message;
       const std::string& text = status.error().message;
