@@ -22,7 +22,7 @@ setup-test:
 build: setup ## build everything into build/release
 	@scripts/build.sh release $(BUILD) $(JOBS)
 
-test: setup-test ## every test: unit, sanitizers, chart, real cluster
+test: setup-test ## what CI runs: structure, unit tests, chart, the test cluster
 	@$(PYTHON) scripts/run_tests.py all
 
 test-unit: setup-test ## the unit tests alone (under a minute after the build)

@@ -118,6 +118,7 @@ int run(const OperatorOptions& options, char** argv) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);  // a peer that hangs up is an error of a write, not the end of the operator
   lockstep::OperatorOptions options;
   if (const auto status = lockstep::parse_options(argc, argv, options)) return *status;
   lockstep::log::configure(options.log_level, options.log_format);

@@ -16,6 +16,7 @@
 
 namespace lockstep::trainer {
 
+using checkpoint::Busy;
 using elastic::Origin;
 using std::chrono::seconds;
 
@@ -75,7 +76,7 @@ Result<int> Training::train() {
     LOCKSTEP_TRY(auto report, replica_->step(wish()));
     LOCKSTEP_CHECK_OK(after_step(report));
     if (report.control.stop) return stopped();
-    if (report.control.checkpoint) LOCKSTEP_CHECK_OK(save(checkpoint::Busy::kSkip));
+    if (report.control.checkpoint) LOCKSTEP_CHECK_OK(save(due_by_step(state().step) ? Busy::kWait : Busy::kSkip));
     if (flags_.eval_every > 0 && state().step % flags_.eval_every == 0) LOCKSTEP_CHECK_OK(evaluate());
   }
   return finish();
@@ -184,11 +185,14 @@ core::Control Training::wish() const {
   core::Control wish{.stop = stop_.requested()};
   if (writer_) {
     std::int64_t next = state().step + 1;
-    bool by_step = flags_.checkpoint_every_steps > 0 && next % flags_.checkpoint_every_steps == 0;
     bool by_time = world_.checkpoint_every_seconds > 0 && seconds_since(saved_) >= world_.checkpoint_every_seconds;
-    wish.checkpoint = (by_step || by_time) && next < flags_.steps;
+    wish.checkpoint = (due_by_step(next) || by_time) && next < flags_.steps;
   }
   return wish;
+}
+
+bool Training::due_by_step(std::int64_t step) const {
+  return flags_.checkpoint_every_steps > 0 && step % flags_.checkpoint_every_steps == 0;
 }
 
 Status Training::after_step(const core::StepReport& report) {
@@ -235,7 +239,7 @@ Status Training::evaluate() {
   return {};
 }
 
-Status Training::save(checkpoint::Busy busy) {
+Status Training::save(Busy busy) {
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());
   doing_ = Origin::kInternal;
@@ -283,7 +287,7 @@ Status Training::settle_checkpoints() {
     static_cast<void>(earlier);
     LOCKSTEP_CHECK_OK(take_published());
   }
-  LOCKSTEP_CHECK_OK(save(checkpoint::Busy::kWait));
+  LOCKSTEP_CHECK_OK(save(Busy::kWait));
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());  // the collective that comes after the checkpoint
   static_cast<void>(agree);

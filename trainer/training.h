@@ -41,6 +41,7 @@ class Training {
 
   // Pieces of a step.
   core::Control wish() const;
+  bool due_by_step(std::int64_t step) const;
   Status after_step(const core::StepReport& report);
   Status evaluate();
   Status save(checkpoint::Busy busy);

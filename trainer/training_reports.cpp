@@ -84,10 +84,8 @@ Status Training::write_sample() {
   // It goes on from held-out text, so that it starts in the middle of something and not with empty lines.
   const std::vector<std::uint8_t>& held_out = task_->text->held_out;
   std::vector<std::uint8_t> prompt(held_out.begin(), held_out.begin() + flags_.context);
-  models::GenerateOptions options{.count = flags_.generate,
-                                  .temperature = flags_.temperature,
-                                  .seed = flags_.seed,
-                                  .prompt = std::move(prompt)};
+  models::GenerateOptions options{
+      .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = std::move(prompt)};
   LOCKSTEP_TRY(auto tokens, models::generate(*program, options, abort_));
   fmt::print("sample of {} characters:\n{}\nend of sample\n", flags_.generate, data::to_string(*task_->text, tokens));
   return {};

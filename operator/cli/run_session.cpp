@@ -291,7 +291,7 @@ class Session {
     if (!measured.training.empty()) curve.training = measured.training;
     curve.held_out = rank_logs_.held_out();
     curve.title = job_.meta.name;
-    std::ofstream(folder + "/loss.svg") << draw_svg(curve);
+    if (!curve.training.empty()) std::ofstream(folder + "/loss.svg") << draw_svg(curve);
     if (plan_.options.json) {
       const json result = {{"result",
                             {{"job", api::to_json(job_)},
@@ -322,7 +322,8 @@ class Session {
     fmt::print("\n{}\n\n", words);
     std::vector<std::vector<std::string>> where = {{"logs", folder + "/logs"}};
     if (!job_.spec.checkpoint.path.empty()) where.push_back({"checkpoints", job_.spec.checkpoint.path});
-    where.push_back({"loss curve", folder + "/loss.svg"});
+    if (!curve.training.empty()) where.push_back({"loss curve", folder + "/loss.svg"});
+    if (!measured.training.empty()) where.push_back({"every step", folder + "/metrics.jsonl"});
     where.push_back({"status", folder + "/job.json"});
     fmt::print("{}", table(where));
   }

@@ -43,7 +43,7 @@ TEST_F(Run, a_job_that_succeeds_ends_with_0_and_has_a_log_per_rank) {
               "rank " + std::to_string(rank) + " of 3\n");
   }
   EXPECT_NE(command.out().find("test succeeded after"), std::string::npos) << command.out();
-  EXPECT_TRUE(std::filesystem::exists(command.folder() + "/out/loss.svg"));
+  EXPECT_TRUE(std::filesystem::exists(command.folder() + "/out/job.json"));
   EXPECT_TRUE(command.await_no_process());
 }
 

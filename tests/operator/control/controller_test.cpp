@@ -115,6 +115,7 @@ class ControllerTest : public ::testing::Test {
     const std::lock_guard guard(mutex);
     return runs[name];
   }
+  // A test whose reconcile uses its local variables stops the controller before they go.
   // True once the job has run `times`; time passes meanwhile when `step` is given.
   bool ran(int times, Duration step = {}) {
     for (int i = 0; i < 1500 && count() < times; ++i) {
@@ -166,6 +167,7 @@ TEST_F(ControllerTest, a_job_is_not_decided_again_before_its_own_writes_are_seen
   EXPECT_TRUE(rests(1, milliseconds(50)));
   observed = 5;
   EXPECT_TRUE(ran(2, milliseconds(50)));
+  controller->stop();
 }
 
 TEST_F(ControllerTest, a_requested_time_is_kept) {
@@ -202,6 +204,7 @@ TEST_F(ControllerTest, failures_and_conflicts_are_tried_again_and_an_exception_i
   queue.add(kJob);
   EXPECT_TRUE(ran(4, milliseconds(50)));
   EXPECT_TRUE(rests(4, seconds(1)));
+  controller->stop();
   const std::string text = metrics.text();
   for (const char* result : {"success", "unavailable", "conflict", "internal"}) {
     EXPECT_NE(text.find(std::string("lockstep_operator_reconcile_total{result=\"") + result + "\"} 1"),
@@ -253,6 +256,7 @@ TEST_F(ControllerTest, a_stuck_reconcile_is_unhealthy) {
   clock.advance(std::chrono::minutes(6));
   EXPECT_FALSE(controller->healthy());
   go = true;
+  controller->stop();
 }
 
 TEST_F(ControllerTest, stop_waits_for_the_running_reconcile_and_starts_no_other) {

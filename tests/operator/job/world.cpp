@@ -214,6 +214,8 @@ void World::sync() {
 
 void World::start_operator() { operator_ = std::make_unique<Operator>(*this); }
 
+void World::stop_operator() { operator_.reset(); }
+
 bool World::reconcile() {
   if (!operator_) start_operator();
   sync();

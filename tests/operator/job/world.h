@@ -112,7 +112,7 @@ class World {
   // move() and reconcile() by turns, a second apart; operators that die are replaced.
   void run(int turns);
   void start_operator();
-  void stop_operator() { operator_.reset(); }
+  void stop_operator();
 
   void set_node(int number, bool ready);
   bool node_ready(int number) const { return dead_nodes_.count(number) == 0; }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <deque>
+#include <thread>
 
 #include "operator/base/metrics.h"
 #include "operator/kube/line_splitter.h"

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +18,10 @@
 #include "tests/operator/kube/test_certificates.h"
 
 namespace lockstep::kube {
+
+// A server that writes into a closed TLS connection must not end the test program.
+const auto ignore_broken_pipes = std::signal(SIGPIPE, SIG_IGN);
+
 namespace {
 
 using testing::Peer;

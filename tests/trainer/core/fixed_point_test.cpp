@@ -26,8 +26,8 @@ TEST(FixedPoint, rounding_and_back_keeps_float32_and_clears_the_source) {
   round_and_clear(values.data(), ElementType::kFloat32, values.size(), 36, false, sums.data(), 1, flags);
   EXPECT_EQ(flags.overflow + flags.not_finite, 0);
   EXPECT_EQ(values, std::vector<float>(values.size(), 0.0F));
-  std::uint64_t largest = unround(sums.data(), sums.size(), 36, after.data(), ElementType::kFloat32,
-                                  testing::thread_counts().back());
+  std::uint64_t largest =
+      unround(sums.data(), sums.size(), 36, after.data(), ElementType::kFloat32, testing::thread_counts().back());
   for (size_t i = 0; i < after.size(); ++i) EXPECT_NEAR(after[i], before[i], 0x1p-36);
   EXPECT_LT(largest, std::uint64_t{6} << 36);
 }
