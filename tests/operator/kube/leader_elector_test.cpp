@@ -6,8 +6,6 @@
 
 #include <memory>
 
-#include <array>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -98,11 +96,11 @@ TEST(LeaderState, wall_clocks_that_disagree_by_hours_never_make_two_leaders) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     ManualClock clock;
     LeaseBox box;
-    const Duration skews[] = {std::chrono::hours(-5), std::chrono::hours(7), Duration::zero()};
-    std::array<std::unique_ptr<Candidate>, 3> candidates;
-    for (std::size_t i = 0; i < 3; ++i) {
-      candidates[i] = std::make_unique<Candidate>(fmt::format("c{}", i), skews[i], seed * 7919U + static_cast<unsigned>(i));
-    }
+    std::vector<Candidate> candidates;
+    candidates.reserve(3);
+    candidates.emplace_back("a", std::chrono::hours(-5), seed);
+    candidates.emplace_back("b", std::chrono::hours(7), seed + 100);
+    candidates.emplace_back("c", Duration::zero(), seed + 200);
     std::minstd_rand random(seed);
     std::int64_t last_term = 0;
     int changes = 0;
