@@ -42,6 +42,10 @@ function(lockstep_test room)
 endfunction()
 
 function(lockstep_add_if_there folder)
+  # What waits for the network is compiled twice as fast with -O1, and no slower in use; what computes gets -O3.
+  if(folder MATCHES "^(operator|tests)")
+    set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
+  endif()
   if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt)
     add_subdirectory(${folder})
   endif()
