@@ -28,7 +28,7 @@ test: setup-test ## what CI runs: structure, unit tests, chart, the test cluster
 test-unit: setup-test ## the unit tests alone (under a minute after the build)
 	@$(PYTHON) scripts/run_tests.py unit
 
-soak: setup-test ## the long forms of the tests (hours)
+soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_ROUNDS makes it longer)
 	@$(PYTHON) scripts/run_tests.py soak
 
 bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run

@@ -6,11 +6,13 @@
 namespace lockstep {
 
 Result<std::unique_ptr<job::JobController>> lead(const OperatorOptions& options, kube::Api& api,
-                                                 const kube::LeaderElector* elector, MetricsRegistry& metrics, Clock& clock) {
+                                                 const kube::LeaderElector* elector, MetricsRegistry& metrics,
+                                                 Clock& clock) {
   const bool by_service = options.advertise_address.empty();
   if (by_service && options.pod_ip.empty()) {
     return fail(ErrorCode::kInvalid,
-                "agents need an address to dial: set POD_IP in a pod, or --coordinator-advertise-address outside of the cluster");
+                "agents need an address to dial: set POD_IP in a pod, or --coordinator-advertise-address outside of "
+                "the cluster");
   }
   job::JobControllerOptions controller;
   controller.watch_namespace = options.watch_namespace;

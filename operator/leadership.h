@@ -16,6 +16,7 @@ namespace lockstep {
 // Everything runs when this returns. `elector` is null without election; it and the other references outlive the
 // controller. Errors are sentences for people.
 Result<std::unique_ptr<job::JobController>> lead(const OperatorOptions& options, kube::Api& api,
-                                                 const kube::LeaderElector* elector, MetricsRegistry& metrics, Clock& clock);
+                                                 const kube::LeaderElector* elector, MetricsRegistry& metrics,
+                                                 Clock& clock);
 
 }  // namespace lockstep

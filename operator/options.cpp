@@ -32,12 +32,14 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   CLI::App app{"Runs TrainingJobs (lockstep.dev/v1alpha1) on a Kubernetes cluster."};
   std::string metrics_address;
   app.set_version_flag("--version", "lockstep-operator " + version_and_commit());
-  app.add_option("--kubeconfig", options.kubeconfig, "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)");
+  app.add_option("--kubeconfig", options.kubeconfig,
+                 "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the service account of the pod)");
   app.add_option("--namespace", options.name_space, "namespace of the operator's own Lease, Secret and Service")
       ->envname("POD_NAMESPACE")
       ->capture_default_str();
   app.add_option("--watch-namespace", options.watch_namespace, "run only the jobs of this namespace (default: all)");
-  app.add_option("--metrics-address", metrics_address, "host:port of /metrics, /healthz and /readyz; port 0 picks a free one")
+  app.add_option("--metrics-address", metrics_address,
+                 "host:port of /metrics, /healthz and /readyz; port 0 picks a free one")
       ->default_str("0.0.0.0:8080")
       ->check([&](const std::string& text) {
         return split_address(text, options.metrics_host, options.metrics_port) ? "" : "must be host:port";
@@ -45,18 +47,22 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   app.add_option("--coordinator-port", options.coordinator_port, "port on which agents are served; 0 picks a free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  app.add_option("--coordinator-advertise-address", options.advertise_address,
-                 "ip[:port] that pods dial, for an operator outside of the cluster (default: Service lockstep-coordinator)");
-  app.add_option("--pod-ip", options.pod_ip, "own address in the cluster, for the Service's EndpointSlice")->envname("POD_IP");
+  app.add_option(
+      "--coordinator-advertise-address", options.advertise_address,
+      "ip[:port] that pods dial, for an operator outside of the cluster (default: Service lockstep-coordinator)");
+  app.add_option("--pod-ip", options.pod_ip, "own address in the cluster, for the Service's EndpointSlice")
+      ->envname("POD_IP");
   app.add_option("--agent-image", options.agent_image, "image that holds /lockstep-agent: the operator's own")
       ->envname("LOCKSTEP_AGENT_IMAGE")
       ->required();
   app.add_option("--workers", options.workers, "jobs that are looked at at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--leader-elect", options.leader_elect, "act only while holding the Lease lockstep-operator")->capture_default_str();
+  app.add_option("--leader-elect", options.leader_elect, "act only while holding the Lease lockstep-operator")
+      ->capture_default_str();
   app.add_option("--log-format", options.log_format, "text or json")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, log::Format>{{"text", log::Format::kText}, {"json", log::Format::kJson}}))
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, log::Format>{{"text", log::Format::kText}, {"json", log::Format::kJson}}))
       ->default_str("text");
   app.add_option("--log-level", options.log_level, "debug, info, warn or error")
       ->transform(CLI::CheckedTransformer(std::map<std::string, log::Level>{{"debug", log::Level::kDebug},

@@ -24,8 +24,8 @@ struct OperatorOptions {
   log::Level log_level = log::Level::kInfo;
 };
 
-// Reads the command line (and POD_IP, POD_NAMESPACE, LOCKSTEP_AGENT_IMAGE, which the chart sets). Returns the exit status
-// instead when the process is to end now: 0 after --help and --version, 2 after a sentence about what is wrong.
+// Reads the command line (and POD_IP, POD_NAMESPACE, LOCKSTEP_AGENT_IMAGE, which the chart sets). Returns the exit
+// status instead when the process is to end now: 0 after --help and --version, 2 after a sentence about what is wrong.
 std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options);
 
 }  // namespace lockstep

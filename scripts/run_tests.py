@@ -102,7 +102,7 @@ def build(suite, preset, targets=()):
 
 def ctest(suite, preset, label):
     """Builds a preset and runs its tests of a label; a crash without a report counts as one failure."""
-    if build(suite, preset) != 0:
+    if build(suite, preset, () if preset == "release" else ("unit_tests",)) != 0:
         counts = Counts(failed=1)
         counts.names.append(f"FAILED  the {preset} build (see out/tests/{suite}.log)")
         return counts
@@ -169,21 +169,67 @@ def test_cluster(suite):
     return failed or script(suite, ["tests/cluster/test_cluster.py"], 900)
 
 
-def there(*paths):
-    return [path for path in paths if (ROOT / path).exists()]
+def soak(suite):
+    """The long forms, one after the other; each prints its seed into the log."""
+    bin = ROOT / "build/release/tests/bin"
+    rounds = int(os.environ.get("LOCKSTEP_SOAK_ROUNDS", "20"))
+    failed = need(suite, ("the release build", lambda: build(suite, "release")),
+                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+    if failed:
+        return failed
+    again = [f"--gtest_repeat={rounds}"]
+    forms = [
+        ("the membership protocol", [bin / "rendezvous_test", "--gtest_filter=Protocol.*", *again], {}),
+        ("crashes of the controller", [bin / "job_test", "--gtest_filter=Crash.*", *again], {}),
+        ("job files", [bin / "api_test", "--gtest_filter=JobFile.*"],
+         {"LOCKSTEP_FUZZ_CHANGES": str(1000 * rounds), "LOCKSTEP_SEED": str(int(time.time()))}),
+        ("patches against kubectl", [bin / "kubectl_patch_test", *again], {}),
+        ("the communicator", [bin / "comm_test", *again], {}),
+        ("the operator killed after each write", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults"],
+         {"LOCKSTEP_FAULT_ROUNDS": "3"}),
+        ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
+         {"LOCKSTEP_IDLE_SECONDS": "300"}),
+    ]
+    counts = Counts()
+    for name, command, env in forms:
+        begun = time.monotonic()
+        status = run(suite, command, 7200, env)
+        print(f"           {name}: {'passed' if status == 0 else f'failed with {status}'} in {time.monotonic() - begun:.0f} s", flush=True)
+        counts.passed += status == 0
+        counts.failed += status != 0
+        if status:
+            counts.names.append(f"FAILED  {name} (see out/tests/{suite}.log)")
+    return counts
+
+
+def bench(suite):
+    """Benchmarks: what they print is the result, and no time fails them."""
+    programs = ("all_reduce_bench",)
+    if build(suite, "release", programs) != 0:
+        counts = Counts(failed=1)
+        counts.names.append(f"FAILED  the build (see out/tests/{suite}.log)")
+        return counts
+    counts = Counts()
+    for program in programs:
+        status = subprocess.run([ROOT / "build/release/tests/bin" / program], timeout=1800).returncode
+        counts.passed += status == 0
+        counts.failed += status != 0
+    return counts
 
 
 # name -> (what it is, function, part of `all`)
 SUITES = {
     "structure": ("rooms, includes, files", lambda s: pytest(s, ["tests/structure"], 60), True),
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit"), True),
-    "open": ("tests that do not pass yet", lambda s: ctest(s, "release", "open"), False),
-    "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit"), False),
+    "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit"), True),
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit"), False),
-    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, there("tests/e2e/local"), 900), False),
-    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, there("tests/chart"), 600), True),
+    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, ["tests/e2e/local"], 1200), True),
+    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 600), True),
     "cluster": ("the test cluster itself", test_cluster, True),
-    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, there("tests/e2e/cluster"), 2400), False),
+    "faults": ("the operator killed after each of its writes", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1200), False),
+    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400), True),
+    "soak": ("the long forms of the tests", soak, False),
+    "bench": ("benchmarks", bench, False),
 }
 
 
@@ -207,7 +253,7 @@ def main(arguments):
         begun = time.monotonic()
         counts = SUITES[name][1](name)
         total.add(counts)
-        if name in ("cluster", "jobs"):
+        if name in ("cluster", "jobs", "faults"):
             cluster_skips += counts.skipped
         print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
               f" in {time.monotonic() - begun:.0f} s", flush=True)

@@ -7,6 +7,7 @@
 #include "operator/base/version.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/backend/make_backend.h"
+#include "trainer/print.h"
 
 namespace lockstep::trainer {
 
@@ -103,6 +104,9 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--generate", flags.generate, "Characters to write with the trained model")
       ->check(natural)
       ->group("Reports");
+  app.add_option("--prompt", flags.prompt,
+                 "Text that the writing goes on from (default: held-out text and the first word of a sentence)")
+      ->group("Reports");
   app.add_option("--temperature", flags.temperature, "How daring the writing is; 0: always the likeliest")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str()
@@ -123,7 +127,7 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "lockstep-trainer: {}\n", error.what());
+    print(stderr, "lockstep-trainer: {}\n", error.what());
     return rendezvous::kExitUsage;
   }
   return std::nullopt;
@@ -139,6 +143,7 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", flags.model));
   }
   if (!text && flags.generate > 0) return refuse("--generate needs --model=char-transformer");
+  if (!flags.prompt.empty() && flags.generate == 0) return refuse("--prompt needs --generate");
   if (!text && (flags.heads > 0 || flags.context > 0)) {
     return refuse(fmt::format("--model={} has no --heads and no --context", flags.model));
   }

@@ -46,7 +46,8 @@ struct Flags {
   int keep_checkpoints = 3;
 
   std::int64_t generate = 0;
-  double temperature = 0.8;
+  std::string prompt;  // empty: held-out text
+  double temperature = 0.5;
 };
 
 // Reads the command line. Returns the exit code when the process should end now (help, version, a bad flag: the message

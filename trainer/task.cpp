@@ -73,6 +73,15 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
   return task;
 }
 
+Result<data::Opening> make_opening(const Flags& flags, const Task& task) {
+  if (flags.prompt.empty()) {
+    return data::start_of_a_sentence(*task.text, static_cast<size_t>(flags.context), flags.seed);
+  }
+  auto tokens = data::to_tokens(*task.text, flags.prompt);
+  if (!tokens) return tokens.error().in("--prompt");
+  return data::Opening{.tokens = *tokens, .shown = tokens->size()};
+}
+
 core::Graph writing_graph(const Flags& flags, const Task& task) {
   return models::char_transformer(transformer_options(flags, task, 1));
 }

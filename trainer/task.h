@@ -25,6 +25,9 @@ struct Task {
 // `flags` are resolved. Errors are those of reading data.
 Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType real);
 
+// What the writing goes on from. kInvalid: the prompt has characters that the data has not.
+Result<data::Opening> make_opening(const Flags& flags, const Task& task);
+
 // The char_transformer of `task` for one sample at a time, to write text with.
 core::Graph writing_graph(const Flags& flags, const Task& task);
 

@@ -12,6 +12,7 @@
 
 #include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/reader.h"
+#include "trainer/print.h"
 #include "trainer/state_views.h"
 
 namespace lockstep::trainer {
@@ -57,8 +58,7 @@ int Training::run() {
   }
   int suspect = communicator_ ? communicator_->suspect() : -1;
   elastic::Ending ending = elastic::ending_of(outcome.error(), doing_, suspect);
-  std::fflush(stdout);
-  fmt::print(stderr, "lockstep-trainer: {}\n", ending.report.message);
+  print(stderr, "lockstep-trainer: {}\n", ending.report.message);
   if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause comes first
   bool clean = !communicator_ || communicator_->abort(kAbortDeadline);
   if (agent_) agent_->flush(kFarewellDeadline);
@@ -90,6 +90,10 @@ Status Training::set_up() {
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));
+  if (flags_.generate > 0) {  // refused before training, not after it
+    doing_ = Origin::kConfig;
+    LOCKSTEP_TRY(opening_, make_opening(flags_, *task_));
+  }
   if (!flags_.metrics_file.empty() && leads()) {
     doing_ = Origin::kConfig;
     LOCKSTEP_TRY(metrics_, report::MetricsFile::open(flags_.metrics_file));
@@ -134,7 +138,7 @@ Status Training::restore() {
     saved_step_ = state().step;
     first_held_out_loss_ = from_metadata(manifest.metadata, "first_held_out_loss");
     loss_ = from_metadata(manifest.metadata, "loss");
-    if (leads()) fmt::print("restored {} at step {}\n", name, state().step);
+    if (leads()) print(stdout, "restored {} at step {}\n", name, state().step);
   }
   first_step_ = state().step;
   if (!leads()) return {};
@@ -220,8 +224,7 @@ Status Training::after_step(const core::StepReport& report) {
   report::ProgressLine line{
       report.step, flags_.steps, epoch, report.loss, throughput_.samples_per_second(), throughput_.eta_seconds()};
   if (report.step % flags_.log_every == 0 || report.step == flags_.steps) {
-    fmt::print("{}\n", report::format_progress(line));
-    std::fflush(stdout);
+    print(stdout, "{}\n", report::format_progress(line));
   }
   doing_ = Origin::kSave;
   return metrics_ ? metrics_->write_step(line, took) : Status();
@@ -232,8 +235,7 @@ Status Training::evaluate() {
   LOCKSTEP_TRY(held_out_loss_, replica_->evaluate());
   evaluated_step_ = state().step;
   if (leads()) {
-    fmt::print("eval step {}  held-out loss {:.4f}\n", state().step, held_out_loss_);
-    std::fflush(stdout);
+    print(stdout, "eval step {}  held-out loss {:.4f}\n", state().step, held_out_loss_);
   }
   step_started_ = Clock::now();
   return {};
@@ -271,8 +273,7 @@ Status Training::take_published() {
                         .step = published.step,
                         .generation = published.generation,
                         .digest = published.digest});
-    fmt::print("checkpoint {}  digest {}\n", published.name, published.digest);
-    std::fflush(stdout);
+    print(stdout, "checkpoint {}  digest {}\n", published.name, published.digest);
   }
   return {};
 }
@@ -301,8 +302,7 @@ Status Training::settle_checkpoints() {
 
 Result<int> Training::stopped() {
   LOCKSTEP_CHECK_OK(settle_checkpoints());
-  if (leads()) fmt::print("stopped after step {} of {}\n", state().step, flags_.steps);
-  std::fflush(stdout);
+  if (leads()) print(stdout, "stopped after step {} of {}\n", state().step, flags_.steps);
   return rendezvous::kExitStopped;
 }
 

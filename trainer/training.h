@@ -62,6 +62,7 @@ class Training {
   std::unique_ptr<elastic::AgentLink> agent_;
   std::unique_ptr<core::Backend> backend_;
   std::unique_ptr<Task> task_;
+  data::Opening opening_;  // where there is something to write
   std::unique_ptr<comm::Communicator> communicator_;
   std::atomic<bool> abort_{false};
   std::unique_ptr<core::Replica> replica_;

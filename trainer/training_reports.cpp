@@ -3,19 +3,19 @@
 
 #include <cmath>
 #include <cstdio>
-#include <utility>
 #include <vector>
 
 #include "trainer/models/generate.h"
+#include "trainer/print.h"
 #include "trainer/training.h"
 
 namespace lockstep::trainer {
 
 void Training::print_configuration() const {
-  auto row = [](const char* name, const std::string& value) { fmt::print("  {:<16}{}\n", name, value); };
+  auto row = [](const char* name, const std::string& value) { print(stdout, "  {:<16}{}\n", name, value); };
   size_t parameters = 0;
   for (const core::Segment& segment : replica_->layout().segments) parameters += segment.count;
-  fmt::print("configuration\n");
+  print(stdout, "configuration\n");
   row("model", fmt::format("{}, {} parameters", flags_.model, parameters));
   if (task_->text) {
     row("data",
@@ -34,7 +34,6 @@ void Training::print_configuration() const {
       fmt::format("{:.1f} MiB of activations, {} gradient buckets",
                   static_cast<double>(replica_->arena_bytes()) / (1 << 20), replica_->layout().buckets.size()));
   if (!flags_.checkpoint_dir.empty()) row("checkpoints", flags_.checkpoint_dir);
-  std::fflush(stdout);
 }
 
 void Training::print_result(const std::string& digest) const {
@@ -73,21 +72,20 @@ void Training::print_result(const std::string& digest) const {
   record.emplace_back("wait_percent", share(times.wait));
   record.emplace_back("commit_percent", share(times.commit));
   record.emplace_back("load_percent", share(times.load));
-  fmt::print("{}\n", report::format_result(record));
-  std::fflush(stdout);
+  print(stdout, "{}\n", report::format_result(record));
 }
 
 Status Training::write_sample() {
   core::Graph graph = writing_graph(flags_, *task_);
   core::ProgramMemory memory{.layout = &replica_->layout(), .parameters = state().parameters->data()};
   LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory));
-  // It goes on from held-out text, so that it starts in the middle of something and not with empty lines.
-  const std::vector<std::uint8_t>& held_out = task_->text->held_out;
-  std::vector<std::uint8_t> prompt(held_out.begin(), held_out.begin() + flags_.context);
   models::GenerateOptions options{
-      .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = std::move(prompt)};
+      .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = opening_.tokens};
   LOCKSTEP_TRY(auto tokens, models::generate(*program, options, abort_));
-  fmt::print("sample of {} characters:\n{}\nend of sample\n", flags_.generate, data::to_string(*task_->text, tokens));
+  tokens.insert(tokens.begin(), opening_.tokens.end() - static_cast<std::ptrdiff_t>(opening_.shown),
+                opening_.tokens.end());
+  print(stdout, "sample of {} characters:\n{}\nend of sample\n", flags_.generate,
+        data::to_string(*task_->text, tokens));
   return {};
 }
 

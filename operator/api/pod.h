@@ -15,13 +15,13 @@ struct ContainerState {
   bool is_init = false;
   bool ready = false;
   std::int32_t restart_count = 0;
-  std::string waiting_reason;   // "ImagePullBackOff"; empty when it is not waiting
+  std::string waiting_reason;  // "ImagePullBackOff"; empty when it is not waiting
   std::string waiting_message;
   bool running = false;
   bool terminated = false;
-  std::int32_t exit_code = 0;   // these four when terminated
+  std::int32_t exit_code = 0;  // these four when terminated
   std::int32_t signal = 0;
-  std::string terminated_reason;   // "OOMKilled", "Error", "Completed"
+  std::string terminated_reason;  // "OOMKilled", "Error", "Completed"
   std::string terminated_message;
 };
 
@@ -51,7 +51,7 @@ struct Node {
   std::string not_ready_reason;  // "NodeStatusUnknown", "KubeletNotReady", ...
   std::optional<WallTime> ready_since;
   bool unschedulable = false;
-  bool out_of_service = false;   // taint node.kubernetes.io/out-of-service
+  bool out_of_service = false;  // taint node.kubernetes.io/out-of-service
 };
 
 Result<Node> parse_node(const Json& object);

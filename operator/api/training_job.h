@@ -24,19 +24,19 @@ struct RendezvousSpec {
 
 // First match wins. A rule with neither list matches every failure.
 struct RestartRule {
-  std::vector<std::string> on_reasons;       // cause of the attempt (ProcessExit, PodDeleted, NodeLost, OOMKilled, ...)
-  std::vector<std::int32_t> on_exit_codes;   // of the first failing rank
+  std::vector<std::string> on_reasons;      // cause of the attempt (ProcessExit, PodDeleted, NodeLost, OOMKilled, ...)
+  std::vector<std::int32_t> on_exit_codes;  // of the first failing rank
   RuleAction action = RuleAction::kRestart;
   bool counts_towards_max = true;
 };
 
 struct RestartSpec {
   RestartStrategy strategy = RestartStrategy::kInPlace;
-  std::int32_t max_restarts = 10;              // counted restarts allowed within the window
+  std::int32_t max_restarts = 10;  // counted restarts allowed within the window
   std::int32_t window_seconds = 3600;
-  std::int32_t backoff_initial_seconds = 1;    // restart.backoff.initialSeconds: second restart without progress
-  std::int32_t backoff_max_seconds = 60;       // restart.backoff.maxSeconds
-  std::int32_t force_delete_after_seconds = 5; // a terminating pod on a dead node is removed by force after this
+  std::int32_t backoff_initial_seconds = 1;     // restart.backoff.initialSeconds: second restart without progress
+  std::int32_t backoff_max_seconds = 60;        // restart.backoff.maxSeconds
+  std::int32_t force_delete_after_seconds = 5;  // a terminating pod on a dead node is removed by force after this
   std::vector<RestartRule> rules;
 };
 
@@ -63,12 +63,12 @@ struct TrainingJobSpec {
   std::int32_t gpus_per_node = 0;
   std::int32_t procs_per_node = 0;  // 0: not given; resolved_procs_per_node() is the one place that fills it in
   std::string gpu_resource_name = "nvidia.com/gpu";
-  Json resources = Json::object();           // core/v1 ResourceRequirements
-  Json volumes = Json::array();              // core/v1 Volume
-  Json volume_mounts = Json::array();        // core/v1 VolumeMount
-  Json image_pull_secrets = Json::array();   // core/v1 LocalObjectReference
-  std::string shm_size;                      // quantity; empty: the runtime's own 64 MiB
-  Json pod_template = Json::object();        // strategic merge patch over the generated pod
+  Json resources = Json::object();          // core/v1 ResourceRequirements
+  Json volumes = Json::array();             // core/v1 Volume
+  Json volume_mounts = Json::array();       // core/v1 VolumeMount
+  Json image_pull_secrets = Json::array();  // core/v1 LocalObjectReference
+  std::string shm_size;                     // quantity; empty: the runtime's own 64 MiB
+  Json pod_template = Json::object();       // strategic merge patch over the generated pod
   RendezvousSpec rendezvous;
   RestartSpec restart;
   DeadlinesSpec deadlines;
@@ -97,29 +97,29 @@ struct RestartsStatus {
 
 // One stretch from start to failure (or to the end).
 struct Attempt {
-  std::int64_t generation = 0;        // the generation that ended
-  std::string cause;                  // CamelCase: ProcessExit, PodDeleted, NodeLost, ..., Completed
+  std::int64_t generation = 0;  // the generation that ended
+  std::string cause;            // CamelCase: ProcessExit, PodDeleted, NodeLost, ..., Completed
   std::int32_t first_failing_rank = -1;
   std::string pod;
   std::string node;
   std::optional<std::int32_t> exit_code;
-  std::string message;                // sentence with the tail of stderr where there is one
-  std::string strategy;               // what was done: InPlace, ReplaceFailed (a pod was made anew), Gang, None
-  bool counted = false;               // towards maxRestarts
+  std::string message;   // sentence with the tail of stderr where there is one
+  std::string strategy;  // what was done: InPlace, ReplaceFailed (a pod was made anew), Gang, None
+  bool counted = false;  // towards maxRestarts
   std::optional<WallTime> start_time;
-  std::optional<WallTime> end_time;   // when the failure was seen
-  std::int64_t step = 0;              // last committed step that was reported
+  std::optional<WallTime> end_time;  // when the failure was seen
+  std::int64_t step = 0;             // last committed step that was reported
   // Milliseconds per phase of the recovery that followed; -1: not there (yet).
-  std::int64_t detect_ms = -1;        // death of the process to its report
-  std::int64_t agree_ms = -1;         // report to GO of the next generation
-  std::int64_t start_ms = -1;         // GO to UP
-  std::int64_t first_step_ms = -1;    // UP to the first newly committed step
+  std::int64_t detect_ms = -1;      // death of the process to its report
+  std::int64_t agree_ms = -1;       // report to GO of the next generation
+  std::int64_t start_ms = -1;       // GO to UP
+  std::int64_t first_step_ms = -1;  // UP to the first newly committed step
   bool operator==(const Attempt&) const = default;
 };
 
 struct ProgressStatus {
   std::int64_t step = 0, total_steps = 0, epoch = 0;
-  std::string loss;                 // decimal text: floats do not belong into the API
+  std::string loss;  // decimal text: floats do not belong into the API
   std::string samples_per_second;
   std::int32_t percentage = 0;
   std::int64_t eta_seconds = 0;
@@ -137,7 +137,7 @@ struct TrainingJobStatus {
   std::int32_t procs_per_node = 0;
   std::int32_t world_size = 0;
   RestartsStatus restarts;
-  std::vector<Attempt> attempts;      // the last ten
+  std::vector<Attempt> attempts;  // the last ten
   std::optional<ProgressStatus> progress;
   std::optional<WallTime> start_time;
   std::optional<WallTime> completion_time;

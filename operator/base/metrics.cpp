@@ -86,6 +86,8 @@ Histogram& MetricsRegistry::histogram(const std::string& name, const std::string
   return *slot;
 }
 
-std::string MetricsRegistry::text() const { return prometheus::TextSerializer().Serialize(state_->registry.Collect()); }
+std::string MetricsRegistry::text() const {
+  return prometheus::TextSerializer().Serialize(state_->registry.Collect());
+}
 
 }  // namespace lockstep

@@ -80,7 +80,9 @@ class [[nodiscard]] Result<void> {
 using Status = Result<void>;
 
 // fail(ErrorCode::kInvalid, "nodes must be at least 1") reads better at a return than the braces do.
-inline Error fail(ErrorCode code, std::string message) { return Error{code, std::move(message)}; }
+inline Error fail(ErrorCode code, std::string message) {
+  return Error{code, std::move(message)};
+}
 
 }  // namespace lockstep
 
@@ -96,7 +98,7 @@ inline Error fail(ErrorCode code, std::string message) { return Error{code, std:
   declaration = std::move(result).value()
 
 // LOCKSTEP_CHECK_OK(store.save(x)); returns the error from the enclosing function when there is one.
-#define LOCKSTEP_CHECK_OK(expression)                                 \
-  do {                                                                \
+#define LOCKSTEP_CHECK_OK(expression)                                                          \
+  do {                                                                                         \
     if (auto lockstep_status = (expression); !lockstep_status) return lockstep_status.error(); \
   } while (false)

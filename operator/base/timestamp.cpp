@@ -33,7 +33,9 @@ int digits(std::string_view text, size_t at, size_t width) {
 
 }  // namespace
 
-std::string format_timestamp(WallTime time) { return format_seconds(time) + "Z"; }
+std::string format_timestamp(WallTime time) {
+  return format_seconds(time) + "Z";
+}
 
 std::string format_micro_timestamp(WallTime time) {
   const auto whole = floor<std::chrono::seconds>(time);
@@ -45,8 +47,8 @@ Result<WallTime> parse_timestamp(std::string_view text) {
   const Error bad{ErrorCode::kInvalid, fmt::format("'{}' is not an RFC 3339 time", text.substr(0, 64))};
   const int year = digits(text, 0, 4), month = digits(text, 5, 2), day = digits(text, 8, 2);
   const int hour = digits(text, 11, 2), minute = digits(text, 14, 2), second = digits(text, 17, 2);
-  if (text.size() < 20 || text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != 't') ||
-      text[13] != ':' || text[16] != ':') {
+  if (text.size() < 20 || text[4] != '-' || text[7] != '-' || (text[10] != 'T' && text[10] != 't') || text[13] != ':' ||
+      text[16] != ':') {
     return bad;
   }
   if (year < 0 || month < 0 || day < 0 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 ||

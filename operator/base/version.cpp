@@ -4,7 +4,11 @@
 
 namespace lockstep {
 
-std::string version() { return LOCKSTEP_VERSION; }
-std::string version_and_commit() { return std::string(LOCKSTEP_VERSION) + " (commit " + LOCKSTEP_COMMIT + ")"; }
+std::string version() {
+  return LOCKSTEP_VERSION;
+}
+std::string version_and_commit() {
+  return std::string(LOCKSTEP_VERSION) + " (commit " + LOCKSTEP_COMMIT + ")";
+}
 
 }  // namespace lockstep

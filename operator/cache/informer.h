@@ -68,8 +68,7 @@ class Informer final : public Synced, private ReflectorSink {
     }
   }
   void end_list(const std::string& resource_version) override {
-    const auto changes =
-        store_.replace(std::exchange(listed_, {}), std::exchange(keep_, {}), resource_version);
+    const auto changes = store_.replace(std::exchange(listed_, {}), std::exchange(keep_, {}), resource_version);
     synced_ = true;
     for (const auto& change : changes) tell(change);
     measure();
@@ -96,15 +95,12 @@ class Informer final : public Synced, private ReflectorSink {
   void tell(const typename Store<T>::Change& change) {
     if (on_change_ && (change.before || change.after)) on_change_(change.before, change.after);
   }
-  void measure() {
-    objects_.set(static_cast<double>(store_.size()));
-  }
+  void measure() { objects_.set(static_cast<double>(store_.size())); }
   std::optional<T> parse(const kube::Json& object) {
     auto parsed = parse_(object);
     if (parsed && !parsed->meta.name.empty()) return std::move(*parsed);
     log::warn("an object cannot be read and is left out",
-              {{"kind", resource_.kind},
-               {"error", parsed ? std::string("it has no name") : parsed.error().message}});
+              {{"kind", resource_.kind}, {"error", parsed ? std::string("it has no name") : parsed.error().message}});
     dropped_.increment();
     return std::nullopt;
   }
@@ -120,8 +116,7 @@ class Informer final : public Synced, private ReflectorSink {
   MetricsRegistry& metrics_;
   Counter& dropped_ = metrics_.counter("lockstep_cache_unreadable_total", "Objects that could not be parsed.",
                                        {{"resource", resource_.plural}});
-  Gauge& objects_ =
-      metrics_.gauge("lockstep_cache_objects", "Objects in the cache.", {{"resource", resource_.plural}});
+  Gauge& objects_ = metrics_.gauge("lockstep_cache_objects", "Objects in the cache.", {{"resource", resource_.plural}});
   Store<T> store_;
   std::atomic<bool> synced_ = false;
   // Of the reflector's thread: a list under way.

@@ -20,7 +20,9 @@ Reflector::Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kub
       random_(seed),
       backoff_(options_.backoff, seed) {}
 
-Reflector::~Reflector() { stop(); }
+Reflector::~Reflector() {
+  stop();
+}
 
 void Reflector::start() {
   thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
@@ -125,9 +127,15 @@ Duration Reflector::step_watch(std::stop_token stop) {
     last_error_.clear();
     switch (event.type) {
       case kube::WatchEventType::kAdded:
-      case kube::WatchEventType::kModified: sink_.put(std::move(event.object), version); break;
-      case kube::WatchEventType::kDeleted: sink_.remove(std::move(event.object), version); break;
-      case kube::WatchEventType::kBookmark: sink_.bookmark(version); break;
+      case kube::WatchEventType::kModified:
+        sink_.put(std::move(event.object), version);
+        break;
+      case kube::WatchEventType::kDeleted:
+        sink_.remove(std::move(event.object), version);
+        break;
+      case kube::WatchEventType::kBookmark:
+        sink_.bookmark(version);
+        break;
     }
     return !stop.stop_requested();
   };

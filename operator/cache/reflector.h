@@ -37,7 +37,7 @@ class ReflectorSink {
 };
 
 struct ReflectorOptions {
-  std::string name_space;      // "" is all
+  std::string name_space;  // "" is all
   std::string label_selector;
   std::string field_selector;
   int page_size = 500;
@@ -76,8 +76,8 @@ class Reflector {
   // One request: a page of a list, or a watch from its beginning to its end. Returns how long to wait before the next.
   Duration step(std::stop_token stop);
 
-  State state() const { return state_; }                                  // on the stepping thread
-  const std::string& resource_version() const { return version_; }        // on the stepping thread
+  State state() const { return state_; }                            // on the stepping thread
+  const std::string& resource_version() const { return version_; }  // on the stepping thread
 
  private:
   Duration step_list();

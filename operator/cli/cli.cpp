@@ -40,36 +40,46 @@ void add_cluster_options(CLI::App& command, ClusterOptions& options) {
 }
 
 CLI::App* add_run(CLI::App& app, Arguments& to) {
-  CLI::App* run = app.add_subcommand("run", "Run a job on this machine, without a cluster; words after -- go to its program");
+  CLI::App* run =
+      app.add_subcommand("run", "Run a job on this machine, without a cluster; words after -- go to its program");
   run->add_option("job", to.run.file, "Job file; - is standard input")->required()->type_name("JOB.yaml");
-  run->add_option("-w,--workers", to.run.workers, "Number of workers, instead of spec.nodes")->check(CLI::Range(1, 4096));
+  run->add_option("-w,--workers", to.run.workers, "Number of workers, instead of spec.nodes")
+      ->check(CLI::Range(1, 4096));
   run->add_option("--kill-worker", to.kills, "Kill the process of a rank when the job has committed a step")
-      ->type_name("RANK@STEP")->expected(1)->take_all();
+      ->type_name("RANK@STEP")
+      ->expected(1)
+      ->take_all();
   run->add_option("--data", to.run.data, "Data for the program: sets its --data")->type_name("PATH");
   run->add_flag("--deterministic", to.run.deterministic, "Give --deterministic to the program");
-  run->add_option("--set", to.run.settings, "Set a field of the job")->type_name("FIELD=VALUE")->expected(1)->take_all();
+  run->add_option("--set", to.run.settings, "Set a field of the job")
+      ->type_name("FIELD=VALUE")
+      ->expected(1)
+      ->take_all();
   run->add_option("-o,--output", to.run.output, "Folder for logs and checkpoints (default: lockstep-runs/<job>-<time>)")
       ->type_name("DIR");
   run->add_flag("--logs", to.run.logs, "Show what the workers print, too");
   auto* quiet = run->add_flag("-q,--quiet", to.run.quiet, "Print nothing but failures");
   run->add_flag("--json", to.run.json, "Print JSON lines: progress, then the result")->excludes(quiet);
-  run->footer("Examples:\n"
-              "  lockstep run examples/language-model.yaml\n"
-              "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
-              "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
-              "A --flag=value after -- takes the place of the job's own value for that flag.\n"
-              "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
-              "job's: 0 when it succeeded, otherwise that of the rank that failed.");
+  run->footer(
+      "Examples:\n"
+      "  lockstep run examples/language-model.yaml\n"
+      "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
+      "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
+      "A --flag=value after -- takes the place of the job's own value for that flag.\n"
+      "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
+      "job's: 0 when it succeeded, otherwise that of the rank that failed; 1 when it could not start, 2 for wrong\n"
+      "usage, 127 when its command is nowhere, 130 after Ctrl-C.");
   return run;
 }
 
 CLI::App* add_validate(CLI::App& app, Arguments& to) {
   CLI::App* validate = app.add_subcommand("validate", "Check job files, with no cluster");
   validate->add_option("files", to.files, "Job files; - is standard input")->required()->type_name("FILE");
-  validate->footer("Examples:\n"
-                   "  lockstep validate job.yaml\n"
-                   "  lockstep validate examples/*.yaml\n\n"
-                   "Prints a line for every problem: file:line:column: field: what is wrong. Exit status 1 if there are any.");
+  validate->footer(
+      "Examples:\n"
+      "  lockstep validate job.yaml\n"
+      "  lockstep validate examples/*.yaml\n\n"
+      "Prints a line for every problem: file:line:column: field: what is wrong. Exit status 1 if there are any.");
   return validate;
 }
 
@@ -82,7 +92,8 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   status->add_option("name", to.status.name, "Job; all of the namespace without one")->type_name("[NAME]");
   status->add_flag("-w,--watch", to.status.watch, "Go on showing changes; with a name, until the job is finished");
   status->add_option("-o,--output", to.format, "json")->check(CLI::IsMember({"json"}));
-  status->footer("Examples:\n  lockstep status\n  lockstep status language-model -w\n  lockstep status language-model -o json");
+  status->footer(
+      "Examples:\n  lockstep status\n  lockstep status language-model -w\n  lockstep status language-model -o json");
   CLI::App* logs = app.add_subcommand("logs", "Print what a job's workers wrote");
   logs->add_option("name", to.logs.name, "Job")->required()->type_name("NAME");
   logs->add_flag("-f,--follow", to.logs.follow, "Go on until the job is finished");
@@ -119,7 +130,8 @@ int explain(const CLI::App& app, const std::vector<std::string>& words, const CL
   }
   const auto unknown = [&](const std::string& what, const std::string& word, const std::vector<std::string>& known) {
     const std::string near = nearest(word, known);
-    return fmt::format("there is no {} \"{}\"{}", what, word, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+    return fmt::format("there is no {} \"{}\"{}", what, word,
+                       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
   };
   std::string sentence = error.what();
   if (command == nullptr && !words.empty()) {
@@ -174,8 +186,8 @@ int with_cluster(const std::string& command, const ClusterOptions& options,
     signal.store(number);
     stop.request_stop();
   });
-  const auto refuse = [&](const Error& error) {
-    fmt::print(stderr, "lockstep {}: {}\n", command, error.message);
+  const auto refuse = [&](const Error& error, const std::string& more = "") {
+    fmt::print(stderr, "lockstep {}: {}{}\n", command, error.message, more);
     return kExitFailure;
   };
   if (!interrupts) return refuse(interrupts.error());
@@ -185,7 +197,12 @@ int with_cluster(const std::string& command, const ClusterOptions& options,
   const Result<int> result = work(target, stop.get_token());
   fflush(stdout);
   if (signal.load() != 0) return 128 + signal.load();
-  return result ? *result : refuse(result.error());
+  if (result) return *result;
+  const ErrorCode code = result.error().code;
+  if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) return refuse(result.error());
+  // Whoever wonders why this server is asked at all needs to know who named it.
+  return refuse(result.error(),
+                fmt::format(" (the server of {}; --kubeconfig and --context choose another)", connection->source));
 }
 
 Result<int> zero(const Status& status) {
@@ -236,15 +253,17 @@ int dispatch(const CLI::App& app, Arguments& given) {
 
 int run_cli(int argc, const char* const* argv) {
   Arguments given;
-  CLI::App app("Lockstep runs data-parallel training jobs: here with `run`, on a Kubernetes cluster with the rest.", "lockstep");
+  CLI::App app("Lockstep runs data-parallel training jobs: here with `run`, on a Kubernetes cluster with the rest.",
+               "lockstep");
   app.set_version_flag("--version", "lockstep " + version_and_commit());
   app.require_subcommand(1);
-  app.footer("Examples:\n"
-             "  lockstep run examples/language-model.yaml     train on this machine\n"
-             "  lockstep validate job.yaml                    check a job file\n"
-             "  lockstep submit job.yaml --wait               the same job on a cluster\n"
-             "  lockstep status -w                            watch it\n\n"
-             "lockstep COMMAND --help tells more.");
+  app.footer(
+      "Examples:\n"
+      "  lockstep run examples/language-model.yaml     train on this machine\n"
+      "  lockstep validate job.yaml                    check a job file\n"
+      "  lockstep submit job.yaml --wait               the same job on a cluster\n"
+      "  lockstep status -w                            watch it\n\n"
+      "lockstep COMMAND --help tells more.");
   add_run(app, given);
   add_validate(app, given);
   add_cluster_commands(app, given);

@@ -38,7 +38,8 @@ Snapshot snapshot_of(const api::TrainingJob& job, Clock& clock) {
     now.eta_seconds = static_cast<double>(progress->eta_seconds);
   }
   for (const api::Condition& condition : job.status.conditions) {
-    if (condition.status == "False" && !condition.message.empty() && condition.type == "Running") now.note = condition.message;
+    if (condition.status == "False" && !condition.message.empty() && condition.type == "Running")
+      now.note = condition.message;
   }
   return now;
 }
@@ -50,8 +51,13 @@ std::vector<std::string> row_of(const api::TrainingJob& job, Clock& clock) {
                            : progress.total_steps == 0 ? std::to_string(progress.step)
                                                        : fmt::format("{}/{}", progress.step, progress.total_steps);
   const auto dash = [](const std::string& text) { return text.empty() ? std::string("-") : text; };
-  return {job.meta.name, status.state.empty() ? "Pending" : status.state, dash(status.nodes.summary), step,
-          dash(progress.loss), dash(progress.samples_per_second), std::to_string(status.restarts.total),
+  return {job.meta.name,
+          status.state.empty() ? "Pending" : status.state,
+          dash(status.nodes.summary),
+          step,
+          dash(progress.loss),
+          dash(progress.samples_per_second),
+          std::to_string(status.restarts.total),
           age(seconds_since(job.meta.created, clock))};
 }
 
@@ -75,7 +81,8 @@ Result<api::TrainingJob> get_job(const Target& target, const std::string& name) 
   auto object = target.api.get(kube::kTrainingJobs, target.name_space, name);
   if (!object && object.error().code == ErrorCode::kNotFound &&
       object.error().message.find("not known to this server") == std::string::npos) {
-    return fail(ErrorCode::kNotFound, fmt::format("there is no TrainingJob \"{}\" in namespace {}", name, target.name_space));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no TrainingJob \"{}\" in namespace {}", name, target.name_space));
   }
   if (!object) return object.error();
   return api::parse_training_job(*object);
@@ -86,7 +93,8 @@ Status follow_jobs(const Target& target, const std::string& name,
                    const std::function<bool(const api::TrainingJob&, bool deleted)>& on_job, std::stop_token stop) {
   const std::string selector = name.empty() ? "" : "metadata.name=" + name;
   while (!stop.stop_requested()) {
-    LOCKSTEP_TRY(auto page, target.api.list(kube::kTrainingJobs, {.name_space = target.name_space, .field_selector = selector}));
+    LOCKSTEP_TRY(auto page,
+                 target.api.list(kube::kTrainingJobs, {.name_space = target.name_space, .field_selector = selector}));
     for (const json& object : page.items) {
       LOCKSTEP_TRY(const auto job, api::parse_training_job(object));
       if (!on_job(job, false)) return {};
@@ -131,9 +139,10 @@ Result<int> follow_one(const Target& target, const std::string& name, std::stop_
           result = 1;
         } else if (finished(job)) {
           display->finish();
-          const double seconds = job.status.completion_time && job.meta.created
-                                     ? std::chrono::duration<double>(*job.status.completion_time - *job.meta.created).count()
-                                     : 0;
+          const double seconds =
+              job.status.completion_time && job.meta.created
+                  ? std::chrono::duration<double>(*job.status.completion_time - *job.meta.created).count()
+                  : 0;
           fmt::print(target.out, "{}\n", verdict(job, seconds));
           result = exit_status(job.status);
         }
@@ -150,6 +159,7 @@ Result<Connection> connect(const ClusterOptions& options, Clock& clock) {
   LOCKSTEP_TRY(const kube::ClusterAccess access,
                kube::find_access({options.kubeconfig, options.context}, environment, clock));
   Connection connection;
+  connection.source = access.source;
   connection.metrics = std::make_unique<MetricsRegistry>();
   connection.name_space = !options.name_space.empty() ? options.name_space
                           : access.name_space.empty() ? "default"
@@ -168,8 +178,12 @@ Result<int> submit(const Target& target, const json& job, bool wait, std::stop_t
   LOCKSTEP_TRY(const json after, before ? target.api.patch(kube::kTrainingJobs, target.name_space, name,
                                                            kube::PatchType::kApply, object, "", options)
                                         : target.api.create(kube::kTrainingJobs, target.name_space, object, options));
-  const bool same = before && (*before)["metadata"].value("resourceVersion", "") == after["metadata"].value("resourceVersion", "-");
-  fmt::print(target.out, "trainingjob.lockstep.dev/{} {}\n", name, !before ? "created" : same ? "unchanged" : "configured");
+  const bool same =
+      before && (*before)["metadata"].value("resourceVersion", "") == after["metadata"].value("resourceVersion", "-");
+  fmt::print(target.out, "trainingjob.lockstep.dev/{} {}\n", name,
+             !before ? "created"
+             : same  ? "unchanged"
+                     : "configured");
   fflush(target.out);
   if (!wait) return 0;
   return follow_one(target, name, stop);

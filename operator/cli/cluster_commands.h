@@ -24,6 +24,7 @@ struct Connection {
   std::unique_ptr<MetricsRegistry> metrics;  // before the api, which counts into it
   std::unique_ptr<kube::Api> api;
   std::string name_space;  // that was asked for, else the context's, else "default"
+  std::string source;      // who named the server: "context 'kind' of /home/a/.kube/config"
 };
 
 // Nothing is sent yet. One sentence for a person when there is no kubeconfig.

@@ -19,7 +19,8 @@ std::string bash(const std::vector<CommandWords>& commands) {
       "_lockstep() {\n"
       "  local word=\"${COMP_WORDS[COMP_CWORD]}\" command=\"${COMP_WORDS[1]}\" options=\"\" files=\"\"\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
-  text += fmt::format("    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n    return\n  fi\n", names(commands));
+  text += fmt::format("    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n    return\n  fi\n",
+                      names(commands));
   text += "  case \"$command\" in\n";
   for (const CommandWords& command : commands) {
     text += fmt::format("    {}) options=\"{}\"; files=\"{}\" ;;\n", command.name, fmt::join(command.options, " "),
@@ -39,12 +40,14 @@ std::string bash(const std::vector<CommandWords>& commands) {
 std::string fish(const std::vector<CommandWords>& commands) {
   std::string text = "complete -c lockstep -f\n";
   for (const CommandWords& command : commands) {
-    text += fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d '{}'\n", command.name, command.description);
+    text +=
+        fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d '{}'\n", command.name, command.description);
     const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", command.name);
     if (command.takes_files) text += fmt::format("complete -c lockstep {} -F\n", when);
     for (const std::string& option : command.options) {
       const bool is_long = option.starts_with("--");
-      text += fmt::format("complete -c lockstep {} -{} {}\n", when, is_long ? "l" : "s", option.substr(is_long ? 2 : 1));
+      text +=
+          fmt::format("complete -c lockstep {} -{} {}\n", when, is_long ? "l" : "s", option.substr(is_long ? 2 : 1));
     }
   }
   return text;

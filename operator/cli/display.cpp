@@ -16,12 +16,15 @@ namespace lockstep::cli {
 namespace {
 
 // A number with as many digits as help: "1234", "12.3", "0.123".
-std::string rate(double value) { return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value); }
+std::string rate(double value) {
+  return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
+}
 
 std::string counts(const Snapshot& now) {
   std::string text;
   if (now.step > 0 || now.total_steps > 0) {
-    text = now.total_steps > 0 ? fmt::format("step {}/{}", now.step, now.total_steps) : fmt::format("step {}", now.step);
+    text =
+        now.total_steps > 0 ? fmt::format("step {}/{}", now.step, now.total_steps) : fmt::format("step {}", now.step);
   }
   if (now.step > 0) {
     text += fmt::format("  loss {:.4f}  {} samples/s", now.loss, rate(now.samples_per_second));
@@ -85,10 +88,14 @@ class LineDisplay final : public Display {
     last_ = now;
     last_time_ = clock_.now();
     if (mode_ == DisplayMode::kJson) {
-      const nlohmann::json line = {{"state", now.state},         {"ready", now.ready},
-                                   {"step", now.step},           {"totalSteps", now.total_steps},
-                                   {"loss", now.loss},           {"samplesPerSecond", now.samples_per_second},
-                                   {"etaSeconds", now.eta_seconds}, {"restarts", now.restarts},
+      const nlohmann::json line = {{"state", now.state},
+                                   {"ready", now.ready},
+                                   {"step", now.step},
+                                   {"totalSteps", now.total_steps},
+                                   {"loss", now.loss},
+                                   {"samplesPerSecond", now.samples_per_second},
+                                   {"etaSeconds", now.eta_seconds},
+                                   {"restarts", now.restarts},
                                    {"elapsedSeconds", now.elapsed_seconds}};
       fmt::print(out_, "{}\n", line.dump());
     } else {
@@ -152,7 +159,8 @@ std::string progress_line(const Snapshot& now, int columns, bool utf8) {
   // Cut to the width in characters: a wrapped line could not be redrawn.
   int shown = 0;
   for (size_t i = 0; i < line.size(); ++i) {
-    if ((static_cast<unsigned char>(line[i]) & 0xC0) != 0x80 && ++shown >= std::max(columns, 2)) return line.substr(0, i);
+    if ((static_cast<unsigned char>(line[i]) & 0xC0) != 0x80 && ++shown >= std::max(columns, 2))
+      return line.substr(0, i);
   }
   return line;
 }

@@ -53,9 +53,9 @@ Result<CheckedJob> read_checked_job(const std::string& path) {
   api::JobFile file = api::read_job_file(text);
   CheckedJob result;
   for (const api::Problem& problem : file.problems) {
-    result.problems.push_back(problem.at.line > 0
-                                  ? fmt::format("{}:{}:{}: {}", path, problem.at.line, problem.at.column, problem.text())
-                                  : fmt::format("{}: {}", path, problem.text()));
+    result.problems.push_back(
+        problem.at.line > 0 ? fmt::format("{}:{}:{}: {}", path, problem.at.line, problem.at.column, problem.text())
+                            : fmt::format("{}: {}", path, problem.text()));
   }
   result.job = std::move(file.json);
   return result;

@@ -15,7 +15,9 @@
 namespace lockstep::cli {
 namespace {
 
-int slot_of(const api::Pod& pod) { return std::atoi(pod.meta.label(api::kLabelSlot).c_str()); }
+int slot_of(const api::Pod& pod) {
+  return std::atoi(pod.meta.label(api::kLabelSlot).c_str());
+}
 
 Result<api::TrainingJob> find_job(const Target& target, const std::string& name) {
   const auto object = target.api.get(kube::kTrainingJobs, target.name_space, name);
@@ -24,7 +26,8 @@ Result<api::TrainingJob> find_job(const Target& target, const std::string& name)
       object.error().message.find("not known to this server") != std::string::npos) {
     return object.error();
   }
-  return fail(ErrorCode::kNotFound, fmt::format("there is no TrainingJob \"{}\" in namespace {}", name, target.name_space));
+  return fail(ErrorCode::kNotFound,
+              fmt::format("there is no TrainingJob \"{}\" in namespace {}", name, target.name_space));
 }
 
 // Whole lines of several pods onto one stream; those of other ranks left out.
@@ -78,7 +81,8 @@ void watch_until_over(const Target& target, const std::string& name, std::stop_t
   const std::string selector = "metadata.name=" + name;
   bool ended = false;
   while (!ended && !until.stop_requested()) {
-    const auto page = target.api.list(kube::kTrainingJobs, {.name_space = target.name_space, .field_selector = selector});
+    const auto page =
+        target.api.list(kube::kTrainingJobs, {.name_space = target.name_space, .field_selector = selector});
     if (!page || page->items.empty()) return;
     const auto job = api::parse_training_job(page->items[0]);
     if (job && over(*job)) return;
@@ -92,7 +96,8 @@ void watch_until_over(const Target& target, const std::string& name, std::stop_t
           return !ended;
         },
         until);
-    if (!status && status.error().code != ErrorCode::kGone && status.error().code != ErrorCode::kDeadlineExceeded) return;
+    if (!status && status.error().code != ErrorCode::kGone && status.error().code != ErrorCode::kDeadlineExceeded)
+      return;
   }
 }
 
@@ -107,8 +112,8 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
   }
   const std::string selector = std::string(api::kLabelJobUid) + "=" + job.meta.uid;
   const auto wanted = [&](const api::Pod& pod) { return !options.rank || slot_of(pod) == *options.rank / procs; };
-  LOCKSTEP_TRY(const auto page, target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector,
-                                                              .limit = 0}));
+  LOCKSTEP_TRY(const auto page,
+               target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector, .limit = 0}));
   std::vector<api::Pod> pods;
   for (const auto& object : page.items) {
     LOCKSTEP_TRY(api::Pod pod, api::parse_pod(object));
@@ -116,8 +121,8 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
   }
   std::sort(pods.begin(), pods.end(), [](const auto& a, const auto& b) { return slot_of(a) < slot_of(b); });
   if (pods.empty() && (over(job) || !options.follow)) {
-    return fail(ErrorCode::kNotFound, fmt::format("{} has no pods{}", options.name,
-                                                  over(job) ? " any more (spec.cleanPodPolicy)" : " yet"));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} has no pods{}", options.name, over(job) ? " any more (spec.cleanPodPolicy)" : " yet"));
   }
 
   Lines lines(target.out, options.rank);
@@ -157,7 +162,8 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
   };
   Status status;
   while (!over_source.stop_requested()) {
-    const auto now = target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector, .limit = 0});
+    const auto now =
+        target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector, .limit = 0});
     if (!now) {
       status = now.error();
       break;

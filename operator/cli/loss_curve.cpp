@@ -79,11 +79,20 @@ std::string xml(const std::string& text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return result;
@@ -127,7 +136,8 @@ std::string draw_for_terminal(const LossCurve& curve, int columns, int rows, boo
   // The mean of what falls into a column of dots, joined by vertical strokes.
   std::vector<std::pair<double, int>> sums(static_cast<size_t>(dots.width()), {0.0, 0});
   for (const LossPoint& point : training) {
-    const auto x = static_cast<size_t>(std::lround(frame.steps.share(static_cast<double>(point.step)) * (dots.width() - 1)));
+    const auto x =
+        static_cast<size_t>(std::lround(frame.steps.share(static_cast<double>(point.step)) * (dots.width() - 1)));
     sums[x].first += point.loss;
     ++sums[x].second;
   }
@@ -157,7 +167,8 @@ std::string draw_for_terminal(const LossCurve& curve, int columns, int rows, boo
   }
   const std::string first = fmt::format("{:.0f}", frame.steps.low);
   const std::string last = fmt::format("step {:.0f}", frame.steps.high);
-  text += fmt::format("{:>9}   {}{:>{}}\n", "", first, last, std::max<size_t>(1, static_cast<size_t>(columns) - first.size()));
+  text += fmt::format("{:>9}   {}{:>{}}\n", "", first, last,
+                      std::max<size_t>(1, static_cast<size_t>(columns) - first.size()));
   return text;
 }
 
@@ -177,9 +188,10 @@ std::string draw_svg(const LossCurve& curve) {
   const auto x = [&](double step) { return kLeft + frame.steps.share(step) * (kRight - kLeft); };
   const auto y = [&](double loss) { return kBottom - frame.losses.share(loss) * (kBottom - kTop); };
   for (const double loss : round_ticks(frame.losses.low, frame.losses.high, 6)) {
-    svg += fmt::format("<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e4e6eb\"/>"
-                       "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#5f6368\">{:g}</text>\n",
-                       kLeft, y(loss), kRight, kLeft - 8, y(loss) + 4, loss);
+    svg += fmt::format(
+        "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e4e6eb\"/>"
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\" fill=\"#5f6368\">{:g}</text>\n",
+        kLeft, y(loss), kRight, kLeft - 8, y(loss) + 4, loss);
   }
   for (const double step : round_ticks(frame.steps.low, frame.steps.high, 8)) {
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"#5f6368\">{:g}</text>\n", x(step),
@@ -187,9 +199,10 @@ std::string draw_svg(const LossCurve& curve) {
   }
   for (const std::int64_t step : curve.restarts) {
     const double at = x(std::clamp(static_cast<double>(step), frame.steps.low, frame.steps.high));
-    svg += fmt::format("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#d93025\" stroke-dasharray=\"4 3\"/>"
-                       "<text x=\"{3:.1f}\" y=\"{4:.1f}\" fill=\"#d93025\">restart</text>\n",
-                       at, kTop, kBottom, at + 4, kTop + 10);
+    svg += fmt::format(
+        "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"#d93025\" stroke-dasharray=\"4 3\"/>"
+        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" fill=\"#d93025\">restart</text>\n",
+        at, kTop, kBottom, at + 4, kTop + 10);
   }
   const auto line = [&](const std::vector<LossPoint>& points, const char* colour, const char* width) {
     if (points.empty()) return;

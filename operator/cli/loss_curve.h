@@ -16,9 +16,9 @@ struct LossPoint {
 
 struct LossCurve {
   std::string title;
-  std::vector<LossPoint> training;        // by step; a step may be there twice after a restart: the later one counts
-  std::vector<LossPoint> held_out;        // the same on data that is not trained on; may be empty
-  std::vector<std::int64_t> restarts;     // steps at which the job went on after a failure
+  std::vector<LossPoint> training;     // by step; a step may be there twice after a restart: the later one counts
+  std::vector<LossPoint> held_out;     // the same on data that is not trained on; may be empty
+  std::vector<std::int64_t> restarts;  // steps at which the job went on after a failure
 };
 
 // Sorted by step with one point each (the later one), without losses that are not finite.

@@ -5,7 +5,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr size_t kMostFiles = 1024;          // ranks of one machine
+constexpr size_t kMostFiles = 1024;  // ranks of one machine
 constexpr size_t kLongestSample = 64 * 1024;
 
 }  // namespace

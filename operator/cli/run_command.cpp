@@ -109,8 +109,9 @@ Result<RunPlan> plan_run(const RunOptions& options) {
   plan.machine.environment.push_back(std::string(rendezvous::kEnvParentDeath) + "=1");
   const auto agent = local::find_program("lockstep-agent", plan.machine.program_folders);
   if (!agent) {
-    return fail(ErrorCode::kNotFound, "lockstep-agent was found neither beside lockstep nor in PATH: is the "
-                                      "installation whole?");
+    return fail(ErrorCode::kNotFound,
+                "lockstep-agent was found neither beside lockstep nor in PATH: is the "
+                "installation whole?");
   }
   plan.machine.agent = *agent;
   LOCKSTEP_CHECK_OK(check_start(job, plan.machine));
@@ -126,7 +127,9 @@ int run_command(const RunOptions& options) {
   const auto plan = plan_run(options);
   if (!plan) {
     fmt::print(stderr, "lockstep run: {}\n", plan.error().message);
-    return plan.error().code == ErrorCode::kNotFound && plan.error().message.starts_with("the command") ? kExitCommandNotFound : 1;
+    return plan.error().code == ErrorCode::kNotFound && plan.error().message.starts_with("the command")
+               ? kExitCommandNotFound
+               : 1;
   }
   log::configure(log::Level::kError, log::Format::kText);
   return local::run_guarded([&] { return run_session(*plan); });

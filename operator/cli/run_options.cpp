@@ -56,9 +56,11 @@ bool has_flag(const Json& spec, const std::string& name) {
 Result<WorkerKill> parse_worker_kill(const std::string& text) {
   const auto at = text.find('@');
   const auto rank = number<int>(std::string_view(text).substr(0, at));
-  const auto step = at == std::string::npos ? std::nullopt : number<std::int64_t>(std::string_view(text).substr(at + 1));
+  const auto step =
+      at == std::string::npos ? std::nullopt : number<std::int64_t>(std::string_view(text).substr(at + 1));
   if (!rank || !step || *rank < 0 || *step < 0) {
-    return fail(ErrorCode::kInvalid, "--kill-worker \"" + text + "\": give a rank and a step, as in --kill-worker 2@100");
+    return fail(ErrorCode::kInvalid,
+                "--kill-worker \"" + text + "\": give a rank and a step, as in --kill-worker 2@100");
   }
   return WorkerKill{*rank, *step};
 }
@@ -120,8 +122,9 @@ Status apply_run_options(Json& job, const RunOptions& options) {
 Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& folder) {
   Json& spec = job["spec"];
   if (spec.value("suspend", false)) {
-    return fail(ErrorCode::kInvalid, "spec.suspend is true, so the job would never start: remove it or add "
-                                     "--set spec.suspend=false");
+    return fail(ErrorCode::kInvalid,
+                "spec.suspend is true, so the job would never start: remove it or add "
+                "--set spec.suspend=false");
   }
   std::vector<std::string> dropped;
   const int gpus = spec.value("gpusPerNode", 0);

@@ -21,7 +21,7 @@ struct WorkerKill {
 
 struct RunOptions {
   std::string file;
-  std::optional<int> workers;             // instead of spec.nodes
+  std::optional<int> workers;  // instead of spec.nodes
   std::vector<WorkerKill> kills;
   std::string data;                       // --data of the program
   bool deterministic = false;             // --deterministic for the program
@@ -38,8 +38,8 @@ Result<WorkerKill> parse_worker_kill(const std::string& text);
 // when the path does not begin with spec. or metadata., or goes through something that is no object or list.
 Status apply_setting(nlohmann::json& job, const std::string& setting);
 
-// --workers, --data, --deterministic, --set and the program's own arguments, put into the job as if its file said so. An
-// argument "--name=value" takes the place of the job's own value for that flag, where it has one.
+// --workers, --data, --deterministic, --set and the program's own arguments, put into the job as if its file said so.
+// An argument "--name=value" takes the place of the job's own value for that flag, where it has one.
 Status apply_run_options(nlohmann::json& job, const RunOptions& options);
 
 // What a machine without a cluster does not apply, taken out of the job: names of fields, for one sentence. `folder`

@@ -32,7 +32,8 @@ std::int64_t recovery_ms(const api::Attempt& attempt) {
 
 std::string attempts_table(const std::vector<api::Attempt>& attempts) {
   if (attempts.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"GENERATION", "ENDED BY", "RANK", "EXIT", "STEP", "DONE", "RECOVERY", "MESSAGE"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"GENERATION", "ENDED BY", "RANK", "EXIT", "STEP", "DONE", "RECOVERY", "MESSAGE"}};
   for (const api::Attempt& attempt : attempts) {
     const std::int64_t ms = recovery_ms(attempt);
     rows.push_back({std::to_string(attempt.generation), attempt.cause,

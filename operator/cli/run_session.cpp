@@ -29,7 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-constexpr Duration kStopGrace = 3s;       // Ctrl-C: SIGTERM to SIGKILL
+constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
 
 std::string indented(const std::string& text) {
@@ -45,10 +45,10 @@ class Session {
  public:
   explicit Session(const RunPlan& plan) : plan_(plan), api_(clock_), rank_logs_(plan.machine.folder + "/logs") {
     const RunOptions& options = plan.options;
-    const DisplayMode mode = options.json      ? DisplayMode::kJson
-                             : options.quiet   ? DisplayMode::kQuiet
+    const DisplayMode mode = options.json     ? DisplayMode::kJson
+                             : options.quiet  ? DisplayMode::kQuiet
                              : isatty(1) != 0 ? DisplayMode::kTerminal
-                                               : DisplayMode::kLines;
+                                              : DisplayMode::kLines;
     display_ = make_display(mode, stdout, clock_);
     tick_ = mode == DisplayMode::kTerminal ? Duration(1s) : Duration(1h);
     kills_.assign(options.kills.begin(), options.kills.end());
@@ -227,14 +227,16 @@ class Session {
   void tell_attempts() {
     const auto& attempts = job_.status.attempts;
     const int ended = job_.status.restarts.total + (api::is_true(job_.status.conditions, "Failed") ? 1 : 0);
-    const auto fresh = std::min<std::ptrdiff_t>(std::max(0, ended - told_), static_cast<std::ptrdiff_t>(attempts.size()));
+    const auto fresh =
+        std::min<std::ptrdiff_t>(std::max(0, ended - told_), static_cast<std::ptrdiff_t>(attempts.size()));
     told_ = std::max(told_, ended);
     for (auto attempt = attempts.end() - fresh; attempt != attempts.end(); ++attempt) {
       if (attempt->cause == "Completed") continue;
       if (job_.status.restarts.total > 0) curve_.restarts.push_back(attempt->step);
-      display_->say(fmt::format("generation {} ended: {}{}: {}", attempt->generation, attempt->cause,
-                                attempt->first_failing_rank < 0 ? "" : fmt::format(", rank {}", attempt->first_failing_rank),
-                                printable(attempt->message)));
+      display_->say(
+          fmt::format("generation {} ended: {}{}: {}", attempt->generation, attempt->cause,
+                      attempt->first_failing_rank < 0 ? "" : fmt::format(", rank {}", attempt->first_failing_rank),
+                      printable(attempt->message)));
     }
   }
 
@@ -312,10 +314,12 @@ class Session {
     }
     if (curve.held_out.size() > 1) {
       const LossPoint &first = curve.held_out.front(), &last = curve.held_out.back();
-      fmt::print("\nheld-out loss {:.4f} at step {}, {:.4f} at step {}\n", first.loss, first.step, last.loss, last.step);
+      fmt::print("\nheld-out loss {:.4f} at step {}, {:.4f} at step {}\n", first.loss, first.step, last.loss,
+                 last.step);
     }
     if (!rank_logs_.sample().empty()) fmt::print("\nsample\n{}\n", indented(printable(rank_logs_.sample())));
-    if (const std::string attempts = attempts_table(job_.status.attempts); !attempts.empty()) fmt::print("\n{}", attempts);
+    if (const std::string attempts = attempts_table(job_.status.attempts); !attempts.empty())
+      fmt::print("\n{}", attempts);
     for (const WorkerKill& kill : kills_) {
       fmt::print("\nrank {} was not killed: the job ended before step {}\n", kill.rank, kill.step);
     }
@@ -359,6 +363,8 @@ class Session {
 
 }  // namespace
 
-int run_session(const RunPlan& plan) { return Session(plan).run(); }
+int run_session(const RunPlan& plan) {
+  return Session(plan).run();
+}
 
 }  // namespace lockstep::cli

@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 
 struct RunPlan {
-  nlohmann::json job;                // as it is created: validated, with the options applied, fitted to the machine
+  nlohmann::json job;  // as it is created: validated, with the options applied, fitted to the machine
   RunOptions options;
   local::Machine machine;            // machine.folder exists
   std::vector<std::string> dropped;  // fields that are not applied

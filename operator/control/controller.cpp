@@ -28,7 +28,9 @@ Controller::Controller(WorkQueue& queue, OwnWrites& own_writes, std::vector<cons
       all_keys_(std::move(all_keys)),
       seconds_(metrics.histogram("lockstep_operator_reconcile_duration_seconds", "Seconds that a reconcile took.")) {}
 
-Controller::~Controller() { stop(); }
+Controller::~Controller() {
+  stop();
+}
 
 void Controller::start() {
   for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { work(); });
@@ -50,7 +52,9 @@ bool Controller::caches_synced() const {
   return std::all_of(caches_.begin(), caches_.end(), [](const cache::Synced* cache) { return cache->has_synced(); });
 }
 
-bool Controller::healthy() const { return queue_.longest_running() < options_.stuck_after; }
+bool Controller::healthy() const {
+  return queue_.longest_running() < options_.stuck_after;
+}
 
 void Controller::work() {
   while (true) {

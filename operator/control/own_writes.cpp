@@ -4,7 +4,9 @@
 
 namespace lockstep::control {
 
-void OwnWrites::add_cache(const std::string& kind, CacheView view) { caches_[kind] = std::move(view); }
+void OwnWrites::add_cache(const std::string& kind, CacheView view) {
+  caches_[kind] = std::move(view);
+}
 
 void OwnWrites::wrote(const api::ObjectKey& job, const std::string& kind, const std::string& resource_version) {
   if (resource_version.empty() || !caches_.contains(kind)) return;

@@ -5,7 +5,9 @@
 namespace lockstep::control {
 namespace {
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 }  // namespace
 
@@ -13,8 +15,8 @@ WorkQueue::WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions op
     : clock_(clock),
       options_(std::move(options)),
       adds_(metrics.counter("workqueue_adds_total", "Keys added.", {{"name", options_.name}})),
-      retries_(metrics.counter("workqueue_retries_total", "Keys added again after a failure.",
-                               {{"name", options_.name}})),
+      retries_(
+          metrics.counter("workqueue_retries_total", "Keys added again after a failure.", {{"name", options_.name}})),
       depth_(metrics.gauge("workqueue_depth", "Keys that wait for a worker.", {{"name", options_.name}})),
       unfinished_(metrics.gauge("workqueue_unfinished_work_seconds", "Seconds that keys at work have taken so far.",
                                 {{"name", options_.name}})),

@@ -21,7 +21,7 @@
 namespace lockstep::control {
 
 struct WorkQueueOptions {
-  std::string name = "trainingjob";                     // label of the metrics
+  std::string name = "trainingjob";                       // label of the metrics
   Duration first_backoff = std::chrono::milliseconds(5);  // of a key that failed; doubles with each failure
   Duration most_backoff = std::chrono::seconds(60);
   // Retries of all keys together, as a bucket: a cluster-wide outage must not turn into a flood of retries.

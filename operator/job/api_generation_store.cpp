@@ -12,10 +12,12 @@ using rendezvous::Record;
 
 constexpr const char* kField = "record";
 
-std::string config_map_name(const std::string& job) { return job + "-record"; }
+std::string config_map_name(const std::string& job) {
+  return job + "-record";
+}
 
-Json config_map(const std::string& name_space, const std::string& job, const std::string& uid, const std::string& version,
-                const Record& record) {
+Json config_map(const std::string& name_space, const std::string& job, const std::string& uid,
+                const std::string& version, const Record& record) {
   const api::OwnerReference owner{.api_version = kube::kTrainingJobs.api_version(),
                                   .kind = kube::kTrainingJobs.kind,
                                   .name = job,
@@ -87,7 +89,8 @@ Result<Record> record_from_text(const std::string& text) {
 }
 
 Result<rendezvous::GenerationStore::Versioned> ApiGenerationStore::load(const std::string& name_space,
-                                                                        const std::string& job, const std::string& uid) {
+                                                                        const std::string& job,
+                                                                        const std::string& uid) {
   const auto name = config_map_name(job);
   auto object = api_.get(kube::kConfigMaps, name_space, name);
   if (!object && object.error().code == ErrorCode::kNotFound) return Versioned{};

@@ -59,14 +59,15 @@ Result<std::string> secret_text(const Json& secret, const char* key) {
 }
 
 Json authority_secret(const std::string& name_space, const KeyPair& authority) {
-  return {{"apiVersion", "v1"},
-          {"kind", "Secret"},
-          {"type", "kubernetes.io/tls"},
-          {"metadata",
-           {{"name", kAuthoritySecret},
-            {"namespace", name_space},
-            {"labels", {{"app.kubernetes.io/name", "lockstep"}, {"app.kubernetes.io/managed-by", "lockstep-operator"}}}}},
-          {"stringData", {{kCertificate, authority.certificate_pem}, {kKey, authority.private_key_pem}}}};
+  return {
+      {"apiVersion", "v1"},
+      {"kind", "Secret"},
+      {"type", "kubernetes.io/tls"},
+      {"metadata",
+       {{"name", kAuthoritySecret},
+        {"namespace", name_space},
+        {"labels", {{"app.kubernetes.io/name", "lockstep"}, {"app.kubernetes.io/managed-by", "lockstep-operator"}}}}},
+      {"stringData", {{kCertificate, authority.certificate_pem}, {kKey, authority.private_key_pem}}}};
 }
 
 Json endpoint_slice(const std::string& name_space, const api::ObjectMeta& service, const std::string& ip, int port) {
@@ -88,7 +89,8 @@ Json endpoint_slice(const std::string& name_space, const api::ObjectMeta& servic
 bool says_the_same(const Json& stored, const Json& wanted) {
   try {
     return stored.at("endpoints").at(0).at("addresses") == wanted.at("endpoints").at(0).at("addresses") &&
-           stored.at("endpoints").size() == 1 && stored.at("ports").at(0).at("port") == wanted.at("ports").at(0).at("port");
+           stored.at("endpoints").size() == 1 &&
+           stored.at("ports").at(0).at("port") == wanted.at("ports").at(0).at("port");
   } catch (const Json::exception&) {
     return false;
   }

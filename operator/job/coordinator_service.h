@@ -1,5 +1,5 @@
-// The fixed points by which agents find and trust whichever operator leads: the certificate authority in a Secret, and the
-// Service without a selector whose EndpointSlice the leader points at itself.
+// The fixed points by which agents find and trust whichever operator leads: the certificate authority in a Secret, and
+// the Service without a selector whose EndpointSlice the leader points at itself.
 #pragma once
 
 #include <string>

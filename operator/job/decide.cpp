@@ -49,7 +49,11 @@ const SlotView* lost_slot(const Survey& gang, int preferred) {
 class Running {
  public:
   Running(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan)
-      : snapshot_(snapshot), job_(*snapshot.job), status_(status), plan_(plan), gang_(survey(snapshot, unhandled())) {}
+      : snapshot_(snapshot),
+        job_(*snapshot.job),
+        status_(status),
+        plan_(plan),
+        gang_(survey(snapshot, status.incarnation, unhandled())) {}
 
   void decide() {
     if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
@@ -208,7 +212,7 @@ class Running {
       set_condition(snapshot_, status_, "Placed", false, "Replacing", "pods are made anew");
     }
     plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
-    gang_ = survey(snapshot_, false);
+    gang_ = survey(snapshot_, status_.incarnation, false);
     for (auto& slot : gang_.slots) {
       if (slot.state == SlotState::kLost) slot.state = SlotState::kEmpty;  // dealt with by this very plan
     }
@@ -272,14 +276,14 @@ Plan decide(const Snapshot& snapshot) {
   }
   if (job.meta.deleted) {
     // The garbage collector takes the pods; nothing may be created any more (foreground deletion would never end).
-    plan.coordinator = job_plan(snapshot, survey(snapshot, false), job.status);
+    plan.coordinator = job_plan(snapshot, survey(snapshot, known_incarnation(snapshot), false), job.status);
     plan.coordinator->stop = true;
     return plan;
   }
   api::TrainingJobStatus status = job.status;
   fill_in(snapshot, status);
   if (apply_suspend(snapshot, status, plan)) {
-    count(snapshot, survey(snapshot, false), status);
+    count(snapshot, survey(snapshot, known_incarnation(snapshot), false), status);
     settle(snapshot, std::move(status), plan);
     return plan;
   }

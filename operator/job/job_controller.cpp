@@ -24,7 +24,9 @@ Result<ServiceRecord> parse_service(const api::Json& object) {
   return ServiceRecord{std::move(meta)};
 }
 
-api::ObjectKey job_of(const api::ObjectMeta& meta) { return {meta.name_space, meta.label(api::kLabelJob)}; }
+api::ObjectKey job_of(const api::ObjectMeta& meta) {
+  return {meta.name_space, meta.label(api::kLabelJob)};
+}
 
 bool same_for_jobs(const api::Node& a, const api::Node& b) {
   return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service;
@@ -40,20 +42,23 @@ class Impl final : public JobController {
         queue_(clock, metrics),
         own_writes_(clock),
         events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
-        jobs_(api_, clock, metrics, kube::kTrainingJobs, api::parse_training_job, {.reflector = everywhere(""), .index_by = {}},
+        jobs_(api_, clock, metrics, kube::kTrainingJobs, api::parse_training_job,
+              {.reflector = everywhere(""), .index_by = {}},
               [this](const auto& before, const auto& after) { queue_.add((after ? after : before)->meta.key()); }),
         pods_(api_, clock, metrics, kube::kPods, api::parse_pod,
               {.reflector = everywhere(api::kLabelJobUid),
-               .index_by = [](const api::Pod& pod) {
-                 return std::vector{pod.meta.controller_uid(), kNodePrefix + pod.node_name};
-               }},
+               .index_by =
+                   [](const api::Pod& pod) {
+                     return std::vector{pod.meta.controller_uid(), kNodePrefix + pod.node_name};
+                   }},
               [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }),
         nodes_(api_, clock, metrics, kube::kNodes, api::parse_node, {},
                [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
-        services_(api_, clock, metrics, kube::kServices, parse_service,
-                  {.reflector = everywhere(api::kLabelJobUid),
-                   .index_by = [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }},
-                  [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }) {
+        services_(
+            api_, clock, metrics, kube::kServices, parse_service,
+            {.reflector = everywhere(api::kLabelJobUid),
+             .index_by = [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }},
+            [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }) {
     own_writes_.add_cache(kJobCache, control::view_of(jobs_.store()));
     own_writes_.add_cache(kPodCache, control::view_of(pods_.store()));
     own_writes_.add_cache(kServiceCache, control::view_of(services_.store()));
@@ -76,10 +81,10 @@ class Impl final : public JobController {
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
     reconciler_.emplace(api_, caches, *coordinator_, own_writes_, clock, metrics, reconciling,
                         [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
-    controller_.emplace(queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock,
-                        metrics, control::ControllerOptions{.workers = options_.workers, .resync = options_.resync_every},
-                        [this](const api::ObjectKey& key) { return reconciler_->reconcile(key); },
-                        [this] { return all_keys(); });
+    controller_.emplace(
+        queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock, metrics,
+        control::ControllerOptions{.workers = options_.workers, .resync = options_.resync_every},
+        [this](const api::ObjectKey& key) { return reconciler_->reconcile(key); }, [this] { return all_keys(); });
     jobs_.start();
     pods_.start();
     nodes_.start();
@@ -128,8 +133,9 @@ class Impl final : public JobController {
   }
 
   void send(const api::TrainingJob& job, const EventToSend& event) {
-    events_.record({kube::kTrainingJobs.api_version(), kube::kTrainingJobs.kind, job.meta.name_space, job.meta.name, job.meta.uid},
-                   event.warning ? "Warning" : "Normal", event.reason, event.action, event.note);
+    events_.record(
+        {kube::kTrainingJobs.api_version(), kube::kTrainingJobs.kind, job.meta.name_space, job.meta.name, job.meta.uid},
+        event.warning ? "Warning" : "Normal", event.reason, event.action, event.note);
   }
 
   const JobControllerOptions options_;

@@ -150,9 +150,8 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   }
   plan.checkpoint_path = job.spec.checkpoint.path;
   plan.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
-  const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
   for (const auto& slot : survey.slots) {
-    if (!slot.usable() || (whole_gang && slot.incarnation < status.incarnation)) continue;
+    if (!slot.usable()) continue;
     plan.members.push_back({.slot = slot.slot,
                             .incarnation = slot.incarnation,
                             .pod_name = slot.pod->meta.name,

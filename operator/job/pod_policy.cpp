@@ -54,8 +54,8 @@ void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
   const bool dead_node = on_dead_node(snapshot, pod);
   // A gang that was whole may just not have found the new leader yet.
   const bool too_early = snapshot.settling && placed;
-  const bool silent = coordinator_lost(snapshot, slot.slot) ||
-                      (!too_early && !is_connected(snapshot, slot.slot, slot.incarnation));
+  const bool silent =
+      coordinator_lost(snapshot, slot.slot) || (!too_early && !is_connected(snapshot, slot.slot, slot.incarnation));
   if (dead_node && (pod.meta.deleted || silent)) {
     slot.cause = kCauseNodeLost;
     slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
@@ -126,9 +126,8 @@ bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
 }
 
-Survey survey(const Snapshot& snapshot, bool unhandled_generation) {
+Survey survey(const Snapshot& snapshot, std::int64_t incarnation, bool unhandled_generation) {
   const auto& job = *snapshot.job;
-  const std::int64_t incarnation = known_incarnation(snapshot);
   const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
   Survey result;
   result.slots.resize(static_cast<size_t>(std::max(job.spec.nodes, 0)));
@@ -181,9 +180,9 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
                Plan& plan) {
   std::vector<const api::Pod*> unwanted = survey.leftovers;
   std::vector<PodToCreate> missing;
-  const bool whole_gang = snapshot.job->spec.restart.strategy == api::RestartStrategy::kGang;
   for (const auto& slot : survey.slots) {
-    if (slot.usable() && !(whole_gang && slot.incarnation < incarnation)) continue;
+    // A loss is dealt with first: until its attempt is stored, its pod is what tells of it, and its name is taken.
+    if (slot.usable() || slot.state == SlotState::kLost) continue;
     if (slot.pod != nullptr) unwanted.push_back(slot.pod);
     // The name of a lost pod of this very round is taken until the round is over.
     if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation});

@@ -43,8 +43,9 @@ struct Survey {
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.
 std::int64_t known_incarnation(const Snapshot& snapshot);
 
-// Sorts the pods of the job into slots. `unhandled_generation`: a generation exists whose end was not dealt with.
-Survey survey(const Snapshot& snapshot, bool unhandled_generation);
+// Sorts the pods of the job into slots, for a job whose newest round is `incarnation`; with strategy Gang all pods of
+// older rounds are leftovers. `unhandled_generation`: a generation exists whose end was not dealt with.
+Survey survey(const Snapshot& snapshot, std::int64_t incarnation, bool unhandled_generation);
 
 // True when the pod's node is known and is not ready or was taken out of service.
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);

@@ -42,8 +42,8 @@ std::string resource_version(const Json& object) {
 }  // namespace
 
 Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator,
-                       control::OwnWrites& own_writes, Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options,
-                       SendEvent send_event)
+                       control::OwnWrites& own_writes, Clock& clock, MetricsRegistry& metrics,
+                       ReconcilerOptions options, SendEvent send_event)
     : api_(api),
       caches_(caches),
       coordinator_(coordinator),
@@ -184,7 +184,8 @@ Reconciler::Creates Reconciler::create_children(const api::TrainingJob& job, con
   return outcome;
 }
 
-Status Reconciler::create_pod(const api::TrainingJob& job, const PodToCreate& wanted, std::atomic<bool>& run_as_non_root) {
+Status Reconciler::create_pod(const api::TrainingJob& job, const PodToCreate& wanted,
+                              std::atomic<bool>& run_as_non_root) {
   AgentSettings agent = options_.agent;
   agent.run_as_non_root = run_as_non_root;
   LOCKSTEP_TRY(const auto pod, build_pod(job, wanted.slot, wanted.incarnation, agent));
@@ -222,7 +223,8 @@ Status Reconciler::create_one(const api::TrainingJob& job, const kube::Resource&
   }
   if (!existing) return existing.error();
   LOCKSTEP_TRY(const auto meta, api::parse_meta(*existing));
-  const bool mine = meta.controller_uid() == job.meta.uid && meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
+  const bool mine = meta.controller_uid() == job.meta.uid &&
+                    meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
                     meta.label(api::kLabelIncarnation) == wanted.label(api::kLabelIncarnation);
   if (!mine) return fail(ErrorCode::kAlreadyExists, wanted.name + " belongs to another object");
   // One of ours that is going away shows up in the cache as a loss and is dealt with there.
@@ -231,12 +233,14 @@ Status Reconciler::create_one(const api::TrainingJob& job, const kube::Resource&
 }
 
 void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
-  if (status.attempts.empty() || (!job.status.attempts.empty() && status.attempts.back() == job.status.attempts.back())) return;
+  if (status.attempts.empty() || (!job.status.attempts.empty() && status.attempts.back() == job.status.attempts.back()))
+    return;
   const auto& attempt = status.attempts.back();
   const bool is_new = job.status.attempts.empty() || attempt.end_time != job.status.attempts.back().end_time ||
                       attempt.generation != job.status.attempts.back().generation;
   if (!is_new) return;
-  metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}}).increment();
+  metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}})
+      .increment();
   log::info("attempt ended", {{"job", job.meta.key().text()},
                               {"generation", std::to_string(attempt.generation)},
                               {"cause", attempt.cause},

@@ -52,7 +52,8 @@ struct ServiceRecord {
   api::ObjectMeta meta;
 };
 
-// What the caches hold, pods and Services indexed by the uid of their controller; all of them synced before the first snapshot.
+// What the caches hold, pods and Services indexed by the uid of their controller; all of them synced before the first
+// snapshot.
 struct Caches {
   const cache::Store<api::TrainingJob>* jobs = nullptr;
   const cache::Store<api::Pod>* pods = nullptr;

@@ -45,8 +45,8 @@ inline const Resource kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices"
 inline const Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
 
 struct ListOptions {
-  std::string name_space;        // "" means all
-  std::string label_selector;    // "lockstep.dev/job-uid=..."
+  std::string name_space;      // "" means all
+  std::string label_selector;  // "lockstep.dev/job-uid=..."
   std::string field_selector;
   std::string resource_version;  // "" is the newest
   int limit = 500;               // objects a page

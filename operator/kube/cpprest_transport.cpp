@@ -119,7 +119,7 @@ bool trust_only(SSL_CTX* context, const std::string& pem) {
     X509_free(certificate);
   }
   BIO_free(bio);
-  ERR_clear_error();  // the end of the file is an "error" to the PEM reader
+  ERR_clear_error();                       // the end of the file is an "error" to the PEM reader
   SSL_CTX_set_cert_store(context, store);  // takes the store over
   return added > 0;
 }
@@ -149,17 +149,18 @@ Error describe(const std::exception_ptr& failure, const std::string& server) {
       const char* reason = ERR_reason_error_string(static_cast<unsigned long>(static_cast<unsigned>(code.value())));
       const std::string_view said = reason == nullptr ? "no common protocol, or the peer hung up" : reason;
       if (said.find("certificate verify failed") != said.npos) {
-        why = "its certificate was not accepted: it is not signed by the configured CA, has expired, or is for another "
-              "host name";
+        why =
+            "its certificate was not accepted: it is not signed by the configured CA, has expired, or is for another "
+            "host name";
       } else {
         why = fmt::format("the TLS handshake failed ({})", said);
       }
-    } else if (what.find("resolving") != what.npos || what.find("resolve") != what.npos) {
-      why = "its name cannot be resolved";
-    } else if (what.find("Failed to connect") != what.npos) {
-      why = "connection refused, or no route to it";
     } else if (what.find("proxy") != what.npos) {
       why = "through the proxy: " + what;
+    } else if (what.find("Failed to connect") != what.npos) {
+      why = "connection refused, or no route to it";
+    } else if (what.find("resolv") != what.npos) {
+      why = "its name cannot be resolved";
     } else {
       return fail(ErrorCode::kUnavailable, fmt::format("the connection to {} broke: {}", server, what));
     }
@@ -224,22 +225,23 @@ class CpprestTransport final : public Transport {
       if (!proxy_.user.empty()) proxy.set_credentials(web::credentials(proxy_.user, proxy_.password));
       config.set_proxy(proxy);
     }
-    config.set_ssl_context_callback([ca_pem = access_.ca_pem, ca_file = access_.ca_file,
-                                     certificate](boost::asio::ssl::context& context) {
-      // Called for each new connection on a thread of the library: nothing may be thrown from here.
-      SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-      std::string pem = ca_pem;
-      if (pem.empty() && !ca_file.empty()) pem = read_small_file(ca_file).value_or("");
-      if (!ca_pem.empty() || !ca_file.empty()) {
-        if (!trust_only(context.native_handle(), pem)) log::error("no CA certificate to trust", {{"file", ca_file}});
-      }
-      if (const auto used = use_client_certificate(context, certificate); !used) log::error(used.error().message);
-    });
+    config.set_ssl_context_callback(
+        [ca_pem = access_.ca_pem, ca_file = access_.ca_file, certificate](boost::asio::ssl::context& context) {
+          // Called for each new connection on a thread of the library: nothing may be thrown from here.
+          SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
+          std::string pem = ca_pem;
+          if (pem.empty() && !ca_file.empty()) pem = read_small_file(ca_file).value_or("");
+          if (!ca_pem.empty() || !ca_file.empty()) {
+            if (!trust_only(context.native_handle(), pem))
+              log::error("no CA certificate to trust", {{"file", ca_file}});
+          }
+          if (const auto used = use_client_certificate(context, certificate); !used) log::error(used.error().message);
+        });
     for (std::size_t lane = 0; lane < clients_.size(); ++lane) {
       // Deadlines are ours; the library's idle timer, which also runs while our consumer is slow, is only the last
       // line behind them.
       config.set_timeout(lane == static_cast<std::size_t>(Lane::kWatch) ? std::chrono::seconds(7200)
-                                                                          : std::chrono::seconds(600));
+                                                                        : std::chrono::seconds(600));
       clients_[lane] = std::make_shared<http_client>(web::uri(access_.server), config);
     }
     certificate_ = certificate;
@@ -275,12 +277,12 @@ class CpprestTransport final : public Transport {
             .create_ostream());
     // The library reads the length of a chunk into an int and hands it on unchecked: a negative one would make it
     // read beyond its buffer. Throwing here, before it does, ends the exchange with an error.
-    made.set_progress_handler([last = std::uint64_t{0}](web::http::message_direction::direction direction,
-                                                        std::uint64_t total) mutable {
-      if (direction != web::http::message_direction::download) return;
-      if (total < last || total - last > kMaxPiece) throw std::runtime_error("a chunk of impossible size");
-      last = total;
-    });
+    made.set_progress_handler(
+        [last = std::uint64_t{0}](web::http::message_direction::direction direction, std::uint64_t total) mutable {
+          if (direction != web::http::message_direction::download) return;
+          if (total < last || total - last > kMaxPiece) throw std::runtime_error("a chunk of impossible size");
+          last = total;
+        });
     return made;
   }
 
@@ -333,8 +335,8 @@ class CpprestTransport final : public Transport {
       start(*http, make_request(request, exchange), exchange, cancel.get_token());
     } catch (const std::exception& error) {
       leave.ended = true;
-      return fail(ErrorCode::kInvalid, fmt::format("{} {} cannot be sent: {}", request.method,
-                                                   request.target.substr(0, 200), error.what()));
+      return fail(ErrorCode::kInvalid,
+                  fmt::format("{} {} cannot be sent: {}", request.method, request.target.substr(0, 200), error.what()));
     }
 
     Response response;
@@ -365,9 +367,9 @@ class CpprestTransport final : public Transport {
                       fmt::format("{} {} {} within {:.3g} s", access_.server,
                                   response.status == 0 ? "did not answer" : "stopped sending",
                                   request.method + " " + request.target.substr(0, request.target.find('?')),
-                                  std::chrono::duration<double>(response.status == 0 || idle == Duration::zero()
-                                                                    ? request.deadline
-                                                                    : idle).count()));
+                                  std::chrono::duration<double>(
+                                      response.status == 0 || idle == Duration::zero() ? request.deadline : idle)
+                                      .count()));
       }
       if (idle != Duration::zero() && response.status != 0) deadline = std::chrono::steady_clock::now() + idle;
     }

@@ -55,7 +55,7 @@ struct ClusterAccess {
   std::string server_name;  // tls-server-name: the name to verify instead of the server's host
   std::string proxy;        // proxy-url of the kubeconfig; empty: HTTPS_PROXY and NO_PROXY decide
   std::string name_space = "default";
-  std::string source;       // for messages: "context 'kind' of /home/a/.kube/config"
+  std::string source;  // for messages: "context 'kind' of /home/a/.kube/config"
   std::shared_ptr<Identity> identity;
 };
 

@@ -112,8 +112,8 @@ Json EventRecorder::make_event(const Item& item, std::string& name) {
 
 void EventRecorder::handle(const Item& item) {
   const auto now = clock_.now();
-  while (!series_.empty() && (now - series_.front().last_seen > options_.series_window ||
-                              series_.size() > options_.most_series)) {
+  while (!series_.empty() &&
+         (now - series_.front().last_seen > options_.series_window || series_.size() > options_.most_series)) {
     by_key_.erase(series_.front().key);
     series_.pop_front();
   }
@@ -147,8 +147,7 @@ void EventRecorder::flush_series(bool all) {
   const auto now = clock_.now();
   for (Series& series : series_) {
     if (series.count == series.written || (!all && now - series.last_write < options_.series_flush)) continue;
-    const Json patch{
-        {"series", {{"count", series.count}, {"lastObservedTime", format_micro_timestamp(series.last)}}}};
+    const Json patch{{"series", {{"count", series.count}, {"lastObservedTime", format_micro_timestamp(series.last)}}}};
     series.last_write = now;
     if (api_.patch(kEvents, series.name_space, series.name, PatchType::kMerge, patch)) {
       series.written = series.count;

@@ -28,9 +28,9 @@ struct EventRecorderOptions {
   std::string controller = "lockstep.dev/operator";  // reportingController
   std::string instance;                              // reportingInstance; cut to 128 characters
   std::size_t most_queued = 1000;
-  std::size_t most_series = 1024;                      // remembered at once; the oldest is forgotten
-  Duration series_window = std::chrono::minutes(6);    // silence after which the same thing is a new Event
-  Duration series_flush = std::chrono::seconds(30);    // least time between two updates of a series
+  std::size_t most_series = 1024;                    // remembered at once; the oldest is forgotten
+  Duration series_window = std::chrono::minutes(6);  // silence after which the same thing is a new Event
+  Duration series_flush = std::chrono::seconds(30);  // least time between two updates of a series
   // Of different events about one object: so many at once, then one per interval.
   int burst = 25;
   Duration refill = std::chrono::seconds(30);
@@ -51,7 +51,8 @@ class EventRecorder {
               const std::string& note);
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;  // uid type reason action note
+  using Key =
+      std::tuple<std::string, std::string, std::string, std::string, std::string>;  // uid type reason action note
   struct Item {
     EventObject about;
     std::string type, reason, action, note;
@@ -85,9 +86,9 @@ class EventRecorder {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> queue_;                       // protected by mutex_
-  bool stop_ = false;                            // protected by mutex_
-  std::optional<MonotonicTime> stop_deadline_;   // protected by mutex_
+  std::deque<Item> queue_;                      // protected by mutex_
+  bool stop_ = false;                           // protected by mutex_
+  std::optional<MonotonicTime> stop_deadline_;  // protected by mutex_
 
   // Of the thread.
   std::list<Series> series_;  // the most recently seen last

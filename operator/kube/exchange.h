@@ -106,7 +106,7 @@ class Exchange {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Head> head_;         // what follows is protected by mutex_; `piece_` is the consumer's while taken_ is set
+  std::optional<Head> head_;  // what follows is protected by mutex_; `piece_` is the consumer's while taken_ is set
   bool head_seen_ = false;
   std::string piece_;
   std::function<void(bool)> taken_;  // set: a piece is waiting

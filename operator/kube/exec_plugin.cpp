@@ -229,9 +229,9 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin) {
   posix_spawnattr_destroy(&attributes);
   write_end.reset();
   if (failed != 0) {
-    return fail(ErrorCode::kNotFound, fmt::format("the credential plugin '{}' cannot be started: {}{}", plugin.command,
-                                                  std::strerror(failed),
-                                                  plugin.install_hint.empty() ? "" : ". " + plugin.install_hint));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("the credential plugin '{}' cannot be started: {}{}", plugin.command, std::strerror(failed),
+                            plugin.install_hint.empty() ? "" : ". " + plugin.install_hint));
   }
 
   const Duration patience = interactive ? plugin.deadline * 5 : plugin.deadline;
@@ -252,10 +252,9 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin) {
                             std::chrono::duration<double>(patience).count()));
   }
   if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0) {
-    return fail(ErrorCode::kUnauthorized,
-                fmt::format("the credential plugin '{}' failed with {} {}", plugin.command,
-                            WIFEXITED(*status) ? "exit code" : "signal",
-                            WIFEXITED(*status) ? WEXITSTATUS(*status) : WTERMSIG(*status)));
+    return fail(ErrorCode::kUnauthorized, fmt::format("the credential plugin '{}' failed with {} {}", plugin.command,
+                                                      WIFEXITED(*status) ? "exit code" : "signal",
+                                                      WIFEXITED(*status) ? WEXITSTATUS(*status) : WTERMSIG(*status)));
   }
   return parse_credential(plugin, output);
 }

@@ -15,10 +15,10 @@ struct ExecPlugin {
   std::string api_version = "client.authentication.k8s.io/v1";
   std::string command;  // a path, or a name to look up in PATH; never a shell line
   std::vector<std::string> args;
-  std::map<std::string, std::string> env;  // added to ours
-  std::string install_hint;                // shown when the command does not exist
+  std::map<std::string, std::string> env;        // added to ours
+  std::string install_hint;                      // shown when the command does not exist
   std::string interactive_mode = "IfAvailable";  // Never, IfAvailable, Always: may it ask at the terminal?
-  std::string cluster_json;                // spec.cluster of KUBERNETES_EXEC_INFO; empty: not provided
+  std::string cluster_json;                      // spec.cluster of KUBERNETES_EXEC_INFO; empty: not provided
   Duration deadline = std::chrono::seconds(60);  // then it is killed; five times as long when it may ask
 };
 

@@ -32,15 +32,21 @@ Query write_query(const WriteOptions& options) {
 
 const char* content_type_of(PatchType type) {
   switch (type) {
-    case PatchType::kMerge: return "application/merge-patch+json";
-    case PatchType::kJson: return "application/json-patch+json";
-    case PatchType::kStrategicMerge: return "application/strategic-merge-patch+json";
-    case PatchType::kApply: return "application/apply-patch+yaml";  // JSON is YAML
+    case PatchType::kMerge:
+      return "application/merge-patch+json";
+    case PatchType::kJson:
+      return "application/json-patch+json";
+    case PatchType::kStrategicMerge:
+      return "application/strategic-merge-patch+json";
+    case PatchType::kApply:
+      return "application/apply-patch+yaml";  // JSON is YAML
   }
   return "application/json";
 }
 
-Lane lane_of(const Resource& resource) { return resource == kLeases ? Lane::kLease : Lane::kCall; }
+Lane lane_of(const Resource& resource) {
+  return resource == kLeases ? Lane::kLease : Lane::kCall;
+}
 
 std::string host_of(const std::string& url) {
   const auto scheme = url.find("://");
@@ -116,8 +122,8 @@ Result<Json> HttpApi::call(const Resource& resource, std::string method, std::st
   }
   Json answer = parse_object(response.body);
   if (!answer.is_object()) {
-    return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer {} {} with a JSON object", host_,
-                                                     request.method, request.target));
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} did not answer {} {} with a JSON object", host_, request.method, request.target));
   }
   return answer;
 }
@@ -284,8 +290,8 @@ Status HttpApi::read_log(const std::string& name_space, const std::string& pod, 
 Result<std::unique_ptr<Api>> make_http_api(const ClusterAccess& access, const Environment& environment, Clock& clock,
                                            MetricsRegistry& metrics, HttpApiOptions options) {
   LOCKSTEP_TRY(auto transport, make_cpprest_transport(access, environment));
-  return std::unique_ptr<Api>(
-      std::make_unique<HttpApi>(std::move(transport), access.identity, host_of(access.server), clock, metrics, options));
+  return std::unique_ptr<Api>(std::make_unique<HttpApi>(std::move(transport), access.identity, host_of(access.server),
+                                                        clock, metrics, options));
 }
 
 }  // namespace lockstep::kube

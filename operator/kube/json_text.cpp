@@ -22,8 +22,7 @@ std::string text_at(const nlohmann::json& object, std::initializer_list<const ch
   return text == nullptr ? std::string() : *text;
 }
 
-std::int64_t integer_at(const nlohmann::json& object, std::initializer_list<const char*> path,
-                        std::int64_t otherwise) {
+std::int64_t integer_at(const nlohmann::json& object, std::initializer_list<const char*> path, std::int64_t otherwise) {
   const nlohmann::json* value = value_at(object, path);
   return value != nullptr && value->is_number_integer() ? value->get<std::int64_t>() : otherwise;
 }

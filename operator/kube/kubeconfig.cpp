@@ -171,7 +171,8 @@ Result<std::shared_ptr<Identity>> parse_user(const Entry& user, const ClusterAcc
   for (const char* name : {"auth-provider", "username", "as"}) {
     if (user.body[name]) {
       return invalid(user.path, fmt::format("the user's '{}' is not supported: use a token, a client certificate or an "
-                                            "exec plugin", name));
+                                            "exec plugin",
+                                            name));
     }
   }
   if (const YAML::Node exec = user.body["exec"]; exec && exec.IsMap()) {
@@ -223,7 +224,7 @@ Result<ClusterAccess> parse_access(const std::vector<File>& files, std::string c
     access.ca_file = resolved(text(cluster.body, "certificate-authority"), cluster.path);
     if (!access.ca_file.empty()) {
       if (auto readable = read_small_file(access.ca_file); !readable) {
-        return readable.error().in(cluster.path + ": certificate-authority");
+        return invalid(cluster.path, "certificate-authority: " + readable.error().message);
       }
     }
   }
@@ -252,10 +253,11 @@ Result<ClusterAccess> find_access(const AccessOptions& options, const Environmen
   if (access || access.error().code != ErrorCode::kNotFound || !options.kubeconfig.empty()) return access;
   auto in_cluster = in_cluster_access(environment, clock);
   if (in_cluster || in_cluster.error().code != ErrorCode::kNotFound) return in_cluster;
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no kubeconfig: set KUBECONFIG, write ~/.kube/config or name one with --kubeconfig; in a pod, "
-                          "mount a service account token ({}; {})",
-                          access.error().message, in_cluster.error().message));
+  return fail(
+      ErrorCode::kNotFound,
+      fmt::format("no kubeconfig: set KUBECONFIG, write ~/.kube/config or name one with --kubeconfig; in a pod, "
+                  "mount a service account token ({}; {})",
+                  access.error().message, in_cluster.error().message));
 }
 
 }  // namespace lockstep::kube

@@ -58,7 +58,8 @@ LeaderState::Step LeaderState::next(MonotonicTime now, WallTime wall) {
 // Our claim over what is there: whatever else stands in the Lease is kept.
 Json LeaderState::claim(WallTime wall) const {
   const std::string now = format_micro_timestamp(wall);
-  Json lease = lease_.value_or(Json{{"apiVersion", kLeases.api_version()}, {"kind", kLeases.kind},
+  Json lease = lease_.value_or(Json{{"apiVersion", kLeases.api_version()},
+                                    {"kind", kLeases.kind},
                                     {"metadata", {{"name", options_.name}, {"namespace", options_.name_space}}}});
   Json& spec = lease["spec"];
   const bool renewal = lease_ && leads_until_ && text_at(lease, {"spec", "holderIdentity"}) == options_.identity;
@@ -127,7 +128,9 @@ LeaderElector::LeaderElector(Api& api, Clock& clock, MetricsRegistry& metrics, L
   master_.set(0);
 }
 
-LeaderElector::~LeaderElector() { stop_thread(); }
+LeaderElector::~LeaderElector() {
+  stop_thread();
+}
 
 void LeaderElector::start() {
   thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });

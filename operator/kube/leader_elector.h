@@ -69,9 +69,9 @@ class LeaderState {
 
   const LeaderOptions options_;
   std::minstd_rand random_;
-  std::optional<Json> lease_;    // the newest known; nullopt: there is none
-  bool known_ = false;           // lease_ says what the server has
-  MonotonicTime changed_at_{};   // when we first saw lease_ as it is
+  std::optional<Json> lease_;   // the newest known; nullopt: there is none
+  bool known_ = false;          // lease_ says what the server has
+  MonotonicTime changed_at_{};  // when we first saw lease_ as it is
   MonotonicTime next_try_{};
   std::optional<MonotonicTime> leads_until_;
   bool lost_ = false;
@@ -112,7 +112,7 @@ class LeaderElector {
   const LeaderOptions options_;
   const Callbacks callbacks_;
   Gauge& master_;
-  LeaderState state_;  // of the thread; of release() once that has ended
+  LeaderState state_;                             // of the thread; of release() once that has ended
   std::atomic<std::int64_t> leads_until_ns_ = 0;  // of the monotonic clock; 0: does not lead
   std::atomic<std::int64_t> term_ = 0;
   std::jthread thread_;

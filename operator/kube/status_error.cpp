@@ -39,11 +39,13 @@ Error map(int code, const Json& status, const std::string& sentence, double wait
     case 406:
     case 413:
     case 415:
-    case 422: return fail(ErrorCode::kInvalid, sentence);
+    case 422:
+      return fail(ErrorCode::kInvalid, sentence);
     case 401:
       return fail(ErrorCode::kUnauthorized,
                   "the server did not accept our credentials (" + sentence + "): they are wrong or have expired");
-    case 403: return fail(ErrorCode::kForbidden, sentence);
+    case 403:
+      return fail(ErrorCode::kForbidden, sentence);
     case 404:
       if (is_unknown_kind(status)) {
         const bool ours = resource.kind == kTrainingJobs.kind;
@@ -52,15 +54,19 @@ Error map(int code, const Json& status, const std::string& sentence, double wait
                                 ours ? ": install the chart, or kubectl apply -f manifests/crd.yaml" : ""));
       }
       return fail(ErrorCode::kNotFound, sentence);
-    case 409: return fail(reason == "AlreadyExists" ? ErrorCode::kAlreadyExists : ErrorCode::kConflict, sentence);
-    case 410: return fail(ErrorCode::kGone, sentence);
-    case 429: return {ErrorCode::kTooManyRequests, sentence, wait};
+    case 409:
+      return fail(reason == "AlreadyExists" ? ErrorCode::kAlreadyExists : ErrorCode::kConflict, sentence);
+    case 410:
+      return fail(ErrorCode::kGone, sentence);
+    case 429:
+      return {ErrorCode::kTooManyRequests, sentence, wait};
     case 503:
       if (wait > 0) return {ErrorCode::kTooManyRequests, sentence, wait};
       return fail(ErrorCode::kUnavailable, sentence);
     case 504:
       // A list that asks for more than a restored server knows: like 410, the answer is to list without a version.
-      if (has_cause(status, "ResourceVersionTooLarge") || sentence.find("Too large resource version") != sentence.npos) {
+      if (has_cause(status, "ResourceVersionTooLarge") ||
+          sentence.find("Too large resource version") != sentence.npos) {
         return fail(ErrorCode::kGone, sentence);
       }
       return {ErrorCode::kDeadlineExceeded, sentence, wait};

@@ -27,7 +27,9 @@ Query& Query::add(std::string_view key, std::string_view value) {
   return *this;
 }
 
-Query& Query::add(std::string_view key, int value) { return add(key, std::string_view(std::to_string(value))); }
+Query& Query::add(std::string_view key, int value) {
+  return add(key, std::string_view(std::to_string(value)));
+}
 
 std::string collection_path(const Resource& resource, const std::string& name_space) {
   std::string path = resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/";

@@ -31,7 +31,8 @@ int run_guarded(const std::function<int()>& work) {
     return 1;
   }
   if (child == 0) {
-    // A group of its own, so that a terminal's Ctrl-C comes once, from the guard; writing to the terminal stays allowed.
+    // A group of its own, so that a terminal's Ctrl-C comes once, from the guard; writing to the terminal stays
+    // allowed.
     setpgid(0, 0);
     signal(SIGTTOU, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);

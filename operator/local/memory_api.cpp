@@ -28,7 +28,9 @@ struct Change {
   Stored last;
 };
 
-std::string path_of(const Resource& resource) { return resource.group + "/" + resource.plural; }
+std::string path_of(const Resource& resource) {
+  return resource.group + "/" + resource.plural;
+}
 
 bool has_status(const Resource& resource) {
   return resource == kube::kTrainingJobs || resource == kube::kPods || resource == kube::kNodes ||
@@ -77,7 +79,9 @@ std::string text_of(const Json& object, const char* field) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-const Json& meta_of(const Json& object) { return object.at("metadata"); }
+const Json& meta_of(const Json& object) {
+  return object.at("metadata");
+}
 
 std::optional<std::uint64_t> number(const std::string& text) {
   std::uint64_t value = 0;
@@ -116,8 +120,8 @@ Result<Json> with_envelope(const Resource& resource, const std::string& name_spa
   for (const auto& [field, want] : {std::pair{"apiVersion", resource.api_version()}, {"kind", resource.kind}}) {
     if (!next.contains(field)) next[field] = want;
     if (next[field] != want) {
-      return fail(ErrorCode::kInvalid, std::string(field) + " in the data (" + next[field].dump() +
-                                           ") does not match the expected " + want);
+      return fail(ErrorCode::kInvalid,
+                  std::string(field) + " in the data (" + next[field].dump() + ") does not match the expected " + want);
     }
   }
   if (!next.contains("metadata") || next["metadata"].is_null()) next["metadata"] = Json::object();
@@ -144,8 +148,9 @@ Result<Json> with_envelope(const Resource& resource, const std::string& name_spa
   if (name_space.empty()) return fail(ErrorCode::kInvalid, "a namespace is required to write " + qualified(resource));
   if (text_of(meta, "namespace").empty()) meta["namespace"] = name_space;
   if (meta["namespace"] != name_space) {
-    return fail(ErrorCode::kInvalid, "the namespace of the provided object does not match the namespace sent on the "
-                                     "request");
+    return fail(ErrorCode::kInvalid,
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request");
   }
   return next;
 }
@@ -165,7 +170,8 @@ Result<Json> patched(const Json& current, kube::PatchType type, const Json& patc
         return fail(ErrorCode::kInvalid, std::string("the JSON patch cannot be applied: ") + e.what());
       }
     case kube::PatchType::kStrategicMerge:
-    case kube::PatchType::kApply: break;
+    case kube::PatchType::kApply:
+      break;
   }
   return fail(ErrorCode::kInvalid, "the in-memory API takes merge patches and JSON patches only");
 }
@@ -247,9 +253,9 @@ struct MemoryApi::State {
       if (found == objects[path].end()) continue;  // went with another dependent
       Json object = *found->second;
       Json& owners = object["metadata"]["ownerReferences"];
-      owners.erase(std::remove_if(owners.begin(), owners.end(),
-                                  [&](const Json& owner) { return text_of(owner, "uid") == uid; }),
-                   owners.end());
+      owners.erase(
+          std::remove_if(owners.begin(), owners.end(), [&](const Json& owner) { return text_of(owner, "uid") == uid; }),
+          owners.end());
       if (orphan || !owners.empty()) {
         if (owners.empty()) object["metadata"].erase("ownerReferences");
         commit(path, key, found->second, std::move(object));
@@ -291,8 +297,8 @@ struct MemoryApi::State {
     }
     if (const std::string given = text_of(meta, "resourceVersion");
         !given.empty() && given != old_meta["resourceVersion"]) {
-      return fail(ErrorCode::kConflict, "Operation cannot be fulfilled on " + qualified(resource) + " \"" +
-                                            key.second + "\": the object has been modified; please apply your "
+      return fail(ErrorCode::kConflict, "Operation cannot be fulfilled on " + qualified(resource) + " \"" + key.second +
+                                            "\": the object has been modified; please apply your "
                                             "changes to the latest version and try again");
     }
     Json next = subresource == "status" ? *before : wanted;
@@ -326,8 +332,8 @@ struct MemoryApi::State {
     const Json spec = review.value("spec", Json::object());
     const auto token = tokens.find(text_of(spec, "token"));
     const Json audiences = spec.value("audiences", Json::array());
-    const bool for_us = audiences.empty() || std::find(audiences.begin(), audiences.end(), Json("lockstep")) !=
-                                                 audiences.end();
+    const bool for_us =
+        audiences.empty() || std::find(audiences.begin(), audiences.end(), Json("lockstep")) != audiences.end();
     Stored pod;
     if (token != tokens.end()) pod = find(kube::kPods, {token->second.name_space, token->second.pod_name});
     if (!for_us || pod == nullptr || meta_of(*pod)["uid"] != token->second.pod_uid) {
@@ -335,15 +341,14 @@ struct MemoryApi::State {
       return answer;
     }
     const TokenOwner& owner = token->second;
-    answer["status"] = {
-        {"authenticated", true},
-        {"audiences", {"lockstep"}},
-        {"user",
-         {{"username", "system:serviceaccount:" + owner.name_space + ":default"},
-          {"groups", {"system:serviceaccounts", "system:authenticated"}},
-          {"extra",
-           {{"authentication.kubernetes.io/pod-name", {owner.pod_name}},
-            {"authentication.kubernetes.io/pod-uid", {owner.pod_uid}}}}}}};
+    answer["status"] = {{"authenticated", true},
+                        {"audiences", {"lockstep"}},
+                        {"user",
+                         {{"username", "system:serviceaccount:" + owner.name_space + ":default"},
+                          {"groups", {"system:serviceaccounts", "system:authenticated"}},
+                          {"extra",
+                           {{"authentication.kubernetes.io/pod-name", {owner.pod_name}},
+                            {"authentication.kubernetes.io/pod-uid", {owner.pod_uid}}}}}}};
     return answer;
   }
 };
@@ -397,7 +402,8 @@ Status MemoryApi::watch(const Resource& resource, const kube::WatchOptions& opti
   LOCKSTEP_TRY(const Selector selector, Selector::parse(options.label_selector, options.field_selector));
   const std::string path = path_of(resource);
   const auto wanted = [&](const Stored& object) {
-    return object != nullptr && (options.name_space.empty() || text_of(meta_of(*object), "namespace") == options.name_space) &&
+    return object != nullptr &&
+           (options.name_space.empty() || text_of(meta_of(*object), "namespace") == options.name_space) &&
            selector.matches(*object);
   };
   const std::stop_callback on_stop(stop, [this] {
@@ -416,7 +422,7 @@ Status MemoryApi::watch(const Resource& resource, const kube::WatchOptions& opti
     if (!start) return fail(ErrorCode::kInvalid, "invalid resource version \"" + options.resource_version + "\"");
     if (*start > state_->version) {
       return fail(ErrorCode::kGone, "too large resource version: " + options.resource_version +
-                                                    ", current: " + std::to_string(state_->version));
+                                        ", current: " + std::to_string(state_->version));
     }
     seen = *start;
   }
@@ -429,10 +435,11 @@ Status MemoryApi::watch(const Resource& resource, const kube::WatchOptions& opti
                              {"metadata", {{"resourceVersion", std::to_string(seen)}}}}};
   };
   while (true) {
-    if (stop.stop_requested()) return fail(ErrorCode::kCancelled, "the watch of " + qualified(resource) + " was stopped");
+    if (stop.stop_requested())
+      return fail(ErrorCode::kCancelled, "the watch of " + qualified(resource) + " was stopped");
     if (seen < state_->forgotten) {
-      return fail(ErrorCode::kGone, "too old resource version: " + std::to_string(seen) + " (" +
-                                        std::to_string(state_->forgotten) + ")");
+      return fail(ErrorCode::kGone,
+                  "too old resource version: " + std::to_string(seen) + " (" + std::to_string(state_->forgotten) + ")");
     }
     constexpr size_t kBatch = 256;
     for (; seen < state_->version && ready.size() < kBatch; ++seen) {
@@ -475,8 +482,9 @@ Result<Json> MemoryApi::create(const Resource& resource, const std::string& name
   }
   const std::string name = text_of(meta, "name");
   if (!is_name(name)) {
-    return fail(ErrorCode::kInvalid, resource.kind + " \"" + name + "\" is invalid: metadata.name: a lowercase RFC 1123 "
-                                     "subdomain must consist of lower case alphanumeric characters, '-' or '.'");
+    return fail(ErrorCode::kInvalid, resource.kind + " \"" + name +
+                                         "\" is invalid: metadata.name: a lowercase RFC 1123 "
+                                         "subdomain must consist of lower case alphanumeric characters, '-' or '.'");
   }
   const NameKey key{resource.namespaced ? name_space : "", name};
   if (state_->find(resource, key) != nullptr) {
@@ -507,8 +515,7 @@ Result<Json> MemoryApi::create(const Resource& resource, const std::string& name
 }
 
 Result<Json> MemoryApi::replace(const Resource& resource, const std::string& name_space, const std::string& name,
-                                const Json& object, const std::string& subresource,
-                                const kube::WriteOptions& options) {
+                                const Json& object, const std::string& subresource, const kube::WriteOptions& options) {
   LOCKSTEP_TRY(const Json next, with_envelope(resource, name_space, object));
   const std::lock_guard guard(state_->mutex);
   const NameKey key{resource.namespaced ? name_space : "", name};
@@ -518,8 +525,9 @@ Result<Json> MemoryApi::replace(const Resource& resource, const std::string& nam
     return not_found(resource, name + "/" + subresource);
   }
   if (needs_version_on_replace(resource) && text_of(meta_of(next), "resourceVersion").empty()) {
-    return fail(ErrorCode::kInvalid, resource.kind + " \"" + name + "\" is invalid: metadata.resourceVersion: Invalid "
-                                     "value: 0x0: must be specified for an update");
+    return fail(ErrorCode::kInvalid, resource.kind + " \"" + name +
+                                         "\" is invalid: metadata.resourceVersion: Invalid "
+                                         "value: 0x0: must be specified for an update");
   }
   return state_->update(resource, key, before, next, subresource, options.dry_run);
 }
@@ -546,8 +554,8 @@ Status MemoryApi::remove(const Resource& resource, const std::string& name_space
   const Stored before = state_->find(resource, key);
   if (before == nullptr) return not_found(resource, name);
   const Json& meta = meta_of(*before);
-  for (const auto& [field, given, label] : {std::tuple{"uid", options.uid, "UID"},
-                                            {"resourceVersion", options.resource_version, "ResourceVersion"}}) {
+  for (const auto& [field, given, label] :
+       {std::tuple{"uid", options.uid, "UID"}, {"resourceVersion", options.resource_version, "ResourceVersion"}}) {
     if (given.empty() || given == meta[field]) continue;
     return fail(ErrorCode::kConflict, std::string("Precondition failed: ") + label + " in precondition: " + given +
                                           ", " + label + " in object meta: " + meta[field].get<std::string>());

@@ -17,9 +17,9 @@
 namespace lockstep::local {
 
 struct MemoryApiOptions {
-  size_t history = 10'000;                        // events kept for watches; an older resourceVersion is kGone
-  size_t most_events = 1'000;                     // stored Event objects; the oldest go first, as a server's TTL does
-  size_t most_snapshots = 16;                     // lists that are being paged through; an older token is kGone
+  size_t history = 10'000;     // events kept for watches; an older resourceVersion is kGone
+  size_t most_events = 1'000;  // stored Event objects; the oldest go first, as a server's TTL does
+  size_t most_snapshots = 16;  // lists that are being paged through; an older token is kGone
   Duration bookmark_every = std::chrono::seconds(30);  // on a watch that saw nothing of its own meanwhile
 };
 
@@ -33,9 +33,9 @@ class MemoryApi final : public kube::Api {
  public:
   using Json = kube::Json;
   // What read_log() forwards to: the runtime that has the files.
-  using LogReader = std::function<Status(const std::string& name_space, const std::string& pod,
-                                         const kube::LogOptions& options,
-                                         const std::function<bool(std::string_view)>& on_data, std::stop_token stop)>;
+  using LogReader =
+      std::function<Status(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
+                           const std::function<bool(std::string_view)>& on_data, std::stop_token stop)>;
 
   explicit MemoryApi(Clock& clock = SystemClock::instance(), MemoryApiOptions options = {});
   ~MemoryApi() override;

@@ -38,7 +38,7 @@ class PodLog {
   const std::string path_;
   mutable std::mutex mutex_;
   mutable std::condition_variable_any grown_;
-  int fd_ = -1;             // these protected by mutex_
+  int fd_ = -1;  // these protected by mutex_
   std::string last_;
   std::uint64_t size_ = 0;  // of the file
   bool finished_ = false;

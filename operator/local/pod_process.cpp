@@ -153,8 +153,8 @@ Status add_volumes(PodProcess& result, Variables& variables, const Json& pod, co
     }
     if (volume.contains("hostPath")) {
       if (!std::filesystem::exists(folder)) {
-        return fail(ErrorCode::kNotFound, "the volume \"" + found->first + "\" needs " + folder + ", which this " +
-                                              "machine does not have");
+        return fail(ErrorCode::kNotFound,
+                    "the volume \"" + found->first + "\" needs " + folder + ", which this " + "machine does not have");
       }
     } else {
       result.folders.push_back(folder);
@@ -200,8 +200,8 @@ std::string expand(const std::string& given, const Variables& environment) {
       ++i;
     } else if (given[i + 1] == '(' && close != std::string::npos) {
       const std::string name = given.substr(i + 2, close - i - 2);
-      const auto found = std::find_if(environment.begin(), environment.end(),
-                                      [&](const auto& entry) { return entry.first == name; });
+      const auto found =
+          std::find_if(environment.begin(), environment.end(), [&](const auto& entry) { return entry.first == name; });
       result += found == environment.end() ? given.substr(i, close - i + 1) : found->second;
       i = close;
     } else {

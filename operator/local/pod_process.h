@@ -15,10 +15,10 @@ namespace lockstep::local {
 
 // What is the same for all pods of a machine.
 struct Machine {
-  std::string folder;                      // of the job; claims/, volumes/, tokens/ and roots/ are made in it
-  std::string agent;                       // the lockstep-agent that stands for /lockstep/lockstep-agent
+  std::string folder;                        // of the job; claims/, volumes/, tokens/ and roots/ are made in it
+  std::string agent;                         // the lockstep-agent that stands for /lockstep/lockstep-agent
   std::vector<std::string> program_folders;  // searched before PATH, and put in front of the processes' PATH
-  std::vector<std::string> environment;    // "NAME=value": what every pod starts from
+  std::vector<std::string> environment;      // "NAME=value": what every pod starts from
   std::string node_name = "localhost";
   std::string address = "127.0.0.1";
 };

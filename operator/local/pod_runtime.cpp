@@ -31,10 +31,18 @@ using kube::kPods;
 
 constexpr size_t kLongestLine = 64 * 1024;  // longer ones are passed on in pieces
 
-const Json& meta_of(const Json& pod) { return pod.at("metadata"); }
-std::string uid_of(const Json& pod) { return meta_of(pod).at("uid"); }
-std::string name_of(const Json& pod) { return meta_of(pod).at("name"); }
-std::string space_of(const Json& pod) { return meta_of(pod).at("namespace"); }
+const Json& meta_of(const Json& pod) {
+  return pod.at("metadata");
+}
+std::string uid_of(const Json& pod) {
+  return meta_of(pod).at("uid");
+}
+std::string name_of(const Json& pod) {
+  return meta_of(pod).at("name");
+}
+std::string space_of(const Json& pod) {
+  return meta_of(pod).at("namespace");
+}
 
 // A pod whose process runs.
 struct Running {
@@ -62,8 +70,8 @@ class Runtime final : public PodRuntime {
     std::error_code error;
     std::filesystem::create_directories(options_.machine.folder + "/logs", error);
     if (error) {
-      return fail(ErrorCode::kUnavailable, "cannot make the folder " + options_.machine.folder + "/logs: " +
-                                               error.message());
+      return fail(ErrorCode::kUnavailable,
+                  "cannot make the folder " + options_.machine.folder + "/logs: " + error.message());
     }
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -121,8 +129,8 @@ class Runtime final : public PodRuntime {
     const auto made = api_.create(kube::kNodes, "", {{"metadata", {{"name", name}}}});
     if (!made && made.error().code != ErrorCode::kAlreadyExists) return made.error();
     const Json ready = {{"type", "Ready"}, {"status", "True"}, {"reason", "KubeletReady"}, {"lastTransitionTime", now}};
-    const auto told = api_.patch(kube::kNodes, "", name, kube::PatchType::kMerge,
-                                 {{"status", {{"conditions", {ready}}}}}, "status");
+    const auto told =
+        api_.patch(kube::kNodes, "", name, kube::PatchType::kMerge, {{"status", {{"conditions", {ready}}}}}, "status");
     return told ? Status() : told.error();
   }
 
@@ -257,9 +265,9 @@ class Runtime final : public PodRuntime {
     if (stopping_) return;
     const std::string phase = pod.value("status", Json::object()).value("phase", "Pending");
     if (phase != "Pending") return;
-    const auto bound = api_.patch(kPods, space_of(pod), name_of(pod), kube::PatchType::kMerge,
-                                  {{"metadata", {{"uid", uid_of(pod)}}},
-                                   {"spec", {{"nodeName", options_.machine.node_name}}}});
+    const auto bound =
+        api_.patch(kPods, space_of(pod), name_of(pod), kube::PatchType::kMerge,
+                   {{"metadata", {{"uid", uid_of(pod)}}}, {"spec", {{"nodeName", options_.machine.node_name}}}});
     if (!bound) return;  // it went meanwhile
     auto started = launch(pod);
     if (!started) {
@@ -312,6 +320,8 @@ class Runtime final : public PodRuntime {
 
   void begin_stop(Duration grace) {
     stopping_ = true;
+    // The watch has ended, perhaps just before it told of a deletion.
+    if (const auto page = api_.list(kPods, {.limit = 0})) synchronise(page->items);
     for (auto& [uid, one] : running_) terminate(one, grace);
   }
 
@@ -368,8 +378,8 @@ class Runtime final : public PodRuntime {
     write_status(done.pod, ended_status(done.pod, done.times, *end, done.log->tail()));
     const auto now = api_.get(kPods, space_of(done.pod), name_of(done.pod));
     if (now && uid_of(*now) == uid && meta_of(*now).contains("deletionTimestamp")) {
-      const Status ignored = api_.remove(kPods, space_of(done.pod), name_of(done.pod),
-                                         {.uid = uid, .grace_period_seconds = 0});
+      const Status ignored =
+          api_.remove(kPods, space_of(done.pod), name_of(done.pod), {.uid = uid, .grace_period_seconds = 0});
     }
   }
 

@@ -54,8 +54,7 @@ Json running_status(const Json& pod, const Machine& machine, WallTime started) {
           {"containerStatuses", container_statuses(pod, "containers", {{"running", {{"startedAt", time}}}}, true)}};
 }
 
-Json ended_status(const Json& pod, ContainerTimes times, const ProcessEnd& end,
-                  const std::string& message) {
+Json ended_status(const Json& pod, ContainerTimes times, const ProcessEnd& end, const std::string& message) {
   const std::string finished = format_timestamp(times.finished);
   const bool fine = end.exit_code == 0;
   const Json state = terminated(end.exit_code, fine ? "Completed" : "Error", fine ? "" : message,

@@ -86,7 +86,8 @@ Error explain(const Report& report) {
       return fail(code, std::string("the volumes cannot be mounted (") + report.what + "): " + why);
     case Report::kFolder:
       return fail(code, std::string("the working folder ") + report.what + " cannot be entered: " + why);
-    case Report::kExec: break;
+    case Report::kExec:
+      break;
   }
   return fail(code, std::string("the program ") + report.what + " cannot be started: " + why);
 }
@@ -163,7 +164,9 @@ std::optional<ProcessEnd> reap(pid_t pid) {
   return ProcessEnd{WEXITSTATUS(status), 0};
 }
 
-void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+void adopt_orphans() {
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
 
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;

@@ -21,7 +21,7 @@ struct ProcessSpec {
   std::vector<std::string> environment;  // "NAME=value"
   std::string working_dir;               // as seen after the mounts; "" is the caller's
   std::vector<Mount> mounts;
-  std::string scratch;                   // see MountPlan::make(); only when there are mounts
+  std::string scratch;  // see MountPlan::make(); only when there are mounts
 };
 
 struct Process {

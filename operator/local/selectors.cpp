@@ -115,10 +115,14 @@ bool Selector::meets(const Requirement& requirement, const std::string* value) {
            std::find(requirement.values.begin(), requirement.values.end(), *value) != requirement.values.end();
   };
   switch (requirement.kind) {
-    case Requirement::Kind::kExists: return value != nullptr;
-    case Requirement::Kind::kAbsent: return value == nullptr;
-    case Requirement::Kind::kIn: return listed();
-    case Requirement::Kind::kNotIn: return !listed();
+    case Requirement::Kind::kExists:
+      return value != nullptr;
+    case Requirement::Kind::kAbsent:
+      return value == nullptr;
+    case Requirement::Kind::kIn:
+      return listed();
+    case Requirement::Kind::kNotIn:
+      return !listed();
   }
   return false;
 }

@@ -150,7 +150,9 @@ HttpServer::~HttpServer() {
   if (state_->thread.joinable()) state_->thread.join();
 }
 
-int HttpServer::port() const { return state_->port; }
+int HttpServer::port() const {
+  return state_->port;
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpServerOptions& options, HttpHandlers handlers) {
   auto state = std::make_unique<State>();

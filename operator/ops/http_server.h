@@ -12,7 +12,7 @@ namespace lockstep::ops {
 
 struct HttpServerOptions {
   std::string address = "0.0.0.0";
-  int port = 8080;  // 0: any free one
+  int port = 8080;                                      // 0: any free one
   int most_connections = 64;                            // more are closed at once
   Duration request_deadline = std::chrono::seconds(5);  // for a request to arrive and its answer to leave
 };

@@ -35,10 +35,10 @@ struct ExpectedMember {
 struct JobPlan {
   std::string name_space, name, uid;
   Kind kind = Kind::kLockstep;
-  int slots = 0;           // gang size; a generation is formed when all are expected and connected
-  int procs_per_node = 1;  // ranks of slot s: s * procs_per_node ...
-  int port = 0;            // MASTER_PORT; 0: fresh for each generation
-  int max_restarts = 0;    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
+  int slots = 0;                           // gang size; a generation is formed when all are expected and connected
+  int procs_per_node = 1;                  // ranks of slot s: s * procs_per_node ...
+  int port = 0;                            // MASTER_PORT; 0: fresh for each generation
+  int max_restarts = 0;                    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
   std::map<std::string, std::string> env;  // spec.rendezvous.env
   std::string checkpoint_path;
   int checkpoint_every_seconds = 0;
@@ -75,10 +75,10 @@ struct Failure {
   int slot = -1;
   std::optional<int> exit_code;  // 128 + signal when it was a signal
   int signal = 0;
-  std::string message;           // one sentence, then the tail of the rank's stderr (at most 2 KiB)
-  WallTime time{};               // when the process ended, by its agent's clock
-  std::int64_t detect_ms = -1;   // from then to the coordinator's knowing
-  std::int64_t step = 0;         // last committed step that was reported
+  std::string message;          // one sentence, then the tail of the rank's stderr (at most 2 KiB)
+  WallTime time{};              // when the process ended, by its agent's clock
+  std::int64_t detect_ms = -1;  // from then to the coordinator's knowing
+  std::int64_t step = 0;        // last committed step that was reported
 
   bool operator==(const Failure&) const = default;
 };
@@ -177,12 +177,12 @@ using OnViewChange = std::function<void(const std::string& name_space, const std
 
 struct CoordinatorOptions {
   std::string listen_address = "0.0.0.0";
-  int port = 0;                      // 0: any free one
-  std::string certificate_pem;       // empty with an empty key: plain TCP is never spoken; start() fails
+  int port = 0;                 // 0: any free one
+  std::string certificate_pem;  // empty with an empty key: plain TCP is never spoken; start() fails
   std::string private_key_pem;
-  std::int64_t term = 1;             // the Lease's leaseTransitions
-  bool authenticate = true;          // false only in tests of the protocol
-  Duration heartbeat_timeout = std::chrono::seconds(1);
+  std::int64_t term = 1;                                 // the Lease's leaseTransitions
+  bool authenticate = true;                              // false only in tests of the protocol
+  Duration heartbeat_timeout = std::chrono::seconds(3);  // a member that says nothing for this long is lost
 };
 
 // Binds and starts its threads; they are joined by the destructor. kUnavailable when the port is taken.
@@ -201,19 +201,19 @@ Result<KeyPair> make_authority();
 Result<KeyPair> issue_serving_certificate(const KeyPair& authority);
 
 // Environment of the agent (set by the pod builder).
-inline constexpr const char* kEnvCoordinator = "LOCKSTEP_COORDINATOR";             // "10.0.3.4:7077", numeric
-inline constexpr const char* kEnvCoordinatorCa = "LOCKSTEP_COORDINATOR_CA";        // PEM
+inline constexpr const char* kEnvCoordinator = "LOCKSTEP_COORDINATOR";       // "10.0.3.4:7077", numeric
+inline constexpr const char* kEnvCoordinatorCa = "LOCKSTEP_COORDINATOR_CA";  // PEM
 inline constexpr const char* kEnvNamespace = "LOCKSTEP_NAMESPACE";
-inline constexpr const char* kEnvPodName = "LOCKSTEP_POD_NAME";                    // downward API
-inline constexpr const char* kEnvPodUid = "LOCKSTEP_POD_UID";                      // downward API
-inline constexpr const char* kEnvPodIp = "LOCKSTEP_POD_IP";                        // downward API
+inline constexpr const char* kEnvPodName = "LOCKSTEP_POD_NAME";  // downward API
+inline constexpr const char* kEnvPodUid = "LOCKSTEP_POD_UID";    // downward API
+inline constexpr const char* kEnvPodIp = "LOCKSTEP_POD_IP";      // downward API
 inline constexpr const char* kEnvSlot = "LOCKSTEP_SLOT";
 inline constexpr const char* kEnvIncarnation = "LOCKSTEP_INCARNATION";
 inline constexpr const char* kEnvProcsPerNode = "LOCKSTEP_PROCS_PER_NODE";
-inline constexpr const char* kEnvTokenFile = "LOCKSTEP_TOKEN_FILE";                // projected token, audience lockstep
-inline constexpr const char* kEnvStopGrace = "LOCKSTEP_STOP_GRACE_SECONDS";        // SIGTERM to the agent until SIGKILL to
-                                                                                   // its processes; 25 where not set
-inline constexpr const char* kEnvParentDeath = "LOCKSTEP_PARENT_DEATH";            // "1": end all when the parent dies
+inline constexpr const char* kEnvTokenFile = "LOCKSTEP_TOKEN_FILE";          // projected token, audience lockstep
+inline constexpr const char* kEnvStopGrace = "LOCKSTEP_STOP_GRACE_SECONDS";  // SIGTERM to the agent until SIGKILL to
+                                                                             // its processes; 25 where not set
+inline constexpr const char* kEnvParentDeath = "LOCKSTEP_PARENT_DEATH";      // "1": end all when the parent dies
 inline constexpr const char* kTokenAudience = "lockstep";
 inline constexpr const char* kCoordinatorServerName = "lockstep-coordinator";
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
 #include "operator/rendezvous/failure_choice.h"
@@ -111,6 +112,10 @@ void CoordinatorState::adopt_record(Now now) {
       if (in_gang(member) && exit.generation == gang.generation) gang_->exits.emplace(rank, exit);
     }
     member.early_exits.clear();
+    const auto early = std::exchange(member.early_heartbeat, std::nullopt);
+    if (early && early->progress && in_gang(member) && early->generation == gang.generation) {
+      note_progress(member, *early->progress, now);
+    }
   }
   if (record_->finished) {
     finished_ = true;
@@ -142,7 +147,7 @@ void CoordinatorState::evaluate_waiting(Now now) {
   if (!record_ || plan_->slots < 1 || members_.size() != static_cast<std::size_t>(plan_->slots)) return;
   if (members_.rbegin()->first != plan_->slots - 1) return;
   for (const auto& [slot, member] : members_) {
-    if (member.session == 0 || now.time - member.heard > timing_.lost_after) return;
+    if (member.session == 0 || now.time - member.heard > timing_.silent_after) return;
   }
   propose(now);
 }
@@ -191,7 +196,7 @@ void CoordinatorState::evaluate_proposal(Now now) {
   }
   int missing = -1;
   for (const auto& [slot, member] : members_) {
-    if (now.time - member.heard > timing_.lost_after) return discard_proposal();
+    if (now.time - member.heard > silence_of(member)) return discard_proposal();
     if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
   }
   const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
@@ -347,11 +352,15 @@ void CoordinatorState::evaluate_exits(Now now) {
   break_gang(failure);
 }
 
+Duration CoordinatorState::silence_of(const Member& member) const {
+  return member.session == 0 ? timing_.lost_after : timing_.silent_after;
+}
+
 void CoordinatorState::evaluate_losses(Now now) {
   if (now.time < evict_from_) return;
   for (const auto& [slot, member] : members_) {
     const MonotonicTime since = std::max(member.heard, last_advance_);
-    if (slot_succeeded(slot) || now.time - since <= timing_.lost_after) continue;
+    if (slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;
     return lose_member(slot, member.session == 0 ? "its connection is gone" : "it is silent", member.heard, now);
   }
 }

@@ -184,7 +184,7 @@ class CoordinatorServer final : public Coordinator {
     if (job != nullptr && job->plan == plan) return;
     if (job == nullptr) {
       CoordinatorTiming timing;
-      timing.lost_after = options_.heartbeat_timeout;
+      timing.silent_after = options_.heartbeat_timeout;
       auto made = std::make_unique<Job>(io_, options_.term, timing, now());
       made->serial = ++last_serial_;
       job = made.get();

@@ -190,20 +190,25 @@ void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.phase = heartbeat.phase;
   member.generation = heartbeat.generation;
   note_checkpoint(heartbeat.newest_checkpoint);
+  if (step_ == Step::kLoading) member.early_heartbeat = heartbeat;
   if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return;
   const int slot = member.expected.slot;
   if (heartbeat.up && !gang_->up[slot]) {
     gang_->up[slot] = true;
     changed_ = true;
   }
-  if (!heartbeat.progress) return;
-  if (heartbeat.progress->step > member.step) {
-    member.step = heartbeat.progress->step;
+  if (heartbeat.progress) note_progress(member, *heartbeat.progress, now);
+}
+
+void CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
+  if (progress.step > member.step) {
+    member.step = progress.step;
     last_advance_ = now.time;
   }
-  if (slot > progress_slot_ || *heartbeat.progress == progress_) return;
+  const int slot = member.expected.slot;
+  if (slot > progress_slot_ || progress == progress_) return;
   progress_slot_ = slot;
-  progress_ = *heartbeat.progress;
+  progress_ = progress;
   progress_changed_ = true;
   if (step_ == Step::kUp && !gang_->resumed && times_.first_step_ms < 0 && progress_.step > gang_->restored_step) {
     times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();

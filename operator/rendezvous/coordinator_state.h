@@ -50,7 +50,10 @@ struct Now {
 };
 
 struct CoordinatorTiming {
-  Duration lost_after = std::chrono::seconds(1);        // silence, or a connection that is not made again
+  Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
+  // A connection that stands without a word. Longer, because a node whose cores are all taken is late, not dead, and
+  // peers that miss a member say so before.
+  Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
   Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
@@ -117,10 +120,12 @@ class CoordinatorState {
     MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
     std::int64_t life = 0;
-    std::int64_t step = -1;           // last progress of the generation in force
-    std::int64_t halted = 0;          // HALT up to this one was sent on this connection
-    bool told_to_leave = false;       // STOP or DONE was sent on this connection
-    std::map<int, Exit> early_exits;  // by rank: reported before it was known which generation counts
+    std::int64_t step = -1;      // last progress of the generation in force
+    std::int64_t halted = 0;     // HALT up to this one was sent on this connection
+    bool told_to_leave = false;  // STOP or DONE was sent on this connection
+    // Reported before it was known which generation counts.
+    std::map<int, Exit> early_exits;  // by rank
+    std::optional<Heartbeat> early_heartbeat;
   };
   // A generation that may have had its GO.
   struct Gang {
@@ -155,6 +160,8 @@ class CoordinatorState {
   void evaluate_waiting(Now now);
   void evaluate_proposal(Now now);
   void evaluate_exits(Now now);
+  // How long that member may be quiet before it counts as lost.
+  Duration silence_of(const Member& member) const;
   void evaluate_losses(Now now);
   void evaluate_up(Now now);
   void evaluate_store(Now now);
@@ -164,6 +171,7 @@ class CoordinatorState {
   void on(Member& member, const Ready& ready, Now now);
   void on(Member& member, const Up& up, Now now);
   void on(Member& member, const Exit& exit, Now now);
+  void note_progress(Member& member, const Progress& progress, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   void propose(Now now);

@@ -79,11 +79,11 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   }
   term_ = welcome.term;
   welcomed_ = true;
+  send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
     if (rank.exit) send(*rank.exit);
   }
-  send_heartbeat(now);
 }
 
 void MemberState::on(const Refused& refused, MonotonicTime now) {
@@ -186,6 +186,7 @@ void MemberState::on_started(int number, MonotonicTime) {
 void MemberState::on_worker_message(int number, const WorkerMessage& message, MonotonicTime) {
   Rank* rank = find(number);
   if (rank == nullptr) return;
+  unsaid_ = unsaid_ || message.progress || message.checkpoint;
   if (message.up || message.progress) {
     rank->up = true;
     note_up();
@@ -201,7 +202,7 @@ void MemberState::note_up() {
   if (welcomed_) send(Up{generation()});
 }
 
-void MemberState::on_exit(const ProcessEnd& end, MonotonicTime) {
+void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
   Rank* rank = find(end.rank);
   if (rank == nullptr || rank->exit) return;
   Exit exit;
@@ -216,6 +217,7 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime) {
   exit.problem = end.problem;
   exit.message = end.message;
   rank->exit = exit;
+  if (welcomed_ && unsaid_) send_heartbeat(now);  // the last step and checkpoint, before word of the end overtakes them
   if (welcomed_) send(exit);
   // What is left now was left behind; it is not asked, only ended.
   if (ending_ && all_exited()) actions_.push_back(KillProcesses{});
@@ -285,6 +287,7 @@ void MemberState::send_heartbeat(MonotonicTime now) {
   if (progress_) heartbeat.progress = progress_->second;
   heartbeat.newest_checkpoint = checkpoint_;
   send(heartbeat);
+  unsaid_ = false;
   heartbeat_at_ = now + kHeartbeatEvery;
 }
 

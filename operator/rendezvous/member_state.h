@@ -165,6 +165,7 @@ class MemberState {
   std::optional<Ending> ending_;
   std::optional<std::pair<int, Progress>> progress_;  // with the rank that said it
   std::optional<CheckpointReport> checkpoint_;
+  bool unsaid_ = false;  // progress_ or checkpoint_ has changed since the last heartbeat
 
   std::optional<int> leave_with_;
   MonotonicTime leave_at_{};  // once no process is left: latest time to leave

@@ -18,13 +18,14 @@ namespace lockstep::rendezvous {
 // Environment of a worker. The torchrun set (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK,
 // GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID,
 // TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*) is there as well, with the values of the generation.
-inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";               // metadata.name
-inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";            // metadata.uid
-inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";     // decimal, grows with each restart
-inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";               // "ip:port,..." by rank: data addresses
-inline constexpr const char* kEnvMemberOfRank = "LOCKSTEP_MEMBERS";      // "0,0,1,1": which ranks share a pod (and /dev/shm)
-inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";        // bound, listening TCP socket of this rank
-inline constexpr const char* kEnvAgentFd = "LOCKSTEP_AGENT_FD";          // the link
+inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";            // metadata.name
+inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";         // metadata.uid
+inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each restart
+inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";            // "ip:port,..." by rank: data addresses
+inline constexpr const char* kEnvMemberOfRank =
+    "LOCKSTEP_MEMBERS";                                            // "0,0,1,1": which ranks share a pod (and /dev/shm)
+inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";  // bound, listening TCP socket of this rank
+inline constexpr const char* kEnvAgentFd = "LOCKSTEP_AGENT_FD";    // the link
 inline constexpr const char* kEnvGenerationKey = "LOCKSTEP_GENERATION_KEY";  // 64 hex digits: MAC key of the data links
 inline constexpr const char* kEnvCheckpointDir = "LOCKSTEP_CHECKPOINT_DIR";  // spec.checkpoint.path, where given
 inline constexpr const char* kEnvCheckpointEvery = "LOCKSTEP_CHECKPOINT_EVERY_SECONDS";  // spec.checkpoint.everySeconds
@@ -90,15 +91,15 @@ Result<WorkerMessage> decode_worker_message(std::string_view line);
 Result<AgentMessage> decode_agent_message(std::string_view line);
 
 // Exit codes of our trainer (0 done; 1-127 permanent but for the named ones; 128 and above may be tried again).
-inline constexpr int kExitUsage = 64;         // bad flags
-inline constexpr int kExitData = 65;          // data missing, empty, too short, unreadable
-inline constexpr int kExitCheckpoint = 66;    // no usable checkpoint: truncated, of another model, seed or numerics
-inline constexpr int kExitDisk = 74;          // a checkpoint could not be written (full disk); the last good one stays
-inline constexpr int kExitTemporary = 75;     // try again
-inline constexpr int kExitConfig = 78;        // settings that contradict each other or the environment
-inline constexpr int kExitCommunication = 80; // a peer went away; try again
-inline constexpr int kExitWatchdog = 82;      // no progress within the deadline; try again
-inline constexpr int kExitStopped = 83;       // stopped on request after a checkpoint; try again, not counted
-inline constexpr int kExitDiverged = 84;      // NaN or infinity in the loss; permanent
+inline constexpr int kExitUsage = 64;          // bad flags
+inline constexpr int kExitData = 65;           // data missing, empty, too short, unreadable
+inline constexpr int kExitCheckpoint = 66;     // no usable checkpoint: truncated, of another model, seed or numerics
+inline constexpr int kExitDisk = 74;           // a checkpoint could not be written (full disk); the last good one stays
+inline constexpr int kExitTemporary = 75;      // try again
+inline constexpr int kExitConfig = 78;         // settings that contradict each other or the environment
+inline constexpr int kExitCommunication = 80;  // a peer went away; try again
+inline constexpr int kExitWatchdog = 82;       // no progress within the deadline; try again
+inline constexpr int kExitStopped = 83;        // stopped on request after a checkpoint; try again, not counted
+inline constexpr int kExitDiverged = 84;       // NaN or infinity in the loss; permanent
 
 }  // namespace lockstep::rendezvous

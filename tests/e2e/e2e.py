@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -67,7 +68,7 @@ class Cluster:
         run(self.tool, "down", "--name", self.name, deadline=180)
 
     def command(self, *words, deadline=120):
-        return run(self.tool, *words, "--name", self.name, deadline=deadline)
+        return run(self.tool, words[0], "--name", self.name, *words[1:], deadline=deadline)
 
     def kubectl(self, *words, deadline=60, check=True, stdin=None):
         return run(self._kubectl, *words, deadline=deadline, check=check, stdin=stdin, env=self.env)
@@ -90,6 +91,25 @@ class Cluster:
 
     def pods(self, job, namespace="default"):
         return self.get("pods", "-n", namespace, "-l", f"lockstep.dev/job={job}")["items"]
+
+    def audit(self):
+        """Every finished request of the audit log, as objects."""
+        with open(json.loads(self.command("status", "--json").stdout)[0]["audit_log"], encoding="utf-8") as stream:
+            for line in stream:
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    continue  # the line that is being written
+                if entry.get("stage") == "ResponseComplete":
+                    yield entry
+
+    def logged_step(self, job, namespace="default"):
+        """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds."""
+        first = min(self.pods(job, namespace), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/slot"]), default=None)
+        if first is None:
+            return 0
+        log = self.kubectl("logs", "-n", namespace, first["metadata"]["name"], "--tail=20", check=False).stdout
+        return max((int(step) for step in re.findall(r"^.*?step (\d+)", log, re.M)), default=0)
 
     def delete_job(self, name, namespace="default"):
         self.kubectl("delete", "trainingjob", name, "-n", namespace, "--ignore-not-found", deadline=120)
@@ -130,7 +150,3 @@ class Cluster:
 
 def true_conditions(job):
     return {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
-
-
-def progress_step(job):
-    return ((job or {}).get("status", {}).get("progress") or {}).get("step", 0)

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include "trainer/core/random.h"
@@ -67,6 +68,26 @@ Result<std::string> read_file(const std::string& path, std::uint64_t most) {
   return bytes;
 }
 
+// Of ASCII, whatever the locale.
+bool is_capital(char c) {
+  return c >= 'A' && c <= 'Z';
+}
+bool is_small(char c) {
+  return c >= 'a' && c <= 'z';
+}
+bool is_letter(char c) {
+  return is_capital(c) || is_small(c);
+}
+
+// Whether a sentence begins at `i`, on the line of the one before it. That has to end with a word of small letters: "2.
+// The" and "U.S. Code" begin none.
+bool begins_a_sentence(const std::string& bytes, size_t i) {
+  size_t end = i;
+  while (end > 0 && bytes[end - 1] == ' ') --end;
+  return is_capital(bytes[i]) && end < i && end >= 3 && bytes[end - 1] == '.' && is_small(bytes[end - 2]) &&
+         is_small(bytes[end - 3]);
+}
+
 }  // namespace
 
 Result<Text> read_text(const std::vector<std::string>& paths) {
@@ -114,6 +135,44 @@ std::string to_string(const Text& text, const std::vector<std::uint8_t>& tokens)
   std::string bytes;
   for (std::uint8_t token : tokens) bytes.push_back(static_cast<char>(text.vocabulary[token]));
   return bytes;
+}
+
+Result<std::vector<std::uint8_t>> to_tokens(const Text& text, const std::string& bytes) {
+  std::vector<std::uint8_t> tokens;
+  for (char c : bytes) {
+    auto byte = static_cast<unsigned char>(c);
+    auto at = std::lower_bound(text.vocabulary.begin(), text.vocabulary.end(), byte);
+    if (at == text.vocabulary.end() || *at != byte) {
+      std::string name = byte > ' ' && byte < 127 ? fmt::format("'{}'", c) : fmt::format("of code {}", byte);
+      return fail(ErrorCode::kInvalid, fmt::format("the character {} does not occur in the data", name));
+    }
+    tokens.push_back(static_cast<std::uint8_t>(at - text.vocabulary.begin()));
+  }
+  return tokens;
+}
+
+Opening start_of_a_sentence(const Text& text, size_t most, std::uint64_t seed) {
+  const std::string bytes = to_string(text, text.held_out);
+  struct Word {
+    size_t begin, end;
+  };
+  std::vector<Word> sentences, lines;
+  for (size_t i = 1; i < bytes.size(); ++i) {
+    const bool line = bytes[i - 1] == '\n' && is_letter(bytes[i]), sentence = begins_a_sentence(bytes, i);
+    if (!line && !sentence) continue;
+    size_t end = i;
+    while (end < bytes.size() && is_letter(bytes[end])) ++end;
+    if (end < most || end == bytes.size() || bytes[end] != ' ') continue;
+    const auto before = std::string_view(bytes).substr(end - most, most);
+    const bool prose = before.find("   ") == before.npos;  // titles and tables are set with spaces
+    if (line) lines.push_back({i, end});
+    if (sentence && prose) sentences.push_back({i, end});
+  }
+  const std::vector<Word>& words = sentences.empty() ? lines : sentences;
+  Word word{0, std::min(most, bytes.size())};
+  if (!words.empty()) word = words[core::derive(seed, "prompt") % words.size()];
+  const auto at = [&](size_t i) { return text.held_out.begin() + static_cast<std::ptrdiff_t>(i); };
+  return {{at(word.end - std::min(most, word.end)), at(word.end)}, words.empty() ? 0 : word.end - word.begin};
 }
 
 }  // namespace lockstep::trainer::data

@@ -27,4 +27,17 @@ Result<Text> read_text(const std::vector<std::string>& paths);
 // The bytes of tokens.
 std::string to_string(const Text& text, const std::vector<std::uint8_t>& tokens);
 
+// The tokens of bytes. kInvalid: the text has no such character; the sentence names it.
+Result<std::vector<std::uint8_t>> to_tokens(const Text& text, const std::string& bytes);
+
+// Text for a model to go on from.
+struct Opening {
+  std::vector<std::uint8_t> tokens;  // not empty, as long as the held-out text is not
+  size_t shown = 0;                  // so many of the last tokens are the first word of what is written
+};
+
+// Held-out text: at most `most` tokens that end after the first word of a sentence, inside a paragraph of prose; in a
+// text without sentences after the first word of a line. `seed` picks the place.
+Opening start_of_a_sentence(const Text& text, size_t most, std::uint64_t seed);
+
 }  // namespace lockstep::trainer::data

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "trainer/core/random.h"
 
@@ -22,6 +23,12 @@ size_t draw(const std::vector<double>& scores, double temperature, double u) {
     if (left < 0) return i;
   }
   return static_cast<size_t>(best - scores.begin());
+}
+
+// How often the last token stands at the end.
+std::int64_t run_at_the_end(const std::vector<std::uint8_t>& tokens) {
+  auto other = std::find_if(tokens.rbegin(), tokens.rend(), [&](std::uint8_t t) { return t != tokens.back(); });
+  return other - tokens.rbegin();
 }
 
 }  // namespace
@@ -52,6 +59,7 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
                       ? static_cast<double>(static_cast<const float*>(data)[at])
                       : static_cast<const double*>(data)[at];
     }
+    if (run_at_the_end(tokens) >= options.longest_run) scores[tokens.back()] = -std::numeric_limits<double>::infinity();
     double u = core::uniform(key, static_cast<std::uint64_t>(n));
     tokens.push_back(static_cast<std::uint8_t>(draw(scores, options.temperature, u)));
   }

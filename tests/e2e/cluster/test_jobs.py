@@ -28,7 +28,7 @@ def test_the_language_model_example_succeeds_as_the_readme_says(cluster, job):
     cluster.command("volume", "default", "checkpoints")
     cluster.kubectl("apply", "-f", EXAMPLES / "language-model.yaml")
     try:
-        cluster.kubectl("wait", "trainingjob/language-model", "--for=condition=Succeeded", "--timeout=400s", deadline=420)
+        cluster.kubectl("wait", "trainingjob/language-model", "--for=condition=Succeeded", "--timeout=15m", deadline=920)
         found = cluster.job("language-model")
         assert found["status"]["state"] == "Succeeded"
         assert found["status"]["nodes"]["summary"]
@@ -88,9 +88,9 @@ def test_a_torchrun_style_program_runs_unchanged(cluster, job):
 
 def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(cluster, job):
     cluster.command("volume", "default", "suspend-state")
-    name = job(jobs.trainer("suspend", *jobs.small_model(800, "--deterministic"), nodes=2, claim="suspend-state"))
+    name = job(jobs.trainer("suspend", *jobs.small_model(400, "--deterministic"), nodes=2, claim="suspend-state"))
     cluster.wait_condition(name, "Running", deadline=90)
-    e2e.wait_for("40 steps", lambda: e2e.progress_step(cluster.job(name)) >= 40, deadline=90)
+    e2e.wait_for("40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
     cluster.wait_condition(name, "Suspended", deadline=90)
     e2e.wait_for("no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)

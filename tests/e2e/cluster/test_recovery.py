@@ -6,13 +6,13 @@ import e2e
 import jobs
 
 
-def start(cluster, job, name, steps=1500):
+def start(cluster, job, name, steps=400):
     """A trainer job that has committed its first checkpointed steps."""
     cluster.command("volume", "default", f"{name}-state")
     job(jobs.trainer(name, *jobs.small_model(steps, "--deterministic"), claim=f"{name}-state",
                      restart={"forceDeleteAfterSeconds": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
-    e2e.wait_for(f"{name} has committed 40 steps", lambda: e2e.progress_step(cluster.job(name)) >= 40, deadline=90)
+    e2e.wait_for(f"{name} has committed 40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     return {pod["metadata"]["name"]: pod for pod in cluster.pods(name)}
 
 
@@ -32,7 +32,7 @@ def recovered(cluster, name, cause, since):
 
 
 def finish(cluster, name):
-    found = cluster.wait_condition(name, "Succeeded", deadline=240)
+    found = cluster.wait_condition(name, "Succeeded", deadline=400)
     incarnations = {pod["metadata"]["labels"]["lockstep.dev/slot"]: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])
                     for pod in cluster.pods(name) if pod["status"]["phase"] != "Failed"}
     assert all(value <= found["status"]["incarnation"] for value in incarnations.values())

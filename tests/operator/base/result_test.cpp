@@ -26,7 +26,9 @@ Status check_even(int value) {
   return {};
 }
 
-TEST(Result, try_passes_values_through) { EXPECT_EQ(quarter(8).value(), 2); }
+TEST(Result, try_passes_values_through) {
+  EXPECT_EQ(quarter(8).value(), 2);
+}
 
 TEST(Result, try_returns_the_first_error) {
   EXPECT_EQ(quarter(6).error().message, "odd");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <thread>
 
 #include "operator/api/pod.h"
@@ -28,9 +29,8 @@ api::Pod pod(const std::string& name, const std::string& uid, const std::string&
 }
 
 Store<api::Pod> indexed_store() {
-  return Store<api::Pod>([](const api::Pod& object) {
-    return std::vector<std::string>{object.meta.label(api::kLabelJobUid)};
-  });
+  return Store<api::Pod>(
+      [](const api::Pod& object) { return std::vector<std::string>{object.meta.label(api::kLabelJobUid)}; });
 }
 
 template <typename T>
@@ -76,7 +76,8 @@ TEST(Store, a_replacement_announces_what_vanished_and_is_silent_about_what_staye
   list.push_back(pod("d", "ud", "8", "j"));  // new
   std::string told;
   for (const auto& change : store.replace(std::move(list), {}, "9")) {
-    told += fmt::format("{}>{} ", change.before ? change.before->meta.name : "", change.after ? change.after->meta.name : "");
+    told += fmt::format("{}>{} ", change.before ? change.before->meta.name : "",
+                        change.after ? change.after->meta.name : "");
   }
   EXPECT_EQ(told, "b>b c> >d ");
   EXPECT_EQ(names(store.by_index("j")), "abd");
@@ -90,7 +91,8 @@ TEST(Store, readers_see_a_replacement_whole) {
   std::jthread writer([&] {
     for (int i = 1; i <= 300; ++i) {
       std::vector<api::Pod> list;
-      for (int k = 0; k < 20; ++k) list.push_back(pod(fmt::format("p{}", k), fmt::format("u{}", k), fmt::format("{}", i), "j"));
+      for (int k = 0; k < 20; ++k)
+        list.push_back(pod(fmt::format("p{}", k), fmt::format("u{}", k), fmt::format("{}", i), "j"));
       store.replace(std::move(list), {}, fmt::format("{}", i));
     }
     over = true;
@@ -106,10 +108,12 @@ TEST(Store, readers_see_a_replacement_whole) {
 class InformerTest : public ::testing::Test {
  protected:
   static Json json(const std::string& name, int version) {
-    return {{"metadata", {{"name", name}, {"namespace", "x"}, {"uid", "u" + name}, {"resourceVersion", std::to_string(version)}}}};
+    return {{"metadata",
+             {{"name", name}, {"namespace", "x"}, {"uid", "u" + name}, {"resourceVersion", std::to_string(version)}}}};
   }
   void SetUp() override {
     api.on_list = [this](const kube::ListOptions&) -> Result<ListPage> {
+      const std::lock_guard guard(mutex);
       if (lists.empty()) return fail(ErrorCode::kUnavailable, "no list");
       ListPage page = lists.front();
       lists.erase(lists.begin());
@@ -119,14 +123,18 @@ class InformerTest : public ::testing::Test {
                           std::stop_token stop) -> Status {
       for (auto& event : std::exchange(events, {})) on_event(std::move(event));
       played = true;
-      if (!lists.empty()) return fail(ErrorCode::kGone, "list again");
+      if (!none_left()) return fail(ErrorCode::kGone, "list again");
       while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return fail(ErrorCode::kCancelled, "told to stop");
     };
   }
+  bool none_left() {
+    const std::lock_guard guard(mutex);
+    return lists.empty();
+  }
   void run() {
     informer.start();
-    for (int i = 0; i < 4000 && !(played && lists.empty() && informer.has_synced()); ++i) {
+    for (int i = 0; i < 4000 && !(played && none_left() && informer.has_synced()); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     informer.stop();
@@ -134,7 +142,8 @@ class InformerTest : public ::testing::Test {
 
   kube::testing::FakeApi api;
   MetricsRegistry metrics;
-  std::vector<ListPage> lists;
+  std::mutex mutex;
+  std::vector<ListPage> lists;  // guarded by the mutex while the informer runs
   std::vector<WatchEvent> events;
   std::atomic<bool> played = false;
   std::vector<std::string> changes;

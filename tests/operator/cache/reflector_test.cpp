@@ -154,8 +154,8 @@ TEST_F(ReflectorTest, a_server_that_was_restored_to_the_past_is_listed_as_it_is)
   lists.push_back(ListPage{{}, "40", ""});
   watches.push_back([](const auto&) { return Status(); });
   for (int i = 0; i < 4; ++i) step();
-  EXPECT_EQ(asked, (std::vector<std::string>{"watch rv=100", "list rv=100 continue=", "list rv= continue=",
-                                             "watch rv=40"}));
+  EXPECT_EQ(asked,
+            (std::vector<std::string>{"watch rv=100", "list rv=100 continue=", "list rv= continue=", "watch rv=40"}));
 }
 
 TEST_F(ReflectorTest, pages_take_effect_as_a_whole_and_begin_again_when_their_token_expires) {
@@ -170,8 +170,8 @@ TEST_F(ReflectorTest, pages_take_effect_as_a_whole_and_begin_again_when_their_to
   EXPECT_EQ(step(), Duration::zero());
   step();
   EXPECT_EQ(diary.lines, std::vector<std::string>{"list ac 110"});
-  EXPECT_EQ(asked, (std::vector<std::string>{"list rv= continue=", "list rv= continue=t1", "list rv= continue=",
-                                             "list rv= continue=t2"}));
+  EXPECT_EQ(asked, (std::vector<std::string>{"list rv= continue=", "list rv= continue=t1",
+                                             "list rv= continue=", "list rv= continue=t2"}));
 }
 
 TEST_F(ReflectorTest, an_end_at_once_without_events_backs_off_and_does_not_list) {

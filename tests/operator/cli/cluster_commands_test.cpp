@@ -76,9 +76,10 @@ TEST_F(ClusterCommands, an_unknown_job_is_one_sentence_for_every_command) {
 }
 
 TEST_F(ClusterCommands, one_job_shows_conditions_and_attempts) {
-  make_job("a", {{"state", "Failed"},
-                 {"conditions", {{{"type", "Failed"}, {"status", "True"}, {"reason", "Because"}, {"message", "it broke"}}}},
-                 {"attempts", {{{"generation", 1}, {"cause", "ProcessExit"}, {"firstFailingRank", 1}, {"exitCode", 3}}}}});
+  make_job("a",
+           {{"state", "Failed"},
+            {"conditions", {{{"type", "Failed"}, {"status", "True"}, {"reason", "Because"}, {"message", "it broke"}}}},
+            {"attempts", {{{"generation", 1}, {"cause", "ProcessExit"}, {"firstFailingRank", 1}, {"exitCode", 3}}}}});
   ASSERT_TRUE(status(target(), {.name = "a"}, {}).ok());
   EXPECT_NE(printed().find("Failed     True    Because"), std::string::npos) << printed();
   EXPECT_NE(printed().find("1           ProcessExit  1     3"), std::string::npos) << printed();

@@ -68,9 +68,15 @@ int Command::wait(std::chrono::seconds patience) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-void Command::signal(int number) const { kill(pid_, number); }
-std::string Command::out() const { return read_file(folder_ + "/.out"); }
-std::string Command::err() const { return read_file(folder_ + "/.err"); }
+void Command::signal(int number) const {
+  kill(pid_, number);
+}
+std::string Command::out() const {
+  return read_file(folder_ + "/.out");
+}
+std::string Command::err() const {
+  return read_file(folder_ + "/.err");
+}
 
 bool Command::await_output(const std::string& text, std::chrono::seconds patience) const {
   return eventually(patience, [&] { return out().find(text) != std::string::npos; });
@@ -83,7 +89,8 @@ std::vector<pid_t> Command::processes() const {
     const std::string name = entry.path().filename();
     if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); })) continue;
     const std::string variables = read_file("/proc/" + name + "/environ");  // a zombie's is empty
-    if (std::string("\0", 1).append(variables).find(std::string("\0", 1) + marker_ + std::string("\0", 1)) != std::string::npos) {
+    if (std::string("\0", 1).append(variables).find(std::string("\0", 1) + marker_ + std::string("\0", 1)) !=
+        std::string::npos) {
       found.push_back(std::atoi(name.c_str()));
     }
   }

@@ -42,8 +42,9 @@ Snapshot running(std::int64_t step) {
 }
 
 TEST(ProgressLine, says_everything_and_fits_the_width) {
-  EXPECT_EQ(progress_line(running(500), 200, false),
-            "0:12 Running  ##########----------  50%  step 500/1000  loss 2.3457  1234 samples/s  eta 0:42  restarts 1");
+  EXPECT_EQ(
+      progress_line(running(500), 200, false),
+      "0:12 Running  ##########----------  50%  step 500/1000  loss 2.3457  1234 samples/s  eta 0:42  restarts 1");
   EXPECT_EQ(progress_line(running(500), 20, false), "0:12 Running  #####");
   Snapshot waiting;
   waiting.state = "Pending";

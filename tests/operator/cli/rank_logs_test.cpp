@@ -24,9 +24,9 @@ TEST(RankLogs, every_rank_has_a_file_and_rank_0_is_listened_to) {
   std::filesystem::create_directories(folder);
   {
     RankLogs logs(folder);
-    for (const char* line : {"[0] eval step 0  held-out loss 4.5000", "[1] hello", "agent: words", "[1] eval step 9  held-out loss 1",
-                             "[0] sample of 5 characters:", "[0] ab", "[0] [1] c", "[0] end of sample",
-                             "[0] sample of 9 characters:", "[0] cut off", "[1] bye"}) {
+    for (const char* line : {"[0] eval step 0  held-out loss 4.5000", "[1] hello", "agent: words",
+                             "[1] eval step 9  held-out loss 1", "[0] sample of 5 characters:", "[0] ab", "[0] [1] c",
+                             "[0] end of sample", "[0] sample of 9 characters:", "[0] cut off", "[1] bye"}) {
       logs.add(line);
     }
     EXPECT_EQ(logs.held_out(), (std::vector<LossPoint>{{0, 4.5}}));

@@ -14,8 +14,8 @@ json job() {
 TEST(RunOptions, a_kill_is_a_rank_and_a_step) {
   EXPECT_EQ(*parse_worker_kill("2@100"), (WorkerKill{2, 100}));
   for (const char* bad : {"", "2", "2@", "@3", "a@3", "2@b", "-1@3", "2@-3", "2@3x"}) {
-    EXPECT_EQ(parse_worker_kill(bad).error().message, std::string("--kill-worker \"") + bad +
-                                                          "\": give a rank and a step, as in --kill-worker 2@100");
+    EXPECT_EQ(parse_worker_kill(bad).error().message,
+              std::string("--kill-worker \"") + bad + "\": give a rank and a step, as in --kill-worker 2@100");
   }
 }
 

@@ -49,7 +49,8 @@ TEST_F(Run, a_job_that_succeeds_ends_with_0_and_has_a_log_per_rank) {
 
 TEST_F(Run, a_killed_worker_is_survived_and_listed) {
   // The first life waits to be killed; the second one ends well.
-  Command command(words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; echo again", 2, {"--kill-worker", "1@0"}));
+  Command command(
+      words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; echo again", 2, {"--kill-worker", "1@0"}));
   ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
   const std::string out = command.out();
   EXPECT_NE(out.find("killed rank 1 (process "), std::string::npos) << out;
@@ -82,7 +83,8 @@ TEST_F(Run, the_exit_status_is_that_of_the_rank_that_failed) {
 TEST_F(Run, a_command_that_does_not_exist_is_told_by_name) {
   Command command(words("true", 1, {"--set", "spec.command=[\"lockstep-trainr\"]"}));
   EXPECT_EQ(command.wait(), 127);
-  EXPECT_EQ(command.err(), "lockstep run: the command \"lockstep-trainr\" was found neither beside lockstep nor in PATH\n");
+  EXPECT_EQ(command.err(),
+            "lockstep run: the command \"lockstep-trainr\" was found neither beside lockstep nor in PATH\n");
 }
 
 TEST_F(Run, an_interrupt_ends_everything) {
@@ -109,8 +111,8 @@ TEST_F(Run, a_second_interrupt_does_not_wait) {
 
 TEST_F(Run, a_killed_lockstep_leaves_no_process) {
   // With daemons that lost their parents and have sessions of their own.
-  Command command(words("setsid sh -c \"sleep 100 & sleep 100\" & trap : TERM; echo up; while :; do sleep 1; done", 2,
-                        {"--logs"}));
+  Command command(
+      words("setsid sh -c \"sleep 100 & sleep 100\" & trap : TERM; echo up; while :; do sleep 1; done", 2, {"--logs"}));
   ASSERT_TRUE(command.await_output("[0] up")) << command.out() << command.err();
   command.signal(SIGKILL);
   EXPECT_EQ(command.wait(), 1000 + SIGKILL);

@@ -1,4 +1,5 @@
-// What the command says to what was typed: help, misspelt words, files that are wrong. The whole text, as people see it.
+// What the command says to what was typed: help, misspelt words, files that are wrong. The whole text, as people see
+// it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +10,9 @@
 namespace lockstep::cli {
 namespace {
 
-long lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+long lines_of(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
 
 struct Case {
   std::vector<std::string> words;
@@ -31,11 +34,16 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{{"rnu"}, 2, "lockstep: there is no command \"rnu\"; did you mean \"run\"?\nSee lockstep --help.\n"},
         Case{{"frobnicate"}, 2, "lockstep: there is no command \"frobnicate\"\nSee lockstep --help.\n"},
-        Case{{"--verison"}, 2, "lockstep: there is no option \"--verison\"; did you mean \"--version\"?\nSee lockstep --help.\n"},
+        Case{{"--verison"},
+             2,
+             "lockstep: there is no option \"--verison\"; did you mean \"--version\"?\nSee lockstep --help.\n"},
         Case{{"run"}, 2, "lockstep run: job is required\nSee lockstep run --help.\n"},
-        Case{{"run", "x.yaml", "--kil-worker", "1@2"}, 2,
-             "lockstep run: there is no option \"--kil-worker\"; did you mean \"--kill-worker\"?\nSee lockstep run --help.\n"},
-        Case{{"run", "x.yaml", "--kill-worker", "1"}, 2,
+        Case{{"run", "x.yaml", "--kil-worker", "1@2"},
+             2,
+             "lockstep run: there is no option \"--kil-worker\"; did you mean \"--kill-worker\"?\nSee lockstep run "
+             "--help.\n"},
+        Case{{"run", "x.yaml", "--kill-worker", "1"},
+             2,
              "lockstep run: --kill-worker \"1\": give a rank and a step, as in --kill-worker 2@100\n"},
         Case{{"run", "none.yaml"}, 1, "lockstep run: cannot read none.yaml: No such file or directory\n"},
         Case{{"run", "."}, 1, "lockstep run: . is a folder, not a job file\n"},
@@ -99,7 +107,8 @@ TEST(Validate, a_good_file_is_said_to_be_good) {
 
 TEST(Cluster, no_kubeconfig_is_one_sentence) {
   for (const char* name : {"status", "logs", "delete"}) {
-    Command command(std::string(name) == "status" ? std::vector<std::string>{name} : std::vector<std::string>{name, "j"});
+    Command command(std::string(name) == "status" ? std::vector<std::string>{name}
+                                                  : std::vector<std::string>{name, "j"});
     EXPECT_EQ(command.wait(), 1);
     EXPECT_TRUE(command.err().starts_with(std::string("lockstep ") + name + ": no kubeconfig")) << command.err();
     EXPECT_EQ(lines_of(command.err()), 1) << command.err();
@@ -114,6 +123,7 @@ TEST(Cluster, a_dead_api_server_is_one_sentence) {
   Command command({"status", "--kubeconfig", path});
   EXPECT_EQ(command.wait(), 1);
   EXPECT_NE(command.err().find("127.0.0.1:1"), std::string::npos) << command.err();
+  EXPECT_NE(command.err().find("the server of context 'a' of " + path), std::string::npos) << command.err();
   EXPECT_EQ(lines_of(command.err()), 1) << command.err();
 }
 

@@ -18,7 +18,8 @@ const ObjectKey kJob{"x", "job"};
 class OwnWritesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    writes.add_cache("Pod", {[this] { return observed; }, [this](const std::string& uid) { return living.contains(uid); }});
+    writes.add_cache("Pod",
+                     {[this] { return observed; }, [this](const std::string& uid) { return living.contains(uid); }});
   }
   ManualClock clock;
   OwnWrites writes{clock};
@@ -195,10 +196,14 @@ TEST_F(ControllerTest, failures_and_conflicts_are_tried_again_and_an_exception_i
   std::atomic<int> n = 0;
   start([&](const ObjectKey&) -> Outcome {
     switch (n++) {
-      case 0: return fail(ErrorCode::kUnavailable, "away");
-      case 1: return fail(ErrorCode::kConflict, "changed");
-      case 2: throw std::runtime_error("surprise");
-      default: return std::optional<Duration>();
+      case 0:
+        return fail(ErrorCode::kUnavailable, "away");
+      case 1:
+        return fail(ErrorCode::kConflict, "changed");
+      case 2:
+        throw std::runtime_error("surprise");
+      default:
+        return std::optional<Duration>();
     }
   });
   queue.add(kJob);
@@ -233,7 +238,8 @@ TEST_F(ControllerTest, one_poisoned_job_does_not_hold_up_the_others) {
   queue.add(kJob);
   for (int i = 0; i < 100; ++i) queue.add({"x", std::to_string(i)});
   for (int i = 0; i < 100; ++i) {
-    for (int wait = 0; wait < 1000 && count(std::to_string(i)) == 0; ++wait) std::this_thread::sleep_for(milliseconds(1));
+    for (int wait = 0; wait < 1000 && count(std::to_string(i)) == 0; ++wait)
+      std::this_thread::sleep_for(milliseconds(1));
     EXPECT_EQ(count(std::to_string(i)), 1);
   }
 }

@@ -29,7 +29,8 @@ TEST(ApiGenerationStore, a_record_comes_back_as_it_went) {
 }
 
 TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
-  for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})", R"({"term":1,"generation":1,"members":[1]})"}) {
+  for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
+                           R"({"term":1,"generation":1,"members":[1]})"}) {
     const auto record = record_from_text(text);
     ASSERT_FALSE(record) << text;
     EXPECT_EQ(record.error().code, ErrorCode::kCorrupt) << text;

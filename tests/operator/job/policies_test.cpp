@@ -1,5 +1,5 @@
-// Why a job does not start, how it stops, and what is left of it: startup, suspend and finish policies, and when a status
-// is worth a write.
+// Why a job does not start, how it stops, and what is left of it: startup, suspend and finish policies, and when a
+// status is worth a write.
 #include <gtest/gtest.h>
 
 #include "operator/job/finish_policy.h"
@@ -32,7 +32,8 @@ TEST(StartupPolicy, what_a_kubelet_refuses_is_the_reason_at_once_and_fails_the_j
   for (const auto& row : rows) {
     Situation s;
     s.accept();
-    s.pod(0, 1, "Pending").containers = {{.name = "trainer", .waiting_reason = row.kubelet, .waiting_message = "because"}};
+    s.pod(0, 1, "Pending").containers = {
+        {.name = "trainer", .waiting_reason = row.kubelet, .waiting_message = "because"}};
     s.pod(1);
     const Plan plan = s.accept();
     const char* where = row.permanent ? "Failed" : "Running";
@@ -290,7 +291,8 @@ TEST(FinishPolicy, nothing_leaves_a_terminal_state) {
 TEST(JobStatus, progress_is_written_every_fifteen_seconds) {
   Situation s;
   s.running();
-  s.view->progress = {.step = 1, .total_steps = 200, .epoch = 0, .loss = 2.5, .samples_per_second = 10.25, .eta_seconds = 60};
+  s.view->progress = {
+      .step = 1, .total_steps = 200, .epoch = 0, .loss = 2.5, .samples_per_second = 10.25, .eta_seconds = 60};
   s.accept();
   ASSERT_TRUE(s.job.status.progress);
   EXPECT_EQ(s.job.status.progress->loss, "2.5");
@@ -309,7 +311,12 @@ TEST(JobStatus, progress_is_written_every_fifteen_seconds) {
 TEST(JobStatus, an_endless_loss_is_text_not_a_crash) {
   Situation s;
   s.running();
-  s.view->progress = {.step = 1, .total_steps = 0, .epoch = 0, .loss = 0.0 / 0.0, .samples_per_second = 1e300 * 1e300, .eta_seconds = 1e300};
+  s.view->progress = {.step = 1,
+                      .total_steps = 0,
+                      .epoch = 0,
+                      .loss = 0.0 / 0.0,
+                      .samples_per_second = 1e300 * 1e300,
+                      .eta_seconds = 1e300};
   s.accept();
   EXPECT_EQ(s.job.status.progress->loss, "NaN");
 }

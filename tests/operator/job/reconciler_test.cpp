@@ -95,7 +95,8 @@ TEST(Reconciler, a_name_that_somebody_else_has_is_a_condition) {
 
 TEST(Reconciler, a_service_that_somebody_else_has_is_a_condition) {
   World world;
-  const kube::Json foreign{{"apiVersion", "v1"}, {"kind", "Service"}, {"metadata", {{"name", "a"}, {"namespace", "default"}}}};
+  const kube::Json foreign{
+      {"apiVersion", "v1"}, {"kind", "Service"}, {"metadata", {{"name", "a"}, {"namespace", "default"}}}};
   ASSERT_TRUE(world.api.create(kube::kServices, "default", foreign, {}));
   world.create_job();
   world.run(5);

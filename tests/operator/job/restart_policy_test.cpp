@@ -69,7 +69,7 @@ TEST(RestartPolicy, exit_codes_and_causes_decide) {
       {"out of memory, first time", kLockstep, failure("OOMKilled", 137), true, true, ""},
       {"port in use", kTorch, failure("PortInUse"), true, true, ""},
       {"start timeout", kTorch, failure("StartTimeout"), true, true, ""},
-      {"agent fell silent", kTorch, failure("MemberLost"), true, true, ""},
+      {"agent fell silent", kTorch, failure("MemberLost"), true, false, ""},
   };
   for (const auto& row : rows) {
     api::TrainingJobSpec spec;
@@ -92,7 +92,8 @@ TEST(RestartPolicy, the_first_rule_that_matches_wins) {
       {.on_reasons = {"PodFailed"}, .on_exit_codes = {7, 8}, .action = RuleAction::kFail, .counts_towards_max = true},
   };
   EXPECT_EQ(judge_failure(spec, {}, failure("NodeLost"), kNow).reason, "RestartRule");
-  EXPECT_TRUE(judge_failure(spec, {}, failure("ProcessExit", 7), kNow).restart) << "a rule makes a permanent code retryable";
+  EXPECT_TRUE(judge_failure(spec, {}, failure("ProcessExit", 7), kNow).restart)
+      << "a rule makes a permanent code retryable";
   EXPECT_FALSE(judge_failure(spec, {}, failure("ProcessExit", 7), kNow).counted);
   EXPECT_EQ(judge_failure(spec, {}, failure("ProcessExit", 8), kNow).reason, "RestartBudgetExceeded");
   EXPECT_TRUE(judge_failure(spec, {}, failure("PodFailed", 7), kNow).restart) << "the second rule is before the fourth";
@@ -101,7 +102,8 @@ TEST(RestartPolicy, the_first_rule_that_matches_wins) {
 
 TEST(RestartPolicy, a_rule_without_lists_matches_everything) {
   api::TrainingJobSpec spec;
-  spec.restart.rules = {{.on_reasons = {}, .on_exit_codes = {}, .action = RuleAction::kFail, .counts_towards_max = true}};
+  spec.restart.rules = {
+      {.on_reasons = {}, .on_exit_codes = {}, .action = RuleAction::kFail, .counts_towards_max = true}};
   EXPECT_FALSE(judge_failure(spec, {}, failure("PodDeleted"), kNow).restart);
 }
 
@@ -142,7 +144,8 @@ TEST(RestartPolicy, the_same_step_failing_twice_in_the_same_way_is_a_crash_loop)
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 139, 41), kNow).restart) << "another step";
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 134, 40), kNow).restart) << "another code";
   status.attempts = {failure("ProcessSignal", 137, 40)};
-  EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 137, 40), kNow).restart) << "SIGKILL is nobody's own";
+  EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 137, 40), kNow).restart)
+      << "SIGKILL is nobody's own";
   status.attempts = {failure("ProcessSignal", 143, 40)};
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 143, 40), kNow).restart) << "SIGTERM neither";
   status.attempts = {failure("ProcessExit", 80, 40)};

@@ -69,7 +69,8 @@ struct Situation {
     return *view;
   }
 
-  rendezvous::Failure& broken(std::int64_t generation, const std::string& cause, int slot, std::optional<int> exit_code = {}) {
+  rendezvous::Failure& broken(std::int64_t generation, const std::string& cause, int slot,
+                              std::optional<int> exit_code = {}) {
     see(rendezvous::Phase::kBroken, generation);
     view->failure.emplace();
     view->failure->generation = generation;
@@ -124,8 +125,12 @@ struct Situation {
     return plan;
   }
 
-  const api::Condition* condition(const std::string& type) const { return api::find_condition(job.status.conditions, type); }
-  std::string reason(const std::string& type) const { return condition(type) == nullptr ? "" : condition(type)->reason; }
+  const api::Condition* condition(const std::string& type) const {
+    return api::find_condition(job.status.conditions, type);
+  }
+  std::string reason(const std::string& type) const {
+    return condition(type) == nullptr ? "" : condition(type)->reason;
+  }
   bool is(const std::string& type) const { return api::is_true(job.status.conditions, type); }
 };
 

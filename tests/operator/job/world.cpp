@@ -21,7 +21,8 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     plan_ = plan;
     const auto stored = handled_generation(world_.job().status);
     if (plan.handled_generation > stored) {
-      world_.violations.push_back(fmt::format("generation {} was passed on, {} is stored", plan.handled_generation, stored));
+      world_.violations.push_back(
+          fmt::format("generation {} was passed on, {} is stored", plan.handled_generation, stored));
     }
     step();
   }
@@ -31,11 +32,11 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     const Gang& gang = world_.gang;
     rendezvous::JobView view;
     view.generation = gang.generation;
-    view.phase = gang.stopped                ? Phase::kStopped
-                 : gang.finished             ? Phase::kFinished
-                 : gang.over                 ? Phase::kWaiting
-                 : gang.failure.has_value()  ? Phase::kBroken
-                                             : Phase::kUp;
+    view.phase = gang.stopped               ? Phase::kStopped
+                 : gang.finished            ? Phase::kFinished
+                 : gang.over                ? Phase::kWaiting
+                 : gang.failure.has_value() ? Phase::kBroken
+                                            : Phase::kUp;
     if (view.phase == Phase::kBroken) view.failure = gang.failure;
     for (const auto& member : plan_->members) {
       const auto pod = world_.pod_of_uid(member.pod_uid);
@@ -92,8 +93,8 @@ struct World::Operator {
   explicit Operator(World& world)
       : coordinator(world),
         own_writes(world.clock),
-        reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, world.clock, world.metrics,
-                   ReconcilerOptions{.agent = {}, .parallel_creates = 1},
+        reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, world.clock,
+                   world.metrics, ReconcilerOptions{.agent = {}, .parallel_creates = 1},
                    [&world](const api::TrainingJob&, const EventToSend& event) { world.events.push_back(event); }) {
     own_writes.add_cache(kJobCache, control::view_of(jobs));
     own_writes.add_cache(kPodCache, control::view_of(pods));
@@ -102,7 +103,8 @@ struct World::Operator {
   cache::Store<api::TrainingJob> jobs;
   cache::Store<api::Pod> pods{[](const api::Pod& pod) { return std::vector{pod.meta.controller_uid()}; }};
   cache::Store<api::Node> nodes;
-  cache::Store<ServiceRecord> services{[](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }};
+  cache::Store<ServiceRecord> services{
+      [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }};
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
   Reconciler reconciler;
@@ -133,7 +135,8 @@ void World::create_job(const std::function<void(api::TrainingJob&)>& change) {
               {"kind", kube::kTrainingJobs.kind},
               {"metadata", {{"name", "a"}, {"namespace", "default"}}},
               {"spec", api::to_json(job.spec)}};
-  if (auto created = api.create(kube::kTrainingJobs, "default", object); !created) violations.push_back(created.error().message);
+  if (auto created = api.create(kube::kTrainingJobs, "default", object); !created)
+    violations.push_back(created.error().message);
 }
 
 api::TrainingJob World::job() {
@@ -158,18 +161,19 @@ std::optional<api::Pod> World::pod_of_uid(const std::string& uid) {
 
 bool World::works(const api::Pod& pod) {
   if (pod.phase != "Running" || pod.meta.deleted) return false;
-  return std::none_of(dead_nodes_.begin(), dead_nodes_.end(), [&](int n) { return pod.node_name == fmt::format("node-{}", n); });
+  return std::none_of(dead_nodes_.begin(), dead_nodes_.end(),
+                      [&](int n) { return pod.node_name == fmt::format("node-{}", n); });
 }
 
 void World::set_pod_status(const std::string& name, const std::function<void(Json&)>& change) {
   auto object = api.get(kube::kPods, "default", name);
   if (!object) return;
   change((*object)["status"]);
-  if (auto written = api.replace(kube::kPods, "default", name, *object, "status"); !written) violations.push_back(written.error().message);
+  if (auto written = api.replace(kube::kPods, "default", name, *object, "status"); !written)
+    violations.push_back(written.error().message);
 }
 
 void World::move() {
-  int place = 0;
   for (const auto& pod : pods()) {
     const auto& name = pod.meta.name;
     const bool on_dead_node = std::any_of(dead_nodes_.begin(), dead_nodes_.end(),
@@ -178,20 +182,24 @@ void World::move() {
     if (pod.meta.deleted) {
       (void)api.remove(kube::kPods, "default", name, {.grace_period_seconds = 0});
     } else if (pod.node_name.empty()) {
-      while (place < 3 && !node_ready(place)) ++place;
-      if (place == 3) continue;
+      // The slot decides, so that the place does not depend on the order of creation.
+      const int first = std::stoi(pod.meta.label(api::kLabelSlot)) % 3;
+      int place = -1;
+      for (int i = 2; i >= 0; --i) place = node_ready((first + i) % 3) ? (first + i) % 3 : place;
+      if (place < 0) continue;
       auto object = api.get(kube::kPods, "default", name);
-      (*object)["spec"]["nodeName"] = fmt::format("node-{}", place++ % 3);
-      if (auto bound = api.replace(kube::kPods, "default", name, *object); !bound) violations.push_back(bound.error().message);
+      (*object)["spec"]["nodeName"] = fmt::format("node-{}", place);
+      if (auto bound = api.replace(kube::kPods, "default", name, *object); !bound)
+        violations.push_back(bound.error().message);
     } else if (pod.phase.empty() || pod.phase == "Pending") {
       set_pod_status(name, [](Json& status) {
         status["phase"] = "Running";
-        status["conditions"] = Json::array({{{"type", "Ready"}, {"status", "True"}}, {{"type", "PodScheduled"}, {"status", "True"}}});
+        status["conditions"] =
+            Json::array({{{"type", "Ready"}, {"status", "True"}}, {{"type", "PodScheduled"}, {"status", "True"}}});
       });
     } else if (pod.phase == "Running" && (gang.finished || gang.stopped)) {
       set_pod_status(name, [&](Json& status) { status["phase"] = "Succeeded"; });
     }
-    if (place >= 3) place = 0;
   }
   if (operator_) operator_->coordinator.step();
 }
@@ -212,9 +220,13 @@ void World::sync() {
   });
 }
 
-void World::start_operator() { operator_ = std::make_unique<Operator>(*this); }
+void World::start_operator() {
+  operator_ = std::make_unique<Operator>(*this);
+}
 
-void World::stop_operator() { operator_.reset(); }
+void World::stop_operator() {
+  operator_.reset();
+}
 
 bool World::reconcile() {
   if (!operator_) start_operator();
@@ -261,7 +273,8 @@ void World::set_node(int number, bool ready) {
   const auto name = fmt::format("node-{}", number);
   auto object = api.get(kube::kNodes, "", name);
   (*object)["status"]["conditions"] = Json::array({{{"type", "Ready"}, {"status", ready ? "True" : "Unknown"}}});
-  if (auto written = api.replace(kube::kNodes, "", name, *object, "status"); !written) violations.push_back(written.error().message);
+  if (auto written = api.replace(kube::kNodes, "", name, *object, "status"); !written)
+    violations.push_back(written.error().message);
   if (ready) {
     dead_nodes_.erase(number);
   } else {
@@ -283,7 +296,9 @@ void World::break_gang(const std::string& cause, int slot, std::optional<int> ex
   gang.failure = failure;
 }
 
-void World::delete_pod(const std::string& name) { (void)api.remove(kube::kPods, "default", name, {}); }
+void World::delete_pod(const std::string& name) {
+  (void)api.remove(kube::kPods, "default", name, {});
+}
 
 void World::fail_pod(const std::string& name, int exit_code) {
   set_pod_status(name, [&](Json& status) {

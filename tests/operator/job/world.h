@@ -1,5 +1,5 @@
-// A small world for tests of the reconciler: a real in-memory API server, a kubelet and agents that do as they are told, a
-// coordinator by the rules of coordinator.h, and an operator that can die after any write.
+// A small world for tests of the reconciler: a real in-memory API server, a kubelet and agents that do as they are
+// told, a coordinator by the rules of coordinator.h, and an operator that can die after any write.
 #pragma once
 
 #include <map>
@@ -26,22 +26,32 @@ class MortalApi final : public kube::Api {
   explicit MortalApi(local::MemoryApi& api) : api_(api) {}
 
   int writes = 0;
-  int die_after = 0;                               // 0: never
-  std::map<std::string, int> pods_created;         // by name
+  int die_after = 0;                              // 0: never
+  std::map<std::string, int> pods_created;        // by name
+  std::vector<std::string> created_while_placed;  // pods made while the stored status said that every slot had its pod
   std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
 
-  Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override { return api_.get(r, ns, name); }
+  Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override {
+    return api_.get(r, ns, name);
+  }
   Result<kube::ListPage> list(const kube::Resource& r, const kube::ListOptions& o) override { return api_.list(r, o); }
   Status watch(const kube::Resource& r, const kube::WatchOptions& o, const std::function<bool(kube::WatchEvent)>& f,
                std::stop_token s) override {
     return api_.watch(r, o, f, s);
   }
-  Result<Json> create(const kube::Resource& r, const std::string& ns, const Json& object, const kube::WriteOptions& o) override {
+  Result<Json> create(const kube::Resource& r, const std::string& ns, const Json& object,
+                      const kube::WriteOptions& o) override {
     if (refuse_create) {
       if (auto error = refuse_create(r.kind, object)) return *error;
     }
     auto result = api_.create(r, ns, object, o);
-    if (result && r == kube::kPods) ++pods_created[object["metadata"]["name"]];
+    if (result && r == kube::kPods) {
+      ++pods_created[object["metadata"]["name"]];
+      const auto job = api_.get(kube::kTrainingJobs, ns, object["metadata"]["labels"][api::kLabelJob]);
+      const auto parsed = job ? api::parse_training_job(*job) : job.error();
+      if (parsed && api::is_true(parsed->status.conditions, "Placed"))
+        created_while_placed.push_back(object["metadata"]["name"]);
+    }
     wrote();
     return result;
   }
@@ -51,13 +61,14 @@ class MortalApi final : public kube::Api {
     wrote();
     return result;
   }
-  Result<Json> patch(const kube::Resource& r, const std::string& ns, const std::string& name, kube::PatchType t, const Json& p,
-                     const std::string& sub, const kube::WriteOptions& o) override {
+  Result<Json> patch(const kube::Resource& r, const std::string& ns, const std::string& name, kube::PatchType t,
+                     const Json& p, const std::string& sub, const kube::WriteOptions& o) override {
     auto result = api_.patch(r, ns, name, t, p, sub, o);
     wrote();
     return result;
   }
-  Status remove(const kube::Resource& r, const std::string& ns, const std::string& name, const kube::DeleteOptions& o) override {
+  Status remove(const kube::Resource& r, const std::string& ns, const std::string& name,
+                const kube::DeleteOptions& o) override {
     auto result = api_.remove(r, ns, name, o);
     wrote();
     return result;

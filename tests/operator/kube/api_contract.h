@@ -27,10 +27,10 @@ struct Subject {
   virtual Api& api() = 0;
   virtual std::string name_space() const = 0;
   // What this one can do beyond the least; tests of the rest are skipped with a reason.
-  bool knows_schemas = false;      // strict validation, invalid names, pruning
+  bool knows_schemas = false;  // strict validation, invalid names, pruning
   bool server_side_apply = false;
   bool finalizers = false;
-  std::string forgotten_version;   // a resourceVersion that it has forgotten; "" when it forgets none
+  std::string forgotten_version;     // a resourceVersion that it has forgotten; "" when it forgets none
   int bookmark_timeout_seconds = 0;  // a watch of so many seconds gets a bookmark; 0: cannot be waited for
 };
 
@@ -40,7 +40,9 @@ struct Parameter {
   std::string why_not;
 };
 
-inline void PrintTo(const Parameter& parameter, std::ostream* out) { *out << parameter.name; }
+inline void PrintTo(const Parameter& parameter, std::ostream* out) {
+  *out << parameter.name;
+}
 
 class ApiContract : public testing::TestWithParam<Parameter> {
  protected:
@@ -91,7 +93,8 @@ class ApiContract : public testing::TestWithParam<Parameter> {
     std::vector<Seen> seen;
     std::stop_source stop;
     std::jthread timer([&stop](std::stop_token over) {
-      for (int i = 0; i < 2000 && !over.stop_requested(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      for (int i = 0; i < 2000 && !over.stop_requested(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       stop.request_stop();
     });
     WatchOptions options;
@@ -242,8 +245,8 @@ TEST_P(ApiContract, a_watch_from_a_lists_version_shows_exactly_what_came_after) 
 TEST_P(ApiContract, a_watch_by_label_says_deleted_when_the_label_goes) {
   const Json made = created(kConfigMaps, config_map("a", "1", {{"w", "1"}}));
   const std::string from = list_version(kConfigMaps);
-  const auto patched = api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge,
-                                   {{"metadata", {{"labels", {{"w", nullptr}}}}}});
+  const auto patched =
+      api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge, {{"metadata", {{"labels", {{"w", nullptr}}}}}});
   ASSERT_TRUE(patched) << patched.error().message;
   const auto seen = watch(kConfigMaps, from, 1, "w=1");
   ASSERT_EQ(seen.size(), 1U);
@@ -273,7 +276,8 @@ TEST_P(ApiContract, a_watch_ends_at_once_when_told_to_stop) {
   options.name_space = name_space();
   options.resource_version = from;
   options.label_selector = "nobody=has-this";
-  const Status ended = api().watch(kConfigMaps, options, [](WatchEvent) { return true; }, stop.get_token());
+  const Status ended = api().watch(
+      kConfigMaps, options, [](WatchEvent) { return true; }, stop.get_token());
   ASSERT_FALSE(ended);
   EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
@@ -301,13 +305,12 @@ TEST_P(ApiContract, a_quiet_watch_gets_a_bookmark_with_a_newer_version) {
   options.timeout_seconds = subject_->bookmark_timeout_seconds;
   created(kConfigMaps, config_map("other"));  // moves the server's version on, unseen by this watch
   std::string bookmark;
-  const Status ended = api().watch(
-      kConfigMaps, options,
-      [&](WatchEvent event) {
-        if (event.type == WatchEventType::kBookmark) bookmark = version(event.object);
-        return true;
-      },
-      {});
+  const Status ended = api().watch(kConfigMaps, options,
+                                   [&](WatchEvent event) {
+                                     if (event.type == WatchEventType::kBookmark) bookmark = version(event.object);
+                                     return true;
+                                   },
+                                   {});
   EXPECT_TRUE(ended) << ended.error().message;
   ASSERT_FALSE(bookmark.empty());
   const auto order = api::compare_resource_versions(bookmark, options.resource_version);
@@ -368,8 +371,7 @@ TEST_P(ApiContract, of_racing_replaces_with_one_version_exactly_one_wins) {
 
 TEST_P(ApiContract, a_delete_with_another_uid_is_a_conflict_and_leaves_the_object) {
   const Json made = created(kConfigMaps, config_map("a"));
-  const auto refused =
-      api().remove(kConfigMaps, name_space(), "a", {.uid = "00000000-0000-0000-0000-000000000000"});
+  const auto refused = api().remove(kConfigMaps, name_space(), "a", {.uid = "00000000-0000-0000-0000-000000000000"});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConflict) << refused.error().message;
   ASSERT_TRUE(api().get(kConfigMaps, name_space(), "a"));
@@ -429,8 +431,8 @@ TEST_P(ApiContract, a_merge_patch_sets_and_removes) {
   Json two = config_map("a");
   two["data"]["other"] = "stays";
   created(kConfigMaps, two);
-  const auto patched = api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge,
-                                   {{"data", {{"key", nullptr}, {"new", "n"}}}});
+  const auto patched =
+      api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge, {{"data", {{"key", nullptr}, {"new", "n"}}}});
   ASSERT_TRUE(patched) << patched.error().message;
   EXPECT_EQ((*patched)["data"], (Json{{"other", "stays"}, {"new", "n"}}));
 }
@@ -453,16 +455,16 @@ TEST_P(ApiContract, a_json_patch_applies_only_when_its_test_holds) {
 TEST_P(ApiContract, a_patch_with_an_old_version_is_a_conflict) {
   const Json first = created(kConfigMaps, config_map("a"));
   ASSERT_TRUE(api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge, {{"data", {{"key", "2"}}}}));
-  const auto refused =
-      api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge,
-                  {{"metadata", {{"resourceVersion", version(first)}}}, {"data", {{"key", "3"}}}});
+  const auto refused = api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge,
+                                   {{"metadata", {{"resourceVersion", version(first)}}}, {"data", {{"key", "3"}}}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConflict) << refused.error().message;
 }
 
 TEST_P(ApiContract, an_applied_object_is_the_whole_intent) {
   if (!subject_->server_side_apply) GTEST_SKIP() << "no server-side apply here";
-  Json intent{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}, {"data", {{"x", "1"}, {"y", "1"}}}};
+  Json intent{
+      {"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}, {"data", {{"x", "1"}, {"y", "1"}}}};
   const auto made = api().patch(kConfigMaps, name_space(), "a", PatchType::kApply, intent);
   ASSERT_TRUE(made) << made.error().message;
   const auto same = api().patch(kConfigMaps, name_space(), "a", PatchType::kApply, intent);
@@ -524,8 +526,8 @@ TEST_P(ApiContract, a_finalizer_holds_a_deleted_object_until_it_is_taken_off) {
   const auto read = api().get(kConfigMaps, name_space(), "a");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_TRUE((*read)["metadata"].contains("deletionTimestamp"));
-  ASSERT_TRUE(api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge,
-                          {{"metadata", {{"finalizers", nullptr}}}}));
+  ASSERT_TRUE(
+      api().patch(kConfigMaps, name_space(), "a", PatchType::kMerge, {{"metadata", {{"finalizers", nullptr}}}}));
   EXPECT_EQ(api().get(kConfigMaps, name_space(), "a").error().code, ErrorCode::kNotFound);
 }
 

@@ -229,7 +229,8 @@ class Exec : public Credentials {
     plugin.deadline = std::chrono::seconds(10);
   }
   void answer(const std::string& status) {
-    write("answer", R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":)" + status + "}");
+    write("answer",
+          R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":)" + status + "}");
   }
   long calls() const {
     std::ifstream file(folder / "calls");
@@ -348,7 +349,8 @@ TEST(ProxyFor, follows_the_environment_and_no_proxy) {
       return it->second;
     });
     ASSERT_TRUE(proxy) << row.server;
-    EXPECT_EQ(proxy->url, row.url) << row.server << " " << (row.variables.empty() ? "" : row.variables.rbegin()->second);
+    EXPECT_EQ(proxy->url, row.url) << row.server << " "
+                                   << (row.variables.empty() ? "" : row.variables.rbegin()->second);
   }
   const auto none = [](const std::string&) -> std::optional<std::string> { return std::nullopt; };
   const auto named = proxy_for("https://api", "http://u:p@proxy:3128/", none);

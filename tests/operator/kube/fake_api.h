@@ -37,8 +37,8 @@ class FakeApi : public Api {
                        const std::string&, const WriteOptions&) override {
     return on_replace ? on_replace(resource, name, object) : unexpected("replace");
   }
-  Result<Json> patch(const Resource& resource, const std::string&, const std::string& name, PatchType,
-                     const Json& body, const std::string&, const WriteOptions&) override {
+  Result<Json> patch(const Resource& resource, const std::string&, const std::string& name, PatchType, const Json& body,
+                     const std::string&, const WriteOptions&) override {
     return on_patch ? on_patch(resource, name, body) : unexpected("patch");
   }
   Status remove(const Resource&, const std::string&, const std::string&, const DeleteOptions&) override {

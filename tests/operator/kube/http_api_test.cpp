@@ -80,8 +80,7 @@ TEST_F(HttpApiTest, reads_and_lists_ask_for_the_right_urls) {
 TEST_F(HttpApiTest, writes_say_who_writes_and_how) {
   const Json pod{{"kind", "Pod"}};
   ASSERT_TRUE(api.create(kPods, "x", pod, {.strict = true, .dry_run = true}));
-  EXPECT_EQ(sent(),
-            "POST /api/v1/namespaces/x/pods?fieldManager=lockstep-operator&fieldValidation=Strict&dryRun=All");
+  EXPECT_EQ(sent(), "POST /api/v1/namespaces/x/pods?fieldManager=lockstep-operator&fieldValidation=Strict&dryRun=All");
   EXPECT_EQ(wire->last.content_type, "application/json");
   EXPECT_EQ(wire->last.body, R"({"kind":"Pod"})");
   ASSERT_TRUE(api.replace(kTrainingJobs, "x", "j", pod, "status"));
@@ -130,7 +129,8 @@ TEST_F(HttpApiTest, managed_fields_are_dropped_and_items_get_their_kind) {
   ASSERT_TRUE(page) << page.error().message;
   EXPECT_EQ(page->resource_version, "5");
   EXPECT_EQ(page->continue_token, "more");
-  EXPECT_EQ(page->items, std::vector<Json>{(Json{{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "a"}}}})});
+  EXPECT_EQ(page->items,
+            std::vector<Json>{(Json{{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "a"}}}})});
 }
 
 TEST_F(HttpApiTest, names_that_would_walk_the_url_are_refused_or_encoded) {
@@ -228,8 +228,8 @@ TEST(StatusError, waits_as_header_or_details_say) {
   EXPECT_DOUBLE_EQ(error_from_answer(429, "{}", 4, kPods).retry_after_seconds, 4);
   EXPECT_DOUBLE_EQ(error_from_answer(429, R"({"details":{"retryAfterSeconds":9}})", 0, kPods).retry_after_seconds, 9);
   EXPECT_EQ(error_from_answer(503, "{}", 1, kPods).code, ErrorCode::kTooManyRequests);
-  EXPECT_DOUBLE_EQ(
-      error_from_answer(429, R"({"details":{"retryAfterSeconds":1e300}})", 0, kPods).retry_after_seconds, 0);
+  EXPECT_DOUBLE_EQ(error_from_answer(429, R"({"details":{"retryAfterSeconds":1e300}})", 0, kPods).retry_after_seconds,
+                   0);
 }
 
 TEST(LineSplitter, keeps_what_is_left_over_and_drops_what_is_too_long) {

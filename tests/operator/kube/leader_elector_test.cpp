@@ -38,7 +38,9 @@ class LeaseBox {
   int version_ = 0;
 };
 
-LeaderOptions options(const std::string& identity) { return {.name_space = "x", .identity = identity}; }
+LeaderOptions options(const std::string& identity) {
+  return {.name_space = "x", .identity = identity};
+}
 
 // A candidate that is stepped by hand; its wall clock is `skew` off.
 struct Candidate {
@@ -282,7 +284,9 @@ TEST(LeaderElector, leadership_ends_by_the_clock_alone_while_a_call_hangs) {
   EXPECT_TRUE(lost);
 }
 
-TEST(LeaderIdentity, differs_between_starts) { EXPECT_NE(make_leader_identity(), make_leader_identity()); }
+TEST(LeaderIdentity, differs_between_starts) {
+  EXPECT_NE(make_leader_identity(), make_leader_identity());
+}
 
 }  // namespace
 }  // namespace lockstep::kube

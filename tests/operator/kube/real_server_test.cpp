@@ -59,11 +59,10 @@ class RealServer final : public Subject {
     LOCKSTEP_CHECK_OK(install_crd());
     static std::atomic<int> number = 0;
     name_space_ = fmt::format("contract-{}-{}", getpid(), ++number);
-    LOCKSTEP_TRY(const Json made, api_->create(kNamespaces, "",
-                                               {{"apiVersion", "v1"},
-                                                {"kind", "Namespace"},
-                                                {"metadata", {{"name", name_space_}}}},
-                                               {}));
+    LOCKSTEP_TRY(
+        const Json made,
+        api_->create(kNamespaces, "",
+                     {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name_space_}}}}, {}));
     knows_schemas = server_side_apply = finalizers = true;
     // A server that was never restarted may still know its whole history.
     static const bool forgets = [this] {

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -112,6 +113,7 @@ class Peer {
   // Ends the connection with a reset instead of an orderly close.
   void reset() {
     const linger now{1, 0};
+    const std::lock_guard guard(fd_mutex_);
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     ::close(fd_);
     fd_ = -1;
@@ -120,14 +122,19 @@ class Peer {
   bool wait_closed(std::chrono::milliseconds patience = std::chrono::seconds(20)) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     while (true) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       pollfd ready{fd_, POLLIN, 0};
       if (left.count() <= 0 || poll(&ready, 1, static_cast<int>(left.count())) <= 0) return false;
       if (!read_more()) return true;
     }
   }
   long written() const { return written_; }
-  void hang_up() { shutdown(fd_, SHUT_RDWR); }
+  // From another thread than the peer's own.
+  void hang_up() {
+    const std::lock_guard guard(fd_mutex_);
+    if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
+  }
   SSL* ssl() { return ssl_; }
 
  private:
@@ -139,6 +146,7 @@ class Peer {
     return true;
   }
 
+  std::mutex fd_mutex_;  // for closing it, and for using it from another thread
   int fd_;
   const int number_;
   SSL* ssl_;
@@ -153,6 +161,7 @@ class ScriptedServer {
 
   // `tls`: a server context, which outlives this; null for plain TCP.
   explicit ScriptedServer(Script script, SSL_CTX* tls = nullptr) : script_(std::move(script)), tls_(tls) {
+    signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a socket that the client has closed as if it were a pipe
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;

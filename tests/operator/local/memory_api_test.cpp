@@ -21,21 +21,26 @@ Json named(const std::string& name, Json rest = Json::object()) {
   return rest;
 }
 
-std::string numbered(std::string name, int i) { return name.append(std::to_string(i)); }
-std::string uid(const Json& object) { return object["metadata"]["uid"]; }
-std::string version(const Json& object) { return object["metadata"]["resourceVersion"]; }
+std::string numbered(std::string name, int i) {
+  return name.append(std::to_string(i));
+}
+std::string uid(const Json& object) {
+  return object["metadata"]["uid"];
+}
+std::string version(const Json& object) {
+  return object["metadata"]["resourceVersion"];
+}
 
 // Events until the watch has seen `count` of them (bookmarks not counted).
 std::vector<kube::WatchEvent> watched(MemoryApi& api, const kube::Resource& resource, kube::WatchOptions options,
                                       size_t count) {
   std::vector<kube::WatchEvent> events;
-  const Status status = api.watch(
-      resource, options,
-      [&](kube::WatchEvent event) {
-        if (event.type != WatchEventType::kBookmark) events.push_back(std::move(event));
-        return events.size() < count;
-      },
-      {});
+  const Status status = api.watch(resource, options,
+                                  [&](kube::WatchEvent event) {
+                                    if (event.type != WatchEventType::kBookmark) events.push_back(std::move(event));
+                                    return events.size() < count;
+                                  },
+                                  {});
   EXPECT_TRUE(status.ok()) << status.error().message;
   return events;
 }
@@ -111,8 +116,9 @@ TEST(MemoryApi, a_watch_tells_objects_that_enter_and_leave_its_selector) {
   const std::string start = std::to_string(api.version());
   ASSERT_TRUE(api.create(kConfigMaps, "default", named("a")).ok());
   const auto label = [&](Json value) {
-    ASSERT_TRUE(api.patch(kConfigMaps, "default", "a", kube::PatchType::kMerge,
-                          {{"metadata", {{"labels", {{"x", value}}}}}}).ok());
+    ASSERT_TRUE(
+        api.patch(kConfigMaps, "default", "a", kube::PatchType::kMerge, {{"metadata", {{"labels", {{"x", value}}}}}})
+            .ok());
   };
   label("1");
   label(nullptr);
@@ -154,7 +160,8 @@ TEST(MemoryApi, a_watch_ends_with_a_bookmark_when_its_time_is_over) {
 TEST(MemoryApi, stopping_ends_a_waiting_watch) {
   MemoryApi api;
   std::jthread watcher([&](std::stop_token stop) {
-    const Status status = api.watch(kPods, {}, [](kube::WatchEvent) { return true; }, stop);
+    const Status status = api.watch(
+        kPods, {}, [](kube::WatchEvent) { return true; }, stop);
     EXPECT_EQ(status.error().code, ErrorCode::kCancelled);
   });
   watcher.request_stop();

@@ -47,7 +47,8 @@ TEST(PodProcess, the_pods_variables_lie_over_the_machines) {
   const auto process = make_pod_process(
       pod({{"env",
             {{{"name", "A"}, {"value", "pod"}},
-             {{"name", "SLOT"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.labels['lockstep.dev/slot']"}}}}}}}}}),
+             {{"name", "SLOT"},
+              {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.labels['lockstep.dev/slot']"}}}}}}}}}),
       machine());
   ASSERT_TRUE(process.ok()) << process.error().message;
   EXPECT_TRUE(has(*process, "A=pod"));
@@ -57,17 +58,17 @@ TEST(PodProcess, the_pods_variables_lie_over_the_machines) {
 }
 
 TEST(PodProcess, volumes_become_folders_of_the_job) {
-  const auto process = make_pod_process(
-      pod({{"volumeMounts",
-            {{{"name", "c"}, {"mountPath", "/data"}, {"subPath", "a/b"}, {"readOnly", true}},
-             {{"name", "e"}, {"mountPath", "/scratch"}},
-             {{"name", "h"}, {"mountPath", "/host"}},
-             {{"name", "s"}, {"mountPath", "/dev/shm"}}}}},
-          {{{"name", "c"}, {"persistentVolumeClaim", {{"claimName", "set"}}}},
-           {{"name", "e"}, {"emptyDir", json::object()}},
-           {{"name", "h"}, {"hostPath", {{"path", "/usr"}}}},
-           {{"name", "s"}, {"emptyDir", {{"medium", "Memory"}}}}}),
-      machine());
+  const auto process =
+      make_pod_process(pod({{"volumeMounts",
+                             {{{"name", "c"}, {"mountPath", "/data"}, {"subPath", "a/b"}, {"readOnly", true}},
+                              {{"name", "e"}, {"mountPath", "/scratch"}},
+                              {{"name", "h"}, {"mountPath", "/host"}},
+                              {{"name", "s"}, {"mountPath", "/dev/shm"}}}}},
+                           {{{"name", "c"}, {"persistentVolumeClaim", {{"claimName", "set"}}}},
+                            {{"name", "e"}, {"emptyDir", json::object()}},
+                            {{"name", "h"}, {"hostPath", {{"path", "/usr"}}}},
+                            {{"name", "s"}, {"emptyDir", {{"medium", "Memory"}}}}}),
+                       machine());
   ASSERT_TRUE(process.ok()) << process.error().message;
   EXPECT_EQ(process->process.mounts, (std::vector<Mount>{{"/out/claims/set/a/b", "/data", true},
                                                          {"/out/volumes/p/e", "/scratch", false},
@@ -93,8 +94,9 @@ TEST(PodProcess, what_a_machine_cannot_give_is_refused_by_name) {
             "the volume mounted at /v must not have \"..\" in its path");
   EXPECT_EQ(sentence(pod({{"envFrom", {{{"secretRef", {{"name", "x"}}}}}}})),
             "spec.envFrom takes variables from a ConfigMap or a Secret, which is not there" + end);
-  EXPECT_EQ(sentence(pod({{"env", {{{"name", "A"}, {"valueFrom", {{"secretKeyRef", {{"name", "x"}, {"key", "k"}}}}}}}}})),
-            "the variable A takes its value from a Secret, which is not there" + end);
+  EXPECT_EQ(
+      sentence(pod({{"env", {{{"name", "A"}, {"valueFrom", {{"secretKeyRef", {{"name", "x"}, {"key", "k"}}}}}}}}})),
+      "the variable A takes its value from a Secret, which is not there" + end);
   EXPECT_EQ(sentence(pod({{"command", {"no-such-program"}}})),
             "the command \"no-such-program\" was found neither beside lockstep nor in PATH");
 }

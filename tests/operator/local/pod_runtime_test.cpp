@@ -116,17 +116,18 @@ TEST_F(Runtime, a_failed_pod_tells_its_code_and_its_last_words) {
 }
 
 TEST_F(Runtime, a_signal_is_128_more) {
-  create("a", "kill -KILL $$$$"  /* a pod spec turns $$ into $ */);
+  create("a", "kill -KILL $$$$" /* a pod spec turns $$ into $ */);
   EXPECT_EQ(ended(await("a", terminal))["exitCode"], 137);
 }
 
 TEST_F(Runtime, the_environment_has_the_downward_api_and_expansions) {
-  create("a", "", {{"command", {"sh", "-c", "echo $NAME $(IP) $(NOT) $BOTH $UID_ $HOME"}},
-                   {"env",
-                    {{{"name", "NAME"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}},
-                     {{"name", "IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
-                     {{"name", "UID_"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.uid"}}}}}},
-                     {{"name", "BOTH"}, {"value", "$(NAME)-$$(IP)"}}}}});
+  create("a", "",
+         {{"command", {"sh", "-c", "echo $NAME $(IP) $(NOT) $BOTH $UID_ $HOME"}},
+          {"env",
+           {{{"name", "NAME"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.name"}}}}}},
+            {{"name", "IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}},
+            {{"name", "UID_"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.uid"}}}}}},
+            {{"name", "BOTH"}, {"value", "$(NAME)-$$(IP)"}}}}});
   const Json pod = await("a", terminal);
   // $(NOT) stays, and the shell then runs it as a command that is not there.
   EXPECT_NE(log("a").find("a 127.0.0.1 a-$(IP) " + pod["metadata"]["uid"].get<std::string>() + " /nowhere"),
@@ -135,11 +136,11 @@ TEST_F(Runtime, the_environment_has_the_downward_api_and_expansions) {
 }
 
 TEST_F(Runtime, a_token_is_given_where_the_variable_says) {
-  create("a", "cat $LOCKSTEP_TOKEN_FILE",
-         {{"env", {{{"name", "LOCKSTEP_TOKEN_FILE"}, {"value", "/var/run/x/token"}}}},
-          {"volumeMounts", {{{"name", "t"}, {"mountPath", "/var/run/x"}}}}},
-         {{"volumes",
-           {{{"name", "t"}, {"projected", {{"sources", {{{"serviceAccountToken", {{"path", "token"}}}}}}}}}}}});
+  create(
+      "a", "cat $LOCKSTEP_TOKEN_FILE",
+      {{"env", {{{"name", "LOCKSTEP_TOKEN_FILE"}, {"value", "/var/run/x/token"}}}},
+       {"volumeMounts", {{{"name", "t"}, {"mountPath", "/var/run/x"}}}}},
+      {{"volumes", {{{"name", "t"}, {"projected", {{"sources", {{{"serviceAccountToken", {{"path", "token"}}}}}}}}}}}});
   await("a", terminal);
   const Json answer = *api_.create(kube::kTokenReviews, "", {{"spec", {{"token", log("a")}}}});
   EXPECT_EQ(answer["status"]["authenticated"], true) << log("a");
@@ -180,7 +181,8 @@ TEST_F(Runtime, what_a_dead_pod_left_behind_goes_with_it) {
 }
 
 TEST_F(Runtime, a_worker_is_found_by_its_rank) {
-  create("a", "RANK=4 sh -c 'echo four; sleep 100; :' & RANK=5 sh -c 'echo five; sleep 100; :' & wait $!; echo died $?");
+  create("a",
+         "RANK=4 sh -c 'echo four; sleep 100; :' & RANK=5 sh -c 'echo five; sleep 100; :' & wait $!; echo died $?");
   await_line("a: four");
   await_line("a: five");
   EXPECT_EQ(runtime_->kill_worker(9).error().code, ErrorCode::kNotFound);
@@ -239,8 +241,9 @@ TEST_F(Runtime, logs_are_read_and_followed) {
 
 TEST_F(Runtime, a_volume_is_seen_at_its_path_though_the_machine_has_no_such_folder) {
   if (const Status permitted = mounts_permitted(); !permitted) GTEST_SKIP() << permitted.error().message;
-  create("a", "echo kept > /no-such-folder-here/deep/file && cat /no-such-folder-here/deep/file /etc/hostname >/dev/null "
-              "&& ls -d /usr/bin && echo fine",
+  create("a",
+         "echo kept > /no-such-folder-here/deep/file && cat /no-such-folder-here/deep/file /etc/hostname >/dev/null "
+         "&& ls -d /usr/bin && echo fine",
          {{"volumeMounts", {{{"name", "d"}, {"mountPath", "/no-such-folder-here/deep"}}}}},
          {{"volumes", {{{"name", "d"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}});
   EXPECT_EQ(await("a", terminal)["status"]["phase"], "Succeeded") << log("a");

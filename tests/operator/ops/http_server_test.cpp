@@ -31,7 +31,8 @@ int connected(int port) {
 std::string read_all(int fd) {
   std::string text;
   char bytes[4096];
-  for (ssize_t got = 0; (got = recv(fd, bytes, sizeof bytes, 0)) > 0;) text.append(bytes, static_cast<std::size_t>(got));
+  for (ssize_t got = 0; (got = recv(fd, bytes, sizeof bytes, 0)) > 0;)
+    text.append(bytes, static_cast<std::size_t>(got));
   close(fd);
   return text;
 }
@@ -89,7 +90,8 @@ TEST_F(HttpServerTest, refuses_what_it_does_not_serve) {
 TEST_F(HttpServerTest, several_requests_go_over_one_connection) {
   const auto server = start();
   const int fd = connected(server->port());
-  const std::string two = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+  const std::string two =
+      "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
   ASSERT_EQ(send(fd, two.data(), two.size(), MSG_NOSIGNAL), static_cast<ssize_t>(two.size()));
   const std::string answers = read_all(fd);
   EXPECT_NE(answers.find("200 OK"), std::string::npos);

@@ -259,10 +259,13 @@ TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
     beat(0, 1, 1 + i);
   }
   EXPECT_EQ(phase(), Phase::kUp);
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 12; ++i) {
     time += milliseconds(250);
     beat(0, 1, 40);
   }
+  EXPECT_EQ(phase(), Phase::kUp) << "three seconds of silence are allowed while the connection stands";
+  time += milliseconds(250);
+  beat(0, 1, 40);
   EXPECT_EQ(phase(), Phase::kBroken);
 }
 
@@ -292,6 +295,27 @@ TEST_F(CoordinatorStateTest, a_new_coordinator_leaves_a_running_generation_alone
   EXPECT_EQ(phase(), Phase::kUp);
   EXPECT_TRUE(sent<Propose>().empty());
   EXPECT_TRUE(sent<Halt>().empty());
+}
+
+TEST_F(CoordinatorStateTest, a_generation_that_ended_without_a_coordinator_ends_with_its_last_step) {
+  start();
+  beat(0, 1, 40);
+  job = make(2);
+  set_plan();
+  for (int slot = 0; slot < 2; ++slot) {
+    Hello message = hello(slot);
+    message.phase = MemberPhase::kExited;
+    message.generation = 1;
+    message.up = true;
+    message.promised = {1, 1};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+    beat(slot, 1, 100);
+    say(slot, exit(slot, 1, 0));
+  }
+  loaded();
+  written();
+  EXPECT_EQ(phase(), Phase::kFinished);
+  EXPECT_EQ(job->view()->progress.step, 100);
 }
 
 TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_is_lost_after_five_seconds) {

@@ -297,5 +297,42 @@ TEST_F(MemberStateTest, heartbeats_tell_the_progress_of_the_lowest_rank_and_the_
   EXPECT_EQ(sent<Heartbeat>().at(0).phase, MemberPhase::kRunning);
 }
 
+// With the last exit the generation is over; only what was said before it still counts.
+TEST_F(MemberStateTest, the_last_step_and_checkpoint_leave_before_word_of_the_end) {
+  join();
+  run_generation(1);
+  forget();
+  WorkerMessage message;
+  message.progress = Progress{100, 100, 0, 0.5, 10, 0};
+  message.checkpoint = CheckpointReport{"step-100.g1", 100, 1, "ab"};
+  member.on_worker_message(1, message, now);
+  end_process(0);
+  const auto sends = taken<SendToCoordinator>();
+  ASSERT_EQ(sends.size(), 2U);
+  ASSERT_TRUE(std::holds_alternative<Heartbeat>(sends[0].message));
+  EXPECT_EQ(std::get<Heartbeat>(sends[0].message).progress->step, 100);
+  EXPECT_EQ(std::get<Heartbeat>(sends[0].message).newest_checkpoint->name, "step-100.g1");
+  EXPECT_TRUE(std::holds_alternative<Exit>(sends[1].message));
+}
+
+TEST_F(MemberStateTest, a_new_coordinator_hears_of_the_last_step_before_the_end_that_the_old_one_missed) {
+  join();
+  run_generation(1);
+  member.on_disconnected(now);
+  WorkerMessage message;
+  message.progress = Progress{100, 100, 0, 0.5, 10, 0};
+  member.on_worker_message(1, message, now);
+  end_process(0);
+  forget();
+  member.on_connected(now);
+  forget();
+  tell(Welcome{2});
+  const auto sends = taken<SendToCoordinator>();
+  ASSERT_EQ(sends.size(), 2U);
+  ASSERT_TRUE(std::holds_alternative<Heartbeat>(sends[0].message));
+  EXPECT_EQ(std::get<Heartbeat>(sends[0].message).progress->step, 100);
+  EXPECT_TRUE(std::holds_alternative<Exit>(sends[1].message));
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

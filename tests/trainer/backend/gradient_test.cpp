@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/layers.h"
@@ -20,16 +21,18 @@ using testing::Bench;
 using testing::LayerCase;
 
 // Largest difference between the gradients of one tensor, relative to the tensor's largest element.
+double difference_in(const core::Segment& segment, const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 1e-12, difference = 0;
+  for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+    largest = std::max(largest, std::fabs(b[i]));
+    difference = std::max(difference, std::fabs(a[i] - b[i]));
+  }
+  return difference / largest;
+}
+
 double worst_difference(const core::Layout& layout, const std::vector<double>& a, const std::vector<double>& b) {
   double worst = 0;
-  for (const core::Segment& segment : layout.segments) {
-    double largest = 1e-12, difference = 0;
-    for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
-      largest = std::max(largest, std::fabs(b[i]));
-      difference = std::max(difference, std::fabs(a[i] - b[i]));
-    }
-    worst = std::max(worst, difference / largest);
-  }
+  for (const core::Segment& segment : layout.segments) worst = std::max(worst, difference_in(segment, a, b));
   return worst;
 }
 
@@ -94,17 +97,42 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
 INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
 
-TEST(Models, gradients_of_cpu_are_those_of_ref) {
+// A model's tolerance, for each of its layers: errors of float32 pass through all layers above, so it is wider.
+constexpr double kModelTolerance = 5e-4;
+
+// Holds every parameter tensor of the model against ref; prints the worst.
+void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes) {
   auto ref = backend::make_backend("ref", 1).value();
   auto cpu = backend::make_backend("cpu", 1).value();
-  core::Graph transformer = models::char_transformer(
-      {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1});
-  core::Graph mlp = models::mlp({.batch = 16, .features = 12, .width = 24, .layers = 2, .classes = 5, .dropout = 0.2});
-  for (const core::Graph* graph : {&transformer, &mlp}) {
-    Bench expected(*graph, *ref, 5), actual(*graph, *cpu, 5);
-    EXPECT_NEAR(actual.loss(), expected.loss(), 1e-5 * expected.loss());
-    EXPECT_LT(worst_difference(actual.layout(), actual.gradient(), expected.gradient()), 5e-4);
+  Bench expected(graph, *ref, classes), actual(graph, *cpu, classes);
+  double loss = expected.loss();
+  EXPECT_NEAR(actual.loss(), loss, 1e-5 * loss);
+  std::vector<double> of_cpu = actual.gradient(), of_ref = expected.gradient();
+  double worst = 0;
+  std::string where;
+  for (const core::Segment& segment : expected.layout().segments) {
+    double difference = difference_in(segment, of_cpu, of_ref);
+    EXPECT_LT(difference, kModelTolerance) << segment.name;
+    if (difference > worst) where = segment.name;
+    worst = std::max(worst, difference);
   }
+  std::printf("%s: %zu tensors, largest relative difference of a gradient %.1e (%s)\n", name,
+              expected.layout().segments.size(), worst, where.c_str());
+}
+
+TEST(Models, gradients_of_every_layer_of_a_char_transformer_are_those_of_ref) {
+  expect_gradients_of_ref(
+      "with dropout",
+      models::char_transformer(
+          {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1}),
+      29);
+  expect_gradients_of_ref("as lockstep-trainer makes it", models::char_transformer({.batch = 4, .vocabulary = 90}), 90);
+}
+
+TEST(Models, gradients_of_every_layer_of_an_mlp_are_those_of_ref) {
+  expect_gradients_of_ref("with dropout",
+                          models::mlp({.batch = 16, .features = 12, .width = 24, .classes = 5, .dropout = 0.2}), 5);
+  expect_gradients_of_ref("as lockstep-trainer makes it", models::mlp({.batch = 4}), 10);
 }
 
 TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_in_evaluation) {

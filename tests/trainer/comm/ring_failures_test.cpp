@@ -258,8 +258,9 @@ TEST_P(RingFailures, a_rank_that_does_nothing_is_a_stall_within_the_deadline) {
 
 TEST_P(RingFailures, destroying_a_ring_in_the_middle_of_an_operation_is_an_abort) {
   auto ranks = make_ring(2, GetParam());
-  std::vector<float> data(1000, 1.0F);
-  std::vector<float> other(1000, 1.0F);
+  // Too long for one round of blocks: rank 1 needs what rank 0 has to reduce first.
+  std::vector<float> data(100'000, 1.0F);
+  std::vector<float> other(100'000, 1.0F);
   ASSERT_TRUE(ranks[0]->submit(AllReduce{data.data(), data.size()}).ok());
   ranks[0].reset();
   const Status status = run(*ranks[1], AllReduce{other.data(), other.size()});
@@ -319,7 +320,7 @@ TEST(RingLinks, another_key_generation_job_or_size_is_never_linked) {
 TEST(RingLinks, a_rank_that_never_comes_is_named_when_the_deadline_has_passed) {
   Parts parts(3);
   std::vector<RingOptions> options{parts.options(0), parts.options(1)};
-  for (RingOptions& one : options) one.init_deadline = milliseconds(200);
+  for (RingOptions& one : options) one.init_deadline = milliseconds(800);  // ample for those two to link
   const auto ranks = create_all(options);
   ASSERT_FALSE(ranks[0].ok());
   ASSERT_FALSE(ranks[1].ok());

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,10 @@ inline Bytes bytes_of(core::State& state) {
     all.insert(all.end(), tensor.data, tensor.data + tensor.bytes);
   return all;
 }
+inline size_t digest_of(core::State& state) {
+  Bytes all = bytes_of(state);
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(all.data()), all.size()});
+}
 inline void restore(core::State& state, const Bytes& from) {
   size_t offset = 0;
   for (const core::StateTensor& tensor : state.tensors()) {
@@ -44,9 +49,10 @@ inline void restore(core::State& state, const Bytes& from) {
 }
 
 struct GangResult {
-  std::vector<double> losses;  // by step, of rank 0
-  std::vector<double> norms;   // of gradients
-  std::vector<Bytes> states;   // by rank, at the end
+  std::vector<double> losses;                // by step, of rank 0
+  std::vector<double> norms;                 // of gradients
+  std::vector<Bytes> states;                 // by rank, at the end
+  std::vector<std::vector<size_t>> digests;  // of the state, by rank and step
   double held_out_loss = 0;
   int redone = 0;
 };
@@ -74,6 +80,7 @@ struct Rank {
 inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes& from = {}) {
   GangResult result;
   result.states.resize(static_cast<size_t>(ranks));
+  result.digests.resize(static_cast<size_t>(ranks));
   std::vector<std::unique_ptr<comm::Communicator>> ring;
   if (ranks == 1) {
     ring.push_back(std::make_unique<comm::SingleRankCommunicator>());
@@ -88,6 +95,7 @@ inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes&
         auto report = rank.replica->step({});
         ASSERT_TRUE(report.ok()) << report.error().message;
         ASSERT_TRUE(report->committed);
+        result.digests[static_cast<size_t>(r)].push_back(digest_of(rank.replica->state()));
         if (r != 0) continue;
         result.losses.push_back(report->loss);
         result.norms.push_back(report->gradient_norm);

@@ -98,6 +98,50 @@ TEST_F(TextFiles, bad_input_gets_one_sentence_that_names_it) {
             "the data in '" + brief + "' is too short: it has 16 characters, and a context of 64 needs about 715");
 }
 
+// What a model would go on from, and the word that a reader sees of it in brackets.
+std::string opening_of(const Text& text, size_t most, std::uint64_t seed) {
+  Opening opening = start_of_a_sentence(text, most, seed);
+  std::string all = to_string(text, opening.tokens);
+  return all.substr(0, all.size() - opening.shown) + "[" + all.substr(all.size() - opening.shown) + "]";
+}
+
+TEST_F(TextFiles, writing_goes_on_from_the_first_word_of_a_held_out_sentence) {
+  std::string learnt(9 * 120, 'x');
+  std::string held_out =
+      "Title of it\n\n     2. In numbers. And U.S. Code. and\nthe end of it.  Such is the other one.  Bye\n";
+  held_out.resize(120, '\n');
+  Text text = read_text({file("a", learnt + held_out)}).value();
+  for (std::uint64_t seed = 0; seed < 5; ++seed) EXPECT_EQ(opening_of(text, 22, seed), "d\nthe end of it.  [Such]");
+}
+
+TEST_F(TextFiles, another_seed_begins_another_sentence_and_the_same_seed_the_same) {
+  std::string sentences;
+  for (char c = 'A'; c <= 'Z'; ++c) sentences += std::string("there is an end.  ") + c + "nd there is ";
+  Text text = read_text({file("a", std::string(9 * sentences.size(), 'x') + sentences)}).value();
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    std::string opening = opening_of(text, 21, seed);
+    EXPECT_EQ(opening, opening_of(text, 21, seed));
+    EXPECT_EQ(opening.substr(0, 19), "there is an end.  [");
+    seen.insert(opening);
+  }
+  EXPECT_GT(seen.size(), 5U);
+}
+
+TEST_F(TextFiles, a_text_without_sentences_is_gone_on_from_the_first_word_of_a_line_or_from_its_beginning) {
+  Text lines = read_text({file("a", std::string(9 * 24, 'x') + "one two\n  three\nfour five")}).value();
+  EXPECT_EQ(opening_of(lines, 10, 1), "three\n[four]");
+  Text one = read_text({file("b", std::string(200, 'x'))}).value();
+  EXPECT_EQ(opening_of(one, 10, 1), "xxxxxxxxxx[]");
+}
+
+TEST_F(TextFiles, a_prompt_with_a_character_that_the_text_has_not_is_refused_by_name) {
+  Text text = read_text({file("a", "aaaaaaaaab")}).value();
+  EXPECT_EQ(to_tokens(text, "abba").value(), (std::vector<std::uint8_t>{0, 1, 1, 0}));
+  EXPECT_EQ(to_tokens(text, "abc").error().message, "the character 'c' does not occur in the data");
+  EXPECT_EQ(to_tokens(text, "a\n").error().message, "the character of code 10 does not occur in the data");
+}
+
 TEST_F(TextFiles, the_windows_of_an_epoch_tile_the_text_without_overlap) {
   std::string content;
   for (int i = 0; i < 1000; ++i) content.push_back(static_cast<char>('!' + i % 90));

@@ -1,126 +1,29 @@
 // The program as its users meet it: exit codes, the one sentence of each failure, and what a restart continues.
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <signal.h>
-#include <sys/resource.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <map>
 #include <memory>
-#include <sstream>
-#include <string>
-#include <thread>
-#include <vector>
 
+#include "tests/trainer/main/process.h"
+#include "trainer/comm/fd.h"
+
+namespace lockstep::trainer {
 namespace {
 
+using testing::content;
+using testing::Ended;
+using testing::Environment;
+using testing::Limits;
+using testing::Process;
+using testing::value_of;
 namespace fs = std::filesystem;
-using Environment = std::map<std::string, std::string>;
 
-struct Ended {
-  int code = -1;  // 128 + signal for a killed one
-  std::string out, err;
-};
-
-std::string content(const fs::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-// A running trainer; its output is in files.
-class Process {
- public:
-  Process(const fs::path& folder, const std::string& name, std::vector<std::string> arguments,
-          const Environment& environment = {}, rlim_t most_file_bytes = RLIM_INFINITY)
-      : out_(folder / (name + ".out")), err_(folder / (name + ".err")) {
-    arguments.insert(arguments.begin(), LOCKSTEP_TRAINER);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    for (const auto& [key, value] : environment) ::setenv(key.c_str(), value.c_str(), 1);
-    if (most_file_bytes != RLIM_INFINITY) {
-      ::signal(SIGXFSZ, SIG_IGN);
-      rlimit limit{most_file_bytes, most_file_bytes};
-      ::setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    ::dup2(::open(out_.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), 1);
-    ::dup2(::open(err_.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), 2);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  ~Process() {
-    if (pid_ > 0) {
-      ::kill(pid_, SIGKILL);
-      wait();
-    }
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-
-  void signal(int number) const { ::kill(pid_, number); }
-  std::string out() const { return content(out_); }
-  // Until its output contains `text`; false after ten seconds.
-  bool says(const std::string& text) const {
-    for (int i = 0; i < 2000; ++i) {
-      if (out().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
-  }
-  Ended wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(out_), content(err_)};
-  }
-
- private:
-  fs::path out_, err_;
-  pid_t pid_ = -1;
-};
-
-std::string value_of(const std::string& out, const std::string& key) {
-  size_t line = out.rfind("result {");
-  size_t at = line == std::string::npos ? line : out.find("\"" + key + "\":", line);
-  if (at == std::string::npos) return "no " + key;
-  at += key.size() + 3;
-  return out.substr(at, out.find_first_of(",}", at) - at);
-}
-
-class Trainer : public ::testing::Test {
+class Trainer : public testing::InFolder {
  protected:
-  Trainer() : folder_(fs::temp_directory_path() / ("lockstep-trainer-" + std::to_string(::getpid()))) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCKSTEP_PEERS", "LOCKSTEP_CHECKPOINT_DIR", "LOCKSTEP_RESTORE"}) {
-      ::unsetenv(name);
-    }
-  }
-  ~Trainer() override { fs::remove_all(folder_); }
-
-  Ended run(std::vector<std::string> arguments, const Environment& environment = {},
-            rlim_t most_file_bytes = RLIM_INFINITY) {
-    return Process(folder_, "run", std::move(arguments), environment, most_file_bytes).wait();
-  }
-  // A text with something to learn.
-  std::string text(const std::string& name = "text", int words = 2000) {
-    std::ofstream file(folder_ / name);
-    for (int i = 0; i < words; ++i) file << (i % 3 == 0 ? "gang " : i % 5 == 0 ? "rank\n" : "step ");
-    return (folder_ / name).string();
-  }
   std::string checkpoints() const { return (folder_ / "checkpoints").string(); }
   std::vector<std::string> line(int steps, std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"--model=linear-regression", "--steps=" + std::to_string(steps)});
@@ -135,8 +38,14 @@ class Trainer : public ::testing::Test {
     for (const auto& entry : fs::directory_iterator(checkpoints())) return entry.path();
     return {};
   }
-
-  fs::path folder_;
+  // Each file below the directory of checkpoints, with its bytes.
+  std::map<std::string, std::string> all_bytes() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(checkpoints())) {
+      if (entry.is_regular_file()) files[entry.path().string()] = content(entry.path());
+    }
+    return files;
+  }
 };
 
 TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
@@ -168,6 +77,9 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {line(5, {"--checkpoint-every-steps=2"}), 78, "--checkpoint-every-steps needs --checkpoint-dir"},
            {line(5, {"--width=8"}), 78, "--model=linear-regression has no --layers, --width or --dropout"},
            {line(5, {"--generate=8"}), 78, "--generate needs --model=char-transformer"},
+           {transformer({"--data=" + good, "--prompt=gang"}), 78, "--prompt needs --generate"},
+           {transformer({"--data=" + good, "--generate=8", "--prompt=gang!"}), 78,
+            "--prompt: the character '!' does not occur in the data"},
            {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum is of --optimizer=sgd"},
            {transformer({"--data=" + good, "--width=10"}), 78, "--width=10 is not a multiple of --heads=4"},
            {{"--model=mlp", "--micro-batch-size=1"},
@@ -175,7 +87,7 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             "--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2"},
            {line(5, {"--backend=ref", "--threads=2"}), 78, "--backend=ref has one thread; leave out --threads"},
            {line(50, {"--learning-rate=1e18"}), 84,
-            "the loss or a gradient was not finite in step 5; a smaller --learning-rate or a --clip-norm may help"},
+            "the loss or a gradient was not finite in step 3; a smaller --learning-rate or a --clip-norm may help"},
        }) {
     Ended ended = run(bad.arguments);
     EXPECT_EQ(ended.err, "lockstep-trainer: " + bad.sentence + "\n");
@@ -222,21 +134,23 @@ TEST_F(Trainer, a_checkpoint_that_cannot_be_used_is_refused_and_stays) {
   std::string folder = only_checkpoint().string();
   auto refused = [&](std::vector<std::string> arguments, const std::string& sentence,
                      const Environment& environment = {}) {
+    auto before = all_bytes();
     Ended ended = run(std::move(arguments), environment);
     EXPECT_EQ(ended.code, 66);
     EXPECT_THAT(ended.err, ::testing::HasSubstr(sentence));
     EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
-    EXPECT_TRUE(fs::exists(folder + "/manifest.json"));
+    EXPECT_TRUE(all_bytes() == before) << "no byte of any checkpoint may change";
   };
   refused({"--model=mlp", "--deterministic", "--checkpoint-dir=" + checkpoints()},
           "checkpoint " + folder + " is of the model 'linear-regression', this run trains 'mlp'");
   refused(saving(8, {"--seed=2"}), "checkpoint " + folder + " was trained with seed 1, this run has seed 2");
   refused(saving(8, {"--threads=2"}), "was computed with the numerics 'cpu/float32/onednn-");
   refused(saving(8, {"--optimizer=adamw"}), "with another configuration (sgd ");
-  refused(saving(8), "there is no checkpoint " + checkpoints() + "/step-9.g9", {{"LOCKSTEP_RESTORE", "step-9.g9"}});
+  refused(saving(8), "there is no checkpoint " + checkpoints() + "/step-9.g9",
+          {{"LOCKSTEP_RESTORE", "step-9.g9"}, {"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   fs::resize_file(folder + "/model.safetensors", fs::file_size(folder + "/model.safetensors") - 1);
-  refused(saving(8),
-          "checkpoint file " + folder + "/model.safetensors is truncated: ", {{"LOCKSTEP_RESTORE", "step-4.g0"}});
+  refused(saving(8), "checkpoint file " + folder + "/model.safetensors is truncated: ",
+          {{"LOCKSTEP_RESTORE", "step-4.g0"}, {"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
 }
 
 TEST_F(Trainer, a_directory_with_nothing_but_broken_checkpoints_is_not_taken_for_an_empty_one) {
@@ -248,63 +162,107 @@ TEST_F(Trainer, a_directory_with_nothing_but_broken_checkpoints_is_not_taken_for
   EXPECT_THAT(ended.err, ::testing::HasSubstr("optimizer.safetensors is truncated: 10 bytes of "));
 }
 
-TEST_F(Trainer, a_full_disk_ends_training_with_the_last_good_checkpoint_intact) {
-  ASSERT_EQ(run(saving(4)).code, 0);
-  Ended ended = run(saving(8), {}, 64);
-  EXPECT_EQ(ended.code, 74) << ended.err;
-  EXPECT_THAT(ended.err, ::testing::HasSubstr("a checkpoint could not be saved"));
-  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
-  Ended again = run(saving(8));
-  EXPECT_EQ(again.code, 0);
-  EXPECT_THAT(again.out, ::testing::HasSubstr("restored step-4.g0"));
-}
-
-int free_port() {
-  int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  ::bind(fd, reinterpret_cast<sockaddr*>(&address), length);
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
-TEST_F(Trainer, processes_started_as_torchrun_would_train_together_in_the_same_bits) {
-  std::vector<std::string> arguments = {
-      "--model=char-transformer", "--data=" + text(), "--steps=6", "--layers=1", "--width=32", "--context=16",
-      "--deterministic"};
-  Ended alone = run(arguments);
-  ASSERT_EQ(alone.code, 0) << alone.err;
-  Environment environment = {{"MASTER_ADDR", "127.0.0.1"},
-                             {"MASTER_PORT", std::to_string(free_port())},
-                             {"WORLD_SIZE", "3"},
-                             {"LOCAL_WORLD_SIZE", "3"}};
-  std::vector<std::unique_ptr<Process>> gang;
-  for (int rank = 0; rank < 3; ++rank) {
-    environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
-    gang.push_back(std::make_unique<Process>(folder_, "rank" + std::to_string(rank), arguments, environment));
+TEST_F(Trainer, a_checkpoint_cut_short_by_a_crash_does_not_hide_the_good_one_before_it) {
+  ASSERT_EQ(run(saving(8, {"--checkpoint-every-steps=4"})).code, 0);
+  auto before = all_bytes();
+  fs::resize_file(checkpoints() + "/step-8.g0/model.safetensors", 10);
+  Ended ended = run(saving(8));
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_THAT(ended.out, ::testing::HasSubstr("restored step-4.g0 at step 4\n"));
+  for (const auto& [path, bytes] : before) {
+    if (path.find("step-4.g0") == std::string::npos) continue;
+    EXPECT_TRUE(content(path) == bytes) << path;
   }
-  for (auto& process : gang) {
-    Ended ended = process->wait();
-    EXPECT_EQ(ended.code, 0) << ended.err;
-    if (process == gang.front()) {
-      EXPECT_EQ(value_of(ended.out, "digest"), value_of(alone.out, "digest"));
-      EXPECT_EQ(value_of(ended.out, "held_out_loss"), value_of(alone.out, "held_out_loss"));
-    } else {
-      EXPECT_EQ(ended.out, "") << "only rank 0 speaks";
+}
+
+// Saves a checkpoint with room for it, then trains on without; returns what is wrong, or nothing.
+class FullDisk : public Trainer {
+ protected:
+  std::vector<std::string> training(int steps) const {
+    return {"--model=mlp", "--steps=" + std::to_string(steps), "--checkpoint-dir=" + checkpoints()};
+  }
+  void save_the_good_one() {
+    ASSERT_EQ(run(training(4)).code, 0);
+    before_ = all_bytes();
+  }
+  void expect_a_clean_end(const Ended& ended) {
+    EXPECT_EQ(ended.code, 74);
+    EXPECT_THAT(ended.err, ::testing::HasSubstr("a checkpoint could not be saved"));
+    EXPECT_THAT(ended.err, ::testing::HasSubstr("the last good checkpoint, step-4.g0, stays"));
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_TRUE(all_bytes() == before_) << "nothing but the last good checkpoint, and that as it was";
+  }
+  void expect_to_go_on() {
+    Ended again = run(training(8));
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_THAT(again.out, ::testing::HasSubstr("restored step-4.g0"));
+  }
+  std::map<std::string, std::string> before_;
+};
+
+TEST_F(FullDisk, a_file_that_may_not_grow_ends_training_with_the_last_good_checkpoint_intact) {
+  save_the_good_one();
+  // Room for what it says, not for its parameters.
+  expect_a_clean_end(run(training(8), {}, Limits{.most_file_bytes = 16384}));
+  expect_to_go_on();
+}
+
+TEST_F(FullDisk, no_space_left_ends_training_with_the_last_good_checkpoint_intact) {
+  // A small file system in a mount namespace of a child's own: gone with the child, however it ends.
+  fs::create_directories(checkpoints());
+  pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", checkpoints().c_str(), "tmpfs", 0, "size=1m") != 0) {
+      ::_exit(77);
     }
+    save_the_good_one();
+    std::string ballast = checkpoints() + "/ballast";
+    std::string block(4096, 'x');
+    comm::UniqueFd file(::open(ballast.c_str(), O_CREAT | O_WRONLY, 0600));
+    while (::write(file.get(), block.data(), block.size()) > 0) continue;
+    file.reset();                                              // or its blocks would stay when it is removed
+    fs::resize_file(ballast, fs::file_size(ballast) - 32768);  // leaves room for a part of it
+    before_ = all_bytes();
+    expect_a_clean_end(run(training(8)));
+    fs::remove(ballast);
+    expect_to_go_on();
+    ::_exit(HasFailure() ? 1 : 0);
   }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "mounting needs root";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
 }
 
-TEST_F(Trainer, generates_text_of_the_length_asked_for) {
-  Ended ended = run({"--model=char-transformer", "--data=" + text(), "--steps=2", "--layers=1", "--width=16",
-                     "--context=16", "--generate=50"});
-  ASSERT_EQ(ended.code, 0) << ended.err;
-  std::string start = "sample of 50 characters:\n", end = "\nend of sample\n";
-  size_t from = ended.out.find(start) + start.size();
-  EXPECT_EQ(ended.out.find(end) - from, 50U);
+TEST_F(Trainer, nobody_listening_to_its_output_does_not_end_training) {
+  Ended ended = run(saving(200, {"--log-every=1"}), {},
+                    Limits{.most_file_bytes = 2048});  // the lines do not fit, the checkpoint does
+  EXPECT_EQ(ended.code, 0) << ended.err;
+}
+
+TEST_F(Trainer, writes_as_many_characters_as_asked_for_after_the_first_word_of_a_sentence_or_the_prompt) {
+  std::string data = text();
+  std::ofstream(data, std::ios::app) << std::string(200, 'x') << "and this is the end of it.  Then comes another ";
+  auto written = [&](std::vector<std::string> more) {
+    for (const char* flag :
+         {"--model=char-transformer", "--steps=2", "--layers=1", "--width=16", "--context=16", "--generate=50"}) {
+      more.emplace_back(flag);
+    }
+    more.push_back("--data=" + data);
+    Ended ended = run(more);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    std::string start = "sample of 50 characters:\n", end = "\nend of sample\n";
+    size_t from = ended.out.find(start) + start.size();
+    return ended.out.substr(from, ended.out.find(end) - from);
+  };
+  std::string by_itself = written({}), prompted = written({"--prompt=step gang"});
+  EXPECT_THAT(by_itself, ::testing::StartsWith("Then"));
+  EXPECT_EQ(by_itself.size(), 4U + 50);
+  EXPECT_THAT(prompted, ::testing::StartsWith("step gang"));
+  EXPECT_EQ(prompted.size(), 9U + 50);
 }
 
 }  // namespace
+}  // namespace lockstep::trainer

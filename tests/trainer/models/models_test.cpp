@@ -70,5 +70,25 @@ TEST(Generate, is_a_function_of_the_seed_and_takes_the_likeliest_at_temperature_
   EXPECT_EQ(text(0, 1), text(0, 2));
 }
 
+TEST(Generate, goes_on_from_the_prompt_and_ends_runs_of_one_character) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph =
+      char_transformer({.batch = 1, .vocabulary = 20, .context = 8, .layers = 1, .width = 16, .heads = 2});
+  testing::Bench bench(graph, *backend, 20);
+  auto text = [&](std::int64_t longest_run, std::vector<std::uint8_t> prompt) {
+    GenerateOptions options{.count = 40, .temperature = 0, .longest_run = longest_run, .prompt = std::move(prompt)};
+    return generate(bench.program(), options, bench.abort).value();
+  };
+  EXPECT_NE(text(40, {1, 2, 3}), text(40, {4, 5, 6}));
+  auto longest = [](const std::vector<std::uint8_t>& tokens) {
+    size_t run = 0, most = 0;
+    for (size_t i = 0; i < tokens.size(); ++i)
+      most = std::max(most, run = i > 0 && tokens[i] == tokens[i - 1] ? run + 1 : 1);
+    return most;
+  };
+  EXPECT_GT(longest(text(40, {1})), 1U);
+  EXPECT_EQ(longest(text(1, {1})), 1U);
+}
+
 }  // namespace
 }  // namespace lockstep::trainer::models

@@ -1,0 +1,271 @@
+"""A job's life under an operator that dies: the operator as a process on the host, its supervisor, and what is seen."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import e2e
+import jobs
+import oracle
+
+OPERATOR = e2e.BUILD / "tests/bin/lockstep-operator-fault"
+SLOTS = 2
+STEPS = 4000
+JOB = "train"
+
+
+class Watch:
+    """Every event of a kind in all namespaces, as kubectl streams them."""
+
+    def __init__(self, cluster, path):
+        self._changed = threading.Condition()
+        self._events = {}  # namespace -> [(type, object)]
+        command = [str(e2e.program("kubectl")), "get", "--raw", f"{path}?watch=true"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **cluster.env})
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            event = json.loads(line)
+            namespace = event["object"].get("metadata", {}).get("namespace", "")
+            with self._changed:
+                self._events.setdefault(namespace, []).append((event["type"], event["object"]))
+                self._changed.notify_all()
+
+    def events(self, namespace):
+        with self._changed:
+            return list(self._events.get(namespace, []))
+
+    def wait(self, what, namespace, look, deadline):
+        """Waits until `look` of the namespace's events returns something true, and returns it."""
+        end = time.monotonic() + deadline
+        with self._changed:
+            while True:
+                found = look(self._events.get(namespace, []))
+                if found:
+                    return found
+                if not self._changed.wait(max(end - time.monotonic(), 0)) and time.monotonic() >= end:
+                    raise AssertionError(f"{namespace}: not within {deadline:.0f} s: {what}")
+
+    def wake(self):
+        """Has every wait() look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._thread.join(10)
+
+
+class Operator:
+    """One process of lockstep-operator-fault for the jobs of one namespace."""
+
+    def __init__(self, cluster, namespace, folder, number, die_after=0, die_on="", mutation=""):
+        self.journal = folder / f"writes-{number}"
+        self._log_path = folder / f"operator-{number}.log"
+        self.begun = time.time()
+        host = urllib.parse.urlparse(re.search(r"server: (\S+)", open(cluster.kubeconfig, encoding="utf-8").read())[1]).hostname
+        environment = {"LOCKSTEP_FAULT_JOURNAL": str(self.journal), "LOCKSTEP_FAULT_MUTATION": mutation}
+        if die_after:
+            environment["LOCKSTEP_FAULT_AFTER"] = str(die_after)
+        if die_on:
+            environment["LOCKSTEP_FAULT_ON"] = die_on
+        with open(self._log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [OPERATOR, f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
+                 "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={host}",
+                 "--agent-image=docker.io/lockstep/operator:dev"],
+                stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **environment})
+
+    def log(self):
+        return self._log_path.read_text(errors="replace")
+
+    def writes(self):
+        return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+    def metric(self, name):
+        """The sum of a metric's values; None while nobody answers."""
+        port = re.search(r"metrics port\W+(\d+)", self.log())
+        if not port:
+            return None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return None
+        return sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{[^}}]*}})? (\S+)", text))
+
+    def rest(self):
+        """Waits until it leads, has looked at the job, and has nothing more to do."""
+        e2e.wait_for("the operator has reconciled", lambda: (self.metric("lockstep_operator_reconcile_total") or 0) >= 1, 40)
+        e2e.wait_for("its queue is empty", lambda: self.metric("workqueue_depth") == 0, 20)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
+
+def coordinator_service():
+    """The way to whichever operator leads, as the chart makes it."""
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lockstep-coordinator"},
+            "spec": {"ports": [{"name": "coordinator", "port": 7077}]}}
+
+
+def training_job(steps):
+    """A model of 19 thousand parameters on a fifth of a core: long enough to outlive an operator, and cheap."""
+    flags = ["--model=char-transformer", "--data=/usr/share/common-licenses", "--layers=1", "--width=32", "--heads=2",
+             "--context=32", "--batch-size=2", "--micro-batch-size=1", "--threads=1", "--seed=7", "--deterministic",
+             f"--steps={steps}", "--log-every=100"]
+    return jobs.trainer(JOB, *flags, nodes=SLOTS, claim="state", every=10, cleanPodPolicy="All",
+                        resources={"limits": {"cpu": "200m"}})
+
+
+class Life:
+    """From the creation of a job to its end and its tidying-up, with one death of the operator: after its k-th write, or
+    after the first whose line in the journal matches `die_on`."""
+
+    tool = threading.Lock()  # of the cluster's tool
+
+    def __init__(self, cluster, watches, folder, namespace, k=0, steps=STEPS, die_on="", mutation="", later_mutation=""):
+        self._cluster, self._pods, self._jobs = cluster, watches["pods"], watches["jobs"]
+        self.namespace, self.k, self.die_on, self._steps = namespace, k, die_on, steps
+        self._mutation, self._later = mutation, later_mutation
+        self._folder = folder / namespace
+        self._folder.mkdir(parents=True)
+        self._operators = []
+        self._ending = threading.Event()
+        self._broken = None
+        self.problem = None  # why there was no end
+        self.killed_at = None
+        self.seconds = None
+
+    def _start(self, **how):
+        self._operators.append(Operator(self._cluster, self.namespace, self._folder, len(self._operators) + 1, **how))
+        return self._operators[-1]
+
+    def _supervise(self):
+        """Starts the operator again when it died, as a kubelet does."""
+        code = self._operators[0].process.wait()
+        if code == -signal.SIGKILL and self.mortal:
+            self.killed_at = time.time()
+            self._start(mutation=self._later)
+            code = self._operators[1].process.wait()
+        if not self._ending.is_set():
+            self._broken = f"the operator ended with {code}"
+            self._pods.wake()
+            self._jobs.wake()
+
+    def _newest(self):
+        """The operator that is in charge: the second, once the first was killed."""
+        if self.mortal and self._operators[0].process.poll() == -signal.SIGKILL:
+            e2e.wait_for("the operator is started again", lambda: len(self._operators) > 1, 10, every=0.02)
+        return self._operators[-1]
+
+    def _wait(self, watch, what, look, deadline):
+        def look_at(events):
+            if self._broken:
+                raise AssertionError(f"{self.namespace}: {self._broken}")
+            return look(events)
+
+        return watch.wait(what, self.namespace, look_at, deadline)
+
+    def _follow_log(self):
+        def rank_0(events):
+            for _, pod in reversed(events):
+                states = pod.get("status", {}).get("containerStatuses", [])
+                if pod["metadata"]["labels"].get("lockstep.dev/slot") == "0" and states and \
+                        ("running" in states[0]["state"] or "terminated" in states[0]["state"]):
+                    return pod["metadata"]["name"]
+            return None
+
+        name = self._wait(self._pods, "rank 0's trainer runs", rank_0, 120)
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/log?container=trainer&follow=true&timestamps=true"
+        with open(self._folder / "rank-0.log", "wb") as stream:
+            return subprocess.Popen([str(e2e.program("kubectl")), "get", "--raw", path], stdout=stream,
+                                    env={**os.environ, **self._cluster.env})
+
+    def run(self, deadline=600):
+        """Never raises for what the operator did or did not do: that is `problem`."""
+        begun = time.monotonic()
+        supervisor = threading.Thread(target=self._supervise, daemon=True)
+        follower = None
+        try:
+            self._cluster.kubectl("create", "namespace", self.namespace)
+            with Life.tool:
+                self._cluster.command("volume", self.namespace, "state")
+            self._cluster.apply(coordinator_service(), self.namespace)
+            self._start(die_after=self.k, die_on=self.die_on, mutation=self._mutation)
+            supervisor.start()
+            self._cluster.apply(training_job(self._steps), self.namespace)
+            follower = self._follow_log()
+            self._wait(self._jobs, "the job has ended", lambda events: events and any(
+                oracle.condition(events[-1][1].get("status", {}), kind) for kind in ("Succeeded", "Failed")), deadline)
+            follower.wait(30)
+            self._wait(self._pods, "no pod is left", lambda events: events and not oracle.pods_left({"pods": events}), 60)
+            self.seconds = time.monotonic() - begun
+            self._newest().rest()
+        except AssertionError as error:
+            self.problem = f"{error}\n{self.tail()}"
+        finally:
+            self._ending.set()
+            if follower and follower.poll() is None:
+                follower.kill()
+                follower.wait()
+            self.exits = [operator.stop() for operator in self._operators]
+        return self
+
+    def tail(self):
+        found = [event[1].get("status") for event in self._jobs.events(self.namespace)[-1:]]
+        text = json.dumps(found, indent=1)[-3000:]
+        return text + "".join(f"\n--- operator {i + 1}\n{operator.log()[-3000:]}" for i, operator in enumerate(self._operators))
+
+    @property
+    def mortal(self):
+        return bool(self.k or self.die_on)
+
+    @property
+    def killed(self):
+        return self.killed_at is not None
+
+    def first_writes(self):
+        return [self._plain(line) for line in self._operators[0].writes()]
+
+    def _plain(self, line):
+        """Without the part of the name that differs from job to job."""
+        return re.sub(rf"\b{JOB}-[0-9a-z]{{4}}-(\d+)-(\d+)", rf"{JOB}-*-\1-\2", line)
+
+    def record(self, audit):
+        """What the oracle looks at."""
+        jobs_seen = self._jobs.events(self.namespace)
+        started = [condition["lastTransitionTime"] for _, job in jobs_seen
+                   for condition in job.get("status", {}).get("conditions", [])
+                   if condition["type"] == "Running" and condition["status"] == "True"]
+        ran_before = self.killed and bool(started) and oracle.seconds_of(started[0]) + 1 < self.killed_at
+        return {"job": JOB, "uid": jobs_seen[0][1]["metadata"]["uid"], "slots": SLOTS, "killed_at": self.killed_at,
+                "ran_before_the_kill": ran_before, "jobs": jobs_seen, "pods": self._pods.events(self.namespace),
+                "log": (self._folder / "rank-0.log").read_text(errors="replace"),
+                "audit": [entry for entry in audit if entry.get("objectRef", {}).get("namespace") == self.namespace]}
+
+    def outage(self):
+        """Seconds without a leader, and the steps that rank 0 reported meanwhile (every hundredth is in its log)."""
+        found = re.search(r"(?m)^(\S+) info +leading", self._operators[1].log()) if len(self._operators) > 1 else None
+        if not self.killed or not found:
+            return None, None
+        back_at = oracle.seconds_of(found[1])
+        log = (self._folder / "rank-0.log").read_text(errors="replace")
+        steps = [int(step) for at, step in re.findall(r"(?m)^(\S+) \[0\] step (\d+)/", log) if self.killed_at <= oracle.seconds_of(at) <= back_at]
+        return back_at - self.killed_at, max(steps) - min(steps) if steps else 0

@@ -1,0 +1,181 @@
+// Ranks as processes over the real ring: what the number of ranks may change, and what not.
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "tests/trainer/main/process.h"
+#include "trainer/comm/fd.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using comm::UniqueFd;
+using testing::content;
+using testing::Ended;
+using testing::Environment;
+using testing::Limits;
+using testing::Process;
+using testing::value_of;
+
+// A socket with a port of the loopback interface that is nobody else's.
+UniqueFd bound(int* port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
+// The text after each `before`, up to a space or the end of the line.
+std::vector<std::string> all_after(const std::string& text, const std::string& before) {
+  std::vector<std::string> found;
+  for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+    at += before.size();
+    found.push_back(text.substr(at, text.find_first_of(" ,\n", at) - at));
+  }
+  return found;
+}
+
+class Gang : public testing::InFolder {
+ protected:
+  struct Trained {
+    std::vector<double> losses;         // by step, all digits
+    std::vector<std::string> digests;   // of the state, by step
+    std::string digest, held_out_loss;  // at the end
+  };
+
+  // Trains as a gang whose agents would have started it: two ranks to a pod (shared memory), TCP between pods. There
+  // is a checkpoint after every step, so all ranks compare their bits after every step, and end with 1 if they differ.
+  Trained train(int ranks, std::vector<std::string> arguments) {
+    std::string name = "gang-of-" + std::to_string(ranks), metrics = (folder_ / (name + ".jsonl")).string();
+    std::filesystem::remove(metrics);
+    std::filesystem::remove_all(folder_ / name);
+    arguments.push_back("--metrics-file=" + metrics);
+    arguments.push_back("--checkpoint-every-steps=1");
+    Environment environment = {{"WORLD_SIZE", std::to_string(ranks)},
+                               {"LOCKSTEP_JOB_UID", "uid"},
+                               {"LOCKSTEP_GENERATION", "1"},
+                               {"LOCKSTEP_GENERATION_KEY", std::string(64, '5')},
+                               {"LOCKSTEP_CHECKPOINT_DIR", (folder_ / name).string()}};
+    std::vector<UniqueFd> listeners;
+    for (int rank = 0; rank < ranks; ++rank) {
+      int port = 0;
+      listeners.push_back(bound(&port));
+      EXPECT_EQ(::listen(listeners.back().get(), 16), 0);
+      const char* comma = rank == 0 ? "" : ",";
+      environment["LOCKSTEP_PEERS"] += comma + ("127.0.0.1:" + std::to_string(port));
+      environment["LOCKSTEP_MEMBERS"] += comma + std::to_string(rank / 2);
+    }
+    std::vector<std::unique_ptr<Process>> gang;
+    for (int rank = 0; rank < ranks; ++rank) {
+      int listener = listeners[static_cast<size_t>(rank)].get();
+      environment["RANK"] = std::to_string(rank);
+      environment["LOCAL_RANK"] = std::to_string(rank % 2);
+      environment["LOCKSTEP_LISTEN_FD"] = std::to_string(listener);
+      gang.push_back(std::make_unique<Process>(folder_, "rank" + std::to_string(rank), arguments, environment,
+                                               Limits{.keep_fd = listener}));
+    }
+    Trained trained;
+    for (auto& process : gang) {
+      Ended ended = process->wait();
+      EXPECT_EQ(ended.code, 0) << ended.err;
+      if (process != gang.front()) continue;
+      trained.digests = all_after(ended.out, "  digest ");
+      trained.digest = value_of(ended.out, "digest");
+      trained.held_out_loss = value_of(ended.out, "held_out_loss");
+    }
+    for (const std::string& loss : all_after(content(metrics), "\"loss\":")) {
+      trained.losses.push_back(std::strtod(loss.c_str(), nullptr));
+    }
+    return trained;
+  }
+
+  std::vector<std::string> transformer(int steps) {
+    return {"--model=char-transformer",
+            "--data=" + text(),
+            "--steps=" + std::to_string(steps),
+            "--layers=2",
+            "--width=32",
+            "--context=32",
+            "--dropout=0.1"};
+  }
+  std::vector<std::string> mlp(int steps) { return {"--model=mlp", "--steps=" + std::to_string(steps)}; }
+};
+
+TEST_F(Gang, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_to_1e_minus_5_and_the_same_bits_on_all) {
+  for (const auto& arguments : {transformer(50), mlp(50)}) {
+    Trained one = train(1, arguments);
+    ASSERT_EQ(one.losses.size(), 50U);
+    EXPECT_LT(one.losses.back(), one.losses.front());
+    for (int ranks : {2, 4}) {
+      Trained many = train(ranks, arguments);
+      ASSERT_EQ(many.losses.size(), 50U);
+      EXPECT_EQ(many.digests.size(), 50U) << "all ranks agreed after each of so many steps";
+      double worst = 0;
+      for (size_t i = 0; i < 50; ++i) {
+        worst = std::max(worst, std::fabs(many.losses[i] - one.losses[i]) / one.losses[i]);
+      }
+      std::printf("%s, 1 and %d ranks: largest relative difference of a loss %.1e\n", arguments[0].c_str(), ranks,
+                  worst);
+      EXPECT_LE(worst, 1e-5);
+    }
+  }
+}
+
+TEST_F(Gang, deterministic_training_has_the_same_digest_after_every_step_for_one_two_three_and_four_ranks) {
+  for (auto arguments : {transformer(10), mlp(10)}) {
+    arguments.push_back("--deterministic");
+    Trained one = train(1, arguments);
+    ASSERT_EQ(one.digests.size(), 10U);
+    EXPECT_NE(one.digests[8], one.digests[9]);
+    for (int ranks : {2, 3, 4}) {
+      Trained many = train(ranks, arguments);
+      EXPECT_EQ(many.digests, one.digests) << ranks << " ranks";
+      EXPECT_EQ(many.digest, one.digest);
+      EXPECT_EQ(many.losses, one.losses);
+      EXPECT_EQ(many.held_out_loss, one.held_out_loss);
+    }
+  }
+}
+
+TEST_F(Gang, processes_started_as_torchrun_would_train_together_in_the_same_bits) {
+  std::vector<std::string> arguments = transformer(6);
+  arguments.push_back("--deterministic");
+  Ended alone = run(arguments);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  int port = 0;
+  UniqueFd reserved = bound(&port);  // it does not listen, so rank 0 may
+  Environment environment = {{"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", std::to_string(port)},
+                             {"WORLD_SIZE", "3"},
+                             {"LOCAL_WORLD_SIZE", "3"}};
+  std::vector<std::unique_ptr<Process>> gang;
+  for (int rank = 0; rank < 3; ++rank) {
+    environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+    gang.push_back(std::make_unique<Process>(folder_, "rank" + std::to_string(rank), arguments, environment));
+  }
+  for (auto& process : gang) {
+    Ended ended = process->wait();
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    if (process == gang.front()) {
+      EXPECT_EQ(value_of(ended.out, "digest"), value_of(alone.out, "digest"));
+      EXPECT_EQ(value_of(ended.out, "held_out_loss"), value_of(alone.out, "held_out_loss"));
+    } else {
+      EXPECT_EQ(ended.out, "") << "only rank 0 speaks";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

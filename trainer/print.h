@@ -1,0 +1,20 @@
+// Lines for people. A reader that went away or a full disk behind standard output must not end training, so whether
+// they arrived is not asked.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+namespace lockstep::trainer {
+
+template <typename... Arguments>
+void print(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), to));
+  std::fflush(to);
+}
+
+}  // namespace lockstep::trainer
