@@ -60,6 +60,10 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->capture_default_str();
   app.add_option("--leader-elect", options.leader_elect, "act only while holding the Lease lockstep-operator")
       ->capture_default_str();
+  app.add_option("--leader-elect-lease-duration", options.lease_seconds,
+                 "seconds after which another operator takes over from a leader that fell silent")
+      ->check(CLI::Range(3, 3600))
+      ->capture_default_str();
   app.add_option("--log-format", options.log_format, "text or json")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, log::Format>{{"text", log::Format::kText}, {"json", log::Format::kJson}}))

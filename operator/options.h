@@ -20,6 +20,7 @@ struct OperatorOptions {
   std::string agent_image;
   int workers = 4;
   bool leader_elect = true;
+  int lease_seconds = 15;  // how long a leader that died without a word is waited for
   log::Format log_format = log::Format::kText;
   log::Level log_level = log::Level::kInfo;
 };

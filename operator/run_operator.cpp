@@ -86,7 +86,7 @@ int run_operator(const OperatorOptions& options, char** argv, const WrapApi& wra
   std::optional<kube::LeaderElector> elector;
   if (options.leader_elect) {
     const auto tell = [pid = getpid()](int signal) { kill(pid, signal); };
-    kube::LeaderOptions election;
+    auto election = kube::leader_options(std::chrono::seconds(options.lease_seconds));
     election.name_space = options.name_space;
     election.identity = kube::make_leader_identity();
     elector.emplace(**api, clock, metrics, election,

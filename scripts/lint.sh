@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # clang-format, clang-tidy, helm lint and shellcheck over the whole tree; prints what to fix and ends with 1 when there is any.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 failed=0
 
 say() { printf 'lint: %-12s %s\n' "$1" "$2"; }
@@ -23,12 +23,19 @@ helm=$(tests/cluster/binaries.sh helm)/helm
 if "$helm" lint --quiet charts/lockstep; then say helm "charts/lockstep is clean"; else failed=1; fi
 
 scripts/build.sh release build/release "$(nproc)" || exit 1
-mapfile -t units < <(git ls-files 'operator/*.cpp' 'trainer/*.cpp')
-if printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/release --quiet 2>/dev/null | grep -E 'warning:|error:' | sort -u | tee /tmp/lockstep-tidy.$$ | head -n 40 && [ -s /tmp/lockstep-tidy.$$ ]; then
-  say clang-tidy "$(wc -l </tmp/lockstep-tidy.$$) findings"
+# What the build compiles, which is mostly whole rooms at once: a header is then read once and not a hundred times.
+mapfile -t units < <(python3 -c 'import json, re
+for entry in json.load(open("build/release/compile_commands.json")):
+    if re.search(r"/(operator|trainer)/", entry["file"]) and "/tests/" not in entry["file"]:
+        print(entry["file"])' | sort -u)
+findings=$(mktemp)
+trap 'rm -f "$findings"' EXIT
+printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p build/release --quiet >"$findings" 2>&1
+if grep -qE 'warning:|error:' "$findings"; then
+  grep -E 'warning:|error:' "$findings" | sort -u | head -n 60
+  say clang-tidy "$(grep -E 'warning:|error:' "$findings" | sort -u | wc -l) findings"
   failed=1
 else
-  say clang-tidy "${#units[@]} files are clean"
+  say clang-tidy "${#units[@]} translation units are clean"
 fi
-rm -f /tmp/lockstep-tidy.$$
 exit $failed

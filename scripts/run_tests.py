@@ -2,7 +2,7 @@
 """Builds and runs Lockstep's test suites, says what each took, and ends with `N passed, N failed, N skipped`.
 
   scripts/run_tests.py unit            the unit tests of the release build
-  scripts/run_tests.py all             everything that `make test` promises
+  scripts/run_tests.py all             everything that `make test` promises, some of it side by side
   scripts/run_tests.py SUITE...        named suites (see --list)
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
@@ -13,8 +13,10 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -34,6 +36,23 @@ class Counts:
         self.skipped += other.skipped
 
 
+LIVE = set()  # leaders of the process groups that this run has started
+STOPPING = threading.Event()
+
+
+def end_group(process):
+    """Ends a command with all that it started; it has 30 s to do so in order."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=30)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            pass
+
+
 def run(suite, command, deadline, env=None):
     """Runs a command with its output in the suite's log; returns its exit status (124 when it ran too long)."""
     log = OUT / f"{suite}.log"
@@ -42,17 +61,29 @@ def run(suite, command, deadline, env=None):
         stream.flush()
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                    env={**os.environ, **(env or {})}, start_new_session=True)
+        LIVE.add(process)
         try:
+            if STOPPING.is_set():
+                end_group(process)
             return process.wait(timeout=deadline)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 15)
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
-                process.wait()
+            end_group(process)
             stream.write(f"\nended after {deadline} s\n".encode())
             return 124
+        finally:
+            LIVE.discard(process)
+
+
+def stop(number, _):
+    """Ctrl-C and SIGTERM: nothing of ours goes on."""
+    STOPPING.set()
+    print(f"\nrun_tests: ended by signal {number}; ending what runs", file=sys.stderr, flush=True)
+    enders = [threading.Thread(target=end_group, args=(process,)) for process in list(LIVE)]
+    for ender in enders:
+        ender.start()
+    for ender in enders:
+        ender.join()
+    os._exit(128 + number)
 
 
 def count_gtest(folder):
@@ -96,8 +127,20 @@ def jobs():
     return str(os.cpu_count() or 1)
 
 
+BUILD_LOCK = threading.Lock()
+BUILT = set()
+
+
 def build(suite, preset, targets=()):
-    return run(suite, ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets], 4800)
+    """Builds, the release build once per run: suites that run side by side wait for one another here."""
+    command = ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets]
+    if preset != "release":
+        return run(suite, command, 4800)
+    with BUILD_LOCK:
+        status = 0 if targets in BUILT else run(suite, command, 4800)
+        if status == 0:
+            BUILT.add(targets)
+        return status
 
 
 def ctest(suite, preset, label):
@@ -186,7 +229,7 @@ def soak(suite):
         ("patches against kubectl", [bin / "kubectl_patch_test", *again], {}),
         ("the communicator", [bin / "comm_test", *again], {}),
         ("the operator killed after each write", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults"],
-         {"LOCKSTEP_FAULT_ROUNDS": "3"}),
+         {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
          {"LOCKSTEP_IDLE_SECONDS": "300"}),
     ]
@@ -217,58 +260,104 @@ def bench(suite):
     return counts
 
 
-# name -> (what it is, function, part of `all`)
+# name -> (what it is, function)
 SUITES = {
-    "structure": ("rooms, includes, files", lambda s: pytest(s, ["tests/structure"], 60), True),
-    "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit"), True),
-    "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit"), True),
-    "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit"), False),
-    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, ["tests/e2e/local"], 1200), True),
-    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 600), True),
-    "cluster": ("the test cluster itself", test_cluster, True),
-    "faults": ("the operator killed after each of its writes", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1200), False),
-    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400), True),
-    "soak": ("the long forms of the tests", soak, False),
-    "bench": ("benchmarks", bench, False),
+    "structure": ("rooms, includes, files", lambda s: pytest(s, ["tests/structure"], 60)),
+    "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
+    "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
+    "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),
+    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, ["tests/e2e/local"], 1800)),
+    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
+    "cluster": ("the test cluster itself", test_cluster),
+    "faults": ("the operator killed after each of its writes", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
+    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
+    "soak": ("the long forms of the tests", soak),
+    "bench": ("benchmarks", bench),
 }
+
+# What `all` is: the first two, then these lanes side by side. Clusters mostly wait, and sanitizers mostly compute.
+FIRST = ("structure", "unit")
+LANES = (("asan", "tsan"), ("cluster", "faults", "chart"), ("jobs", "run"))
+
+
+class Report:
+    """The counts of all suites, and what is printed of them; suites of several lanes report at the same time."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self.total = Counts()
+        self.cluster_skips = 0
+
+    def begin(self, name):
+        (OUT / f"{name}.log").unlink(missing_ok=True)
+        with self._lock:
+            print(f"{name:10} {SUITES[name][0]} ...", flush=True)
+
+    def end(self, name, counts, seconds):
+        with self._lock:
+            self.total.add(counts)
+            if name in ("cluster", "jobs", "faults"):
+                self.cluster_skips += counts.skipped
+            print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
+            for line in counts.names:
+                print(f"           {line[:300]}", flush=True)
+            if counts.failed:
+                tail = (OUT / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
+                print("\n".join(f"    | {line[:240]}" for line in tail), flush=True)
+
+    def verdict(self):
+        """Prints the last lines; returns the exit status."""
+        total = self.total
+        print(f"{time.monotonic() - self._started:.0f} s in all")
+        if self.cluster_skips and os.environ.get("LOCKSTEP_REQUIRE_CLUSTER") == "1":
+            print(f"{self.cluster_skips} cluster tests were skipped, which counts as failed here")
+            total.failed += self.cluster_skips
+            total.skipped -= self.cluster_skips
+        print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+        return 1 if total.failed or not total.passed else 0
+
+
+def run_suites(names, report):
+    for name in names:
+        if STOPPING.is_set():
+            return
+        report.begin(name)
+        begun = time.monotonic()
+        try:
+            counts = SUITES[name][1](name)
+        except Exception as error:  # a suite that breaks must not take its lane with it unseen
+            counts = Counts(failed=1)
+            counts.names.append(f"FAILED  the suite broke: {error!r}")
+        report.end(name, counts, time.monotonic() - begun)
 
 
 def main(arguments):
+    every = [*FIRST, *(name for lane in LANES for name in lane)]
     if "--list" in arguments or "-h" in arguments or "--help" in arguments:
         print(__doc__)
-        for name, (what, _, in_all) in SUITES.items():
-            print(f"  {name:10} {what}{'' if in_all else ' (not part of all)'}")
+        for name, (what, _) in SUITES.items():
+            print(f"  {name:10} {what}{'' if name in every else ' (not part of all)'}")
         return 0
-    names = [name for name, row in SUITES.items() if row[2]] if arguments == ["all"] else arguments
+    names = every if arguments == ["all"] else arguments
     unknown = [name for name in names if name not in SUITES]
     if unknown or not names:
         print(f"run_tests: no suite called {', '.join(unknown) or 'nothing'}; --list shows them", file=sys.stderr)
         return 2
     OUT.mkdir(parents=True, exist_ok=True)
-    total, started = Counts(), time.monotonic()
-    cluster_skips = 0
-    for name in names:
-        (OUT / f"{name}.log").unlink(missing_ok=True)
-        print(f"{name:10} {SUITES[name][0]} ...", flush=True)
-        begun = time.monotonic()
-        counts = SUITES[name][1](name)
-        total.add(counts)
-        if name in ("cluster", "jobs", "faults"):
-            cluster_skips += counts.skipped
-        print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
-              f" in {time.monotonic() - begun:.0f} s", flush=True)
-        for line in counts.names:
-            print(f"           {line[:300]}", flush=True)
-        if counts.failed:
-            tail = (OUT / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
-            print("\n".join(f"    | {line[:240]}" for line in tail), flush=True)
-    print(f"{time.monotonic() - started:.0f} s in all")
-    if cluster_skips and os.environ.get("LOCKSTEP_REQUIRE_CLUSTER") == "1":
-        print(f"{cluster_skips} cluster tests were skipped, which counts as failed here")
-        total.failed += cluster_skips
-        total.skipped -= cluster_skips
-    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
-    return 1 if total.failed or not total.passed else 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    report = Report()
+    if arguments == ["all"]:
+        run_suites(FIRST, report)
+        threads = [threading.Thread(target=run_suites, args=(lane, report)) for lane in LANES]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        run_suites(names, report)
+    return report.verdict()
 
 
 if __name__ == "__main__":

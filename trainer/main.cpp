@@ -4,8 +4,8 @@
 #include "trainer/training.h"
 
 int main(int argc, char** argv) {
-  static lockstep::trainer::elastic::StopToken stop;
-  lockstep::trainer::elastic::stop_on_sigterm(stop);
+  lockstep::trainer::elastic::StopToken stop;
+  const lockstep::trainer::elastic::SigtermListener listener(stop);
   lockstep::trainer::Flags flags;
   if (auto exit_code = lockstep::trainer::parse_flags(argc, argv, flags)) return *exit_code;
   return lockstep::trainer::Training(flags, stop).run();

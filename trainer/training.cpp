@@ -292,12 +292,17 @@ Status Training::settle_checkpoints() {
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());  // the collective that comes after the checkpoint
   static_cast<void>(agree);
-  if (!writer_) return {};
-  doing_ = Origin::kSave;
-  writer_->confirm(state().step + 1);
-  LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
-  static_cast<void>(last);
-  return take_published();
+  if (writer_) {
+    doing_ = Origin::kSave;
+    writer_->confirm(state().step + 1);
+    LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
+    static_cast<void>(last);
+    LOCKSTEP_CHECK_OK(take_published());
+  }
+  // Nobody leaves before: whoever looks after the ranks may end the others as soon as one is gone.
+  doing_ = Origin::kCommunication;
+  LOCKSTEP_TRY(agree, replica_->ranks_agree());
+  return {};
 }
 
 Result<int> Training::stopped() {

@@ -25,6 +25,14 @@ bool same_claim(const Json& a, const Json& b) {
 
 }  // namespace
 
+LeaderOptions leader_options(Duration lease_duration) {
+  LeaderOptions options;
+  options.lease_duration = lease_duration;
+  options.renew_deadline = lease_duration * 2 / 3;
+  options.retry_period = lease_duration * 2 / 15;
+  return options;
+}
+
 std::string make_leader_identity() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';

@@ -26,11 +26,14 @@ struct LeaderOptions {
   std::string name_space;
   std::string name = "lockstep-operator";
   std::string identity;  // unique to this start of this process: host name and a random part
-  // The ecosystem's values. renew_deadline + the 5 s that a lease call may take is no more than lease_duration.
+  // The ecosystem's values.
   Duration lease_duration = std::chrono::seconds(15);
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
 };
+
+// Options for a Lease of `lease_duration`, at least 3 s: the other times in the ecosystem's proportions.
+LeaderOptions leader_options(Duration lease_duration);
 
 // "<host name>_<16 hexadecimal digits>"
 std::string make_leader_identity();

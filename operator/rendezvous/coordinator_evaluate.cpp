@@ -443,8 +443,10 @@ void CoordinatorState::evaluate_store(Now now) {
     next.finished = true;
     next.checkpoint = checkpoint_;
     write(next);
-  } else if (step_ == Step::kUp && checkpoint_ != record_->checkpoint && record_->generation == gang_->generation &&
-             now.time - checkpoint_written_at_ >= timing_.checkpoint_every) {
+  } else if (gang_ && record_->generation == gang_->generation && checkpoint_ != record_->checkpoint &&
+             // What a stopping job writes last is what it goes on from, perhaps under another leader.
+             (step_ == Step::kStopping || step_ == Step::kStopped ||
+              (step_ == Step::kUp && now.time - checkpoint_written_at_ >= timing_.checkpoint_every))) {
     checkpoint_written_at_ = now.time;
     Record next = *record_;
     next.term = term_;

@@ -55,7 +55,7 @@ def check(function):
 @check
 def help_tells_every_command_with_an_example():
     text = cluster("--help", name=None)
-    words = "up down power-off power-on cut uncut kill-kubelet load kubeconfig status logs exec volume"
+    words = "up down power-off power-on cut uncut kill-kubelet kill-api-server start-api-server load kubeconfig status logs exec volume"
     for word in words.split():
         expect(re.search(rf"^ +{word}\b", text, re.MULTILINE), f"--help does not tell {word}")
         expect("example" in cluster(word, "--help", name=None), f"{word} --help has no example")
@@ -174,6 +174,17 @@ def exec_gives_the_node_s_view_and_the_exit_status():
     expect(cluster("exec", "n2", "--", "hostname").strip() == "n2", "another host name")
     done = subprocess.run([HERE / "cluster", "exec", "--name", MAIN, "n2", "--", "sh", "-c", "exit 3"], timeout=60)
     expect(done.returncode == 3, f"exit status {done.returncode}")
+
+
+@check
+def an_api_server_that_is_killed_comes_back_with_all_that_it_knew():
+    server_runs()
+    cluster("kill-api-server")
+    expect("is off already" in cluster("kill-api-server", fails=True), "a second kill is not refused")
+    expect(not state()["processes"].get("kube-apiserver"), "status does not tell it")
+    cluster("start-api-server")
+    expect("is on already" in cluster("start-api-server", fails=True), "a second start is not refused")
+    expect(phase("server") == "Running", "the pod is not what it was")
 
 
 @check

@@ -1,10 +1,12 @@
 """What the end-to-end tests share: commands with deadlines, waiting on conditions, jobs, and one cluster per run."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -103,13 +105,36 @@ class Cluster:
                 if entry.get("stage") == "ResponseComplete":
                     yield entry
 
+    def rank_0(self, job, namespace="default"):
+        """Name of the newest pod of slot 0, or None."""
+        labels = [(pod["metadata"]["labels"], pod["metadata"]["name"]) for pod in self.pods(job, namespace)]
+        first = [(int(label["lockstep.dev/incarnation"]), name) for label, name in labels if label["lockstep.dev/slot"] == "0"]
+        return max(first)[1] if first else None
+
     def logged_step(self, job, namespace="default"):
         """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds."""
-        first = min(self.pods(job, namespace), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/slot"]), default=None)
+        first = self.rank_0(job, namespace)
         if first is None:
             return 0
-        log = self.kubectl("logs", "-n", namespace, first["metadata"]["name"], "--tail=20", check=False).stdout
+        log = self.kubectl("logs", "-n", namespace, first, "--tail=20", check=False).stdout
         return max((int(step) for step in re.findall(r"^.*?step (\d+)", log, re.M)), default=0)
+
+    @contextlib.contextmanager
+    def following(self, pod, namespace="default"):
+        """Follows a pod's log from now on, and at the end until that ends: a pod that goes takes its log with it."""
+        with tempfile.TemporaryFile("w+") as stream:
+            process = subprocess.Popen([str(self._kubectl), "logs", "-n", namespace, "-f", "--tail=5", pod, "-c", "trainer"],
+                                       stdout=stream, env={**os.environ, **self.env})
+            said = FollowedLog()
+            try:
+                yield said
+                process.wait(60)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+                stream.seek(0)
+                said.lines = stream.read()
 
     def delete_job(self, name, namespace="default"):
         self.kubectl("delete", "trainingjob", name, "-n", namespace, "--ignore-not-found", deadline=120)
@@ -146,6 +171,15 @@ class Cluster:
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
         log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
         return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+
+
+class FollowedLog:
+    """What Cluster.following() has heard; whole once its block has ended."""
+
+    lines = ""
+
+    def text(self):
+        return self.lines
 
 
 def true_conditions(job):

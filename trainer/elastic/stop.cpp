@@ -1,19 +1,17 @@
 #include "trainer/elastic/stop.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
 
 namespace lockstep::trainer::elastic {
-namespace {
-
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler stores it");
-std::atomic<StopToken*> signal_token{nullptr};
-
-extern "C" void lockstep_trainer_sigterm(int) {
-  if (StopToken* token = signal_token.load()) token->request(StopReason::kSignal);
-}
-
-}  // namespace
-
 const char* stop_reason_text(StopReason reason) {
   switch (reason) {
     case StopReason::kNone:
@@ -42,14 +40,40 @@ StopReason StopToken::reason() const {
   return StopReason{reason_.load()};
 }
 
-void stop_on_sigterm(StopToken& token) {
-  signal_token.store(&token);
-  struct sigaction action {};
-  action.sa_handler = lockstep_trainer_sigterm;
-  // The second signal finds the default again. System calls go on: the loop looks at the token by itself.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  ::sigaction(SIGTERM, &action, nullptr);
+SigtermListener::SigtermListener(StopToken& token) : token_(token) {
+  sigset_t sigterm;
+  sigemptyset(&sigterm);
+  sigaddset(&sigterm, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
+  signals_.reset(::signalfd(-1, &sigterm, SFD_CLOEXEC));
+  wake_.reset(::eventfd(0, EFD_CLOEXEC));
+  thread_ = std::thread([this] { run(); });
+}
+
+SigtermListener::~SigtermListener() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void SigtermListener::run() {
+  std::array<pollfd, 2> list{{{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  bool again = false;
+  while (true) {
+    if (::poll(list.data(), list.size(), -1) < 0 && errno != EINTR) return;
+    if (list[1].revents != 0) return;
+    signalfd_siginfo info;
+    if (list[0].revents == 0 || ::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info))
+      continue;
+    if (std::exchange(again, true)) {
+      sigset_t sigterm;
+      sigemptyset(&sigterm);
+      sigaddset(&sigterm, SIGTERM);
+      ::pthread_sigmask(SIG_UNBLOCK, &sigterm, nullptr);
+      ::raise(SIGTERM);  // its action is the default one
+    }
+    token_.request(StopReason::kSignal);
+  }
 }
 
 }  // namespace lockstep::trainer::elastic

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <thread>
+
+#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer::elastic {
 
@@ -26,8 +29,24 @@ class StopToken {
   std::atomic<int> reason_{0};
 };
 
-// From now on the first SIGTERM requests `token` with kSignal; a second one ends the process at once. The token must
-// outlive the process's last SIGTERM: give it static storage or keep it until exit. Call once, before threads start.
-void stop_on_sigterm(StopToken& token);
+// Listens for SIGTERM on a thread of its own: the first requests `token` with kSignal, a second one ends the process at
+// once. No handler is installed, because one would run on the stack of whatever thread computes, and the kernels of
+// oneDNN point the stack register into the heap while they multiply: the kernel would write the signal's frame there.
+// Make it before any other thread, on the thread that starts them: it blocks SIGTERM there, and they inherit that.
+// SIGTERM stays blocked when the listener ends. The token must outlive it.
+class SigtermListener {
+ public:
+  explicit SigtermListener(StopToken& token);
+  ~SigtermListener();
+  SigtermListener(const SigtermListener&) = delete;
+  SigtermListener& operator=(const SigtermListener&) = delete;
+
+ private:
+  void run();
+
+  StopToken& token_;
+  comm::UniqueFd signals_, wake_;
+  std::thread thread_;
+};
 
 }  // namespace lockstep::trainer::elastic

@@ -5,13 +5,14 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import shutil
 import sys
 import time
 
-from . import images, network, nodes, preflight, processes, teardown, up, volumes
+from . import controlplane, images, network, nodes, preflight, processes, teardown, up, volumes
 from .api import Api
-from .host import Interrupted, Problem
+from .host import Interrupted, Problem, wait_until
 from .layout import Cluster, known_clusters
 
 EXAMPLES = """examples:
@@ -136,6 +137,25 @@ def do_start_kubelet(asked):
         begun = time.time()
         nodes.start_kubelet(cluster, asked.node)
         nodes.wait_heartbeat(cluster, api, asked.node, begun)
+
+
+def do_kill_api_server(asked):
+    cluster, _, _ = opened(asked)
+    with locked(cluster):
+        if processes.recorded(cluster, "kube-apiserver") is None:
+            raise Problem(f"The API server of cluster '{asked.name}' is off already.")
+        processes.end(cluster, "kube-apiserver")
+        # Its port is free only then.
+        wait_until("the API server was gone", lambda: processes.recorded(cluster, "kube-apiserver") is None, 20)
+
+
+def do_start_api_server(asked):
+    cluster, _, spec = opened(asked)
+    with locked(cluster):
+        if processes.recorded(cluster, "kube-apiserver") is not None:
+            raise Problem(f"The API server of cluster '{asked.name}' is on already.")
+        controlplane.start_api_server(cluster, pathlib.Path(spec["bin"]), spec["audit"])
+        controlplane.wait_api_server_ready(cluster)
 
 
 def do_load(asked):
@@ -358,6 +378,18 @@ def parser():
         "start a killed kubelet again and wait for its heartbeat",
         "start-kubelet n2",
         node=True,
+    )
+    command(
+        "kill-api-server",
+        do_kill_api_server,
+        "end the API server with SIGKILL; the nodes and their containers run on",
+        "kill-api-server --name b",
+    )
+    command(
+        "start-api-server",
+        do_start_api_server,
+        "start a killed API server again and wait until it is ready",
+        "start-api-server --name b",
     )
     sub = command(
         "volume",

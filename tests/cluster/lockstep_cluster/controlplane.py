@@ -123,8 +123,16 @@ def make_credentials(cluster):
 
 def start_store(cluster, bin_folder, audit):
     """Starts etcd and the API server, without waiting for them."""
-    control = cgroups.make_control(cluster)
-    client, peer = (f"http://{cluster.private_address}:{port}" for port in (2379, 2380))
+    start_etcd(cluster, bin_folder)
+    start_api_server(cluster, bin_folder, audit)
+
+
+def _etcd_address(cluster, port):
+    return f"http://{cluster.private_address}:{port}"
+
+
+def start_etcd(cluster, bin_folder):
+    client, peer = (_etcd_address(cluster, port) for port in (2379, 2380))
     processes.spawn(
         cluster,
         "etcd",
@@ -141,15 +149,18 @@ def start_store(cluster, bin_folder, audit):
             f"--initial-cluster=test={peer}",
             "--quota-backend-bytes=8589934592",
         ],
-        control,
+        cgroups.make_control(cluster),
         cluster.logs / "etcd.log",
         urgent=True,
     )
 
+
+def start_api_server(cluster, bin_folder, audit):
+    """Starts the API server, also one that was killed, without waiting for it."""
     pki = cluster.pki
     argv = [
         bin_folder / "kube-apiserver",
-        f"--etcd-servers={client}",
+        f"--etcd-servers={_etcd_address(cluster, 2379)}",
         f"--bind-address={cluster.bridge_address}",
         f"--advertise-address={cluster.bridge_address}",
         "--secure-port=6443",
@@ -172,11 +183,12 @@ def start_store(cluster, bin_folder, audit):
     if audit:
         (cluster.data / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
         argv += [f"--audit-policy-file={cluster.data}/audit-policy.json", f"--audit-log-path={cluster.audit_log}"]
+    control = cgroups.make_control(cluster)
     processes.spawn(cluster, "kube-apiserver", argv, control, cluster.logs / "kube-apiserver.log", urgent=True)
 
 
-def wait_for_store(cluster):
-    """Returns a client once the API server is ready and holds the objects that the rest needs."""
+def wait_api_server_ready(cluster):
+    """Returns a client once the API server is ready."""
     api = Api(cluster)
 
     def ready():
@@ -185,6 +197,12 @@ def wait_for_store(cluster):
         return api.call("GET", "/readyz", seconds=5)
 
     wait_until("the API server was ready", ready, START_SECONDS)
+    return api
+
+
+def wait_for_store(cluster):
+    """Returns a client once the API server is ready and holds the objects that the rest needs."""
+    api = wait_api_server_ready(cluster)
     for thing in DNS_ACCESS + GPU_POLICY:
         wait_until(
             f"the API server took {thing['kind']} {thing['metadata']['name']}",

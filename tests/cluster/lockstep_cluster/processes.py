@@ -70,11 +70,16 @@ def forget(cluster, name):
     (cluster.processes / name).unlink(missing_ok=True)
 
 
-def kill(cluster, name):
-    """Ends the named process with SIGKILL, if it lives and is not this one."""
+def end(cluster, name):
+    """Ends the named process with SIGKILL, if it lives and is not this one. It stays known, as one that is dead."""
     pid = recorded(cluster, name)
     if pid and pid != os.getpid():
         _signal(pid)
+
+
+def kill(cluster, name):
+    """Ends the named process with SIGKILL, if it lives and is not this one, and forgets it."""
+    end(cluster, name)
     forget(cluster, name)
 
 

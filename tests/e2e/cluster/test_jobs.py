@@ -17,10 +17,9 @@ def result_of(cluster, name):
     """The trainer's last line `result {json}` from rank 0's log."""
     import json
 
-    pod = sorted(cluster.pods(name), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/slot"]))[0]
-    log = cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer").stdout
+    log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
     found = re.findall(r"result (\{.*\})", log)
-    assert found, f"no result line in the log of {pod['metadata']['name']}:\n{log[-3000:]}"
+    assert found, f"no result line in the log of rank 0:\n{log[-3000:]}"
     return json.loads(found[-1])
 
 
@@ -91,13 +90,16 @@ def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(clust
     name = job(jobs.trainer("suspend", *jobs.small_model(400, "--deterministic"), nodes=2, claim="suspend-state"))
     cluster.wait_condition(name, "Running", deadline=90)
     e2e.wait_for("40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
-    cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    cluster.wait_condition(name, "Suspended", deadline=90)
-    e2e.wait_for("no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
+    with cluster.following(cluster.rank_0(name)) as before:
+        cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+        cluster.wait_condition(name, "Suspended", deadline=90)
+        e2e.wait_for("no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
+    stopped = re.search(r"stopped after step (\d+)", before.text())
+    assert stopped, before.text()
     cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     cluster.wait_condition(name, "Succeeded", deadline=240)
-    first = cluster.kubectl("logs", sorted(p["metadata"]["name"] for p in cluster.pods(name))[0], "-c", "trainer").stdout
-    assert "restored" in first or "resum" in first, first[:2000]
+    after = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
+    assert f"at step {stopped[1]}\n" in after and "restored step-" in after, f"{before.text()}\n--- resumed\n{after[:2000]}"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)

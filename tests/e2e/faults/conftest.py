@@ -11,7 +11,7 @@ import e2e  # noqa: E402
 
 @pytest.fixture(scope="session")
 def cluster():
-    folder = e2e.OUT / "images"
+    folder = e2e.OUT / "fault-images"
     folder.mkdir(parents=True, exist_ok=True)
     e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
     found = e2e.Cluster("crash", nodes=2)

@@ -16,7 +16,8 @@ import oracle
 
 OPERATOR = e2e.BUILD / "tests/bin/lockstep-operator-fault"
 SLOTS = 2
-STEPS = 4000
+LEASE = int(os.environ.get("LOCKSTEP_FAULT_LEASE", "4"))  # seconds; the shipped 15 in the long form
+STEPS = 300 * LEASE  # some three Leases long
 JOB = "train"
 
 
@@ -81,7 +82,7 @@ class Operator:
         with open(self._log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [OPERATOR, f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
-                 "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={host}",
+                 f"--leader-elect-lease-duration={LEASE}", "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={host}",
                  "--agent-image=docker.io/lockstep/operator:dev"],
                 stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **environment})
 
@@ -267,5 +268,6 @@ class Life:
             return None, None
         back_at = oracle.seconds_of(found[1])
         log = (self._folder / "rank-0.log").read_text(errors="replace")
-        steps = [int(step) for at, step in re.findall(r"(?m)^(\S+) \[0\] step (\d+)/", log) if self.killed_at <= oracle.seconds_of(at) <= back_at]
+        steps = [int(step) for at, step in re.findall(r"(?m)^(\S+) \[0\] step (\d+)/", log)
+                 if self.killed_at <= oracle.seconds_of(at) <= back_at]
         return back_at - self.killed_at, max(steps) - min(steps) if steps else 0

@@ -1,7 +1,8 @@
 """The operator is killed with -9 after the k-th write of a job's life, for all k, on a real API server, and started
 again: each time the same end, no pod made twice, and training never interrupted by it.
 
-LOCKSTEP_FAULT_PARALLEL is how many lives go on at the same time; LOCKSTEP_FAULT_ROUNDS repeats them all (the long form).
+LOCKSTEP_FAULT_PARALLEL is how many lives go on at the same time. For the long form, LOCKSTEP_FAULT_ROUNDS repeats them
+all, and LOCKSTEP_FAULT_LEASE is the seconds after which the next operator takes over.
 """
 
 import concurrent.futures
@@ -79,7 +80,8 @@ def test_a_life_without_a_death_is_as_it_should_be(cluster, whole):
     assert not oracle.violations(record)
     assert whole.exits == [0]
     assert ("Succeeded", "True", "Completed") in end["conditions"]
-    assert end["digest"] and end["trained to step"] == end["step in the status"] == life.STEPS and end["worldSize"] == life.SLOTS and end["restarts"]["total"] == 0
+    assert end["digest"] and end["trained to step"] == end["step in the status"] == life.STEPS
+    assert end["worldSize"] == life.SLOTS and end["restarts"]["total"] == 0
     assert end["pods left"] == []
 
 

@@ -8,18 +8,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int need(const char* name) { return getenv(name) ? atoi(getenv(name)) : (fprintf(stderr, "%s is not set\n", name), exit(2), 0); }
+static int need(const char* name) {
+  return getenv(name) ? atoi(getenv(name)) : (fprintf(stderr, "%s is not set\n", name), exit(2), 0);
+}
 static void all(int fd, void* data, size_t size, int receive) {
   for (char* at = data; size > 0;) {
     const ssize_t n = receive ? recv(fd, at, size, 0) : send(fd, at, size, MSG_NOSIGNAL);
-    if (n <= 0) { fprintf(stderr, "rank %d lost a peer\n", need("RANK")); exit(1); }
+    if (n <= 0) {
+      fprintf(stderr, "rank %d lost a peer\n", need("RANK"));
+      exit(1);
+    }
     at += n;
     size -= (size_t)n;
   }
 }
 
 int main(int argc, char** argv) {
-  const int steps = argc > 1 ? atoi(argv[1]) : 1, pause_ms = argc > 2 ? atoi(argv[2]) : 0, rank = need("RANK"), world = need("WORLD_SIZE");
+  const int steps = argc > 1 ? atoi(argv[1]) : 1, pause_ms = argc > 2 ? atoi(argv[2]) : 0, rank = need("RANK"),
+            world = need("WORLD_SIZE");
   int peers[1024], values[1024], one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)need("MASTER_PORT"))};
   inet_pton(AF_INET, getenv("MASTER_ADDR"), &address.sin_addr);
@@ -44,7 +50,8 @@ int main(int argc, char** argv) {
     if (rank != 0) all(fd, &values[rank], sizeof(int), 0), all(fd, values, sizeof(int) * (size_t)world, 1);
     for (int i = 1; rank == 0 && i < world; ++i) all(peers[i], &values[i], sizeof(int), 1);
     for (int i = 1; rank == 0 && i < world; ++i) all(peers[i], values, sizeof(int) * (size_t)world, 0);
-    for (int i = 0; i < world; ++i) if (values[i] != i * 1000 + step) return fprintf(stderr, "step %d: rank %d sent %d\n", step, i, values[i]), 5;
+    for (int i = 0; i < world; ++i)
+      if (values[i] != i * 1000 + step) return fprintf(stderr, "step %d: rank %d sent %d\n", step, i, values[i]), 5;
   }
   return printf("rank %d of %d gathered %d steps\n", rank, world, steps), 0;
 }

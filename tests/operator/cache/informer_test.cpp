@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 
@@ -122,30 +123,31 @@ class InformerTest : public ::testing::Test {
     api.on_watch = [this](const kube::WatchOptions&, const std::function<bool(WatchEvent)>& on_event,
                           std::stop_token stop) -> Status {
       for (auto& event : std::exchange(events, {})) on_event(std::move(event));
+      std::unique_lock lock(mutex);
+      if (!lists.empty()) return fail(ErrorCode::kGone, "list again");
       played = true;
-      if (!none_left()) return fail(ErrorCode::kGone, "list again");
-      while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      changed.notify_all();
+      changed.wait(lock, stop, [] { return false; });
       return fail(ErrorCode::kCancelled, "told to stop");
     };
   }
-  bool none_left() {
-    const std::lock_guard guard(mutex);
-    return lists.empty();
-  }
   void run() {
     informer.start();
-    for (int i = 0; i < 4000 && !(played && none_left() && informer.has_synced()); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    {
+      std::unique_lock lock(mutex);
+      EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return played; }));
     }
+    EXPECT_TRUE(informer.has_synced());
     informer.stop();
   }
 
   kube::testing::FakeApi api;
   MetricsRegistry metrics;
   std::mutex mutex;
+  std::condition_variable_any changed;
   std::vector<ListPage> lists;  // guarded by the mutex while the informer runs
+  bool played = false;          // so is this: every list is used up, and the events of the last watch are out
   std::vector<WatchEvent> events;
-  std::atomic<bool> played = false;
   std::vector<std::string> changes;
   Informer<api::Pod> informer{api,
                               SystemClock::instance(),

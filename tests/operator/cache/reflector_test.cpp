@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <deque>
+#include <future>
 #include <thread>
 
 #include "tests/operator/kube/fake_api.h"
@@ -267,12 +269,12 @@ TEST_F(ReflectorTest, watches_of_many_reflectors_end_at_different_times) {
 TEST(ReflectorThread, stops_at_once_in_the_middle_of_a_watch) {
   kube::testing::FakeApi api;
   api.on_list = [](const ListOptions&) -> Result<ListPage> { return ListPage{{}, "1", ""}; };
-  std::atomic<bool> watching = false;
+  std::promise<void> watching;
   api.on_watch = [&](const WatchOptions&, const std::function<bool(WatchEvent)>&, std::stop_token stop) -> Status {
     std::mutex mutex;
     std::condition_variable_any changed;
     std::unique_lock lock(mutex);
-    watching = true;
+    watching.set_value();
     changed.wait_for(lock, stop, seconds(20), [] { return false; });
     return fail(ErrorCode::kCancelled, "told to stop");
   };
@@ -280,7 +282,7 @@ TEST(ReflectorThread, stops_at_once_in_the_middle_of_a_watch) {
   Diary diary;
   Reflector reflector(api, SystemClock::instance(), metrics, kube::kPods, {}, diary);
   reflector.start();
-  while (!watching) std::this_thread::sleep_for(milliseconds(1));
+  ASSERT_EQ(watching.get_future().wait_for(seconds(10)), std::future_status::ready);
   const auto start = std::chrono::steady_clock::now();
   reflector.stop();
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(1));

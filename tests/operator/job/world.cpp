@@ -108,6 +108,7 @@ struct World::Operator {
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
   Reconciler reconciler;
+  std::uint64_t synced = 0;  // version of the store that the caches hold
 };
 
 World::World() {
@@ -139,21 +140,29 @@ void World::create_job(const std::function<void(api::TrainingJob&)>& change) {
     violations.push_back(created.error().message);
 }
 
+void World::look() {
+  if (seen_ == api.version()) return;
+  seen_ = api.version();
+  const auto object = api.get(kube::kTrainingJobs, "default", "a");
+  job_ = object ? api::parse_training_job(*object).value_or({}) : api::TrainingJob{};
+  pods_.clear();
+  const auto page = api.list(kube::kPods, {.name_space = "default"});
+  for (const Json& item : page->items) pods_.push_back(*api::parse_pod(item));
+}
+
 api::TrainingJob World::job() {
-  auto object = api.get(kube::kTrainingJobs, "default", "a");
-  if (!object) return {};
-  return api::parse_training_job(*object).value_or({});
+  look();
+  return job_;
 }
 
 std::vector<api::Pod> World::pods() {
-  std::vector<api::Pod> pods;
-  auto page = api.list(kube::kPods, {.name_space = "default"});
-  for (const Json& item : page->items) pods.push_back(*api::parse_pod(item));
-  return pods;
+  look();
+  return pods_;
 }
 
 std::optional<api::Pod> World::pod_of_uid(const std::string& uid) {
-  for (auto& pod : pods()) {
+  look();
+  for (const auto& pod : pods_) {
     if (pod.meta.uid == uid) return pod;
   }
   return std::nullopt;
@@ -205,6 +214,8 @@ void World::move() {
 }
 
 void World::sync() {
+  if (operator_->synced == api.version()) return;
+  operator_->synced = api.version();
   const auto fill = [&](const kube::Resource& resource, auto& store, const auto& parse) {
     auto page = api.list(resource, {.name_space = resource.namespaced ? "default" : ""});
     std::vector<typename std::decay_t<decltype(*parse(Json()))>> objects;

@@ -113,7 +113,7 @@ class World {
   // The job that every World has; `change` may change it before it is created.
   void create_job(const std::function<void(api::TrainingJob&)>& change = {});
   api::TrainingJob job();
-  std::vector<api::Pod> pods();
+  std::vector<api::Pod> pods();  // a copy: the world moves on while it is walked through
   const api::ObjectKey key{"default", "a"};
 
   // Nodes, kubelets, agents: everything that is not the operator moves by one step.
@@ -140,10 +140,14 @@ class World {
 
   void sync();
   void check();
+  void look();  // reads what is below anew where the store has changed
   std::optional<api::Pod> pod_of_uid(const std::string& uid);
   bool works(const api::Pod& pod);
   void set_pod_status(const std::string& name, const std::function<void(api::Json&)>& change);
 
+  std::uint64_t seen_ = 0;  // version of the store that these two are of
+  api::TrainingJob job_;
+  std::vector<api::Pod> pods_;
   std::set<int> dead_nodes_;
   std::set<std::string> terminal_seen_;
   std::unique_ptr<Operator> operator_;

@@ -70,6 +70,16 @@ struct Candidate {
   bool reachable = true;
 };
 
+TEST(LeaderOptions, a_leader_stops_acting_before_the_lease_ends_however_short_that_is) {
+  for (const int lease : {3, 4, 15, 3600}) {
+    const auto made = leader_options(std::chrono::seconds(lease));
+    EXPECT_LT(made.renew_deadline, made.lease_duration) << lease;
+    EXPECT_LE(3 * made.retry_period, made.renew_deadline) << lease;  // a lost answer or two do no harm
+  }
+  EXPECT_EQ(leader_options(std::chrono::seconds(15)).renew_deadline, LeaderOptions{}.renew_deadline);
+  EXPECT_EQ(leader_options(std::chrono::seconds(15)).retry_period, LeaderOptions{}.retry_period);
+}
+
 TEST(LeaderState, the_first_to_come_leads_and_renews_every_two_seconds) {
   ManualClock clock;
   LeaseBox box;

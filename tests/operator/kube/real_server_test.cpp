@@ -63,7 +63,6 @@ class RealServer final : public Subject {
         const Json made,
         api_->create(kNamespaces, "",
                      {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name_space_}}}}, {}));
-    knows_schemas = server_side_apply = finalizers = true;
     // A server that was never restarted may still know its whole history.
     static const bool forgets = [this] {
       const auto ended = api_->watch(kConfigMaps, {.resource_version = "1", .timeout_seconds = 1},
@@ -71,7 +70,7 @@ class RealServer final : public Subject {
       return !ended && ended.error().code == ErrorCode::kGone;
     }();
     if (forgets) forgotten_version = "1";
-    bookmark_timeout_seconds = 4;
+    bookmark_timeout_seconds = 8;  // two seconds before the end there is one, later when the server is busy
     return {};
   }
 
@@ -101,7 +100,46 @@ Parameter real_server() {
   return {"real", &RealServer::make, ""};
 }
 
+// What only a server that knows schemas and field managers does.
+class ServerContract : public ApiContract {};
+
+TEST_P(ServerContract, an_applied_object_is_the_whole_intent) {
+  Json intent{
+      {"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}, {"data", {{"x", "1"}, {"y", "1"}}}};
+  const auto made = api().patch(kConfigMaps, name_space(), "a", PatchType::kApply, intent);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto same = api().patch(kConfigMaps, name_space(), "a", PatchType::kApply, intent);
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(version(*same), version(*made));
+  intent["data"] = {{"x", "2"}};
+  const auto changed = api().patch(kConfigMaps, name_space(), "a", PatchType::kApply, intent);
+  ASSERT_TRUE(changed) << changed.error().message;
+  EXPECT_EQ((*changed)["data"], (Json{{"x", "2"}}));
+}
+
+TEST_P(ServerContract, strict_validation_names_the_unknown_field) {
+  Json pod{{"apiVersion", "v1"},
+           {"kind", "Pod"},
+           {"metadata", {{"name", "a"}}},
+           {"spec", {{"containers", Json::array({{{"name", "c"}, {"image", "i"}, {"imagePulPolicy", "Never"}}})}}}};
+  const auto refused = api().create(kPods, name_space(), pod, {.strict = true, .dry_run = true});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  EXPECT_NE(refused.error().message.find("imagePulPolicy"), std::string::npos) << refused.error().message;
+  const auto lenient = api().create(kPods, name_space(), pod, {.dry_run = true});
+  EXPECT_TRUE(lenient) << lenient.error().message;
+}
+
+TEST_P(ServerContract, an_impossible_object_is_invalid_and_says_why) {
+  const auto refused = api().create(kConfigMaps, name_space(), config_map("Not_A_Name"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  EXPECT_NE(refused.error().message.find("Not_A_Name"), std::string::npos) << refused.error().message;
+}
+
 INSTANTIATE_TEST_SUITE_P(RealServer, ApiContract, testing::Values(real_server()),
+                         [](const auto& parameter) { return parameter.param.name; });
+INSTANTIATE_TEST_SUITE_P(RealServer, ServerContract, testing::Values(real_server()),
                          [](const auto& parameter) { return parameter.param.name; });
 
 }  // namespace

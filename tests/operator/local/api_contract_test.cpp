@@ -8,7 +8,6 @@ namespace {
 
 struct InMemory final : Subject {
   InMemory() : store(SystemClock::instance(), {.history = 100}) {
-    finalizers = true;
     bookmark_timeout_seconds = 1;
     forgotten_version = std::to_string(store.version());
     for (int i = 0; i < 150; ++i) {

@@ -555,5 +555,25 @@ TEST_F(CoordinatorStateTest, the_newest_checkpoint_is_recorded_and_restored) {
   EXPECT_EQ(sent<Go>().back().restore, "step-40.g1");
 }
 
+TEST_F(CoordinatorStateTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_at_once) {
+  start();
+  plan.stop = true;
+  set_plan();
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
+  say(0, heartbeat);
+  ASSERT_FALSE(taken<WriteRecord>().empty());
+  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
+  EXPECT_EQ(taken<WriteRecord>().back().next.generation, 1);
+  written();
+  forget();
+  say(0, exit(0, 1, 83));
+  say(1, exit(1, 1, 83));
+  EXPECT_EQ(phase(), Phase::kStopped);
+  EXPECT_TRUE(taken<WriteRecord>().empty());  // it is known already
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

@@ -151,11 +151,13 @@ TEST(StopToken, the_first_sigterm_asks_and_the_second_ends_the_process) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    static StopToken stop;
-    stop_on_sigterm(stop);
-    ::raise(SIGTERM);
+    StopToken stop;
+    const SigtermListener listener(stop);
+    ::kill(::getpid(), SIGTERM);
+    for (int i = 0; i < 10'000 && !stop.requested(); ++i) ::usleep(1000);  // the token is made to be looked at
     if (stop.reason() != StopReason::kSignal) ::_exit(1);
-    ::raise(SIGTERM);
+    ::kill(::getpid(), SIGTERM);
+    ::sleep(10);
     ::_exit(2);
   }
   int status = 0;

@@ -129,6 +129,22 @@ TEST_F(Trainer, sigterm_finishes_the_step_writes_a_checkpoint_and_exits_with_83)
   EXPECT_TRUE(fs::exists(only_checkpoint() / "manifest.json"));
 }
 
+TEST_F(Trainer, no_signal_interrupts_a_thread_that_computes) {
+  Process process(folder_, "computing",
+                  {"--model=char-transformer", "--data=/usr/share/common-licenses", "--steps=1000000", "--layers=1",
+                   "--width=64", "--batch-size=4"});
+  ASSERT_TRUE(process.says("step 3/"));
+  const std::string status = content("/proc/" + std::to_string(process.pid()) + "/status");
+  const auto mask = [&](const std::string& name) {
+    return std::stoull(status.substr(status.find(name) + name.size()), nullptr, 16);
+  };
+  const unsigned long long sigterm = 1ULL << (SIGTERM - 1);
+  EXPECT_NE(mask("SigBlk:") & sigterm, 0U) << "of the main thread, which trains";
+  EXPECT_EQ(mask("SigCgt:") & sigterm, 0U) << "no handler";
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().code, 83);
+}
+
 TEST_F(Trainer, a_checkpoint_that_cannot_be_used_is_refused_and_stays) {
   ASSERT_EQ(run(saving(4)).code, 0);
   std::string folder = only_checkpoint().string();

@@ -94,6 +94,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const { ::kill(pid_, number); }
+  pid_t pid() const { return pid_; }
 
   // Until its output contains `text`; false when it did not within our patience.
   bool says(const std::string& text) const {
