@@ -236,8 +236,14 @@ void MemberState::on_no_process_left(MonotonicTime now) {
 }
 
 void MemberState::on_terminate(int code, Duration grace, MonotonicTime now) {
+  // The pod of a finished job may be deleted before the coordinator's DONE has reached it; its work was done all the
+  // same.
+  const bool succeeded = !ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+    const auto& exit = entry.second.exit;
+    return exit && exit->reason == Exit::Reason::kOwn && exit->code == 0 && exit->signal == 0;
+  });
   if (alive_) end_processes(Exit::Reason::kTerminated, grace, true, now);
-  leave(code, now);
+  leave(succeeded ? 0 : code, now);
 }
 
 void MemberState::end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now) {

@@ -17,7 +17,7 @@ def seconds(entry):
 def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job):
     name = job(jobs.shell("idle", "exit 0"))
     cluster.wait_condition(name, "Succeeded", deadline=90)
-    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "60"))  # five minutes in the long form
+    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "30"))  # five minutes in the long form
     begin = time.time() + 20  # events and the last status write are out by then
     e2e.wait_for("the window has passed", lambda: time.time() > begin + window, deadline=window + 40, every=1)
     counts = collections.Counter()

@@ -132,7 +132,7 @@ TEST_F(Trainer, sigterm_finishes_the_step_writes_a_checkpoint_and_exits_with_83)
 TEST_F(Trainer, no_signal_interrupts_a_thread_that_computes) {
   Process process(folder_, "computing",
                   {"--model=char-transformer", "--data=/usr/share/common-licenses", "--steps=1000000", "--layers=1",
-                   "--width=64", "--batch-size=4"});
+                   "--width=64", "--batch-size=4", "--micro-batch-size=1", "--log-every=1"});
   ASSERT_TRUE(process.says("step 3/"));
   const std::string status = content("/proc/" + std::to_string(process.pid()) + "/status");
   const auto mask = [&](const std::string& name) {
