@@ -277,7 +277,7 @@ SUITES = {
 
 # What `all` is: the first two, then these lanes side by side. Clusters mostly wait, and sanitizers mostly compute.
 FIRST = ("structure", "unit")
-LANES = (("asan", "tsan"), ("cluster", "faults", "chart"), ("jobs", "run"))
+LANES = (("asan", "tsan"), ("cluster", "faults", "chart", "run"), ("jobs",))
 
 
 class Report:
