@@ -8,6 +8,7 @@ import re
 import subprocess
 import tempfile
 import time
+import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
@@ -121,11 +122,11 @@ class Cluster:
 
     @contextlib.contextmanager
     def following(self, pod, namespace="default"):
-        """Follows a pod's log from now on, and at the end until that ends: a pod that goes takes its log with it."""
+        """Follows a pod's log, and at the end of the block to its end; `.text` is it then. A pod that goes takes its log with it."""
         with tempfile.TemporaryFile("w+") as stream:
             process = subprocess.Popen([str(self._kubectl), "logs", "-n", namespace, "-f", "--tail=5", pod, "-c", "trainer"],
                                        stdout=stream, env={**os.environ, **self.env})
-            said = FollowedLog()
+            said = types.SimpleNamespace(text="")
             try:
                 yield said
                 process.wait(60)
@@ -134,7 +135,7 @@ class Cluster:
                     process.kill()
                     process.wait()
                 stream.seek(0)
-                said.lines = stream.read()
+                said.text = stream.read()
 
     def delete_job(self, name, namespace="default"):
         self.kubectl("delete", "trainingjob", name, "-n", namespace, "--ignore-not-found", deadline=120)
@@ -171,15 +172,6 @@ class Cluster:
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
         log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
         return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
-
-
-class FollowedLog:
-    """What Cluster.following() has heard; whole once its block has ended."""
-
-    lines = ""
-
-    def text(self):
-        return self.lines
 
 
 def true_conditions(job):

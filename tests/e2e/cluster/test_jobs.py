@@ -94,12 +94,12 @@ def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(clust
         cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
         cluster.wait_condition(name, "Suspended", deadline=90)
         e2e.wait_for("no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
-    stopped = re.search(r"stopped after step (\d+)", before.text())
-    assert stopped, before.text()
+    stopped = re.search(r"stopped after step (\d+)", before.text)
+    assert stopped, before.text
     cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     cluster.wait_condition(name, "Succeeded", deadline=240)
     after = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
-    assert f"at step {stopped[1]}\n" in after and "restored step-" in after, f"{before.text()}\n--- resumed\n{after[:2000]}"
+    assert f"at step {stopped[1]}\n" in after and "restored step-" in after, f"{before.text}\n--- resumed\n{after[:2000]}"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)

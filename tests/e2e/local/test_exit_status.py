@@ -2,9 +2,11 @@
 
 import json
 import socket
+import subprocess
 
 import pytest
 
+import e2e
 import jobs
 
 
@@ -121,3 +123,11 @@ def test_the_help_says_what_the_exit_statuses_mean(lockstep):
     for promise in ("otherwise that of the rank that failed", "1 when it could not start", "2 for wrong usage",
                     "127 when its command is nowhere", "130 after Ctrl-C"):
         assert promise in said, said
+
+
+def test_an_answer_that_cannot_be_written_is_told_and_is_no_success():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([e2e.BUILD / "bin/lockstep", "validate", e2e.ROOT / "examples/minimal.yaml"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, timeout=10)
+    assert done.returncode == 1
+    assert done.stderr == "lockstep: standard output cannot be written: No space left on device\n"
