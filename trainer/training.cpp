@@ -299,9 +299,9 @@ Status Training::settle_checkpoints() {
     static_cast<void>(last);
     LOCKSTEP_CHECK_OK(take_published());
   }
-  // Nobody leaves before: whoever looks after the ranks may end the others as soon as one is gone.
-  doing_ = Origin::kCommunication;
-  LOCKSTEP_TRY(agree, replica_->ranks_agree());
+  // Nobody leaves before: whoever looks after the ranks may end the others as soon as one is gone. If a disk is slower
+  // than the patience of a collective, they leave one by one all the same; nothing depends on it any more.
+  static_cast<void>(replica_->ranks_agree());
   return {};
 }
 
