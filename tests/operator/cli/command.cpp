@@ -38,6 +38,9 @@ Command::Command(const std::vector<std::string>& words, const std::map<std::stri
   argv.insert(argv.end(), words.begin(), words.end());
   std::vector<std::string> variables = {marker_, "PATH=/usr/bin:/bin", "HOME=" + folder_, "LANG=C"};
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"}) {  // of the test itself
+    if (const char* value = std::getenv(name)) variables.push_back(std::string(name) + "=" + value);
+  }
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> result;
     for (std::string& text : texts) result.push_back(text.data());
