@@ -11,13 +11,15 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
 
+#include "tests/sanitizer.h"
+
 namespace lockstep::api {
 namespace {
 
 TEST(JobFile, that_holds_anything_does_no_harm) {
   const char *given_seed = std::getenv("LOCKSTEP_SEED"), *given_changes = std::getenv("LOCKSTEP_FUZZ_CHANGES");
   const std::uint64_t seed = given_seed != nullptr ? std::strtoull(given_seed, nullptr, 10) : 20261120;
-  const int changes = given_changes != nullptr ? std::atoi(given_changes) : 40;
+  const int changes = given_changes != nullptr ? std::atoi(given_changes) : sanitizer::cases(40);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };

@@ -7,16 +7,12 @@
 #include <random>
 
 #include "tests/operator/job/world.h"
+#include "tests/sanitizer.h"
 
 namespace lockstep::job {
 namespace {
 
-// Sanitizers make this one thread many times slower; every fourth write and a few storms are enough for them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kStride = 4;
-#else
-constexpr int kStride = 1;
-#endif
+constexpr int kStride = sanitizer::kOn ? 4 : 1;  // of the writes after which the operator dies
 
 // The status without times, and the pods that are left.
 std::string end_state(World& world) {
@@ -223,7 +219,7 @@ void storm(unsigned seed) {
 
 TEST(Crash, random_faults_never_break_what_must_always_hold) {
   const unsigned first = std::random_device{}();
-  for (unsigned i = 0; i < 60 / (kStride * kStride) && !HasFailure(); ++i) storm(first + i);
+  for (unsigned i = 0; i < sanitizer::cases(60) && !HasFailure(); ++i) storm(first + i);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "operator/base/timestamp.h"
 #include "tests/operator/kube/fake_api.h"
+#include "tests/sanitizer.h"
 
 namespace lockstep::kube {
 namespace {
@@ -105,7 +106,7 @@ TEST(LeaderState, the_first_to_come_leads_and_renews_every_two_seconds) {
 }
 
 TEST(LeaderState, wall_clocks_that_disagree_by_hours_never_make_two_leaders) {
-  for (unsigned seed = 1; seed <= 20; ++seed) {
+  for (unsigned seed = 1; seed <= static_cast<unsigned>(sanitizer::cases(20)); ++seed) {
     ManualClock clock;
     LeaseBox box;
     std::vector<Candidate> candidates;

@@ -6,16 +6,12 @@
 #include <iostream>
 
 #include "tests/operator/rendezvous/simulated_world.h"
+#include "tests/sanitizer.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
-// Sanitizers make this one thread many times slower, and look for other faults than the invariants do.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kWorlds = 30;
-#else
-constexpr int kWorlds = 150;
-#endif
+constexpr int kWorlds = sanitizer::cases(150);
 
 unsigned first_seed() {
   const char* given = std::getenv("LOCKSTEP_SEED");
