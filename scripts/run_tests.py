@@ -6,7 +6,7 @@
   scripts/run_tests.py SUITE...        named suites (see --list)
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
-LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it).
+LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs nothing side by side.
 """
 
 import json
@@ -275,9 +275,10 @@ SUITES = {
     "bench": ("benchmarks", bench),
 }
 
-# What `all` is: the first two, then these lanes side by side. Clusters mostly wait, and sanitizers mostly compute.
-FIRST = ("structure", "unit")
-LANES = (("asan", "tsan"), ("cluster", "faults", "chart", "run"), ("jobs",))
+# What `all` is: the first, which use every core, one after the other; then these lanes side by side, because clusters
+# mostly wait. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
+FIRST = ("structure", "unit", "asan", "tsan")
+LANES = (("cluster", "faults", "chart", "run"), ("jobs",))
 
 
 class Report:
@@ -353,6 +354,8 @@ def main(arguments):
         threads = [threading.Thread(target=run_suites, args=(lane, report)) for lane in LANES]
         for thread in threads:
             thread.start()
+            if os.environ.get("LOCKSTEP_SERIAL") == "1":
+                thread.join()
         for thread in threads:
             thread.join()
     else:
