@@ -254,7 +254,10 @@ def bench(suite):
         return counts
     counts = Counts()
     for program in programs:
-        status = subprocess.run([ROOT / "build/release/tests/bin" / program], timeout=1800).returncode
+        log = OUT / f"{suite}.log"
+        begun = log.stat().st_size
+        status = run(suite, [ROOT / "build/release/tests/bin" / program], 1800)
+        print(log.read_bytes()[begun:].decode(errors="replace"), flush=True)
         counts.passed += status == 0
         counts.failed += status != 0
     return counts
@@ -269,7 +272,7 @@ SUITES = {
     "run": ("lockstep run on this machine", lambda s: suite_cluster(s, ["tests/e2e/local"], 1800)),
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
     "cluster": ("the test cluster itself", test_cluster),
-    "faults": ("the operator killed after each of its writes", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
+    "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),

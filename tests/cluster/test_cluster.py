@@ -104,6 +104,7 @@ def bad_words_get_one_sentence():
 @check
 def a_pod_finds_another_node_s_pod_by_its_headless_name_and_talks_to_it():
     server_runs()
+    # Inside the pods of this file nothing tells when a name resolves or a port is open: they look again and again.
     pod(
         "client",
         "n2",

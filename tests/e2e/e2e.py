@@ -1,5 +1,6 @@
 """What the end-to-end tests share: commands with deadlines, waiting on conditions, jobs, and one cluster per run."""
 
+import calendar
 import contextlib
 import json
 import os
@@ -172,6 +173,20 @@ class Cluster:
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
         log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
         return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+
+
+def seconds_of(text):
+    """Seconds since 1970 of an RFC 3339 time in UTC, with or without a fraction; None of nothing."""
+    if not text:
+        return None
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")
+
+
+def trainer_result(log):
+    """The trainer's last line `result {json}` of a log, as an object; empty where there is none."""
+    found = re.findall(r"result (\{.*\})", log)
+    return json.loads(found[-1]) if found else {}
 
 
 def true_conditions(job):

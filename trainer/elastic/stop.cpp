@@ -12,6 +12,17 @@
 #include <utility>
 
 namespace lockstep::trainer::elastic {
+namespace {
+
+sigset_t only_sigterm() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+}  // namespace
+
 const char* stop_reason_text(StopReason reason) {
   switch (reason) {
     case StopReason::kNone:
@@ -41,16 +52,16 @@ StopReason StopToken::reason() const {
 }
 
 SigtermListener::SigtermListener(StopToken& token) : token_(token) {
-  sigset_t sigterm;
-  sigemptyset(&sigterm);
-  sigaddset(&sigterm, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
+  const sigset_t sigterm = only_sigterm();
   signals_.reset(::signalfd(-1, &sigterm, SFD_CLOEXEC));
   wake_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!signals_ || !wake_) return;  // no descriptors are left; then SIGTERM ends the process at once, rather than never
+  ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
   thread_ = std::thread([this] { run(); });
 }
 
 SigtermListener::~SigtermListener() {
+  if (!thread_.joinable()) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
   thread_.join();
@@ -66,9 +77,7 @@ void SigtermListener::run() {
     if (list[0].revents == 0 || ::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info))
       continue;
     if (std::exchange(again, true)) {
-      sigset_t sigterm;
-      sigemptyset(&sigterm);
-      sigaddset(&sigterm, SIGTERM);
+      const sigset_t sigterm = only_sigterm();
       ::pthread_sigmask(SIG_UNBLOCK, &sigterm, nullptr);
       ::raise(SIGTERM);  // its action is the default one
     }

@@ -31,7 +31,7 @@ class StopToken {
 
 // Listens for SIGTERM on a thread of its own: the first requests `token` with kSignal, a second one ends the process at
 // once. No handler is installed, because one would run on the stack of whatever thread computes, and the kernels of
-// oneDNN point the stack register into the heap while they multiply: the kernel would write the signal's frame there.
+// oneDNN point the stack register into the heap while they multiply: the system would write the signal's frame there.
 // Make it before any other thread, on the thread that starts them: it blocks SIGTERM there, and they inherit that.
 // SIGTERM stays blocked when the listener ends. The token must outlive it.
 class SigtermListener {

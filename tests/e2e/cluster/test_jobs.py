@@ -4,23 +4,20 @@ import pathlib
 import re
 
 import pytest
+import yaml
 
 import e2e
 import jobs
 
 EXAMPLES = e2e.ROOT / "examples"
-# Runs to its end in tests of its own, or needs what a test cluster cannot have (an image of the user's).
-MAY_STAY = {"minimal.yaml", "torchrun-style.yaml", "suspend.yaml"}
 
 
 def result_of(cluster, name):
-    """The trainer's last line `result {json}` from rank 0's log."""
-    import json
-
+    """What the trainer said at its end, from rank 0's log."""
     log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
-    found = re.findall(r"result (\{.*\})", log)
+    found = e2e.trainer_result(log)
     assert found, f"no result line in the log of rank 0:\n{log[-3000:]}"
-    return json.loads(found[-1])
+    return found
 
 
 def test_the_language_model_example_succeeds_as_the_readme_says(cluster, job):
@@ -61,16 +58,12 @@ def test_deterministic_training_gives_the_same_digest_for_any_number_of_workers(
 
 
 def test_the_digest_on_the_cluster_equals_that_of_lockstep_run(digests, tmp_path):
-    import json
-
-    import yaml
-
     document = jobs.trainer("digest-local", *jobs.small_model(60, "--deterministic"), nodes=2)
     path = pathlib.Path(tmp_path) / "job.yaml"
     path.write_text(yaml.safe_dump(document))
     done = e2e.run(e2e.BUILD / "bin/lockstep", "run", path, "--output", tmp_path / "run", deadline=240)
     logs = "".join(log.read_text() for log in (tmp_path / "run").rglob("*.log"))
-    found = json.loads(re.findall(r"result (\{.*\})", logs + done.stdout)[-1])["digest"]
+    found = e2e.trainer_result(logs + done.stdout)["digest"]
     print(f"\nlockstep run: {found}; cluster: {digests[2]}")
     assert found == digests[2]
 

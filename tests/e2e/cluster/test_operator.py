@@ -10,10 +10,6 @@ import jobs
 OPERATOR = f"system:serviceaccount:{e2e.NAMESPACE}:"
 
 
-def seconds(entry):
-    return time.mktime(time.strptime(entry["requestReceivedTimestamp"][:19], "%Y-%m-%dT%H:%M:%S"))
-
-
 def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job):
     name = job(jobs.shell("idle", "exit 0"))
     cluster.wait_condition(name, "Succeeded", deadline=90)
@@ -24,8 +20,7 @@ def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job):
     for entry in cluster.audit():
         if not entry["user"]["username"].startswith(OPERATOR):
             continue
-        at = seconds(entry) - time.timezone
-        if begin <= at <= begin + window and entry["verb"] not in ("watch", "get"):
+        if begin <= e2e.seconds_of(entry["requestReceivedTimestamp"]) <= begin + window and entry["verb"] not in ("watch", "get"):
             counts[f"{entry['verb']} {entry['objectRef']['resource']}"] += 1
     print(f"\nrequests of the idle operator in {window} s: {dict(counts)}")
     assert set(counts) <= {"update leases", "patch leases"}

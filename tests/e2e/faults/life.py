@@ -255,7 +255,7 @@ class Life:
         started = [condition["lastTransitionTime"] for _, job in jobs_seen
                    for condition in job.get("status", {}).get("conditions", [])
                    if condition["type"] == "Running" and condition["status"] == "True"]
-        ran_before = self.killed and bool(started) and oracle.seconds_of(started[0]) + 1 < self.killed_at
+        ran_before = self.killed and bool(started) and e2e.seconds_of(started[0]) + 1 < self.killed_at
         return {"job": JOB, "uid": jobs_seen[0][1]["metadata"]["uid"], "slots": SLOTS, "killed_at": self.killed_at,
                 "ran_before_the_kill": ran_before, "jobs": jobs_seen, "pods": self._pods.events(self.namespace),
                 "log": (self._folder / "rank-0.log").read_text(errors="replace"),
@@ -266,8 +266,8 @@ class Life:
         found = re.search(r"(?m)^(\S+) info +leading", self._operators[1].log()) if len(self._operators) > 1 else None
         if not self.killed or not found:
             return None, None
-        back_at = oracle.seconds_of(found[1])
+        back_at = e2e.seconds_of(found[1])
         log = (self._folder / "rank-0.log").read_text(errors="replace")
         steps = [int(step) for at, step in re.findall(r"(?m)^(\S+) \[0\] step (\d+)/", log)
-                 if self.killed_at <= oracle.seconds_of(at) <= back_at]
+                 if self.killed_at <= e2e.seconds_of(at) <= back_at]
         return back_at - self.killed_at, max(steps) - min(steps) if steps else 0

@@ -10,18 +10,9 @@ A life is a dict:
   log              rank 0's log
 """
 
-import calendar
-import json
 import re
-import time
 
-
-def seconds_of(text):
-    """Seconds since 1970 of an RFC 3339 time in UTC, with or without a fraction; None of nothing."""
-    if not text:
-        return None
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")
+from e2e import seconds_of, trainer_result
 
 
 def pod_names(life):
@@ -41,12 +32,6 @@ def condition(found, kind):
     return False
 
 
-def result(life):
-    """The trainer's last line `result {json}`."""
-    found = re.findall(r"result (\{.*\})", life["log"])
-    return json.loads(found[-1]) if found else {}
-
-
 def generations_of_the_log(life):
     """The generations in which rank 0's trainer was started, by its own word."""
     return [int(word) for word in re.findall(r"world .*, generation (\d+)", life["log"])]
@@ -64,8 +49,8 @@ def end_state(life):
         "attempts": [(a["cause"], a.get("strategy"), a.get("firstFailingRank"), a.get("counted", False))
                      for a in found.get("attempts", [])],
         "step in the status": found.get("progress", {}).get("step"),
-        "digest": result(life).get("digest"),
-        "trained to step": result(life).get("step"),
+        "digest": trainer_result(life["log"]).get("digest"),
+        "trained to step": trainer_result(life["log"]).get("step"),
         "pods left": sorted(pods_left(life)),
     }
 

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 import yaml
 
+import e2e
 import jobs
 from command import Command
 
@@ -51,8 +52,7 @@ def killed(train):
 
 def result(command):
     """The last line of the trainer: what it ended with, and the digest of parameters and optimizer state."""
-    text = (command.folder / "run/logs/rank-0.log").read_text()
-    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("result "))[len("result "):])
+    return e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())
 
 
 def test_progress_is_plain_lines_when_stdout_is_no_terminal(killed):

@@ -9,9 +9,9 @@
 #include <random>
 #include <sstream>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
-
 #include "tests/sanitizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
 
 namespace lockstep::api {
 namespace {

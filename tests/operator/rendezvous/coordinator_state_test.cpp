@@ -80,6 +80,15 @@ class CoordinatorStateTest : public testing::Test {
     return made;
   }
   void join(int slot) { job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now()); }
+  // A member of generation 1 meets the next leader's coordinator.
+  void come_back(int slot, MemberPhase phase) {
+    Hello message = hello(slot);
+    message.phase = phase;
+    message.generation = 1;
+    message.up = true;
+    message.promised = {1, 1};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+  }
   void ready(int slot, std::int64_t generation, std::int64_t term = 1) {
     Ready message;
     message.epoch = {term, generation};
@@ -285,12 +294,7 @@ TEST_F(CoordinatorStateTest, a_new_coordinator_leaves_a_running_generation_alone
   written();
   EXPECT_FALSE(job->view()) << "nothing is known yet, and nothing must look broken";
   for (int slot = 0; slot < 2; ++slot) {
-    Hello message = hello(slot);
-    message.phase = MemberPhase::kRunning;
-    message.generation = 1;
-    message.up = true;
-    message.promised = {1, 1};
-    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+    come_back(slot, MemberPhase::kRunning);
   }
   EXPECT_EQ(phase(), Phase::kUp);
   EXPECT_TRUE(sent<Propose>().empty());
@@ -303,12 +307,7 @@ TEST_F(CoordinatorStateTest, a_generation_that_ended_without_a_coordinator_ends_
   job = make(2);
   set_plan();
   for (int slot = 0; slot < 2; ++slot) {
-    Hello message = hello(slot);
-    message.phase = MemberPhase::kExited;
-    message.generation = 1;
-    message.up = true;
-    message.promised = {1, 1};
-    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+    come_back(slot, MemberPhase::kExited);
     beat(slot, 1, 100);
     say(slot, exit(slot, 1, 0));
   }

@@ -346,16 +346,5 @@ TEST_F(MemberStateTest, a_pod_whose_processes_have_all_ended_well_ends_well_when
   EXPECT_EQ(taken<ExitAgent>().at(0).code, 0);
 }
 
-TEST_F(MemberStateTest, a_pod_that_is_deleted_while_its_processes_run_says_so_with_its_exit_code) {
-  join();
-  run_generation(1);
-  member.on_terminate(143, seconds(25), now);
-  end_process(83);
-  member.on_no_process_left(now);
-  tell(Ack{1, 1});
-  ASSERT_EQ(taken<ExitAgent>().size(), 1U);
-  EXPECT_EQ(taken<ExitAgent>().at(0).code, 143);
-}
-
 }  // namespace
 }  // namespace lockstep::rendezvous
