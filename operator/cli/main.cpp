@@ -8,10 +8,8 @@
 int main(int argc, char** argv) {
   const int status = lockstep::cli::run_cli(argc, argv);
   std::cout.flush();
-  errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  // A full disk behind a redirection: what was asked for has not arrived. Where an earlier write failed, why is gone.
-  const char* why = errno != 0 ? std::strerror(errno) : "is its disk full?";
-  std::fprintf(stderr, "lockstep: standard output cannot be written: %s\n", why);
+  // A full disk behind a redirection: what was asked for has not arrived.
+  std::fprintf(stderr, "lockstep: standard output cannot be written: %s\n", std::strerror(errno));
   return status == 0 ? 1 : status;
 }
