@@ -281,7 +281,7 @@ SUITES = {
 # What `all` is: the first, which use every core, one after the other; then these lanes side by side, because clusters
 # mostly wait. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("cluster", "faults", "chart", "run"), ("jobs",))
+LANES = (("jobs",), ("faults", "chart"), ("cluster", "run"))
 
 
 class Report:

@@ -1,18 +1,27 @@
-// How much of a long property test a sanitizer's build repeats. It runs many times slower, and looks for other faults
-// than the properties do: a part of the cases shows it all of the code.
+// How much of a long test a sanitizer's build repeats. It runs many times slower, and looks for other faults than the
+// test does: a part of the cases shows it all of the code, and most properties are of one thread, which hardly concerns
+// ThreadSanitizer.
 #pragma once
 
 namespace lockstep::sanitizer {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kOn = true;
+#if defined(__SANITIZE_THREAD__)
+inline constexpr int kPart = 20;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr int kPart = 5;
 #else
-inline constexpr bool kOn = false;
+inline constexpr int kPart = 1;
 #endif
+inline constexpr bool kOn = kPart > 1;
 
-// `usual` cases, and a fifth of them under a sanitizer.
+// `usual` cases, a fifth of them under AddressSanitizer, and a twentieth under ThreadSanitizer; at least one.
 constexpr int cases(int usual) {
-  return kOn ? usual / 5 : usual;
+  return usual >= kPart ? usual / kPart : 1;
+}
+
+// `usual` steps of a training, and at most ten under a sanitizer.
+constexpr int steps(int usual) {
+  return kOn && usual > 10 ? 10 : usual;
 }
 
 }  // namespace lockstep::sanitizer

@@ -7,11 +7,18 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import types
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/cluster"))
+import lockstep_cluster.api  # noqa: E402
+import lockstep_cluster.layout  # noqa: E402
+
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
 OUT = ROOT / "out" / "e2e"
 NAMESPACE = "lockstep-system"
@@ -67,6 +74,7 @@ class Cluster:
         self.kubeconfig = run(self.tool, "kubeconfig", "--name", name).stdout.strip()
         self.env = {"KUBECONFIG": self.kubeconfig}
         self._kubectl = program("kubectl")
+        self._of_thread = threading.local()
 
     def down(self):
         run(self.tool, "down", "--name", self.name, deadline=180)
@@ -76,6 +84,19 @@ class Cluster:
 
     def kubectl(self, *words, deadline=60, check=True, stdin=None):
         return run(self._kubectl, *words, deadline=deadline, check=check, stdin=stdin, env=self.env)
+
+    def read(self, path):
+        """The object or text of a path of the API, or None; for what is looked at many times a second. Any thread."""
+        if not hasattr(self._of_thread, "api"):
+            self._of_thread.api = lockstep_cluster.api.Api(lockstep_cluster.layout.Cluster(self.name))
+        try:
+            return self._of_thread.api.call("GET", path)
+        except lockstep_cluster.api.Refused as error:
+            if error.status in (400, 404):  # 400: a log whose container does not run yet
+                return None
+            raise CommandFailed(str(error)) from None
+        except OSError:  # the connection was idle for too long, or the server is starting anew
+            return self._of_thread.api.call("GET", path)
 
     def get(self, *words):
         """`kubectl get ... -o json` as an object, or None when it is not there."""
@@ -91,10 +112,11 @@ class Cluster:
         return self.kubectl("apply", "-n", namespace, "-f", "-", stdin=text, check=check, deadline=deadline)
 
     def job(self, name, namespace="default"):
-        return self.get("trainingjob", name, "-n", namespace)
+        return self.read(f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/trainingjobs/{name}")
 
     def pods(self, job, namespace="default"):
-        return self.get("pods", "-n", namespace, "-l", f"lockstep.dev/job={job}")["items"]
+        selector = urllib.parse.quote(f"lockstep.dev/job={job}")
+        return self.read(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")["items"]
 
     def audit(self):
         """Every finished request of the audit log, as objects."""
@@ -118,7 +140,7 @@ class Cluster:
         first = self.rank_0(job, namespace)
         if first is None:
             return 0
-        log = self.kubectl("logs", "-n", namespace, first, "--tail=20", check=False).stdout
+        log = str(self.read(f"/api/v1/namespaces/{namespace}/pods/{first}/log?container=trainer&tailLines=20"))
         return max((int(step) for step in re.findall(r"^.*?step (\d+)", log, re.M)), default=0)
 
     @contextlib.contextmanager

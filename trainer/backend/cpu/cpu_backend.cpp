@@ -48,8 +48,9 @@ class CpuBackend final : public core::Backend {
   int threads() const override { return threads_; }
   std::string numerics() const override {
     const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu/float32/onednn-{}.{}.{}-{}/loops-{}/threads-{}", version->major, version->minor,
-                       version->patch, name_of(dnnl_get_effective_cpu_isa()), loops_.name, threads_);
+    return fmt::format("cpu/float32/onednn-{}.{}.{}-{}/loops-{}.{}/threads-{}", version->major, version->minor,
+                       version->patch, name_of(dnnl_get_effective_cpu_isa()), loops_.name, cpu::kLoopsRevision,
+                       threads_);
   }
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
   Result<std::unique_ptr<core::Kernel>> compile(const core::Graph& graph, const core::Node& node,

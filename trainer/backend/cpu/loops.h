@@ -8,6 +8,10 @@
 
 namespace lockstep::trainer::backend::cpu {
 
+// Part of the numerics: counts the changes after which the loops give other bits, so that no checkpoint of a
+// deterministic training is continued with them unseen.
+inline constexpr int kLoopsRevision = 2;
+
 struct Loops {
   const char* name;  // of the instruction set
 
