@@ -13,7 +13,11 @@ constexpr const char* kUp = "up";
 constexpr const char* kProgress = "progress";
 constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFailure = "failure";
+constexpr const char* kBroken = "broken";
+constexpr const char* kHolding = "holding";
 constexpr const char* kStop = "stop";
+constexpr const char* kRegroup = "regroup";
+constexpr const char* kJoin = "join";
 
 constexpr size_t kMaxText = 4096;  // of one string; keeps every line far below kMaxLinkLine
 
@@ -60,6 +64,38 @@ class Fields {
     if (found == object_.end()) return "";
     return found->is_string() ? cut(found->get_ref<const std::string&>()) : wrong(std::string());
   }
+  bool flag(const char* name) {
+    const auto found = object_.find(name);
+    if (found == object_.end()) return false;
+    return found->is_boolean() ? found->get<bool>() : wrong(false);
+  }
+  int rank(const char* name) {
+    const std::int64_t value = object_.contains(name) ? integer(name) : -1;
+    return value >= -1 && value <= INT32_MAX ? static_cast<int>(value) : wrong(-1);
+  }
+  StateVersion version() { return {integer("stateGeneration"), integer("step"), text("digest")}; }
+  std::vector<std::string> texts(const char* name) {
+    std::vector<std::string> values;
+    const auto found = object_.find(name);
+    if (found == object_.end()) return values;
+    if (!found->is_array()) return wrong(values);
+    for (const json& item : *found) {
+      if (!item.is_string()) return wrong(values);
+      values.push_back(cut(item.get_ref<const std::string&>()));
+    }
+    return values;
+  }
+  std::vector<int> ranks(const char* name) {
+    std::vector<int> values;
+    const auto found = object_.find(name);
+    if (found == object_.end()) return values;
+    if (!found->is_array()) return wrong(values);
+    for (const json& item : *found) {
+      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > INT32_MAX) return wrong(values);
+      values.push_back(item.get<int>());
+    }
+    return values;
+  }
 
  private:
   template <typename T>
@@ -72,8 +108,9 @@ class Fields {
 };
 
 // The object of exactly one message, with its kind.
-Result<std::pair<std::string, json>> only_message(std::string_view line, std::initializer_list<const char*> kinds) {
-  if (line.size() > kMaxLinkLine) return bad("is too long");
+Result<std::pair<std::string, json>> only_message(std::string_view line, size_t most,
+                                                  std::initializer_list<const char*> kinds) {
+  if (line.size() > most) return bad("is too long");
   json value = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!value.is_object()) return bad("is not a JSON object");
   std::string kind;
@@ -88,11 +125,18 @@ Result<std::pair<std::string, json>> only_message(std::string_view line, std::in
   return std::pair(kind, std::move(body));
 }
 
+json with_version(json body, const StateVersion& version) {
+  body["stateGeneration"] = version.generation;
+  body["step"] = version.step;
+  body["digest"] = cut(version.digest);
+  return body;
+}
+
 }  // namespace
 
 std::string encode(const WorkerMessage& message) {
   json value = json::object();
-  if (message.up) value[kUp] = json::object();
+  if (message.up) value[kUp] = {{"regroups", message.regroups}};
   if (message.progress) {
     const Progress& progress = *message.progress;
     value[kProgress] = {{"step", progress.step},
@@ -115,20 +159,51 @@ std::string encode(const WorkerMessage& message) {
                        {"suspectRank", failure.suspect_rank},
                        {"message", cut(failure.message)}};
   }
+  if (message.broken) {
+    value[kBroken] = {{"generation", message.broken->generation},
+                      {"suspectRank", message.broken->suspect_rank},
+                      {"message", cut(message.broken->message)}};
+  }
+  if (message.holding) {
+    const Holding& holding = *message.holding;
+    value[kHolding] = with_version({{"term", holding.term}, {"generation", holding.generation}}, holding.version);
+  }
   return line_of(value);
 }
 
-std::string encode(const AgentMessage&) {
-  return line_of(json{{kStop, json::object()}});
+std::string encode(const AgentMessage& message) {
+  switch (message.kind) {
+    case AgentMessage::Kind::kStop:
+      return line_of(json{{kStop, json::object()}});
+    case AgentMessage::Kind::kRegroup:
+      return line_of(json{{kRegroup, {{"term", message.regroup.term}, {"generation", message.regroup.generation}}}});
+    case AgentMessage::Kind::kJoin:
+      break;
+  }
+  const Join& join = message.join;
+  const json body = with_version({{"term", join.term},
+                                  {"generation", join.generation},
+                                  {"rank", join.rank},
+                                  {"worldSize", join.world_size},
+                                  {"peers", join.peers},
+                                  {"members", join.member_of_rank},
+                                  {"key", join.key},
+                                  {"sourceRank", join.source.rank},
+                                  {"send", join.source.send},
+                                  {"restore", cut(join.restore)}},
+                                 join.source.version);
+  return line_of(json{{kJoin, body}});
 }
 
 Result<WorkerMessage> decode_worker_message(std::string_view line) {
-  LOCKSTEP_TRY(const auto kind_and_body, only_message(line, {kUp, kProgress, kCheckpoint, kFailure}));
+  LOCKSTEP_TRY(const auto kind_and_body,
+               only_message(line, kMaxLinkLine, {kUp, kProgress, kCheckpoint, kFailure, kBroken, kHolding}));
   const auto& [kind, body] = kind_and_body;
   Fields fields(body);
   WorkerMessage message;
   if (kind == kUp) {
     message.up = true;
+    message.regroups = fields.flag("regroups");
   } else if (kind == kProgress) {
     message.progress = Progress{fields.integer("step"), fields.integer("totalSteps"),    fields.integer("epoch"),
                                 fields.real("loss"),    fields.real("samplesPerSecond"), fields.real("etaSeconds")};
@@ -138,21 +213,46 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     if (message.checkpoint->name.empty() || message.checkpoint->name.find('/') != std::string::npos) {
       return bad("names a checkpoint that is no folder");
     }
+  } else if (kind == kBroken) {
+    message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message")};
+  } else if (kind == kHolding) {
+    message.holding = Holding{fields.integer("term"), fields.integer("generation"), fields.version()};
   } else {
     const std::string cause = fields.text("class");
     if (cause != "own" && cause != "communication") return bad("holds a failure of an unknown class");
-    const std::int64_t suspect = body.contains("suspectRank") ? fields.integer("suspectRank") : -1;
-    if (suspect < -1 || suspect > INT32_MAX) return bad("suspects a rank that cannot be");
     message.failure = FailureReport{cause == "own" ? FailureReport::Class::kOwn : FailureReport::Class::kCommunication,
-                                    static_cast<int>(suspect), fields.text("message")};
+                                    fields.rank("suspectRank"), fields.text("message")};
   }
   if (!fields.good()) return bad("holds a field of another type");
   return message;
 }
 
 Result<AgentMessage> decode_agent_message(std::string_view line) {
-  LOCKSTEP_TRY(const auto kind_and_body, only_message(line, {kStop}));
-  return AgentMessage{AgentMessage::Kind::kStop};
+  LOCKSTEP_TRY(const auto kind_and_body, only_message(line, kMaxAgentLine, {kStop, kRegroup, kJoin}));
+  const auto& [kind, body] = kind_and_body;
+  Fields fields(body);
+  AgentMessage message;
+  if (kind == kRegroup) {
+    message.kind = AgentMessage::Kind::kRegroup;
+    message.regroup = {fields.integer("term"), fields.integer("generation")};
+  } else if (kind == kJoin) {
+    message.kind = AgentMessage::Kind::kJoin;
+    Join& join = message.join;
+    join.term = fields.integer("term");
+    join.generation = fields.integer("generation");
+    join.rank = fields.rank("rank");
+    join.world_size = fields.rank("worldSize");
+    join.peers = fields.texts("peers");
+    join.member_of_rank = fields.ranks("members");
+    join.key = fields.text("key");
+    join.source = {fields.rank("sourceRank"), fields.version(), fields.flag("send")};
+    join.restore = fields.text("restore");
+    if (join.rank < 0 || join.rank >= join.world_size) return bad("asks for a rank that the world does not have");
+    if (join.peers.size() != static_cast<size_t>(join.world_size)) return bad("lists another number of peers");
+    if (join.source.rank >= join.world_size) return bad("names a source that the world does not have");
+  }
+  if (!fields.good()) return bad("holds a field of another type");
+  return message;
 }
 
 }  // namespace lockstep::rendezvous

@@ -2,14 +2,27 @@
 // the messages of the link. Foreign programs read only the torchrun variables; our trainer uses all of it.
 //
 // The link is one end of an AF_UNIX stream socketpair (descriptor number in LOCKSTEP_AGENT_FD). Both sides write
-// lines of JSON, at most kMaxLinkLine bytes each; a longer or unreadable line closes the link. An agent never
-// blocks on a worker: a worker that does not read loses messages, not the agent.
+// lines of JSON, a worker's of at most kMaxLinkLine bytes, an agent's of at most kMaxAgentLine; a longer or unreadable
+// line closes the link. An agent never blocks on a worker: a worker that does not read loses messages, not the agent.
+//
+// A worker that says `regroups` with its `up` keeps its memory when another one dies:
+//
+//   agent                              worker
+//     | <------------------------ broken |  (where it saw the failure itself; it waits then)
+//     | regroup (term, g+1) -----------> |  ends its communicator, drops what is staged; a promise: nothing of an
+//     |                                  |  earlier generation will ever be committed
+//     | <------- holding (term, g+1)     |  the version of the state that it holds
+//     | join (g+1), peers, source -----> |  links itself anew, takes the source's state where its own is another
+//     | <----------------------------- up |
+//
+// A regroup of a higher number is legal at any time and cancels the one before.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "operator/base/result.h"
 
@@ -23,15 +36,18 @@ inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";         // metadat
 inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each restart
 inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";            // "ip:port,..." by rank: data addresses
 inline constexpr const char* kEnvMemberOfRank =
-    "LOCKSTEP_MEMBERS";                                            // "0,0,1,1": which ranks share a pod (and /dev/shm)
-inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";  // bound, listening TCP socket of this rank
-inline constexpr const char* kEnvAgentFd = "LOCKSTEP_AGENT_FD";    // the link
+    "LOCKSTEP_MEMBERS";  // "0,0,1,1": which ranks share a pod (and /dev/shm)
+// "rank generation step digest": who gives the state to start from, and its version; empty: nobody holds one.
+inline constexpr const char* kEnvStateSource = "LOCKSTEP_STATE_SOURCE";
+inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";            // bound, listening TCP socket of this rank
+inline constexpr const char* kEnvAgentFd = "LOCKSTEP_AGENT_FD";              // the link
 inline constexpr const char* kEnvGenerationKey = "LOCKSTEP_GENERATION_KEY";  // 64 hex digits: MAC key of the data links
 inline constexpr const char* kEnvCheckpointDir = "LOCKSTEP_CHECKPOINT_DIR";  // spec.checkpoint.path, where given
 inline constexpr const char* kEnvCheckpointEvery = "LOCKSTEP_CHECKPOINT_EVERY_SECONDS";  // spec.checkpoint.everySeconds
 inline constexpr const char* kEnvRestore = "LOCKSTEP_RESTORE";  // name of the checkpoint folder to start from, or empty
 
 inline constexpr size_t kMaxLinkLine = 64 * 1024;
+inline constexpr size_t kMaxAgentLine = 256 * 1024;  // a join carries the addresses of all ranks
 
 // How training stands. Written by rank 0 (others may; the agent keeps rank 0's), at most 4 times a second.
 struct Progress {
@@ -65,20 +81,95 @@ struct FailureReport {
   bool operator==(const FailureReport&) const = default;
 };
 
-// One message from a worker to its agent; exactly one member is set. `up` says that the communicators work.
+// Which state of the model: the generation that committed it, the steps that it has, and its bits.
+struct StateVersion {
+  std::int64_t generation = 0;
+  std::int64_t step = 0;
+  std::string digest;  // 16 hexadecimal digits; equal states have equal digests on every rank
+
+  bool operator==(const StateVersion&) const = default;
+  // By (generation, step); the digest has no order.
+  bool newer_than(const StateVersion& other) const {
+    return generation != other.generation ? generation > other.generation : step > other.step;
+  }
+};
+
+// The worker's communicator has failed: its generation cannot go on. It stays, keeps its state, and waits for a
+// regroup.
+struct BrokenReport {
+  std::int64_t generation = 0;
+  int suspect_rank = -1;  // whose link broke first as seen from here; -1 when not known
+  std::string message;    // one sentence
+
+  bool operator==(const BrokenReport&) const = default;
+};
+
+// The answer to a regroup.
+struct Holding {
+  std::int64_t term = 0;  // of the regroup, with its generation
+  std::int64_t generation = 0;
+  StateVersion version;
+
+  bool operator==(const Holding&) const = default;
+};
+
+// One message from a worker to its agent; exactly one of `up` and the optional members is set. `up` says that the
+// communicators work, `regroups` (with `up`) that the worker can be regrouped.
 struct WorkerMessage {
   bool up = false;
+  bool regroups = false;
   std::optional<Progress> progress;
   std::optional<CheckpointReport> checkpoint;
   std::optional<FailureReport> failure;
+  std::optional<BrokenReport> broken;
+  std::optional<Holding> holding;
 
   bool operator==(const WorkerMessage&) const = default;
 };
 
+// Where the state of a generation comes from. rank -1: from a checkpoint, or from nothing.
+struct StateSource {
+  int rank = -1;
+  StateVersion version;
+  // Some rank holds another version, or none: the state has to be sent. False: all hold exactly `version`.
+  bool send = false;
+
+  bool operator==(const StateSource&) const = default;
+};
+
+// What a worker is asked to do for the generation to be formed, see above.
+struct Regroup {
+  std::int64_t term = 0;
+  std::int64_t generation = 0;
+
+  bool operator==(const Regroup&) const = default;
+};
+
+// The generation is agreed: what a process that starts now would find in its environment.
+struct Join {
+  std::int64_t term = 0;
+  std::int64_t generation = 0;
+  int rank = 0;
+  int world_size = 1;
+  std::vector<std::string> peers;   // data addresses by rank
+  std::vector<int> member_of_rank;  // by rank
+  std::string key;                  // 64 hexadecimal digits
+  StateSource source;
+  std::string restore;  // with source.rank -1: the checkpoint to start from, or empty
+
+  bool operator==(const Join&) const = default;
+};
+
 // One message from an agent to a worker.
 struct AgentMessage {
-  enum class Kind { kStop };  // finish the step, write a checkpoint, exit 83 (a voluntary end)
+  enum class Kind {
+    kStop,     // finish the step, write a checkpoint, exit 83 (a voluntary end)
+    kRegroup,  // see Regroup
+    kJoin,     // see Join
+  };
   Kind kind = Kind::kStop;
+  Regroup regroup;  // with kRegroup
+  Join join;        // with kJoin
 
   bool operator==(const AgentMessage&) const = default;
 };
