@@ -85,8 +85,11 @@ void CoordinatorState::tell_members() {
         send(member.session, Stop{plan_->stop_grace_seconds, code});
       }
     }
+    // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
+    const bool of_gang = gang_ && in_gang(member) && member.generation == gang_->generation;
+    const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
     const bool stray = member.phase == MemberPhase::kRunning && member.generation > member.halted &&
-                       !(active() && in_gang(member) && member.generation == gang_->generation);
+                       !(of_gang && (active() || may_stay));
     if (stray && step_ != Step::kLoading && !plan_->stop) {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
@@ -112,6 +115,10 @@ void CoordinatorState::adopt_record(Now now) {
       if (in_gang(member) && exit.generation == gang.generation) gang_->exits.emplace(rank, exit);
     }
     member.early_exits.clear();
+    for (const auto& [rank, report] : member.early_broken) {
+      if (in_gang(member) && report.generation == gang.generation) gang_->broken.emplace(rank, report);
+    }
+    member.early_broken.clear();
     const auto early = std::exchange(member.early_heartbeat, std::nullopt);
     if (early && early->progress && in_gang(member) && early->generation == gang.generation) {
       note_progress(member, *early->progress, now);
@@ -250,7 +257,6 @@ void CoordinatorState::go(Now now) {
   gang.procs = proposal_->procs;
   gang.kind = plan_->kind;
   gang.go_at = now.time;
-  gang.restored_step = checkpoint_ ? checkpoint_->step : 0;
 
   Go go;
   go.epoch = {term_, gang.generation};
@@ -268,7 +274,9 @@ void CoordinatorState::go(Now now) {
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
-  go.restore = checkpoint_ ? checkpoint_->name : "";
+  go.source = choose_source();
+  if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
+  gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
   go.checkpoint_path = plan_->checkpoint_path;
   go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
   go.max_restarts = plan_->max_restarts;
@@ -287,6 +295,37 @@ void CoordinatorState::go(Now now) {
   proposal_.reset();
   failure_.reset();
   enter(Step::kStarting);
+}
+
+// Rule 3, "versions": the newest that anybody holds. Where equal versions have different bits, which must not be, those
+// that most ranks hold win, then those of the lowest rank. A checkpoint that is newer than all of them wins over all.
+StateSource CoordinatorState::choose_source() const {
+  std::vector<std::pair<int, const StateVersion*>> held;  // rank, version
+  for (const auto& [slot, ready] : proposal_->ready) {
+    for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
+      held.emplace_back(slot * proposal_->procs + static_cast<int>(i), &ready.holdings[i]);
+    }
+  }
+  StateSource source;
+  if (held.empty()) return source;
+  const StateVersion* newest = held.front().second;
+  for (const auto& [rank, version] : held) {
+    if (version->newer_than(*newest)) newest = version;
+  }
+  if (checkpoint_ && checkpoint_->step > newest->step) return source;
+  std::map<std::string, int> holders;  // of the newest, by digest
+  for (const auto& [rank, version] : held) {
+    if (!newest->newer_than(*version)) ++holders[version->digest];
+  }
+  for (const auto& [rank, version] : held) {
+    if (newest->newer_than(*version)) continue;
+    if (source.rank >= 0 && holders[version->digest] <= holders[source.version.digest]) continue;
+    source.rank = rank;
+    source.version = *version;
+  }
+  source.send = static_cast<int>(held.size()) < plan_->slots * proposal_->procs ||
+                std::any_of(held.begin(), held.end(), [&](const auto& each) { return *each.second != source.version; });
+  return source;
 }
 
 void CoordinatorState::evaluate_up(Now now) {
@@ -316,7 +355,7 @@ void CoordinatorState::evaluate_up(Now now) {
 }
 
 void CoordinatorState::evaluate_exits(Now now) {
-  if (gang_->exits.empty()) return;
+  if (gang_->exits.empty() && gang_->broken.empty()) return;
   if (std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(),
                   [this](const auto& entry) { return slot_succeeded(entry.first); })) {
     finished_ = true;
@@ -330,6 +369,7 @@ void CoordinatorState::evaluate_exits(Now now) {
     most = std::max(most, blame_of(exit, gang_->kind));
     ordered = ordered || exit.reason == Exit::Reason::kOrdered;
   }
+  if (!gang_->broken.empty()) most = std::max(most, Blame::kCommunication);
   if (most == Blame::kNone && !ordered) return;
   if (most != Blame::kOwn) {
     if (gang_->gather_until == MonotonicTime::max()) {
@@ -346,9 +386,23 @@ void CoordinatorState::evaluate_exits(Now now) {
     if (!over) return;
   }
   const Exit* first = first_failing(exits, gang_->kind);
+  if (first == nullptr && !gang_->broken.empty()) return break_connection(now);
   if (first == nullptr) return end_gang();  // an earlier coordinator had ended it, and nobody is to blame
   Failure failure = failure_of(*first, first->rank / gang_->procs);
   failure.detect_ms = std::max<std::int64_t>(0, milliseconds(now.wall - failure.time));
+  break_gang(failure);
+}
+
+// Processes saw one another go away, and all of them are there: suspicion is not death, so the same set forms again.
+void CoordinatorState::break_connection(Now now) {
+  const auto& [rank, report] = *gang_->broken.begin();
+  Failure failure;
+  failure.cause = "ConnectionBroken";
+  failure.rank = report.suspect_rank >= 0 ? report.suspect_rank : rank;
+  failure.slot = failure.rank / gang_->procs;
+  failure.message = fmt::format("rank {}: {}", rank, report.message);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
   break_gang(failure);
 }
 

@@ -178,6 +178,8 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
       gang_->up[member->expected.slot] = true;
       changed_ = true;
     }
+  } else if (const auto* broken = std::get_if<Broken>(&message)) {
+    on(*member, *broken, now);
   } else if (const auto* exit = std::get_if<Exit>(&message)) {
     on(*member, *exit, now);
   } else {
@@ -227,7 +229,9 @@ void CoordinatorState::on(Member& member, const Ready& ready, Now) {
     ++ignored_;
     return;
   }
-  if (ready.problem.empty() && ready.addresses.size() != static_cast<std::size_t>(plan_->procs_per_node)) {
+  const auto procs = static_cast<std::size_t>(plan_->procs_per_node);
+  if (ready.problem.empty() &&
+      (ready.addresses.size() != procs || (!ready.holdings.empty() && ready.holdings.size() != procs))) {
     ++ignored_;  // it cannot become part of a list of peers; the deadline for READY will name it
     return;
   }
@@ -235,6 +239,20 @@ void CoordinatorState::on(Member& member, const Ready& ready, Now) {
   member.life = ready.life;
   proposal_->ready[member.expected.slot] = ready;
   changed_ = true;
+}
+
+void CoordinatorState::on(Member& member, const Broken& broken, Now) {
+  const int procs = gang_ ? gang_->procs : plan_->procs_per_node;
+  if (broken.rank / procs != member.expected.slot) {
+    ++ignored_;
+    return;
+  }
+  if (step_ == Step::kLoading) {
+    member.early_broken[broken.rank] = broken.report;
+    return;
+  }
+  if (!active() || !in_gang(member) || broken.report.generation != gang_->generation) return;
+  gang_->broken.emplace(broken.rank, broken.report);
 }
 
 void CoordinatorState::on(Member& member, const Exit& exit, Now) {

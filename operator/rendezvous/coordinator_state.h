@@ -125,6 +125,7 @@ class CoordinatorState {
     bool told_to_leave = false;  // STOP or DONE was sent on this connection
     // Reported before it was known which generation counts.
     std::map<int, Exit> early_exits;  // by rank
+    std::map<int, BrokenReport> early_broken;
     std::optional<Heartbeat> early_heartbeat;
   };
   // A generation that may have had its GO.
@@ -133,11 +134,12 @@ class CoordinatorState {
     std::map<int, std::int64_t> incarnation_of_slot;
     int procs = 1;
     Kind kind = Kind::kLockstep;
-    bool resumed = false;       // known from the record of an earlier term or process
-    bool over = false;          // ended by the controller's word, or abandoned
-    std::map<int, bool> up;     // by slot
-    std::map<int, Exit> exits;  // by rank
-    std::map<int, Go> go;       // by slot, to send again
+    bool resumed = false;                // known from the record of an earlier term or process
+    bool over = false;                   // ended by the controller's word, or abandoned
+    std::map<int, bool> up;              // by slot
+    std::map<int, Exit> exits;           // by rank
+    std::map<int, BrokenReport> broken;  // by rank: its communicator failed, and the process waits to be regrouped
+    std::map<int, Go> go;                // by slot, to send again
     MonotonicTime go_at{}, up_at{};
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
@@ -170,6 +172,7 @@ class CoordinatorState {
   void on(Member& member, const Heartbeat& heartbeat, Now now);
   void on(Member& member, const Ready& ready, Now now);
   void on(Member& member, const Up& up, Now now);
+  void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
@@ -178,6 +181,8 @@ class CoordinatorState {
   void discard_proposal();
   void send_propose(const Member& member);
   void go(Now now);
+  StateSource choose_source() const;
+  void break_connection(Now now);
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
   void adopt_record(Now now);
   void end_gang();

@@ -14,6 +14,13 @@ bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) 
   return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
 }
 
+// Whether the ranks of this member are where we said that they listen.
+bool lists(const Go& go, const std::vector<std::string>& addresses) {
+  const auto first = static_cast<std::size_t>(go.first_rank);
+  return go.peers.size() >= first + addresses.size() &&
+         std::equal(addresses.begin(), addresses.end(), go.peers.begin() + go.first_rank);
+}
+
 }  // namespace
 
 MemberState::MemberState(MemberOptions options, MonotonicTime now)
@@ -83,6 +90,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
     if (rank.exit) send(*rank.exit);
+    if (rank.broken) send(Broken{number, *rank.broken});
   }
 }
 
@@ -108,8 +116,48 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
   drop_proposal();
   promised_ = propose.epoch;
   propose_ = propose;
+  if (can_keep(propose)) {
+    keeping_ = true;
+    kept_ready_ = false;
+    hold_until_ = now + options_.hold_within;
+    for (auto& [number, rank] : ranks_) rank.holding.reset();
+    actions_.push_back(AskHoldings{propose.epoch});
+    return;
+  }
   if (alive_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   if (!alive_ || kMutation == Mutation::kReadyWhileRunning) actions_.push_back(PrepareSockets{propose});
+}
+
+// Whether the processes can be regrouped: all of them live, and have said that they can.
+bool MemberState::can_keep(const Propose& propose) const {
+  return go_ && alive_ && !ending_ && go_->kind == Kind::kLockstep && propose.ranks == go_->ranks &&
+         propose.first_rank == go_->first_rank && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+           return entry.second.regroups && !entry.second.exit;
+         });
+}
+
+void MemberState::note_holding(Rank& rank, const Holding& holding) {
+  if (!keeping_ || !propose_ || ready_ || Epoch{holding.term, holding.generation} != propose_->epoch) return;
+  rank.holding = holding.version;
+  Ready ready;
+  for (const auto& [number, each] : ranks_) {
+    if (!each.holding) return;
+    ready.holdings.push_back(*each.holding);
+  }
+  ready.epoch = propose_->epoch;
+  ready.addresses = offered_.addresses;
+  ready.host = offered_.host;
+  ready.master_port = offered_.master_port;
+  ready.life = life_;
+  ready_ = ready;
+  kept_ready_ = true;
+  if (welcomed_) send(ready);
+}
+
+// A process of those that were to stay has ended: READY, said or not, is void, and new ones will be started.
+void MemberState::stop_keeping() {
+  keeping_ = false;
+  ready_.reset();
 }
 
 void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime) {
@@ -126,14 +174,48 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
   if (welcomed_) send(ready);
 }
 
+// GO came for processes that have ended since READY was said for them: the generation has them, and they are dead.
+void MemberState::take_over(const Go& go) {
+  drop_proposal();
+  go_ = go;
+  up_ = false;
+  for (auto& [number, rank] : ranks_) {
+    rank.up = rank.acknowledged = false;
+    rank.broken.reset();
+    if (!rank.exit) continue;
+    rank.exit->generation = go.epoch.generation;
+    if (welcomed_) send(*rank.exit);
+  }
+}
+
 void MemberState::on(const Go& go, MonotonicTime now) {
-  if (leave_with_ || !ready_ || !ready_->problem.empty() || go.epoch != promised_ || go.ranks != propose_->ranks ||
-      go.first_rank != propose_->first_rank) {
+  if (leave_with_ || !propose_ || go.epoch != promised_ || go.ranks != propose_->ranks ||
+      go.first_rank != propose_->first_rank || (ready_ && !ready_->problem.empty())) {
     ++ignored_;
     return;
   }
+  if (kept_ready_ && !keeping_ && !(ready_ && lists(go, ready_->addresses))) return take_over(go);
+  if (!ready_) {
+    ++ignored_;
+    return;
+  }
+  offered_ = {ready_->addresses, ready_->host, ready_->master_port, "", ""};
   propose_.reset();
   ready_.reset();
+  if (std::exchange(keeping_, false)) {
+    go_ = go;
+    for (auto& [number, rank] : ranks_) {
+      rank.up = rank.acknowledged = false;
+      rank.holding.reset();
+      rank.broken.reset();
+      rank.report.reset();
+    }
+    up_ = false;
+    progress_.reset();
+    actions_.push_back(ContinueProcesses{go});
+    heartbeat_at_ = now;
+    return;
+  }
   go_ = go;
   ranks_.clear();
   for (int i = 0; i < go.ranks; ++i) ranks_[go.first_rank + i];
@@ -187,13 +269,20 @@ void MemberState::on_worker_message(int number, const WorkerMessage& message, Mo
   Rank* rank = find(number);
   if (rank == nullptr) return;
   unsaid_ = unsaid_ || message.progress || message.checkpoint;
-  if (message.up || message.progress) {
+  if (message.up) rank->regroups = message.regroups;
+  // Progress alone is what foreign programs say; of a process that stays it may be of the generation before.
+  if (message.up || (message.progress && !rank->regroups)) {
     rank->up = true;
     note_up();
   }
   if (message.progress && (!progress_ || number <= progress_->first)) progress_ = {number, *message.progress};
   if (message.checkpoint && newer(*message.checkpoint, checkpoint_)) checkpoint_ = message.checkpoint;
   if (message.failure) rank->report = message.failure;
+  if (message.holding) note_holding(*rank, *message.holding);
+  if (message.broken && message.broken->generation == generation()) {
+    rank->broken = message.broken;
+    if (welcomed_) send(Broken{number, *message.broken});
+  }
 }
 
 void MemberState::note_up() {
@@ -219,6 +308,10 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
   rank->exit = exit;
   if (welcomed_ && unsaid_) send_heartbeat(now);  // the last step and checkpoint, before word of the end overtakes them
   if (welcomed_) send(exit);
+  if (keeping_) {
+    stop_keeping();
+    if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  }
   // What is left now was left behind; it is not asked, only ended.
   if (ending_ && all_exited()) actions_.push_back(KillProcesses{});
 }
@@ -258,6 +351,7 @@ void MemberState::end_processes(Exit::Reason reason, Duration grace, bool ask, M
 }
 
 void MemberState::drop_proposal() {
+  keeping_ = kept_ready_ = false;
   if (propose_) actions_.push_back(DropSockets{});
   propose_.reset();
   ready_.reset();
@@ -302,6 +396,10 @@ void MemberState::on_tick(MonotonicTime now) {
   if (!welcomed_ && alive_ && !ending_ && now >= alone_since_ + options_.orphan_after) {
     end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
+  if (keeping_ && !ready_ && !ending_ && now >= hold_until_) {
+    stop_keeping();
+    end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  }
   if (ending_ && now >= ending_->kill_at) {
     actions_.push_back(KillProcesses{});
     ending_->kill_at = now + kKillAgainAfter;
@@ -313,6 +411,7 @@ MonotonicTime MemberState::deadline() const {
   MonotonicTime next = MonotonicTime::max();
   if (welcomed_) next = std::min(next, heartbeat_at_);
   if (!welcomed_ && alive_ && !ending_) next = std::min(next, alone_since_ + options_.orphan_after);
+  if (keeping_ && !ready_ && !ending_) next = std::min(next, hold_until_);
   if (ending_) next = std::min(next, ending_->kill_at);
   if (leave_with_ && !alive_ && !left_) next = std::min(next, leave_at_);
   return next;

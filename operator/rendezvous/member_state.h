@@ -3,7 +3,8 @@
 //
 // What it holds to (README.md has the whole story):
 //   * a PROPOSE or GO at or below what was promised, or of a number already used, is refused;
-//   * READY is said only when no process of an older generation is left on this pod;
+//   * READY is said only when nothing of an older generation can be committed on this pod any more: its processes are
+//     gone, or each of them has said (Holding) that it ended its communicator;
 //   * GO is followed only for the very proposal that READY was said for, and once;
 //   * without a coordinator training goes on, for at most `orphan_after`.
 #pragma once
@@ -35,6 +36,14 @@ struct DropSockets {};
 struct StartProcesses {
   Go go;
 };
+// AgentMessage::kRegroup to every process; answered by a WorkerMessage::holding of each.
+struct AskHoldings {
+  Epoch epoch;
+};
+// AgentMessage::kJoin to every process: they go on in the generation of `go`.
+struct ContinueProcesses {
+  Go go;
+};
 // SIGTERM to every process group; `ask` also sends AgentMessage::kStop over the links.
 struct EndProcesses {
   bool ask = false;
@@ -48,8 +57,8 @@ struct CloseConnection {
 struct ExitAgent {
   int code = 0;
 };
-using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, EndProcesses,
-                                  KillProcesses, CloseConnection, ExitAgent>;
+using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings,
+                                  ContinueProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
 
 // ---- what it is told ----
 
@@ -78,6 +87,7 @@ struct MemberOptions {
   std::string session;
   Duration kill_grace = kKillGrace;
   Duration orphan_after = kOrphanAfter;
+  Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
 };
 
@@ -115,6 +125,9 @@ class MemberState {
  private:
   struct Rank {
     bool up = false;
+    bool regroups = false;
+    std::optional<StateVersion> holding;  // said for the proposal under way
+    std::optional<BrokenReport> broken;
     std::optional<Exit> exit;
     bool acknowledged = false;
     std::optional<FailureReport> report;
@@ -138,6 +151,10 @@ class MemberState {
   void send_heartbeat(MonotonicTime now);
   void end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now);
   void drop_proposal();
+  bool can_keep(const Propose& propose) const;
+  void note_holding(Rank& rank, const Holding& holding);
+  void stop_keeping();
+  void take_over(const Go& go);
   void leave(int code, MonotonicTime now);
   void leave_if_done(MonotonicTime now);
   void note_up();
@@ -156,6 +173,10 @@ class MemberState {
   Epoch promised_;
   std::optional<Propose> propose_;  // accepted, and not yet followed by its GO
   std::optional<Ready> ready_;      // said for propose_
+  bool keeping_ = false;            // the processes stay, and answer (or have answered) propose_ themselves
+  bool kept_ready_ = false;         // READY was said for processes that stay, whatever became of them since
+  MonotonicTime hold_until_{};
+  Prepared offered_;  // where the processes of go_ listen
 
   std::optional<Go> go_;       // the newest generation that was started
   std::map<int, Rank> ranks_;  // of go_

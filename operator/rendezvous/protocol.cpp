@@ -176,6 +176,30 @@ void put_optional(Json& json, const char* name, const std::optional<T>& value) {
   if (value) json[name] = write(*value);
 }
 
+Json write(const StateVersion& v) {
+  return {{"generation", v.generation}, {"step", v.step}, {"digest", v.digest}};
+}
+StateVersion read_version(const Json& json) {
+  const Fields fields(json);
+  StateVersion v;
+  fields.read("generation", v.generation, 0, kMost);
+  fields.read("step", v.step, 0, kMost);
+  fields.read("digest", v.digest, 64);
+  return v;
+}
+Json write(const StateSource& s) {
+  return {{"rank", s.rank}, {"version", write(s.version)}, {"send", s.send}};
+}
+StateSource read_source(const Json* json) {
+  StateSource s;
+  if (json == nullptr) return s;
+  const Fields fields(*json);
+  fields.read("rank", s.rank, -1, kMostRanks);
+  if (const Json* version = fields.find("version")) s.version = read_version(*version);
+  fields.read("send", s.send);
+  return s;
+}
+
 Json write(const Hello& m) {
   return {{"type", "HELLO"},
           {"protocol", m.protocol},
@@ -207,11 +231,19 @@ Json write(const Ready& m) {
   Json json{
       {"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port}, {"life", m.life}};
   put_epoch(json, m.epoch);
+  for (const StateVersion& version : m.holdings) json["holdings"].push_back(write(version));
   if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = m.message;
   return json;
 }
 Json write(const Up& m) {
   return {{"type", "UP"}, {"generation", m.generation}};
+}
+Json write(const Broken& m) {
+  return {{"type", "BROKEN"},
+          {"rank", m.rank},
+          {"generation", m.report.generation},
+          {"suspect", m.report.suspect_rank},
+          {"message", m.report.message}};
 }
 Json write(const Exit& m) {
   Json json{{"type", "EXIT"},          {"generation", m.generation},
@@ -252,6 +284,7 @@ Json write(const Go& m) {
             {"masterAddr", m.master_addr},
             {"masterPort", m.master_port},
             {"key", m.key},
+            {"source", write(m.source)},
             {"restore", m.restore},
             {"checkpointPath", m.checkpoint_path},
             {"checkpointEvery", m.checkpoint_every_seconds},
@@ -315,11 +348,25 @@ Ready read_ready(const Fields& fields) {
     if (address.size() > 64 || address.find(',') != std::string::npos)
       throw Malformed("field addresses must be ip:port");
   }
+  if (const Json* holdings = fields.find("holdings")) {
+    if (!holdings->is_array() || holdings->size() != m.addresses.size()) {
+      throw Malformed("field holdings must have an entry for each address");
+    }
+    for (const Json& version : *holdings) m.holdings.push_back(read_version(version));
+  }
   fields.read("host", m.host, 64);
   fields.read("masterPort", m.master_port, 0, 65535);
   fields.read("life", m.life, 0, kMost);
   fields.read("problem", m.problem, 64);
   fields.read("message", m.message, 4096);
+  return m;
+}
+Broken read_broken(const Fields& fields) {
+  Broken m;
+  fields.read("rank", m.rank, 0, kMostRanks);
+  fields.read("generation", m.report.generation, 0, kMost);
+  fields.read("suspect", m.report.suspect_rank, -1, kMostRanks);
+  fields.read("message", m.report.message, 4096);
   return m;
 }
 Exit read_exit(const Fields& fields) {
@@ -361,6 +408,7 @@ Go read_go(const Fields& fields) {
   fields.read("masterAddr", m.master_addr);
   fields.read("masterPort", m.master_port, 0, 65535);
   fields.read("key", m.key);
+  m.source = read_source(fields.find("source"));
   fields.read("restore", m.restore);
   fields.read("checkpointPath", m.checkpoint_path);
   fields.read("checkpointEvery", m.checkpoint_every_seconds, 0, kMostRanks * 1000);
@@ -414,6 +462,7 @@ Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
     if (type == "HELLO") return read_hello(fields);
     if (type == "READY") return read_ready(fields);
     if (type == "EXIT") return read_exit(fields);
+    if (type == "BROKEN") return read_broken(fields);
     if (type == "UP") {
       Up m;
       fields.read("generation", m.generation, 0, kMost);

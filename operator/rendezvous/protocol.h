@@ -31,7 +31,8 @@ inline constexpr std::size_t kMaxRanksPerMember = 1024;
 inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);
 inline constexpr Duration kKillGrace = std::chrono::milliseconds(500);  // SIGTERM to SIGKILL when a generation is over
 inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);     // PROPOSE to READY, apart from kKillGrace
-inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);     // agents without a coordinator end processes
+inline constexpr Duration kHoldWithin = std::chrono::seconds(3);  // for a process to end its communicator: part of it
+inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);  // agents without a coordinator end processes
 
 // A generation as agents compare it: the term of the leader that proposed it, then its number.
 struct Epoch {
@@ -43,7 +44,7 @@ struct Epoch {
 // What an agent's processes are doing.
 enum class MemberPhase {
   kIdle,     // none was ever started by this agent
-  kReady,    // READY(promised) was said, no older process is left
+  kReady,    // READY(promised) was said: nothing of an older generation will be committed here
   kRunning,  // at least one process of `generation` runs
   kExited,   // all processes of `generation` have ended
 };
@@ -76,10 +77,12 @@ struct Heartbeat {
   bool operator==(const Heartbeat&) const = default;
 };
 
-// Old processes are gone; this is where the new ones will listen.
+// A promise: nothing of a generation below this one is committed on this pod from now on, because its processes are
+// gone or have ended their communicators. This is where the ranks (will) listen.
 struct Ready {
   Epoch epoch;
   std::vector<std::string> addresses;  // "ip:port" by local rank
+  std::vector<StateVersion> holdings;  // by local rank, when the processes stayed; empty: new ones will be started
   std::string host;                    // MASTER_ADDR if its rank 0 is here
   int master_port = 0;                 // a free port on this host
   std::int64_t life = 0;
@@ -91,6 +94,13 @@ struct Ready {
 struct Up {
   std::int64_t generation = 0;
   bool operator==(const Up&) const = default;
+};
+
+// A process that stays saw its communicator fail. Sent again after every WELCOME until the next generation.
+struct Broken {
+  int rank = 0;
+  BrokenReport report;
+  bool operator==(const Broken&) const = default;
 };
 
 // A process has ended. Sent again after every WELCOME until the next generation.
@@ -123,7 +133,7 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-// A generation is to be formed: end every older process, prepare sockets, say READY.
+// A generation is to be formed: processes that can be regrouped end their communicators, all others end; then READY.
 struct Propose {
   Epoch epoch;
   int first_rank = 0;
@@ -148,7 +158,8 @@ struct Go {
   std::string master_addr;
   int master_port = 0;
   std::string key;      // 64 hexadecimal digits
-  std::string restore;  // checkpoint folder, or empty
+  StateSource source;   // whose state the ranks go on from
+  std::string restore;  // with no source: checkpoint folder, or empty
   std::string checkpoint_path;
   int checkpoint_every_seconds = 0;
   int max_restarts = 0;
@@ -186,7 +197,7 @@ struct Unknown {
   bool operator==(const Unknown&) const = default;
 };
 
-using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Exit, Unknown>;
+using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
 using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Ack, Halt, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.

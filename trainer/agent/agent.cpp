@@ -181,6 +181,10 @@ void Agent::carry_out(MonotonicTime now) {
         end_signal_ = SIGTERM;
         processes_->start(start->go, std::exchange(listeners_, {}));
         reap_again = true;  // when none could be started there is no SIGCHLD to wait for
+      } else if (const auto* ask = std::get_if<rv::AskHoldings>(&action)) {
+        processes_->regroup(ask->epoch);
+      } else if (const auto* go_on = std::get_if<rv::ContinueProcesses>(&action)) {
+        processes_->join(go_on->go);
       } else if (const auto* end = std::get_if<rv::EndProcesses>(&action)) {
         processes_->signal(end_signal_, end->ask);
         reap_again = true;

@@ -21,6 +21,11 @@ void add_ours(Variables& variables, const Go& go) {
     variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.checkpoint_every_seconds);
   }
   variables[rendezvous::kEnvRestore] = go.restore;
+  const rendezvous::StateSource& source = go.source;
+  if (source.rank >= 0) {
+    variables[rendezvous::kEnvStateSource] =
+        fmt::format("{} {} {} {}", source.rank, source.version.generation, source.version.step, source.version.digest);
+  }
 }
 
 void add_peers(Variables& variables, const Go& go) {

@@ -26,6 +26,7 @@ struct Processes::Worker {
   Fd out, err, link;
   LineTagger out_lines, err_lines;
   std::string link_line;  // what came after the last newline
+  std::string to_tell;    // what the link had no room for yet
   std::string tail;       // the last bytes of its standard error
 
   explicit Worker(int number)
@@ -36,6 +37,7 @@ namespace {
 
 constexpr std::size_t kAtOnce = 64 * 1024;      // bytes read from a stream in one turn of the loop
 constexpr std::size_t kAtTheEnd = 1024 * 1024;  // most that is read after the end: above any pipe's default capacity
+constexpr std::size_t kMostUntold = 4 * rendezvous::kMaxAgentLine;  // for a worker that does not read
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -227,11 +229,46 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
 }
 
 void Processes::signal(int signal, bool ask) {
-  const std::string line = rendezvous::encode(rendezvous::AgentMessage{});
   for (const auto& worker : workers_) {
-    // A worker that does not read loses the message, not the agent; the signal follows anyway.
-    if (ask && worker->link) ::send(worker->link.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (ask) tell(*worker, {});
     if (worker->pid > 0) ::kill(-worker->pid, signal);
+  }
+}
+
+void Processes::regroup(const rendezvous::Epoch& epoch) {
+  rendezvous::AgentMessage message;
+  message.kind = rendezvous::AgentMessage::Kind::kRegroup;
+  message.regroup = {epoch.term, epoch.generation};
+  for (const auto& worker : workers_) tell(*worker, message);
+}
+
+void Processes::join(const Go& go) {
+  rendezvous::AgentMessage message;
+  message.kind = rendezvous::AgentMessage::Kind::kJoin;
+  message.join = {go.epoch.term, go.epoch.generation, 0,         go.world_size, go.peers, go.member_of_rank,
+                  go.key,        go.source,           go.restore};
+  for (const auto& worker : workers_) {
+    message.join.rank = worker->rank;
+    tell(*worker, message);
+  }
+}
+
+// A worker that does not read loses messages, not the agent; what it was told late or never ends it by a deadline.
+void Processes::tell(Worker& worker, const rendezvous::AgentMessage& message) {
+  const std::string line = rendezvous::encode(message);
+  if (!worker.link || worker.to_tell.size() + line.size() > kMostUntold) return;
+  worker.to_tell += line;
+  write_link(worker);
+}
+
+void Processes::write_link(Worker& worker) {
+  while (worker.link && !worker.to_tell.empty()) {
+    const ssize_t n =
+        ::send(worker.link.get(), worker.to_tell.data(), worker.to_tell.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n < 0) return worker.to_tell.clear();  // its end is seen when the link is read
+    worker.to_tell.erase(0, static_cast<std::size_t>(n));
   }
 }
 
@@ -333,7 +370,7 @@ void Processes::add_polls(std::vector<pollfd>& polls) const {
     // Without room the pipe fills, and the process waits in write().
     polls.push_back({out_room ? worker->out.get() : -1, POLLIN, 0});
     polls.push_back({err_room ? worker->err.get() : -1, POLLIN, 0});
-    polls.push_back({worker->link.get(), POLLIN, 0});
+    polls.push_back({worker->link.get(), static_cast<short>(worker->to_tell.empty() ? POLLIN : POLLIN | POLLOUT), 0});
   }
 }
 
@@ -342,7 +379,7 @@ void Processes::handle(const std::vector<pollfd>& polls, std::size_t first) {
     Worker& worker = *workers_[i];
     if (polls[first + 3 * i].revents != 0) read_stream(worker, false, kAtOnce);
     if (polls[first + 3 * i + 1].revents != 0) read_stream(worker, true, kAtOnce);
-    if (polls[first + 3 * i + 2].revents != 0) read_link(worker);
+    if (polls[first + 3 * i + 2].revents != 0) write_link(worker), read_link(worker);
   }
 }
 

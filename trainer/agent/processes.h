@@ -33,6 +33,10 @@ class Processes {
   void start(const rendezvous::Go& go, std::vector<Fd> listeners);
   // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
   void signal(int signal, bool ask);
+  // Asks every process to end its communicator and to say what it holds.
+  void regroup(const rendezvous::Epoch& epoch);
+  // Tells every process its place in the generation of `go`.
+  void join(const rendezvous::Go& go);
   // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.
   void kill();
   // Reaps all that has ended. True when the agent has no child left at all.
@@ -49,6 +53,8 @@ class Processes {
              rendezvous::ProcessEnd& failed);
   void read_stream(Worker& worker, bool is_err, std::size_t most);
   void read_link(Worker& worker);
+  void tell(Worker& worker, const rendezvous::AgentMessage& message);
+  void write_link(Worker& worker);
   void finish(Worker& worker, int status);
 
   const std::vector<std::string> command_, environment_;
