@@ -310,7 +310,9 @@ StateSource CoordinatorState::choose_source() const {
   if (held.empty()) return source;
   const StateVersion* newest = held.front().second;
   for (const auto& [rank, version] : held) {
-    if (version->newer_than(*newest)) newest = version;
+    if (kMutation == Mutation::kOldestState ? newest->newer_than(*version) : version->newer_than(*newest)) {
+      newest = version;
+    }
   }
   if (checkpoint_ && checkpoint_->step > newest->step) return source;
   std::map<std::string, int> holders;  // of the newest, by digest

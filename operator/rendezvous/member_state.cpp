@@ -122,6 +122,9 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
     hold_until_ = now + options_.hold_within;
     for (auto& [number, rank] : ranks_) rank.holding.reset();
     actions_.push_back(AskHoldings{propose.epoch});
+    if (kMutation == Mutation::kKeepUnasked) {
+      for (auto& [number, rank] : ranks_) note_holding(rank, {propose.epoch.term, propose.epoch.generation, {}});
+    }
     return;
   }
   if (alive_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);

@@ -9,6 +9,8 @@ enum class Mutation {
   kGoBeforeRecord,     // GO does not wait for the compare-and-set
   kReadyWhileRunning,  // READY does not wait for the old processes to end
   kReuseNumber,        // a discarded proposal's number is used again
+  kKeepUnasked,        // READY for processes that stay does not wait for them to end their communicators
+  kOldestState,        // the ranks go on from the oldest state that is held
 };
 
 #ifdef LOCKSTEP_MUTATION

@@ -22,11 +22,17 @@ unsigned first_seed() {
 }
 
 #ifndef LOCKSTEP_MUTATION
-TEST(Protocol, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
+class Membership : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Processes, Membership, testing::Bool(),
+                         [](const auto& info) { return std::string(info.param ? "stay" : "restart"); });
+
+TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
   const unsigned first = first_seed();
   int generations = 0, starts = 0;
+  std::int64_t commits = 0, kept = 0, transfers = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i);
+    SimulatedWorld world(first + i, GetParam());
     world.disturb(20);
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); }))
@@ -38,14 +44,20 @@ TEST(Protocol, invariants_hold_under_faults_and_every_job_recovers_and_finishes)
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     generations += world.generations();
     starts += world.starts();
+    commits += world.training().commits();
+    kept += world.training().kept();
+    transfers += world.training().transfers();
   }
-  std::cout << kWorlds << " worlds, " << generations << " generations recorded, " << starts << " members started\n";
+  std::cout << kWorlds << " worlds, " << generations << " generations recorded, " << starts << " members started, "
+            << kept << " processes kept, " << transfers << " states sent, " << commits << " commits\n";
+  EXPECT_GT(commits, 0);
+  EXPECT_EQ(kept > 0, GetParam());
 }
 
-TEST(Protocol, a_new_coordinator_leaves_a_running_generation_alone) {
+TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i);
+    SimulatedWorld world(first + i, GetParam());
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const int starts = world.starts();
@@ -59,7 +71,7 @@ TEST(Protocol, a_new_coordinator_leaves_a_running_generation_alone) {
 }
 
 #else
-TEST(Protocol, the_invariants_notice_a_broken_protocol) {
+TEST(Membership, the_invariants_notice_a_broken_protocol) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < 3000; ++i) {
     SimulatedWorld world(first + i);

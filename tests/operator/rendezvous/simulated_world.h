@@ -15,12 +15,15 @@
 
 #include "operator/rendezvous/coordinator_state.h"
 #include "operator/rendezvous/member_state.h"
+#include "tests/operator/rendezvous/simulated_training.h"
 
 namespace lockstep::rendezvous {
 
 class SimulatedWorld {
  public:
-  explicit SimulatedWorld(unsigned seed) : random_(seed), slots_(between(1, 5)), procs_(between(1, 2)) {
+  // `regroups`: whether processes keep their memory when others die.
+  explicit SimulatedWorld(unsigned seed, bool regroups = true)
+      : random_(seed), slots_(between(1, 5)), procs_(between(1, 2)), regroups_(regroups) {
     for (int slot = 0; slot < slots_; ++slot) create_pod(slot);
     start_leader();
   }
@@ -103,13 +106,10 @@ class SimulatedWorld {
     return text;
   }
 
+  const SimulatedTraining& training() const { return training_; }
+
  private:
-  struct Process {
-    std::int64_t generation = 0;
-    int rank = 0;
-    bool alive = true;
-    bool ignores_term = false;
-  };
+  using Process = SimulatedProcess;
   struct Coordinator {
     std::unique_ptr<CoordinatorState> state;
     bool alive = true;
@@ -273,6 +273,17 @@ class SimulatedWorld {
       });
     } else if (const auto* start = std::get_if<StartProcesses>(&action)) {
       start_processes(pod, start->go);
+    } else if (const auto* ask = std::get_if<AskHoldings>(&action)) {
+      for (const auto& process : pod->processes) {
+        if (process->alive) regroup(pod, process, ask->epoch);
+      }
+    } else if (const auto* go_on = std::get_if<ContinueProcesses>(&action)) {
+      check_generation(pod, go_on->go);
+      for (const auto& process : pod->processes) {
+        if (!process->alive) continue;
+        training_.note_kept();
+        enter(pod, process, go_on->go);
+      }
     } else if (std::holds_alternative<EndProcesses>(action)) {
       for (const auto& process : pod->processes) {
         if (!process->alive || process->ignores_term) continue;
@@ -295,8 +306,20 @@ class SimulatedWorld {
     }
   }
 
-  void start_processes(const PodPtr& pod, const Go& go) {
-    ++starts_;
+  void regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const Epoch& epoch) {
+    if (chance(3)) process->hangs = true;
+    if (process->hangs) return;
+    after(ms(between(0, 40)), [this, pod, process, epoch] {
+      if (!process->alive || !pod->alive) return;
+      WorkerMessage message;
+      message.holding = Holding{epoch.term, epoch.generation, training_.regroup(process, epoch.generation)};
+      pod->state->on_worker_message(process->rank, message, now_);
+      pump(pod);
+    });
+  }
+
+  // Whether this member may run that generation now.
+  void check_generation(const PodPtr& pod, const Go& go) {
     const std::int64_t generation = go.epoch.generation;
     if (generation <= pod->last_started) {
       violate(fmt::format("slot {} started generation {} after {}", pod->slot, generation, pod->last_started));
@@ -317,25 +340,38 @@ class SimulatedWorld {
     }
     for (const auto& other : pods_) {
       for (const auto& process : other->processes) {
-        if (process->alive && process->generation != generation) {
+        if (process->alive && process->generation != generation && process->promised < generation) {
           violate(fmt::format("slot {} starts generation {} while slot {} runs {}", pod->slot, generation, other->slot,
                               process->generation));
         }
       }
     }
+  }
+
+  void enter(const PodPtr& pod, const SimulatedProcessPtr& process, const Go& go) {
+    training_.enter(process, go, [this, pod, process] {
+      if (!pod->alive || pod->left) return;
+      WorkerMessage up;
+      up.up = true;
+      up.regroups = process->regroups;
+      pod->state->on_worker_message(process->rank, up, now_);
+      pump(pod);
+    });
+  }
+
+  void start_processes(const PodPtr& pod, const Go& go) {
+    ++starts_;
+    check_generation(pod, go);
     std::erase_if(pod->processes, [](const auto& process) { return !process->alive; });
     for (int i = 0; i < go.ranks; ++i) {
       const auto process = std::make_shared<Process>();
-      process->generation = generation;
+      process->generation = go.epoch.generation;
       process->rank = go.first_rank + i;
       process->ignores_term = chance(20);
+      process->regroups = regroups_;
       pod->processes.push_back(process);
-      after(ms(between(5, 100)), [this, pod, process] {
-        if (!process->alive || !pod->alive) return;
-        WorkerMessage up;
-        up.up = true;
-        pod->state->on_worker_message(process->rank, up, now_);
-        pump(pod);
+      after(ms(between(5, 100)), [this, pod, process, go] {
+        if (process->alive && pod->alive) enter(pod, process, go);
       });
       if (finishing_) after(ms(between(200, 500)), [this, pod, process] { end_process(pod, process, 0, 0); });
     }
@@ -357,9 +393,14 @@ class SimulatedWorld {
       for (const auto& other : pods_) {
         for (const auto& peer : other->processes) {
           if (!peer->alive || peer->generation != process->generation || !chance(70)) continue;
-          after(ms(between(5, 500)), [this, other, peer] {
-            if (!peer->alive || !other->alive) return;
+          after(ms(between(5, 500)), [this, other, peer, generation = process->generation] {
+            if (!peer->alive || !other->alive || peer->generation != generation) return;
             WorkerMessage report;
+            if (peer->regroups) {
+              report.broken = BrokenReport{generation, -1, "a peer went away"};
+              other->state->on_worker_message(peer->rank, report, now_);
+              return pump(other);
+            }
             report.failure = FailureReport{FailureReport::Class::kCommunication, -1, "a peer went away"};
             other->state->on_worker_message(peer->rank, report, now_);
             end_process(other, peer, kExitCommunication, 0);
@@ -557,6 +598,7 @@ class SimulatedWorld {
 
   std::mt19937 random_;
   const int slots_, procs_;
+  const bool regroups_;
   MonotonicTime now_{std::chrono::hours(1)};
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;
@@ -570,6 +612,10 @@ class SimulatedWorld {
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
   int last_key_ = 0, last_port_ = 0, starts_ = 0;
+
+  SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
+                               [this](int least, int most) { return between(least, most); },
+                               [this](const std::string& what) { violate(what); }}};
 
   Record record_;
   std::int64_t version_ = 0;

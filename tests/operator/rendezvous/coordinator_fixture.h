@@ -1,0 +1,142 @@
+// The coordinator's state machine of one job of two slots, driven by hand, and the actions that it asked for.
+#pragma once
+
+#include "operator/rendezvous/coordinator_state.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::rendezvous {
+inline constexpr SessionId kFirst =
+    100;  // session of slot 0; slot s has kFirst + s, and another hundred after each rejoin
+
+class CoordinatorStateTest : public testing::Test {
+ protected:
+  MonotonicTime time{std::chrono::hours(1)};
+  JobPlan plan = two_slots();
+  std::unique_ptr<CoordinatorState> job = make(1);
+  std::vector<CoordinatorAction> seen;
+  GenerationStore::Versioned stored;
+  int version = 0;
+
+  static JobPlan two_slots() {
+    JobPlan made;
+    made.name_space = "ns";
+    made.name = "a";
+    made.uid = "uid";
+    made.slots = 2;
+    made.members = {{0, 1, "a-0", "u0", "n0"}, {1, 1, "a-1", "u1", "n1"}};
+    return made;
+  }
+  std::unique_ptr<CoordinatorState> make(std::int64_t term) {
+    return std::make_unique<CoordinatorState>(
+        term, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now());
+  }
+  Now now() const { return {time, WallTime(std::chrono::seconds(1'700'000'000))}; }
+
+  void collect() {
+    for (CoordinatorAction& action : job->take_actions()) seen.push_back(std::move(action));
+  }
+  void forget() {
+    collect();
+    seen.clear();
+  }
+  template <typename Action>
+  std::vector<Action> taken() {
+    collect();
+    std::vector<Action> found;
+    for (const CoordinatorAction& action : seen) {
+      if (const auto* wanted = std::get_if<Action>(&action)) found.push_back(*wanted);
+    }
+    return found;
+  }
+  template <typename Message>
+  std::vector<Message> sent() {
+    std::vector<Message> found;
+    for (const auto& send : taken<SendToMember>()) {
+      if (const auto* wanted = std::get_if<Message>(&send.message)) found.push_back(*wanted);
+    }
+    return found;
+  }
+
+  void set_plan() { job->on_plan(plan, now()); }
+  void loaded() { job->on_loaded(stored, now()); }
+  // Carries out the newest write.
+  void written() {
+    stored.record = taken<WriteRecord>().back().next;
+    stored.version = std::to_string(++version);
+    job->on_written(stored.version, now());
+  }
+  void not_written(ErrorCode code) { job->on_written(fail(code, "no"), now()); }
+  Hello hello(int slot) const {
+    Hello made;
+    made.name_space = "ns";
+    made.slot = slot;
+    made.incarnation = plan.members[static_cast<std::size_t>(slot)].incarnation;
+    made.pod_name = plan.members[static_cast<std::size_t>(slot)].pod_name;
+    made.pod_uid = plan.members[static_cast<std::size_t>(slot)].pod_uid;
+    made.session = fmt::format("agent-{}-{}", slot, made.incarnation);
+    return made;
+  }
+  void join(int slot) { job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now()); }
+  // A member of generation 1 meets the next leader's coordinator.
+  void come_back(int slot, MemberPhase phase) {
+    Hello message = hello(slot);
+    message.phase = phase;
+    message.generation = 1;
+    message.up = true;
+    message.promised = {1, 1};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  void ready(int slot, std::int64_t generation, std::int64_t term = 1) {
+    Ready message;
+    message.epoch = {term, generation};
+    message.addresses = {fmt::format("10.0.0.{}:1", slot)};
+    message.host = fmt::format("10.0.0.{}", slot);
+    message.master_port = 20'000;
+    say(slot, message);
+  }
+  void say(int slot, const AgentToCoordinator& message) {
+    job->on_message(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  void beat(int slot, std::int64_t generation, std::int64_t step = 0) {
+    Heartbeat heartbeat;
+    heartbeat.phase = MemberPhase::kRunning;
+    heartbeat.generation = generation;
+    heartbeat.up = true;
+    if (step > 0) heartbeat.progress = Progress{step, 100, 0, 1.0, 1.0, 1.0};
+    say(slot, heartbeat);
+  }
+  Exit exit(int rank, std::int64_t generation, int code, int signal = 0, std::int64_t ms = 1'700'000'000'000) {
+    Exit made;
+    made.generation = generation;
+    made.rank = rank;
+    made.code = code;
+    made.signal = signal;
+    made.end_ms = ms;
+    return made;
+  }
+  void up_generation(std::int64_t generation) {
+    ready(0, generation);
+    ready(1, generation);
+    say(0, Up{generation});
+    say(1, Up{generation});
+    beat(0, generation);
+    beat(1, generation);
+  }
+  void start() {
+    set_plan();
+    loaded();
+    join(0);
+    join(1);
+    written();
+    up_generation(1);
+    time += std::chrono::seconds(6);  // past the time without evictions
+    beat(0, 1);
+    beat(1, 1);
+    forget();
+  }
+  Phase phase() const { return job->view()->phase; }
+};
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,197 @@
+// The agent's side when its processes stay: they are asked what they hold instead of being ended.
+#include <gtest/gtest.h>
+
+#include "tests/operator/rendezvous/member_fixture.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class MemberRegroupTest : public MemberStateTest {
+ protected:
+  static WorkerMessage holding(std::int64_t generation, std::int64_t step) {
+    WorkerMessage message;
+    message.holding = Holding{1, generation, {generation - 1, step, "abc"}};
+    return message;
+  }
+  void say(const WorkerMessage& message) {
+    member.on_worker_message(1, message, now);
+    collect();
+  }
+  // Generation 1 runs, of a process that can stay.
+  void run() {
+    join();
+    run_generation(1);
+    say({.up = true, .regroups = true});
+    forget();
+  }
+};
+
+TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_and_ready_tells_what_it_holds_and_where_it_listens) {
+  run();
+  tell(proposal(2));
+  EXPECT_EQ(taken<AskHoldings>().at(0).epoch, (Epoch{1, 2}));
+  EXPECT_TRUE(taken<EndProcesses>().empty());
+  EXPECT_TRUE(sent<Ready>().empty());
+  say(holding(2, 7));
+  const Ready ready = sent<Ready>().at(0);
+  EXPECT_EQ(ready.addresses, std::vector<std::string>{"10.0.0.1:5"});
+  EXPECT_EQ(ready.host, "10.0.0.1");
+  ASSERT_EQ(ready.holdings.size(), 1U);
+  EXPECT_EQ(ready.holdings[0], (StateVersion{1, 7, "abc"}));
+  EXPECT_EQ(member.phase(), MemberPhase::kReady);
+}
+
+TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  tell(go(2));
+  EXPECT_EQ(taken<ContinueProcesses>().at(0).go.epoch.generation, 2);
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+  EXPECT_TRUE(sent<Up>().empty());
+  say({.progress = Progress{8, 10, 0, 1, 1, 1}});  // what it had still to say about the generation before
+  EXPECT_TRUE(sent<Up>().empty());
+  say({.up = true, .regroups = true});
+  EXPECT_EQ(sent<Up>().at(0).generation, 2);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_cannot_stay_is_ended) {
+  join();
+  run_generation(1);
+  forget();
+  tell(proposal(2));
+  EXPECT_TRUE(taken<AskHoldings>().empty());
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_does_not_answer_is_ended_and_replaced) {
+  run();
+  tell(proposal(2));
+  now += kHoldWithin - milliseconds(1);
+  member.on_tick(now);
+  EXPECT_TRUE(taken<EndProcesses>().empty());
+  now += milliseconds(1);
+  EXPECT_LE(member.deadline(), now);
+  member.on_tick(now);
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+  end_process(143, 15);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<PrepareSockets>().size(), 1U);
+  prepared(2);
+  EXPECT_TRUE(sent<Ready>().at(0).holdings.empty());
+  tell(go(2));
+  EXPECT_EQ(taken<StartProcesses>().size(), 1U);
+}
+
+TEST_F(MemberRegroupTest, a_holding_for_another_proposal_is_not_an_answer) {
+  run();
+  tell(proposal(2));
+  tell(proposal(3));
+  EXPECT_EQ(taken<AskHoldings>().size(), 2U);
+  say(holding(2, 7));
+  EXPECT_TRUE(sent<Ready>().empty());
+  say(holding(3, 7));
+  EXPECT_EQ(sent<Ready>().at(0).epoch.generation, 3);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_dies_after_ready_takes_ready_back) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  end_process(137, 9);
+  member.on_no_process_left(now);
+  member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+  const auto ready = sent<Ready>();
+  ASSERT_EQ(ready.size(), 2U);
+  EXPECT_TRUE(ready[1].holdings.empty());
+  Go fresh = go(2);
+  fresh.peers = {"10.0.0.0:5", "10.0.0.1:6"};
+  tell(fresh);
+  EXPECT_EQ(taken<StartProcesses>().size(), 1U);
+}
+
+TEST_F(MemberRegroupTest, a_go_for_a_process_that_has_died_meanwhile_is_answered_with_its_end) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  end_process(137, 9);
+  forget();
+  Go stale = go(2);
+  stale.peers = {"10.0.0.0:5", "10.0.0.1:5"};
+  tell(stale);
+  const auto exits = sent<Exit>();
+  ASSERT_EQ(exits.size(), 1U);
+  EXPECT_EQ(exits[0].generation, 2);
+  EXPECT_EQ(exits[0].signal, 9);
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+  EXPECT_TRUE(taken<ContinueProcesses>().empty());
+}
+
+TEST_F(MemberRegroupTest, so_is_a_go_that_comes_after_the_new_ready) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  end_process(137, 9);
+  member.on_no_process_left(now);
+  member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+  forget();
+  Go stale = go(2);
+  stale.peers = {"10.0.0.0:5", "10.0.0.1:5"};
+  tell(stale);
+  EXPECT_EQ(sent<Exit>().at(0).generation, 2);
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+  tell(proposal(3));
+  EXPECT_EQ(taken<PrepareSockets>().size(), 1U);
+}
+
+TEST_F(MemberRegroupTest, a_broken_communicator_is_told_again_after_each_welcome_until_the_next_generation) {
+  run();
+  WorkerMessage broken;
+  broken.broken = BrokenReport{1, 0, "rank 0 went away"};
+  say(broken);
+  EXPECT_EQ(sent<Broken>().at(0).report.suspect_rank, 0);
+  member.on_disconnected(now);
+  forget();
+  join(2);
+  EXPECT_EQ(sent<Broken>().at(0).rank, 1);
+  tell(proposal(2, 2));
+  WorkerMessage answer = holding(2, 7);
+  answer.holding->term = 2;
+  say(answer);
+  tell(go(2, 2));
+  forget();
+  member.on_disconnected(now);
+  join(2);
+  EXPECT_TRUE(sent<Broken>().empty());
+}
+
+TEST_F(MemberRegroupTest, a_proposal_that_is_called_off_leaves_the_processes_waiting_for_the_next) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  now += seconds(1);
+  tell(proposal(3));
+  say(holding(3, 7));
+  tell(go(2));  // late
+  EXPECT_TRUE(taken<ContinueProcesses>().empty());
+  tell(go(3));
+  EXPECT_EQ(taken<ContinueProcesses>().size(), 1U);
+}
+
+TEST_F(MemberRegroupTest, the_coordinator_may_stop_processes_that_wait) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  tell(Stop{5, 0});
+  EXPECT_TRUE(taken<EndProcesses>().at(0).ask);
+  end_process(83);
+  member.on_no_process_left(now);
+  tell(Ack{1, 1});
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
