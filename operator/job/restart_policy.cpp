@@ -87,7 +87,7 @@ RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::Traini
 
 bool is_infrastructure(const Attempt& attempt) {
   static constexpr const char* kCauses[] = {kCausePodDeleted, kCauseNodeLost, kCausePreempted,
-                                            kCauseEvicted,    kCauseStopped,  kCauseMemberLost};
+                                            kCauseEvicted,    kCauseStopped,  kCauseMemberLost, kCauseConnectionBroken};
   if (std::any_of(std::begin(kCauses), std::end(kCauses), [&](const char* cause) { return attempt.cause == cause; })) {
     return true;
   }

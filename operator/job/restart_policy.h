@@ -15,6 +15,7 @@ namespace lockstep::job {
 inline constexpr const char* kCauseProcessExit = "ProcessExit";
 inline constexpr const char* kCauseProcessSignal = "ProcessSignal";
 inline constexpr const char* kCauseMemberLost = "MemberLost";
+inline constexpr const char* kCauseConnectionBroken = "ConnectionBroken";
 inline constexpr const char* kCauseStartTimeout = "StartTimeout";
 inline constexpr const char* kCausePortInUse = "PortInUse";
 inline constexpr const char* kCauseCommandNotFound = "CommandNotFound";
