@@ -6,22 +6,22 @@
 namespace lockstep::sanitizer {
 
 #if defined(__SANITIZE_THREAD__)
-inline constexpr int kPart = 20;
+inline constexpr int kPart = 30;
 #elif defined(__SANITIZE_ADDRESS__)
-inline constexpr int kPart = 5;
+inline constexpr int kPart = 10;
 #else
 inline constexpr int kPart = 1;
 #endif
 inline constexpr bool kOn = kPart > 1;
 
-// `usual` cases, a fifth of them under AddressSanitizer, and a twentieth under ThreadSanitizer; at least one.
+// `usual` cases, a tenth of them under AddressSanitizer, and a thirtieth under ThreadSanitizer; at least one.
 constexpr int cases(int usual) {
   return usual >= kPart ? usual / kPart : 1;
 }
 
-// `usual` steps of a training, and at most ten under a sanitizer.
+// `usual` steps of a training, and at most five under a sanitizer.
 constexpr int steps(int usual) {
-  return kOn && usual > 10 ? 10 : usual;
+  return kOn && usual > 5 ? 5 : usual;
 }
 
 }  // namespace lockstep::sanitizer

@@ -1,5 +1,7 @@
 #include "operator/job/api_generation_store.h"
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "operator/api/object.h"
@@ -60,6 +62,13 @@ std::string record_to_text(const Record& record) {
                           {"digest", record.checkpoint->digest}};
   }
   if (record.finished) json["finished"] = true;
+  if (record.progress) {
+    const rendezvous::Progress& progress = *record.progress;
+    json["progress"] = {{"step", progress.step},
+                        {"totalSteps", progress.total_steps},
+                        {"epoch", progress.epoch},
+                        {"loss", std::isfinite(progress.loss) ? Json(progress.loss) : Json(nullptr)}};
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -82,6 +91,13 @@ Result<Record> record_from_text(const std::string& text) {
                                                        .digest = checkpoint->at("digest").get<std::string>()};
     }
     record.finished = json.value("finished", false);
+    if (const auto progress = json.find("progress"); progress != json.end()) {
+      const Json& loss = progress->at("loss");
+      record.progress = rendezvous::Progress{.step = progress->at("step").get<std::int64_t>(),
+                                             .total_steps = progress->at("totalSteps").get<std::int64_t>(),
+                                             .epoch = progress->at("epoch").get<std::int64_t>(),
+                                             .loss = loss.is_null() ? std::nan("") : loss.get<double>()};
+    }
     return record;
   } catch (const Json::exception& error) {
     return fail(ErrorCode::kCorrupt, std::string("the record cannot be read: ") + error.what());

@@ -129,6 +129,8 @@ struct Record {
   std::vector<Member> members;
   std::optional<CheckpointReport> checkpoint;
   bool finished = false;  // every rank of `generation` exited with 0: agents may leave, nothing follows
+  std::optional<Progress>
+      progress;  // with `finished`: how training ended, for a leader that no agent tells it any more
   bool operator==(const Record&) const = default;
 };
 

@@ -126,6 +126,7 @@ void CoordinatorState::adopt_record(Now now) {
   }
   if (record_->finished) {
     finished_ = true;
+    if (record_->progress && record_->progress->step > progress_.step) progress_ = *record_->progress;
     return enter(Step::kFinished);
   }
   enter(Step::kResuming);  // evaluate_step() ends it when the controller's word says that it is over
@@ -497,6 +498,7 @@ void CoordinatorState::evaluate_store(Now now) {
     Record next = *record_;
     next.term = term_;
     next.finished = true;
+    next.progress = progress_;
     next.checkpoint = checkpoint_;
     write(next);
   } else if (gang_ && record_->generation == gang_->generation && checkpoint_ != record_->checkpoint &&

@@ -101,10 +101,13 @@ def bad_words_get_one_sentence():
         expect(sentence in said and "Traceback" not in said, f"{words}: {said}")
 
 
+# Inside the pods of this file nothing tells when a name resolves or a port is open: they look again and again.
+CALL_SERVER = "until nc -w 5 server.gang 9000 </dev/null; do sleep 0.1; done"
+
+
 @check
 def a_pod_finds_another_node_s_pod_by_its_headless_name_and_talks_to_it():
     server_runs()
-    # Inside the pods of this file nothing tells when a name resolves or a port is open: they look again and again.
     pod(
         "client",
         "n2",
@@ -195,7 +198,7 @@ def pods_and_gpus_survive_a_kubelet_that_dies_and_comes_back():
     cluster("kill-kubelet", "n1")
     expect(state()["nodes"][0]["kubelet"] == "off", "status does not tell it")
     cluster("start-kubelet", "n1")
-    pod("after", "n1", "nc -w 5 server.gang 9000 </dev/null")
+    pod("after", "n1", CALL_SERVER)
     expect(finished("after") == 0, "the server is gone")
     expect(get("pod", "server")["status"]["containerStatuses"][0]["containerID"] == before, "another container")
     expect(get("node", "n1")["status"]["allocatable"]["nvidia.com/gpu"] == "8", "no GPUs")
@@ -218,7 +221,7 @@ def a_node_without_power_is_not_ready_in_ten_seconds_and_comes_back():
     cluster("power-on", "n2")
     expect(node_ready("n2"), "n2 is not Ready")
     until("the victim's pod was gone", lambda: phase("victim") == "gone")
-    pod("reborn", "n2", "nc -w 5 server.gang 9000 </dev/null")
+    pod("reborn", "n2", CALL_SERVER)
     expect(finished("reborn") == 0, "a pod on n2 cannot reach n1")
 
 
@@ -271,7 +274,7 @@ def a_second_cluster_lives_beside_the_first():
     cluster("down", name=SECOND)
     expect(remains(SECOND) == [], f"left: {remains(SECOND)}")
     expect(state()["state"] == "up" and node_ready("n1"), "the first one was hurt")
-    pod("still", "n2", "nc -w 5 server.gang 9000 </dev/null")
+    pod("still", "n2", CALL_SERVER)
     expect(finished("still") == 0, "the first one's network was hurt")
 
 

@@ -51,6 +51,14 @@ def cluster(bare_cluster):
     return bare_cluster
 
 
+@pytest.fixture(scope="session", autouse=True)
+def language_model_example(request, cluster):
+    """The longest job of these tests is started first; what mostly waits goes on beside it, and its test waits for its end."""
+    if any("language_model_example" in item.name for item in request.session.items):
+        cluster.command("volume", "default", "checkpoints")
+        cluster.kubectl("apply", "-f", e2e.ROOT / "examples/language-model.yaml")
+
+
 @pytest.fixture
 def job(cluster, request):
     """Applies jobs and removes them after the test, whatever became of it."""

@@ -21,8 +21,6 @@ def result_of(cluster, name):
 
 
 def test_the_language_model_example_succeeds_as_the_readme_says(cluster, job):
-    cluster.command("volume", "default", "checkpoints")
-    cluster.kubectl("apply", "-f", EXAMPLES / "language-model.yaml")
     try:
         cluster.kubectl("wait", "trainingjob/language-model", "--for=condition=Succeeded", "--timeout=15m", deadline=920)
         found = cluster.job("language-model")

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sanitizer.h"
+
 namespace lockstep::api {
 namespace {
 
@@ -110,9 +112,10 @@ TEST(TrainingJob, any_value_in_any_field_is_a_job_or_a_sentence) {
   const Json values = Json::parse(R"([null, true, -1, 1e300, "", "x", [], [null], [[]], {}, {"a": null}])");
   const Json job = full_job();
   const Json flat = job.flatten();
-  int refused = 0;
+  int refused = 0, tried = 0;
   for (const auto& [pointer, unused] : flat.items()) {
     for (const Json& value : values) {
+      if (sanitizer::kOn && ++tried % 5 != 0) continue;
       for (Json::json_pointer at(pointer); !at.empty(); at.pop_back()) {
         Json broken = job;
         broken[at] = value;
@@ -123,7 +126,7 @@ TEST(TrainingJob, any_value_in_any_field_is_a_job_or_a_sentence) {
       }
     }
   }
-  EXPECT_GT(refused, 500);
+  EXPECT_GT(refused, sanitizer::kOn ? 100 : 500);
 }
 
 }  // namespace

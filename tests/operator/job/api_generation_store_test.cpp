@@ -24,6 +24,7 @@ TEST(ApiGenerationStore, a_record_comes_back_as_it_went) {
   Record record = some_record();
   EXPECT_EQ(*record_from_text(record_to_text(record)), record);
   record.finished = true;
+  record.progress = rendezvous::Progress{.step = 7, .total_steps = 9, .epoch = 1, .loss = 0.5};
   record.checkpoint.reset();
   EXPECT_EQ(*record_from_text(record_to_text(record)), record);
 }

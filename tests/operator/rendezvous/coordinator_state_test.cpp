@@ -301,6 +301,20 @@ TEST_F(CoordinatorStateTest, all_zero_exits_finish_the_job_and_done_waits_for_th
   EXPECT_EQ(phase(), Phase::kFinished);
 }
 
+TEST_F(CoordinatorStateTest, a_leader_that_finds_a_finished_job_knows_how_far_it_came) {
+  start();
+  beat(0, 1, 9);
+  say(0, exit(0, 1, 0));
+  say(1, exit(1, 1, 0));
+  written();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();  // the new term
+  EXPECT_EQ(phase(), Phase::kFinished);
+  EXPECT_EQ(job->view()->progress.step, 9);
+}
+
 TEST_F(CoordinatorStateTest, stop_reaches_everybody_with_the_exit_code_of_the_failure) {
   start();
   say(1, exit(1, 1, 3));
