@@ -311,9 +311,7 @@ StateSource CoordinatorState::choose_source() const {
   if (held.empty()) return source;
   const StateVersion* newest = held.front().second;
   for (const auto& [rank, version] : held) {
-    if (kMutation == Mutation::kOldestState ? newest->newer_than(*version) : version->newer_than(*newest)) {
-      newest = version;
-    }
+    if (version->newer_than(*newest)) newest = version;
   }
   if (checkpoint_ && checkpoint_->step > newest->step) return source;
   std::map<std::string, int> holders;  // of the newest, by digest
@@ -326,6 +324,7 @@ StateSource CoordinatorState::choose_source() const {
     source.rank = rank;
     source.version = *version;
   }
+  if (kMutation == Mutation::kNoTransfer) return source;
   source.send = static_cast<int>(held.size()) < plan_->slots * proposal_->procs ||
                 std::any_of(held.begin(), held.end(), [&](const auto& each) { return *each.second != source.version; });
   return source;

@@ -10,7 +10,7 @@ enum class Mutation {
   kReadyWhileRunning,  // READY does not wait for the old processes to end
   kReuseNumber,        // a discarded proposal's number is used again
   kKeepUnasked,        // READY for processes that stay does not wait for them to end their communicators
-  kOldestState,        // the ranks go on from the oldest state that is held
+  kNoTransfer,         // ranks that hold another state than the source, or none, go on without it
 };
 
 #ifdef LOCKSTEP_MUTATION

@@ -13,12 +13,12 @@ using std::chrono::seconds;
 class CoordinatorRegroupTest : public CoordinatorStateTest {
  protected:
   // READY of a member whose process stayed; one without a version is of a member that starts a new one.
-  void ready_with(int slot, std::int64_t generation, std::optional<StateVersion> version) {
+  void ready_with(int slot, std::int64_t generation, const std::optional<StateVersion>& held) {
     Ready message;
     message.epoch = {1, generation};
     message.addresses = {fmt::format("10.0.0.{}:1", slot)};
     message.host = fmt::format("10.0.0.{}", slot);
-    if (version) message.holdings = {*version};
+    if (held) message.holdings = {*held};
     say(slot, message);
   }
   // Rank 1 was killed in generation 1, and the controller lets the job go on: generation 2 is proposed.
@@ -29,10 +29,10 @@ class CoordinatorRegroupTest : public CoordinatorStateTest {
     set_plan();
     written();
   }
-  Go go_of(std::optional<StateVersion> first, std::optional<StateVersion> second) {
+  Go go_of(const std::optional<StateVersion>& first, const std::optional<StateVersion>& second) {
     lose_rank_1();
-    ready_with(0, 2, std::move(first));
-    ready_with(1, 2, std::move(second));
+    ready_with(0, 2, first);
+    ready_with(1, 2, second);
     return sent<Go>().at(0);
   }
   void broken(int rank, int suspect) { say(rank, Broken{rank, {1, suspect, "a link broke"}}); }
@@ -83,6 +83,7 @@ TEST_F(CoordinatorRegroupTest, without_a_holder_the_checkpoint_of_the_record_is_
   heartbeat.generation = 1;
   heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
   say(0, heartbeat);
+  written();
   say(1, exit(1, 1, 137, 9));
   plan.handled_generation = 1;
   set_plan();
@@ -100,6 +101,7 @@ TEST_F(CoordinatorRegroupTest, a_checkpoint_that_is_newer_than_every_holding_is_
   heartbeat.generation = 1;
   heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
   say(0, heartbeat);
+  written();
   say(1, exit(1, 1, 137, 9));
   plan.handled_generation = 1;
   set_plan();

@@ -76,7 +76,6 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
   EXPECT_EQ(phase(), Phase::kBroken);
   EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
   EXPECT_EQ(job->view()->failure->rank, 1);
-  EXPECT_EQ(sent<Halt>().size(), 1U) << "the one that still runs";
   EXPECT_TRUE(sent<Propose>().empty());
   plan.handled_generation = 1;
   set_plan();
@@ -228,12 +227,12 @@ TEST_F(CoordinatorStateTest, a_generation_that_was_recorded_and_not_started_is_f
   EXPECT_EQ(sent<Propose>().at(0).epoch, (Epoch{2, 2}));
 }
 
-TEST_F(CoordinatorStateTest, a_replaced_pod_ends_the_survivors_processes_and_joins_the_next_generation) {
+TEST_F(CoordinatorStateTest, a_replaced_pod_joins_the_survivors_in_the_next_generation) {
   start();
   plan.members[1] = {1, 2, "a-1-2", "u1b", "n2"};
   plan.handled_generation = 1;
   set_plan();
-  EXPECT_EQ(sent<Halt>().size(), 1U);
+  EXPECT_TRUE(sent<Halt>().empty()) << "the survivor may keep its memory";
   ASSERT_EQ(sent<Refused>().size(), 1U) << "the old pod is told to go";
   EXPECT_TRUE(sent<Refused>().at(0).final);
   EXPECT_EQ(job->view()->message, "waiting for slot 1 to connect");

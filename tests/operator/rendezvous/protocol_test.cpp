@@ -49,9 +49,11 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   hello.life = 4;
   Heartbeat heartbeat{
       9, MemberPhase::kExited, 7, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
-  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
-  for (const AgentToCoordinator& message :
-       std::vector<AgentToCoordinator>{hello, heartbeat, Heartbeat{}, ready, Up{4}, full_exit()}) {
+  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
+  Ready kept = ready;
+  kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
+  for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
+           hello, heartbeat, Heartbeat{}, ready, kept, Up{4}, Broken{3, {7, 1, "rank 1 went away"}}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
@@ -73,6 +75,7 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   go.master_port = 20'001;
   go.key = std::string(64, 'a');
   go.restore = "step-1.g7";
+  go.source = {2, {7, 42, "00fe"}, true};
   go.checkpoint_path = "/ckpt";
   go.checkpoint_every_seconds = 300;
   go.max_restarts = 10;
@@ -102,6 +105,13 @@ TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
     EXPECT_EQ(decoded.error().code, ErrorCode::kInvalid) << bad;
     EXPECT_FALSE(decoded.error().message.empty());
   }
+}
+
+TEST(Protocol, holdings_are_one_for_each_address) {
+  const auto decoded = decode_from_agent(
+      R"({"type":"READY","term":1,"generation":2,"addresses":["10.0.0.1:1"],"holdings":[{"step":1},{"step":1}]})");
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_NE(decoded.error().message.find("holdings"), std::string::npos);
 }
 
 TEST(Protocol, a_frame_is_at_most_256_KiB_in_both_directions) {

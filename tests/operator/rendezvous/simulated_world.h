@@ -380,14 +380,12 @@ class SimulatedWorld {
   void end_process(const PodPtr& pod, const std::shared_ptr<Process>& process, int code, int signal) {
     if (!process->alive || !pod->alive) return;
     process->alive = false;
-    if (process->generation == pod->state->generation()) {
-      ProcessEnd end;
-      end.rank = process->rank;
-      end.code = code;
-      end.signal = signal;
-      end.end_ms = now_.time_since_epoch().count() / 1'000'000;
-      pod->state->on_exit(end, now_);
-    }
+    ProcessEnd end;
+    end.rank = process->rank;
+    end.code = code;
+    end.signal = signal;
+    end.end_ms = now_.time_since_epoch().count() / 1'000'000;
+    pod->state->on_exit(end, now_);
     // Peers see it, sooner or later, or never.
     if (code != 0) {
       for (const auto& other : pods_) {

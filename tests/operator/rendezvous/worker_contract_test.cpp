@@ -28,9 +28,60 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   const WorkerMessage failure{
       .failure = FailureReport{FailureReport::Class::kCommunication, 3, "lost rank 3:\n\"quoted\" \xc3\xa9"}};
   EXPECT_EQ(there_and_back(failure), failure);
-  const std::string stop = encode(AgentMessage{});
-  ASSERT_EQ(stop.back(), '\n');
-  EXPECT_TRUE(decode_agent_message(std::string_view(stop).substr(0, stop.size() - 1)).ok());
+  const WorkerMessage stays{.up = true, .regroups = true};
+  EXPECT_EQ(there_and_back(stays), stays);
+  const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away"}};
+  EXPECT_EQ(there_and_back(broken), broken);
+  const WorkerMessage holding{.holding = Holding{2, 4, {3, 120, "00ff"}}};
+  EXPECT_EQ(there_and_back(holding), holding);
+}
+
+Result<AgentMessage> of_agent(const AgentMessage& message) {
+  const std::string line = encode(message);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  return decode_agent_message(std::string_view(line).substr(0, line.size() - 1));
+}
+
+AgentMessage full_join() {
+  AgentMessage message;
+  message.kind = AgentMessage::Kind::kJoin;
+  message.join = {2,
+                  4,
+                  1,
+                  2,
+                  {"10.0.0.1:1", "10.0.0.2:1"},
+                  {0, 1},
+                  std::string(64, 'a'),
+                  {0, {3, 120, "00ff"}, true},
+                  "step-100.g3"};
+  return message;
+}
+
+TEST(WorkerContract, every_message_of_an_agent_comes_back_as_it_was) {
+  AgentMessage regroup;
+  regroup.kind = AgentMessage::Kind::kRegroup;
+  regroup.regroup = {2, 4};
+  for (const AgentMessage& message : {AgentMessage{}, regroup, full_join()}) {
+    EXPECT_EQ(of_agent(message).value(), message);
+  }
+}
+
+TEST(WorkerContract, a_join_of_six_thousand_ranks_fits_a_line) {
+  AgentMessage message = full_join();
+  message.join.world_size = 6000;
+  message.join.peers.assign(6000, "10.100.100.100:65535");
+  message.join.member_of_rank.assign(6000, 1000);
+  EXPECT_EQ(of_agent(message).value(), message);
+}
+
+TEST(WorkerContract, a_join_that_contradicts_itself_is_refused) {
+  AgentMessage no_such_rank = full_join(), too_few_peers = full_join(), no_such_source = full_join();
+  no_such_rank.join.rank = 2;
+  too_few_peers.join.peers.pop_back();
+  no_such_source.join.source.rank = 2;
+  for (const AgentMessage& message : {no_such_rank, too_few_peers, no_such_source}) {
+    EXPECT_FALSE(of_agent(message).ok());
+  }
 }
 
 TEST(WorkerContract, a_loss_that_is_no_number_survives) {
