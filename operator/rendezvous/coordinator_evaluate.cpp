@@ -304,6 +304,7 @@ StateSource CoordinatorState::choose_source() const {
   std::vector<std::pair<int, const StateVersion*>> held;  // rank, version
   for (const auto& [slot, ready] : proposal_->ready) {
     for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
+      if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
       held.emplace_back(slot * proposal_->procs + static_cast<int>(i), &ready.holdings[i]);
     }
   }

@@ -85,7 +85,7 @@ struct FailureReport {
 struct StateVersion {
   std::int64_t generation = 0;
   std::int64_t step = 0;
-  std::string digest;  // 16 hexadecimal digits; equal states have equal digests on every rank
+  std::string digest;  // 16 hexadecimal digits, equal for equal states on every rank; empty: there is no state yet
 
   bool operator==(const StateVersion&) const = default;
   // By (generation, step); the digest has no order.

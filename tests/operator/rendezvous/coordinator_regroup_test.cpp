@@ -120,6 +120,10 @@ TEST_F(CoordinatorRegroupTest, a_ready_that_was_taken_back_counts_as_the_later_o
   EXPECT_EQ(sent<Go>().at(0).source.rank, -1);
 }
 
+TEST_F(CoordinatorRegroupTest, a_process_that_has_no_state_yet_is_no_source) {
+  EXPECT_EQ(go_of(StateVersion{}, StateVersion{}).source.rank, -1);
+}
+
 TEST_F(CoordinatorRegroupTest, suspicion_is_not_death_the_same_set_forms_again_after_200_ms) {
   start();
   broken(0, 1);

@@ -84,7 +84,7 @@ class SimulatedTraining {
     }
     for (const auto& [rank, process] : gang.ranks) {
       if (giver == nullptr) {
-        process->state = StateVersion{0, 0, ""};
+        process->state = StateVersion{0, 0, "initial"};
         process->history.clear();
       } else if (process->state != source.version) {
         if (!source.send) world_.violate(fmt::format("rank {} needs a state, and none is sent", rank));
