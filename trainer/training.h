@@ -1,9 +1,14 @@
 // A whole run of one rank, from its flags and its place in the world to its exit code.
+//
+// The run is a row of generations. In each the ranks enter together (one state on all of them), then train until the
+// end or until a peer goes away. A process whose agent can regroup it keeps its state through that and enters the next
+// one; every other process ends. What the ranks had agreed on in band in the last step, only those know who committed
+// it, so it is dropped: wishes are raised again, and what follows from the number of the step alone all ranks do again.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "operator/base/result.h"
@@ -12,6 +17,7 @@
 #include "trainer/core/step.h"
 #include "trainer/elastic/agent_link.h"
 #include "trainer/elastic/ending.h"
+#include "trainer/elastic/interruption.h"
 #include "trainer/elastic/stop.h"
 #include "trainer/elastic/world.h"
 #include "trainer/flags.h"
@@ -30,18 +36,34 @@ class Training {
   int run();
 
  private:
+  static constexpr std::chrono::seconds kAbortDeadline{2};  // after it the process has to end
+
   Result<int> train();
   Status set_up();
-  Status restore();
-  Status nothing_is_lost() const;
-  Status looked_after();
+  Status enter();
   Status begin();
+  Status catch_up();
+  Result<int> go_on();
+  Status looked_after();
   Result<int> stopped();
   Result<int> finish();
+
+  // From one generation to the next.
+  bool can_regroup() const;
+  bool may_regroup(const Error& error) const;
+  Result<std::optional<int>> regroup(const Error& why);
+  Status take_state();
+  rendezvous::StateVersion holds() const;
+
+  // Where a state comes from that no rank has.
+  Status restore();
+  Status nothing_is_lost() const;
 
   // Pieces of a step.
   core::Control wish() const;
   bool due_by_step(std::int64_t step) const;
+  Status prepare_metrics();
+  Status prepare_writer();
   Status after_step(const core::StepReport& report);
   Status evaluate();
   Status save(checkpoint::Busy busy);
@@ -59,12 +81,12 @@ class Training {
   elastic::StopToken& stop_;
   elastic::Origin doing_ = elastic::Origin::kConfig;  // decides the exit code when something fails now
   elastic::World world_;
+  std::unique_ptr<elastic::Interruption> interruption_;  // outlives the link, whose thread raises it
   std::unique_ptr<elastic::AgentLink> agent_;
   std::unique_ptr<core::Backend> backend_;
   std::unique_ptr<Task> task_;
   data::Opening opening_;  // where there is something to write
   std::unique_ptr<comm::Communicator> communicator_;
-  std::atomic<bool> abort_{false};
   std::unique_ptr<core::Replica> replica_;
   std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, where there is a directory
   std::unique_ptr<report::MetricsFile> metrics_;
@@ -72,7 +94,9 @@ class Training {
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point started_, step_started_, saved_;
-  std::int64_t generation_ = 0;   // in names of checkpoints
+  std::int64_t generation_ = 0;   // that commits, and in names of checkpoints
+  bool whole_ = false;            // the state is one that a generation agreed on
+  bool introduced_ = false;       // told the agent that it is up
   std::int64_t first_step_ = 0;   // this process began after so many
   std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored
   double loss_ = 0;               // of the last step

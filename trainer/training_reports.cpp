@@ -1,6 +1,7 @@
 // What rank 0 prints besides progress: the configuration, the sample, the result.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -81,7 +82,8 @@ Status Training::write_sample() {
   LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory));
   models::GenerateOptions options{
       .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = opening_.tokens};
-  LOCKSTEP_TRY(auto tokens, models::generate(*program, options, abort_));
+  const std::atomic<bool> never{false};  // the gang is done and gone
+  LOCKSTEP_TRY(auto tokens, models::generate(*program, options, never));
   tokens.insert(tokens.begin(), opening_.tokens.end() - static_cast<std::ptrdiff_t>(opening_.shown),
                 opening_.tokens.end());
   print(stdout, "sample of {} characters:\n{}\nend of sample\n", flags_.generate,

@@ -29,6 +29,7 @@ namespace {
 // One write on its way: the snapshot with its own copy of the bytes.
 struct Work {
   std::int64_t step = 0;
+  std::int64_t generation = 0;
   DataCursor cursor;
   std::string metadata;
   State state;  // its spans are into `bytes`
@@ -60,7 +61,10 @@ Status copy_state(const State& from, Work& work) {
 class FolderWriter final : public Writer {
  public:
   FolderWriter(WriterOptions options, std::int64_t lineage, std::string last_good)
-      : options_(std::move(options)), lineage_(lineage), last_good_(std::move(last_good)) {
+      : options_(std::move(options)),
+        lineage_(lineage),
+        last_good_(std::move(last_good)),
+        generation_(options_.generation) {
     // Signals are for the thread that trains; SIGXFSZ here would end the process, blocked it is an error of write().
     sigset_t all;
     sigset_t before;
@@ -90,7 +94,8 @@ class FolderWriter final : public Writer {
     work->step = snapshot.step;
     work->cursor = snapshot.cursor;
     work->metadata = snapshot.metadata;
-    work->name = folder_name(snapshot.step, options_.generation);
+    work->generation = generation_;
+    work->name = folder_name(snapshot.step, generation_);
     work->since = std::chrono::steady_clock::now();
     if (snapshot.step < 0) return fail(ErrorCode::kInvalid, fmt::format("a checkpoint of step {}", snapshot.step));
     LOCKSTEP_TRY(const std::string unused, encode(Manifest{.metadata = snapshot.metadata}));
@@ -108,6 +113,11 @@ class FolderWriter final : public Writer {
     work_ = std::move(work);
     changed_.notify_all();
     return true;
+  }
+
+  void set_generation(std::int64_t generation) override {
+    const std::lock_guard guard(mutex_);
+    generation_ = generation;
   }
 
   void confirm(std::int64_t step) override {
@@ -191,7 +201,7 @@ class FolderWriter final : public Writer {
     if (::mkdir(path.c_str(), 0755) != 0) return file_error("cannot make the folder " + path, errno);
     Manifest manifest;
     manifest.step = work.step;
-    manifest.generation = options_.generation;
+    manifest.generation = work.generation;
     manifest.lineage = lineage_;
     manifest.job_uid = options_.job_uid;
     manifest.identity = options_.identity;
@@ -211,11 +221,11 @@ class FolderWriter final : public Writer {
     if (const Status written = write_manifest(folder(work.name), manifest); !written) return explain(written.error());
     last_good_ = work.name;
     if (options_.keep > 0) {
-      const auto removed = collect(options_.directory, options_.keep, options_.generation, work.name);
+      const auto removed = collect(options_.directory, options_.keep, work.generation, work.name);
       if (!removed) log::warn("old checkpoints could not be cleared away", {{"why", removed.error().message}});
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - work.since;
-    return Published{work.name, work.step, options_.generation, manifest.digest, took.count()};
+    return Published{work.name, work.step, work.generation, manifest.digest, took.count()};
   }
 
   static Status write_manifest(const std::string& path, const Manifest& manifest) {
@@ -235,6 +245,7 @@ class FolderWriter final : public Writer {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Protected by mutex_.
+  std::int64_t generation_;
   std::unique_ptr<Work> work_;
   std::int64_t confirmed_ = std::numeric_limits<std::int64_t>::min();
   bool closing_ = false;

@@ -63,6 +63,10 @@ class Writer {
   // generation is published already. One calling thread for write() and confirm().
   virtual Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) = 0;
 
+  // Checkpoints written from now on are of `generation`; one in flight stays of the generation that it was written in,
+  // and a later step of the new one may confirm it. The thread that calls write().
+  virtual void set_generation(std::int64_t generation) = 0;
+
   // A collective of `step` succeeded: checkpoints of earlier steps may be published. Does not block.
   virtual void confirm(std::int64_t step) = 0;
 

@@ -37,6 +37,14 @@ int poll_timeout(MonotonicTime until) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
+// Whether the owner has given the linking up.
+Status go_on(const RingOptions& options) {
+  pollfd one{options.cancel_fd, POLLIN, 0};
+  if (options.cancel_fd < 0 || ::poll(&one, 1, 0) <= 0) return {};
+  return fail(ErrorCode::kCancelled,
+              fmt::format("rank {} was told to stop linking in generation {}", options.rank, options.generation));
+}
+
 void tune(int fd, Duration stall_deadline) {
   const auto set = [fd](int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
@@ -95,6 +103,7 @@ class Connector {
       LOCKSTEP_CHECK_OK(accept_all());
       drive_strangers();
       if (complete()) return {};
+      LOCKSTEP_CHECK_OK(go_on(options_));
       if (now() >= deadline_) return overdue(suspect);
       wait();
     }
@@ -165,7 +174,7 @@ class Connector {
   }
 
   void wait() {
-    std::vector<pollfd> list{{listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> list{{listener_.get(), POLLIN, 0}, {options_.cancel_fd, POLLIN, 0}};
     MonotonicTime until = deadline_;
     for (const Outgoing& outgoing : outgoing_) {
       if (outgoing.handshake) {
@@ -223,11 +232,12 @@ Error link_lost(int rank, int peer, int* suspect, MonotonicTime deadline) {
 }
 
 // The next frame of `type` from each of the two links. Doorbells may come before.
-Status frames_of(FrameType type, Links& links, MonotonicTime deadline, int rank, int* suspect,
+Status frames_of(FrameType type, Links& links, MonotonicTime deadline, const RingOptions& options, int* suspect,
                  std::array<std::string, 2>& payloads) {
   std::array<ControlLink*, 2> both{&links.previous, &links.next};
   std::array<bool, 2> have{};
   while (true) {
+    LOCKSTEP_CHECK_OK(go_on(options));
     std::vector<pollfd> list;
     for (size_t i = 0; i < 2; ++i) {
       ControlLink& link = *both[i];
@@ -240,15 +250,16 @@ Status frames_of(FrameType type, Links& links, MonotonicTime deadline, int rank,
           payloads[i] = std::move((*frame)->payload);
           have[i] = true;
         } else if ((*frame)->type != FrameType::kDoorbell) {
-          return link_lost(rank, link.peer, suspect, deadline);
+          return link_lost(options.rank, link.peer, suspect, deadline);
         }
       }
       if (!have[i]) {
-        if (link.ended || now() >= deadline) return link_lost(rank, link.peer, suspect, deadline);
+        if (link.ended || now() >= deadline) return link_lost(options.rank, link.peer, suspect, deadline);
         list.push_back({link.fd.get(), POLLIN, 0});
       }
     }
     if (list.empty()) return {};
+    list.push_back({options.cancel_fd, POLLIN, 0});
     ::poll(list.data(), list.size(), poll_timeout(deadline));
   }
 }
@@ -283,7 +294,7 @@ Status agree_on_shared_memory(const RingOptions& options, Links& links, Monotoni
       return link_lost(options.rank, both[i]->peer, suspect, deadline);
   }
   std::array<std::string, 2> offers;
-  LOCKSTEP_CHECK_OK(frames_of(FrameType::kOffer, links, deadline, options.rank, suspect, offers));
+  LOCKSTEP_CHECK_OK(frames_of(FrameType::kOffer, links, deadline, options, suspect, offers));
   std::array<std::unique_ptr<Segment>, 2> mapped;
   for (size_t i = 0; i < 2; ++i) {
     if (links.own && wanted[i] && !offers[i].empty()) {
@@ -301,7 +312,7 @@ Status agree_on_shared_memory(const RingOptions& options, Links& links, Monotoni
     }
   }
   std::array<std::string, 2> answers;
-  LOCKSTEP_CHECK_OK(frames_of(FrameType::kAnswer, links, deadline, options.rank, suspect, answers));
+  LOCKSTEP_CHECK_OK(frames_of(FrameType::kAnswer, links, deadline, options, suspect, answers));
   if (links.own) links.own->unlink();  // whoever wanted it has mapped it
   if (mapped[0] && answers[0] == "\1") {
     links.previous_segment = std::move(mapped[0]);

@@ -43,6 +43,7 @@ struct RingOptions {
       std::chrono::seconds(30);                  // an operation in flight with no byte moved for so long has failed
   size_t shared_memory_bytes = size_t{1} << 20;  // ring buffer of one shared-memory edge; rounded up to a power of two
   std::string shared_memory_dir = "/dev/shm";
+  int cancel_fd = -1;  // readable: linking ends with kCancelled; stays the caller's. -1: nobody cancels
 };
 
 // How the bytes to a neighbour travel.
@@ -51,9 +52,10 @@ enum class Transport { kTcp, kSharedMemory };
 class RingCommunicator final : public Communicator {
  public:
   // Links this rank with its neighbours; returns when both stand, or with kInvalid (the options contradict each other),
-  // kDeadlineExceeded (names the neighbour that is missing and why, as far as known) or kExhausted (descriptors,
-  // memory). `suspect`, where given, is set to the missing neighbour's rank, else to -1. options.size is at least 2.
-  // All ranks of the generation call this at about the same time. Blocks the calling thread.
+  // kDeadlineExceeded (names the neighbour that is missing and why, as far as known), kUnavailable (a neighbour went
+  // away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, where given, is set
+  // to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation call this at
+  // about the same time. Blocks the calling thread.
   static Result<std::unique_ptr<RingCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
   // Tells the neighbours: leaving in order when nothing is in flight, else an abort. Joins the thread.

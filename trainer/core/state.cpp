@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/core/digest.h"
 #include "trainer/core/fixed_point.h"
 #include "trainer/core/random.h"
 
@@ -73,6 +74,7 @@ void State::initialize(std::uint64_t seed) {
   }
   std::fill(exponents.begin(), exponents.end(), kFirstExponent);
   step = 0;
+  committed_in = 0;
 }
 
 std::vector<StateTensor> State::tensors() {
@@ -97,6 +99,35 @@ std::vector<StateTensor> State::tensors() {
   add("exponents", ElementType::kInt32, {static_cast<std::int64_t>(exponents.size())}, exponents.data(), true);
   add("step", ElementType::kInt64, {1}, &step, true);
   return list;
+}
+
+Version State::version() {
+  Digest digest;
+  for (const StateTensor& tensor : tensors()) digest.add(tensor.data, tensor.bytes);
+  return {committed_in, step, digest.value()};
+}
+
+size_t State::bytes() {
+  size_t sum = 0;
+  for (const StateTensor& tensor : tensors()) sum += tensor.bytes;
+  return sum;
+}
+
+std::uint64_t State::digest_of(const std::byte* image) {
+  Digest digest;
+  for (const StateTensor& tensor : tensors()) {
+    digest.add(image, tensor.bytes);
+    image += tensor.bytes;
+  }
+  return digest.value();
+}
+
+void State::install(const std::byte* image, std::int64_t generation) {
+  for (const StateTensor& tensor : tensors()) {
+    std::copy_n(image, tensor.bytes, tensor.data);
+    image += tensor.bytes;
+  }
+  committed_in = generation;
 }
 
 }  // namespace lockstep::trainer::core

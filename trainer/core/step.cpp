@@ -39,7 +39,7 @@ Replica::Replica(const Graph& graph, Backend& backend, const Optimizer& optimize
       backend_(backend),
       optimizer_(optimizer),
       source_(source),
-      communicator_(communicator),
+      communicator_(&communicator),
       options_(options),
       abort_(abort),
       layout_(lay_out(graph, options.buckets)),
@@ -79,6 +79,12 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
   return replica;
 }
 
+void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
+  communicator_ = &communicator;
+  generation_ = generation;
+  tickets_.clear();  // whatever else is staged is written anew by the next step before it is read
+}
+
 Result<StepReport> Replica::step(Control wish) {
   StepReport report;
   std::copy(state_->exponents.begin(), state_->exponents.end(), exponents_.begin());
@@ -110,8 +116,8 @@ Status Replica::compute_and_reduce(Control wish) {
   std::fill_n(gradients_->data(), gradients_->bytes(), std::byte{0});
   std::fill(footer_.words.begin(), footer_.words.end(), 0);
   tickets_.clear();
-  std::int64_t stride = communicator_.size();
-  std::int64_t first = communicator_.rank();
+  std::int64_t stride = communicator_->size();
+  std::int64_t first = communicator_->rank();
   for (std::int64_t j = first; j < options_.micro_batches; j += stride) {
     LOCKSTEP_CHECK_OK(compute_micro_batch(j, j == first, j + stride >= options_.micro_batches));
   }
@@ -121,8 +127,8 @@ Status Replica::compute_and_reduce(Control wish) {
   }
   footer_.words[Footer::kStop] = wish.stop ? 1 : 0;
   footer_.words[Footer::kCheckpoint] = wish.checkpoint ? 1 : 0;
-  LOCKSTEP_TRY(auto ticket, communicator_.submit(comm::AllReduce{footer_.words.data(), footer_.words.size(),
-                                                                 comm::DataType::kInt64, comm::Reduction::kSum}));
+  LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::AllReduce{footer_.words.data(), footer_.words.size(),
+                                                                  comm::DataType::kInt64, comm::Reduction::kSum}));
   tickets_.push_back(ticket);
   return wait_for_all();
 }
@@ -199,14 +205,14 @@ Status Replica::submit_bucket(const Bucket& bucket) {
     operation.data = gradients_->data() + bucket.begin * size_of(backend_.real());
     operation.type = communicated(backend_.real());
   }
-  LOCKSTEP_TRY(auto ticket, communicator_.submit(operation));
+  LOCKSTEP_TRY(auto ticket, communicator_->submit(operation));
   tickets_.push_back(ticket);
   return {};
 }
 
 Status Replica::wait_for_all() {
   Timed timed(times_.wait);
-  for (comm::Ticket ticket : tickets_) LOCKSTEP_CHECK_OK(communicator_.wait(ticket));
+  for (comm::Ticket ticket : tickets_) LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
   return {};
 }
 
@@ -250,6 +256,7 @@ void Replica::commit(double gradient_scale) {
   }
   std::copy(exponents_.begin(), exponents_.end(), state.exponents.begin());
   state.step += 1;
+  state.committed_in = generation_;
 }
 
 void Replica::commit_statistics() {
@@ -276,8 +283,8 @@ Result<double> Replica::evaluate() {
   RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
   std::int64_t samples = source_.held_out();
   std::int64_t words[2] = {0, 0};  // flags, sum
-  for (std::int64_t begin = communicator_.rank() * graph_.batch; begin < samples;
-       begin += communicator_.size() * graph_.batch) {
+  for (std::int64_t begin = communicator_->rank() * graph_.batch; begin < samples;
+       begin += communicator_->size() * graph_.batch) {
     std::int64_t count = std::min(graph_.batch, samples - begin);
     for (std::int64_t row = 0; row < graph_.batch; ++row) {  // a last, short micro-batch is filled up with repeats
       source_.write_held_out(begin + std::min(row, count - 1), row, inputs_);
@@ -290,28 +297,19 @@ Result<double> Replica::evaluate() {
     words[0] += flags.not_finite + flags.overflow;
   }
   LOCKSTEP_TRY(auto ticket,
-               communicator_.submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kSum}));
-  LOCKSTEP_CHECK_OK(communicator_.wait(ticket));
+               communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kSum}));
+  LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
   if (words[0] != 0 || samples == 0) return std::numeric_limits<double>::quiet_NaN();
   return std::ldexp(static_cast<double>(words[1]), -kEvaluationExponent) / static_cast<double>(samples);
 }
 
 Result<bool> Replica::ranks_agree() {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const StateTensor& tensor : state_->tensors()) {
-    for (size_t i = 0; i + 4 <= tensor.bytes; i += 4) {
-      std::uint32_t word = 0;
-      std::copy_n(tensor.data + i, 4, reinterpret_cast<std::byte*>(&word));
-      hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
-      hash ^= hash >> 32;
-    }
-  }
-  // All hashes are equal exactly when the largest and the smallest are; the smallest is the complement's largest.
-  auto mine = static_cast<std::int64_t>(hash);
+  // All digests are equal exactly when the largest and the smallest are; the smallest is the complement's largest.
+  auto mine = static_cast<std::int64_t>(state_->version().digest);
   std::int64_t words[2] = {mine, ~mine};
   LOCKSTEP_TRY(auto ticket,
-               communicator_.submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kMax}));
-  LOCKSTEP_CHECK_OK(communicator_.wait(ticket));
+               communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kMax}));
+  LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
   return words[0] == ~words[1];
 }
 

@@ -58,6 +58,10 @@ class Replica {
                                                  const SampleSource& source, comm::Communicator& communicator,
                                                  const StepOptions& options, const std::atomic<bool>& abort);
 
+  // From now on steps are reduced over `communicator`, which must outlive its use, and committed by `generation`.
+  // Nothing of a step that failed before survives.
+  void use(comm::Communicator& communicator, std::int64_t generation);
+
   // Does the step that follows the committed ones. Errors are the communicator's, or kCancelled after `abort`; then
   // nothing was changed.
   Result<StepReport> step(Control wish);
@@ -101,7 +105,8 @@ class Replica {
   Backend& backend_;
   const Optimizer& optimizer_;
   const SampleSource& source_;
-  comm::Communicator& communicator_;
+  comm::Communicator* communicator_;
+  std::int64_t generation_ = 0;  // what commit writes into the state
   StepOptions options_;
   const std::atomic<bool>& abort_;
 

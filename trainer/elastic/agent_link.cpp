@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "operator/base/log.h"
 #include "trainer/comm/fd.h"
@@ -23,6 +24,7 @@ namespace lockstep::trainer::elastic {
 namespace {
 
 using comm::UniqueFd;
+using rendezvous::AgentMessage;
 using rendezvous::WorkerMessage;
 using std::chrono::milliseconds;
 
@@ -82,6 +84,26 @@ class AgentLink::Impl {
     changed_.wait_for(lock, deadline, [&] { return gone_ || empty(); });
     hurry_ = false;
     return !gone_ && empty();
+  }
+
+  void on_regroup(std::function<void()> interrupt) {
+    const std::lock_guard guard(mutex_);
+    interrupt_ = std::move(interrupt);
+  }
+
+  Result<AgentMessage> next_order(Duration deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, deadline, [&] { return gone_ || order_; });
+    if (gone_) return fail(ErrorCode::kUnavailable, "the link to the agent has ended");
+    if (!order_) return fail(ErrorCode::kDeadlineExceeded, "the agent has given no order");
+    AgentMessage order = *std::move(order_);
+    order_.reset();
+    return order;
+  }
+
+  bool has_order() {
+    const std::lock_guard guard(mutex_);
+    return order_.has_value();
   }
 
  private:
@@ -162,10 +184,32 @@ class AgentLink::Impl {
         const auto message = rendezvous::decode_agent_message(std::string_view(in_).substr(0, newline));
         if (!message) return lost_from_receive(message.error().message);
         in_.erase(0, newline + 1);
-        stop_.request(StopReason::kAgent);
+        obey(*message);
       }
-      if (in_.size() > rendezvous::kMaxLinkLine) return lost_from_receive("the agent sends a line that is too long");
+      if (in_.size() > rendezvous::kMaxAgentLine) return lost_from_receive("the agent sends a line that is too long");
     }
+  }
+
+  void obey(const AgentMessage& message) {
+    using Kind = AgentMessage::Kind;
+    if (message.kind == Kind::kStop) return stop_.request(StopReason::kAgent);
+    std::function<void()> interrupt;
+    {
+      const std::lock_guard guard(mutex_);
+      if (message.kind == Kind::kRegroup) {
+        const std::pair number(message.regroup.term, message.regroup.generation);
+        if (regroup_ && number <= *regroup_) return;
+        regroup_ = number;
+        may_join_ = true;
+        interrupt = interrupt_;
+      } else {
+        if (!may_join_ || std::pair(message.join.term, message.join.generation) != *regroup_) return;
+        may_join_ = false;
+      }
+      order_ = message;
+      changed_.notify_all();
+    }
+    if (interrupt) interrupt();
   }
 
   bool lost_from_receive(const std::string& why) {
@@ -197,6 +241,10 @@ class AgentLink::Impl {
   bool hurry_ = false;
   bool closing_ = false;
   bool gone_ = false;
+  std::function<void()> interrupt_;
+  std::optional<std::pair<std::int64_t, std::int64_t>> regroup_;  // the newest: term, generation
+  bool may_join_ = false;                                         // it has had no join
+  std::optional<AgentMessage> order_;                             // not given out yet
 
   std::thread thread_;
 };
@@ -218,8 +266,8 @@ Result<std::unique_ptr<AgentLink>> AgentLink::open(int fd, StopToken& stop) {
 AgentLink::AgentLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AgentLink::~AgentLink() = default;
 
-void AgentLink::up() {
-  if (impl_) impl_->say({.up = true});
+void AgentLink::up(bool regroups) {
+  if (impl_) impl_->say({.up = true, .regroups = regroups});
 }
 void AgentLink::progress(const rendezvous::Progress& progress) {
   if (impl_) impl_->say_progress(progress);
@@ -229,6 +277,22 @@ void AgentLink::checkpoint(const rendezvous::CheckpointReport& report) {
 }
 void AgentLink::failure(const rendezvous::FailureReport& report) {
   if (impl_) impl_->say({.failure = report});
+}
+void AgentLink::broken(const rendezvous::BrokenReport& report) {
+  if (impl_) impl_->say({.broken = report});
+}
+void AgentLink::holding(const rendezvous::Holding& holding) {
+  if (impl_) impl_->say({.holding = holding});
+}
+void AgentLink::on_regroup(std::function<void()> interrupt) {
+  if (impl_) impl_->on_regroup(std::move(interrupt));
+}
+Result<rendezvous::AgentMessage> AgentLink::next_order(Duration deadline) {
+  if (!impl_) return fail(ErrorCode::kUnavailable, "there is no agent");
+  return impl_->next_order(deadline);
+}
+bool AgentLink::has_order() const {
+  return impl_ && impl_->has_order();
 }
 bool AgentLink::flush(Duration deadline) {
   return !impl_ || impl_->flush(deadline);

@@ -1,8 +1,9 @@
-// The process's end of the link to its agent (operator/rendezvous/worker_contract.h): tells how training stands and
-// hears the wish to stop. Never blocks training: an own thread does the reading and writing. Without an agent every
-// call does nothing.
+// The process's end of the link to its agent (operator/rendezvous/worker_contract.h): tells how training stands, and
+// hears the wish to stop and the orders of a regroup. Never blocks training: an own thread does the reading and
+// writing. Without an agent every call does nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "operator/base/clock.h"
@@ -20,11 +21,26 @@ class AgentLink {
   // Gives what is queued at most 1 s to leave, then closes. Joins the thread.
   ~AgentLink();
 
+  // Whether there is an agent.
+  bool present() const { return impl_ != nullptr; }
+
   // Any thread, at once. Messages leave in order; of progress only the newest is kept and at most 4 a second are sent.
-  void up();
+  void up(bool regroups);
   void progress(const rendezvous::Progress& progress);
   void checkpoint(const rendezvous::CheckpointReport& report);
   void failure(const rendezvous::FailureReport& report);
+  void broken(const rendezvous::BrokenReport& report);
+  void holding(const rendezvous::Holding& holding);
+
+  // Orders: a regroup (kRegroup) with a higher (term, generation) replaces every older order; a join (kJoin) counts
+  // once, and only for the newest regroup. `interrupt` is called on the link's thread each time that a regroup was
+  // taken, after next_order() can see it and before anything that the agent says later; it must not block. Set once.
+  void on_regroup(std::function<void()> interrupt);
+  // Waits for the newest order that was not given out yet. kDeadlineExceeded: there is none; kUnavailable: the link is
+  // gone, or there never was an agent. One thread.
+  Result<rendezvous::AgentMessage> next_order(Duration deadline);
+  // Whether next_order() would return an order at once.
+  bool has_order() const;
 
   // Waits until everything queued has left, also held-back progress. False: not within `deadline`, or the link is gone.
   // True without an agent. Before an exit.

@@ -7,10 +7,6 @@ using namespace rendezvous;  // the exit codes
 
 constexpr int kExitInternal = 1;  // permanent: trying again would meet the same bug
 
-bool peers_doing(ErrorCode code) {
-  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
-}
-
 int exit_code_of(ErrorCode code, Origin origin) {
   switch (origin) {
     case Origin::kUsage:
@@ -38,6 +34,10 @@ int exit_code_of(ErrorCode code, Origin origin) {
 }
 
 }  // namespace
+
+bool peers_doing(ErrorCode code) {
+  return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
+}
 
 Ending ending_of(const Error& error, Origin origin, int suspect) {
   Ending ending;

@@ -18,6 +18,10 @@ enum class Origin {
   kInternal,       // anything else
 };
 
+// Whether a communicator's error is the doing of others (a peer went away, stalled or aborted) or of an interruption,
+// so that the same operation may succeed in another generation.
+bool peers_doing(ErrorCode code);
+
 struct Ending {
   int exit_code = 0;
   rendezvous::FailureReport report;

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include "operator/rendezvous/worker_contract.h"
@@ -107,8 +110,7 @@ Status read_ranks(const Variables& variables, World& world) {
   return {};
 }
 
-Status read_key(const Variables& variables, World& world) {
-  const std::string text = variables.text(kEnvGenerationKey);
+Status read_key(const std::string& text, const char* name, World& world) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -123,7 +125,33 @@ Status read_key(const Variables& variables, World& world) {
     world.key[i] = static_cast<std::byte>(high * 16 + low);
   }
   // The value itself is a secret and stays out of the message.
-  if (!good) return bad(fmt::format("{} is not 64 hexadecimal digits", kEnvGenerationKey));
+  if (!good) return bad(fmt::format("{} is not 64 hexadecimal digits", name));
+  return {};
+}
+
+Status check_peers(const World& world, const char* name) {
+  for (const std::string& peer : world.peers) {
+    if (auto address = comm::parse_address(peer); !address) return address.error().in(name);
+  }
+  return {};
+}
+
+// "rank generation step digest".
+Status read_state_source(const Variables& variables, World& world) {
+  const std::string text = variables.text(kEnvStateSource);
+  if (text.empty()) return {};
+  rendezvous::StateSource& source = world.state_source;
+  std::istringstream words(text);
+  std::string rest;
+  words >> source.rank >> source.version.generation >> source.version.step >> source.version.digest;
+  const bool whole = !words.fail() && !(words >> rest);
+  if (!whole || source.rank < 0 || source.version.generation < 0 || source.version.step < 0) {
+    return bad(fmt::format("{}='{}' is not a rank, a generation, a step and a digest", kEnvStateSource, text));
+  }
+  if (source.rank >= world.size || source.rank == world.rank) {
+    return bad(fmt::format("{}='{}' does not name another rank of {}", kEnvStateSource, text, world.size));
+  }
+  source.send = true;  // this process holds nothing
   return {};
 }
 
@@ -138,9 +166,7 @@ Status read_agents_world(const Variables& variables, World& world) {
   if (world.peers.size() != size) {
     return bad(fmt::format("{} lists {} addresses for WORLD_SIZE={}", kEnvPeers, world.peers.size(), world.size));
   }
-  for (const std::string& peer : world.peers) {
-    if (auto address = comm::parse_address(peer); !address) return address.error().in(kEnvPeers);
-  }
+  LOCKSTEP_CHECK_OK(check_peers(world, kEnvPeers));
   if (const std::string members = variables.text(kEnvMemberOfRank); !members.empty()) {
     for (const std::string& part : split(members)) {
       if (part.empty()) return bad(fmt::format("{} has an empty entry", kEnvMemberOfRank));
@@ -157,7 +183,8 @@ Status read_agents_world(const Variables& variables, World& world) {
   if (world.listen_fd == world.agent_fd) {
     return bad(fmt::format("{} and {} are the same descriptor", kEnvListenFd, kEnvAgentFd));
   }
-  return read_key(variables, world);
+  LOCKSTEP_CHECK_OK(read_state_source(variables, world));
+  return read_key(variables.text(kEnvGenerationKey), kEnvGenerationKey, world);
 }
 
 Status read_torchrun_world(const Variables& variables, World& world) {
@@ -210,13 +237,39 @@ Result<World> world_from_environment() {
   return world_from_environment([](const char* name) -> const char* { return std::getenv(name); });
 }
 
+Result<World> joined(const World& world, const rendezvous::Join& join) {
+  World next = world;
+  next.rank = join.rank;
+  next.size = join.world_size;
+  next.generation = join.generation;
+  next.peers = join.peers;
+  next.members = join.member_of_rank;
+  next.state_source = join.source;
+  next.restore = join.restore;
+  const auto size = static_cast<size_t>(next.size);
+  if (next.size < 1 || next.rank < 0 || next.rank >= next.size || next.peers.size() != size ||
+      next.state_source.rank >= next.size || (!next.members.empty() && next.members.size() != size)) {
+    return bad("the agent's join contradicts itself");
+  }
+  LOCKSTEP_CHECK_OK(check_peers(next, "the agent's join"));
+  LOCKSTEP_CHECK_OK(read_key(join.key, "the key of the agent's join", next));
+  return next;
+}
+
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   comm::RingOptions options;
   options.rank = world.rank;
   options.size = world.size;
   options.job_uid = world.job_uid;
   options.generation = world.generation;
-  options.listen_fd = world.listen_fd;
+  if (world.listen_fd >= 0) {
+    options.listen_fd = ::fcntl(world.listen_fd, F_DUPFD_CLOEXEC, 0);
+    if (options.listen_fd < 0) {
+      const ErrorCode code = errno == EMFILE ? ErrorCode::kExhausted : ErrorCode::kInvalid;
+      return fail(code,
+                  fmt::format("the listening socket {} has no duplicate: {}", world.listen_fd, std::strerror(errno)));
+    }
+  }
   options.peers = world.peers;
   options.members = world.members;
   options.key = world.key;

@@ -10,6 +10,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "operator/rendezvous/worker_contract.h"
 #include "trainer/comm/ring_communicator.h"
 
 namespace lockstep::trainer::elastic {
@@ -23,17 +24,18 @@ struct World {
   int local_size = 1;
   std::int64_t generation = 0;  // torchrun: its restart count
   std::string job_name;
-  std::string job_uid;                  // torchrun: its run id
-  std::vector<std::string> peers;       // kAgent: data addresses by rank
-  std::vector<int> members;             // kAgent: which ranks share a pod
-  int listen_fd = -1;                   // kAgent
-  int agent_fd = -1;                    // -1: no agent
-  comm::GenerationKey key{};            // kAgent
-  std::string master_addr;              // kTorchrun
-  int master_port = 0;                  // kTorchrun
-  std::string checkpoint_dir;           // empty: not given
-  double checkpoint_every_seconds = 0;  // 0: not given
-  std::string restore;                  // folder name of the checkpoint to start from; empty: none
+  std::string job_uid;                   // torchrun: its run id
+  std::vector<std::string> peers;        // kAgent: data addresses by rank
+  std::vector<int> members;              // kAgent: which ranks share a pod
+  int listen_fd = -1;                    // kAgent: stays open as long as the process lives
+  int agent_fd = -1;                     // -1: no agent
+  comm::GenerationKey key{};             // kAgent
+  std::string master_addr;               // kTorchrun
+  int master_port = 0;                   // kTorchrun
+  std::string checkpoint_dir;            // empty: not given
+  double checkpoint_every_seconds = 0;   // 0: not given
+  std::string restore;                   // folder name of the checkpoint to start from; empty: none
+  rendezvous::StateSource state_source;  // kAgent: who gives the state to start from; rank -1: nobody does
 };
 
 // Looks a variable up; nullptr when it is not set. Tests give their own.
@@ -44,11 +46,16 @@ using Environment = std::function<const char*(const char*)>;
 Result<World> world_from_environment(const Environment& lookup);
 Result<World> world_from_environment();  // of this process
 
-// The options for comm::make_communicator. kAgent: a translation. kTorchrun: opens a data socket and exchanges
-// addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where torchrun's own
-// store holds that port); kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port is
-// taken, kInvalid that two processes claim one rank or sizes differ. Key and addresses cross the network unencrypted:
-// plain torchrun has no secret to start from. kAlone: options of size 1. Blocks.
+// `world` as the agent's join says: rank, size, generation, peers, members, key, source and checkpoint are the join's,
+// all else stays. kInvalid: what it says makes no sense.
+Result<World> joined(const World& world, const rendezvous::Join& join);
+
+// The options for comm::make_communicator. kAgent: a translation; listen_fd is a duplicate of the world's, because the
+// communicator closes what it is given (kExhausted: there is no descriptor left). kTorchrun: opens a data socket and
+// exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where
+// torchrun's own store holds that port); kDeadlineExceeded names what is missing after `deadline`, kUnavailable says
+// that the port is taken, kInvalid that two processes claim one rank or sizes differ. Key and addresses cross the
+// network unencrypted: plain torchrun has no secret to start from. kAlone: options of size 1. Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

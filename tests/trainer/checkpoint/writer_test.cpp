@@ -44,6 +44,23 @@ TEST_F(WriterTest, nothing_can_be_started_from_before_a_later_step_confirms_it) 
   EXPECT_FALSE(to->poll().has_value());
 }
 
+TEST_F(WriterTest, a_write_keeps_its_generation_when_the_next_begins_and_a_step_of_that_confirms_it) {
+  const auto to = writer(1);
+  const SmallModel model = SmallModel::of(1);
+  ASSERT_TRUE(to->write({.step = 1, .state = model.state()}, Busy::kSkip, {}).value());
+  to->set_generation(2);
+  to->confirm(2);
+  ASSERT_TRUE(to->flush(seconds(20)).ok());
+  ASSERT_TRUE(to->write({.step = 2, .state = model.state()}, Busy::kWait, seconds(20)).value());
+  to->confirm(3);
+  const auto published = to->flush(seconds(20));
+  ASSERT_TRUE(published.ok());
+  EXPECT_EQ((*published)->generation, 2);
+  EXPECT_THAT(folders(), ElementsAre("step-1.g1", "step-2.g2"));
+  EXPECT_EQ(verify(dir_, "step-1.g1").value().generation, 1);
+  EXPECT_EQ(verify(dir_, "step-2.g2").value().generation, 2);
+}
+
 TEST_F(WriterTest, a_second_write_is_left_out_or_waits_as_asked) {
   const auto to = writer(1);
   const SmallModel model = SmallModel::of(1);

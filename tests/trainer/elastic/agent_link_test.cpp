@@ -57,10 +57,12 @@ class AgentLinkTest : public ::testing::Test {
 };
 
 TEST_F(AgentLinkTest, messages_arrive_in_order) {
-  link_->up();
+  link_->up(true);
   link_->checkpoint({"step-1.g1", 1, 1, "d"});
   link_->failure({rendezvous::FailureReport::Class::kOwn, -1, "why"});
-  EXPECT_TRUE(next().up);
+  const WorkerMessage up = next();
+  EXPECT_TRUE(up.up);
+  EXPECT_TRUE(up.regroups);
   EXPECT_EQ(next().checkpoint->name, "step-1.g1");
   EXPECT_EQ(next().failure->message, "why");
 }
@@ -100,7 +102,7 @@ TEST_F(AgentLinkTest, the_agents_stop_reaches_the_token_in_pieces_too) {
 TEST_F(AgentLinkTest, the_end_of_the_link_is_the_loss_of_the_agent) {
   agent_.reset();
   EXPECT_EQ(stopped(), StopReason::kAgentLost);
-  link_->up();
+  link_->up(false);
   EXPECT_FALSE(link_->flush(seconds(1)));
 }
 
@@ -110,8 +112,11 @@ TEST_F(AgentLinkTest, nonsense_from_the_agent_is_the_loss_of_the_agent) {
 }
 
 TEST_F(AgentLinkTest, a_line_without_an_end_is_not_gathered_for_ever) {
-  const std::string text(200'000, ' ');
-  (void)::send(agent_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  const std::string text(4096, ' ');
+  const auto until = std::chrono::steady_clock::now() + seconds(10);
+  while (!stop_.requested() && std::chrono::steady_clock::now() < until) {
+    (void)::send(agent_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
   EXPECT_EQ(stopped(), StopReason::kAgentLost);
 }
 
@@ -119,7 +124,8 @@ TEST(AgentLink, without_an_agent_nothing_happens) {
   StopToken stop;
   auto link = AgentLink::open(-1, stop);
   ASSERT_TRUE(link.ok());
-  (*link)->up();
+  EXPECT_FALSE((*link)->present());
+  (*link)->up(false);
   (*link)->progress({.step = 1});
   EXPECT_TRUE((*link)->flush({}));
   EXPECT_FALSE(stop.requested());

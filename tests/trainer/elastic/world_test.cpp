@@ -94,7 +94,65 @@ TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
   EXPECT_EQ(options->peers.size(), 3U);
   EXPECT_EQ(options->members, (std::vector<int>{0, 0, 1}));
   EXPECT_EQ(options->key[31], std::byte{0xff});
-  EXPECT_EQ(options->listen_fd, listener_.get());
+  const UniqueFd duplicate(options->listen_fd);
+  EXPECT_NE(duplicate.get(), listener_.get()) << "the communicator closes what it is given, and the next one needs it";
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  EXPECT_EQ(::getsockopt(duplicate.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length), 0);
+  EXPECT_EQ(listens, 1);
+  EXPECT_EQ(world->state_source, rendezvous::StateSource{});
+}
+
+TEST_F(AgentsWorld, a_process_that_starts_into_a_running_generation_reads_who_gives_the_state) {
+  variables_["LOCKSTEP_STATE_SOURCE"] = "2 3 120 00ff00ff00ff00ff";
+  const auto world = world_of(variables_);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_EQ(world->state_source, (rendezvous::StateSource{2, {3, 120, "00ff00ff00ff00ff"}, true}));
+}
+
+TEST_F(AgentsWorld, a_join_replaces_what_is_of_the_generation_and_keeps_the_rest) {
+  const auto world = world_of(variables_).value();
+  rendezvous::Join join{.term = 1,
+                        .generation = 5,
+                        .rank = 0,
+                        .world_size = 2,
+                        .peers = {"10.0.0.1:5001", "10.0.0.9:5000"},
+                        .member_of_rank = {0, 3},
+                        .key = std::string(64, 'a'),
+                        .source = {1, {4, 77, "0123456789abcdef"}, true}};
+  const auto next = joined(world, join);
+  ASSERT_TRUE(next.ok()) << next.error().message;
+  EXPECT_EQ(next->rank, 0);
+  EXPECT_EQ(next->size, 2);
+  EXPECT_EQ(next->generation, 5);
+  EXPECT_EQ(next->peers, join.peers);
+  EXPECT_EQ(next->members, join.member_of_rank);
+  EXPECT_EQ(next->key[0], std::byte{0xaa});
+  EXPECT_EQ(next->state_source, join.source);
+  EXPECT_EQ(next->restore, "");
+  EXPECT_EQ(next->listen_fd, listener_.get());
+  EXPECT_EQ(next->job_uid, "uid");
+}
+
+TEST_F(AgentsWorld, a_join_that_contradicts_itself_is_refused) {
+  const auto world = world_of(variables_).value();
+  const rendezvous::Join good{.generation = 5,
+                              .rank = 1,
+                              .world_size = 2,
+                              .peers = {"10.0.0.1:5001", "10.0.0.9:5000"},
+                              .key = std::string(64, 'a')};
+  EXPECT_TRUE(joined(world, good).ok());
+  for (const auto& spoil : std::vector<void (*)(rendezvous::Join&)>{
+           [](rendezvous::Join& join) { join.rank = 2; }, [](rendezvous::Join& join) { join.peers.pop_back(); },
+           [](rendezvous::Join& join) { join.peers[0] = "nowhere"; }, [](rendezvous::Join& join) { join.key = "a"; },
+           [](rendezvous::Join& join) { join.source.rank = 2; },
+           [](rendezvous::Join& join) { join.member_of_rank = {1}; }}) {
+    rendezvous::Join join = good;
+    spoil(join);
+    const auto next = joined(world, join);
+    ASSERT_FALSE(next.ok());
+    EXPECT_EQ(next.error().code, ErrorCode::kInvalid);
+  }
 }
 
 TEST_F(AgentsWorld, every_variable_that_is_missing_or_wrong_is_named) {
@@ -107,6 +165,11 @@ TEST_F(AgentsWorld, every_variable_that_is_missing_or_wrong_is_named) {
       {"RANK", std::nullopt, "RANK is not set, though WORLD_SIZE is"},
       {"WORLD_SIZE", std::nullopt, "WORLD_SIZE is not set"},
       {"RANK", "3", "RANK=3 is not below WORLD_SIZE=3"},
+      {"LOCKSTEP_STATE_SOURCE", "2 3 120", "LOCKSTEP_STATE_SOURCE='2 3 120' is not a rank, a generation, a step and"},
+      {"LOCKSTEP_STATE_SOURCE", "2 3 120 d more", "is not a rank, a generation, a step and a digest"},
+      {"LOCKSTEP_STATE_SOURCE", "x 3 120 d", "is not a rank, a generation, a step and a digest"},
+      {"LOCKSTEP_STATE_SOURCE", "1 3 120 d", "does not name another rank of 3"},
+      {"LOCKSTEP_STATE_SOURCE", "3 3 120 d", "does not name another rank of 3"},
       {"RANK", "-1", "RANK=-1 is not a number"},
       {"WORLD_SIZE", "three", "WORLD_SIZE=three is not a number"},
       {"WORLD_SIZE", "4", "LOCKSTEP_PEERS lists 3 addresses for WORLD_SIZE=4"},

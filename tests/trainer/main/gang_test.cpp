@@ -1,7 +1,5 @@
 // Ranks as processes over the real ring: what the number of ranks may change, and what not.
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,27 +16,13 @@ namespace {
 constexpr int kFifty = sanitizer::steps(50);
 
 using comm::UniqueFd;
+using testing::bound;
 using testing::content;
 using testing::Ended;
 using testing::Environment;
 using testing::Limits;
 using testing::Process;
 using testing::value_of;
-
-// A socket with a port of the loopback interface that is nobody else's.
-UniqueFd bound(int* port) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  *port = ntohs(address.sin_port);
-  return fd;
-}
 
 // The text after each `before`, up to a space or the end of the line.
 std::vector<std::string> all_after(const std::string& text, const std::string& before) {
@@ -87,7 +71,7 @@ class Gang : public testing::InFolder {
       environment["LOCAL_RANK"] = std::to_string(rank % 2);
       environment["LOCKSTEP_LISTEN_FD"] = std::to_string(listener);
       gang.push_back(std::make_unique<Process>(folder_, "rank" + std::to_string(rank), arguments, environment,
-                                               Limits{.keep_fd = listener}));
+                                               Limits{.keep_fds = {listener}}));
     }
     Trained trained;
     for (auto& process : gang) {

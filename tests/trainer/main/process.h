@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +22,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer::testing {
 
@@ -52,7 +56,7 @@ inline bool readable(int fd, std::chrono::steady_clock::time_point deadline) {
 
 struct Limits {
   rlim_t most_file_bytes = RLIM_INFINITY;
-  int keep_fd = -1;  // this descriptor survives the exec
+  std::vector<int> keep_fds = {};  // these descriptors survive the exec
 };
 
 // A running trainer; its output is in files. It does not outlive this object.
@@ -72,7 +76,7 @@ class Process {
         rlimit limit{limits.most_file_bytes, limits.most_file_bytes};
         ::setrlimit(RLIMIT_FSIZE, &limit);
       }
-      if (limits.keep_fd >= 0) ::fcntl(limits.keep_fd, F_SETFD, 0);
+      for (int fd : limits.keep_fds) ::fcntl(fd, F_SETFD, 0);
       ::dup2(out, 1);
       ::dup2(err, 2);
       std::vector<char*> argv;
@@ -92,6 +96,9 @@ class Process {
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
+
+  // What it has written so far.
+  std::string err() const { return content(err_); }
 
   void signal(int number) const { ::kill(pid_, number); }
   pid_t pid() const { return pid_; }
@@ -131,6 +138,21 @@ class Process {
   pid_t pid_ = -1;
 };
 
+// A socket with a port of the loopback interface that is nobody else's.
+inline comm::UniqueFd bound(int* port) {
+  comm::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
 // The value of `key` in the result line.
 inline std::string value_of(const std::string& out, const std::string& key) {
   size_t line = out.rfind("result {");
@@ -146,7 +168,8 @@ class InFolder : public ::testing::Test {
   InFolder() : folder_(fs::temp_directory_path() / ("lockstep-trainer-" + std::to_string(::getpid()))) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCKSTEP_PEERS", "LOCKSTEP_CHECKPOINT_DIR", "LOCKSTEP_RESTORE"}) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "LOCKSTEP_PEERS", "LOCKSTEP_CHECKPOINT_DIR", "LOCKSTEP_RESTORE",
+                             "LOCKSTEP_AGENT_FD", "LOCKSTEP_STATE_SOURCE"}) {
       ::unsetenv(name);
     }
   }

@@ -1,0 +1,256 @@
+// The state of one rank for the ranks that hold another, over a real ring.
+#include "trainer/core/state_transfer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/trainer/core/gang.h"
+#include "trainer/comm/ring_communicator.h"
+#include "trainer/data/generated.h"
+#include "trainer/models/mlp.h"
+#include "trainer/optim/adamw.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using comm::AllReduce;
+using comm::Broadcast;
+using comm::Communicator;
+using core::Transferred;
+using core::Version;
+using testing::Bytes;
+using testing::bytes_of;
+using testing::Rank;
+using testing::Recipe;
+
+constexpr core::TransferNotes kNotes{.first_held_out_loss = 2.5, .loss = 0.25};
+
+// Its state has more than three chunks, and the last one is short.
+Recipe large_mlp() {
+  return {.graph = [] { return models::mlp({.batch = 4, .width = 720, .layers = 3}); },
+          .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
+          .optimizer = [] { return std::make_unique<optim::AdamW>(optim::AdamWOptions{}); },
+          .options = {.seed = 3, .micro_batches = 2, .deterministic = true}};
+}
+
+// Passes everything on, and lets a test spoil it.
+class Meddling final : public Communicator {
+ public:
+  explicit Meddling(Communicator& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Result<comm::Ticket> submit(const AllReduce& operation) override { return inner_.submit(operation); }
+  Result<comm::Ticket> submit(const Broadcast& operation) override {
+    ++broadcasts;
+    if (broadcasts == dies_at) inner_.abort(std::chrono::seconds(10));
+    auto ticket = inner_.submit(operation);
+    if (ticket && broadcasts == flips_at) spoiled_ = {ticket->sequence, static_cast<std::byte*>(operation.data)};
+    return ticket;
+  }
+  Status wait(comm::Ticket ticket) override {
+    Status status = inner_.wait(ticket);
+    if (status && ticket.sequence == spoiled_.first) *spoiled_.second ^= std::byte{1};
+    return status;
+  }
+  bool abort(Duration deadline) override { return inner_.abort(deadline); }
+  int suspect() const override { return inner_.suspect(); }
+
+  int broadcasts = 0;
+  int dies_at = -1;   // this broadcast is the end of the ring
+  int flips_at = -1;  // a bit of what this broadcast brought changes on the way
+
+ private:
+  Communicator& inner_;
+  std::pair<std::uint64_t, std::byte*> spoiled_{0, nullptr};
+};
+
+// Three ranks whose states a test sets up, and what a transfer among them did.
+class StateTransfer : public ::testing::Test {
+ protected:
+  static constexpr size_t kRanks = 3;
+  StateTransfer() : ring_(comm::make_in_process_ring(kRanks, true).value()) {
+    for (auto& communicator : ring_) {
+      meddling_.push_back(std::make_unique<Meddling>(*communicator));
+      ranks_.push_back(std::make_unique<Rank>(large_mlp(), *communicator));
+      ranks_.back()->replica->use(*communicator, 4);
+    }
+  }
+  core::State& state(size_t rank) { return ranks_[rank]->replica->state(); }
+  // `steps` more on all ranks.
+  void train(int steps) {
+    on_every_rank([&](size_t rank) {
+      for (int i = 0; i < steps; ++i) ASSERT_TRUE(ranks_[rank]->replica->step({}).ok());
+    });
+  }
+  void on_every_rank(const std::function<void(size_t)>& body) {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < kRanks; ++rank) threads.emplace_back([&, rank] { body(rank); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  std::vector<Result<Transferred>> transfer(int source, const Version& version) {
+    std::vector<Result<Transferred>> results(kRanks, Transferred{});
+    on_every_rank([&](size_t rank) {
+      auto notes = static_cast<int>(rank) == source ? kNotes : core::TransferNotes{};
+      results[rank] = core::transfer_state(state(rank), *meddling_[rank], source, version, notes);
+      if (!results[rank]) meddling_[rank]->abort(std::chrono::seconds(10));  // as its owner would
+    });
+    return results;
+  }
+  // The state of `rank` as it was, to put back later.
+  struct Kept {
+    Bytes bytes;
+    std::int64_t committed_in = 0;
+  };
+  Kept keep(size_t rank) { return {bytes_of(state(rank)), state(rank).committed_in}; }
+  void put_back(size_t rank, const Kept& kept) { state(rank).install(kept.bytes.data(), kept.committed_in); }
+
+  std::vector<std::unique_ptr<Communicator>> ring_;
+  std::vector<std::unique_ptr<Meddling>> meddling_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+TEST_F(StateTransfer, commit_says_which_generation_it_was) {
+  EXPECT_EQ(state(0).version().committed_in, 0);
+  train(2);
+  EXPECT_EQ(state(0).version().committed_in, 4);
+  EXPECT_EQ(state(0).version().step, 2);
+  EXPECT_EQ(state(0).version(), state(1).version());
+}
+
+TEST_F(StateTransfer, ranks_that_hold_the_version_are_not_touched) {
+  train(1);
+  Bytes before = bytes_of(state(0));
+  for (auto& result : transfer(1, state(1).version())) {
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    EXPECT_FALSE(result->installed);
+    EXPECT_EQ(result->notes.loss, kNotes.loss);
+  }
+  EXPECT_EQ(bytes_of(state(0)), before);
+  EXPECT_GT(meddling_[0]->broadcasts, 3) << "a header and several chunks";
+}
+
+TEST_F(StateTransfer, a_rank_that_is_a_step_behind_gets_the_newest) {
+  train(1);
+  Kept behind = keep(2);
+  train(1);
+  put_back(2, behind);
+  ASSERT_EQ(state(2).step, 1);
+  auto results = transfer(0, state(0).version());
+  ASSERT_TRUE(results[2].ok()) << results[2].error().message;
+  EXPECT_FALSE(results[1]->installed);
+  EXPECT_TRUE(results[2]->installed);
+  EXPECT_EQ(results[2]->notes.first_held_out_loss, kNotes.first_held_out_loss);
+  EXPECT_EQ(bytes_of(state(2)), bytes_of(state(0)));
+  EXPECT_EQ(state(2).version(), state(0).version());
+}
+
+TEST_F(StateTransfer, a_rank_that_has_just_started_gets_everything) {
+  train(2);
+  ranks_[0] = std::make_unique<Rank>(large_mlp(), *ring_[0]);
+  auto results = transfer(2, state(2).version());
+  ASSERT_TRUE(results[0].ok());
+  EXPECT_TRUE(results[0]->installed);
+  EXPECT_EQ(bytes_of(state(0)), bytes_of(state(1)));
+  train(1);
+  EXPECT_EQ(bytes_of(state(0)), bytes_of(state(1))) << "and trains on like the others";
+}
+
+TEST_F(StateTransfer, other_bits_of_the_same_step_are_overwritten) {
+  train(1);
+  state(1).parameters->data()[5] ^= std::byte{4};
+  auto results = transfer(0, state(0).version());
+  ASSERT_TRUE(results[1].ok());
+  EXPECT_TRUE(results[1]->installed);
+  EXPECT_EQ(bytes_of(state(1)), bytes_of(state(0)));
+}
+
+TEST_F(StateTransfer, the_same_bits_of_another_generation_are_of_the_sources_afterwards) {
+  train(1);
+  state(1).committed_in = 2;
+  auto results = transfer(0, state(0).version());
+  ASSERT_TRUE(results[1].ok());
+  EXPECT_TRUE(results[1]->installed);
+  EXPECT_EQ(state(1).committed_in, 4);
+}
+
+TEST_F(StateTransfer, a_source_that_dies_in_the_middle_leaves_receivers_whole) {
+  train(1);
+  Kept behind = keep(2);
+  train(1);
+  put_back(2, behind);
+  meddling_[0]->dies_at = 3;
+  auto results = transfer(0, state(0).version());
+  for (size_t rank : {1U, 2U}) {
+    ASSERT_FALSE(results[rank].ok());
+    EXPECT_EQ(results[rank].error().code, ErrorCode::kUnavailable) << results[rank].error().message;
+  }
+  EXPECT_EQ(bytes_of(state(2)), behind.bytes);
+  EXPECT_EQ(state(2).step, 1);
+}
+
+TEST_F(StateTransfer, bits_that_change_on_the_way_are_refused_and_not_installed) {
+  train(1);
+  Kept behind = keep(2);
+  train(1);
+  put_back(2, behind);
+  meddling_[2]->flips_at = 4;
+  auto results = transfer(0, state(0).version());
+  ASSERT_FALSE(results[2].ok());
+  EXPECT_EQ(results[2].error().code, ErrorCode::kInternal);
+  EXPECT_EQ(bytes_of(state(2)), behind.bytes);
+}
+
+TEST_F(StateTransfer, a_source_that_does_not_hold_what_was_announced_is_refused) {
+  train(1);
+  Version version = state(0).version();
+  version.digest ^= 1;
+  Bytes before = bytes_of(state(1));
+  auto results = transfer(0, version);
+  EXPECT_EQ(results[0].error().code, ErrorCode::kInternal);
+  for (size_t rank : {1U, 2U}) EXPECT_EQ(results[rank].error().code, ErrorCode::kUnavailable) << "the source has ended";
+  EXPECT_EQ(bytes_of(state(1)), before);
+}
+
+TEST_F(StateTransfer, ranks_agree_sees_one_bit) {
+  train(1);
+  std::vector<int> agree(kRanks, -1);
+  auto ask = [&] { on_every_rank([&](size_t rank) { agree[rank] = ranks_[rank]->replica->ranks_agree().value(); }); };
+  ask();
+  EXPECT_EQ(agree, (std::vector<int>{1, 1, 1}));
+  state(2).slots[1]->data()[0] ^= std::byte{1};
+  ask();
+  EXPECT_EQ(agree, (std::vector<int>{0, 0, 0}));
+}
+
+TEST_F(StateTransfer, a_step_after_a_failed_one_over_another_ring_has_the_same_bits) {
+  train(1);
+  Kept before = keep(0);
+  train(1);
+  Bytes expected = bytes_of(state(0));
+  for (size_t rank = 0; rank < kRanks; ++rank) put_back(rank, before);
+  on_every_rank([&](size_t rank) {
+    if (rank == 1) {
+      ring_[1]->abort(std::chrono::seconds(10));  // in the middle of what the others do
+    } else {
+      EXPECT_FALSE(ranks_[rank]->replica->step({}).ok());
+      EXPECT_TRUE(ring_[rank]->abort(std::chrono::seconds(10)));
+    }
+  });
+  EXPECT_EQ(bytes_of(state(0)), before.bytes);
+  auto next = comm::make_in_process_ring(kRanks, false).value();
+  for (size_t rank = 0; rank < kRanks; ++rank) ranks_[rank]->replica->use(*next[rank], 5);
+  train(1);
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(bytes_of(state(rank)), expected);
+    EXPECT_EQ(state(rank).committed_in, 5);
+  }
+  ring_ = std::move(next);  // outlives the ranks
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

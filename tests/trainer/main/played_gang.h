@@ -1,0 +1,215 @@
+// A gang of trainer processes whose agents and coordinator the test plays: it starts ranks, kills them, and forms the
+// next generation from the others and from processes that replace the dead.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/rendezvous/worker_contract.h"
+#include "tests/trainer/main/process.h"
+#include "trainer/comm/fd.h"
+
+namespace lockstep::trainer::testing {
+
+class PlayedGang {
+ public:
+  using WorkerMessage = rendezvous::WorkerMessage;
+
+  // Two ranks to a pod, which talk over shared memory. `environment` is for all processes.
+  PlayedGang(fs::path folder, size_t ranks, std::vector<std::string> arguments, Environment environment = {})
+      : folder_(std::move(folder)), arguments_(std::move(arguments)), environment_(std::move(environment)) {
+    seats_.resize(ranks);
+    for (Seat& seat : seats_) {
+      int port = 0;
+      seat.listener = bound(&port);
+      EXPECT_EQ(::listen(seat.listener.get(), 16), 0);
+      peers_.push_back("127.0.0.1:" + std::to_string(port));
+      members_.push_back(static_cast<int>(members_.size() / 2));
+    }
+  }
+
+  // All ranks as generation 1, until each is up.
+  void start() {
+    for (size_t rank = 0; rank < seats_.size(); ++rank) start_process(rank, {});
+    expect_up();
+  }
+
+  // As somebody would who has no agent: nobody can regroup them.
+  void start_without_agents() {
+    for (size_t rank = 0; rank < seats_.size(); ++rank) start_process(rank, {}, false);
+  }
+
+  Process& process(size_t rank) { return *seats_[rank].process; }
+
+  void kill(size_t rank) {
+    process(rank).signal(SIGKILL);
+    EXPECT_EQ(process(rank).wait().code, 128 + SIGKILL);
+    seats_[rank].alive = false;
+  }
+
+  // The next message of a rank for which `wanted` is true; an empty one when none comes within our patience.
+  WorkerMessage hears(size_t rank, const std::function<bool(const WorkerMessage&)>& wanted) {
+    Seat& seat = seats_[rank];
+    auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (true) {
+      size_t newline = seat.heard.find('\n');
+      if (newline == std::string::npos) {
+        char chunk[4096];
+        ssize_t n = readable(seat.link.get(), deadline) ? ::read(seat.link.get(), chunk, sizeof chunk) : 0;
+        if (n <= 0) {
+          ADD_FAILURE() << "rank " << rank << " says nothing more: " << process(rank).err();
+          return {};
+        }
+        seat.heard.append(chunk, static_cast<size_t>(n));
+        continue;
+      }
+      auto message = rendezvous::decode_worker_message(seat.heard.substr(0, newline));
+      seat.heard.erase(0, newline + 1);
+      if (message && wanted(*message)) return *message;
+    }
+  }
+  rendezvous::BrokenReport hears_broken(size_t rank) {
+    return hears(rank, [](const WorkerMessage& it) { return it.broken.has_value(); })
+        .broken.value_or(rendezvous::BrokenReport());
+  }
+
+  void says(size_t rank, const rendezvous::AgentMessage& message) {
+    std::string line = rendezvous::encode(message);
+    ssize_t sent = ::send(seats_[rank].link.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    EXPECT_EQ(sent, static_cast<ssize_t>(line.size())) << "rank " << rank << " is gone: " << process(rank).err();
+  }
+  void hang_up(size_t rank) { seats_[rank].link.reset(); }
+
+  // Tells all who live of a generation, and waits for what they hold.
+  void regroup(std::int64_t generation) {
+    generation_ = generation;
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      if (!seats_[rank].alive) continue;
+      says(rank, {.kind = rendezvous::AgentMessage::Kind::kRegroup, .regroup = {1, generation}, .join = {}});
+    }
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      if (!seats_[rank].alive) continue;
+      auto answer =
+          hears(rank, [&](const WorkerMessage& it) { return it.holding && it.holding->generation == generation; });
+      seats_[rank].holds = answer.holding.value_or(rendezvous::Holding()).version;
+    }
+  }
+
+  // Whoever holds the newest; the state is sent unless all hold that.
+  rendezvous::StateSource source() const {
+    rendezvous::StateSource source;
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      if (!seats_[rank].alive) continue;
+      if (source.rank >= 0 && !seats_[rank].holds.newer_than(source.version)) continue;
+      source.rank = static_cast<int>(rank);
+      source.version = seats_[rank].holds;
+    }
+    for (const Seat& seat : seats_) source.send |= !seat.alive || seat.holds != source.version;
+    return source;
+  }
+
+  // Joins those who live into the generation of the last regroup. Does not wait for them.
+  void join() { join(source()); }
+  void join(const rendezvous::StateSource& from) {
+    rendezvous::Join join{.term = 1,
+                          .generation = generation_,
+                          .rank = 0,
+                          .world_size = static_cast<int>(seats_.size()),
+                          .peers = peers_,
+                          .member_of_rank = members_,
+                          .key = key(),
+                          .source = from,
+                          .restore = ""};
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      join.rank = static_cast<int>(rank);
+      if (!seats_[rank].alive) continue;
+      says(rank, {.kind = rendezvous::AgentMessage::Kind::kJoin, .regroup = {}, .join = join});
+    }
+  }
+  // Starts a process for each of the dead.
+  void replace_the_dead() { replace_the_dead(source()); }
+  void replace_the_dead(const rendezvous::StateSource& from) {
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      if (!seats_[rank].alive) start_process(rank, from);
+    }
+  }
+  void expect_up() {
+    for (size_t rank = 0; rank < seats_.size(); ++rank) {
+      EXPECT_TRUE(hears(rank, [](const WorkerMessage& it) { return it.up; }).regroups);
+    }
+  }
+  // All of it, for a gang whose dead are known.
+  void form(std::int64_t generation) {
+    regroup(generation);
+    join();
+    replace_the_dead();
+    expect_up();
+  }
+
+  // The ends of all, in rank order.
+  std::vector<Ended> wait() {
+    std::vector<Ended> ends;
+    for (Seat& seat : seats_) ends.push_back(seat.process->wait());
+    return ends;
+  }
+
+ private:
+  struct Seat {
+    comm::UniqueFd listener;  // stays open, as with an agent
+    comm::UniqueFd link;
+    std::string heard;
+    std::unique_ptr<Process> process;
+    bool alive = false;
+    rendezvous::StateVersion holds;
+  };
+
+  std::string key() const { return std::string(63, '5') + std::to_string(generation_); }
+
+  void start_process(size_t rank, const rendezvous::StateSource& from, bool with_agent = true) {
+    Seat& seat = seats_[rank];
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    seat.link.reset(ends[0]);
+    seat.heard.clear();
+    comm::UniqueFd theirs(ends[1]);
+    Environment environment = environment_;
+    environment["RANK"] = std::to_string(rank);
+    environment["WORLD_SIZE"] = std::to_string(seats_.size());
+    environment["LOCAL_RANK"] = std::to_string(rank % 2);
+    environment["LOCKSTEP_JOB_UID"] = "uid";
+    environment["LOCKSTEP_GENERATION"] = std::to_string(generation_);
+    environment["LOCKSTEP_GENERATION_KEY"] = key();
+    environment["LOCKSTEP_LISTEN_FD"] = std::to_string(seat.listener.get());
+    if (with_agent) environment["LOCKSTEP_AGENT_FD"] = std::to_string(theirs.get());
+    for (size_t i = 0; i < seats_.size(); ++i) {
+      environment["LOCKSTEP_PEERS"] += (i == 0 ? "" : ",") + peers_[i];
+      environment["LOCKSTEP_MEMBERS"] += (i == 0 ? "" : ",") + std::to_string(members_[i]);
+    }
+    if (from.rank >= 0) {
+      environment["LOCKSTEP_STATE_SOURCE"] = std::to_string(from.rank) + " " + std::to_string(from.version.generation) +
+                                             " " + std::to_string(from.version.step) + " " + from.version.digest;
+    }
+    std::string name = "rank" + std::to_string(rank) + ".generation" + std::to_string(generation_);
+    seat.process = std::make_unique<Process>(folder_, name, arguments_, environment,
+                                             Limits{.keep_fds = {seat.listener.get(), theirs.get()}});
+    seat.alive = true;
+  }
+
+  fs::path folder_;
+  std::vector<std::string> arguments_;
+  Environment environment_;
+  std::vector<Seat> seats_;
+  std::vector<std::string> peers_;
+  std::vector<int> members_;
+  std::int64_t generation_ = 1;
+};
+
+}  // namespace lockstep::trainer::testing

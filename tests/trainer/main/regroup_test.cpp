@@ -1,0 +1,216 @@
+// Ranks that die, and the others, which keep their memory and go on: the result is that of a run in which nobody died.
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sanitizer.h"
+#include "tests/trainer/main/played_gang.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Ended;
+using testing::Environment;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::PlayedGang;
+using testing::value_of;
+
+constexpr size_t kRanks = 4;
+// Far more than pass between the fifth, when the test acts, and what it does. Under a sanitizer a step takes longer.
+constexpr int kSteps = sanitizer::kOn ? 60 : 600;
+
+class Regroup : public testing::InFolder {
+ protected:
+  std::vector<std::string> training(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--model=mlp", "--width=64", "--steps=" + std::to_string(kSteps), "--deterministic",
+                               "--log-every=1", "--eval-every=7"});
+    return more;
+  }
+  std::string checkpoints() const { return (folder_ / "checkpoints").string(); }
+
+  PlayedGang& start(const std::vector<std::string>& arguments, Environment environment = {}) {
+    gang_ = std::make_unique<PlayedGang>(folder_, kRanks, arguments, std::move(environment));
+    gang_->start();
+    return *gang_;
+  }
+  // All ranks end well, with the bits and losses of a run of one rank that nobody disturbed.
+  std::vector<Ended> expect_the_result_of_an_undisturbed_run() {
+    std::vector<Ended> ends = gang_->wait();
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      EXPECT_EQ(ends[rank].code, 0) << "rank " << rank << ": " << ends[rank].err;
+      EXPECT_THAT(ends[rank].out, Not(HasSubstr("restored")));
+    }
+    static const Ended alone = run(training());
+    EXPECT_EQ(alone.code, 0) << alone.err;
+    for (const char* key : {"digest", "step", "train_loss", "held_out_loss", "initial_held_out_loss"}) {
+      EXPECT_EQ(value_of(ends[0].out, key), value_of(alone.out, key)) << key;
+    }
+    return ends;
+  }
+  std::unique_ptr<PlayedGang> gang_;
+};
+
+TEST_F(Regroup, a_rank_that_is_killed_is_replaced_and_the_others_lose_nothing) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(2);
+  int suspects = 0;
+  for (size_t rank : {0U, 1U, 3U}) {
+    auto broken = gang.hears_broken(rank);
+    EXPECT_EQ(broken.generation, 1);
+    EXPECT_NE(broken.message, "");
+    suspects += broken.suspect_rank == 2 ? 1 : 0;
+  }
+  EXPECT_GE(suspects, 1) << "a neighbour knows who it was";
+  gang.form(2);
+  auto ends = expect_the_result_of_an_undisturbed_run();  // of the processes that were there from the start
+  EXPECT_THAT(ends[0].out, HasSubstr("regrouped into generation 2 at step "));
+  EXPECT_THAT(ends[2].out, HasSubstr("received the state of step "));
+  EXPECT_EQ(value_of(ends[0].out, "generation"), "2");
+}
+
+TEST_F(Regroup, the_leader_may_die_and_its_replacement_leads) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(0);
+  gang.form(2);
+  auto ends = expect_the_result_of_an_undisturbed_run();
+  EXPECT_THAT(ends[0].out, HasSubstr("received the state of step "));
+  EXPECT_THAT(ends[0].out, HasSubstr("regrouped into generation 2 at step "));
+}
+
+TEST_F(Regroup, failures_one_after_the_other_are_survived) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(2);
+  gang.form(2);
+  ASSERT_TRUE(gang.process(0).says("regrouped into generation 2"));
+  gang.kill(1);
+  gang.form(3);
+  ASSERT_TRUE(gang.process(0).says("regrouped into generation 3"));
+  gang.kill(2);
+  gang.form(4);
+  expect_the_result_of_an_undisturbed_run();
+}
+
+TEST_F(Regroup, a_failure_before_the_join_is_survived) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(2);
+  gang.regroup(2);
+  gang.kill(3);
+  gang.form(3);
+  expect_the_result_of_an_undisturbed_run();
+}
+
+TEST_F(Regroup, a_failure_while_the_others_are_linking_is_survived) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(2);
+  gang.regroup(2);
+  gang.join();  // and nobody replaces rank 2
+  gang.kill(3);
+  gang.form(3);
+  expect_the_result_of_an_undisturbed_run();
+}
+
+TEST_F(Regroup, all_but_one_may_die) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  for (size_t rank : {0U, 1U, 3U}) gang.kill(rank);
+  gang.form(2);
+  expect_the_result_of_an_undisturbed_run();
+}
+
+TEST_F(Regroup, a_regroup_of_a_gang_in_which_nobody_died_interrupts_it_and_sends_nothing_that_all_have) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.form(2);
+  expect_the_result_of_an_undisturbed_run();
+}
+
+TEST_F(Regroup, no_checkpoint_is_lost_and_the_new_ones_are_of_the_new_generation) {
+  PlayedGang& gang = start(training({"--checkpoint-every-steps=10", "--keep-checkpoints=0"}),
+                           {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(3);
+  gang.form(2);
+  auto ends = expect_the_result_of_an_undisturbed_run();
+  std::set<int> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints())) {
+    EXPECT_TRUE(std::filesystem::exists(entry.path() / "manifest.json")) << entry.path();
+    steps.insert(std::stoi(entry.path().filename().string().substr(5)));
+  }
+  for (int step = 10; step <= kSteps; step += 10) EXPECT_TRUE(steps.contains(step)) << "step " << step;
+  std::string last = "step-" + std::to_string(kSteps) + ".g2";
+  EXPECT_THAT(ends[0].out, HasSubstr("checkpoint " + last));
+  Ended again = run(training({"--checkpoint-dir=" + checkpoints()}));
+  EXPECT_THAT(again.out, HasSubstr("restored " + last));
+  EXPECT_EQ(value_of(again.out, "digest"), value_of(ends[0].out, "digest"));
+}
+
+TEST_F(Regroup, the_replacement_of_a_leader_that_saved_goes_on_saving) {
+  PlayedGang& gang = start(training({"--checkpoint-every-steps=10"}), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(0);
+  gang.form(2);
+  auto ends = expect_the_result_of_an_undisturbed_run();
+  EXPECT_THAT(ends[0].out, HasSubstr("checkpoint step-" + std::to_string(kSteps) + ".g2"));
+}
+
+TEST_F(Regroup, the_wish_to_stop_is_heard_in_the_generation_after) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(1);
+  gang.form(2);
+  gang.says(2, rendezvous::AgentMessage{});
+  for (const Ended& ended : gang.wait()) EXPECT_EQ(ended.code, 83) << ended.err;
+}
+
+TEST_F(Regroup, a_gang_without_agents_ends_when_a_rank_dies) {
+  gang_ = std::make_unique<PlayedGang>(folder_, kRanks, training());
+  gang_->start_without_agents();
+  ASSERT_TRUE(gang_->process(0).says("step 5/"));
+  gang_->kill(2);
+  for (size_t rank : {0U, 1U, 3U}) EXPECT_EQ(gang_->process(rank).wait().code, 80);
+}
+
+TEST_F(Regroup, who_waits_for_a_generation_may_be_stopped) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(1);
+  gang.hears_broken(0);
+  gang.process(0).signal(SIGTERM);
+  Ended ended = gang.process(0).wait();
+  EXPECT_EQ(ended.code, 83) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("stopped between generations"));
+}
+
+TEST_F(Regroup, who_waits_for_a_generation_ends_when_its_agent_goes) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(1);
+  gang.hears_broken(0);
+  gang.hang_up(0);
+  EXPECT_EQ(gang.process(0).wait().code, 75);
+}
+
+TEST_F(Regroup, a_state_of_other_bits_than_announced_is_not_trained_on) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(1);
+  gang.regroup(2);
+  auto from = gang.source();
+  from.version.digest = from.version.digest == std::string(16, '0') ? std::string(16, '1') : std::string(16, '0');
+  gang.join(from);
+  gang.replace_the_dead(from);
+  Ended ended = gang.process(0).wait();  // the source knows it first
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("the state of another rank cannot be taken"));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

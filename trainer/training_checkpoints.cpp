@@ -1,0 +1,181 @@
+// Checkpoints of a training: where it starts from, what it saves, and when that may be started from.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trainer/checkpoint/reader.h"
+#include "trainer/print.h"
+#include "trainer/state_views.h"
+#include "trainer/training.h"
+
+namespace lockstep::trainer {
+
+using checkpoint::Busy;
+using elastic::Origin;
+
+namespace {
+
+constexpr std::chrono::seconds kWriteDeadline(120);  // for a checkpoint of any size that fits a machine
+
+// Losses that a restarted run still has to report, as the checkpoint's metadata.
+std::string to_metadata(double first_held_out_loss, double loss) {
+  auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
+  return nlohmann::json{{"first_held_out_loss", finite(first_held_out_loss)}, {"loss", finite(loss)}}.dump();
+}
+
+double from_metadata(const std::string& text, const char* key) {
+  nlohmann::json metadata = nlohmann::json::parse(text, nullptr, false);
+  if (!metadata.is_object() || !metadata.contains(key) || !metadata[key].is_number()) return std::nan("");
+  return metadata[key].get<double>();
+}
+
+}  // namespace
+
+// Every rank reads the same checkpoint: the one that the agent names, else the newest that rank 0 sees.
+Status Training::restore() {
+  if (whole_) {  // what this process held does not count any more
+    whole_ = false;
+    state().initialize(flags_.seed);
+    writer_.reset();
+    saved_step_ = -1;
+    first_held_out_loss_ = loss_ = 0;
+  }
+  if (flags_.checkpoint_dir.empty()) return {};
+  doing_ = Origin::kRestore;
+  std::string name = world_.restore;
+  if (world_.source != elastic::World::Source::kAgent && name.empty()) {
+    std::array<char, 256> chosen{};
+    if (leads()) {
+      LOCKSTEP_TRY(auto list, checkpoint::list_valid(flags_.checkpoint_dir));
+      if (list.empty()) LOCKSTEP_CHECK_OK(nothing_is_lost());
+      if (!list.empty()) list.front().name.copy(chosen.data(), chosen.size() - 1);
+    }
+    doing_ = Origin::kCommunication;
+    LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::Broadcast{chosen.data(), chosen.size(), 0}));
+    LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
+    name = chosen.data();
+    doing_ = Origin::kRestore;
+  }
+  if (!name.empty()) {
+    LOCKSTEP_TRY(auto manifest, checkpoint::load(flags_.checkpoint_dir, name, identity(), state_buffers(state())));
+    // Without a coordinator nobody counts generations; a continued run takes the next, so that names stay new.
+    if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
+    state().committed_in = manifest.generation;
+    saved_step_ = state().step;
+    first_held_out_loss_ = from_metadata(manifest.metadata, "first_held_out_loss");
+    loss_ = from_metadata(manifest.metadata, "loss");
+    if (leads()) print(stdout, "restored {} at step {}\n", name, state().step);
+  }
+  return {};
+}
+
+// The writer is of whoever leads. One that is there already may still hold a checkpoint of an earlier generation: its
+// state is one that the ranks agreed on, and the source of this generation holds it or a later one, so that the next
+// step confirms it. take_state() and restore() drop the writer where that is not so.
+Status Training::prepare_writer() {
+  if (!leads() || flags_.checkpoint_dir.empty()) {
+    writer_.reset();
+    return {};
+  }
+  if (writer_) {
+    writer_->set_generation(generation_);
+    return {};
+  }
+  doing_ = Origin::kSave;
+  LOCKSTEP_TRY(writer_, checkpoint::Writer::create({.directory = flags_.checkpoint_dir,
+                                                    .job_uid = world_.job_uid,
+                                                    .identity = identity(),
+                                                    .generation = generation_,
+                                                    .keep = flags_.keep_checkpoints}));
+  return {};
+}
+
+// A directory whose checkpoints are all unusable is not an empty one: starting anew there would hide the loss.
+Status Training::nothing_is_lost() const {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(flags_.checkpoint_dir, error), end; !error && it != end;
+       it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (!checkpoint::parse_folder_name(name)) continue;
+    auto manifest = checkpoint::verify(flags_.checkpoint_dir, name);
+    if (!manifest && manifest.error().code != ErrorCode::kNotFound) return manifest.error();
+  }
+  return {};
+}
+
+Status Training::save(Busy busy) {
+  doing_ = Origin::kCommunication;
+  LOCKSTEP_TRY(bool agree, replica_->ranks_agree());
+  doing_ = Origin::kInternal;
+  if (!agree)
+    return fail(ErrorCode::kInternal, fmt::format("the ranks hold different bits after step {}", state().step));
+  saved_ = Clock::now();
+  if (!writer_ || saved_step_ == state().step) return {};
+  doing_ = Origin::kSave;
+  std::int64_t samples = state().step * flags_.batch_size;
+  checkpoint::Snapshot snapshot{
+      .step = state().step,
+      .cursor = {.epoch = samples / task_->epoch_samples, .index = samples % task_->epoch_samples},
+      .metadata = to_metadata(first_held_out_loss_, loss_),
+      .state = state_tensors(state())};
+  LOCKSTEP_TRY(bool taken, writer_->write(snapshot, busy, kWriteDeadline));
+  if (taken) saved_step_ = state().step;
+  return {};
+}
+
+// A collective has just succeeded: what was written before it may be published, and what was published is reported.
+Status Training::take_published() {
+  if (!writer_) return {};
+  writer_->confirm(state().step);
+  doing_ = Origin::kSave;
+  while (auto outcome = writer_->poll()) {
+    if (!*outcome) return outcome->error();
+    const checkpoint::Published& published = **outcome;
+    agent_->checkpoint({.name = published.name,
+                        .step = published.step,
+                        .generation = published.generation,
+                        .digest = published.digest});
+    print(stdout, "checkpoint {}  digest {}\n", published.name, published.digest);
+  }
+  return {};
+}
+
+// Writes the last checkpoint and waits until it may be started from. Every rank calls it.
+Status Training::settle_checkpoints() {
+  if (writer_ && saved_step_ != state().step) {
+    // What is still in flight is from an earlier step, which the last step has confirmed.
+    writer_->confirm(state().step);
+    doing_ = Origin::kSave;
+    LOCKSTEP_TRY(auto earlier, writer_->flush(kWriteDeadline));
+    static_cast<void>(earlier);
+    LOCKSTEP_CHECK_OK(take_published());
+  }
+  LOCKSTEP_CHECK_OK(save(Busy::kWait));
+  doing_ = Origin::kCommunication;
+  LOCKSTEP_TRY(bool agree, replica_->ranks_agree());  // the collective that comes after the checkpoint
+  static_cast<void>(agree);
+  if (writer_) {
+    doing_ = Origin::kSave;
+    writer_->confirm(state().step + 1);
+    LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
+    static_cast<void>(last);
+    LOCKSTEP_CHECK_OK(take_published());
+  }
+  // Nobody leaves before: whoever looks after the ranks may end the others as soon as one is gone. If a disk is slower
+  // than the patience of a collective, they leave one by one all the same; nothing depends on it any more.
+  static_cast<void>(replica_->ranks_agree());
+  return {};
+}
+
+checkpoint::Identity Training::identity() const {
+  checkpoint::Identity identity{.model = flags_.model, .model_hash = task_->configuration, .seed = flags_.seed};
+  if (flags_.deterministic) {
+    identity.numerics_id = fmt::format("{}/micro-batch-{}", backend_->numerics(), flags_.micro_batch_size);
+  }
+  return identity;
+}
+
+}  // namespace lockstep::trainer

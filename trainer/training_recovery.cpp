@@ -1,0 +1,94 @@
+// From one generation to the next without losing what this process holds.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "trainer/core/state_transfer.h"
+#include "trainer/elastic/regroup.h"
+#include "trainer/print.h"
+#include "trainer/training.h"
+
+namespace lockstep::trainer {
+
+using elastic::Origin;
+
+namespace {
+
+// The digest of a state in the messages of the link.
+std::string to_text(std::uint64_t digest) {
+  return fmt::format("{:016x}", digest);
+}
+
+Result<core::Version> version_of(const rendezvous::StateVersion& version) {
+  std::uint64_t digest = 0;
+  const std::string& text = version.digest;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+  if (text.size() != 16 || error != std::errc() || end != text.data() + text.size()) {
+    return fail(ErrorCode::kInvalid, fmt::format("'{}' is not the digest of a state", text));
+  }
+  return core::Version{version.generation, version.step, digest};
+}
+
+}  // namespace
+
+bool Training::can_regroup() const {
+  return agent_->present() && world_.source == elastic::World::Source::kAgent;
+}
+
+// An agent that has not heard `up` expects no more of this process than that it ends, unless it said otherwise.
+bool Training::may_regroup(const Error& error) const {
+  return can_regroup() && doing_ == Origin::kCommunication && elastic::peers_doing(error.code) &&
+         (introduced_ || agent_->has_order());
+}
+
+// What this process can go on from. Nobody may start from a state that no generation has agreed on: it has no digest.
+rendezvous::StateVersion Training::holds() const {
+  if (!whole_) return {};
+  core::Version version = state().version();
+  return {version.committed_in, version.step, to_text(version.digest)};
+}
+
+// Leaves the generation, which failed because of `why`, and links with the next one. An exit code: the process has to
+// end instead.
+Result<std::optional<int>> Training::regroup(const Error& why) {
+  bool interrupted = agent_->has_order();  // the agent knows
+  if (!interrupted) agent_->broken({generation_, communicator_->suspect(), why.message});
+  if (!communicator_->abort(kAbortDeadline)) {
+    return fail(ErrorCode::kUnavailable, "the communicator could not be ended: " + why.message);
+  }
+  interruption_->use(nullptr);
+  communicator_.reset();
+  doing_ = Origin::kInternal;
+  auto next = elastic::regroup(*agent_, *interruption_, stop_, world_, holds());
+  if (!next && next.error().code == ErrorCode::kCancelled) {
+    if (leads()) print(stdout, "stopped between generations, after step {} of {}\n", state().step, flags_.steps);
+    return std::optional<int>(rendezvous::kExitStopped);
+  }
+  if (!next) return next.error();
+  world_ = std::move(next->world);
+  communicator_ = std::move(next->communicator);
+  return std::optional<int>();
+}
+
+// Takes part in giving the source's state to those that hold another one.
+Status Training::take_state() {
+  const rendezvous::StateSource& source = world_.state_source;
+  if (!source.send) return {};  // all hold it, which begin() checks
+  doing_ = Origin::kInternal;
+  LOCKSTEP_TRY(const core::Version version, version_of(source.version));
+  doing_ = Origin::kCommunication;
+  LOCKSTEP_TRY(const core::Transferred taken,
+               core::transfer_state(state(), *communicator_, source.rank, version, {first_held_out_loss_, loss_}));
+  first_held_out_loss_ = taken.notes.first_held_out_loss;
+  loss_ = taken.notes.loss;
+  whole_ = true;
+  if (!taken.installed) return {};
+  print(stdout, "received the state of step {} from rank {}\n", state().step, source.rank);
+  if (saved_step_ >= state().step) {  // what is being saved is of a state that was not to last
+    writer_.reset();
+    saved_step_ = -1;
+  }
+  return {};
+}
+
+}  // namespace lockstep::trainer
