@@ -101,7 +101,12 @@ def test_checkpoints_and_steps_are_where_it_says(killed):
 
 
 def test_a_killed_run_has_the_bits_of_an_undisturbed_one(killed, train):
-    assert result(killed)["generation"] == 2 and result(killed)["steps_of_this_process"] < STEPS, "it began anew"
+    paths = [killed.folder / f"run/logs/rank-{rank}.log" for rank in range(3)]
+    logs = [path.read_text() if path.exists() else "" for path in paths]  # who says nothing has no log
+    assert result(killed)["generation"] == 2 and result(killed)["steps_of_this_process"] == STEPS, "rank 0 began anew"
+    step = re.search(r"^regrouped into generation 2 at step (\d+)$", logs[0], re.MULTILINE)
+    assert step and f"received the state of step {step[1]} from rank " in logs[1], logs
+    assert not any("restored" in log or "received" in log for log in (logs[0], logs[2])), "a survivor lost its memory"
     undisturbed = result(train())
     assert undisturbed["generation"] == 1
     assert result(killed)["digest"] == undisturbed["digest"]

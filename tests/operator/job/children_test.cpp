@@ -260,9 +260,9 @@ TEST(RestartReasons, that_the_crd_takes_are_the_causes_of_attempts) {
   const Json& rule =
       api::training_job_schema()["properties"]["spec"]["properties"]["restart"]["properties"]["rules"]["items"];
   EXPECT_EQ(rule["properties"]["onReasons"]["items"]["enum"],
-            Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseStartTimeout, kCausePortInUse,
-                  kCauseCommandNotFound, kCauseStopped, kCausePodDeleted, kCausePodFailed, kCauseNodeLost,
-                  kCausePreempted, kCauseEvicted, kCauseOomKilled}));
+            Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseConnectionBroken, kCauseStartTimeout,
+                  kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCausePodDeleted, kCausePodFailed,
+                  kCauseNodeLost, kCausePreempted, kCauseEvicted, kCauseOomKilled}));
 }
 
 // Whatever stands in the fields that are passed through, the result is a pod or a sentence.
