@@ -207,7 +207,7 @@ TEST_F(Regroup, a_state_of_other_bits_than_announced_is_not_trained_on) {
   from.version.digest = from.version.digest == std::string(16, '0') ? std::string(16, '1') : std::string(16, '0');
   gang.join(from);
   gang.replace_the_dead(from);
-  Ended ended = gang.process(0).wait();  // the source knows it first
+  Ended ended = gang.process(static_cast<size_t>(from.rank)).wait();
   EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("the state of another rank cannot be taken"));
 }
