@@ -39,6 +39,11 @@ def finish(cluster, name):
     return found
 
 
+def took_the_survivors_state(cluster, pod):
+    log = cluster.kubectl("logs", pod, "-c", "trainer").stdout
+    assert "received the state of step" in log and "restored" not in log, log
+
+
 def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job):
     name = "kill-process"
     pods = start(cluster, job, name)
@@ -55,6 +60,7 @@ def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job
     assert attempt["strategy"] == "InPlace"
     finish(cluster, name)
     assert {pod["metadata"]["uid"] for pod in cluster.pods(name)} == {pod["metadata"]["uid"] for pod in pods.values()}
+    took_the_survivors_state(cluster, victim)
 
 
 def test_a_deleted_pod_is_replaced_and_the_others_stay(cluster, job):
@@ -85,7 +91,10 @@ def test_a_powered_off_node_is_replaced_by_another(cluster, job):
         attempt = recovered(cluster, name, "NodeLost", since)
         assert attempt["node"] == node
         finish(cluster, name)
-        assert not [pod for pod in cluster.pods(name) if pod["spec"].get("nodeName") == node]
+        now = cluster.pods(name)
+        assert not [pod for pod in now if pod["spec"].get("nodeName") == node]
+        for pod in {pod["metadata"]["name"] for pod in now} - set(pods):
+            took_the_survivors_state(cluster, pod)
     finally:
         cluster.command("power-on", node)
         cluster.kubectl("wait", "node", node, "--for=condition=Ready", "--timeout=60s", deadline=90)
