@@ -4,13 +4,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "operator/rendezvous/worker_contract.h"
@@ -19,13 +23,42 @@
 
 namespace lockstep::trainer::testing {
 
+// Holds a gang back, so that it cannot be done before the test has acted, however slow the machine: the leader writes a
+// line for each step into a pipe that has room for a few.
+class Gate {
+ public:
+  explicit Gate(const fs::path& path) : path_(path) {
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    pipe_.reset(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    EXPECT_EQ(::fcntl(pipe_.get(), F_SETPIPE_SZ, kPage), kPage);
+    let_some_pass();
+  }
+  // Room for about nine more steps.
+  void let_some_pass() {
+    char bytes[kPage];
+    while (::read(pipe_.get(), bytes, sizeof bytes) > 0) continue;
+    std::string filler(3000, '\n');
+    [[maybe_unused]] ssize_t n = ::write(pipe_.get(), filler.data(), filler.size());  // or it was filled meanwhile
+  }
+  std::string flag() const { return "--metrics-file=" + path_.string(); }
+
+ private:
+  static constexpr int kPage = 4096;  // the least that a pipe holds
+  fs::path path_;
+  comm::UniqueFd pipe_;
+};
+
 class PlayedGang {
  public:
   using WorkerMessage = rendezvous::WorkerMessage;
 
   // Two ranks to a pod, which talk over shared memory. `environment` is for all processes.
   PlayedGang(fs::path folder, size_t ranks, std::vector<std::string> arguments, Environment environment = {})
-      : folder_(std::move(folder)), arguments_(std::move(arguments)), environment_(std::move(environment)) {
+      : folder_(std::move(folder)),
+        arguments_(std::move(arguments)),
+        environment_(std::move(environment)),
+        gate_(folder_ / "steps") {
+    arguments_.push_back(gate_.flag());
     seats_.resize(ranks);
     for (Seat& seat : seats_) {
       int port = 0;
@@ -63,7 +96,12 @@ class PlayedGang {
       size_t newline = seat.heard.find('\n');
       if (newline == std::string::npos) {
         char chunk[4096];
-        ssize_t n = readable(seat.link.get(), deadline) ? ::read(seat.link.get(), chunk, sizeof chunk) : 0;
+        auto now = std::chrono::steady_clock::now();
+        if (!readable(seat.link.get(), std::min(deadline, now + kBetweenPasses)) && now < deadline) {
+          gate_.let_some_pass();  // a leader that waits at the gate hears nothing
+          continue;
+        }
+        ssize_t n = ::recv(seat.link.get(), chunk, sizeof chunk, MSG_DONTWAIT);
         if (n <= 0) {
           ADD_FAILURE() << "rank " << rank << " says nothing more: " << process(rank).err();
           return {};
@@ -154,10 +192,16 @@ class PlayedGang {
     expect_up();
   }
 
-  // The ends of all, in rank order.
+  // The ends of all who live, in rank order, with the gate open.
   std::vector<Ended> wait() {
+    std::atomic<bool> done{false};
+    std::thread opener([&] {
+      for (; !done; std::this_thread::sleep_for(kBetweenPasses)) gate_.let_some_pass();
+    });
     std::vector<Ended> ends;
-    for (Seat& seat : seats_) ends.push_back(seat.process->wait());
+    for (Seat& seat : seats_) ends.push_back(seat.alive ? seat.process->wait() : Ended());
+    done = true;
+    opener.join();
     return ends;
   }
 
@@ -170,6 +214,8 @@ class PlayedGang {
     bool alive = false;
     rendezvous::StateVersion holds;
   };
+
+  static constexpr std::chrono::milliseconds kBetweenPasses{5};
 
   std::string key() const { return std::string(63, '5') + std::to_string(generation_); }
 
@@ -206,6 +252,7 @@ class PlayedGang {
   fs::path folder_;
   std::vector<std::string> arguments_;
   Environment environment_;
+  Gate gate_;
   std::vector<Seat> seats_;
   std::vector<std::string> peers_;
   std::vector<int> members_;
