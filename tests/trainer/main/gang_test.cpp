@@ -51,7 +51,7 @@ class Gang : public testing::InFolder {
     arguments.push_back("--metrics-file=" + metrics);
     arguments.push_back("--checkpoint-every-steps=1");
     Environment environment = {{"WORLD_SIZE", std::to_string(ranks)},
-                               {"LOCKSTEP_JOB_UID", "uid"},
+                               {"LOCKSTEP_JOB_UID", "uid-" + std::to_string(::getpid())},
                                {"LOCKSTEP_GENERATION", "1"},
                                {"LOCKSTEP_GENERATION_KEY", std::string(64, '5')},
                                {"LOCKSTEP_CHECKPOINT_DIR", (folder_ / name).string()}};

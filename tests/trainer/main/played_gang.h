@@ -230,7 +230,7 @@ class PlayedGang {
     environment["RANK"] = std::to_string(rank);
     environment["WORLD_SIZE"] = std::to_string(seats_.size());
     environment["LOCAL_RANK"] = std::to_string(rank % 2);
-    environment["LOCKSTEP_JOB_UID"] = "uid";
+    environment["LOCKSTEP_JOB_UID"] = "uid-" + std::to_string(::getpid());  // names segments that all may see
     environment["LOCKSTEP_GENERATION"] = std::to_string(generation_);
     environment["LOCKSTEP_GENERATION_KEY"] = key();
     environment["LOCKSTEP_LISTEN_FD"] = std::to_string(seat.listener.get());
