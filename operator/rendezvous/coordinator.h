@@ -70,7 +70,8 @@ enum class Phase {
 // its own comes before "communication failed".
 struct Failure {
   std::int64_t generation = 0;
-  std::string cause;  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, StartTimeout, PortInUse, CommandNotFound, Stopped
+  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, StartTimeout, PortInUse, CommandNotFound, Stopped
+  std::string cause;
   int rank = -1;
   int slot = -1;
   std::optional<int> exit_code;  // 128 + signal when it was a signal
