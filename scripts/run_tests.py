@@ -278,8 +278,8 @@ SUITES = {
     "bench": ("benchmarks", bench),
 }
 
-# What `all` is: the first, which use every core, one after the other; then these lanes side by side, because clusters
-# mostly wait. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
+# What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
+# while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
 LANES = (("jobs",), ("faults", "chart"), ("cluster", "run"))
 

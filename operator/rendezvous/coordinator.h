@@ -130,8 +130,8 @@ struct Record {
   std::vector<Member> members;
   std::optional<CheckpointReport> checkpoint;
   bool finished = false;  // every rank of `generation` exited with 0: agents may leave, nothing follows
-  std::optional<Progress>
-      progress;  // with `finished`: how training ended, for a leader that no agent tells it any more
+  // With `finished`: how training ended, for a leader that no agent tells it any more.
+  std::optional<Progress> progress;
   bool operator==(const Record&) const = default;
 };
 

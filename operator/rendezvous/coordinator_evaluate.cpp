@@ -298,7 +298,7 @@ void CoordinatorState::go(Now now) {
   enter(Step::kStarting);
 }
 
-// Rule 3, "versions": the newest that anybody holds. Where equal versions have different bits, which must not be, those
+// Rule 8, "versions": the newest that anybody holds. Where equal versions have different bits, which must not be, those
 // that most ranks hold win, then those of the lowest rank. A checkpoint that is newer than all of them wins over all.
 StateSource CoordinatorState::choose_source() const {
   std::vector<std::pair<int, const StateVersion*>> held;  // rank, version
@@ -401,7 +401,8 @@ void CoordinatorState::break_connection(Now now) {
   const auto& [rank, report] = *gang_->broken.begin();
   Failure failure;
   failure.cause = "ConnectionBroken";
-  failure.rank = report.suspect_rank >= 0 ? report.suspect_rank : rank;
+  const auto ranks = static_cast<int>(gang_->incarnation_of_slot.size()) * gang_->procs;
+  failure.rank = report.suspect_rank >= 0 && report.suspect_rank < ranks ? report.suspect_rank : rank;
   failure.slot = failure.rank / gang_->procs;
   failure.message = fmt::format("rank {}: {}", rank, report.message);
   failure.time = now.wall;

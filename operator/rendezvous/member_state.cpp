@@ -118,7 +118,6 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
   propose_ = propose;
   if (can_keep(propose)) {
     keeping_ = true;
-    kept_ready_ = false;
     hold_until_ = now + options_.hold_within;
     for (auto& [number, rank] : ranks_) rank.holding.reset();
     actions_.push_back(AskHoldings{propose.epoch});

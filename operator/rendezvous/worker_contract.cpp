@@ -73,7 +73,10 @@ class Fields {
     const std::int64_t value = object_.contains(name) ? integer(name) : -1;
     return value >= -1 && value <= INT32_MAX ? static_cast<int>(value) : wrong(-1);
   }
-  StateVersion version() { return {integer("stateGeneration"), integer("step"), text("digest")}; }
+  StateVersion version() {
+    StateVersion found{integer("stateGeneration"), integer("step"), text("digest")};
+    return found.generation >= 0 && found.step >= 0 && found.digest.size() <= 16 ? found : wrong(StateVersion());
+  }
   std::vector<std::string> texts(const char* name) {
     std::vector<std::string> values;
     const auto found = object_.find(name);

@@ -89,14 +89,17 @@ class Cluster:
         """The object or text of a path of the API, or None; for what is looked at many times a second. Any thread."""
         if not hasattr(self._of_thread, "api"):
             self._of_thread.api = lockstep_cluster.api.Api(lockstep_cluster.layout.Cluster(self.name))
-        try:
-            return self._of_thread.api.call("GET", path)
-        except lockstep_cluster.api.Refused as error:
-            if error.status in (400, 404):  # 400: a log whose container does not run yet
-                return None
-            raise CommandFailed(str(error)) from None
-        except OSError:  # the connection was idle for too long, or the server is starting anew
-            return self._of_thread.api.call("GET", path)
+        for again in (True, False):
+            try:
+                return self._of_thread.api.call("GET", path)
+            except lockstep_cluster.api.Refused as error:
+                if error.status in (400, 404):  # 400: a log whose container does not run yet
+                    return None
+                raise CommandFailed(str(error)) from None
+            except OSError as error:  # a connection that was idle for too long is made anew, once
+                if not again:
+                    raise CommandFailed(str(error)) from None
+        return None
 
     def get(self, *words):
         """`kubectl get ... -o json` as an object, or None when it is not there."""

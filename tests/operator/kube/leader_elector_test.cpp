@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -256,7 +257,7 @@ TEST(LeaderElector, hands_over_when_one_releases) {
   ASSERT_TRUE(wait_for([&] { return term_a == 1; }));
   EXPECT_TRUE(a->is_leader_now());
   b->start();
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(100));  // five of its looks at the Lease, after which nothing has happened
   EXPECT_FALSE(b->is_leader_now());
   a->release();
   EXPECT_FALSE(a->is_leader_now());
@@ -279,10 +280,11 @@ TEST(LeaderElector, leadership_ends_by_the_clock_alone_while_a_call_hangs) {
     return fail(ErrorCode::kDeadlineExceeded, "late");
   };
   MetricsRegistry metrics;
-  std::atomic<bool> lost = false;
-  LeaderElector elector(api, clock, metrics, options("a"), {nullptr, [&] { lost = true; }});
+  std::promise<void> leads, lost;
+  LeaderElector elector(api, clock, metrics, options("a"),
+                        {[&](std::int64_t) { leads.set_value(); }, [&] { lost.set_value(); }});
   elector.start();
-  for (int i = 0; i < 1000 && !elector.is_leader_now(); ++i) std::this_thread::sleep_for(milliseconds(2));
+  ASSERT_EQ(leads.get_future().wait_for(seconds(10)), std::future_status::ready);
   ASSERT_TRUE(elector.is_leader_now());
   clock.advance(seconds(11));  // the renewal hangs in the API call
   EXPECT_FALSE(elector.is_leader_now());
@@ -291,8 +293,7 @@ TEST(LeaderElector, leadership_ends_by_the_clock_alone_while_a_call_hangs) {
     hang = true;
     changed.notify_all();
   }
-  for (int i = 0; i < 1000 && !lost; ++i) std::this_thread::sleep_for(milliseconds(2));
-  EXPECT_TRUE(lost);
+  EXPECT_EQ(lost.get_future().wait_for(seconds(10)), std::future_status::ready);
 }
 
 TEST(LeaderIdentity, differs_between_starts) {

@@ -101,7 +101,7 @@ TEST(Call, a_server_that_drips_is_given_up_after_the_total_deadline) {
   auto server = ScriptedServer([](Peer& peer) {
     peer.read_request();
     peer.begin_chunks();
-    while (peer.chunk(" ")) std::this_thread::sleep_for(milliseconds(20));
+    while (peer.chunk(" ")) std::this_thread::sleep_for(milliseconds(20));  // it drips
   });
   auto options = Client::quick();
   options.call_deadline = milliseconds(300);
@@ -160,7 +160,7 @@ TEST(Call, a_lease_does_not_wait_for_calls_that_hang) {
   Client client(access_to(server.url()), options);
   std::vector<std::jthread> callers;
   for (int i = 0; i < 40; ++i) callers.emplace_back([&] { static_cast<void>(client.api->get(kPods, "x", "x")); });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(milliseconds(100));  // for most of them to wait for their turn, which nobody can see
   const auto start = steady_clock::now();
   const auto lease = client.api->get(kLeases, "x", "l");
   EXPECT_TRUE(lease) << lease.error().message;

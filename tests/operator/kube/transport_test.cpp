@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -204,7 +205,7 @@ TEST(Watch, a_slow_consumer_slows_the_server_down) {
                                            for (long now = server.written(); now != before;
                                                 now = server.written()) {  // until the server is stuck
                                              before = now;
-                                             std::this_thread::sleep_for(milliseconds(100));
+                                             std::this_thread::sleep_for(milliseconds(100));  // to fill a buffer in
                                            }
                                            return true;
                                          },
@@ -225,7 +226,7 @@ TEST(Watch, ends_at_once_when_told_to_stop_before_and_after_the_headers) {
     Client client(access_to(server.url()), options);
     std::stop_source stop;
     std::jthread stopper([&] {
-      std::this_thread::sleep_for(milliseconds(100));
+      std::this_thread::sleep_for(milliseconds(100));  // for the client to wait by then, which nobody can see
       stop.request_stop();
     });
     const auto start = steady_clock::now();
@@ -237,18 +238,17 @@ TEST(Watch, ends_at_once_when_told_to_stop_before_and_after_the_headers) {
 }
 
 TEST(Watch, a_consumer_that_has_enough_closes_the_connection) {
-  std::atomic<bool> closed = false;
+  std::promise<bool> closed;
   auto server = watch_server([&](Peer& peer) {
     peer.begin_chunks();
     peer.chunk(event("ADDED", "a", 2) + event("ADDED", "b", 3));
-    closed = peer.wait_closed(seconds(5));
+    closed.set_value(peer.wait_closed(seconds(5)));
   });
   Client client(access_to(server.url()));
   int seen = 0;
   EXPECT_TRUE(client.api->watch(kPods, {}, [&](const WatchEvent&) { return ++seen < 1; }, {}));
   EXPECT_EQ(seen, 1);
-  for (int i = 0; i < 200 && !closed; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(closed);
+  EXPECT_TRUE(closed.get_future().get());
 }
 
 TEST(Watch, many_blocked_consumers_hold_up_neither_each_other_nor_calls) {

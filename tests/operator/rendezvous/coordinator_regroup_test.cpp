@@ -21,18 +21,32 @@ class CoordinatorRegroupTest : public CoordinatorStateTest {
     if (held) message.holdings = {*held};
     say(slot, message);
   }
-  // Rank 1 was killed in generation 1, and the controller lets the job go on: generation 2 is proposed.
+  // Rank 1 is killed in generation 1, and the controller lets the job go on: generation 2 is proposed.
   void lose_rank_1() {
-    start();
     say(1, exit(1, 1, 137, 9));
     plan.handled_generation = 1;
     set_plan();
     written();
   }
   Go go_of(const std::optional<StateVersion>& first, const std::optional<StateVersion>& second) {
+    start();
     lose_rank_1();
     ready_with(0, 2, first);
     ready_with(1, 2, second);
+    return sent<Go>().at(0);
+  }
+  // The same with a checkpoint of step 5 in the record, and nothing held by the second.
+  Go go_with_checkpoint(const std::optional<StateVersion>& first) {
+    start();
+    Heartbeat heartbeat;
+    heartbeat.phase = MemberPhase::kRunning;
+    heartbeat.generation = 1;
+    heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
+    say(0, heartbeat);
+    written();
+    lose_rank_1();
+    ready_with(0, 2, first);
+    ready_with(1, 2, std::nullopt);
     return sent<Go>().at(0);
   }
   void broken(int rank, int suspect) { say(rank, Broken{rank, {1, suspect, "a link broke"}}); }
@@ -77,42 +91,19 @@ TEST_F(CoordinatorRegroupTest, of_equal_versions_with_other_bits_the_lowest_rank
 }
 
 TEST_F(CoordinatorRegroupTest, without_a_holder_the_checkpoint_of_the_record_is_restored) {
-  start();
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
-  say(0, heartbeat);
-  written();
-  say(1, exit(1, 1, 137, 9));
-  plan.handled_generation = 1;
-  set_plan();
-  written();
-  ready_with(0, 2, std::nullopt);
-  ready_with(1, 2, std::nullopt);
-  EXPECT_EQ(sent<Go>().at(0).source.rank, -1);
-  EXPECT_EQ(sent<Go>().at(0).restore, "step-5.g1");
+  const Go go = go_with_checkpoint(std::nullopt);
+  EXPECT_EQ(go.source.rank, -1);
+  EXPECT_EQ(go.restore, "step-5.g1");
 }
 
 TEST_F(CoordinatorRegroupTest, a_checkpoint_that_is_newer_than_every_holding_is_restored_by_all) {
-  start();
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
-  say(0, heartbeat);
-  written();
-  say(1, exit(1, 1, 137, 9));
-  plan.handled_generation = 1;
-  set_plan();
-  written();
-  ready_with(0, 2, StateVersion{1, 4, "a"});
-  ready_with(1, 2, std::nullopt);
-  EXPECT_EQ(sent<Go>().at(0).source.rank, -1);
-  EXPECT_EQ(sent<Go>().at(0).restore, "step-5.g1");
+  const Go go = go_with_checkpoint(StateVersion{1, 4, "a"});
+  EXPECT_EQ(go.source.rank, -1);
+  EXPECT_EQ(go.restore, "step-5.g1");
 }
 
 TEST_F(CoordinatorRegroupTest, a_ready_that_was_taken_back_counts_as_the_later_one) {
+  start();
   lose_rank_1();
   ready_with(0, 2, StateVersion{1, 7, "a"});
   ready_with(0, 2, std::nullopt);
@@ -136,6 +127,18 @@ TEST_F(CoordinatorRegroupTest, suspicion_is_not_death_the_same_set_forms_again_a
   ASSERT_EQ(phase(), Phase::kBroken);
   EXPECT_EQ(job->view()->failure->cause, "ConnectionBroken");
   EXPECT_EQ(job->view()->failure->rank, 1);
+}
+
+TEST_F(CoordinatorRegroupTest, a_suspect_that_is_no_rank_of_the_gang_is_not_named) {
+  start();
+  broken(0, 77);
+  time += milliseconds(200);
+  beat(0, 1);
+  beat(1, 1);
+  job->on_tick(now());
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->rank, 0);
+  EXPECT_EQ(job->view()->failure->slot, 0);
 }
 
 TEST_F(CoordinatorRegroupTest, a_death_that_comes_after_the_suspicion_is_the_cause) {

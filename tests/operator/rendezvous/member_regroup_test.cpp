@@ -27,6 +27,23 @@ class MemberRegroupTest : public MemberStateTest {
     say({.up = true, .regroups = true});
     forget();
   }
+  // READY of generation 2 was said for a process that then died.
+  void die_after_ready() {
+    run();
+    tell(proposal(2));
+    say(holding(2, 7));
+    end_process(137, 9);
+  }
+  // And once more, for a new process, which will listen elsewhere.
+  void ready_again() {
+    member.on_no_process_left(now);
+    member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+  }
+  Go go_to(const std::string& address) {
+    Go message = go(2);
+    message.peers = {"10.0.0.0:5", address};
+    return message;
+  }
 };
 
 TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_and_ready_tells_what_it_holds_and_where_it_listens) {
@@ -98,30 +115,19 @@ TEST_F(MemberRegroupTest, a_holding_for_another_proposal_is_not_an_answer) {
 }
 
 TEST_F(MemberRegroupTest, a_process_that_dies_after_ready_takes_ready_back) {
-  run();
-  tell(proposal(2));
-  say(holding(2, 7));
-  end_process(137, 9);
-  member.on_no_process_left(now);
-  member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+  die_after_ready();
+  ready_again();
   const auto ready = sent<Ready>();
   ASSERT_EQ(ready.size(), 2U);
   EXPECT_TRUE(ready[1].holdings.empty());
-  Go fresh = go(2);
-  fresh.peers = {"10.0.0.0:5", "10.0.0.1:6"};
-  tell(fresh);
+  tell(go_to("10.0.0.1:6"));
   EXPECT_EQ(taken<StartProcesses>().size(), 1U);
 }
 
 TEST_F(MemberRegroupTest, a_go_for_a_process_that_has_died_meanwhile_is_answered_with_its_end) {
-  run();
-  tell(proposal(2));
-  say(holding(2, 7));
-  end_process(137, 9);
+  die_after_ready();
   forget();
-  Go stale = go(2);
-  stale.peers = {"10.0.0.0:5", "10.0.0.1:5"};
-  tell(stale);
+  tell(go_to("10.0.0.1:5"));
   const auto exits = sent<Exit>();
   ASSERT_EQ(exits.size(), 1U);
   EXPECT_EQ(exits[0].generation, 2);
@@ -131,16 +137,10 @@ TEST_F(MemberRegroupTest, a_go_for_a_process_that_has_died_meanwhile_is_answered
 }
 
 TEST_F(MemberRegroupTest, so_is_a_go_that_comes_after_the_new_ready) {
-  run();
-  tell(proposal(2));
-  say(holding(2, 7));
-  end_process(137, 9);
-  member.on_no_process_left(now);
-  member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+  die_after_ready();
+  ready_again();
   forget();
-  Go stale = go(2);
-  stale.peers = {"10.0.0.0:5", "10.0.0.1:5"};
-  tell(stale);
+  tell(go_to("10.0.0.1:5"));
   EXPECT_EQ(sent<Exit>().at(0).generation, 2);
   EXPECT_TRUE(taken<StartProcesses>().empty());
   tell(proposal(3));

@@ -66,6 +66,14 @@ TEST(WorkerContract, every_message_of_an_agent_comes_back_as_it_was) {
   }
 }
 
+TEST(WorkerContract, a_version_that_cannot_be_is_refused) {
+  for (const StateVersion& version :
+       {StateVersion{-1, 120, "00ff"}, StateVersion{3, -1, "00ff"}, StateVersion{3, 120, "00112233445566778"}}) {
+    const std::string line = encode(WorkerMessage{.holding = Holding{2, 4, version}});
+    EXPECT_FALSE(decode_worker_message(std::string_view(line).substr(0, line.size() - 1)).ok());
+  }
+}
+
 TEST(WorkerContract, a_join_of_six_thousand_ranks_fits_a_line) {
   AgentMessage message = full_join();
   message.join.world_size = 6000;

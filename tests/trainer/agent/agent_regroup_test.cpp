@@ -61,7 +61,7 @@ TEST_F(AgentRegroupTest, when_one_process_of_a_pod_dies_the_others_of_that_pod_s
   EXPECT_FALSE(is_alive(of_rank(2, 1).pid));
 }
 
-TEST_F(AgentRegroupTest, workers_that_have_lost_one_another_form_again_without_a_start) {
+TEST_F(AgentRegroupTest, a_new_coordinator_forms_a_generation_of_the_processes_that_it_finds) {
   start_job(2, 1, staying_worker());
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   coordinator.reset();  // and another comes, to which they are all unknown

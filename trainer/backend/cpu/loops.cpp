@@ -85,7 +85,7 @@ constexpr float kRoot = 0.79788456080286535588f;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
 // 1 / d for d in [1, 1e30], to about 2 units in the last place: a guess from the exponent and three steps of Newton's
-// method. A vector division is one of the slowest instructions there are; on some virtual machines it takes 100 ns.
+// method. A vector division is one of the slowest instructions there are.
 inline float reciprocal_of(float d) {
   float y = __builtin_bit_cast(float, 0x7ef311c7 - __builtin_bit_cast(std::int32_t, d));
   y = y + y * (1.0f - d * y);
