@@ -1,6 +1,6 @@
-// A world in virtual time for the state machines: pods with agents and processes, a store with compare-and-set,
-// coordinators that come, linger and go, links that delay and break, and a controller that does what decide() does.
-// It checks the invariants of the protocol at each step and keeps the first violation as a sentence.
+// A world in virtual time for the state machines: pods with agents and processes, a store of records, coordinators that
+// come, linger and go, links that delay and break, and a controller that does what decide() does. It checks the
+// invariants of the protocol at each step and keeps the first violation as a sentence.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,6 +15,7 @@
 
 #include "operator/rendezvous/coordinator_state.h"
 #include "operator/rendezvous/member_state.h"
+#include "tests/operator/rendezvous/simulated_store.h"
 #include "tests/operator/rendezvous/simulated_training.h"
 
 namespace lockstep::rendezvous {
@@ -37,7 +38,7 @@ class SimulatedWorld {
       fault();
     }
     faults_ = false;
-    store_trouble_ = 0;
+    store_.set_trouble(0);
   }
 
   void run_for(Duration duration) {
@@ -90,7 +91,7 @@ class SimulatedWorld {
     start_leader();
   }
   const std::string& violation() const { return violation_; }
-  int generations() const { return static_cast<int>(history_.size()); }
+  int generations() const { return store_.generations(); }
   int starts() const { return starts_; }
   std::string describe() const {
     const auto view = leader_view();
@@ -325,11 +326,10 @@ class SimulatedWorld {
       violate(fmt::format("slot {} started generation {} after {}", pod->slot, generation, pod->last_started));
     }
     pod->last_started = generation;
-    const auto recorded = history_.find(generation);
-    if (recorded == history_.end()) {
+    const SimulatedStore::Members* const recorded = store_.members(generation);
+    if (recorded == nullptr) {
       violate(fmt::format("slot {} started generation {}, which is not in the record", pod->slot, generation));
-    } else if (recorded->second.size() <= static_cast<std::size_t>(pod->slot) ||
-               recorded->second[static_cast<std::size_t>(pod->slot)] != pod->incarnation) {
+    } else if (recorded->count(pod->slot) == 0 || recorded->at(pod->slot) != pod->incarnation) {
       violate(fmt::format("slot {} incarnation {} started generation {}, whose record names another", pod->slot,
                           pod->incarnation, generation));
     }
@@ -502,10 +502,7 @@ class SimulatedWorld {
         }
       } else if (std::holds_alternative<LoadRecord>(action)) {
         after(ms(between(1, 60)), [this, coordinator] {
-          const bool fails = chance(store_trouble_);
-          Result<GenerationStore::Versioned> loaded =
-              GenerationStore::Versioned{record_, version_ == 0 ? "" : std::to_string(version_)};
-          if (fails) loaded = fail(ErrorCode::kUnavailable, "the store does not answer");
+          const auto loaded = store_.load();
           after(ms(between(1, 60)), [this, coordinator, loaded] {
             at_coordinator(coordinator,
                            [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock()); });
@@ -513,7 +510,7 @@ class SimulatedWorld {
         });
       } else if (const auto* writing = std::get_if<WriteRecord>(&action)) {
         after(ms(between(1, 60)), [this, coordinator, write = *writing] {
-          const auto written = store(write);
+          const auto written = store_.compare_and_set(write);
           after(ms(between(1, chance(10) ? 800 : 60)), [this, coordinator, written] {
             at_coordinator(coordinator,
                            [this, coordinator, written] { coordinator->state->on_written(written, clock()); });
@@ -529,24 +526,6 @@ class SimulatedWorld {
         plan_all();
       });
     }
-  }
-
-  Result<std::string> store(const WriteRecord& write) {
-    const int trouble = between(1, 100);
-    if (trouble <= store_trouble_ / 2) return fail(ErrorCode::kUnavailable, "not written");
-    if (write.version != (version_ == 0 ? "" : std::to_string(version_)))
-      return fail(ErrorCode::kConflict, "another version");
-    std::vector<std::int64_t> members(static_cast<std::size_t>(slots_), -1);
-    for (const Record::Member& member : write.next.members)
-      members[static_cast<std::size_t>(member.slot)] = member.incarnation;
-    if (write.next.generation < record_.generation) violate("the record's generation went back");
-    if (const auto at = history_.emplace(write.next.generation, members).first; at->second != members) {
-      violate(fmt::format("generation {} was recorded with other members before", write.next.generation));
-    }
-    record_ = write.next;
-    ++version_;
-    if (trouble <= store_trouble_) return fail(ErrorCode::kUnavailable, "written, but the answer was lost");
-    return std::to_string(version_);
   }
 
   // ---- faults ----
@@ -582,7 +561,7 @@ class SimulatedWorld {
         break;
       }
       case 7:
-        store_trouble_ = chance(50) ? 0 : between(10, 90);
+        store_.set_trouble(chance(50) ? 0 : between(10, 90));
         break;
       case 8:
         if (leader_) leader_->paused_until = now_ + ms(between(100, 3000));
@@ -601,7 +580,6 @@ class SimulatedWorld {
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;
   bool faults_ = false, finishing_ = false;
-  int store_trouble_ = 0;  // per cent
 
   std::vector<PodPtr> pods_;  // by slot
   std::map<int, std::int64_t> incarnation_of_slot_;
@@ -615,10 +593,9 @@ class SimulatedWorld {
                                [this](int least, int most) { return between(least, most); },
                                [this](const std::string& what) { violate(what); }}};
 
-  Record record_;
-  std::int64_t version_ = 0;
-  std::map<std::int64_t, std::vector<std::int64_t>> history_;  // incarnations by slot of each recorded generation
-  std::map<std::int64_t, std::string> agreed_;                 // what members of a generation were given
+  SimulatedStore store_{[this](int least, int most) { return between(least, most); },
+                        [this](const std::string& what) { violate(what); }};
+  std::map<std::int64_t, std::string> agreed_;  // what members of a generation were given
   std::string violation_;
 };
 
