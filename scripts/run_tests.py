@@ -127,6 +127,11 @@ def jobs():
     return str(os.cpu_count() or 1)
 
 
+def side_by_side():
+    """Test programs at a time: some of them mostly wait."""
+    return str(2 * (os.cpu_count() or 1)) if os.environ.get("LOCKSTEP_SERIAL") != "1" else jobs()
+
+
 BUILD_LOCK = threading.Lock()
 BUILT = set()
 
@@ -156,7 +161,7 @@ def ctest(suite, preset, label):
     env = {"GTEST_OUTPUT": f"json:{reports}/"}
     if preset == "tsan":
         env["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp halt_on_error=1 second_deadlock_stack=1"
-    status = run(suite, ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", jobs()], 1500, env)
+    status = run(suite, ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", side_by_side()], 1500, env)
     counts = count_gtest(reports)
     if status != 0 and counts.failed == 0:
         counts.failed = 1

@@ -13,15 +13,17 @@ inline constexpr int kPart = 10;
 inline constexpr int kPart = 1;
 #endif
 inline constexpr bool kOn = kPart > 1;
+inline constexpr bool kThreads = kPart == 30;  // ThreadSanitizer, to which code of one thread has little to show
 
 // `usual` cases, a tenth of them under AddressSanitizer, and a thirtieth under ThreadSanitizer; at least one.
 constexpr int cases(int usual) {
   return usual >= kPart ? usual / kPart : 1;
 }
 
-// `usual` steps of a training, and at most five under a sanitizer.
+// `usual` steps of a training, and at most five under AddressSanitizer, three under ThreadSanitizer.
 constexpr int steps(int usual) {
-  return kOn && usual > 5 ? 5 : usual;
+  constexpr int kMost = kThreads ? 3 : 5;
+  return kOn && usual > kMost ? kMost : usual;
 }
 
 }  // namespace lockstep::sanitizer

@@ -279,7 +279,8 @@ def a_second_cluster_lives_beside_the_first():
 
 
 @check
-def a_killed_up_is_cleaned_away_by_down_and_by_the_next_up():
+def a_killed_up_is_cleaned_away_by_down_and_by_the_next_up_whose_cluster_goes_when_its_owner_is_killed():
+    owner = subprocess.Popen(["sleep", "1000"])
     for step, after in (("down", "etcd and API server started"), ("down", "nodes started"), ("up", "API server ready")):
         maker = subprocess.Popen(
             [HERE / "cluster", "up", "--name", KILLED, "--nodes", "1", "--owner", str(os.getpid())],
@@ -294,19 +295,12 @@ def a_killed_up_is_cleaned_away_by_down_and_by_the_next_up():
         maker.wait()
         maker.stderr.close()
         if step == "up":
-            cluster("up", "--nodes", "1", "--owner", os.getpid(), name=KILLED)
+            cluster("up", "--nodes", "1", "--owner", owner.pid, name=KILLED)
             expect(node_ready("n1", KILLED), "not Ready")
         else:
             expect(remains(KILLED) != [], "the kill came too early to show anything")
             cluster("down", name=KILLED)
             expect(remains(KILLED) == [], f"after a kill at '{after}' is left: {remains(KILLED)}")
-
-
-@check
-def a_cluster_goes_when_its_owner_is_killed():
-    owner = subprocess.Popen(["sleep", "1000"])
-    cluster("down", name=KILLED)
-    cluster("up", "--nodes", "1", "--owner", owner.pid, name=KILLED)
     owner.kill()
     owner.wait()
     seconds = until("the cluster was gone", lambda: remains(KILLED) == [], 30)

@@ -30,6 +30,11 @@ give_up() {
   exit 1
 }
 
+import_all() {
+  env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX "$folder/bin/python" -c \
+    'import torch.distributed, torch._dynamo; assert torch.distributed.is_gloo_available()' >>"$folder.log" 2>&1
+}
+
 if ! complete; then
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"
@@ -40,9 +45,11 @@ if ! complete; then
     # No dependencies: the list is whole. No cache of pip's own, which would hold the same 2.4 GB again.
     "$folder/bin/pip" install --no-deps --no-cache-dir --no-compile --no-input --disable-pip-version-check --retries 2 \
       --timeout 30 "${packages[@]}" >>"$folder.log" 2>&1 || give_up downloaded
-    "$folder/bin/python" -c 'import torch.distributed, torch._dynamo; assert torch.distributed.is_gloo_available()' \
-      >>"$folder.log" 2>&1 || give_up imported
+    import_all || give_up imported
+    touch "$folder/compiled"
     echo "$stamp" >"$folder/complete"
   fi
 fi
+# What was imported once is kept compiled, whatever the caller's environment says; it is three times as fast then.
+if [ ! -e "$folder/compiled" ]; then import_all && touch "$folder/compiled" || give_up imported; fi
 echo "$folder/bin/python"

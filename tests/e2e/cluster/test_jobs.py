@@ -9,6 +9,8 @@ import yaml
 import e2e
 import jobs
 
+pytestmark = pytest.mark.usefixtures("language_model_example")
+
 EXAMPLES = e2e.ROOT / "examples"
 
 
@@ -93,6 +95,13 @@ def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(clust
     assert f"at step {stopped[1]}\n" in after and "restored step-" in after, f"{before.text}\n--- resumed\n{after[:2000]}"
 
 
+@pytest.fixture(scope="module")
+def accepted(cluster):
+    """What the server says of all examples."""
+    return cluster.kubectl("apply", "--dry-run=server", "-f", EXAMPLES).stdout
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
-def test_every_example_is_accepted_by_the_server(cluster, path):
-    cluster.kubectl("apply", "--dry-run=server", "-f", path)
+def test_every_example_is_accepted_by_the_server(accepted, path):
+    name = yaml.safe_load(path.read_text())["metadata"]["name"]
+    assert re.search(rf"^trainingjob\.lockstep\.dev/{name} (created|configured|unchanged) \(server dry run\)$", accepted, re.MULTILINE), accepted

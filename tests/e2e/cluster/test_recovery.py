@@ -2,8 +2,12 @@
 
 import time
 
+import pytest
+
 import e2e
 import jobs
+
+pytestmark = pytest.mark.usefixtures("language_model_example")
 
 
 def start(cluster, job, name, steps=400):

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "tests/sanitizer.h"
+
 namespace lockstep::rendezvous {
 namespace {
 
@@ -149,7 +151,7 @@ TEST(WorkerContract, deep_nesting_and_random_bytes_are_survived) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string whole = encode(WorkerMessage{.progress = Progress{120, 1000, 2, 1.25, 310.5, 42.0}});
-  for (int i = 0; i < 5000; ++i) {
+  for (int i = 0; i < sanitizer::cases(5000); ++i) {
     std::string line = whole.substr(0, whole.size() - 1);
     for (int changes = static_cast<int>(random() % 4); changes >= 0; --changes) {
       line[random() % line.size()] = static_cast<char>(random());

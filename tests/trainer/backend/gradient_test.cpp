@@ -149,6 +149,7 @@ TEST(Models, gradients_of_every_layer_of_a_char_transformer_are_those_of_ref) {
       models::char_transformer(
           {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1}),
       29);
+  if (sanitizer::kThreads) return;  // twelve seconds in which one thread computes
   expect_gradients_of_ref("as lockstep-trainer makes it",
                           models::char_transformer({.batch = sanitizer::kOn ? 1 : 4, .vocabulary = 90}), 90);
 }

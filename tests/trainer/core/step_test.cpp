@@ -134,9 +134,9 @@ TEST(Plain, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_and_all
 
 TEST(Plain, cpu_follows_ref) {
   Recipe recipe = transformer_recipe(false);
-  GangResult cpu = train(recipe, 1, 10);
+  GangResult cpu = train(recipe, 1, sanitizer::steps(10));
   recipe.backend = "ref";
-  GangResult ref = train(recipe, 1, 10);
+  GangResult ref = train(recipe, 1, sanitizer::steps(10));
   for (size_t i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(cpu.losses[i], ref.losses[i], 1e-4 * ref.losses[i]);
 }
 
