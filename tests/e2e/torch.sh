@@ -51,5 +51,8 @@ if ! complete; then
   fi
 fi
 # What was imported once is kept compiled, whatever the caller's environment says; it is three times as fast then.
-if [ ! -e "$folder/compiled" ]; then import_all && touch "$folder/compiled" || give_up imported; fi
+if [ ! -e "$folder/compiled" ]; then
+  import_all || give_up imported
+  touch "$folder/compiled"
+fi
 echo "$folder/bin/python"

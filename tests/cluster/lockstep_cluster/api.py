@@ -49,7 +49,7 @@ class Api:
         self._tls.load_cert_chain(cluster.pki / "admin.crt", cluster.pki / "admin.key")
         self._connection = None
 
-    def call(self, method, path, body=None, content="application/json", seconds=10):
+    def call(self, method, path, body=None, content="application/json", seconds=30):
         """Sends one request; returns the answer's JSON (or text), raises Refused when the status is 300 or above."""
         headers = {"Accept": "application/json", "User-Agent": "lockstep-test-cluster"}
         data = None
