@@ -14,6 +14,11 @@ void read_rendezvous(const Reader& root, RendezvousSpec& spec) {
   for (auto& [name, value] : env) spec.env[name] = std::move(value);
 }
 
+void read_elastic(const Reader& root, ElasticSpec& spec) {
+  root.read("minNodes", spec.min_nodes);
+  root.read("stabilizationSeconds", spec.stabilization_seconds);
+}
+
 void read_restart(const Reader& root, RestartSpec& spec) {
   root.read_enum("strategy", spec.strategy, kRestartStrategies);
   root.read("maxRestarts", spec.max_restarts);
@@ -49,6 +54,7 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
   root.read_quantity("shmSize", spec.shm_size);
   root.read_object("podTemplate", spec.pod_template);
   read_rendezvous(root.child("rendezvous"), spec.rendezvous);
+  if (root.has("elastic")) read_elastic(root.child("elastic"), spec.elastic.emplace());
   read_restart(root.child("restart"), spec.restart);
   const Reader deadlines = root.child("deadlines");
   deadlines.read("startupSeconds", spec.deadlines.startup_seconds);
@@ -133,6 +139,10 @@ Json to_json(const TrainingJobSpec& spec) {
   Json& rendezvous = json["rendezvous"];
   rendezvous = {{"kind", name_of(spec.rendezvous.kind, kRendezvousKinds)}, {"port", spec.rendezvous.port}};
   put(rendezvous, "env", spec.rendezvous.env);
+  if (spec.elastic) {
+    json["elastic"] = {{"minNodes", spec.elastic->min_nodes},
+                       {"stabilizationSeconds", spec.elastic->stabilization_seconds}};
+  }
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};
   if (spec.deadlines.active_seconds) deadlines["activeSeconds"] = *spec.deadlines.active_seconds;

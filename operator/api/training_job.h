@@ -22,6 +22,14 @@ struct RendezvousSpec {
   Json env = Json::object();  // extra variables by name: {"NCCL_DEBUG": "INFO"}; string values
 };
 
+// A gang that may run with fewer pods than `nodes`.
+struct ElasticSpec {
+  std::int32_t min_nodes = 0;
+  std::int32_t stabilization_seconds = 30;  // without a further pod, before it starts or grows while some are missing
+
+  bool operator==(const ElasticSpec&) const = default;
+};
+
 // First match wins. A rule with neither list matches every failure.
 struct RestartRule {
   std::vector<std::string> on_reasons;      // cause of the attempt (ProcessExit, PodDeleted, NodeLost, OOMKilled, ...)
@@ -70,6 +78,7 @@ struct TrainingJobSpec {
   std::string shm_size;                     // quantity; empty: the runtime's own 64 MiB
   Json pod_template = Json::object();       // strategic merge patch over the generated pod
   RendezvousSpec rendezvous;
+  std::optional<ElasticSpec> elastic;
   RestartSpec restart;
   DeadlinesSpec deadlines;
   CheckpointSpec checkpoint;
@@ -84,7 +93,8 @@ std::int32_t resolved_procs_per_node(const TrainingJobSpec& spec);
 struct NodesStatus {
   std::int32_t desired = 0;
   std::int32_t ready = 0;
-  std::string summary;  // "3/4"
+  std::int32_t min = 0;  // fewest that train
+  std::string summary;   // "3/4"
   bool operator==(const NodesStatus&) const = default;
 };
 
@@ -103,8 +113,9 @@ struct Attempt {
   std::string pod;
   std::string node;
   std::optional<std::int32_t> exit_code;
-  std::string message;   // sentence with the tail of stderr where there is one
-  std::string strategy;  // what was done: InPlace, ReplaceFailed (a pod was made anew), Gang, None
+  std::string message;  // sentence with the tail of stderr where there is one
+  // What was done: InPlace, ReplaceFailed (a pod was made anew), Shrink (the others went on without it), Gang, None.
+  std::string strategy;
   bool counted = false;  // towards maxRestarts
   std::optional<WallTime> start_time;
   std::optional<WallTime> end_time;  // when the failure was seen

@@ -89,6 +89,7 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   const Reader nodes = root.child("nodes");
   nodes.read("desired", status.nodes.desired);
   nodes.read("ready", status.nodes.ready);
+  nodes.read("min", status.nodes.min);
   nodes.read("summary", status.nodes.summary);
   root.read("procsPerNode", status.procs_per_node);
   root.read("worldSize", status.world_size);
@@ -107,7 +108,7 @@ Json to_json(const TrainingJobStatus& status) {
   Json json{{"observedGeneration", status.observed_generation},
             {"incarnation", status.incarnation},
             {"membershipGeneration", status.membership_generation},
-            {"nodes", {{"desired", status.nodes.desired}, {"ready", status.nodes.ready}}},
+            {"nodes", {{"desired", status.nodes.desired}, {"ready", status.nodes.ready}, {"min", status.nodes.min}}},
             {"procsPerNode", status.procs_per_node},
             {"worldSize", status.world_size},
             {"restarts", {{"total", status.restarts.total}, {"counted", status.restarts.counted}}}};

@@ -163,6 +163,13 @@ std::vector<ValidationRule> make_rules() {
          const std::int64_t gpus = number(at(self, "gpusPerNode")), procs = number(at(self, "procsPerNode"));
          return gpus <= 0 || procs <= 0 || gpus % procs == 0;
        }},
+      {"spec", "elastic.minNodes must not be greater than nodes", "elastic.minNodes",
+       [](const Json& self) {
+         const Json &least = at(at(self, "elastic"), "minNodes"), &most = at(self, "nodes");
+         return !least.is_number_integer() || !most.is_number_integer() || number(least) <= number(most);
+       }},
+      {"spec", "elastic contradicts restart.strategy Gang, which makes every pod anew after a failure", "elastic",
+       [](const Json& self) { return !self.contains("elastic") || at(at(self, "restart"), "strategy") != "Gang"; }},
       {"spec", "resources.limits must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",
        "resources.limits", [](const Json& self) { return no_gpu_in(self, "limits"); }},
       {"spec", "resources.requests must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",

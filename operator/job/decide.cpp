@@ -38,7 +38,7 @@ bool was_stopped(const rendezvous::Failure& failure) {
 const SlotView* lost_slot(const Survey& gang, int preferred) {
   const SlotView* first = nullptr;
   for (const auto& slot : gang.slots) {
-    if (slot.state != SlotState::kLost) continue;
+    if (slot.state != SlotState::kLost || slot.outside) continue;
     if (slot.slot == preferred) return &slot;
     if (first == nullptr) first = &slot;
   }
@@ -53,7 +53,12 @@ class Running {
         job_(*snapshot.job),
         status_(status),
         plan_(plan),
-        gang_(survey(snapshot, status.incarnation, unhandled())) {}
+        gang_(survey(snapshot, status.incarnation, unhandled())) {
+    // The others have gone on, or are about to, without a pod whose silence was dealt with.
+    for (auto& slot : gang_.slots) {
+      slot.outside = slot.outside || (attempt_of_silence(slot) != status_.attempts.end() && !in_gang(slot));
+    }
+  }
 
   void decide() {
     if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
@@ -66,6 +71,8 @@ class Running {
     }
     // Until the coordinator has read the record, nobody knows which generation a failure would belong to.
     if (snapshot_.view) handle_failure();
+    if (is_finished(status_)) return;
+    replace_outside();
     if (is_finished(status_)) return;
     const auto blocker = find_blocker(snapshot_, gang_);
     if (blocker && blocker->permanent) return fail(blocker->reason, blocker->message);
@@ -80,6 +87,14 @@ class Running {
  private:
   bool unhandled() const {
     return snapshot_.view && snapshot_.view->generation > handled_generation(status_) && exists(snapshot_.view->phase);
+  }
+
+  bool in_gang(const SlotView& slot) const {
+    if (!snapshot_.view) return false;
+    const auto& members = snapshot_.view->members;
+    return std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return member.in_gang && member.slot == slot.slot && member.incarnation == slot.incarnation;
+    });
   }
 
   // The generation that ended: the coordinator's, or the newest that the status knows of.
@@ -139,6 +154,16 @@ class Running {
                        [&](const auto& member) { return member.slot == failure.slot && member.connected; });
   }
 
+  // Enough members of an elastic gang are left to go on at once, whatever has become of the one that fell silent.
+  bool can_shrink() const {
+    if (!job_.spec.elastic) return false;
+    const auto& failure = *snapshot_.view->failure;
+    const auto& members = snapshot_.view->members;
+    return std::count_if(members.begin(), members.end(), [&](const auto& member) {
+             return member.connected && member.slot != failure.slot;
+           }) >= job_.spec.elastic->min_nodes;
+  }
+
   // What ended the generation, once that can be told; empty when nothing did, or when it is worth waiting for word of
   // the pod.
   std::optional<Attempt> what_failed() {
@@ -150,7 +175,7 @@ class Running {
     if (lost != nullptr && (lost->slot == failure.slot || failure.cause == kCauseMemberLost || was_stopped(failure))) {
       return from_pod(*lost);
     }
-    if (failure.cause == kCauseMemberLost && !is_back(failure)) {
+    if (failure.cause == kCauseMemberLost && !is_back(failure) && !can_shrink()) {
       wait_for_word_of(failure);
       return std::nullopt;
     }
@@ -184,33 +209,36 @@ class Running {
     if (pod != nullptr) delete_pods(snapshot_, {pod}, "its agent is silent", plan_);
   }
 
+  void give_up(Attempt attempt, const RestartVerdict& verdict) {
+    const auto cause = attempt.cause;
+    const auto message = fmt::format("{}; {}", verdict.explanation, attempt.message);
+    append_attempt(status_, std::move(attempt));
+    status_.restarts.last_cause = cause;
+    finish(snapshot_, status_, plan_, false, verdict.reason, message);
+  }
+
+  void add_restart(Attempt attempt) {
+    const int counted = counted_restarts(job_.spec, status_, snapshot_.now) + (attempt.counted ? 1 : 0);
+    status_.restarts = {.total = status_.restarts.total + 1, .counted = counted, .last_cause = attempt.cause};
+    append_attempt(status_, std::move(attempt));
+  }
+
   void handle_failure() {
     auto attempt = what_failed();
     if (!attempt) return;
     const auto verdict = judge_failure(job_.spec, status_, *attempt, snapshot_.now);
-    if (!verdict.restart) {
-      const auto cause = attempt->cause;
-      const auto message = fmt::format("{}; {}", verdict.explanation, attempt->message);
-      append_attempt(status_, std::move(*attempt));
-      status_.restarts.last_cause = cause;
-      finish(snapshot_, status_, plan_, false, verdict.reason, message);
-      return;
-    }
+    if (!verdict.restart) return give_up(std::move(*attempt), verdict);
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
     const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr;
-    attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : "InPlace";
+    const bool shrinks = attempt->cause == kCauseMemberLost && job_.spec.elastic;
+    attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
     attempt->counted = verdict.counted;
-    const int counted = counted_restarts(job_.spec, status_, snapshot_.now) + (verdict.counted ? 1 : 0);
-    status_.restarts = {.total = status_.restarts.total + 1, .counted = counted, .last_cause = attempt->cause};
     const auto cause = attempt->cause;
     const auto message = attempt->message;
-    append_attempt(status_, std::move(*attempt));
+    add_restart(std::move(*attempt));
     set_condition(snapshot_, status_, "Running", false, cause, message);
     set_condition(snapshot_, status_, "Restarting", true, cause, message);
-    if (new_pods) {
-      status_.incarnation = known_incarnation(snapshot_) + 1;
-      set_condition(snapshot_, status_, "Placed", false, "Replacing", "pods are made anew");
-    }
+    if (new_pods) begin_round();
     plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
     gang_ = survey(snapshot_, status_.incarnation, false);
     for (auto& slot : gang_.slots) {
@@ -218,10 +246,75 @@ class Running {
     }
   }
 
+  // A new round of pods: written before the first of them is created.
+  void begin_round() {
+    status_.incarnation = known_incarnation(snapshot_) + 1;
+    set_condition(snapshot_, status_, "Placed", false, "Replacing", "pods are made anew");
+  }
+
+  // Pods that the generation does without are replaced while it goes on; one that fails by itself again and again ends
+  // the job, as it would inside.
+  void replace_outside() {
+    bool any = false;
+    for (auto& slot : gang_.slots) {
+      if (!slot.outside) continue;
+      if (slot.state == SlotState::kLive) replace_silent(slot);
+      if (slot.state != SlotState::kLost) continue;
+      // The others went on when its agent fell silent; now it is known why.
+      const auto told = attempt_of_silence(slot);
+      const bool known = told != status_.attempts.end();
+      Attempt attempt = known ? *told : new_attempt(slot.cause, slot.message);
+      attempt.cause = slot.cause;
+      attempt.message = slot.message;
+      attempt.exit_code = slot.exit_code;
+      if (!known) {
+        attempt.generation = handled_generation(status_);  // it ended none
+        attempt.strategy = "ReplaceFailed";
+        name_slot(attempt, slot.slot);
+      }
+      const auto verdict = judge_failure(job_.spec, status_, attempt, snapshot_.now);
+      if (!verdict.restart) return give_up(std::move(attempt), verdict);
+      attempt.counted = verdict.counted;
+      plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+      if (known) {
+        *told = std::move(attempt);
+        status_.restarts.last_cause = slot.cause;
+        status_.restarts.counted = counted_restarts(job_.spec, status_, snapshot_.now);
+      } else if (!is_infrastructure(attempt)) {
+        add_restart(std::move(attempt));
+      }
+      slot.state = SlotState::kEmpty;
+      any = true;
+    }
+    if (any) begin_round();
+  }
+
+  // The attempt that tells of the silence of the slot's pod, while nothing more is known of it.
+  std::vector<Attempt>::iterator attempt_of_silence(const SlotView& slot) {
+    return std::find_if(status_.attempts.begin(), status_.attempts.end(), [&](const Attempt& attempt) {
+      return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && slot.pod != nullptr &&
+             attempt.pod == slot.pod->meta.name;
+    });
+  }
+
+  // A pod that looks well, and whose agent the others went on without, is made anew when it does not come back.
+  void replace_silent(const SlotView& slot) {
+    const auto& members = snapshot_.view->members;
+    const bool connected = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return member.slot == slot.slot && member.connected;
+    });
+    const auto told = attempt_of_silence(slot);
+    if (connected || told == status_.attempts.end() || !told->end_time) return;
+    const auto replace_at = *told->end_time + kSilence;
+    if (snapshot_.now < replace_at) return plan_.look_again_in(replace_at - snapshot_.now);
+    delete_pods(snapshot_, {slot.pod}, "its agent is silent", plan_);
+  }
+
   void run_pods() {
     const auto delay = restart_delay(job_.spec, status_.attempts);
     const auto* last = status_.attempts.empty() ? nullptr : &status_.attempts.back();
-    const bool restarting = api::is_true(status_.conditions, "Restarting") && last != nullptr && last->end_time;
+    const bool repairing = api::is_true(status_.conditions, "Restarting") || (job_.spec.elastic && !gang_.all_placed());
+    const bool restarting = repairing && last != nullptr && last->end_time;
     const auto release = restarting ? *last->end_time + delay : snapshot_.now;
     const bool held = snapshot_.now < release;
     plan_pods(snapshot_, gang_, status_.incarnation, release, plan_);

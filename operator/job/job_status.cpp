@@ -31,6 +31,9 @@ std::string first_line(const std::string& text) {
 void take_recovery_times(const rendezvous::JobView& view, api::TrainingJobStatus& status) {
   if (status.attempts.empty() || view.generation <= status.attempts.back().generation) return;
   api::Attempt& last = status.attempts.back();
+  const size_t count = status.attempts.size();
+  // A pod that no generation had was replaced: nobody waited for that.
+  if (last.generation == (count > 1 ? status.attempts[count - 2].generation : 0)) return;
   if (last.agree_ms < 0) last.agree_ms = view.times.agree_ms;
   if (last.start_ms < 0) last.start_ms = view.times.start_ms;
   if (last.first_step_ms < 0) last.first_step_ms = view.times.first_step_ms;
@@ -104,7 +107,8 @@ void fill_in(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   }
   for (auto& condition : status.conditions) condition.observed_generation = job.meta.generation;
   status.procs_per_node = api::resolved_procs_per_node(job.spec);
-  status.world_size = job.spec.nodes * status.procs_per_node;
+  const bool formed = snapshot.view && snapshot.view->world_size > 0;
+  status.world_size = formed ? snapshot.view->world_size : job.spec.nodes * status.procs_per_node;
   status.selector = fmt::format("{}={}", api::kLabelJobUid, job.meta.uid);
 }
 
@@ -142,6 +146,10 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   plan.uid = job.meta.uid;
   plan.kind = to_coordinator(job.spec.rendezvous.kind);
   plan.slots = job.spec.nodes;
+  if (job.spec.elastic) {
+    plan.min_slots = job.spec.elastic->min_nodes;
+    plan.stabilization_seconds = job.spec.elastic->stabilization_seconds;
+  }
   plan.procs_per_node = api::resolved_procs_per_node(job.spec);
   plan.port = job.spec.rendezvous.port;
   plan.max_restarts = job.spec.restart.max_restarts;
@@ -204,7 +212,11 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
 void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatus& status) {
   const int desired = snapshot.job->spec.nodes;
   const int ready = survey.ready();
-  status.nodes = {.desired = desired, .ready = ready, .summary = fmt::format("{}/{}", ready, desired)};
+  const auto& elastic = snapshot.job->spec.elastic;
+  status.nodes = {.desired = desired,
+                  .ready = ready,
+                  .min = elastic ? elastic->min_nodes : desired,
+                  .summary = fmt::format("{}/{}", ready, desired)};
   if (snapshot.view) {
     // While it is only proposed, a generation may still come to nothing.
     if (snapshot.view->phase != rendezvous::Phase::kProposing) {

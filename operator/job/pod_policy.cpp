@@ -22,6 +22,19 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
          view->failure->cause == kCauseMemberLost;
 }
 
+// Whether there is a generation, and this slot's pod is not in it.
+bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
+  if (!snapshot.job->spec.elastic || !snapshot.view) return false;
+  const auto phase = snapshot.view->phase;
+  using rendezvous::Phase;
+  if (phase != Phase::kUp && phase != Phase::kStarting && phase != Phase::kBroken) return false;
+  const auto& members = snapshot.view->members;
+  return std::none_of(members.begin(), members.end(), [&](const auto& member) {
+    return member.in_gang && member.slot == slot.slot &&
+           (slot.pod == nullptr || member.incarnation == slot.incarnation);
+  });
+}
+
 void describe_failed_container(const api::Pod& pod, SlotView& slot) {
   for (const auto& container : pod.containers) {
     if (!container.terminated || container.exit_code == 0) continue;
@@ -79,12 +92,18 @@ void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
 
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
               SlotView& slot) {
+  slot.outside = is_outside(snapshot, slot);
   if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
     if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;
     slot.cause = kCausePodFailed;
     slot.message = fmt::format("the agent of pod {} ended before the job was done", slot.pod->meta.name);
+  }
+  // A pod is missing, or is to be replaced, and the gang does not need it.
+  if (slot.outside) {
+    slot.state = slot.pod != nullptr && slot.incarnation == incarnation ? SlotState::kLost : SlotState::kEmpty;
+    return;
   }
   // A pod is missing. Its loss is news when all pods had been there, when it belonged to a generation that nobody has
   // dealt with, or when it was of the newest round, whose name cannot be used again. Otherwise a round is under way.

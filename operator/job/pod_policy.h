@@ -27,6 +27,8 @@ struct SlotView {
   std::string cause;
   std::string message;
   std::optional<int> exit_code;
+  // An elastic gang runs, and runs without this slot: nothing that happens to its pod ends the generation.
+  bool outside = false;
 
   bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
 };

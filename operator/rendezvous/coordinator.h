@@ -35,8 +35,13 @@ struct ExpectedMember {
 struct JobPlan {
   std::string name_space, name, uid;
   Kind kind = Kind::kLockstep;
-  int slots = 0;                           // gang size; a generation is formed when all are expected and connected
-  int procs_per_node = 1;                  // ranks of slot s: s * procs_per_node ...
+  int slots = 0;  // gang size; a generation is formed when all are expected and connected
+  // An elastic gang: the fewest slots that a generation may have. Those that are left of a broken generation go on at
+  // once, and slots that come later are taken in; 0: all `slots` or none.
+  int min_slots = 0;
+  // How long nobody may have joined before an elastic gang starts, or takes joiners in, without being whole.
+  int stabilization_seconds = 0;
+  int procs_per_node = 1;                  // ranks of a generation's i-th slot: i * procs_per_node ...
   int port = 0;                            // MASTER_PORT; 0: fresh for each generation
   int max_restarts = 0;                    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
   std::map<std::string, std::string> env;  // spec.rendezvous.env
@@ -88,7 +93,8 @@ struct MemberView {
   int slot = 0;
   std::int64_t incarnation = 0;
   bool connected = false;
-  bool up = false;  // its processes of the current generation run
+  bool in_gang = false;  // it is one of the current generation, which may run without some
+  bool up = false;       // its processes of the current generation run
 
   bool operator==(const MemberView&) const = default;
 };
@@ -107,6 +113,7 @@ struct JobView {
   std::int64_t generation = 0;
   Phase phase = Phase::kWaiting;
   std::vector<MemberView> members;  // by slot
+  int world_size = 0;               // ranks of the current generation; 0: there is none yet
   std::optional<Failure> failure;   // with kBroken
   std::string message;              // why it waits, for people: "waiting for slots 2, 3 to connect"
   Progress progress;

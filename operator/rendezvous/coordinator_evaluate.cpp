@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
@@ -53,7 +54,7 @@ void CoordinatorState::evaluate_step(Now now) {
   }
   if (gang_ && !gang_->over) {
     const bool handled = plan_->handled_generation >= gang_->generation;
-    if (handled || (active() && !same_members(gang_->incarnation_of_slot))) return end_gang();
+    if (handled || (active() && !still_expected(*gang_))) return end_gang();
   }
   switch (step_) {
     case Step::kResuming:
@@ -112,11 +113,15 @@ void CoordinatorState::adopt_record(Now now) {
   gang_ = gang;
   for (auto& [slot, member] : members_) {
     for (const auto& [rank, exit] : member.early_exits) {
-      if (in_gang(member) && exit.generation == gang.generation) gang_->exits.emplace(rank, exit);
+      if (in_gang(member) && exit.generation == gang.generation && gang.slot_of(rank) == slot) {
+        gang_->exits.emplace(rank, exit);
+      }
     }
     member.early_exits.clear();
     for (const auto& [rank, report] : member.early_broken) {
-      if (in_gang(member) && report.generation == gang.generation) gang_->broken.emplace(rank, report);
+      if (in_gang(member) && report.generation == gang.generation && gang.slot_of(rank) == slot) {
+        gang_->broken.emplace(rank, report);
+      }
     }
     member.early_broken.clear();
     const auto early = std::exchange(member.early_heartbeat, std::nullopt);
@@ -136,6 +141,7 @@ void CoordinatorState::adopt_record(Now now) {
 void CoordinatorState::evaluate_resume(Now now) {
   bool all_here = true;
   for (const auto& [slot, member] : members_) {
+    if (!in_gang(member)) continue;
     if (member.session == 0) {
       all_here = false;
     } else if (member.generation != gang_->generation) {
@@ -152,28 +158,69 @@ void CoordinatorState::evaluate_resume(Now now) {
 }
 
 void CoordinatorState::evaluate_waiting(Now now) {
-  if (!record_ || plan_->slots < 1 || members_.size() != static_cast<std::size_t>(plan_->slots)) return;
-  if (members_.rbegin()->first != plan_->slots - 1) return;
+  if (!record_ || plan_->slots < 1) return;
+  const std::vector<int> slots = present(now);
+  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return propose(slots, now);
+  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return;
+  const std::set<int> chosen(slots.begin(), slots.end());
+  if (!old_gang_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return;
   for (const auto& [slot, member] : members_) {
-    if (member.session == 0 || now.time - member.heard > timing_.silent_after) return;
+    // One that was here a moment ago is back in a moment, or lost.
+    if (!member.agent.empty() && now.time - member.heard <= silence_of(member) && member.session == 0) return;
   }
-  propose(now);
+  // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
+  // coordinator, waits for the others.
+  const bool goes_on = gang_ && now.time >= evict_from_;
+  if (goes_on || stable(now)) propose(slots, now);
 }
 
-void CoordinatorState::propose(Now now) {
+std::vector<int> CoordinatorState::present(Now now) const {
+  std::vector<int> slots;
+  for (const auto& [slot, member] : members_) {
+    if (slot >= 0 && slot < plan_->slots && member.session != 0 && now.time - member.heard <= timing_.silent_after) {
+      slots.push_back(slot);
+    }
+  }
+  return slots;
+}
+
+bool CoordinatorState::stable(Now now) const {
+  return now.time - joined_at_ >= std::chrono::seconds(plan_->stabilization_seconds) && now.time >= evict_from_;
+}
+
+// Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
+// have got a step further first, so that members which come and go do not keep the others from training.
+void CoordinatorState::evaluate_growth(Now now) {
+  if (!elastic() || step_ != Step::kUp || gang_->incarnation_of_slot.size() == static_cast<std::size_t>(plan_->slots)) {
+    return;
+  }
+  const std::vector<int> slots = present(now);
+  if (slots.size() <= gang_->incarnation_of_slot.size()) return;
+  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
+    if (std::find(slots.begin(), slots.end(), slot) == slots.end() || slot_exited(slot)) return;
+  }
+  const bool whole = slots.size() == static_cast<std::size_t>(plan_->slots);
+  const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
+  if (!advanced || !(whole || stable(now))) return;
+  gang_->over = true;
+  propose(slots, now);
+}
+
+void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   Proposal proposal;
   proposal.generation = ++highest_;
-  for (const auto& [slot, member] : members_) proposal.incarnation_of_slot[slot] = member.expected.incarnation;
+  for (const int slot : slots) proposal.incarnation_of_slot[slot] = members_.at(slot).expected.incarnation;
   proposal.procs = plan_->procs_per_node;
   proposal.at = now.time;
   proposal_ = proposal;
   times_ = {};
   enter(Step::kProposing);
-  for (const auto& [slot, member] : members_) send_propose(member);
+  for (const int slot : slots) send_propose(members_.at(slot));
   Record record;
   record.term = term_;
   record.generation = proposal.generation;
-  for (const auto& [slot, member] : members_) {
+  for (const int slot : slots) {
+    const Member& member = members_.at(slot);
     record.members.push_back({slot, member.expected.incarnation, member.life + 1});
   }
   record.checkpoint = checkpoint_;
@@ -184,9 +231,9 @@ void CoordinatorState::send_propose(const Member& member) {
   if (member.session == 0) return;
   Propose propose;
   propose.epoch = {term_, proposal_->generation};
-  propose.first_rank = member.expected.slot * plan_->procs_per_node;
-  propose.ranks = plan_->procs_per_node;
-  propose.world_size = plan_->slots * plan_->procs_per_node;
+  propose.first_rank = proposal_->first_rank(member.expected.slot);
+  propose.ranks = proposal_->procs;
+  propose.world_size = proposal_->ranks();
   propose.port = plan_->port;
   send(member.session, propose);
 }
@@ -199,11 +246,12 @@ void CoordinatorState::discard_proposal() {
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  if (!same_members(proposal_->incarnation_of_slot) || proposal_->procs != plan_->procs_per_node) {
+  if (!still_expected(*proposal_) || proposal_->procs != plan_->procs_per_node) {
     return discard_proposal();
   }
   int missing = -1;
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+    const Member& member = members_.at(slot);
     if (now.time - member.heard > silence_of(member)) return discard_proposal();
     if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
   }
@@ -212,7 +260,8 @@ void CoordinatorState::evaluate_proposal(Now now) {
   for (const auto& [slot, ready] : proposal_->ready) {
     if (!ready.problem.empty()) return give_up_proposal(slot, ready.problem, ready.message, now);
   }
-  if (missing < 0 && old_gang_gone()) return go(now);
+  const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
+  if (missing < 0 && old_gang_ends_with(promised)) return go(now);
   if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
     give_up_proposal(missing, "StartTimeout",
                      fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
@@ -225,16 +274,15 @@ void CoordinatorState::evaluate_proposal(Now now) {
 // The proposal cannot become a generation: it counts as one that failed, and policy decides.
 void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
   Gang gang;
+  static_cast<Roster&>(gang) = *proposal_;
   gang.generation = proposal_->generation;
-  gang.incarnation_of_slot = proposal_->incarnation_of_slot;
-  gang.procs = proposal_->procs;
   gang.kind = plan_->kind;
   gang_ = gang;
   proposal_.reset();
   Failure failure;
   failure.cause = std::move(cause);
   failure.slot = slot;
-  failure.rank = slot * gang.procs;
+  failure.rank = gang.first_rank(slot);
   failure.message = std::move(message);
   failure.time = now.wall;
   failure.detect_ms = 0;
@@ -242,20 +290,27 @@ void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string
 }
 
 // Rule 2, "no two gangs": each member of the generation before has promised to be done with it, or its pod is gone.
-bool CoordinatorState::old_gang_gone() const {
+// Every step of our trainer needs every member of its generation, so the promise of one ends it for those that are not
+// asked.
+bool CoordinatorState::old_gang_ends_with(const std::function<bool(int slot)>& promises) const {
   if (!gang_) return true;
-  return std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(), [this](const auto& old) {
+  const auto expected = [this](const auto& old) {
     const auto at = members_.find(old.first);
-    const bool expected = at != members_.end() && at->second.expected.incarnation == old.second;
-    return !expected || proposal_->ready.count(old.first) != 0;
+    return at != members_.end() && at->second.expected.incarnation == old.second;
+  };
+  const auto& before = gang_->incarnation_of_slot;
+  const bool ended = gang_->kind == Kind::kLockstep && std::any_of(before.begin(), before.end(), [&](const auto& old) {
+                       return expected(old) && promises(old.first);
+                     });
+  return std::all_of(before.begin(), before.end(), [&](const auto& old) {
+    return !expected(old) || promises(old.first) || (ended && !(proposal_ && proposal_->has(old.first)));
   });
 }
 
 void CoordinatorState::go(Now now) {
   Gang gang;
+  static_cast<Roster&>(gang) = *proposal_;
   gang.generation = proposal_->generation;
-  gang.incarnation_of_slot = proposal_->incarnation_of_slot;
-  gang.procs = proposal_->procs;
   gang.kind = plan_->kind;
   gang.go_at = now.time;
 
@@ -265,8 +320,8 @@ void CoordinatorState::go(Now now) {
   go.job_uid = plan_->uid;
   go.kind = plan_->kind;
   go.ranks = gang.procs;
-  go.world_size = plan_->slots * gang.procs;
-  go.group_world_size = plan_->slots;
+  go.world_size = gang.ranks();
+  go.group_world_size = static_cast<int>(gang.incarnation_of_slot.size());
   for (const auto& [slot, ready] : proposal_->ready) {
     go.peers.insert(go.peers.end(), ready.addresses.begin(), ready.addresses.end());
     go.member_of_rank.insert(go.member_of_rank.end(), static_cast<std::size_t>(gang.procs), slot);
@@ -282,9 +337,10 @@ void CoordinatorState::go(Now now) {
   go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
   go.max_restarts = plan_->max_restarts;
   go.env = plan_->env;
-  for (auto& [slot, member] : members_) {
-    go.first_rank = slot * gang.procs;
-    go.group_rank = slot;
+  for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
+    Member& member = members_.at(slot);
+    go.first_rank = gang.first_rank(slot);
+    go.group_rank = go.first_rank / gang.procs;
     gang.go[slot] = go;
     member.step = -1;
     if (member.session != 0) send(member.session, go);
@@ -305,7 +361,7 @@ StateSource CoordinatorState::choose_source() const {
   for (const auto& [slot, ready] : proposal_->ready) {
     for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
       if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
-      held.emplace_back(slot * proposal_->procs + static_cast<int>(i), &ready.holdings[i]);
+      held.emplace_back(proposal_->first_rank(slot) + static_cast<int>(i), &ready.holdings[i]);
     }
   }
   StateSource source;
@@ -326,7 +382,7 @@ StateSource CoordinatorState::choose_source() const {
     source.version = *version;
   }
   if (kMutation == Mutation::kNoTransfer) return source;
-  source.send = static_cast<int>(held.size()) < plan_->slots * proposal_->procs ||
+  source.send = static_cast<int>(held.size()) < proposal_->ranks() ||
                 std::any_of(held.begin(), held.end(), [&](const auto& each) { return *each.second != source.version; });
   return source;
 }
@@ -334,6 +390,7 @@ StateSource CoordinatorState::choose_source() const {
 void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
   if (active()) evaluate_losses(now);
+  evaluate_growth(now);
   if (step_ != Step::kStarting) return;
   int missing = -1;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
@@ -380,7 +437,7 @@ void CoordinatorState::evaluate_exits(Now now) {
     }
     const bool over = now.time >= gang_->gather_until;
     for (const auto& [slot, member] : members_) {
-      if (most == Blame::kNone || member.agent.empty() || slot_exited(slot)) continue;
+      if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;
       if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
       if (over && now.time - member.heard > kTwoHeartbeats) {
         return lose_member(slot, "it fell silent and peers lost it", member.heard, now);
@@ -391,7 +448,7 @@ void CoordinatorState::evaluate_exits(Now now) {
   const Exit* first = first_failing(exits, gang_->kind);
   if (first == nullptr && !gang_->broken.empty()) return break_connection(now);
   if (first == nullptr) return end_gang();  // an earlier coordinator had ended it, and nobody is to blame
-  Failure failure = failure_of(*first, first->rank / gang_->procs);
+  Failure failure = failure_of(*first, gang_->slot_of(first->rank));
   failure.detect_ms = std::max<std::int64_t>(0, milliseconds(now.wall - failure.time));
   break_gang(failure);
 }
@@ -401,9 +458,8 @@ void CoordinatorState::break_connection(Now now) {
   const auto& [rank, report] = *gang_->broken.begin();
   Failure failure;
   failure.cause = "ConnectionBroken";
-  const auto ranks = static_cast<int>(gang_->incarnation_of_slot.size()) * gang_->procs;
-  failure.rank = report.suspect_rank >= 0 && report.suspect_rank < ranks ? report.suspect_rank : rank;
-  failure.slot = failure.rank / gang_->procs;
+  failure.rank = gang_->slot_of(report.suspect_rank) >= 0 ? report.suspect_rank : rank;
+  failure.slot = gang_->slot_of(failure.rank);
   failure.message = fmt::format("rank {}: {}", rank, report.message);
   failure.time = now.wall;
   failure.detect_ms = 0;
@@ -418,7 +474,7 @@ void CoordinatorState::evaluate_losses(Now now) {
   if (now.time < evict_from_) return;
   for (const auto& [slot, member] : members_) {
     const MonotonicTime since = std::max(member.heard, last_advance_);
-    if (slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;
+    if (!in_gang(member) || slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;
     return lose_member(slot, member.session == 0 ? "its connection is gone" : "it is silent", member.heard, now);
   }
 }
@@ -428,7 +484,7 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
   Failure failure;
   failure.cause = "MemberLost";
   failure.slot = slot;
-  failure.rank = slot * gang_->procs;
+  failure.rank = gang_->first_rank(slot);
   failure.message = fmt::format("slot {} was lost: {} (pod {}{})", slot, how, expected.pod_name,
                                 expected.node.empty() ? "" : ", node " + expected.node);
   failure.time = now.wall - std::chrono::duration_cast<WallTime::duration>(now.time - since);

@@ -25,6 +25,7 @@ CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, 
     : term_(term),
       timing_(timing),
       make_key_(std::move(make_key)),
+      joined_at_(now.time),
       evict_from_(now.time + timing.no_eviction_for),
       last_event_(now.time),
       last_advance_(now.time) {}
@@ -117,6 +118,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
     actions_.push_back(CloseSession{member.session});
     slot_of_session_.erase(member.session);
   }
+  if (member.agent != hello.session) joined_at_ = now.time;
   member.session = session;
   slot_of_session_[session] = hello.slot;
   member.heard = now.time;
@@ -136,7 +138,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
 // What a member that came (back) has missed.
 void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
   const int slot = member.expected.slot;
-  if (proposal_ && proposal_->incarnation_of_slot.count(slot) != 0) {
+  if (proposal_ && proposal_->has(slot)) {
     send_propose(member);
     return;
   }
@@ -225,7 +227,7 @@ void CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& ch
 }
 
 void CoordinatorState::on(Member& member, const Ready& ready, Now) {
-  if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation}) {
+  if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation} || !proposal_->has(member.expected.slot)) {
     ++ignored_;
     return;
   }
@@ -242,31 +244,29 @@ void CoordinatorState::on(Member& member, const Ready& ready, Now) {
 }
 
 void CoordinatorState::on(Member& member, const Broken& broken, Now) {
-  const int procs = gang_ ? gang_->procs : plan_->procs_per_node;
-  if (broken.rank / procs != member.expected.slot) {
-    ++ignored_;
-    return;
-  }
-  if (step_ == Step::kLoading) {
-    member.early_broken[broken.rank] = broken.report;
+  if (step_ == Step::kLoading) {  // which ranks it has is not known yet
+    if (member.early_broken.size() < kMaxRanksPerMember) member.early_broken[broken.rank] = broken.report;
     return;
   }
   if (!active() || !in_gang(member) || broken.report.generation != gang_->generation) return;
+  if (gang_->slot_of(broken.rank) != member.expected.slot) {
+    ++ignored_;
+    return;
+  }
   gang_->broken.emplace(broken.rank, broken.report);
 }
 
 void CoordinatorState::on(Member& member, const Exit& exit, Now) {
   send(member.session, Ack{exit.generation, exit.rank});
-  const int procs = gang_ ? gang_->procs : plan_->procs_per_node;
-  if (exit.rank / procs != member.expected.slot) {
-    ++ignored_;
-    return;
-  }
   if (step_ == Step::kLoading) {
-    member.early_exits[exit.rank] = exit;
+    if (member.early_exits.size() < kMaxRanksPerMember) member.early_exits[exit.rank] = exit;
     return;
   }
   if (!gang_ || exit.generation != gang_->generation || !in_gang(member)) return;
+  if (gang_->slot_of(exit.rank) != member.expected.slot) {
+    ++ignored_;
+    return;
+  }
   gang_->exits.emplace(exit.rank, exit);
   if (slot_exited(member.expected.slot)) member.phase = MemberPhase::kExited;
   changed_ = true;
@@ -346,24 +346,34 @@ bool CoordinatorState::in_gang(const Member& member) const {
   return at != gang_->incarnation_of_slot.end() && at->second == member.expected.incarnation;
 }
 
-bool CoordinatorState::same_members(const std::map<int, std::int64_t>& incarnation_of_slot) const {
-  return incarnation_of_slot.size() == members_.size() &&
-         std::equal(incarnation_of_slot.begin(), incarnation_of_slot.end(), members_.begin(),
-                    [](const auto& a, const auto& b) {
-                      return a.first == b.first && a.second == b.second.expected.incarnation;
-                    });
+bool CoordinatorState::still_expected(const Roster& roster) const {
+  return std::all_of(roster.incarnation_of_slot.begin(), roster.incarnation_of_slot.end(), [this](const auto& entry) {
+    const auto at = members_.find(entry.first);
+    return at != members_.end() && at->second.expected.incarnation == entry.second;
+  });
+}
+
+int CoordinatorState::Roster::first_rank(int slot) const {
+  return static_cast<int>(std::distance(incarnation_of_slot.begin(), incarnation_of_slot.find(slot))) * procs;
+}
+
+int CoordinatorState::Roster::slot_of(int rank) const {
+  if (rank < 0 || rank >= ranks()) return -1;
+  return std::next(incarnation_of_slot.begin(), rank / procs)->first;
 }
 
 bool CoordinatorState::slot_exited(int slot) const {
+  const int first = gang_->first_rank(slot);
   for (int i = 0; i < gang_->procs; ++i) {
-    if (gang_->exits.count(slot * gang_->procs + i) == 0) return false;
+    if (gang_->exits.count(first + i) == 0) return false;
   }
   return true;
 }
 
 bool CoordinatorState::slot_succeeded(int slot) const {
+  const int first = gang_->first_rank(slot);
   for (int i = 0; i < gang_->procs; ++i) {
-    const auto at = gang_->exits.find(slot * gang_->procs + i);
+    const auto at = gang_->exits.find(first + i);
     if (at == gang_->exits.end() || at->second.code != 0 || at->second.reason != Exit::Reason::kOwn) return false;
   }
   return true;

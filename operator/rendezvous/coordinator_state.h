@@ -128,11 +128,19 @@ class CoordinatorState {
     std::map<int, BrokenReport> early_broken;
     std::optional<Heartbeat> early_heartbeat;
   };
-  // A generation that may have had its GO.
-  struct Gang {
-    std::int64_t generation = 0;
+  // Who is in a generation. Its ranks follow the order of the slots, `procs` to each, whichever slots those are.
+  struct Roster {
     std::map<int, std::int64_t> incarnation_of_slot;
     int procs = 1;
+
+    bool has(int slot) const { return incarnation_of_slot.count(slot) != 0; }
+    int ranks() const { return static_cast<int>(incarnation_of_slot.size()) * procs; }
+    int first_rank(int slot) const;  // of a slot that it has
+    int slot_of(int rank) const;     // -1: there is no such rank
+  };
+  // A generation that may have had its GO.
+  struct Gang : Roster {
+    std::int64_t generation = 0;
     Kind kind = Kind::kLockstep;
     bool resumed = false;                // known from the record of an earlier term or process
     bool over = false;                   // ended by the controller's word, or abandoned
@@ -144,10 +152,8 @@ class CoordinatorState {
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
   };
-  struct Proposal {
+  struct Proposal : Roster {
     std::int64_t generation = 0;
-    std::map<int, std::int64_t> incarnation_of_slot;
-    int procs = 1;
     MonotonicTime at{};
     bool recorded = false;
     std::map<int, Ready> ready;  // by slot
@@ -166,6 +172,7 @@ class CoordinatorState {
   Duration silence_of(const Member& member) const;
   void evaluate_losses(Now now);
   void evaluate_up(Now now);
+  void evaluate_growth(Now now);
   void evaluate_store(Now now);
 
   void greet(Member& member, const Hello& hello, Now now);
@@ -177,7 +184,7 @@ class CoordinatorState {
   void note_progress(Member& member, const Progress& progress, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
-  void propose(Now now);
+  void propose(const std::vector<int>& slots, Now now);
   void discard_proposal();
   void send_propose(const Member& member);
   void go(Now now);
@@ -193,8 +200,14 @@ class CoordinatorState {
 
   bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
   bool in_gang(const Member& member) const;
-  bool same_members(const std::map<int, std::int64_t>& incarnation_of_slot) const;
-  bool old_gang_gone() const;
+  bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
+  // The expected slots whose agents are connected and not silent.
+  std::vector<int> present(Now now) const;
+  // Nobody has joined for as long as an elastic gang waits for more.
+  bool stable(Now now) const;
+  // Every slot of it is still to be the pod that it was.
+  bool still_expected(const Roster& roster) const;
+  bool old_gang_ends_with(const std::function<bool(int slot)>& promises) const;
   bool slot_exited(int slot) const;
   bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);
@@ -236,6 +249,7 @@ class CoordinatorState {
   std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
 
+  MonotonicTime joined_at_{};   // when a member last came that no connection was there of
   MonotonicTime evict_from_{};  // after a take-over members have time to come back
   MonotonicTime last_event_{}, last_advance_{};
   bool changed_ = true, progress_changed_ = false;

@@ -35,11 +35,11 @@ std::string CoordinatorState::waiting_message() const {
       return "waiting for a member that is silent";
     case Step::kResuming:
       for (const auto& [slot, member] : members_) {
-        if (member.session == 0) slots.push_back(slot);
+        if (member.session == 0 && in_gang(member)) slots.push_back(slot);
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
     case Step::kProposing:
-      for (const auto& [slot, member] : members_) {
+      for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
         if (proposal_->ready.count(slot) == 0) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
@@ -106,12 +106,14 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.slot = slot;
     seen.incarnation = member.expected.incarnation;
     seen.connected = member.session != 0;
+    seen.in_gang = in_gang(member) && !gang_->over;
     if (active() && in_gang(member)) {
       const auto at = gang_->up.find(slot);
       seen.up = at != gang_->up.end() && at->second && !slot_exited(slot);
     }
     view.members.push_back(seen);
   }
+  if (gang_) view.world_size = gang_->ranks();
   view.failure = failure_;
   view.message = waiting_message();
   view.progress = progress_;

@@ -133,9 +133,8 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
 // Whether the processes can be regrouped: all of them live, and have said that they can.
 bool MemberState::can_keep(const Propose& propose) const {
   return go_ && alive_ && !ending_ && go_->kind == Kind::kLockstep && propose.ranks == go_->ranks &&
-         propose.first_rank == go_->first_rank && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-           return entry.second.regroups && !entry.second.exit;
-         });
+         std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& entry) { return entry.second.regroups && !entry.second.exit; });
 }
 
 void MemberState::note_holding(Rank& rank, const Holding& holding) {
@@ -176,17 +175,32 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
   if (welcomed_) send(ready);
 }
 
+// `go` is the generation of the processes that are there; they may have other ranks in it.
+void MemberState::adopt(const Go& go) {
+  std::map<int, Rank> before = std::exchange(ranks_, {});
+  for (auto& [number, rank] : before) {
+    const int in_go = go.first_rank + (number - go_->first_rank);
+    rank.up = rank.acknowledged = false;
+    rank.holding.reset();
+    rank.broken.reset();
+    if (rank.exit) {
+      rank.exit->generation = go.epoch.generation;
+      rank.exit->rank = in_go;
+    }
+    ranks_[in_go] = std::move(rank);
+  }
+  go_ = go;
+  up_ = false;
+  progress_.reset();
+}
+
 // GO came for processes that have ended since READY was said for them: the generation has them, and they are dead.
 void MemberState::take_over(const Go& go) {
   drop_proposal();
-  go_ = go;
-  up_ = false;
-  for (auto& [number, rank] : ranks_) {
-    rank.up = rank.acknowledged = false;
-    rank.broken.reset();
-    if (!rank.exit) continue;
-    rank.exit->generation = go.epoch.generation;
-    if (welcomed_) send(*rank.exit);
+  adopt(go);
+  actions_.push_back(RenumberProcesses{go.first_rank});
+  for (const auto& [number, rank] : ranks_) {
+    if (rank.exit && welcomed_) send(*rank.exit);
   }
 }
 
@@ -205,15 +219,8 @@ void MemberState::on(const Go& go, MonotonicTime now) {
   propose_.reset();
   ready_.reset();
   if (std::exchange(keeping_, false)) {
-    go_ = go;
-    for (auto& [number, rank] : ranks_) {
-      rank.up = rank.acknowledged = false;
-      rank.holding.reset();
-      rank.broken.reset();
-      rank.report.reset();
-    }
-    up_ = false;
-    progress_.reset();
+    adopt(go);
+    for (auto& [number, rank] : ranks_) rank.report.reset();
     actions_.push_back(ContinueProcesses{go});
     heartbeat_at_ = now;
     return;

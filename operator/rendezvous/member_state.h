@@ -40,9 +40,13 @@ struct StartProcesses {
 struct AskHoldings {
   Epoch epoch;
 };
-// AgentMessage::kJoin to every process: they go on in the generation of `go`.
+// AgentMessage::kJoin to every process: they go on in the generation of `go`, where their ranks may be others.
 struct ContinueProcesses {
   Go go;
+};
+// The processes that are there, some of which may have ended, have the ranks from `first_rank` on from now on.
+struct RenumberProcesses {
+  int first_rank = 0;
 };
 // SIGTERM to every process group; `ask` also sends AgentMessage::kStop over the links.
 struct EndProcesses {
@@ -57,8 +61,9 @@ struct CloseConnection {
 struct ExitAgent {
   int code = 0;
 };
-using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings,
-                                  ContinueProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
+using MemberAction =
+    std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings, ContinueProcesses,
+                 RenumberProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
 
 // ---- what it is told ----
 
@@ -154,6 +159,7 @@ class MemberState {
   bool can_keep(const Propose& propose) const;
   void note_holding(Rank& rank, const Holding& holding);
   void stop_keeping();
+  void adopt(const Go& go);
   void take_over(const Go& go);
   void leave(int code, MonotonicTime now);
   void leave_if_done(MonotonicTime now);

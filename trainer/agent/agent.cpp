@@ -185,6 +185,8 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->regroup(ask->epoch);
       } else if (const auto* go_on = std::get_if<rv::ContinueProcesses>(&action)) {
         processes_->join(go_on->go);
+      } else if (const auto* renumber = std::get_if<rv::RenumberProcesses>(&action)) {
+        processes_->renumber(renumber->first_rank);
       } else if (const auto* end = std::get_if<rv::EndProcesses>(&action)) {
         processes_->signal(end_signal_, end->ask);
         reap_again = true;

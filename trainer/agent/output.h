@@ -18,6 +18,8 @@ class LineTagger {
   static constexpr std::size_t kMaxLine = 64 * 1024;
 
   explicit LineTagger(std::string tag) : tag_(std::move(tag)) {}
+  // For the lines that are completed from now on.
+  void retag(std::string tag) { tag_ = std::move(tag); }
   // Appends the lines that `bytes` completes to `out`; a rest without its newline waits.
   void feed(std::string_view bytes, std::string& out);
   // The stream has ended: the rest is a line.

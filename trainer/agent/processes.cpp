@@ -20,6 +20,15 @@ namespace lockstep::trainer::agent {
 using rendezvous::Go;
 using rendezvous::ProcessEnd;
 
+namespace {
+
+// What is written in front of each line of a rank.
+std::string tag_of(int rank) {
+  return fmt::format("[{}] ", rank);
+}
+
+}  // namespace
+
 struct Processes::Worker {
   int rank = 0;
   pid_t pid = -1;  // -1 once reaped; it leads a process group of the same number until then
@@ -29,8 +38,7 @@ struct Processes::Worker {
   std::string to_tell;    // what the link had no room for yet
   std::string tail;       // the last bytes of its standard error
 
-  explicit Worker(int number)
-      : rank(number), out_lines(fmt::format("[{}] ", number)), err_lines(fmt::format("[{}] ", number)) {}
+  explicit Worker(int number) : rank(number), out_lines(tag_of(number)), err_lines(tag_of(number)) {}
 };
 
 namespace {
@@ -242,7 +250,16 @@ void Processes::regroup(const rendezvous::Epoch& epoch) {
   for (const auto& worker : workers_) tell(*worker, message);
 }
 
+void Processes::renumber(int first_rank) {
+  for (const auto& worker : workers_) {
+    worker->rank = first_rank++;
+    worker->out_lines.retag(tag_of(worker->rank));
+    worker->err_lines.retag(tag_of(worker->rank));
+  }
+}
+
 void Processes::join(const Go& go) {
+  renumber(go.first_rank);
   rendezvous::AgentMessage message;
   message.kind = rendezvous::AgentMessage::Kind::kJoin;
   message.join = {go.epoch.term, go.epoch.generation, 0,         go.world_size, go.peers, go.member_of_rank,

@@ -35,8 +35,10 @@ class Processes {
   void signal(int signal, bool ask);
   // Asks every process to end its communicator and to say what it holds.
   void regroup(const rendezvous::Epoch& epoch);
-  // Tells every process its place in the generation of `go`.
+  // Tells every process its place in the generation of `go`, whose ranks they have from now on.
   void join(const rendezvous::Go& go);
+  // The processes have the ranks from `first_rank` on from now on, in what is said of them and in front of their lines.
+  void renumber(int first_rank);
   // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.
   void kill();
   // Reaps all that has ended. True when the agent has no child left at all.

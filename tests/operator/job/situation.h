@@ -98,7 +98,7 @@ struct Situation {
     view->members.clear();
     for (const auto& pod : pods) {
       const auto identity = identity_of(pod.meta);
-      view->members.push_back({identity->slot, identity->incarnation, true, true});
+      view->members.push_back({identity->slot, identity->incarnation, true, true, true});
     }
   }
 

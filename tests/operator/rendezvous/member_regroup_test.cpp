@@ -193,5 +193,46 @@ TEST_F(MemberRegroupTest, the_coordinator_may_stop_processes_that_wait) {
   EXPECT_EQ(taken<ExitAgent>().at(0).code, 0);
 }
 
+// DESIGN 6: ranks follow the slots that are there, so a kept process may have another rank than it was started with.
+TEST_F(MemberRegroupTest, a_process_that_stays_may_have_another_rank_in_the_next_generation) {
+  run();
+  Propose propose = proposal(2);
+  propose.first_rank = 0;
+  propose.world_size = 1;
+  tell(propose);
+  EXPECT_EQ(taken<AskHoldings>().size(), 1U);
+  say(holding(2, 7));
+  Go message = go(2);
+  message.first_rank = 0;
+  message.world_size = 1;
+  message.peers = {"10.0.0.1:5"};
+  tell(message);
+  EXPECT_EQ(taken<ContinueProcesses>().at(0).go.first_rank, 0);
+  forget();
+  member.on_worker_message(0, {.up = true, .regroups = true}, now);
+  EXPECT_EQ(sent<Up>().at(0).generation, 2);
+  member.on_exit(ProcessEnd{0, 137, 9, 17, "tail", "", ""}, now);
+  EXPECT_EQ(sent<Exit>().at(0).rank, 0);
+  EXPECT_EQ(sent<Exit>().at(0).generation, 2);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_died_before_its_go_is_reported_under_its_new_rank) {
+  run();
+  Propose propose = proposal(2);
+  propose.first_rank = 0;
+  tell(propose);
+  say(holding(2, 7));
+  end_process(137, 9);
+  forget();
+  Go message = go(2);
+  message.first_rank = 0;
+  message.peers = {"10.0.0.1:5", "10.0.0.2:5"};
+  tell(message);
+  EXPECT_EQ(taken<RenumberProcesses>().at(0).first_rank, 0);
+  const Exit exit = sent<Exit>().at(0);
+  EXPECT_EQ(exit.rank, 0);
+  EXPECT_EQ(exit.generation, 2);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

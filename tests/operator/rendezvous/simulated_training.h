@@ -26,6 +26,7 @@ struct SimulatedProcess {
   std::int64_t promised = 0;  // highest regroup that it has answered
   std::optional<StateVersion> state;
   std::vector<std::int64_t> history;  // the generation that committed each step
+  std::function<void(std::int64_t step)> committed;
 };
 using SimulatedProcessPtr = std::shared_ptr<SimulatedProcess>;
 
@@ -39,12 +40,14 @@ class SimulatedTraining {
   explicit SimulatedTraining(World world) : world_(std::move(world)) {}
 
   // The process starts, or goes on, in the generation of `go`; `up` is called when all ranks are linked and hold the
-  // state.
-  void enter(const SimulatedProcessPtr& process, const Go& go, std::function<void()> up) {
+  // state, `committed` after each step of the process.
+  void enter(const SimulatedProcessPtr& process, const Go& go, std::function<void()> up,
+             std::function<void(std::int64_t step)> committed) {
     Gang& gang = gangs_[go.epoch.generation];
     gang.go = go;
     gang.ranks[process->rank] = process;
     gang.up[process->rank] = std::move(up);
+    process->committed = std::move(committed);
     process->generation = go.epoch.generation;
     if (static_cast<int>(gang.ranks.size()) == go.world_size && whole(gang)) link(gang);
   }
@@ -53,6 +56,13 @@ class SimulatedTraining {
   StateVersion regroup(const SimulatedProcessPtr& process, std::int64_t generation) {
     process->promised = std::max(process->promised, generation);
     return process->state.value_or(StateVersion{});
+  }
+
+  // Whether that generation has everybody whom its next step needs.
+  bool can_step(std::int64_t generation) const {
+    const auto at = gangs_.find(generation);
+    return at != gangs_.end() && static_cast<int>(at->second.ranks.size()) == at->second.go.world_size &&
+           whole(at->second);
   }
 
   std::int64_t commits() const { return commits_; }
@@ -134,6 +144,7 @@ class SimulatedTraining {
                                  process.state->digest));
     }
     ++commits_;
+    process.committed(step);
   }
 
   World world_;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,13 @@ namespace lockstep::rendezvous {
 
 class SimulatedWorld {
  public:
-  // `regroups`: whether processes keep their memory when others die.
-  explicit SimulatedWorld(unsigned seed, bool regroups = true)
-      : random_(seed), slots_(between(1, 5)), procs_(between(1, 2)), regroups_(regroups) {
+  // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer.
+  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false)
+      : random_(seed),
+        slots_(between(1, 5)),
+        procs_(between(1, 2)),
+        regroups_(regroups),
+        min_slots_(elastic ? between(1, slots_) : 0) {
     for (int slot = 0; slot < slots_; ++slot) create_pod(slot);
     start_leader();
   }
@@ -63,7 +68,7 @@ class SimulatedWorld {
 
   bool all_up() const {
     const auto view = leader_view();
-    if (!view || view->phase != Phase::kUp) return false;
+    if (!view || view->phase != Phase::kUp || view->world_size != slots_ * procs_) return false;
     for (const auto& pod : pods_) {
       for (const auto& process : pod->processes) {
         if (process->alive && (process->generation != view->generation)) return false;
@@ -93,6 +98,8 @@ class SimulatedWorld {
   const std::string& violation() const { return violation_; }
   int generations() const { return store_.generations(); }
   int starts() const { return starts_; }
+  // Generations that ran with fewer than all slots.
+  int smaller() const { return static_cast<int>(smaller_.size()); }
   std::string describe() const {
     const auto view = leader_view();
     std::string text = fmt::format("slots {} procs {}; ", slots_, procs_);
@@ -136,6 +143,7 @@ class SimulatedWorld {
     std::int64_t last_started = 0;
     std::optional<int> left;
     bool ticking = false;
+    MonotonicTime cut_off_until{};
   };
   using PodPtr = std::shared_ptr<Pod>;
   struct Event {
@@ -191,6 +199,7 @@ class SimulatedWorld {
   void connect_later(const PodPtr& pod) {
     after(ms(between(5, 200)), [this, pod] {
       if (!pod->alive || pod->left || pod->link) return;
+      if (now_ < pod->cut_off_until) return connect_later(pod);
       std::vector<std::shared_ptr<Coordinator>> there;
       for (const auto& coordinator : coordinators_) {
         if (coordinator->alive) there.push_back(coordinator);
@@ -215,6 +224,16 @@ class SimulatedWorld {
       at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
     });
     connect_later(pod);
+  }
+
+  // Nothing gets to the pod or comes from it for a while; its processes are alive, and the others miss them.
+  void cut_off(const PodPtr& pod) {
+    if (!pod->alive || pod->left) return;
+    pod->cut_off_until = now_ + ms(between(500, 9000));
+    for (const auto& process : pod->processes) {
+      if (process->alive) miss(process->generation);
+    }
+    cut(pod);
   }
 
   void kill_pod(const PodPtr& pod) {
@@ -280,11 +299,14 @@ class SimulatedWorld {
       }
     } else if (const auto* go_on = std::get_if<ContinueProcesses>(&action)) {
       check_generation(pod, go_on->go);
+      renumber(pod, go_on->go.first_rank);
       for (const auto& process : pod->processes) {
         if (!process->alive) continue;
         training_.note_kept();
         enter(pod, process, go_on->go);
       }
+    } else if (const auto* renumbering = std::get_if<RenumberProcesses>(&action)) {
+      renumber(pod, renumbering->first_rank);
     } else if (std::holds_alternative<EndProcesses>(action)) {
       for (const auto& process : pod->processes) {
         if (!process->alive || process->ignores_term) continue;
@@ -305,6 +327,10 @@ class SimulatedWorld {
       }
       if (pod->link) pod->link->open = false;
     }
+  }
+
+  void renumber(const PodPtr& pod, int first_rank) {
+    for (const auto& process : pod->processes) process->rank = first_rank++;
   }
 
   void regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const Epoch& epoch) {
@@ -338,8 +364,12 @@ class SimulatedWorld {
     if (const auto at = agreed_.emplace(generation, agreed).first; at->second != agreed) {
       violate(fmt::format("members of generation {} were given different peers", generation));
     }
+    if (go.world_size < slots_ * procs_) smaller_.insert(generation);
     for (const auto& other : pods_) {
       for (const auto& process : other->processes) {
+        // Of a slot that the generation does without something may be left, if it cannot make a step any more.
+        const bool without = recorded != nullptr && recorded->count(other->slot) == 0;
+        if (without && !training_.can_step(process->generation)) continue;
         if (process->alive && process->generation != generation && process->promised < generation) {
           violate(fmt::format("slot {} starts generation {} while slot {} runs {}", pod->slot, generation, other->slot,
                               process->generation));
@@ -349,14 +379,18 @@ class SimulatedWorld {
   }
 
   void enter(const PodPtr& pod, const SimulatedProcessPtr& process, const Go& go) {
-    training_.enter(process, go, [this, pod, process] {
+    const auto say = [this, pod, process = process.get()](const WorkerMessage& message) {
       if (!pod->alive || pod->left) return;
-      WorkerMessage up;
-      up.up = true;
-      up.regroups = process->regroups;
-      pod->state->on_worker_message(process->rank, up, now_);
+      pod->state->on_worker_message(process->rank, message, now_);
       pump(pod);
-    });
+    };
+    training_.enter(
+        process, go, [say, process = process.get()] { say({.up = true, .regroups = process->regroups}); },
+        [say](std::int64_t step) {
+          WorkerMessage message;
+          message.progress = Progress{.step = step};
+          say(message);
+        });
   }
 
   void start_processes(const PodPtr& pod, const Go& go) {
@@ -386,28 +420,30 @@ class SimulatedWorld {
     end.signal = signal;
     end.end_ms = now_.time_since_epoch().count() / 1'000'000;
     pod->state->on_exit(end, now_);
-    // Peers see it, sooner or later, or never.
-    if (code != 0) {
-      for (const auto& other : pods_) {
-        for (const auto& peer : other->processes) {
-          if (!peer->alive || peer->generation != process->generation || !chance(70)) continue;
-          after(ms(between(5, 500)), [this, other, peer, generation = process->generation] {
-            if (!peer->alive || !other->alive || peer->generation != generation) return;
-            WorkerMessage report;
-            if (peer->regroups) {
-              report.broken = BrokenReport{generation, -1, "a peer went away"};
-              other->state->on_worker_message(peer->rank, report, now_);
-              return pump(other);
-            }
-            report.failure = FailureReport{FailureReport::Class::kCommunication, -1, "a peer went away"};
-            other->state->on_worker_message(peer->rank, report, now_);
-            end_process(other, peer, kExitCommunication, 0);
-          });
-        }
-      }
-    }
+    if (code != 0) miss(process->generation);
     look_for_processes(pod);
     pump(pod);
+  }
+
+  // Somebody of that generation cannot be reached: peers see it, sooner or later, or never.
+  void miss(std::int64_t generation) {
+    for (const auto& other : pods_) {
+      for (const auto& peer : other->processes) {
+        if (!peer->alive || peer->generation != generation || !chance(70)) continue;
+        after(ms(between(5, 500)), [this, other, peer, generation] {
+          if (!peer->alive || !other->alive || peer->generation != generation) return;
+          WorkerMessage report;
+          if (peer->regroups) {
+            report.broken = BrokenReport{generation, -1, "a peer went away"};
+            other->state->on_worker_message(peer->rank, report, now_);
+            return pump(other);
+          }
+          report.failure = FailureReport{FailureReport::Class::kCommunication, -1, "a peer went away"};
+          other->state->on_worker_message(peer->rank, report, now_);
+          end_process(other, peer, kExitCommunication, 0);
+        });
+      }
+    }
   }
 
   void look_for_processes(const PodPtr& pod) {
@@ -465,6 +501,8 @@ class SimulatedWorld {
     plan.name_space = "ns";
     plan.name = plan.uid = "job";
     plan.slots = slots_;
+    plan.min_slots = min_slots_;
+    plan.stabilization_seconds = 1;
     plan.procs_per_node = procs_;
     plan.start_timeout_seconds = 10;
     plan.handled_generation = handled_;
@@ -541,7 +579,7 @@ class SimulatedWorld {
         break;
       case 2:
       case 3:
-        cut(pod);
+        min_slots_ > 0 && chance(50) ? cut_off(pod) : cut(pod);
         break;
       case 4:
         kill_pod(pod);
@@ -576,6 +614,7 @@ class SimulatedWorld {
   std::mt19937 random_;
   const int slots_, procs_;
   const bool regroups_;
+  const int min_slots_;  // 0: not elastic
   MonotonicTime now_{std::chrono::hours(1)};
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;
@@ -588,6 +627,7 @@ class SimulatedWorld {
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
   int last_key_ = 0, last_port_ = 0, starts_ = 0;
+  std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
                                [this](int least, int most) { return between(least, most); },

@@ -1,0 +1,199 @@
+// Decisions on a job that may run with fewer pods: what ends a generation, what does not, and what is made anew.
+#include <gtest/gtest.h>
+
+#include "operator/job/restart_policy.h"
+#include "tests/operator/job/situation.h"
+
+namespace lockstep::job {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Phase;
+
+// Three pods, of which two are enough.
+struct Elastic : Situation {
+  Elastic() : Situation(3) {
+    job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .stabilization_seconds = 5};
+    running();
+  }
+  rendezvous::MemberView& member(size_t slot) { return view->members.at(slot); }
+  // Generation 2 runs without slot 2, whose agent fell silent and whose attempt is stored.
+  Elastic& shrunk() {
+    broken(1, "MemberLost", 2).time = now;
+    member(2).connected = false;
+    accept();
+    see(Phase::kUp, 2);
+    view->world_size = 2;
+    member(2).in_gang = member(2).up = false;
+    accept();
+    return *this;
+  }
+};
+
+TEST(DecideElastic, the_coordinator_is_told_how_few_are_enough) {
+  Elastic s;
+  const Plan plan = s.plan();
+  EXPECT_EQ(plan.coordinator->slots, 3);
+  EXPECT_EQ(plan.coordinator->min_slots, 2);
+  EXPECT_EQ(plan.coordinator->stabilization_seconds, 5);
+  EXPECT_EQ(s.job.status.nodes.min, 2);
+  Situation fixed(3);
+  fixed.running();
+  EXPECT_EQ(fixed.plan().coordinator->min_slots, 0);
+  EXPECT_EQ(fixed.job.status.nodes.min, 3);
+}
+
+TEST(DecideElastic, when_a_member_falls_silent_the_others_go_on_without_word_of_its_pod) {
+  Elastic s;
+  s.broken(1, "MemberLost", 2).time = s.now;
+  s.member(2).connected = false;
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_FALSE(s.job.status.attempts[0].counted);
+  EXPECT_EQ(plan.coordinator->handled_generation, 1);
+  EXPECT_EQ(plan.coordinator->members.size(), 3u) << "it may come back";
+  EXPECT_TRUE(plan.creates.empty() && plan.deletes.empty());
+}
+
+TEST(DecideElastic, with_too_few_left_it_waits_for_word_as_a_fixed_gang_does) {
+  Elastic s;
+  s.broken(1, "MemberLost", 2).time = s.now;
+  s.member(2).connected = s.member(1).connected = false;
+  s.accept();
+  EXPECT_TRUE(s.job.status.attempts.empty());
+}
+
+TEST(DecideElastic, a_smaller_gang_runs_and_says_how_many_ranks_it_has) {
+  Elastic s;
+  s.shrunk();
+  EXPECT_TRUE(s.is("Running"));
+  EXPECT_EQ(s.job.status.state, "Running");
+  EXPECT_EQ(s.job.status.world_size, 2);
+  EXPECT_EQ(s.condition("Running")->message, "generation 2 runs with 2 ranks");
+}
+
+TEST(DecideElastic, a_node_that_is_known_to_be_dead_later_costs_the_others_nothing) {
+  Elastic s;
+  s.shrunk();
+  s.node(2, false);
+  s.now += 7s;
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u) << "no second attempt for one loss";
+  EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost") << "what is known now";
+  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.restarts.total, 1);
+  EXPECT_EQ(plan.coordinator->handled_generation, 1) << "generation 2 goes on";
+  EXPECT_TRUE(s.is("Running"));
+  EXPECT_EQ(s.job.status.incarnation, 2);
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
+  ASSERT_EQ(plan.events.size(), 1u);
+  EXPECT_EQ(plan.events[0].reason, "NodeLost");
+  EXPECT_EQ(plan.coordinator->members.size(), 2u);
+  EXPECT_EQ(s.plan().coordinator->handled_generation, 1);
+  EXPECT_FALSE(s.plan().status) << "said once";
+}
+
+TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_belongs_to_the_same_attempt) {
+  Elastic s;
+  s.broken(1, "MemberLost", 2).time = s.now;
+  s.member(2).connected = false;
+  s.accept();
+  s.see(Phase::kProposing, 2);
+  for (auto& member : s.view->members) member.in_gang = false;
+  s.pods[2].phase = "Failed";
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_TRUE(s.job.status.attempts[0].counted);
+  EXPECT_EQ(s.job.status.restarts.total, 1);
+  EXPECT_EQ(s.job.status.restarts.counted, 1);
+  EXPECT_EQ(plan.coordinator->handled_generation, 1);
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
+}
+
+TEST(DecideElastic, a_pod_that_is_deleted_is_replaced_while_the_others_train) {
+  Elastic s;
+  s.pods[2].meta.deleted = s.now;
+  Plan plan = s.accept();
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, "PodDeleted");
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
+  s.pods.pop_back();
+  s.see(Phase::kUp, 2);
+  s.view->world_size = 2;
+  s.view->members.pop_back();
+  s.accept();
+  EXPECT_TRUE(s.is("Running"));
+  s.pod(2, 2, "Pending").node_name.clear();
+  s.connect();
+  s.member(2).in_gang = s.member(2).connected = s.member(2).up = false;
+  plan = s.accept();
+  EXPECT_EQ(plan.coordinator->handled_generation, 1);
+  EXPECT_EQ(plan.coordinator->members.size(), 3u);
+  EXPECT_EQ(s.job.status.attempts.size(), 1u);
+  // The replacement goes too, before it was taken in.
+  s.pods[2].meta.deleted = s.now;
+  plan = s.accept();
+  EXPECT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.incarnation, 3);
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 3}}));
+  EXPECT_EQ(plan.coordinator->handled_generation, 1);
+}
+
+TEST(DecideElastic, a_replacement_that_fails_by_itself_is_counted_and_waits_longer_each_time) {
+  Elastic s;
+  s.job.spec.restart.max_restarts = 2;
+  s.shrunk();
+  for (int round = 1; round <= 2; ++round) {
+    s.pods[2].phase = "Failed";
+    s.accept();
+    ASSERT_EQ(s.job.status.attempts.size(), static_cast<size_t>(round)) << "the first is of the silence";
+    EXPECT_EQ(s.job.status.attempts.back().cause, "PodFailed");
+    EXPECT_EQ(s.job.status.attempts.back().generation, 1);
+    EXPECT_TRUE(s.job.status.attempts.back().counted);
+    EXPECT_TRUE(s.is("Running"));
+    s.now += 2min;
+    const Plan plan = s.accept();
+    EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 1 + round}}));
+    s.pods.pop_back();
+    s.pod(2, 1 + round);
+    s.connect();
+    s.member(2).in_gang = s.member(2).up = false;
+    s.accept();
+  }
+  s.pods[2].phase = "Failed";
+  s.accept();
+  EXPECT_TRUE(s.is("Failed"));
+  EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
+}
+
+TEST(DecideElastic, a_pod_that_was_left_behind_and_stays_silent_is_made_anew) {
+  Elastic s;
+  s.shrunk();
+  s.now += 59s;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  Elastic back = s;
+  back.member(2).connected = true;
+  back.now += 1s;
+  EXPECT_TRUE(back.accept().deletes.empty());
+  s.now += 1s;
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-2-1");
+}
+
+TEST(DecideElastic, a_failure_of_the_smaller_gang_is_its_own_attempt) {
+  Elastic s;
+  s.shrunk();
+  s.broken(2, "ProcessSignal", 1, 137).step = 8;
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2u);
+  EXPECT_EQ(s.job.status.attempts[1].generation, 2);
+  EXPECT_EQ(s.job.status.attempts[1].strategy, "InPlace");
+  EXPECT_EQ(plan.coordinator->handled_generation, 2);
+}
+
+}  // namespace
+}  // namespace lockstep::job

@@ -1,0 +1,304 @@
+// The coordinator's side of a gang that may run with fewer slots: who goes on when some are lost, and who is taken in.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/operator/rendezvous/coordinator_fixture.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Three slots, of which two are enough.
+class CoordinatorElasticTest : public CoordinatorStateTest {
+ protected:
+  CoordinatorElasticTest() {
+    plan.slots = 3;
+    plan.min_slots = 2;
+    plan.stabilization_seconds = 10;
+    plan.members.push_back({2, 1, "a-2", "u2", "n2"});
+  }
+  void ready_of(const std::vector<int>& slots, std::int64_t generation) {
+    for (const int slot : slots) ready(slot, generation);
+  }
+  void up(const std::vector<int>& slots, std::int64_t generation) {
+    ready_of(slots, generation);
+    for (const int slot : slots) {
+      say(slot, Up{generation});
+      beat(slot, generation);
+    }
+  }
+  void run_three() {
+    set_plan();
+    loaded();
+    for (const int slot : {0, 1, 2}) join(slot);
+    written();
+    up({0, 1, 2}, 1);
+    time += seconds(6);  // past the time without evictions
+    for (const int slot : {0, 1, 2}) beat(slot, 1);
+    forget();
+  }
+  // The controller knows that the pod of `slot` is gone, and has dealt with generation 1.
+  void pod_is_gone(int slot) {
+    std::erase_if(plan.members, [&](const auto& member) { return member.slot == slot; });
+    plan.handled_generation = 1;
+    set_plan();
+  }
+  void pod_is_new(int slot) {
+    plan.members.push_back({slot, 2, fmt::format("a-{}-2", slot), fmt::format("v{}", slot), "n9"});
+    set_plan();
+    Hello message = hello(0);
+    message.slot = slot;
+    message.incarnation = 2;
+    message.pod_name = fmt::format("a-{}-2", slot);
+    message.pod_uid = fmt::format("v{}", slot);
+    message.session = "newcomer";
+    job->on_hello(kFirst + 50, message, now());
+  }
+  // Two of three run generation 2, after slot 0 was lost.
+  void run_two() {
+    run_three();
+    pod_is_gone(0);
+    written();
+    up({1, 2}, 2);
+    forget();
+  }
+  void silence_until(Duration wait, const std::vector<int>& speaking, std::int64_t generation) {
+    for (const MonotonicTime end = time + wait; time < end; time += milliseconds(250)) {
+      for (const int slot : speaking) beat(slot, generation);
+    }
+  }
+};
+
+TEST_F(CoordinatorElasticTest, those_that_are_left_go_on_at_once_with_ranks_in_a_row) {
+  run_three();
+  pod_is_gone(0);
+  const auto proposals = sent<Propose>();
+  ASSERT_EQ(proposals.size(), 2U);
+  EXPECT_EQ(proposals[0].first_rank, 0);
+  EXPECT_EQ(proposals[1].first_rank, 1);
+  EXPECT_EQ(proposals[1].world_size, 2);
+  written();
+  EXPECT_EQ(stored.record.members.size(), 2U);
+  EXPECT_EQ(stored.record.members[0].slot, 1);
+  ready_of({1, 2}, 2);
+  const auto gos = sent<Go>();
+  ASSERT_EQ(gos.size(), 2U);
+  EXPECT_EQ(gos[0].first_rank, 0);
+  EXPECT_EQ(gos[1].first_rank, 1);
+  EXPECT_EQ(gos[1].group_rank, 1);
+  EXPECT_EQ(gos[0].world_size, 2);
+  EXPECT_EQ(gos[0].group_world_size, 2);
+  EXPECT_EQ(gos[0].peers, (std::vector<std::string>{"10.0.0.1:1", "10.0.0.2:1"}));
+  EXPECT_EQ(gos[0].member_of_rank, (std::vector<int>{1, 2}));
+}
+
+TEST_F(CoordinatorElasticTest, below_the_minimum_it_waits) {
+  run_three();
+  pod_is_gone(0);
+  written();
+  pod_is_gone(1);
+  forget();
+  time += seconds(1);
+  job->on_tick(now());
+  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_EQ(phase(), Phase::kWaiting);
+}
+
+TEST_F(CoordinatorElasticTest, a_gang_that_is_not_elastic_waits_for_every_slot) {
+  plan.min_slots = 0;
+  run_three();
+  pod_is_gone(0);
+  EXPECT_TRUE(sent<Propose>().empty());
+}
+
+TEST_F(CoordinatorElasticTest, a_job_that_starts_waits_for_others_until_nobody_has_come_for_a_while) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  time += seconds(9);
+  for (const int slot : {0, 1}) say(slot, Heartbeat{});
+  EXPECT_TRUE(sent<Propose>().empty());
+  time += seconds(1);
+  for (const int slot : {0, 1}) say(slot, Heartbeat{});
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
+TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_for) {
+  run_three();
+  say(1, exit(1, 1, 137, 9));
+  job->on_disconnected(kFirst + 2, now());
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_TRUE(sent<Propose>().empty());
+  silence_until(milliseconds(1000), {0, 1}, 1);
+  EXPECT_TRUE(sent<Propose>().empty());
+  time += milliseconds(50);
+  for (const int slot : {0, 1}) say(slot, Heartbeat{});
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
+// DESIGN 6.2: without the one that is ready, its generation makes no further step.
+TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_left_behind_once_another_is_ready) {
+  run_three();
+  silence_until(seconds(4), {0, 1}, 1);
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->slot, 2);
+  plan.handled_generation = 1;
+  set_plan();
+  written();
+  EXPECT_TRUE(sent<Go>().empty());
+  ready_of({0, 1}, 2);
+  EXPECT_EQ(sent<Go>().size(), 2U);
+}
+
+TEST_F(CoordinatorElasticTest, newcomers_alone_do_not_go_on_while_one_of_before_may_be_at_work) {
+  plan.min_slots = 1;
+  run_two();
+  pod_is_new(0);
+  job->on_disconnected(kFirst + 2, now());
+  pod_is_gone(1);
+  plan.handled_generation = 2;
+  set_plan();
+  for (int i = 0; i < 8; ++i) {
+    time += milliseconds(250);
+    job->on_message(kFirst + 50, Heartbeat{}, now());
+  }
+  EXPECT_TRUE(sent<Propose>().empty());
+  Hello message = hello(0);  // the first of the plan is slot 2 now
+  message.slot = 2;
+  message.phase = MemberPhase::kRunning;
+  message.generation = 2;
+  message.promised = {1, 2};
+  job->on_hello(kFirst + 52, message, now());
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
+TEST_F(CoordinatorElasticTest, of_a_foreign_program_a_silent_one_may_still_be_at_work_and_holds_the_others_up) {
+  plan.kind = Kind::kTorch;
+  run_three();
+  silence_until(seconds(4), {0, 1}, 1);
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_EQ(job->view()->message, "waiting for a member that is silent");
+}
+
+TEST_F(CoordinatorElasticTest, one_that_comes_back_after_it_was_left_behind_is_halted_and_taken_in) {
+  run_three();
+  silence_until(seconds(4), {0, 1}, 1);
+  plan.handled_generation = 1;
+  set_plan();
+  written();
+  up({0, 1}, 2);
+  forget();
+  Hello message = hello(2);
+  message.phase = MemberPhase::kRunning;
+  message.generation = 1;
+  message.up = true;
+  message.promised = {1, 1};
+  job->on_hello(kFirst + 52, message, now());
+  EXPECT_EQ(sent<Halt>().size(), 1U);
+  EXPECT_TRUE(sent<Propose>().empty()) << "the others have not got a step further";
+  time += milliseconds(250);
+  beat(1, 2);
+  beat(0, 2, 7);
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, a_gang_that_is_whole_again_takes_the_newcomer_in_after_its_next_step) {
+  run_two();
+  pod_is_new(0);
+  EXPECT_TRUE(sent<Propose>().empty());
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  const auto proposals = sent<Propose>();
+  ASSERT_EQ(proposals.size(), 3U);
+  EXPECT_EQ(proposals[0].epoch.generation, 3);
+  EXPECT_EQ(proposals[0].world_size, 3);
+  EXPECT_EQ(proposals[2].first_rank, 2);
+  written();
+  EXPECT_EQ(stored.record.members.size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, one_of_several_newcomers_waits_until_nobody_has_come_for_a_while) {
+  run_two();
+  plan.slots = 4;
+  pod_is_new(0);
+  time += seconds(1);
+  beat(1, 2, 8);
+  beat(2, 2);
+  EXPECT_TRUE(sent<Propose>().empty());
+  silence_until(seconds(8), {1, 2}, 2);
+  job->on_message(kFirst + 50, Heartbeat{}, now());
+  EXPECT_TRUE(sent<Propose>().empty());
+  time += seconds(2);
+  job->on_message(kFirst + 50, Heartbeat{}, now());
+  beat(1, 2);
+  beat(2, 2);
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, the_loss_of_one_that_is_not_in_the_gang_ends_nothing) {
+  run_two();
+  pod_is_new(0);
+  job->on_disconnected(kFirst + 50, now());
+  silence_until(seconds(5), {1, 2}, 2);
+  EXPECT_EQ(phase(), Phase::kUp);
+  const auto view = *job->view();
+  EXPECT_EQ(view.world_size, 2);
+  ASSERT_EQ(view.members.size(), 3U);
+  EXPECT_FALSE(view.members[0].in_gang);
+  EXPECT_TRUE(view.members[1].in_gang);
+}
+
+TEST_F(CoordinatorElasticTest, a_failure_names_the_slot_that_has_the_rank_now) {
+  run_two();
+  say(2, exit(1, 2, 137, 9));
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->rank, 1);
+  EXPECT_EQ(job->view()->failure->slot, 2);
+}
+
+TEST_F(CoordinatorElasticTest, an_exit_of_a_rank_that_is_another_slots_is_ignored) {
+  run_two();
+  say(2, exit(0, 2, 137, 9));
+  EXPECT_EQ(phase(), Phase::kUp);
+  EXPECT_EQ(job->ignored(), 1);
+}
+
+TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
+  run_two();
+  plan.handled_generation = 1;
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  for (const int member : {0, 1}) {  // as they stand in the plan: slots 1 and 2
+    Hello message = hello(member);
+    message.slot = plan.members[static_cast<std::size_t>(member)].slot;
+    message.phase = MemberPhase::kRunning;
+    message.generation = 2;
+    message.up = true;
+    message.promised = {1, 2};
+    job->on_hello(kFirst + static_cast<SessionId>(message.slot), message, now());
+  }
+  EXPECT_EQ(phase(), Phase::kUp);
+  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Halt>().empty());
+}
+
+TEST_F(CoordinatorElasticTest, it_has_succeeded_when_those_that_ran_have) {
+  run_two();
+  pod_is_new(0);
+  for (const int slot : {1, 2}) say(slot, exit(slot - 1, 2, 0));
+  EXPECT_EQ(phase(), Phase::kFinished);
+  written();
+  EXPECT_EQ(sent<Done>().size(), 3U);
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
