@@ -66,9 +66,11 @@ Result<int> Training::go_on() {
   while (state().step < flags_.steps) {
     LOCKSTEP_CHECK_OK(looked_after());
     doing_ = Origin::kCommunication;
-    LOCKSTEP_TRY(auto report, replica_->step(wish()));
+    core::Control wished = wish();
+    LOCKSTEP_TRY(auto report, replica_->step(wished));
     LOCKSTEP_CHECK_OK(after_step(report));
-    if (report.control.stop) return stopped();
+    if (report.control.stop || report.leaving == world_.size) return stopped();
+    if (report.leaving > 0 && state().step < flags_.steps) return part(wished.leave, report.leaving);
     if (report.control.checkpoint) LOCKSTEP_CHECK_OK(save(due_by_step(state().step) ? Busy::kWait : Busy::kSkip));
     if (flags_.eval_every > 0 && state().step % flags_.eval_every == 0) LOCKSTEP_CHECK_OK(evaluate());
   }
@@ -169,7 +171,8 @@ Status Training::catch_up() {
 }
 
 core::Control Training::wish() const {
-  core::Control wish{.stop = stop_.requested()};
+  bool leave = can_regroup() && stop_.reason() == elastic::StopReason::kSignal;
+  core::Control wish{.stop = stop_.requested() && !leave, .checkpoint = false, .leave = leave};
   if (writer_) {
     std::int64_t next = state().step + 1;
     bool by_time = world_.checkpoint_every_seconds > 0 && seconds_since(saved_) >= world_.checkpoint_every_seconds;
@@ -228,6 +231,19 @@ Result<int> Training::stopped() {
   LOCKSTEP_CHECK_OK(settle_checkpoints());
   if (leads()) print(stdout, "stopped after step {} of {}\n", state().step, flags_.steps);
   return rendezvous::kExitStopped;
+}
+
+// Some ranks end after this step, and the others go on without them, with what they hold in memory. It is saved all the
+// same: those may be told to end before anybody has joined them.
+Result<int> Training::part(bool leaves, int leaving) {
+  LOCKSTEP_CHECK_OK(settle_checkpoints());
+  if (leaves) {
+    print(stdout, "left after step {} of {}\n", state().step, flags_.steps);
+    return rendezvous::kExitStopped;
+  }
+  doing_ = Origin::kCommunication;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} of {} ranks left after step {}", leaving, world_.size, state().step));
 }
 
 Result<int> Training::finish() {

@@ -46,6 +46,7 @@ class Training {
   Result<int> go_on();
   Status looked_after();
   Result<int> stopped();
+  Result<int> part(bool leaves, int leaving);
   Result<int> finish();
 
   // From one generation to the next.

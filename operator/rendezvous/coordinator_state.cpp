@@ -131,8 +131,16 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
   send(session, Welcome{term_});
+  note_in_force(member);
   greet(member, hello, now);
   evaluate(now);
+}
+
+// A member runs, or has run, the generation of the record.
+void CoordinatorState::note_in_force(const Member& member) {
+  if (in_force_ && gang_ && gang_->resumed && in_gang(member) && member.generation == gang_->generation) {
+    in_force_->known = true;
+  }
 }
 
 // What a member that came (back) has missed.
@@ -193,6 +201,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.phase = heartbeat.phase;
   member.generation = heartbeat.generation;
+  note_in_force(member);
   note_checkpoint(heartbeat.newest_checkpoint);
   if (step_ == Step::kLoading) member.early_heartbeat = heartbeat;
   if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return;

@@ -49,6 +49,10 @@ struct Now {
   WallTime wall{};
 };
 
+inline std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
 struct CoordinatorTiming {
   Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
   // A connection that stands without a word. Longer, because a node whose cores are all taken is late, not dead, and
@@ -152,6 +156,12 @@ class CoordinatorState {
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
   };
+  // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
+  // its generation had its GO, or the one before is still in force; a member that runs it does.
+  struct InForce : Roster {
+    Kind kind = Kind::kLockstep;
+    bool known = false;
+  };
   struct Proposal : Roster {
     std::int64_t generation = 0;
     MonotonicTime at{};
@@ -175,6 +185,7 @@ class CoordinatorState {
   void evaluate_growth(Now now);
   void evaluate_store(Now now);
 
+  void note_in_force(const Member& member);
   void greet(Member& member, const Hello& hello, Now now);
   void on(Member& member, const Heartbeat& heartbeat, Now now);
   void on(Member& member, const Ready& ready, Now now);
@@ -207,7 +218,8 @@ class CoordinatorState {
   bool stable(Now now) const;
   // Every slot of it is still to be the pod that it was.
   bool still_expected(const Roster& roster) const;
-  bool old_gang_ends_with(const std::function<bool(int slot)>& promises) const;
+  // Rule 2: nothing of the generation in force can be committed any more once the slots that `promises` are READY.
+  bool in_force_ends_with(const std::function<bool(int slot)>& promises) const;
   bool slot_exited(int slot) const;
   bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);
@@ -239,6 +251,7 @@ class CoordinatorState {
 
   Step step_ = Step::kLoading;
   std::optional<Gang> gang_;
+  std::optional<InForce> in_force_;
   std::optional<Proposal> proposal_;
   std::optional<Failure> failure_;
   bool finished_ = false;  // every rank of gang_ has exited with 0

@@ -344,7 +344,8 @@ void MemberState::on_terminate(int code, Duration grace, MonotonicTime now) {
     const auto& exit = entry.second.exit;
     return exit && exit->reason == Exit::Reason::kOwn && exit->code == 0 && exit->signal == 0;
   });
-  if (alive_) end_processes(Exit::Reason::kTerminated, grace, true, now);
+  // Asked over the link all ranks of the job would stop; the signal alone asks these to leave.
+  if (alive_) end_processes(Exit::Reason::kTerminated, grace, false, now);
   leave(succeeded ? 0 : code, now);
 }
 

@@ -10,6 +10,7 @@ enum class Mutation {
   kReadyWhileRunning,  // READY does not wait for the old processes to end
   kReuseNumber,        // a discarded proposal's number is used again
   kKeepUnasked,        // READY for processes that stay does not wait for them to end their communicators
+  kDisjointSuccessor,  // a smaller gang may follow one of which nobody has promised to be done
   kNoTransfer,         // ranks that hold another state than the source, or none, go on without it
 };
 

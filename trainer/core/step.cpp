@@ -98,7 +98,10 @@ Result<StepReport> Replica::step(Control wish) {
     }
   } while (lower_exponents());
   report.redone -= 1;
-  report.control = {.stop = footer_.words[Footer::kStop] != 0, .checkpoint = footer_.words[Footer::kCheckpoint] != 0};
+  report.leaving = static_cast<int>(footer_.words[Footer::kLeave]);
+  report.control = {.stop = footer_.words[Footer::kStop] != 0,
+                    .checkpoint = footer_.words[Footer::kCheckpoint] != 0,
+                    .leave = report.leaving > 0};
 
   Timed timed(times_.commit);
   finish_gradients();
@@ -127,6 +130,7 @@ Status Replica::compute_and_reduce(Control wish) {
   }
   footer_.words[Footer::kStop] = wish.stop ? 1 : 0;
   footer_.words[Footer::kCheckpoint] = wish.checkpoint ? 1 : 0;
+  footer_.words[Footer::kLeave] = wish.leave ? 1 : 0;
   LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::AllReduce{footer_.words.data(), footer_.words.size(),
                                                                   comm::DataType::kInt64, comm::Reduction::kSum}));
   tickets_.push_back(ticket);

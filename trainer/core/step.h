@@ -32,6 +32,7 @@ struct StepOptions {
 struct Control {
   bool stop = false;        // end after this step
   bool checkpoint = false;  // write a checkpoint after this step
+  bool leave = false;       // this rank ends after this step, and the others go on without it
 };
 
 struct StepReport {
@@ -40,6 +41,7 @@ struct StepReport {
   double loss = 0;           // mean over the global batch, before the update
   double gradient_norm = 0;  // before clipping
   Control control;           // what any rank wished
+  int leaving = 0;           // ranks that leave
   int redone = 0;            // times that the step was computed again because a sum did not fit its exponent
 };
 
@@ -85,7 +87,8 @@ class Replica {
 
   // The last all-reduce of a step, all int64 sums: counts of flags, then rounded numbers.
   struct Footer {
-    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kOverflow = 3;  // kOverflow: one per exponent
+    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kLeave = 3,
+                            kOverflow = 4;  // kOverflow: one per exponent
     std::vector<std::int64_t> words;
     size_t loss = 0, statistics = 0;
   };

@@ -39,12 +39,8 @@ const char* stop_reason_text(StopReason reason) {
 
 void StopToken::request(StopReason reason) {
   const int wanted = static_cast<int>(reason);
-  if (reason == StopReason::kAgentLost) {
-    reason_.store(wanted);
-    return;
-  }
-  int none = static_cast<int>(StopReason::kNone);
-  reason_.compare_exchange_strong(none, wanted);
+  int before = reason_.load();
+  while (before < wanted && !reason_.compare_exchange_weak(before, wanted)) continue;
 }
 
 StopReason StopToken::reason() const {

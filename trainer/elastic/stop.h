@@ -11,8 +11,8 @@ namespace lockstep::trainer::elastic {
 
 enum class StopReason {
   kNone,
-  kSignal,     // SIGTERM: finish the step, write a checkpoint, exit with kExitStopped
-  kAgent,      // the agent's stop message: the same
+  kSignal,     // SIGTERM: finish the step, see that its state is kept, exit with kExitStopped; peers may go on
+  kAgent,      // the agent's stop message: all ranks finish the step, write a checkpoint, exit with kExitStopped
   kAgentLost,  // the link to the agent ended: nobody looks after this process, so abort and exit with kExitTemporary
 };
 
@@ -20,7 +20,7 @@ const char* stop_reason_text(StopReason reason);  // "SIGTERM", "stop from the a
 
 class StopToken {
  public:
-  // Any thread. The first reason stays, but kAgentLost replaces every other.
+  // Any thread. A graver reason, further down the list, replaces one before it.
   void request(StopReason reason);
   StopReason reason() const;
   bool requested() const { return reason() != StopReason::kNone; }

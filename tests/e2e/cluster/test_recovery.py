@@ -10,11 +10,11 @@ import jobs
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
 
-def start(cluster, job, name, steps=400):
+def start(cluster, job, name, steps=400, **spec):
     """A trainer job that has committed its first checkpointed steps."""
     cluster.command("volume", "default", f"{name}-state")
     job(jobs.trainer(name, *jobs.small_model(steps, "--deterministic"), claim=f"{name}-state",
-                     restart={"forceDeleteAfterSeconds": 1}))
+                     restart={"forceDeleteAfterSeconds": 1}, **spec))
     cluster.wait_condition(name, "Running", deadline=90)
     e2e.wait_for(f"{name} has committed 40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     return {pod["metadata"]["name"]: pod for pod in cluster.pods(name)}
@@ -82,19 +82,38 @@ def test_a_deleted_pod_is_replaced_and_the_others_stay(cluster, job):
     assert len(now & set(pods)) == 2
 
 
-def test_a_powered_off_node_is_replaced_by_another(cluster, job):
-    name = "power-off"
+def went_on_with_fewer(cluster, name, since):
+    """Waits until an elastic job runs without one of its pods; prints the seconds."""
+    def look():
+        found = cluster.job(name)
+        status = found["status"]
+        return status if status.get("attempts") and status["worldSize"] == 2 and "Running" in e2e.true_conditions(found) else None
+
+    status = e2e.wait_for(f"{name} runs with two", look, deadline=120)
+    seconds = time.monotonic() - since
+    print(f"\n{name}: running with two {seconds:.2f} s after the fault; attempt: {status['attempts'][-1]}")
+    assert status["attempts"][-1]["strategy"] == "Shrink"
+    return seconds
+
+
+def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_wait_for_that(cluster, job):
+    name, few = "power-off", "power-off-few"
+    others = start(cluster, job, few, 600, elastic={"minNodes": 2, "stabilizationSeconds": 1})
     pods = start(cluster, job, name)
-    by_node = {pod["spec"]["nodeName"]: pod_name for pod_name, pod in pods.items()}
+    nodes = {pod["spec"]["nodeName"] for pod in pods.values()} & {pod["spec"]["nodeName"] for pod in others.values()}
     # Not a node that carries a replica of the operator: that is a test of its own.
     busy = {pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]}
-    node = sorted(set(by_node) - busy or set(by_node))[0]
+    node = sorted(nodes - busy or nodes)[0]
     since = time.monotonic()
     cluster.command("power-off", node)
     try:
+        seconds = went_on_with_fewer(cluster, few, since)
         attempt = recovered(cluster, name, "NodeLost", since)
+        assert seconds < (time.monotonic() - since) / 1.5, "it waited for the node's end to be known"
         assert attempt["node"] == node
         finish(cluster, name)
+        found = finish(cluster, few)
+        assert found["status"]["attempts"][0]["cause"] == "NodeLost", "what had been silence has got its cause"
         now = cluster.pods(name)
         assert not [pod for pod in now if pod["spec"].get("nodeName") == node]
         for pod in {pod["metadata"]["name"] for pod in now} - set(pods):

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 
+import pytest
 import yaml
 
 import e2e
@@ -25,35 +26,49 @@ JOB = {
 }
 
 
-def started(folder, *flags):
-    (folder / "job.yaml").write_text(yaml.safe_dump(JOB))
-    return Command(folder, "run", "job.yaml", "--output", "run", *flags)
+@pytest.fixture(scope="module")
+def run_to_the_end(tmp_path_factory):
+    """Runs the job and hands out the command; `disturb` is called once it has made some steps."""
+    def run(disturb=None):
+        folder = tmp_path_factory.mktemp("few")
+        (folder / "job.yaml").write_text(yaml.safe_dump(JOB))
+        command = Command(folder, "run", "job.yaml", "--output", "run")
+        try:
+            log = folder / "run/logs/rank-0.log"
+            e2e.wait_for("step 30", lambda: log.exists() and "step 30/" in log.read_text(), deadline=60, every=0.02)
+            if disturb:
+                disturb(command)
+            assert command.wait(120) == 0, command
+            command.nothing_is_left()
+        finally:
+            command.end()
+        return command
+
+    return run
 
 
-def digest(command):
-    return e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"]
+def result(command):
+    return e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())
 
 
-def test_it_goes_on_without_a_lost_pod_takes_the_replacement_in_and_has_the_bits_of_an_undisturbed_run(tmp_path_factory):
-    command = started(tmp_path_factory.mktemp("lost"))
-    try:
-        log = command.folder / "run/logs/rank-0.log"
-        e2e.wait_for("step 30", lambda: log.exists() and "step 30/" in log.read_text(), deadline=60, every=0.02)
-        os.kill(parent(command.worker(0)), signal.SIGKILL)  # slot 0: the others get other ranks
-        assert command.wait(120) == 0, command
-    finally:
-        command.end()
-    said = re.findall(r"^regrouped into generation (\d+) at step (\d+)$", log.read_text(), re.MULTILINE)
+@pytest.fixture(scope="module")
+def digest(run_to_the_end):
+    """Of the state at the end of a run that nobody disturbed."""
+    return result(run_to_the_end())["digest"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told_to_end"])
+def test_it_goes_on_without_a_lost_pod_takes_the_replacement_in_and_has_the_bits_of_an_undisturbed_run(run_to_the_end, digest, number):
+    # Slot 0: the others get other ranks.
+    command = run_to_the_end(lambda command: os.kill(parent(command.worker(0)), number))
+    log = (command.folder / "run/logs/rank-0.log").read_text()
+    said = re.findall(r"^regrouped into generation (\d+) at step (\d+)$", log, re.MULTILINE)
     assert [int(generation) for generation, _ in said] == [2, 3], (said, str(command))
     assert int(said[0][1]) < int(said[1][1]) < STEPS, "it did not train with fewer"
+    assert ("left after step " + said[0][1] in log) == (number == signal.SIGTERM), log
     status = json.loads((command.folder / "run/job.json").read_text())["status"]
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodFailed", "Completed"], status["attempts"]
-    assert status["attempts"][0]["strategy"] == "Shrink" and status["attempts"][0]["firstFailingRank"] == 0
+    assert status["attempts"][0]["firstFailingRank"] == 0
     assert status["worldSize"] == 3 and status["nodes"]["min"] == 2
-    undisturbed = started(tmp_path_factory.mktemp("whole"))
-    try:
-        assert undisturbed.wait(120) == 0, undisturbed
-    finally:
-        undisturbed.end()
-    assert digest(command) == digest(undisturbed)
-    print(f"\nwith two of three from step {said[0][1]} to {said[1][1]}; digest {digest(command)}")
+    assert result(command)["digest"] == digest
+    print(f"\nwith two of three from step {said[0][1]} to {said[1][1]}; digest {digest}")

@@ -291,6 +291,52 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
   EXPECT_TRUE(sent<Halt>().empty());
 }
 
+// DESIGN 6.2: a successor disjoint from the gang. Slots 0 and 1 may still train with slot 2, in generation 1, while the
+// record tells of a generation 2 of slots 0 and 2 that perhaps never began.
+TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_which_generation_is_in_force) {
+  plan.min_slots = 1;
+  stored.record.generation = 2;
+  stored.record.term = 1;
+  stored.record.members = {{0, 1, 1}, {2, 1, 1}};
+  stored.version = "7";
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  Hello message = hello(2);
+  message.phase = MemberPhase::kReady;
+  message.promised = {1, 2};
+  message.generation = 1;
+  job->on_hello(kFirst + 2, message, now());
+  for (int i = 0; i < 60; ++i) {
+    time += milliseconds(250);
+    say(2, Heartbeat{.phase = MemberPhase::kReady, .generation = 1});
+  }
+  EXPECT_EQ(phase(), Phase::kWaiting);
+  EXPECT_TRUE(sent<Propose>().empty());
+  join(0);
+  join(1);
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_member_of_the_records_generation_speaks_may_leave_others_out) {
+  run_three();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(0, MemberPhase::kRunning);
+  come_back(1, MemberPhase::kRunning);
+  for (int i = 0; i < 40; ++i) {
+    time += milliseconds(250);
+    for (const int slot : {0, 1}) say(slot, Heartbeat{.phase = MemberPhase::kRunning, .generation = 1});
+  }
+  ASSERT_EQ(phase(), Phase::kBroken);
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
 TEST_F(CoordinatorElasticTest, it_has_succeeded_when_those_that_ran_have) {
   run_two();
   pod_is_new(0);

@@ -173,6 +173,7 @@ TEST_F(MemberStateTest, a_signal_to_the_agent_marks_the_exits_and_gives_its_code
   join();
   run_generation(1);
   member.on_terminate(143, seconds(25), now);
+  EXPECT_FALSE(taken<EndProcesses>().at(0).ask) << "that is for a stop of the whole job";
   end_process(0);
   EXPECT_EQ(sent<Exit>().at(0).reason, Exit::Reason::kTerminated);
   tell(Ack{1, 1});

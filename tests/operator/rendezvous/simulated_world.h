@@ -250,7 +250,13 @@ class SimulatedWorld {
     // The controller sees it in its cache, writes the attempt, and creates the next incarnation.
     after(ms(between(50, 3000)), [this, pod] {
       if (leader_ && chance(50)) {
-        if (const auto view = leader_->state->view()) handled_ = std::max(handled_, view->generation);
+        const auto view = leader_->state->view();
+        const bool concerns =
+            view &&
+            (min_slots_ == 0 || std::any_of(view->members.begin(), view->members.end(), [&](const auto& member) {
+               return member.in_gang && member.slot == pod->slot && member.incarnation == pod->incarnation;
+             }));
+        if (concerns) handled_ = std::max(handled_, view->generation);
       }
       create_pod(pod->slot);
       plan_all();
@@ -605,8 +611,9 @@ class SimulatedWorld {
         if (leader_) leader_->paused_until = now_ + ms(between(100, 3000));
         break;
       default:
+        const bool for_long = min_slots_ > 0 && chance(50);
         for (const auto& each : std::vector(pods_)) {
-          if (chance(50)) cut(each);
+          if (chance(50)) for_long ? cut_off(each) : cut(each);
         }
     }
   }

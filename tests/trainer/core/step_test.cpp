@@ -242,14 +242,17 @@ TEST(Commit, running_statistics_change_only_with_the_step) {
 
 TEST(Control, a_wish_of_one_rank_is_known_to_all_after_the_same_step) {
   auto ring = comm::make_in_process_ring(3, true).value();
-  std::vector<std::int64_t> stopped(3), checkpoint(3);
+  std::vector<std::int64_t> stopped(3), checkpoint(3), leaving(3);
   std::vector<std::thread> threads;
   for (size_t r = 0; r < 3; ++r) {
     threads.emplace_back([&, r] {
       Rank rank(mlp_recipe(true), *ring[r]);
       for (std::int64_t step = 1; stopped[r] == 0 && step < 20; ++step) {
-        auto report = rank.replica->step({.stop = r == 1 && step == 4, .checkpoint = r == 2 && step == 2});
+        auto report = rank.replica->step(
+            {.stop = r == 1 && step == 4, .checkpoint = r == 2 && step == 2, .leave = r != 0 && step == 3});
         ASSERT_TRUE(report.ok());
+        EXPECT_EQ(report->control.leave, step == 3);
+        leaving[r] += report->leaving;
         if (report->control.checkpoint) checkpoint[r] = step;
         if (report->control.stop) stopped[r] = step;
       }
@@ -258,6 +261,7 @@ TEST(Control, a_wish_of_one_rank_is_known_to_all_after_the_same_step) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(stopped, std::vector<std::int64_t>(3, 4));
   EXPECT_EQ(checkpoint, std::vector<std::int64_t>(3, 2));
+  EXPECT_EQ(leaving, std::vector<std::int64_t>(3, 2)) << "two ranks, in one step";
 }
 
 // Samples of a line whose values explode at one position.

@@ -141,12 +141,14 @@ TEST(AgentLink, a_descriptor_that_is_no_socket_is_refused) {
   EXPECT_EQ(link.error().code, ErrorCode::kInvalid);
 }
 
-TEST(StopToken, the_first_reason_stays_but_for_the_loss_of_the_agent) {
+TEST(StopToken, the_gravest_reason_stays) {
   StopToken stop;
   EXPECT_FALSE(stop.requested());
   stop.request(StopReason::kSignal);
   stop.request(StopReason::kAgent);
-  EXPECT_EQ(stop.reason(), StopReason::kSignal);
+  EXPECT_EQ(stop.reason(), StopReason::kAgent);
+  stop.request(StopReason::kSignal);
+  EXPECT_EQ(stop.reason(), StopReason::kAgent);
   stop.request(StopReason::kAgentLost);
   EXPECT_EQ(stop.reason(), StopReason::kAgentLost);
   stop.request(StopReason::kAgent);

@@ -49,6 +49,21 @@ class Gate {
 };
 
 class PlayedGang {
+  static constexpr std::chrono::milliseconds kBetweenPasses{5};
+
+  // What `act` returns; nothing holds the gang back meanwhile.
+  template <typename Act>
+  auto with_open_gate(Act act) {
+    std::atomic<bool> done{false};
+    std::thread opener([&] {
+      for (; !done; std::this_thread::sleep_for(kBetweenPasses)) gate_.let_some_pass();
+    });
+    auto result = act();
+    done = true;
+    opener.join();
+    return result;
+  }
+
  public:
   using WorkerMessage = rendezvous::WorkerMessage;
 
@@ -86,6 +101,14 @@ class PlayedGang {
     process(rank).signal(SIGKILL);
     EXPECT_EQ(process(rank).wait().code, 128 + SIGKILL);
     seats_[rank].alive = false;
+  }
+
+  // Tells a rank to end, as an agent whose pod has to go does, and waits for its end with the gate open.
+  Ended leave(size_t rank) {
+    process(rank).signal(SIGTERM);
+    Ended ended = with_open_gate([&] { return process(rank).wait(); });
+    seats_[rank].alive = false;
+    return ended;
   }
 
   // The next message of a rank for which `wanted` is true; an empty one when none comes within our patience.
@@ -194,15 +217,11 @@ class PlayedGang {
 
   // The ends of all who live, in rank order, with the gate open.
   std::vector<Ended> wait() {
-    std::atomic<bool> done{false};
-    std::thread opener([&] {
-      for (; !done; std::this_thread::sleep_for(kBetweenPasses)) gate_.let_some_pass();
+    return with_open_gate([&] {
+      std::vector<Ended> ends;
+      for (Seat& seat : seats_) ends.push_back(seat.alive ? seat.process->wait() : Ended());
+      return ends;
     });
-    std::vector<Ended> ends;
-    for (Seat& seat : seats_) ends.push_back(seat.alive ? seat.process->wait() : Ended());
-    done = true;
-    opener.join();
-    return ends;
   }
 
  private:
@@ -214,8 +233,6 @@ class PlayedGang {
     bool alive = false;
     rendezvous::StateVersion holds;
   };
-
-  static constexpr std::chrono::milliseconds kBetweenPasses{5};
 
   std::string key() const { return std::string(63, '5') + std::to_string(generation_); }
 

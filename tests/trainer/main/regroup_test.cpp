@@ -20,6 +20,13 @@ using testing::value_of;
 constexpr size_t kRanks = 4;
 constexpr int kSteps = 120;  // more than the gate lets pass before a test has done what it does
 
+// The word that follows `before`, up to a space.
+std::string value_after(const std::string& text, const std::string& before) {
+  const size_t at = text.find(before);
+  if (at == std::string::npos) return "";
+  return text.substr(at + before.size(), text.find(' ', at + before.size()) - at - before.size());
+}
+
 class Regroup : public testing::InFolder {
  protected:
   std::vector<std::string> training(std::vector<std::string> more = {}) const {
@@ -166,6 +173,41 @@ TEST_F(Regroup, the_wish_to_stop_is_heard_in_the_generation_after) {
   gang.form(2);
   gang.says(2, rendezvous::AgentMessage{});
   for (const Ended& ended : gang.wait()) EXPECT_EQ(ended.code, 83) << ended.err;
+}
+
+// DESIGN 6.10: a leaver leaves at a step boundary, agreed in band, and costs the others no step.
+TEST_F(Regroup, a_rank_that_is_told_to_end_leaves_after_a_step_and_the_others_keep_their_memory) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  Ended left = gang.leave(2);
+  EXPECT_EQ(left.code, 83) << left.err;
+  EXPECT_THAT(left.out, HasSubstr("left after step "));
+  for (size_t rank : {0U, 1U, 3U}) {
+    EXPECT_THAT(gang.hears_broken(rank).message, HasSubstr("1 of 4 ranks left after step "));
+  }
+  gang.form(2);
+  auto ends = expect_the_result_of_an_undisturbed_run();
+  EXPECT_THAT(ends[2].out, HasSubstr("received the state of step "));
+  const std::string step = value_after(left.out, "left after step ");
+  EXPECT_THAT(ends[0].out, HasSubstr("regrouped into generation 2 at step " + step + "\n"));
+  EXPECT_TRUE(fs::exists(fs::path(checkpoints()) / ("step-" + step + ".g1") / "manifest.json"));
+}
+
+TEST_F(Regroup, when_all_are_told_to_end_all_stop_after_the_same_step) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  for (size_t rank = 0; rank < kRanks; ++rank) gang.process(rank).signal(SIGTERM);
+  for (const Ended& ended : gang.wait()) EXPECT_EQ(ended.code, 83) << ended.err;
+}
+
+TEST_F(Regroup, the_wish_of_the_job_to_stop_comes_before_that_of_a_rank_to_leave) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  for (size_t rank = 0; rank < kRanks; ++rank) gang.says(rank, rendezvous::AgentMessage{});
+  gang.process(1).signal(SIGTERM);
+  auto ends = gang.wait();
+  for (const Ended& ended : ends) EXPECT_EQ(ended.code, 83) << ended.err;
+  EXPECT_THAT(ends[0].out, HasSubstr("stopped after step "));
 }
 
 TEST_F(Regroup, a_gang_without_agents_ends_when_a_rank_dies) {

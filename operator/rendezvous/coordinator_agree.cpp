@@ -1,0 +1,247 @@
+// From members that are there to a generation that runs: who goes on, PROPOSE, READY, the record, GO.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/mutation.h"
+
+namespace lockstep::rendezvous {
+
+void CoordinatorState::evaluate_waiting(Now now) {
+  if (!record_ || plan_->slots < 1) return;
+  const std::vector<int> slots = present(now);
+  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return propose(slots, now);
+  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return;
+  // Some other generation may be in force: nobody may be left out.
+  const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
+  const std::set<int> chosen(slots.begin(), slots.end());
+  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return;
+  for (const auto& [slot, member] : members_) {
+    // One that was here a moment ago is back in a moment, or lost.
+    if (!member.agent.empty() && now.time - member.heard <= silence_of(member) && member.session == 0) return;
+  }
+  // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
+  // coordinator, waits for the others.
+  const bool goes_on = gang_ && now.time >= evict_from_;
+  if (goes_on || stable(now)) propose(slots, now);
+}
+
+std::vector<int> CoordinatorState::present(Now now) const {
+  std::vector<int> slots;
+  for (const auto& [slot, member] : members_) {
+    if (slot >= 0 && slot < plan_->slots && member.session != 0 && now.time - member.heard <= timing_.silent_after) {
+      slots.push_back(slot);
+    }
+  }
+  return slots;
+}
+
+bool CoordinatorState::stable(Now now) const {
+  return now.time - joined_at_ >= std::chrono::seconds(plan_->stabilization_seconds) && now.time >= evict_from_;
+}
+
+// Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
+// have got a step further first, so that members which come and go do not keep the others from training.
+void CoordinatorState::evaluate_growth(Now now) {
+  if (!elastic() || step_ != Step::kUp || gang_->incarnation_of_slot.size() == static_cast<std::size_t>(plan_->slots)) {
+    return;
+  }
+  const std::vector<int> slots = present(now);
+  if (slots.size() <= gang_->incarnation_of_slot.size()) return;
+  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
+    if (std::find(slots.begin(), slots.end(), slot) == slots.end() || slot_exited(slot)) return;
+  }
+  const bool whole = slots.size() == static_cast<std::size_t>(plan_->slots);
+  const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
+  if (!advanced || !(whole || stable(now))) return;
+  gang_->over = true;
+  propose(slots, now);
+}
+
+void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
+  Proposal proposal;
+  proposal.generation = ++highest_;
+  for (const int slot : slots) proposal.incarnation_of_slot[slot] = members_.at(slot).expected.incarnation;
+  proposal.procs = plan_->procs_per_node;
+  proposal.at = now.time;
+  proposal_ = proposal;
+  times_ = {};
+  enter(Step::kProposing);
+  for (const int slot : slots) send_propose(members_.at(slot));
+  Record record;
+  record.term = term_;
+  record.generation = proposal.generation;
+  for (const int slot : slots) {
+    const Member& member = members_.at(slot);
+    record.members.push_back({slot, member.expected.incarnation, member.life + 1});
+  }
+  record.checkpoint = checkpoint_;
+  write(record);
+}
+
+void CoordinatorState::send_propose(const Member& member) {
+  if (member.session == 0) return;
+  Propose propose;
+  propose.epoch = {term_, proposal_->generation};
+  propose.first_rank = proposal_->first_rank(member.expected.slot);
+  propose.ranks = proposal_->procs;
+  propose.world_size = proposal_->ranks();
+  propose.port = plan_->port;
+  send(member.session, propose);
+}
+
+void CoordinatorState::discard_proposal() {
+  proposal_.reset();
+  write_next_.reset();
+  if (kMutation == Mutation::kReuseNumber) --highest_;
+  enter(Step::kWaiting);
+}
+
+void CoordinatorState::evaluate_proposal(Now now) {
+  if (!still_expected(*proposal_) || proposal_->procs != plan_->procs_per_node) {
+    return discard_proposal();
+  }
+  int missing = -1;
+  for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+    const Member& member = members_.at(slot);
+    if (now.time - member.heard > silence_of(member)) return discard_proposal();
+    if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
+  }
+  const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
+  if (!recorded) return;
+  for (const auto& [slot, ready] : proposal_->ready) {
+    if (!ready.problem.empty()) return give_up_proposal(slot, ready.problem, ready.message, now);
+  }
+  const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
+  if (missing < 0 && in_force_ends_with(promised)) return go(now);
+  if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
+    give_up_proposal(missing, "StartTimeout",
+                     fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
+                                 missing, members_.at(missing).expected.pod_name,
+                                 static_cast<double>(milliseconds(timing_.ready_within)) / 1000),
+                     now);
+  }
+}
+
+// The proposal cannot become a generation: it counts as one that failed, and policy decides.
+void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
+  Gang gang;
+  static_cast<Roster&>(gang) = *proposal_;
+  gang.generation = proposal_->generation;
+  gang.kind = plan_->kind;
+  gang_ = gang;
+  proposal_.reset();
+  Failure failure;
+  failure.cause = std::move(cause);
+  failure.slot = slot;
+  failure.rank = gang.first_rank(slot);
+  failure.message = std::move(message);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  break_gang(failure);
+}
+
+// Rule 2, "no two gangs": each member of the generation in force has promised to be done with it, or its pod is gone.
+// Every step of our trainer needs every member of its generation, so the promise of one ends it for those that are not
+// asked, where it is known which generation that is.
+bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& promises) const {
+  if (!in_force_) return true;
+  const auto expected = [this](const auto& old) {
+    const auto at = members_.find(old.first);
+    return at != members_.end() && at->second.expected.incarnation == old.second;
+  };
+  const auto& before = in_force_->incarnation_of_slot;
+  const bool ended = (in_force_->kind == Kind::kLockstep && in_force_->known &&
+                      std::any_of(before.begin(), before.end(),
+                                  [&](const auto& old) { return expected(old) && promises(old.first); })) ||
+                     kMutation == Mutation::kDisjointSuccessor;
+  return std::all_of(before.begin(), before.end(), [&](const auto& old) {
+    return !expected(old) || promises(old.first) || (ended && !(proposal_ && proposal_->has(old.first)));
+  });
+}
+
+void CoordinatorState::go(Now now) {
+  Gang gang;
+  static_cast<Roster&>(gang) = *proposal_;
+  gang.generation = proposal_->generation;
+  gang.kind = plan_->kind;
+  gang.go_at = now.time;
+
+  Go go;
+  go.epoch = {term_, gang.generation};
+  go.job = plan_->name;
+  go.job_uid = plan_->uid;
+  go.kind = plan_->kind;
+  go.ranks = gang.procs;
+  go.world_size = gang.ranks();
+  go.group_world_size = static_cast<int>(gang.incarnation_of_slot.size());
+  for (const auto& [slot, ready] : proposal_->ready) {
+    go.peers.insert(go.peers.end(), ready.addresses.begin(), ready.addresses.end());
+    go.member_of_rank.insert(go.member_of_rank.end(), static_cast<std::size_t>(gang.procs), slot);
+  }
+  const Ready& first = proposal_->ready.begin()->second;
+  go.master_addr = first.host;
+  go.master_port = first.master_port;
+  go.key = make_key_();
+  go.source = choose_source();
+  if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
+  gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
+  go.checkpoint_path = plan_->checkpoint_path;
+  go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
+  go.max_restarts = plan_->max_restarts;
+  go.env = plan_->env;
+  for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
+    Member& member = members_.at(slot);
+    go.first_rank = gang.first_rank(slot);
+    go.group_rank = go.first_rank / gang.procs;
+    gang.go[slot] = go;
+    member.step = -1;
+    if (member.session != 0) send(member.session, go);
+  }
+  in_force_ = InForce{*proposal_, gang.kind, true};
+  times_.agree_ms = milliseconds(now.time - proposal_->at);
+  progress_slot_ = plan_->slots;
+  last_advance_ = now.time;
+  gang_ = std::move(gang);
+  proposal_.reset();
+  failure_.reset();
+  enter(Step::kStarting);
+}
+
+// Rule 8, "versions": the newest that anybody holds. Where equal versions have different bits, which must not be, those
+// that most ranks hold win, then those of the lowest rank. A checkpoint that is newer than all of them wins over all.
+StateSource CoordinatorState::choose_source() const {
+  std::vector<std::pair<int, const StateVersion*>> held;  // rank, version
+  for (const auto& [slot, ready] : proposal_->ready) {
+    for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
+      if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
+      held.emplace_back(proposal_->first_rank(slot) + static_cast<int>(i), &ready.holdings[i]);
+    }
+  }
+  StateSource source;
+  if (held.empty()) return source;
+  const StateVersion* newest = held.front().second;
+  for (const auto& [rank, version] : held) {
+    if (version->newer_than(*newest)) newest = version;
+  }
+  if (checkpoint_ && checkpoint_->step > newest->step) return source;
+  std::map<std::string, int> holders;  // of the newest, by digest
+  for (const auto& [rank, version] : held) {
+    if (!newest->newer_than(*version)) ++holders[version->digest];
+  }
+  for (const auto& [rank, version] : held) {
+    if (newest->newer_than(*version)) continue;
+    if (source.rank >= 0 && holders[version->digest] <= holders[source.version.digest]) continue;
+    source.rank = rank;
+    source.version = *version;
+  }
+  if (kMutation == Mutation::kNoTransfer) return source;
+  source.send = static_cast<int>(held.size()) < proposal_->ranks() ||
+                std::any_of(held.begin(), held.end(), [&](const auto& each) { return *each.second != source.version; });
+  return source;
+}
+
+}  // namespace lockstep::rendezvous
