@@ -80,6 +80,8 @@ def test_a_deleted_pod_is_replaced_and_the_others_stay(cluster, job):
     now = {pod["metadata"]["name"] for pod in cluster.pods(name)}
     assert victim not in now and len(now) == 3
     assert len(now & set(pods)) == 2
+    for pod in now - set(pods):
+        took_the_survivors_state(cluster, pod)
 
 
 def went_on_with_fewer(cluster, name, since):
