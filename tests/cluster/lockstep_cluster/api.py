@@ -58,7 +58,10 @@ class Api:
             headers["Content-Type"] = content
         try:
             if self._connection is None:
-                self._connection = http.client.HTTPSConnection(self._host, 6443, context=self._tls, timeout=seconds)
+                self._connection = http.client.HTTPSConnection(self._host, 6443, context=self._tls)
+            self._connection.timeout = seconds
+            if self._connection.sock is not None:  # it stands since a call with another deadline
+                self._connection.sock.settimeout(seconds)
             self._connection.request(method, path, body=data, headers=headers)
             answer = self._connection.getresponse()
             text = answer.read().decode()

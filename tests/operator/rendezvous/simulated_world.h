@@ -385,10 +385,12 @@ class SimulatedWorld {
   }
 
   void enter(const PodPtr& pod, const SimulatedProcessPtr& process, const Go& go) {
-    const auto say = [this, pod, process = process.get()](const WorkerMessage& message) {
-      if (!pod->alive || pod->left) return;
-      pod->state->on_worker_message(process->rank, message, now_);
-      pump(pod);
+    // The process keeps this, and the pod keeps the process.
+    const auto say = [this, weak = std::weak_ptr(pod), process = process.get()](const WorkerMessage& message) {
+      const PodPtr there = weak.lock();
+      if (!there || !there->alive || there->left) return;
+      there->state->on_worker_message(process->rank, message, now_);
+      pump(there);
     };
     training_.enter(
         process, go, [say, process = process.get()] { say({.up = true, .regroups = process->regroups}); },
