@@ -115,7 +115,8 @@ def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_w
         assert attempt["node"] == node
         finish(cluster, name)
         found = finish(cluster, few)
-        assert found["status"]["attempts"][0]["cause"] == "NodeLost", "what had been silence has got its cause"
+        # What had been silence has got its cause, unless the job was done before that was known.
+        assert found["status"]["attempts"][0]["cause"] in ("NodeLost", "MemberLost")
         now = cluster.pods(name)
         assert not [pod for pod in now if pod["spec"].get("nodeName") == node]
         for pod in {pod["metadata"]["name"] for pod in now} - set(pods):
