@@ -26,8 +26,6 @@ struct RendezvousSpec {
 struct ElasticSpec {
   std::int32_t min_nodes = 0;
   std::int32_t stabilization_seconds = 30;  // without a further pod, before it starts or grows while some are missing
-
-  bool operator==(const ElasticSpec&) const = default;
 };
 
 // First match wins. A rule with neither list matches every failure.

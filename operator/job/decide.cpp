@@ -53,12 +53,7 @@ class Running {
         job_(*snapshot.job),
         status_(status),
         plan_(plan),
-        gang_(survey(snapshot, status.incarnation, unhandled())) {
-    // The others have gone on, or are about to, without a pod whose silence was dealt with.
-    for (auto& slot : gang_.slots) {
-      slot.outside = slot.outside || (attempt_of_silence(slot) != status_.attempts.end() && !in_gang(slot));
-    }
-  }
+        gang_(survey(snapshot, status.incarnation, unhandled())) {}
 
   void decide() {
     if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
@@ -87,14 +82,6 @@ class Running {
  private:
   bool unhandled() const {
     return snapshot_.view && snapshot_.view->generation > handled_generation(status_) && exists(snapshot_.view->phase);
-  }
-
-  bool in_gang(const SlotView& slot) const {
-    if (!snapshot_.view) return false;
-    const auto& members = snapshot_.view->members;
-    return std::any_of(members.begin(), members.end(), [&](const auto& member) {
-      return member.in_gang && member.slot == slot.slot && member.incarnation == slot.incarnation;
-    });
   }
 
   // The generation that ended: the coordinator's, or the newest that the status knows of.
@@ -150,8 +137,8 @@ class Running {
   // The member speaks again. A connection that nobody closed proves it only once a dead one would have been noticed.
   bool is_back(const rendezvous::Failure& failure) const {
     if (snapshot_.now < failure.time + kDeadConnection) return false;
-    return std::any_of(snapshot_.view->members.begin(), snapshot_.view->members.end(),
-                       [&](const auto& member) { return member.slot == failure.slot && member.connected; });
+    const auto* member = snapshot_.view->member_of(failure.slot);
+    return member != nullptr && member->connected;
   }
 
   // Enough members of an elastic gang are left to go on at once, whatever has become of the one that fell silent.
@@ -261,8 +248,8 @@ class Running {
       if (slot.state == SlotState::kLive) replace_silent(slot);
       if (slot.state != SlotState::kLost) continue;
       // The others went on when its agent fell silent; now it is known why.
-      const auto told = attempt_of_silence(slot);
-      const bool known = told != status_.attempts.end();
+      const auto* told = find_silence(status_.attempts, slot);
+      const bool known = told != nullptr;
       Attempt attempt = known ? *told : new_attempt(slot.cause, slot.message);
       attempt.cause = slot.cause;
       attempt.message = slot.message;
@@ -277,7 +264,7 @@ class Running {
       attempt.counted = verdict.counted;
       plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
-        *told = std::move(attempt);
+        status_.attempts[static_cast<size_t>(told - status_.attempts.data())] = std::move(attempt);
         status_.restarts.last_cause = slot.cause;
         status_.restarts.counted = counted_restarts(job_.spec, status_, snapshot_.now);
       } else if (!is_infrastructure(attempt)) {
@@ -289,22 +276,11 @@ class Running {
     if (any) begin_round();
   }
 
-  // The attempt that tells of the silence of the slot's pod, while nothing more is known of it.
-  std::vector<Attempt>::iterator attempt_of_silence(const SlotView& slot) {
-    return std::find_if(status_.attempts.begin(), status_.attempts.end(), [&](const Attempt& attempt) {
-      return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && slot.pod != nullptr &&
-             attempt.pod == slot.pod->meta.name;
-    });
-  }
-
   // A pod that looks well, and whose agent the others went on without, is made anew when it does not come back.
   void replace_silent(const SlotView& slot) {
-    const auto& members = snapshot_.view->members;
-    const bool connected = std::any_of(members.begin(), members.end(), [&](const auto& member) {
-      return member.slot == slot.slot && member.connected;
-    });
-    const auto told = attempt_of_silence(slot);
-    if (connected || told == status_.attempts.end() || !told->end_time) return;
+    const auto* member = snapshot_.view->member_of(slot.slot);
+    const auto* told = find_silence(status_.attempts, slot);
+    if ((member != nullptr && member->connected) || told == nullptr || !told->end_time) return;
     const auto replace_at = *told->end_time + kSilence;
     if (snapshot_.now < replace_at) return plan_.look_again_in(replace_at - snapshot_.now);
     delete_pods(snapshot_, {slot.pod}, "its agent is silent", plan_);

@@ -9,11 +9,11 @@
 namespace lockstep::job {
 namespace {
 
+using rendezvous::Phase;
+
 bool is_connected(const Snapshot& snapshot, int slot, std::int64_t incarnation) {
-  if (!snapshot.view) return false;
-  return std::any_of(snapshot.view->members.begin(), snapshot.view->members.end(), [&](const auto& member) {
-    return member.slot == slot && member.incarnation == incarnation && member.connected;
-  });
+  const auto* member = snapshot.view ? snapshot.view->member_of(slot) : nullptr;
+  return member != nullptr && member->incarnation == incarnation && member->connected;
 }
 
 bool coordinator_lost(const Snapshot& snapshot, int slot) {
@@ -22,17 +22,16 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
          view->failure->cause == kCauseMemberLost;
 }
 
-// Whether there is a generation, and this slot's pod is not in it.
+// Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
+// silent.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
-  if (!snapshot.job->spec.elastic || !snapshot.view) return false;
+  if (!snapshot.view) return false;
+  const auto* member = snapshot.view->member_of(slot.slot);
+  const bool same_pod = member != nullptr && (slot.pod == nullptr || member->incarnation == slot.incarnation);
+  if (same_pod && member->in_gang) return false;
   const auto phase = snapshot.view->phase;
-  using rendezvous::Phase;
-  if (phase != Phase::kUp && phase != Phase::kStarting && phase != Phase::kBroken) return false;
-  const auto& members = snapshot.view->members;
-  return std::none_of(members.begin(), members.end(), [&](const auto& member) {
-    return member.in_gang && member.slot == slot.slot &&
-           (slot.pod == nullptr || member.incarnation == slot.incarnation);
-  });
+  const bool formed = phase == Phase::kUp || phase == Phase::kStarting || phase == Phase::kBroken;
+  return (snapshot.job->spec.elastic && formed) || find_silence(snapshot.job->status.attempts, slot) != nullptr;
 }
 
 void describe_failed_container(const api::Pod& pod, SlotView& slot) {
@@ -100,9 +99,12 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
     slot.cause = kCausePodFailed;
     slot.message = fmt::format("the agent of pod {} ended before the job was done", slot.pod->meta.name);
   }
-  // A pod is missing, or is to be replaced, and the gang does not need it.
+  // A pod is missing, or is to be replaced, and the gang does not need it. That is news when its name cannot be used
+  // again, or when it tells what its silence was.
   if (slot.outside) {
-    slot.state = slot.pod != nullptr && slot.incarnation == incarnation ? SlotState::kLost : SlotState::kEmpty;
+    const bool tells = find_silence(snapshot.job->status.attempts, slot) != nullptr;
+    const bool news = slot.pod != nullptr && (slot.incarnation == incarnation || tells);
+    slot.state = news ? SlotState::kLost : SlotState::kEmpty;
     return;
   }
   // A pod is missing. Its loss is news when all pods had been there, when it belonged to a generation that nobody has
@@ -116,6 +118,14 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 }
 
 }  // namespace
+
+const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot) {
+  if (slot.pod == nullptr) return nullptr;
+  const auto at = std::find_if(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
+    return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && attempt.pod == slot.pod->meta.name;
+  });
+  return at == attempts.end() ? nullptr : &*at;
+}
 
 bool Survey::all_placed() const {
   return std::all_of(slots.begin(), slots.end(),

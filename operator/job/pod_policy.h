@@ -27,7 +27,7 @@ struct SlotView {
   std::string cause;
   std::string message;
   std::optional<int> exit_code;
-  // An elastic gang runs, and runs without this slot: nothing that happens to its pod ends the generation.
+  // An elastic gang goes on without this slot: nothing that happens to its pod ends the generation.
   bool outside = false;
 
   bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
@@ -41,6 +41,10 @@ struct Survey {
   bool all_done() const;
   int ready() const;  // slots whose pod is live and ready
 };
+
+// The attempt that tells of the silence of the slot's pod, without which the others went on, while nothing more is
+// known of that pod; null when there is none.
+const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot);
 
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.
 std::int64_t known_incarnation(const Snapshot& snapshot);

@@ -4,6 +4,7 @@
 // rules, pods) is the controller's, agreement is the coordinator's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -121,6 +122,12 @@ struct JobView {
   RecoveryTimes times;
   std::vector<std::string> refused;  // the last few members that were turned away, and why
 
+  // What is known of the member of a slot; null when none is expected there.
+  const MemberView* member_of(int slot) const {
+    const auto at =
+        std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.slot == slot; });
+    return at == members.end() ? nullptr : &*at;
+  }
   bool operator==(const JobView&) const = default;
 };
 

@@ -46,9 +46,7 @@ bool CoordinatorState::stable(Now now) const {
 // Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
 // have got a step further first, so that members which come and go do not keep the others from training.
 void CoordinatorState::evaluate_growth(Now now) {
-  if (!elastic() || step_ != Step::kUp || gang_->incarnation_of_slot.size() == static_cast<std::size_t>(plan_->slots)) {
-    return;
-  }
+  if (!elastic() || step_ != Step::kUp) return;
   const std::vector<int> slots = present(now);
   if (slots.size() <= gang_->incarnation_of_slot.size()) return;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
@@ -126,12 +124,17 @@ void CoordinatorState::evaluate_proposal(Now now) {
   }
 }
 
-// The proposal cannot become a generation: it counts as one that failed, and policy decides.
-void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
+CoordinatorState::Gang CoordinatorState::proposed_gang() const {
   Gang gang;
   static_cast<Roster&>(gang) = *proposal_;
   gang.generation = proposal_->generation;
   gang.kind = plan_->kind;
+  return gang;
+}
+
+// The proposal cannot become a generation: it counts as one that failed, and policy decides.
+void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
+  Gang gang = proposed_gang();
   gang_ = gang;
   proposal_.reset();
   Failure failure;
@@ -154,20 +157,16 @@ bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& p
     return at != members_.end() && at->second.expected.incarnation == old.second;
   };
   const auto& before = in_force_->incarnation_of_slot;
-  const bool ended = (in_force_->kind == Kind::kLockstep && in_force_->known &&
-                      std::any_of(before.begin(), before.end(),
-                                  [&](const auto& old) { return expected(old) && promises(old.first); })) ||
-                     kMutation == Mutation::kDisjointSuccessor;
-  return std::all_of(before.begin(), before.end(), [&](const auto& old) {
-    return !expected(old) || promises(old.first) || (ended && !(proposal_ && proposal_->has(old.first)));
-  });
+  const bool by_one = (in_force_->kind == Kind::kLockstep && in_force_->known &&
+                       std::any_of(before.begin(), before.end(),
+                                   [&](const auto& old) { return expected(old) && promises(old.first); })) ||
+                      kMutation == Mutation::kDisjointSuccessor;
+  return by_one || std::all_of(before.begin(), before.end(),
+                               [&](const auto& old) { return !expected(old) || promises(old.first); });
 }
 
 void CoordinatorState::go(Now now) {
-  Gang gang;
-  static_cast<Roster&>(gang) = *proposal_;
-  gang.generation = proposal_->generation;
-  gang.kind = plan_->kind;
+  Gang gang = proposed_gang();
   gang.go_at = now.time;
 
   Go go;

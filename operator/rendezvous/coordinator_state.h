@@ -5,7 +5,8 @@
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
-//   * GO waits until every member of the generation before has said READY or is not expected any more;
+//   * GO waits until nothing of the generation before can be committed: every member has said READY or is not expected
+//     any more, or, of our own trainer, one of them has said READY;
 //   * a loss of contact is a loss only while nothing advances, not in the first seconds of a term, and not when this
 //     side was the late one.
 #pragma once
@@ -198,6 +199,7 @@ class CoordinatorState {
   void propose(const std::vector<int>& slots, Now now);
   void discard_proposal();
   void send_propose(const Member& member);
+  Gang proposed_gang() const;
   void go(Now now);
   StateSource choose_source() const;
   void break_connection(Now now);

@@ -192,13 +192,13 @@ void MemberState::adopt(const Go& go) {
   go_ = go;
   up_ = false;
   progress_.reset();
+  actions_.push_back(RenumberProcesses{go.first_rank});
 }
 
 // GO came for processes that have ended since READY was said for them: the generation has them, and they are dead.
 void MemberState::take_over(const Go& go) {
   drop_proposal();
   adopt(go);
-  actions_.push_back(RenumberProcesses{go.first_rank});
   for (const auto& [number, rank] : ranks_) {
     if (rank.exit && welcomed_) send(*rank.exit);
   }

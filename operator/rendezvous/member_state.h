@@ -40,7 +40,7 @@ struct StartProcesses {
 struct AskHoldings {
   Epoch epoch;
 };
-// AgentMessage::kJoin to every process: they go on in the generation of `go`, where their ranks may be others.
+// AgentMessage::kJoin to every process: they go on in the generation of `go`.
 struct ContinueProcesses {
   Go go;
 };

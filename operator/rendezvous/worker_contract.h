@@ -163,7 +163,7 @@ struct Join {
 // One message from an agent to a worker.
 struct AgentMessage {
   enum class Kind {
-    kStop,     // finish the step, write a checkpoint, exit 83 (a voluntary end)
+    kStop,     // the whole job stops: finish the step, write a checkpoint, exit 83. SIGTERM alone: this process leaves
     kRegroup,  // see Regroup
     kJoin,     // see Join
   };

@@ -259,7 +259,6 @@ void Processes::renumber(int first_rank) {
 }
 
 void Processes::join(const Go& go) {
-  renumber(go.first_rank);
   rendezvous::AgentMessage message;
   message.kind = rendezvous::AgentMessage::Kind::kJoin;
   message.join = {go.epoch.term, go.epoch.generation, 0,         go.world_size, go.peers, go.member_of_rank,

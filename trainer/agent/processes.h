@@ -35,7 +35,7 @@ class Processes {
   void signal(int signal, bool ask);
   // Asks every process to end its communicator and to say what it holds.
   void regroup(const rendezvous::Epoch& epoch);
-  // Tells every process its place in the generation of `go`, whose ranks they have from now on.
+  // Tells every process its place in the generation of `go`.
   void join(const rendezvous::Go& go);
   // The processes have the ranks from `first_rank` on from now on, in what is said of them and in front of their lines.
   void renumber(int first_rank);

@@ -1,5 +1,5 @@
 // A wish to end, from whoever may say so: SIGTERM, or the agent. The training loop looks at it between micro-batches,
-// and agrees with the other ranks on the step after which all stop.
+// and agrees with the other ranks on the step after which all stop, or this one leaves.
 #pragma once
 
 #include <atomic>

@@ -13,17 +13,7 @@ import jobs
 from command import Command, parent
 
 STEPS = 700
-JOB = {
-    "apiVersion": "lockstep.dev/v1alpha1",
-    "kind": "TrainingJob",
-    "metadata": {"name": "few"},
-    "spec": {
-        "image": "none",
-        "command": ["lockstep-trainer", *jobs.small_model(STEPS, "--deterministic")],
-        "nodes": 3,
-        "elastic": {"minNodes": 2, "stabilizationSeconds": 1},
-    },
-}
+JOB = jobs.trainer("few", *jobs.small_model(STEPS, "--deterministic"), elastic={"minNodes": 2, "stabilizationSeconds": 1})
 
 
 @pytest.fixture(scope="module")

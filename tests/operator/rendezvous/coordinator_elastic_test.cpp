@@ -10,6 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr SessionId kAgain = kFirst + 50;  // of a slot's second connection, with the slot added
+
 // Three slots, of which two are enough.
 class CoordinatorElasticTest : public CoordinatorStateTest {
  protected:
@@ -39,22 +41,20 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
     for (const int slot : {0, 1, 2}) beat(slot, 1);
     forget();
   }
-  // The controller knows that the pod of `slot` is gone, and has dealt with generation 1.
-  void pod_is_gone(int slot) {
-    std::erase_if(plan.members, [&](const auto& member) { return member.slot == slot; });
-    plan.handled_generation = 1;
+  // The controller has dealt with that generation.
+  void handled(std::int64_t generation) {
+    plan.handled_generation = generation;
     set_plan();
+  }
+  // And knows that the pod of `slot` is gone.
+  void pod_is_gone(int slot, std::int64_t generation = 1) {
+    std::erase_if(plan.members, [&](const auto& member) { return member.slot == slot; });
+    handled(generation);
   }
   void pod_is_new(int slot) {
     plan.members.push_back({slot, 2, fmt::format("a-{}-2", slot), fmt::format("v{}", slot), "n9"});
     set_plan();
-    Hello message = hello(0);
-    message.slot = slot;
-    message.incarnation = 2;
-    message.pod_name = fmt::format("a-{}-2", slot);
-    message.pod_uid = fmt::format("v{}", slot);
-    message.session = "newcomer";
-    job->on_hello(kFirst + 50, message, now());
+    job->on_hello(kAgain + static_cast<SessionId>(slot), hello(slot), now());
   }
   // Two of three run generation 2, after slot 0 was lost.
   void run_two() {
@@ -130,8 +130,7 @@ TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_fo
   run_three();
   say(1, exit(1, 1, 137, 9));
   job->on_disconnected(kFirst + 2, now());
-  plan.handled_generation = 1;
-  set_plan();
+  handled(1);
   EXPECT_TRUE(sent<Propose>().empty());
   silence_until(milliseconds(1000), {0, 1}, 1);
   EXPECT_TRUE(sent<Propose>().empty());
@@ -147,8 +146,7 @@ TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_le
   ASSERT_EQ(phase(), Phase::kBroken);
   EXPECT_EQ(job->view()->failure->cause, "MemberLost");
   EXPECT_EQ(job->view()->failure->slot, 2);
-  plan.handled_generation = 1;
-  set_plan();
+  handled(1);
   written();
   EXPECT_TRUE(sent<Go>().empty());
   ready_of({0, 1}, 2);
@@ -160,20 +158,13 @@ TEST_F(CoordinatorElasticTest, newcomers_alone_do_not_go_on_while_one_of_before_
   run_two();
   pod_is_new(0);
   job->on_disconnected(kFirst + 2, now());
-  pod_is_gone(1);
-  plan.handled_generation = 2;
-  set_plan();
+  pod_is_gone(1, 2);
   for (int i = 0; i < 8; ++i) {
     time += milliseconds(250);
-    job->on_message(kFirst + 50, Heartbeat{}, now());
+    job->on_message(kAgain, Heartbeat{}, now());
   }
   EXPECT_TRUE(sent<Propose>().empty());
-  Hello message = hello(0);  // the first of the plan is slot 2 now
-  message.slot = 2;
-  message.phase = MemberPhase::kRunning;
-  message.generation = 2;
-  message.promised = {1, 2};
-  job->on_hello(kFirst + 52, message, now());
+  come_back(2, MemberPhase::kRunning, 2, kAgain);
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
@@ -181,8 +172,7 @@ TEST_F(CoordinatorElasticTest, of_a_foreign_program_a_silent_one_may_still_be_at
   plan.kind = Kind::kTorch;
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
-  plan.handled_generation = 1;
-  set_plan();
+  handled(1);
   EXPECT_TRUE(sent<Propose>().empty());
   EXPECT_EQ(job->view()->message, "waiting for a member that is silent");
 }
@@ -190,17 +180,11 @@ TEST_F(CoordinatorElasticTest, of_a_foreign_program_a_silent_one_may_still_be_at
 TEST_F(CoordinatorElasticTest, one_that_comes_back_after_it_was_left_behind_is_halted_and_taken_in) {
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
-  plan.handled_generation = 1;
-  set_plan();
+  handled(1);
   written();
   up({0, 1}, 2);
   forget();
-  Hello message = hello(2);
-  message.phase = MemberPhase::kRunning;
-  message.generation = 1;
-  message.up = true;
-  message.promised = {1, 1};
-  job->on_hello(kFirst + 52, message, now());
+  come_back(2, MemberPhase::kRunning, 1, kAgain);
   EXPECT_EQ(sent<Halt>().size(), 1U);
   EXPECT_TRUE(sent<Propose>().empty()) << "the others have not got a step further";
   time += milliseconds(250);
@@ -233,10 +217,10 @@ TEST_F(CoordinatorElasticTest, one_of_several_newcomers_waits_until_nobody_has_c
   beat(2, 2);
   EXPECT_TRUE(sent<Propose>().empty());
   silence_until(seconds(8), {1, 2}, 2);
-  job->on_message(kFirst + 50, Heartbeat{}, now());
+  job->on_message(kAgain, Heartbeat{}, now());
   EXPECT_TRUE(sent<Propose>().empty());
   time += seconds(2);
-  job->on_message(kFirst + 50, Heartbeat{}, now());
+  job->on_message(kAgain, Heartbeat{}, now());
   beat(1, 2);
   beat(2, 2);
   EXPECT_EQ(sent<Propose>().size(), 3U);
@@ -245,7 +229,7 @@ TEST_F(CoordinatorElasticTest, one_of_several_newcomers_waits_until_nobody_has_c
 TEST_F(CoordinatorElasticTest, the_loss_of_one_that_is_not_in_the_gang_ends_nothing) {
   run_two();
   pod_is_new(0);
-  job->on_disconnected(kFirst + 50, now());
+  job->on_disconnected(kAgain, now());
   silence_until(seconds(5), {1, 2}, 2);
   EXPECT_EQ(phase(), Phase::kUp);
   const auto view = *job->view();
@@ -277,15 +261,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
   set_plan();
   loaded();
   written();
-  for (const int member : {0, 1}) {  // as they stand in the plan: slots 1 and 2
-    Hello message = hello(member);
-    message.slot = plan.members[static_cast<std::size_t>(member)].slot;
-    message.phase = MemberPhase::kRunning;
-    message.generation = 2;
-    message.up = true;
-    message.promised = {1, 2};
-    job->on_hello(kFirst + static_cast<SessionId>(message.slot), message, now());
-  }
+  for (const int slot : {1, 2}) come_back(slot, MemberPhase::kRunning, 2);
   EXPECT_EQ(phase(), Phase::kUp);
   EXPECT_TRUE(sent<Propose>().empty());
   EXPECT_TRUE(sent<Halt>().empty());
@@ -332,8 +308,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_member_of_the_records_gene
     for (const int slot : {0, 1}) say(slot, Heartbeat{.phase = MemberPhase::kRunning, .generation = 1});
   }
   ASSERT_EQ(phase(), Phase::kBroken);
-  plan.handled_generation = 1;
-  set_plan();
+  handled(1);
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 

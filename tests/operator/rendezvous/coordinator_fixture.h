@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lockstep::rendezvous {
 inline constexpr SessionId kFirst =
     100;  // session of slot 0; slot s has kFirst + s, and another hundred after each rejoin
@@ -68,25 +70,29 @@ class CoordinatorStateTest : public testing::Test {
     job->on_written(stored.version, now());
   }
   void not_written(ErrorCode code) { job->on_written(fail(code, "no"), now()); }
+  // Of the pod that the plan expects in that slot.
   Hello hello(int slot) const {
+    const auto expected =
+        std::find_if(plan.members.begin(), plan.members.end(), [&](const auto& member) { return member.slot == slot; });
     Hello made;
     made.name_space = "ns";
     made.slot = slot;
-    made.incarnation = plan.members[static_cast<std::size_t>(slot)].incarnation;
-    made.pod_name = plan.members[static_cast<std::size_t>(slot)].pod_name;
-    made.pod_uid = plan.members[static_cast<std::size_t>(slot)].pod_uid;
+    made.incarnation = expected->incarnation;
+    made.pod_name = expected->pod_name;
+    made.pod_uid = expected->pod_uid;
     made.session = fmt::format("agent-{}-{}", slot, made.incarnation);
     return made;
   }
   void join(int slot) { job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now()); }
-  // A member of generation 1 meets the next leader's coordinator.
-  void come_back(int slot, MemberPhase phase) {
+  // A member of a generation of term 1 comes again, on a connection of its own: to the next leader's coordinator, or to
+  // the same.
+  void come_back(int slot, MemberPhase phase, std::int64_t generation = 1, SessionId first = kFirst) {
     Hello message = hello(slot);
     message.phase = phase;
-    message.generation = 1;
+    message.generation = generation;
     message.up = true;
-    message.promised = {1, 1};
-    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+    message.promised = {1, generation};
+    job->on_hello(first + static_cast<SessionId>(slot), message, now());
   }
   void ready(int slot, std::int64_t generation, std::int64_t term = 1) {
     Ready message;

@@ -305,7 +305,6 @@ class SimulatedWorld {
       }
     } else if (const auto* go_on = std::get_if<ContinueProcesses>(&action)) {
       check_generation(pod, go_on->go);
-      renumber(pod, go_on->go.first_rank);
       for (const auto& process : pod->processes) {
         if (!process->alive) continue;
         training_.note_kept();

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,15 +37,26 @@ class Gate {
   }
   // Room for about nine more steps.
   void let_some_pass() {
-    char bytes[kPage];
-    while (::read(pipe_.get(), bytes, sizeof bytes) > 0) continue;
+    drain();
     std::string filler(3000, '\n');
     [[maybe_unused]] ssize_t n = ::write(pipe_.get(), filler.data(), filler.size());  // or it was filled meanwhile
+  }
+  // Lets everything pass until there is something to read from `closed`.
+  void stay_open(int closed) {
+    pollfd list[] = {{pipe_.get(), POLLIN, 0}, {closed, POLLIN, 0}};
+    while (list[1].revents == 0 && (::poll(list, 2, -1) >= 0 || errno == EINTR)) drain();
+    let_some_pass();
   }
   std::string flag() const { return "--metrics-file=" + path_.string(); }
 
  private:
   static constexpr int kPage = 4096;  // the least that a pipe holds
+
+  void drain() {
+    char bytes[kPage];
+    while (::read(pipe_.get(), bytes, sizeof bytes) > 0) continue;
+  }
+
   fs::path path_;
   comm::UniqueFd pipe_;
 };
@@ -54,12 +67,11 @@ class PlayedGang {
   // What `act` returns; nothing holds the gang back meanwhile.
   template <typename Act>
   auto with_open_gate(Act act) {
-    std::atomic<bool> done{false};
-    std::thread opener([&] {
-      for (; !done; std::this_thread::sleep_for(kBetweenPasses)) gate_.let_some_pass();
-    });
+    comm::UniqueFd closed(::eventfd(0, EFD_CLOEXEC));
+    EXPECT_GE(closed.get(), 0);
+    std::thread opener([&] { gate_.stay_open(closed.get()); });
     auto result = act();
-    done = true;
+    EXPECT_EQ(::eventfd_write(closed.get(), 1), 0);
     opener.join();
     return result;
   }
