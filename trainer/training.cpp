@@ -71,6 +71,7 @@ Result<int> Training::go_on() {
     LOCKSTEP_CHECK_OK(after_step(report));
     if (report.control.stop || report.leaving == world_.size) return stopped();
     if (report.leaving > 0 && state().step < flags_.steps) return part(wished.leave, report.leaving);
+    if (report.control.yield && state().step < flags_.steps) return yield();
     if (report.control.checkpoint) LOCKSTEP_CHECK_OK(save(due_by_step(state().step) ? Busy::kWait : Busy::kSkip));
     if (flags_.eval_every > 0 && state().step % flags_.eval_every == 0) LOCKSTEP_CHECK_OK(evaluate());
   }
@@ -173,6 +174,7 @@ Status Training::catch_up() {
 core::Control Training::wish() const {
   bool leave = can_regroup() && stop_.reason() == elastic::StopReason::kSignal;
   core::Control wish{.stop = stop_.requested() && !leave, .checkpoint = false, .leave = leave};
+  wish.yield = can_regroup() && agent_->yields() == generation_;
   if (writer_) {
     std::int64_t next = state().step + 1;
     bool by_time = world_.checkpoint_every_seconds > 0 && seconds_since(saved_) >= world_.checkpoint_every_seconds;
@@ -244,6 +246,16 @@ Result<int> Training::part(bool leaves, int leaving) {
   doing_ = Origin::kCommunication;
   return fail(ErrorCode::kUnavailable,
               fmt::format("{} of {} ranks left after step {}", leaving, world_.size, state().step));
+}
+
+// All ranks are here, and what is to be done after this step they do together with those that join.
+Error Training::yield() {
+  // Nobody ends its links before all have committed; who is interrupted here has committed too.
+  static_cast<void>(replica_->ranks_agree());
+  yielded_ = true;
+  doing_ = Origin::kCommunication;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("generation {} ended after step {}, so that others can join", generation_, state().step));
 }
 
 Result<int> Training::finish() {

@@ -47,6 +47,7 @@ class Training {
   Status looked_after();
   Result<int> stopped();
   Result<int> part(bool leaves, int leaving);
+  Error yield();
   Result<int> finish();
 
   // From one generation to the next.
@@ -98,6 +99,7 @@ class Training {
   std::int64_t generation_ = 0;   // that commits, and in names of checkpoints
   bool whole_ = false;            // the state is one that a generation agreed on
   bool introduced_ = false;       // told the agent that it is up
+  bool yielded_ = false;          // the ranks have ended the generation, and nothing failed
   std::int64_t first_step_ = 0;   // this process began after so many
   std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored
   double loss_ = 0;               // of the last step

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 #include "trainer/core/state_transfer.h"
 #include "trainer/elastic/regroup.h"
@@ -52,7 +53,8 @@ rendezvous::StateVersion Training::holds() const {
 // end instead.
 Result<std::optional<int>> Training::regroup(const Error& why) {
   bool interrupted = agent_->has_order();  // the agent knows
-  if (!interrupted) agent_->broken({generation_, communicator_->suspect(), why.message});
+  bool yielded = std::exchange(yielded_, false);
+  if (!interrupted) agent_->broken({generation_, yielded ? -1 : communicator_->suspect(), why.message, yielded});
   if (!communicator_->abort(kAbortDeadline)) {
     return fail(ErrorCode::kUnavailable, "the communicator could not be ended: " + why.message);
   }

@@ -44,9 +44,15 @@ bool CoordinatorState::stable(Now now) const {
 }
 
 // Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
-// have got a step further first, so that members which come and go do not keep the others from training.
+// have got a step further first, so that members which come and go do not keep the others from training. Ranks of our
+// trainer end the generation themselves, after a step; others, and those that do not come to the end of one, are
+// interrupted.
 void CoordinatorState::evaluate_growth(Now now) {
   if (!elastic() || step_ != Step::kUp) return;
+  if (gang_->yields_since) {
+    if (now.time - *gang_->yields_since > timing_.yield_within) end_gang();
+    return;
+  }
   const std::vector<int> slots = present(now);
   if (slots.size() <= gang_->incarnation_of_slot.size()) return;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
@@ -55,8 +61,9 @@ void CoordinatorState::evaluate_growth(Now now) {
   const bool whole = slots.size() == static_cast<std::size_t>(plan_->slots);
   const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
   if (!advanced || !(whole || stable(now))) return;
-  gang_->over = true;
-  propose(slots, now);
+  if (plan_->kind != Kind::kLockstep) return end_gang();
+  gang_->yields_since = now.time;
+  changed_ = true;
 }
 
 void CoordinatorState::propose(const std::vector<int>& slots, Now now) {

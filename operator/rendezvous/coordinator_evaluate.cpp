@@ -90,6 +90,10 @@ void CoordinatorState::tell_members() {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
+    if (of_gang && active() && gang_->yields_since && member.yields < gang_->generation) {
+      member.yields = gang_->generation;
+      send(member.session, Yield{{term_, gang_->generation}});
+    }
   }
 }
 
@@ -117,7 +121,7 @@ void CoordinatorState::adopt_record(Now now) {
     member.early_exits.clear();
     for (const auto& [rank, report] : member.early_broken) {
       if (in_gang(member) && report.generation == gang.generation && gang.slot_of(rank) == slot) {
-        gang_->broken.emplace(rank, report);
+        note_broken(rank, report);
       }
     }
     member.early_broken.clear();
@@ -147,6 +151,7 @@ void CoordinatorState::evaluate_resume(Now now) {
   }
   evaluate_exits(now);
   if (step_ != Step::kResuming) return;
+  if (gang_->yielded) return end_gang();
   if (all_here) {
     gang_->go_at = now.time;
     return enter(Step::kStarting);
@@ -157,6 +162,7 @@ void CoordinatorState::evaluate_resume(Now now) {
 void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
   if (active()) evaluate_losses(now);
+  if (active() && gang_->yielded) return end_gang();
   evaluate_growth(now);
   if (step_ != Step::kStarting) return;
   int missing = -1;

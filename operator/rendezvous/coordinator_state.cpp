@@ -126,7 +126,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.generation = hello.generation;
   member.life = hello.life;
   member.agent = hello.session;
-  member.halted = 0;
+  member.halted = member.yields = 0;
   member.told_to_leave = false;
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
@@ -262,7 +262,15 @@ void CoordinatorState::on(Member& member, const Broken& broken, Now) {
     ++ignored_;
     return;
   }
-  gang_->broken.emplace(broken.rank, broken.report);
+  note_broken(broken.rank, broken.report);
+}
+
+void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
+  if (report.yielded) {
+    gang_->yielded = true;
+  } else {
+    gang_->broken.emplace(rank, report);
+  }
 }
 
 void CoordinatorState::on(Member& member, const Exit& exit, Now) {

@@ -65,6 +65,7 @@ struct CoordinatorTiming {
   Duration late_by = std::chrono::milliseconds(500);    // a tick that much too late restarts the timers
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
+  Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
 };
 
@@ -127,6 +128,7 @@ class CoordinatorState {
     std::int64_t life = 0;
     std::int64_t step = -1;      // last progress of the generation in force
     std::int64_t halted = 0;     // HALT up to this one was sent on this connection
+    std::int64_t yields = 0;     // YIELD of this one was sent on this connection
     bool told_to_leave = false;  // STOP or DONE was sent on this connection
     // Reported before it was known which generation counts.
     std::map<int, Exit> early_exits;  // by rank
@@ -156,6 +158,8 @@ class CoordinatorState {
     MonotonicTime go_at{}, up_at{};
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
+    std::optional<MonotonicTime> yields_since;  // its ranks are asked to end it in band, so that others can join
+    bool yielded = false;                       // they have: all of them hold the same step and wait
   };
   // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
   // its generation had its GO, or the one before is still in force; a member that runs it does.
@@ -187,6 +191,7 @@ class CoordinatorState {
   void evaluate_store(Now now);
 
   void note_in_force(const Member& member);
+  void note_broken(int rank, const BrokenReport& report);
   void greet(Member& member, const Hello& hello, Now now);
   void on(Member& member, const Heartbeat& heartbeat, Now now);
   void on(Member& member, const Ready& ready, Now now);

@@ -57,6 +57,12 @@ std::string CoordinatorState::waiting_message() const {
     case Step::kStopping:
       return "waiting for the processes to end";
     case Step::kUp:
+      if (!gang_->yields_since) break;
+      for (const auto& [slot, member] : members_) {
+        if (member.session != 0 && !in_gang(member)) slots.push_back(slot);
+      }
+      if (!slots.empty()) return slots_in_words(slots) + " will join after this step";
+      break;
     case Step::kStopped:
       break;
   }

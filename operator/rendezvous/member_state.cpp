@@ -254,6 +254,18 @@ void MemberState::on(const Halt& halt, MonotonicTime now) {
   }
 }
 
+void MemberState::on(const Yield& yield, MonotonicTime) {
+  if (!alive_ || yield.epoch.term < term_ || yield.epoch.generation != generation() || propose_ || ending_) {
+    ++ignored_;
+    return;
+  }
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.regroups; })) {
+    actions_.push_back(AskYield{generation()});
+  } else {
+    send(Broken{ranks_.begin()->first, {generation(), -1, "its processes can only be interrupted", true}});
+  }
+}
+
 void MemberState::on(const Stop& stop, MonotonicTime now) {
   if (alive_) end_processes(Exit::Reason::kOrdered, std::chrono::seconds(stop.grace_seconds), true, now);
   leave(stop.exit_code, now);

@@ -44,6 +44,11 @@ struct AskHoldings {
 struct ContinueProcesses {
   Go go;
 };
+// AgentMessage::kYield to every process, all of which can be regrouped: the generation is to end after a step on which
+// its ranks agree.
+struct AskYield {
+  std::int64_t generation = 0;
+};
 // The processes that are there, some of which may have ended, have the ranks from `first_rank` on from now on.
 struct RenumberProcesses {
   int first_rank = 0;
@@ -63,7 +68,7 @@ struct ExitAgent {
 };
 using MemberAction =
     std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings, ContinueProcesses,
-                 RenumberProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
+                 AskYield, RenumberProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
 
 // ---- what it is told ----
 
@@ -148,6 +153,7 @@ class MemberState {
   void on(const Go& go, MonotonicTime now);
   void on(const Ack& ack, MonotonicTime now);
   void on(const Halt& halt, MonotonicTime now);
+  void on(const Yield& yield, MonotonicTime now);
   void on(const Stop& stop, MonotonicTime now);
   void on(const Done& done, MonotonicTime now);
   void on(const Unknown& unknown, MonotonicTime now);

@@ -243,7 +243,8 @@ Json write(const Broken& m) {
           {"rank", m.rank},
           {"generation", m.report.generation},
           {"suspect", m.report.suspect_rank},
-          {"message", m.report.message}};
+          {"message", m.report.message},
+          {"yielded", m.report.yielded}};
 }
 Json write(const Exit& m) {
   Json json{{"type", "EXIT"},          {"generation", m.generation},
@@ -298,6 +299,11 @@ Json write(const Ack& m) {
 }
 Json write(const Halt& m) {
   Json json{{"type", "HALT"}};
+  put_epoch(json, m.epoch);
+  return json;
+}
+Json write(const Yield& m) {
+  Json json{{"type", "YIELD"}};
   put_epoch(json, m.epoch);
   return json;
 }
@@ -367,6 +373,7 @@ Broken read_broken(const Fields& fields) {
   fields.read("generation", m.report.generation, 0, kMost);
   fields.read("suspect", m.report.suspect_rank, -1, kMostRanks);
   fields.read("message", m.report.message, 4096);
+  fields.read("yielded", m.report.yielded);
   return m;
 }
 Exit read_exit(const Fields& fields) {
@@ -494,6 +501,7 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
       return m;
     }
     if (type == "HALT") return Halt{read_epoch(fields)};
+    if (type == "YIELD") return Yield{read_epoch(fields)};
     if (type == "STOP") {
       Stop m;
       fields.read("grace", m.grace_seconds, 0, 7 * 24 * 3600);

@@ -96,7 +96,8 @@ struct Up {
   bool operator==(const Up&) const = default;
 };
 
-// A process that stays saw its communicator fail. Sent again after every WELCOME until the next generation.
+// A process that stays saw its communicator fail, or its generation yield. Sent again after every WELCOME until the
+// next generation.
 struct Broken {
   int rank = 0;
   BrokenReport report;
@@ -180,6 +181,13 @@ struct Halt {
   bool operator==(const Halt&) const = default;
 };
 
+// Others are to join: the ranks end this generation after a step on which they agree, and hold what they have. Without
+// it they would be interrupted in the middle of a step.
+struct Yield {
+  Epoch epoch;
+  bool operator==(const Yield&) const = default;
+};
+
 // End all processes (they get `grace_seconds`), then exit with `exit_code`.
 struct Stop {
   int grace_seconds = 30;
@@ -198,7 +206,7 @@ struct Unknown {
 };
 
 using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
-using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Ack, Halt, Stop, Done, Unknown>;
+using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Ack, Halt, Yield, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);

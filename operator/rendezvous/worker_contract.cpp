@@ -18,6 +18,7 @@ constexpr const char* kHolding = "holding";
 constexpr const char* kStop = "stop";
 constexpr const char* kRegroup = "regroup";
 constexpr const char* kJoin = "join";
+constexpr const char* kYield = "yield";
 
 constexpr size_t kMaxText = 4096;  // of one string; keeps every line far below kMaxLinkLine
 
@@ -165,7 +166,8 @@ std::string encode(const WorkerMessage& message) {
   if (message.broken) {
     value[kBroken] = {{"generation", message.broken->generation},
                       {"suspectRank", message.broken->suspect_rank},
-                      {"message", cut(message.broken->message)}};
+                      {"message", cut(message.broken->message)},
+                      {"yielded", message.broken->yielded}};
   }
   if (message.holding) {
     const Holding& holding = *message.holding;
@@ -180,6 +182,8 @@ std::string encode(const AgentMessage& message) {
       return line_of(json{{kStop, json::object()}});
     case AgentMessage::Kind::kRegroup:
       return line_of(json{{kRegroup, {{"term", message.regroup.term}, {"generation", message.regroup.generation}}}});
+    case AgentMessage::Kind::kYield:
+      return line_of(json{{kYield, {{"generation", message.yields}}}});
     case AgentMessage::Kind::kJoin:
       break;
   }
@@ -217,7 +221,8 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
       return bad("names a checkpoint that is no folder");
     }
   } else if (kind == kBroken) {
-    message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message")};
+    message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message"),
+                                  fields.flag("yielded")};
   } else if (kind == kHolding) {
     message.holding = Holding{fields.integer("term"), fields.integer("generation"), fields.version()};
   } else {
@@ -231,13 +236,16 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
 }
 
 Result<AgentMessage> decode_agent_message(std::string_view line) {
-  LOCKSTEP_TRY(const auto kind_and_body, only_message(line, kMaxAgentLine, {kStop, kRegroup, kJoin}));
+  LOCKSTEP_TRY(const auto kind_and_body, only_message(line, kMaxAgentLine, {kStop, kRegroup, kJoin, kYield}));
   const auto& [kind, body] = kind_and_body;
   Fields fields(body);
   AgentMessage message;
   if (kind == kRegroup) {
     message.kind = AgentMessage::Kind::kRegroup;
     message.regroup = {fields.integer("term"), fields.integer("generation")};
+  } else if (kind == kYield) {
+    message.kind = AgentMessage::Kind::kYield;
+    message.yields = fields.integer("generation");
   } else if (kind == kJoin) {
     message.kind = AgentMessage::Kind::kJoin;
     Join& join = message.join;

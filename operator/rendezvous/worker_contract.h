@@ -15,7 +15,8 @@
 //     | join (g+1), peers, source -----> |  links itself anew, takes the source's state where its own is another
 //     | <----------------------------- up |
 //
-// A regroup of a higher number is legal at any time and cancels the one before.
+// A regroup of a higher number is legal at any time and cancels the one before. Before others join, the agent says
+// `yield`: the ranks agree in band on a step after which all of them say broken with `yielded`, and wait.
 #pragma once
 
 #include <cstdint>
@@ -94,12 +95,13 @@ struct StateVersion {
   }
 };
 
-// The worker's communicator has failed: its generation cannot go on. It stays, keeps its state, and waits for a
-// regroup.
+// The worker's communicator has failed, or was ended in band: its generation cannot go on. It stays, keeps its state,
+// and waits for a regroup.
 struct BrokenReport {
   std::int64_t generation = 0;
   int suspect_rank = -1;  // whose link broke first as seen from here; -1 when not known
   std::string message;    // one sentence
+  bool yielded = false;   // nothing failed: all ranks ended the generation after the same step, as the agent asked
 
   bool operator==(const BrokenReport&) const = default;
 };
@@ -166,10 +168,12 @@ struct AgentMessage {
     kStop,     // the whole job stops: finish the step, write a checkpoint, exit 83. SIGTERM alone: this process leaves
     kRegroup,  // see Regroup
     kJoin,     // see Join
+    kYield,    // end the generation `yields` after a step on which all ranks agree, see BrokenReport::yielded
   };
   Kind kind = Kind::kStop;
-  Regroup regroup;  // with kRegroup
-  Join join;        // with kJoin
+  Regroup regroup;          // with kRegroup
+  Join join;                // with kJoin
+  std::int64_t yields = 0;  // with kYield
 
   bool operator==(const AgentMessage&) const = default;
 };

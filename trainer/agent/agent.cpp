@@ -185,6 +185,8 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->regroup(ask->epoch);
       } else if (const auto* go_on = std::get_if<rv::ContinueProcesses>(&action)) {
         processes_->join(go_on->go);
+      } else if (const auto* yield = std::get_if<rv::AskYield>(&action)) {
+        processes_->yield(yield->generation);
       } else if (const auto* renumber = std::get_if<rv::RenumberProcesses>(&action)) {
         processes_->renumber(renumber->first_rank);
       } else if (const auto* end = std::get_if<rv::EndProcesses>(&action)) {

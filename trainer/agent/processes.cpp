@@ -250,6 +250,13 @@ void Processes::regroup(const rendezvous::Epoch& epoch) {
   for (const auto& worker : workers_) tell(*worker, message);
 }
 
+void Processes::yield(std::int64_t generation) {
+  rendezvous::AgentMessage message;
+  message.kind = rendezvous::AgentMessage::Kind::kYield;
+  message.yields = generation;
+  for (const auto& worker : workers_) tell(*worker, message);
+}
+
 void Processes::renumber(int first_rank) {
   for (const auto& worker : workers_) {
     worker->rank = first_rank++;

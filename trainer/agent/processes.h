@@ -37,6 +37,8 @@ class Processes {
   void regroup(const rendezvous::Epoch& epoch);
   // Tells every process its place in the generation of `go`.
   void join(const rendezvous::Go& go);
+  // Asks every process to end the generation after a step on which its ranks agree.
+  void yield(std::int64_t generation);
   // The processes have the ranks from `first_rank` on from now on, in what is said of them and in front of their lines.
   void renumber(int first_rank);
   // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.

@@ -101,7 +101,8 @@ Result<StepReport> Replica::step(Control wish) {
   report.leaving = static_cast<int>(footer_.words[Footer::kLeave]);
   report.control = {.stop = footer_.words[Footer::kStop] != 0,
                     .checkpoint = footer_.words[Footer::kCheckpoint] != 0,
-                    .leave = report.leaving > 0};
+                    .leave = report.leaving > 0,
+                    .yield = footer_.words[Footer::kYield] > 0};
 
   Timed timed(times_.commit);
   finish_gradients();
@@ -131,6 +132,7 @@ Status Replica::compute_and_reduce(Control wish) {
   footer_.words[Footer::kStop] = wish.stop ? 1 : 0;
   footer_.words[Footer::kCheckpoint] = wish.checkpoint ? 1 : 0;
   footer_.words[Footer::kLeave] = wish.leave ? 1 : 0;
+  footer_.words[Footer::kYield] = wish.yield ? 1 : 0;
   LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::AllReduce{footer_.words.data(), footer_.words.size(),
                                                                   comm::DataType::kInt64, comm::Reduction::kSum}));
   tickets_.push_back(ticket);

@@ -33,6 +33,7 @@ struct Control {
   bool stop = false;        // end after this step
   bool checkpoint = false;  // write a checkpoint after this step
   bool leave = false;       // this rank ends after this step, and the others go on without it
+  bool yield = false;       // the generation ends after this step, because others are to join
 };
 
 struct StepReport {
@@ -87,8 +88,8 @@ class Replica {
 
   // The last all-reduce of a step, all int64 sums: counts of flags, then rounded numbers.
   struct Footer {
-    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kLeave = 3,
-                            kOverflow = 4;  // kOverflow: one per exponent
+    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kLeave = 3, kYield = 4,
+                            kOverflow = 5;  // kOverflow: one per exponent
     std::vector<std::int64_t> words;
     size_t loss = 0, statistics = 0;
   };

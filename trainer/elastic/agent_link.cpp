@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -106,6 +107,8 @@ class AgentLink::Impl {
     return order_.has_value();
   }
 
+  std::int64_t yields() const { return yields_.load(); }
+
  private:
   void wake() {
     const std::uint64_t one = 1;
@@ -193,6 +196,7 @@ class AgentLink::Impl {
   void obey(const AgentMessage& message) {
     using Kind = AgentMessage::Kind;
     if (message.kind == Kind::kStop) return stop_.request(StopReason::kAgent);
+    if (message.kind == Kind::kYield) return yields_.store(message.yields);
     std::function<void()> interrupt;
     {
       const std::lock_guard guard(mutex_);
@@ -229,6 +233,7 @@ class AgentLink::Impl {
   UniqueFd fd_;
   UniqueFd wake_;
   StopToken& stop_;
+  std::atomic<std::int64_t> yields_{0};
   std::string in_;  // the thread's own
 
   std::mutex mutex_;
@@ -290,6 +295,9 @@ void AgentLink::on_regroup(std::function<void()> interrupt) {
 Result<rendezvous::AgentMessage> AgentLink::next_order(Duration deadline) {
   if (!impl_) return fail(ErrorCode::kUnavailable, "there is no agent");
   return impl_->next_order(deadline);
+}
+std::int64_t AgentLink::yields() const {
+  return impl_ ? impl_->yields() : 0;
 }
 bool AgentLink::has_order() const {
   return impl_ && impl_->has_order();

@@ -39,6 +39,8 @@ class AgentLink {
   // Waits for the newest order that was not given out yet. kDeadlineExceeded: there is none; kUnavailable: the link is
   // gone, or there never was an agent. One thread.
   Result<rendezvous::AgentMessage> next_order(Duration deadline);
+  // The newest generation that the agent asked to end after a step on which all ranks agree; 0: none. Any thread.
+  std::int64_t yields() const;
   // Whether next_order() would return an order at once.
   bool has_order() const;
 

@@ -64,6 +64,10 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
     up({1, 2}, 2);
     forget();
   }
+  // The process of `rank` has ended that generation in band.
+  void yielded(int slot, int rank, std::int64_t generation) {
+    say(slot, Broken{rank, {generation, -1, "others join", true}});
+  }
   void silence_until(Duration wait, const std::vector<int>& speaking, std::int64_t generation) {
     for (const MonotonicTime end = time + wait; time < end; time += milliseconds(250)) {
       for (const int slot : speaking) beat(slot, generation);
@@ -190,15 +194,21 @@ TEST_F(CoordinatorElasticTest, one_that_comes_back_after_it_was_left_behind_is_h
   time += milliseconds(250);
   beat(1, 2);
   beat(0, 2, 7);
+  EXPECT_EQ(sent<Yield>().size(), 2U);
+  yielded(0, 0, 2);
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 
 TEST_F(CoordinatorElasticTest, a_gang_that_is_whole_again_takes_the_newcomer_in_after_its_next_step) {
   run_two();
   pod_is_new(0);
-  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Yield>().empty());
   time += milliseconds(100);
   beat(1, 2, 8);
+  EXPECT_EQ(sent<Yield>().size(), 2U) << "those who train";
+  EXPECT_TRUE(sent<Propose>().empty()) << "and go on with it until they have ended a step";
+  EXPECT_EQ(job->view()->message, "slot 0 will join after this step");
+  yielded(2, 1, 2);
   const auto proposals = sent<Propose>();
   ASSERT_EQ(proposals.size(), 3U);
   EXPECT_EQ(proposals[0].epoch.generation, 3);
@@ -215,15 +225,98 @@ TEST_F(CoordinatorElasticTest, one_of_several_newcomers_waits_until_nobody_has_c
   time += seconds(1);
   beat(1, 2, 8);
   beat(2, 2);
-  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Yield>().empty());
   silence_until(seconds(8), {1, 2}, 2);
   job->on_message(kAgain, Heartbeat{}, now());
-  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(sent<Yield>().empty());
   time += seconds(2);
   job->on_message(kAgain, Heartbeat{}, now());
   beat(1, 2);
   beat(2, 2);
+  EXPECT_EQ(sent<Yield>().size(), 2U);
+  yielded(1, 0, 2);
   EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+// DESIGN 6.10: voluntary changes are agreed in band.
+TEST_F(CoordinatorElasticTest, a_newcomer_that_has_gone_again_before_the_step_ended_is_not_waited_for) {
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  job->on_disconnected(kAgain, now());
+  silence_until(seconds(2), {1, 2}, 2);
+  yielded(1, 0, 2);
+  yielded(2, 1, 2);
+  EXPECT_FALSE(job->view()->failure) << "nothing has failed";
+  const auto proposals = sent<Propose>();
+  ASSERT_EQ(proposals.size(), 2U);
+  EXPECT_EQ(proposals[0].world_size, 2);
+}
+
+TEST_F(CoordinatorElasticTest, a_member_that_reconnects_is_asked_again_to_end_the_step) {
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  forget();
+  job->on_disconnected(kFirst + 1, now());
+  come_back(1, MemberPhase::kRunning, 2);
+  EXPECT_EQ(sent<Yield>().size(), 1U);
+}
+
+TEST_F(CoordinatorElasticTest, a_rank_that_dies_before_the_step_ended_is_a_failure_as_ever) {
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  say(2, exit(1, 2, 137, 9));
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+}
+
+TEST_F(CoordinatorElasticTest, a_step_that_does_not_end_is_interrupted_after_a_minute) {
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  const MonotonicTime asked = time;
+  while (phase() == Phase::kUp && time < asked + seconds(90)) {
+    time += milliseconds(250);
+    job->on_message(kAgain, Heartbeat{}, now());
+    for (const int slot : {1, 2}) beat(slot, 2);
+  }
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+  EXPECT_GT(time - asked, seconds(60));
+  EXPECT_LT(time - asked, seconds(61));
+}
+
+TEST_F(CoordinatorElasticTest, a_foreign_program_is_interrupted_because_it_cannot_be_asked) {
+  plan.kind = Kind::kTorch;
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  EXPECT_TRUE(sent<Yield>().empty());
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_gang_says_that_it_yielded_goes_on) {
+  run_two();
+  pod_is_new(0);
+  time += milliseconds(100);
+  beat(1, 2, 8);
+  plan.handled_generation = 1;
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  time += seconds(6);
+  job->on_tick(now());
+  for (const int slot : {1, 2}) come_back(slot, MemberPhase::kRunning, 2);
+  EXPECT_TRUE(sent<Propose>().empty());
+  yielded(1, 0, 2);
+  EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
 TEST_F(CoordinatorElasticTest, the_loss_of_one_that_is_not_in_the_gang_ends_nothing) {

@@ -75,6 +75,39 @@ TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
   EXPECT_EQ(sent<Up>().at(0).generation, 2);
 }
 
+TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_to_end_its_generation_after_a_step_and_says_so) {
+  run();
+  tell(Yield{{1, 1}});
+  EXPECT_EQ(taken<AskYield>().at(0).generation, 1);
+  EXPECT_TRUE(sent<Broken>().empty());
+  WorkerMessage yielded;
+  yielded.broken = BrokenReport{1, -1, "others join", true};
+  say(yielded);
+  EXPECT_TRUE(sent<Broken>().at(0).report.yielded);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_cannot_be_asked_is_offered_for_interruption) {
+  join();
+  run_generation(1);
+  forget();
+  tell(Yield{{1, 1}});
+  EXPECT_TRUE(taken<AskYield>().empty());
+  EXPECT_TRUE(sent<Broken>().at(0).report.yielded);
+}
+
+TEST_F(MemberRegroupTest, a_wish_to_end_another_generation_or_of_an_older_term_is_ignored) {
+  join(2);
+  tell(proposal(1, 2));
+  prepared(1, 2);
+  tell(go(1, 2));
+  say({.up = true, .regroups = true});
+  forget();
+  tell(Yield{{2, 2}});
+  tell(Yield{{1, 1}});
+  EXPECT_TRUE(taken<AskYield>().empty());
+  EXPECT_EQ(member.ignored(), 2);
+}
+
 TEST_F(MemberRegroupTest, a_process_that_cannot_stay_is_ended) {
   join();
   run_generation(1);

@@ -24,9 +24,11 @@ struct SimulatedProcess {
   bool regroups = false;
   bool hangs = false;         // in a regroup: it does not answer
   std::int64_t promised = 0;  // highest regroup that it has answered
+  std::int64_t yields = 0;    // generation that it was asked to end after a step
   std::optional<StateVersion> state;
   std::vector<std::int64_t> history;  // the generation that committed each step
   std::function<void(std::int64_t step)> committed;
+  std::function<void()> yielded;
 };
 using SimulatedProcessPtr = std::shared_ptr<SimulatedProcess>;
 
@@ -40,14 +42,15 @@ class SimulatedTraining {
   explicit SimulatedTraining(World world) : world_(std::move(world)) {}
 
   // The process starts, or goes on, in the generation of `go`; `up` is called when all ranks are linked and hold the
-  // state, `committed` after each step of the process.
+  // state, `committed` after each step of the process, `yielded` after the last one if that was agreed on.
   void enter(const SimulatedProcessPtr& process, const Go& go, std::function<void()> up,
-             std::function<void(std::int64_t step)> committed) {
+             std::function<void(std::int64_t step)> committed, std::function<void()> yielded) {
     Gang& gang = gangs_[go.epoch.generation];
     gang.go = go;
     gang.ranks[process->rank] = process;
     gang.up[process->rank] = std::move(up);
     process->committed = std::move(committed);
+    process->yielded = std::move(yielded);
     process->generation = go.epoch.generation;
     if (static_cast<int>(gang.ranks.size()) == go.world_size && whole(gang)) link(gang);
   }
@@ -61,20 +64,23 @@ class SimulatedTraining {
   // Whether that generation has everybody whom its next step needs.
   bool can_step(std::int64_t generation) const {
     const auto at = gangs_.find(generation);
-    return at != gangs_.end() && static_cast<int>(at->second.ranks.size()) == at->second.go.world_size &&
-           whole(at->second);
+    return at != gangs_.end() && !at->second.yielded &&
+           static_cast<int>(at->second.ranks.size()) == at->second.go.world_size && whole(at->second);
   }
 
   std::int64_t commits() const { return commits_; }
   std::int64_t transfers() const { return transfers_; }
   std::int64_t kept() const { return kept_; }
   void note_kept() { ++kept_; }
+  // Generations that ended in band.
+  std::int64_t yields() const { return yields_; }
 
  private:
   struct Gang {
     Go go;
     std::map<int, SimulatedProcessPtr> ranks;
     std::map<int, std::function<void()>> up;
+    bool yielded = false;
     std::int64_t generation() const { return go.epoch.generation; }
   };
 
@@ -113,8 +119,11 @@ class SimulatedTraining {
   // interrupted before.
   void step(std::int64_t generation) {
     world_.after(world_.between(20, 200), [this, generation] {
-      const Gang& gang = gangs_.at(generation);
+      Gang& gang = gangs_.at(generation);
       if (!whole(gang)) return;
+      gang.yielded = std::any_of(gang.ranks.begin(), gang.ranks.end(),
+                                 [&](const auto& entry) { return entry.second->yields == generation; });
+      yields_ += gang.yielded ? 1 : 0;
       const StateVersion& first = *gang.ranks.begin()->second->state;
       for (const auto& [rank, process] : gang.ranks) {
         if (*process->state != first) {
@@ -123,9 +132,12 @@ class SimulatedTraining {
         }
       }
       for (const auto& [rank, process] : gang.ranks) {
-        world_.after(world_.between(0, 40), [this, process = process, generation] { commit(*process, generation); });
+        world_.after(world_.between(0, 40), [this, process = process, generation, yields = gang.yielded] {
+          commit(*process, generation);
+          if (yields && in(*process, generation)) process->yielded();
+        });
       }
-      world_.after(50, [this, generation] { step(generation); });
+      if (!gang.yielded) world_.after(50, [this, generation] { step(generation); });
     });
   }
 
@@ -151,7 +163,7 @@ class SimulatedTraining {
   std::map<std::int64_t, Gang> gangs_;
   std::int64_t newest_commit_ = 0;
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> lineage_;  // digest by (generation, step)
-  std::int64_t commits_ = 0, transfers_ = 0, kept_ = 0;
+  std::int64_t commits_ = 0, transfers_ = 0, kept_ = 0, yields_ = 0;
 };
 
 }  // namespace lockstep::rendezvous

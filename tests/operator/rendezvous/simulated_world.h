@@ -310,6 +310,11 @@ class SimulatedWorld {
         training_.note_kept();
         enter(pod, process, go_on->go);
       }
+    } else if (const auto* yield = std::get_if<AskYield>(&action)) {
+      for (const auto& process : pod->processes) {
+        if (process->alive && !process->regroups) violate("a process that cannot be regrouped is asked to yield");
+        after(ms(between(0, 40)), [process, generation = yield->generation] { process->yields = generation; });
+      }
     } else if (const auto* renumbering = std::get_if<RenumberProcesses>(&action)) {
       renumber(pod, renumbering->first_rank);
     } else if (std::holds_alternative<EndProcesses>(action)) {
@@ -396,6 +401,11 @@ class SimulatedWorld {
         [say](std::int64_t step) {
           WorkerMessage message;
           message.progress = Progress{.step = step};
+          say(message);
+        },
+        [say, generation = go.epoch.generation] {
+          WorkerMessage message;
+          message.broken = BrokenReport{generation, -1, "others join", true};
           say(message);
         });
   }

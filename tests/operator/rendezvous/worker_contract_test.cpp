@@ -32,7 +32,7 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   EXPECT_EQ(there_and_back(failure), failure);
   const WorkerMessage stays{.up = true, .regroups = true};
   EXPECT_EQ(there_and_back(stays), stays);
-  const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away"}};
+  const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away", true}};
   EXPECT_EQ(there_and_back(broken), broken);
   const WorkerMessage holding{.holding = Holding{2, 4, {3, 120, "00ff"}}};
   EXPECT_EQ(there_and_back(holding), holding);
@@ -63,7 +63,10 @@ TEST(WorkerContract, every_message_of_an_agent_comes_back_as_it_was) {
   AgentMessage regroup;
   regroup.kind = AgentMessage::Kind::kRegroup;
   regroup.regroup = {2, 4};
-  for (const AgentMessage& message : {AgentMessage{}, regroup, full_join()}) {
+  AgentMessage yield;
+  yield.kind = AgentMessage::Kind::kYield;
+  yield.yields = 4;
+  for (const AgentMessage& message : {AgentMessage{}, regroup, full_join(), yield}) {
     EXPECT_EQ(of_agent(message).value(), message);
   }
 }

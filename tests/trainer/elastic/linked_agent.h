@@ -43,10 +43,10 @@ struct LinkedAgent {
   }
   void regroup(std::int64_t term, std::int64_t generation) const {
     says(rendezvous::encode(
-        {.kind = rendezvous::AgentMessage::Kind::kRegroup, .regroup = {term, generation}, .join = {}}));
+        {.kind = rendezvous::AgentMessage::Kind::kRegroup, .regroup = {term, generation}, .join = {}, .yields = 0}));
   }
   void join(const rendezvous::Join& join) const {
-    says(rendezvous::encode({.kind = rendezvous::AgentMessage::Kind::kJoin, .regroup = {}, .join = join}));
+    says(rendezvous::encode({.kind = rendezvous::AgentMessage::Kind::kJoin, .regroup = {}, .join = join, .yields = 0}));
   }
 
   StopToken stop;

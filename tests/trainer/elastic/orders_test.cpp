@@ -105,7 +105,8 @@ TEST_F(Orders, a_join_of_a_great_gang_fits) {
   Join join = join_of(1, 2);
   join.world_size = 4096;
   join.peers.assign(4096, "[2001:db8:1234:5678:9abc:def0:1234:5678]:65000");
-  ASSERT_GT(rendezvous::encode(rendezvous::AgentMessage{.kind = Kind::kJoin, .regroup = {}, .join = join}).size(),
+  ASSERT_GT(rendezvous::encode(rendezvous::AgentMessage{.kind = Kind::kJoin, .regroup = {}, .join = join, .yields = 0})
+                .size(),
             rendezvous::kMaxLinkLine);
   agent_.regroup(1, 2);
   ASSERT_TRUE(agent_.link->next_order(kPatience).ok());

@@ -161,12 +161,21 @@ class PlayedGang {
   }
   void hang_up(size_t rank) { seats_[rank].link.reset(); }
 
+  // Asks these ranks to end a generation, the present one where none is named, after a step on which all agree.
+  void yield(const std::vector<size_t>& ranks, std::int64_t generation = 0) {
+    rendezvous::AgentMessage message;
+    message.kind = rendezvous::AgentMessage::Kind::kYield;
+    message.yields = generation == 0 ? generation_ : generation;
+    for (size_t rank : ranks) says(rank, message);
+  }
+
   // Tells all who live of a generation, and waits for what they hold.
   void regroup(std::int64_t generation) {
     generation_ = generation;
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
       if (!seats_[rank].alive) continue;
-      says(rank, {.kind = rendezvous::AgentMessage::Kind::kRegroup, .regroup = {1, generation}, .join = {}});
+      says(rank,
+           {.kind = rendezvous::AgentMessage::Kind::kRegroup, .regroup = {1, generation}, .join = {}, .yields = 0});
     }
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
       if (!seats_[rank].alive) continue;
@@ -204,7 +213,7 @@ class PlayedGang {
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
       join.rank = static_cast<int>(rank);
       if (!seats_[rank].alive) continue;
-      says(rank, {.kind = rendezvous::AgentMessage::Kind::kJoin, .regroup = {}, .join = join});
+      says(rank, {.kind = rendezvous::AgentMessage::Kind::kJoin, .regroup = {}, .join = join, .yields = 0});
     }
   }
   // Starts a process for each of the dead.

@@ -77,6 +77,36 @@ TEST_F(Regroup, a_rank_that_is_killed_is_replaced_and_the_others_lose_nothing) {
   EXPECT_EQ(value_of(ends[0].out, "generation"), "2");
 }
 
+TEST_F(Regroup, ranks_that_are_asked_to_yield_end_the_same_step_and_nobody_needs_a_state) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.yield({2});
+  std::vector<std::string> said;
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    auto broken = gang.hears_broken(rank);
+    EXPECT_TRUE(broken.yielded) << "rank " << rank;
+    EXPECT_EQ(broken.suspect_rank, -1);
+    said.push_back(broken.message);
+  }
+  EXPECT_THAT(said, ::testing::Each(said[0])) << "they name the step";
+  gang.regroup(2);
+  EXPECT_FALSE(gang.source().send);
+  gang.join();
+  gang.expect_up();
+  auto ends = expect_the_result_of_an_undisturbed_run();
+  EXPECT_THAT(ends[0].out, HasSubstr("regrouped into generation 2 at step "));
+}
+
+TEST_F(Regroup, a_wish_to_yield_an_earlier_generation_is_ignored) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(2);
+  gang.form(2);
+  ASSERT_TRUE(gang.process(0).says("regrouped into generation 2"));
+  gang.yield({0, 1, 2, 3}, 1);
+  expect_the_result_of_an_undisturbed_run();
+}
+
 TEST_F(Regroup, the_leader_may_die_and_its_replacement_leads) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
