@@ -101,6 +101,11 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->capture_default_str()
       ->group("Reports");
   app.add_option("--metrics-file", flags.metrics_file, "Append a line of JSON for each step here")->group("Reports");
+  app.add_option("--ledger", flags.ledger,
+                 "Folder for an account of each committed step (its micro-batches with their CRC-32, the state's "
+                 "digest); each process adds a file of its own")
+      ->envname("LOCKSTEP_LEDGER")
+      ->group("Reports");
   app.add_option("--generate", flags.generate, "Characters to write with the trained model")
       ->check(natural)
       ->group("Reports");

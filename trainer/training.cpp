@@ -93,6 +93,7 @@ Status Training::set_up() {
     LOCKSTEP_TRY(opening_, make_opening(flags_, *task_));
   }
   LOCKSTEP_CHECK_OK(prepare_metrics());
+  LOCKSTEP_CHECK_OK(open_ledger());
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(auto options, elastic::ring_options(world_));
   options.cancel_fd = interruption_->fd();
@@ -104,7 +105,8 @@ Status Training::set_up() {
                                      {.seed = flags_.seed,
                                       .micro_batches = flags_.batch_size / flags_.micro_batch_size,
                                       .clip_norm = *flags_.clip_norm,
-                                      .deterministic = flags_.deterministic},
+                                      .deterministic = flags_.deterministic,
+                                      .checksums = ledger_ != nullptr},
                                      interruption_->flag()));
   return {};
 }
@@ -142,6 +144,7 @@ Status Training::begin() {
   doing_ = Origin::kInternal;
   if (!agree) return fail(ErrorCode::kInternal, "the ranks did not start from the same state");
   whole_ = true;
+  LOCKSTEP_CHECK_OK(enter_in_ledger());
   agent_->up(can_regroup());
   bool first = !std::exchange(introduced_, true);
   if (first) first_step_ = state().step;
@@ -195,6 +198,7 @@ Status Training::after_step(const core::StepReport& report) {
                             "--clip-norm may help",
                             state().step + 1));
   }
+  LOCKSTEP_CHECK_OK(commit_to_ledger());
   double took = seconds_since(step_started_);
   step_started_ = Clock::now();
   loss_ = report.loss;

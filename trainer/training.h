@@ -21,6 +21,7 @@
 #include "trainer/elastic/stop.h"
 #include "trainer/elastic/world.h"
 #include "trainer/flags.h"
+#include "trainer/report/ledger.h"
 #include "trainer/report/report.h"
 #include "trainer/task.h"
 
@@ -65,6 +66,9 @@ class Training {
   core::Control wish() const;
   bool due_by_step(std::int64_t step) const;
   Status prepare_metrics();
+  Status open_ledger();
+  Status enter_in_ledger();
+  Status commit_to_ledger();
   Status prepare_writer();
   Status after_step(const core::StepReport& report);
   Status evaluate();
@@ -92,6 +96,7 @@ class Training {
   std::unique_ptr<core::Replica> replica_;
   std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, where there is a directory
   std::unique_ptr<report::MetricsFile> metrics_;
+  std::unique_ptr<report::Ledger> ledger_;  // null: none is kept
   report::Throughput throughput_;
 
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,7 @@
 #include "trainer/core/step.h"
 
 #include <algorithm>
+#include <boost/crc.hpp>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -65,7 +66,12 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
                        .statistics = state.statistics.data(),
                        .staged_statistics = replica->staged_statistics_.data()};
   LOCKSTEP_TRY(replica->program_, Program::compile(graph, backend, memory));
-  for (TensorId id : graph.with_role(Role::kInput)) replica->inputs_.push_back(replica->program_->data(id));
+  for (TensorId id : graph.with_role(Role::kInput)) {
+    const Tensor& input = graph.tensor(id);
+    ElementType type = input.number == Number::kIndex ? ElementType::kInt32 : backend.real();
+    replica->inputs_.push_back(replica->program_->data(id));
+    replica->input_bytes_.push_back(static_cast<size_t>(count_of(input.shape)) * size_of(type));
+  }
   for (auto& slot : state.slots) replica->slot_addresses_.push_back(slot->data());
 
   Footer& footer = replica->footer_;
@@ -75,6 +81,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
   replica->largest_sums_.resize(state.table.count);
   replica->exponents_.resize(state.table.count);
   replica->tickets_.reserve(layout.buckets.size() + 1);
+  if (options.checksums) replica->computed_.reserve(static_cast<size_t>(options.micro_batches));
   state.initialize(options.seed);
   return replica;
 }
@@ -120,6 +127,7 @@ Status Replica::compute_and_reduce(Control wish) {
   std::fill_n(gradients_->data(), gradients_->bytes(), std::byte{0});
   std::fill(footer_.words.begin(), footer_.words.end(), 0);
   tickets_.clear();
+  computed_.clear();
   std::int64_t stride = communicator_->size();
   std::int64_t first = communicator_->rank();
   for (std::int64_t j = first; j < options_.micro_batches; j += stride) {
@@ -151,6 +159,7 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
       source_.write(state_->step * global_batch + context.first_sample + row, row, inputs_);
     }
   }
+  if (options_.checksums) computed_.push_back({index, checksum_of_inputs()});
   {
     Timed timed(times_.forward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
@@ -167,6 +176,12 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
     }
   }
   return {};
+}
+
+std::uint32_t Replica::checksum_of_inputs() const {
+  boost::crc_32_type crc;
+  for (size_t i = 0; i < inputs_.size(); ++i) crc.process_bytes(inputs_[i], input_bytes_[i]);
+  return crc.checksum();
 }
 
 void Replica::add_to_footer(bool first) {

@@ -26,6 +26,13 @@ struct StepOptions {
   double clip_norm = 0;            // largest gradient norm; 0: no clipping
   bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
   BucketSizes buckets;
+  bool checksums = false;  // of what is computed: Replica::computed()
+};
+
+// A micro-batch that this rank computed.
+struct ComputedBatch {
+  std::int64_t index = 0;   // in the global batch
+  std::uint32_t crc32 = 0;  // of the bytes of all inputs, one after the other, as the first layer reads them
 };
 
 // What ranks agree on in band: a wish of one becomes known to all after the same step.
@@ -69,6 +76,9 @@ class Replica {
   // nothing was changed.
   Result<StepReport> step(Control wish);
 
+  // What the last step() was made of here, where options.checksums; a step that was computed again lists what counted.
+  const std::vector<ComputedBatch>& computed() const { return computed_; }
+
   // Mean loss over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits.
   // NaN when it is not finite.
   Result<double> evaluate();
@@ -99,6 +109,7 @@ class Replica {
   Status submit_bucket(const Bucket& bucket);
   Status wait_for_all();
   void round_bucket(const Bucket& bucket, bool first);
+  std::uint32_t checksum_of_inputs() const;
   void add_to_footer(bool first);
   bool lower_exponents();  // of the sums that did not fit; false: all fitted
   void finish_gradients();
@@ -118,6 +129,7 @@ class Replica {
   std::unique_ptr<State> state_;
   std::unique_ptr<Program> program_;
   std::vector<void*> inputs_;  // of the program
+  std::vector<size_t> input_bytes_;
 
   // Staged until commit.
   std::unique_ptr<Memory> gradients_;
@@ -127,6 +139,7 @@ class Replica {
   std::vector<std::uint64_t> largest_sums_;  // by exponent
   Footer footer_;
   double staged_loss_ = 0;
+  std::vector<ComputedBatch> computed_;
 
   std::vector<comm::Ticket> tickets_;  // in order of submission
   std::vector<void*> slot_addresses_;

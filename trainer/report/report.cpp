@@ -1,13 +1,9 @@
 #include "trainer/report/report.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::trainer::report {
@@ -55,31 +51,12 @@ std::string format_result(const Record& record) {
 }
 
 Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    ErrorCode code = ErrorCode::kUnavailable;
-    if (errno == EACCES || errno == EPERM || errno == EROFS) code = ErrorCode::kForbidden;
-    if (errno == ENOENT || errno == ENOTDIR) code = ErrorCode::kNotFound;
-    return fail(code, fmt::format("the metrics file {} cannot be opened: {}", path, std::strerror(errno)));
-  }
-  return std::unique_ptr<MetricsFile>(new MetricsFile(fd, path));
-}
-
-MetricsFile::~MetricsFile() {
-  ::close(fd_);
+  LOCKSTEP_TRY(auto file, LineFile::open("the metrics file", path));
+  return std::unique_ptr<MetricsFile>(new MetricsFile(std::move(file)));
 }
 
 Status MetricsFile::write(const Record& record) {
-  const std::string line = format_record(record) + "\n";
-  ssize_t n = 0;
-  do {
-    n = ::write(fd_, line.data(), line.size());
-  } while (n < 0 && errno == EINTR);
-  if (n == static_cast<ssize_t>(line.size())) return {};
-  const int error = n < 0 ? errno : ENOSPC;  // a short write of a line means that no more fits
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return fail(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
-              fmt::format("the metrics file {} cannot be written: {}", path_, std::strerror(error)));
+  return file_->write(format_record(record));
 }
 
 Status MetricsFile::write_step(const ProgressLine& line, double seconds) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "trainer/report/line_file.h"
 #include "trainer/report/throughput.h"
 
 namespace lockstep::trainer::report {
@@ -50,9 +51,6 @@ class MetricsFile {
  public:
   // kUnavailable, kForbidden, kNotFound: it cannot be opened.
   static Result<std::unique_ptr<MetricsFile>> open(const std::string& path);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
   // Appends the line whole with one write. kExhausted: the disk is full; kUnavailable: other failures. One thread.
   Status write(const Record& record);
@@ -60,9 +58,8 @@ class MetricsFile {
   Status write_step(const ProgressLine& line, double seconds);
 
  private:
-  MetricsFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  int fd_;
-  std::string path_;
+  explicit MetricsFile(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
+  std::unique_ptr<LineFile> file_;
 };
 
 }  // namespace lockstep::trainer::report

@@ -169,7 +169,7 @@ class InFolder : public ::testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     for (const char* name : {"RANK", "WORLD_SIZE", "LOCKSTEP_PEERS", "LOCKSTEP_CHECKPOINT_DIR", "LOCKSTEP_RESTORE",
-                             "LOCKSTEP_AGENT_FD", "LOCKSTEP_STATE_SOURCE"}) {
+                             "LOCKSTEP_AGENT_FD", "LOCKSTEP_STATE_SOURCE", "LOCKSTEP_LEDGER"}) {
       ::unsetenv(name);
     }
   }

@@ -1,0 +1,91 @@
+#include "trainer/report/ledger.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep::trainer::report {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class LedgerFiles : public ::testing::Test {
+ protected:
+  LedgerFiles() {
+    std::string name = (fs::temp_directory_path() / "lockstep-ledger-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~LedgerFiles() override { fs::remove_all(folder_); }
+
+  std::vector<std::string> names(const fs::path& folder) const {
+    std::vector<std::string> list;
+    for (const auto& entry : fs::directory_iterator(folder)) list.push_back(entry.path().filename().string());
+    return list;
+  }
+  static std::vector<json> lines(const fs::path& file) {
+    std::vector<json> list;
+    std::ifstream text(file);
+    for (std::string line; std::getline(text, line);) list.push_back(json::parse(line));
+    return list;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(LedgerFiles, say_first_what_is_trained_then_where_a_generation_began_then_each_step) {
+  const fs::path made = folder_ / "some" / "where";
+  auto ledger = Ledger::open(made.string(), "0123-abc", {.model = "mlp", .backend = "cpu", .seed = 7, .steps = 9});
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  ASSERT_TRUE(
+      (*ledger)->enter({.generation = 2, .rank = 1, .world = 3, .step = 4, .committed_in = 1, .digest = 5}).ok());
+  ASSERT_TRUE(
+      (*ledger)
+          ->step({.step = 5, .generation = 2, .rank = 1, .world = 3, .batches = {{1, 0xabcU}, {4, 1U}}, .digest = 6})
+          .ok());
+  ASSERT_TRUE((*ledger)->step({.step = 6, .generation = 2, .rank = 1, .world = 3}).ok());
+
+  ASSERT_EQ(names(made).size(), 1U);
+  EXPECT_THAT(names(made)[0], ::testing::StartsWith("0123-abc-" + std::to_string(::getpid()) + "-"));
+  std::vector<json> said = lines(made / names(made)[0]);
+  ASSERT_EQ(said.size(), 4U);
+  std::int64_t before = 0;
+  for (json& line : said) {
+    EXPECT_GE(line["ns"].get<std::int64_t>(), before);
+    before = line["ns"];
+    line.erase("ns");
+  }
+  EXPECT_EQ(said[0], json::parse(R"({"kind":"process","pid":)" + std::to_string(::getpid()) +
+                                 R"(,"job":"0123-abc","model":"mlp","data":[],"backend":"cpu","seed":7,
+                                    "deterministic":false,"steps":9,"batch_size":0,"micro_batch_size":0,"context":0})"));
+  EXPECT_EQ(said[1], json::parse(R"({"kind":"enter","generation":2,"rank":1,"world":3,"from_step":4,"committed_in":1,
+                                    "digest":"0000000000000005"})"));
+  EXPECT_EQ(said[2], json::parse(R"({"kind":"step","step":5,"generation":2,"rank":1,"world":3,
+                                    "batches":[[1,"00000abc"],[4,"00000001"]],"digest":"0000000000000006"})"));
+  EXPECT_EQ(said[3], json::parse(R"({"kind":"step","step":6,"generation":2,"rank":1,"world":3,"batches":[]})"));
+}
+
+TEST_F(LedgerFiles, are_one_for_each_process_and_a_strange_uid_stays_in_the_folder) {
+  for (const char* uid : {"", "../../etc/x"}) {
+    auto ledger = Ledger::open(folder_.string(), uid, {});
+    ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  }
+  EXPECT_THAT(names(folder_),
+              ::testing::UnorderedElementsAre(::testing::StartsWith("alone-"), ::testing::StartsWith("______etc_x-")));
+}
+
+TEST_F(LedgerFiles, a_folder_that_cannot_be_made_is_an_error_that_names_it) {
+  std::ofstream(folder_ / "file");
+  auto ledger = Ledger::open((folder_ / "file" / "below").string(), "", {});
+  ASSERT_FALSE(ledger.ok());
+  EXPECT_THAT(ledger.error().message, ::testing::HasSubstr((folder_ / "file" / "below").string()));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::report

@@ -1,0 +1,31 @@
+// A file that lines are appended to, for tools that follow it and for whoever comes after a kill: a line is there whole
+// or not at all.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "operator/base/result.h"
+
+namespace lockstep::trainer::report {
+
+class LineFile {
+ public:
+  // Made when it is not there. `what` is how errors call it ("the metrics file"). kUnavailable, kForbidden, kNotFound:
+  // it cannot be opened.
+  static Result<std::unique_ptr<LineFile>> open(std::string what, const std::string& path);
+  ~LineFile();
+  LineFile(const LineFile&) = delete;
+  LineFile& operator=(const LineFile&) = delete;
+
+  // Appends `line` and a newline with one write. kExhausted: the disk is full; kUnavailable: other failures. One
+  // thread.
+  Status write(std::string line);
+
+ private:
+  LineFile(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  int fd_;
+  std::string name_;  // with its path
+};
+
+}  // namespace lockstep::trainer::report

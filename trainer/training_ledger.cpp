@@ -1,0 +1,62 @@
+// What a training writes into its ledger (report/ledger.h), and when.
+#include <filesystem>
+#include <system_error>
+
+#include "trainer/training.h"
+
+namespace lockstep::trainer {
+
+using elastic::Origin;
+
+namespace {
+
+// Larger states are not read through after every step; their digest is still in the line of each generation.
+constexpr size_t kMostDigested = size_t{64} << 20;
+
+}  // namespace
+
+Status Training::open_ledger() {
+  if (flags_.ledger.empty()) return {};
+  doing_ = Origin::kConfig;
+  report::LedgerProcess process{.model = flags_.model,
+                                .backend = flags_.backend,
+                                .seed = flags_.seed,
+                                .deterministic = flags_.deterministic,
+                                .steps = flags_.steps,
+                                .batch_size = flags_.batch_size,
+                                .micro_batch_size = flags_.micro_batch_size,
+                                .context = flags_.context};
+  if (task_->text) {
+    for (const std::string& file : task_->text->files) {
+      std::error_code error;  // the name as it is says enough where the working directory cannot be told
+      const std::filesystem::path absolute = std::filesystem::absolute(file, error);
+      process.data.push_back(error ? file : absolute.string());
+    }
+  }
+  LOCKSTEP_TRY(ledger_, report::Ledger::open(flags_.ledger, world_.job_uid, process));
+  return {};
+}
+
+Status Training::enter_in_ledger() {
+  if (!ledger_) return {};
+  doing_ = Origin::kSave;
+  const core::Version version = state().version();
+  return ledger_->enter({.generation = generation_,
+                         .rank = world_.rank,
+                         .world = world_.size,
+                         .step = version.step,
+                         .committed_in = version.committed_in,
+                         .digest = version.digest});
+}
+
+Status Training::commit_to_ledger() {
+  if (!ledger_) return {};
+  doing_ = Origin::kSave;
+  report::LedgerStep line{
+      .step = state().step, .generation = state().committed_in, .rank = world_.rank, .world = world_.size};
+  for (const core::ComputedBatch& batch : replica_->computed()) line.batches.emplace_back(batch.index, batch.crc32);
+  if (state().bytes() <= kMostDigested) line.digest = state().version().digest;
+  return ledger_->step(line);
+}
+
+}  // namespace lockstep::trainer
