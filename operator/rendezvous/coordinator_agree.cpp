@@ -11,22 +11,54 @@
 namespace lockstep::rendezvous {
 
 void CoordinatorState::evaluate_waiting(Now now) {
-  if (!record_ || plan_->slots < 1) return;
+  if (const std::vector<int> slots = next_gang(now); !slots.empty()) {
+    if (!proposal_ || !proposes(slots)) propose(slots, now);
+    record_proposal();
+  } else {
+    proposal_.reset();
+  }
+}
+
+// While the controller decides what becomes of a failure, processes that can stay end their communicators and say what
+// they hold; if the job goes on, only the record is missing then. A foreign program is not ended before the word is
+// spoken: if the job stops, it has its grace to save what it likes.
+void CoordinatorState::evaluate_broken(Now now) {
+  if (plan_->kind != Kind::kLockstep || gang_->over) return;
+  const std::vector<int> slots = next_gang(now);
+  if (slots.empty()) {
+    proposal_.reset();
+  } else if (!proposal_ || !proposes(slots)) {
+    propose(slots, now);
+  }
+}
+
+// Who may form a generation now; empty: nobody yet.
+std::vector<int> CoordinatorState::next_gang(Now now) const {
+  if (!record_ || plan_->slots < 1) return {};
   const std::vector<int> slots = present(now);
-  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return propose(slots, now);
-  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return;
+  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return slots;
+  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return {};
   // Some other generation may be in force: nobody may be left out.
   const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
   const std::set<int> chosen(slots.begin(), slots.end());
-  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return;
+  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return {};
   for (const auto& [slot, member] : members_) {
     // One that was here a moment ago is back in a moment, or lost.
-    if (!member.agent.empty() && now.time - member.heard <= silence_of(member) && member.session == 0) return;
+    const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
+    if (!known_lost && !member.agent.empty() && now.time - member.heard <= silence_of(member) && member.session == 0)
+      return {};
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
   const bool goes_on = gang_ && now.time >= evict_from_;
-  if (goes_on || stable(now)) propose(slots, now);
+  return goes_on || stable(now) ? slots : std::vector<int>();
+}
+
+// Whether the proposal that is out is of these slots, as they are planned now.
+bool CoordinatorState::proposes(const std::vector<int>& slots) const {
+  return proposal_->procs == plan_->procs_per_node && still_expected(*proposal_) &&
+         slots.size() == proposal_->incarnation_of_slot.size() &&
+         std::all_of(slots.begin(), slots.end(), [this](int slot) { return proposal_->has(slot); });
 }
 
 std::vector<int> CoordinatorState::present(Now now) const {
@@ -74,14 +106,17 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   proposal.at = now.time;
   proposal_ = proposal;
   times_ = {};
-  enter(Step::kProposing);
   for (const int slot : slots) send_propose(members_.at(slot));
+}
+
+void CoordinatorState::record_proposal() {
+  proposal_->permitted = true;
+  enter(Step::kProposing);
   Record record;
   record.term = term_;
-  record.generation = proposal.generation;
-  for (const int slot : slots) {
-    const Member& member = members_.at(slot);
-    record.members.push_back({slot, member.expected.incarnation, member.life + 1});
+  record.generation = proposal_->generation;
+  for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+    record.members.push_back({slot, incarnation, members_.at(slot).life + 1});
   }
   record.checkpoint = checkpoint_;
   write(record);

@@ -61,6 +61,8 @@ void CoordinatorState::evaluate_step(Now now) {
     case Step::kStarting:
     case Step::kUp:
       return evaluate_up(now);
+    case Step::kBroken:
+      return evaluate_broken(now);
     default:
       return;
   }
@@ -150,6 +152,7 @@ void CoordinatorState::evaluate_resume(Now now) {
     }
   }
   evaluate_exits(now);
+  evaluate_renounced(now);
   if (step_ != Step::kResuming) return;
   if (gang_->yielded) return end_gang();
   if (all_here) {
@@ -162,6 +165,7 @@ void CoordinatorState::evaluate_resume(Now now) {
 void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
   if (active()) evaluate_losses(now);
+  evaluate_renounced(now);
   if (active() && gang_->yielded) return end_gang();
   evaluate_growth(now);
   if (step_ != Step::kStarting) return;
@@ -252,11 +256,25 @@ void CoordinatorState::evaluate_losses(Now now) {
   }
 }
 
+// A proposal of an earlier coordinator came to nothing, and who answered it waits for the next. Where a failure was the
+// cause, word of it comes with the same agents.
+void CoordinatorState::evaluate_renounced(Now now) {
+  if (!active() || !gang_->resumed) return;
+  const bool renounced = std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
+    const Member& member = entry.second;
+    return member.session != 0 && in_gang(member) && member.phase == MemberPhase::kReady &&
+           member.generation == gang_->generation;
+  });
+  if (!renounced) return gang_->renounced_since.reset();
+  if (!gang_->renounced_since) gang_->renounced_since = now.time;
+  if (now.time - *gang_->renounced_since > timing_.lost_after) end_gang();
+}
+
 void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTime since, Now now) {
   const ExpectedMember& expected = members_.at(slot).expected;
   Failure failure;
   failure.cause = "MemberLost";
-  failure.slot = slot;
+  gang_->lost_slot = failure.slot = slot;
   failure.rank = gang_->first_rank(slot);
   failure.message = fmt::format("slot {} was lost: {} (pod {}{})", slot, how, expected.pod_name,
                                 expected.node.empty() ? "" : ", node " + expected.node);

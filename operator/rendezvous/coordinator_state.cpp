@@ -324,7 +324,7 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
     write_next_.reset();
     store_retry_at_ =
         now.time + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
-    if (proposal_) discard_proposal();
+    if (proposal_ && proposal_->permitted) discard_proposal();
   }
   evaluate(now);
 }

@@ -158,8 +158,10 @@ class CoordinatorState {
     MonotonicTime go_at{}, up_at{};
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
-    std::optional<MonotonicTime> yields_since;  // its ranks are asked to end it in band, so that others can join
-    bool yielded = false;                       // they have: all of them hold the same step and wait
+    std::optional<MonotonicTime> yields_since;     // its ranks are asked to end it in band, so that others can join
+    std::optional<MonotonicTime> renounced_since;  // a member has promised another coordinator to be done with it
+    int lost_slot = -1;                            // whose loss broke it
+    bool yielded = false;                          // they have: all of them hold the same step and wait
   };
   // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
   // its generation had its GO, or the one before is still in force; a member that runs it does.
@@ -170,6 +172,7 @@ class CoordinatorState {
   struct Proposal : Roster {
     std::int64_t generation = 0;
     MonotonicTime at{};
+    bool permitted = false;  // nothing that failed before is left for the controller to deal with
     bool recorded = false;
     std::map<int, Ready> ready;  // by slot
   };
@@ -181,6 +184,7 @@ class CoordinatorState {
   void evaluate_stop(Now now);
   void evaluate_resume(Now now);
   void evaluate_waiting(Now now);
+  void evaluate_broken(Now now);
   void evaluate_proposal(Now now);
   void evaluate_exits(Now now);
   // How long that member may be quiet before it counts as lost.
@@ -188,6 +192,7 @@ class CoordinatorState {
   void evaluate_losses(Now now);
   void evaluate_up(Now now);
   void evaluate_growth(Now now);
+  void evaluate_renounced(Now now);
   void evaluate_store(Now now);
 
   void note_in_force(const Member& member);
@@ -201,7 +206,10 @@ class CoordinatorState {
   void note_progress(Member& member, const Progress& progress, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
+  std::vector<int> next_gang(Now now) const;
+  bool proposes(const std::vector<int>& slots) const;
   void propose(const std::vector<int>& slots, Now now);
+  void record_proposal();
   void discard_proposal();
   void send_propose(const Member& member);
   Gang proposed_gang() const;

@@ -74,7 +74,7 @@ std::optional<JobView> CoordinatorState::view() const {
   if (!plan_->stop && (step_ == Step::kLoading || (step_ == Step::kResuming && last_event_ < evict_from_)))
     return std::nullopt;
   JobView view;
-  if (proposal_) {
+  if (proposal_ && proposal_->permitted) {
     view.generation = proposal_->generation;
   } else if (gang_) {
     view.generation = gang_->generation;

@@ -98,6 +98,14 @@ TEST_F(CoordinatorElasticTest, those_that_are_left_go_on_at_once_with_ranks_in_a
   EXPECT_EQ(gos[0].member_of_rank, (std::vector<int>{1, 2}));
 }
 
+TEST_F(CoordinatorElasticTest, who_is_known_to_be_lost_is_not_waited_for) {
+  run_three();
+  job->on_disconnected(kFirst + 2, now());
+  say(0, Broken{0, {1, 2, "a link broke"}});
+  ASSERT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
 TEST_F(CoordinatorElasticTest, below_the_minimum_it_waits) {
   run_three();
   pod_is_gone(0);
@@ -134,6 +142,7 @@ TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_fo
   run_three();
   say(1, exit(1, 1, 137, 9));
   job->on_disconnected(kFirst + 2, now());
+  forget();
   handled(1);
   EXPECT_TRUE(sent<Propose>().empty());
   silence_until(milliseconds(1000), {0, 1}, 1);

@@ -76,7 +76,7 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
   EXPECT_EQ(phase(), Phase::kBroken);
   EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
   EXPECT_EQ(job->view()->failure->rank, 1);
-  EXPECT_TRUE(sent<Propose>().empty());
+  EXPECT_TRUE(taken<WriteRecord>().empty());
   plan.handled_generation = 1;
   set_plan();
   EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
@@ -84,6 +84,87 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
   up_generation(2);
   EXPECT_EQ(phase(), Phase::kUp);
   EXPECT_FALSE(job->view()->failure);
+}
+
+// DESIGN 6.9: PROPOSE goes out at once.
+TEST_F(CoordinatorStateTest, processes_that_may_stay_are_asked_at_once_and_go_waits_for_the_controller_and_the_record) {
+  start();
+  say(1, exit(1, 1, 137, 9));
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+  EXPECT_EQ(job->view()->generation, 1);
+  ready(0, 2);
+  ready(1, 2);
+  EXPECT_TRUE(taken<WriteRecord>().empty());
+  EXPECT_TRUE(sent<Go>().empty());
+  EXPECT_EQ(phase(), Phase::kBroken);
+  plan.handled_generation = 1;
+  set_plan();
+  EXPECT_EQ(phase(), Phase::kProposing);
+  EXPECT_TRUE(sent<Go>().empty());
+  written();
+  EXPECT_EQ(sent<Go>().size(), 2U);
+  EXPECT_EQ(sent<Propose>().size(), 2U) << "nobody was asked twice";
+}
+
+TEST_F(CoordinatorStateTest, a_foreign_program_is_not_ended_before_the_controller_has_spoken) {
+  plan.kind = Kind::kTorch;
+  start();
+  say(1, exit(1, 1, 137, 9));
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_TRUE(sent<Propose>().empty());
+}
+
+TEST_F(CoordinatorStateTest, what_was_asked_early_is_void_when_the_controller_wants_other_pods) {
+  start();
+  say(1, exit(1, 1, 137, 9));
+  ready(0, 2);
+  ready(1, 2);
+  plan.handled_generation = 1;
+  plan.members[1] = {1, 2, "a-1-2", "u1-2", "n1"};
+  set_plan();
+  EXPECT_TRUE(taken<WriteRecord>().empty());
+  EXPECT_EQ(phase(), Phase::kWaiting);
+  job->on_hello(kFirst + 9, hello(1), now());
+  EXPECT_EQ(sent<Propose>().back().epoch.generation, 3) << "the number is not used again";
+}
+
+TEST_F(CoordinatorStateTest, a_write_that_fails_while_a_failure_is_not_dealt_with_does_not_hide_it) {
+  start();
+  time += seconds(11);
+  Heartbeat saved;
+  saved.phase = MemberPhase::kRunning;
+  saved.generation = 1;
+  saved.up = true;
+  saved.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "abc"};
+  say(0, saved);
+  say(1, exit(1, 1, 137, 9));
+  not_written(ErrorCode::kUnavailable);
+  EXPECT_EQ(phase(), Phase::kBroken);
+  EXPECT_TRUE(job->view()->failure);
+}
+
+// One coordinator asked for READY and died before it recorded the generation; its successor knows only the one before.
+TEST_F(CoordinatorStateTest, a_generation_that_its_members_have_renounced_is_followed_by_another) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  for (const int slot : {0, 1}) {
+    Hello message = hello(slot);
+    message.phase = MemberPhase::kReady;
+    message.generation = 1;
+    message.up = true;
+    message.promised = {1, 2};
+    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
+  }
+  EXPECT_TRUE(sent<Propose>().empty()) << "word of a failure may follow";
+  for (int i = 0; i < 5; ++i) {
+    time += milliseconds(250);
+    for (const int slot : {0, 1}) say(slot, Heartbeat{.phase = MemberPhase::kReady, .generation = 1});
+  }
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 3);
 }
 
 TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_began) {

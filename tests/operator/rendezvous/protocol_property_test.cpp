@@ -44,6 +44,9 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    const std::int64_t before = world.training().commits();
+    ASSERT_TRUE(world.reaches(10, [&] { return world.training().commits() > before; }))
+        << "LOCKSTEP_SEED=" << first + i << " trains no more: " << world.describe();
     world.finish_all_processes();
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_left_with_zero(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
