@@ -51,6 +51,10 @@ int Training::run() {
 
 Result<int> Training::train() {
   LOCKSTEP_CHECK_OK(set_up());
+  if (world_.standby) {
+    LOCKSTEP_TRY(auto exit_code, stand_by());
+    if (exit_code) return *exit_code;
+  }
   while (true) {
     Status entered = enter();
     Result<int> outcome = entered ? go_on() : Result<int>(entered.error());

@@ -54,7 +54,9 @@ class Training {
   // From one generation to the next.
   bool can_regroup() const;
   bool may_regroup(const Error& error) const;
+  Result<std::optional<int>> stand_by();
   Result<std::optional<int>> regroup(const Error& why);
+  Result<std::optional<int>> next_generation();
   Status take_state();
   rendezvous::StateVersion holds() const;
 
@@ -103,7 +105,8 @@ class Training {
   Clock::time_point started_, step_started_, saved_;
   std::int64_t generation_ = 0;   // that commits, and in names of checkpoints
   bool whole_ = false;            // the state is one that a generation agreed on
-  bool introduced_ = false;       // told the agent that it is up
+  bool introduced_ = false;       // told the agent that it is up in a generation
+  bool stands_by_ = false;        // told the agent that it waits for its first
   bool yielded_ = false;          // the ranks have ended the generation, and nothing failed
   std::int64_t first_step_ = 0;   // this process began after so many
   std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored

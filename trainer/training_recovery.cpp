@@ -39,7 +39,7 @@ bool Training::can_regroup() const {
 // An agent that has not heard `up` expects no more of this process than that it ends, unless it said otherwise.
 bool Training::may_regroup(const Error& error) const {
   return can_regroup() && doing_ == Origin::kCommunication && elastic::peers_doing(error.code) &&
-         (introduced_ || agent_->has_order());
+         (introduced_ || stands_by_ || agent_->has_order());
 }
 
 // What this process can go on from. Nobody may start from a state that no generation has agreed on: it has no digest.
@@ -58,6 +58,18 @@ Result<std::optional<int>> Training::regroup(const Error& why) {
   if (!communicator_->abort(kAbortDeadline)) {
     return fail(ErrorCode::kUnavailable, "the communicator could not be ended: " + why.message);
   }
+  return next_generation();
+}
+
+// Ready for anything, and without a rank until a generation takes this process in.
+Result<std::optional<int>> Training::stand_by() {
+  stands_by_ = true;
+  agent_->up(true);
+  return next_generation();
+}
+
+// Waits, without links, for a generation and links with it.
+Result<std::optional<int>> Training::next_generation() {
   interruption_->use(nullptr);
   communicator_.reset();
   doing_ = Origin::kInternal;

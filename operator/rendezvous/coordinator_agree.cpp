@@ -35,23 +35,32 @@ void CoordinatorState::evaluate_broken(Now now) {
 // Who may form a generation now; empty: nobody yet.
 std::vector<int> CoordinatorState::next_gang(Now now) const {
   if (!record_ || plan_->slots < 1) return {};
-  const std::vector<int> slots = present(now);
-  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return slots;
-  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return {};
+  const std::vector<int> all = present(now);
+  // Who is left of an elastic gang does not wait for processes to be started anew.
+  if (elastic() && gang_) {
+    if (std::vector<int> slots = quick(all); may_form(slots, now)) return slots;
+  }
+  return may_form(all, now) ? all : std::vector<int>();
+}
+
+bool CoordinatorState::may_form(const std::vector<int>& slots, Now now) const {
+  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return true;
+  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return false;
   // Some other generation may be in force: nobody may be left out.
   const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
   const std::set<int> chosen(slots.begin(), slots.end());
-  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return {};
+  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return false;
   for (const auto& [slot, member] : members_) {
     // One that was here a moment ago is back in a moment, or lost.
     const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
-    if (!known_lost && !member.agent.empty() && now.time - member.heard <= silence_of(member) && member.session == 0)
-      return {};
+    const bool just_gone =
+        !member.agent.empty() && member.session == 0 && now.time - member.heard <= silence_of(member);
+    if (just_gone && !known_lost) return false;
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
   const bool goes_on = gang_ && now.time >= evict_from_;
-  return goes_on || stable(now) ? slots : std::vector<int>();
+  return goes_on || stable(now);
 }
 
 // Whether the proposal that is out is of these slots, as they are planned now.
@@ -71,6 +80,54 @@ std::vector<int> CoordinatorState::present(Now now) const {
   return slots;
 }
 
+std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
+  std::vector<int> found;
+  for (const int slot : slots) {
+    const Member& member = members_.at(slot);
+    const bool died = in_gang(member) && std::any_of(gang_->exits.begin(), gang_->exits.end(), [&](const auto& exit) {
+                        return gang_->slot_of(exit.first) == slot;
+                      });
+    const bool holds = member.regroups && !died && (in_gang(member) || member.phase == MemberPhase::kReady);
+    if (holds || member.phase == MemberPhase::kWarm) found.push_back(slot);
+  }
+  return found;
+}
+
+bool CoordinatorState::gang_regroups() const {
+  return std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(), [this](const auto& entry) {
+    const auto at = members_.find(entry.first);
+    return at != members_.end() && at->second.regroups;
+  });
+}
+
+// What the processes of `member` have to know before they have a rank.
+void CoordinatorState::warm(Member& member, Now now) {
+  member.warmed_at = now.time;
+  Roster whole;
+  for (int slot = 0; slot < plan_->slots; ++slot) whole.incarnation_of_slot[slot] = 0;
+  whole.procs = plan_->procs_per_node;
+  Go go = go_for(whole);
+  go.epoch = {term_, 0};
+  go.first_rank = whole.first_rank(member.expected.slot);
+  go.group_rank = member.expected.slot;
+  send(member.session, Warm{go});
+}
+
+Go CoordinatorState::go_for(const Roster& roster) const {
+  Go go;
+  go.job = plan_->name;
+  go.job_uid = plan_->uid;
+  go.kind = plan_->kind;
+  go.ranks = roster.procs;
+  go.world_size = roster.ranks();
+  go.group_world_size = static_cast<int>(roster.incarnation_of_slot.size());
+  go.checkpoint_path = plan_->checkpoint_path;
+  go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
+  go.max_restarts = plan_->max_restarts;
+  go.env = plan_->env;
+  return go;
+}
+
 bool CoordinatorState::stable(Now now) const {
   return now.time - joined_at_ >= std::chrono::seconds(plan_->stabilization_seconds) && now.time >= evict_from_;
 }
@@ -85,7 +142,8 @@ void CoordinatorState::evaluate_growth(Now now) {
     if (now.time - *gang_->yields_since > timing_.yield_within) end_gang();
     return;
   }
-  const std::vector<int> slots = present(now);
+  const bool stays = plan_->kind == Kind::kLockstep && gang_regroups();
+  const std::vector<int> slots = stays ? quick(present(now)) : present(now);
   if (slots.size() <= gang_->incarnation_of_slot.size()) return;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
     if (std::find(slots.begin(), slots.end(), slot) == slots.end() || slot_exited(slot)) return;
@@ -211,14 +269,8 @@ void CoordinatorState::go(Now now) {
   Gang gang = proposed_gang();
   gang.go_at = now.time;
 
-  Go go;
+  Go go = go_for(gang);
   go.epoch = {term_, gang.generation};
-  go.job = plan_->name;
-  go.job_uid = plan_->uid;
-  go.kind = plan_->kind;
-  go.ranks = gang.procs;
-  go.world_size = gang.ranks();
-  go.group_world_size = static_cast<int>(gang.incarnation_of_slot.size());
   for (const auto& [slot, ready] : proposal_->ready) {
     go.peers.insert(go.peers.end(), ready.addresses.begin(), ready.addresses.end());
     go.member_of_rank.insert(go.member_of_rank.end(), static_cast<std::size_t>(gang.procs), slot);
@@ -230,16 +282,13 @@ void CoordinatorState::go(Now now) {
   go.source = choose_source();
   if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
-  go.checkpoint_path = plan_->checkpoint_path;
-  go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
-  go.max_restarts = plan_->max_restarts;
-  go.env = plan_->env;
   for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
     Member& member = members_.at(slot);
     go.first_rank = gang.first_rank(slot);
     go.group_rank = go.first_rank / gang.procs;
     gang.go[slot] = go;
     member.step = -1;
+    member.warmed_at.reset();
     if (member.session != 0) send(member.session, go);
   }
   in_force_ = InForce{*proposal_, gang.kind, true};
@@ -278,6 +327,17 @@ StateSource CoordinatorState::choose_source() const {
     if (source.rank >= 0 && holders[version->digest] <= holders[source.version.digest]) continue;
     source.rank = rank;
     source.version = *version;
+  }
+  // The state goes round the ring: best from right before who needs it.
+  const auto holds = [&](int rank) {
+    return std::any_of(held.begin(), held.end(),
+                       [&](const auto& each) { return each.first == rank && *each.second == source.version; });
+  };
+  const int ranks = proposal_->ranks();
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!holds(rank) || holds((rank + 1) % ranks)) continue;
+    source.rank = rank;
+    break;
   }
   if (kMutation == Mutation::kNoTransfer) return source;
   source.send = static_cast<int>(held.size()) < proposal_->ranks() ||

@@ -28,7 +28,7 @@ void CoordinatorState::evaluate(Now now) {
     evaluate_step(now);
     if (step_ == before) break;
   }
-  tell_members();
+  tell_members(now);
   evaluate_store(now);
 }
 
@@ -69,7 +69,7 @@ void CoordinatorState::evaluate_step(Now now) {
 }
 
 // Sends what the present step means for each connected member and has not been said on this connection.
-void CoordinatorState::tell_members() {
+void CoordinatorState::tell_members(Now now) {
   if (deposed_) return;
   const bool finished = step_ == Step::kFinished && record_ && record_->finished;
   for (auto& [slot, member] : members_) {
@@ -92,6 +92,10 @@ void CoordinatorState::tell_members() {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
+    const bool left_out = plan_->kind == Kind::kLockstep && elastic() && step_ == Step::kUp && !in_gang(member);
+    const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
+    const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
+    if (left_out && cold && !told && gang_regroups()) warm(member, now);
     if (of_gang && active() && gang_->yields_since && member.yields < gang_->generation) {
       member.yields = gang_->generation;
       send(member.session, Yield{{term_, gang_->generation}});
@@ -256,14 +260,15 @@ void CoordinatorState::evaluate_losses(Now now) {
   }
 }
 
-// A proposal of an earlier coordinator came to nothing, and who answered it waits for the next. Where a failure was the
-// cause, word of it comes with the same agents.
+// A member has no processes of the generation any more, or has promised an earlier coordinator, whose proposal came to
+// nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
   if (!active() || !gang_->resumed) return;
   const bool renounced = std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
     const Member& member = entry.second;
-    return member.session != 0 && in_gang(member) && member.phase == MemberPhase::kReady &&
-           member.generation == gang_->generation;
+    const bool exited = member.phase == MemberPhase::kExited && !slot_exited(member.expected.slot);
+    return member.session != 0 && in_gang(member) && member.generation == gang_->generation &&
+           (exited || member.phase == MemberPhase::kReady);
   });
   if (!renounced) return gang_->renounced_since.reset();
   if (!gang_->renounced_since) gang_->renounced_since = now.time;

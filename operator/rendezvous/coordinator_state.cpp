@@ -127,6 +127,8 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.life = hello.life;
   member.agent = hello.session;
   member.halted = member.yields = 0;
+  member.warmed_at.reset();
+  member.regroups = hello.regroups;
   member.told_to_leave = false;
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
@@ -186,6 +188,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
   } else if (const auto* up = std::get_if<Up>(&message)) {
     if (active() && in_gang(*member) && up->generation == gang_->generation) {
       gang_->up[member->expected.slot] = true;
+      member->regroups = up->regroups;
       changed_ = true;
     }
   } else if (const auto* broken = std::get_if<Broken>(&message)) {
@@ -199,7 +202,9 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 }
 
 void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
+  if (heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
   member.phase = heartbeat.phase;
+  member.regroups = heartbeat.regroups;
   member.generation = heartbeat.generation;
   note_in_force(member);
   note_checkpoint(heartbeat.newest_checkpoint);
@@ -304,6 +309,12 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
     highest_ = std::max(highest_, record_->generation);
     note_checkpoint(record_->checkpoint);
     if (record_->term > term_) deposed_ = true;
+    if (record_->generation > 0 && record_->term < term_ && step_ != Step::kLoading) {
+      // There was no record when this coordinator began, and the leader before has made it since: what it started runs.
+      proposal_.reset();
+      evict_from_ = now.time + timing_.no_eviction_for;
+      enter(Step::kLoading);
+    }
   }
   evaluate(now);
 }

@@ -66,6 +66,7 @@ struct CoordinatorTiming {
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
   Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
+  Duration warm_again = std::chrono::seconds(2);         // for a member to start its processes, or be told again
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
 };
 
@@ -126,10 +127,12 @@ class CoordinatorState {
     MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
     std::int64_t life = 0;
-    std::int64_t step = -1;      // last progress of the generation in force
-    std::int64_t halted = 0;     // HALT up to this one was sent on this connection
-    std::int64_t yields = 0;     // YIELD of this one was sent on this connection
-    bool told_to_leave = false;  // STOP or DONE was sent on this connection
+    std::int64_t step = -1;                  // last progress of the generation in force
+    std::int64_t halted = 0;                 // HALT up to this one was sent on this connection
+    std::int64_t yields = 0;                 // YIELD of this one was sent on this connection
+    std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
+    bool regroups = false;                   // its processes live, and keep what they hold
+    bool told_to_leave = false;              // STOP or DONE was sent on this connection
     // Reported before it was known which generation counts.
     std::map<int, Exit> early_exits;  // by rank
     std::map<int, BrokenReport> early_broken;
@@ -180,7 +183,7 @@ class CoordinatorState {
   void observe(Now now);
   void evaluate(Now now);
   void evaluate_step(Now now);
-  void tell_members();
+  void tell_members(Now now);
   void evaluate_stop(Now now);
   void evaluate_resume(Now now);
   void evaluate_waiting(Now now);
@@ -207,12 +210,15 @@ class CoordinatorState {
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;
+  bool may_form(const std::vector<int>& slots, Now now) const;
   bool proposes(const std::vector<int>& slots) const;
   void propose(const std::vector<int>& slots, Now now);
   void record_proposal();
   void discard_proposal();
   void send_propose(const Member& member);
   Gang proposed_gang() const;
+  Go go_for(const Roster& roster) const;
+  void warm(Member& member, Now now);
   void go(Now now);
   StateSource choose_source() const;
   void break_connection(Now now);
@@ -229,6 +235,10 @@ class CoordinatorState {
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
   // The expected slots whose agents are connected and not silent.
   std::vector<int> present(Now now) const;
+  // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
+  std::vector<int> quick(const std::vector<int>& slots) const;
+  // Every member of the gang keeps its processes from one generation to the next.
+  bool gang_regroups() const;
   // Nobody has joined for as long as an elastic gang waits for more.
   bool stable(Now now) const;
   // Every slot of it is still to be the pod that it was.

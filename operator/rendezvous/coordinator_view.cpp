@@ -59,7 +59,8 @@ std::string CoordinatorState::waiting_message() const {
     case Step::kUp:
       if (!gang_->yields_since) break;
       for (const auto& [slot, member] : members_) {
-        if (member.session != 0 && !in_gang(member)) slots.push_back(slot);
+        const bool warm = member.phase == MemberPhase::kWarm || !gang_regroups();
+        if (member.session != 0 && !in_gang(member) && warm) slots.push_back(slot);
       }
       if (!slots.empty()) return slots_in_words(slots) + " will join after this step";
       break;

@@ -29,7 +29,14 @@ MemberState::MemberState(MemberOptions options, MonotonicTime now)
 MemberPhase MemberState::phase() const {
   if (ready_) return MemberPhase::kReady;
   if (!go_) return MemberPhase::kIdle;
-  return all_exited() ? MemberPhase::kExited : MemberPhase::kRunning;
+  if (all_exited()) return MemberPhase::kExited;
+  return standby_ && all_regroup() ? MemberPhase::kWarm : MemberPhase::kRunning;
+}
+
+bool MemberState::all_regroup() const {
+  return alive_ && !ending_ && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+           return entry.second.regroups && !entry.second.exit;
+         });
 }
 
 bool MemberState::all_exited() const {
@@ -58,6 +65,7 @@ void MemberState::on_connected(MonotonicTime) {
   hello.phase = phase();
   hello.generation = generation();
   hello.up = up_;
+  hello.regroups = all_regroup();
   hello.promised = promised_;
   hello.life = life_;
   send(hello);
@@ -100,8 +108,7 @@ void MemberState::on(const Refused& refused, MonotonicTime now) {
 }
 
 void MemberState::on(const Propose& propose, MonotonicTime now) {
-  if (leave_with_ || propose.epoch < promised_ || propose.epoch.term < term_ ||
-      (go_ && propose.epoch.generation <= go_->epoch.generation)) {
+  if (leave_with_ || propose.epoch < promised_ || propose.epoch.term < term_ || propose.epoch.generation <= used_) {
     ++ignored_;
     return;
   }
@@ -114,6 +121,7 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
     return;
   }
   drop_proposal();
+  warming_.reset();
   promised_ = propose.epoch;
   propose_ = propose;
   if (can_keep(propose)) {
@@ -132,9 +140,7 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
 
 // Whether the processes can be regrouped: all of them live, and have said that they can.
 bool MemberState::can_keep(const Propose& propose) const {
-  return go_ && alive_ && !ending_ && go_->kind == Kind::kLockstep && propose.ranks == go_->ranks &&
-         std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const auto& entry) { return entry.second.regroups && !entry.second.exit; });
+  return go_ && go_->kind == Kind::kLockstep && propose.ranks == go_->ranks && all_regroup();
 }
 
 void MemberState::note_holding(Rank& rank, const Holding& holding) {
@@ -161,7 +167,18 @@ void MemberState::stop_keeping() {
   ready_.reset();
 }
 
-void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime) {
+void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now) {
+  if (warming_ && epoch == warming_->epoch) {
+    const Go go = *std::exchange(warming_, std::nullopt);
+    if (!prepared.problem.empty()) {  // READY will say so when it matters
+      actions_.push_back(DropSockets{});
+      return;
+    }
+    offered_ = prepared;
+    start(go, now);
+    standby_ = true;
+    return;
+  }
   if (!propose_ || propose_->epoch != epoch || ready_) return;
   Ready ready;
   ready.epoch = epoch;
@@ -190,7 +207,8 @@ void MemberState::adopt(const Go& go) {
     ranks_[in_go] = std::move(rank);
   }
   go_ = go;
-  up_ = false;
+  used_ = std::max(used_, go.epoch.generation);
+  up_ = standby_ = false;
   progress_.reset();
   actions_.push_back(RenumberProcesses{go.first_rank});
 }
@@ -225,16 +243,46 @@ void MemberState::on(const Go& go, MonotonicTime now) {
     heartbeat_at_ = now;
     return;
   }
+  start(go, now);
+}
+
+void MemberState::start(const Go& go, MonotonicTime now) {
   go_ = go;
+  used_ = std::max(used_, go.epoch.generation);
   ranks_.clear();
   for (int i = 0; i < go.ranks; ++i) ranks_[go.first_rank + i];
   alive_ = true;
   ending_.reset();
-  up_ = false;
+  up_ = standby_ = false;
   progress_.reset();
   ++life_;
   actions_.push_back(StartProcesses{go});
   heartbeat_at_ = now;
+}
+
+// The processes that are there may be of a generation that is over; only those that have answered a regroup know that.
+void MemberState::on(const Warm& warm, MonotonicTime now) {
+  const bool waiting = keeping_ && ready_;
+  if (leave_with_ || warming_ || warm.go.epoch.term < term_ || (alive_ && !waiting && !all_exited())) {
+    ++ignored_;
+    return;
+  }
+  drop_proposal();
+  if (waiting) {
+    standby_ = true;
+    return send_heartbeat(now);
+  }
+  warming_ = warm.go;
+  if (!alive_) prepare_warm();
+}
+
+void MemberState::prepare_warm() {
+  Propose as_if;
+  as_if.epoch = warming_->epoch;
+  as_if.first_rank = warming_->first_rank;
+  as_if.ranks = warming_->ranks;
+  as_if.world_size = warming_->world_size;
+  actions_.push_back(PrepareSockets{as_if});
 }
 
 void MemberState::on(const Ack& ack, MonotonicTime now) {
@@ -259,7 +307,7 @@ void MemberState::on(const Yield& yield, MonotonicTime) {
     ++ignored_;
     return;
   }
-  if (std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.regroups; })) {
+  if (all_regroup()) {
     actions_.push_back(AskYield{generation()});
   } else {
     send(Broken{ranks_.begin()->first, {generation(), -1, "its processes can only be interrupted", true}});
@@ -286,7 +334,7 @@ void MemberState::on_started(int number, MonotonicTime) {
   note_up();
 }
 
-void MemberState::on_worker_message(int number, const WorkerMessage& message, MonotonicTime) {
+void MemberState::on_worker_message(int number, const WorkerMessage& message, MonotonicTime now) {
   Rank* rank = find(number);
   if (rank == nullptr) return;
   unsaid_ = unsaid_ || message.progress || message.checkpoint;
@@ -296,6 +344,7 @@ void MemberState::on_worker_message(int number, const WorkerMessage& message, Mo
     rank->up = true;
     note_up();
   }
+  if (message.up && standby_ && welcomed_) send_heartbeat(now);  // it may be warm now
   if (message.progress && (!progress_ || number <= progress_->first)) progress_ = {number, *message.progress};
   if (message.checkpoint && newer(*message.checkpoint, checkpoint_)) checkpoint_ = message.checkpoint;
   if (message.failure) rank->report = message.failure;
@@ -309,7 +358,7 @@ void MemberState::on_worker_message(int number, const WorkerMessage& message, Mo
 void MemberState::note_up() {
   if (up_ || !std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.up; })) return;
   up_ = true;
-  if (welcomed_) send(Up{generation()});
+  if (welcomed_ && !standby_) send(Up{generation(), all_regroup()});
 }
 
 void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
@@ -333,6 +382,8 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
     stop_keeping();
     if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
+  // Who waits for a generation has nothing to do that it could end with: the pod fails, and policy sees that.
+  if (standby_ && !ending_) leave(end.code == 0 ? 1 : end.code, now);
   // What is left now was left behind; it is not asked, only ended.
   if (ending_ && all_exited()) actions_.push_back(KillProcesses{});
 }
@@ -346,6 +397,8 @@ void MemberState::on_no_process_left(MonotonicTime now) {
     leave_if_done(now);
   } else if (propose_ && !ready_) {
     actions_.push_back(PrepareSockets{*propose_});
+  } else if (warming_) {
+    prepare_warm();
   }
 }
 
@@ -381,6 +434,7 @@ void MemberState::drop_proposal() {
 
 void MemberState::leave(int code, MonotonicTime now) {
   drop_proposal();
+  warming_.reset();
   if (!leave_with_ || *leave_with_ == 0) leave_with_ = code;
   if (alive_) {
     if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
@@ -406,6 +460,7 @@ void MemberState::send_heartbeat(MonotonicTime now) {
   heartbeat.phase = phase();
   heartbeat.generation = generation();
   heartbeat.up = up_;
+  heartbeat.regroups = all_regroup();
   if (progress_) heartbeat.progress = progress_->second;
   heartbeat.newest_checkpoint = checkpoint_;
   send(heartbeat);

@@ -151,6 +151,7 @@ class MemberState {
   void on(const Refused& refused, MonotonicTime now);
   void on(const Propose& propose, MonotonicTime now);
   void on(const Go& go, MonotonicTime now);
+  void on(const Warm& warm, MonotonicTime now);
   void on(const Ack& ack, MonotonicTime now);
   void on(const Halt& halt, MonotonicTime now);
   void on(const Yield& yield, MonotonicTime now);
@@ -162,7 +163,10 @@ class MemberState {
   void send_heartbeat(MonotonicTime now);
   void end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now);
   void drop_proposal();
+  bool all_regroup() const;
   bool can_keep(const Propose& propose) const;
+  void prepare_warm();
+  void start(const Go& go, MonotonicTime now);
   void note_holding(Rank& rank, const Holding& holding);
   void stop_keeping();
   void adopt(const Go& go);
@@ -190,7 +194,10 @@ class MemberState {
   MonotonicTime hold_until_{};
   Prepared offered_;  // where the processes of go_ listen
 
-  std::optional<Go> go_;       // the newest generation that was started
+  std::optional<Go> go_;       // what the processes were last told: a generation, or that they are to wait for one
+  std::int64_t used_ = 0;      // highest generation that ever had its GO here
+  std::optional<Go> warming_;  // to be started without a generation, once nothing is left of the one before
+  bool standby_ = false;       // the processes wait for a generation, which goes on without them
   std::map<int, Rank> ranks_;  // of go_
   bool alive_ = false;         // a process of go_, or one that it left behind, may be alive
   bool up_ = false;

@@ -96,7 +96,7 @@ class Fields {
   const Json& object_;
 };
 
-constexpr const char* kPhases[] = {"idle", "ready", "running", "exited"};
+constexpr const char* kPhases[] = {"idle", "ready", "running", "exited", "warm"};
 constexpr const char* kReasons[] = {"own", "ordered", "terminated"};
 constexpr const char* kKinds[] = {"Lockstep", "Torch", "None"};
 
@@ -213,6 +213,7 @@ Json write(const Hello& m) {
           {"phase", kPhases[static_cast<int>(m.phase)]},
           {"generation", m.generation},
           {"up", m.up},
+          {"regroups", m.regroups},
           {"promisedTerm", m.promised.term},
           {"promised", m.promised.generation},
           {"life", m.life}};
@@ -222,7 +223,8 @@ Json write(const Heartbeat& m) {
             {"sequence", m.sequence},
             {"phase", kPhases[static_cast<int>(m.phase)]},
             {"generation", m.generation},
-            {"up", m.up}};
+            {"up", m.up},
+            {"regroups", m.regroups}};
   put_optional(json, "progress", m.progress);
   put_optional(json, "checkpoint", m.newest_checkpoint);
   return json;
@@ -236,7 +238,7 @@ Json write(const Ready& m) {
   return json;
 }
 Json write(const Up& m) {
-  return {{"type", "UP"}, {"generation", m.generation}};
+  return {{"type", "UP"}, {"generation", m.generation}, {"regroups", m.regroups}};
 }
 Json write(const Broken& m) {
   return {{"type", "BROKEN"},
@@ -294,6 +296,11 @@ Json write(const Go& m) {
   put_epoch(json, m.epoch);
   return json;
 }
+Json write(const Warm& m) {
+  Json json = write(m.go);
+  json["type"] = "WARM";
+  return json;
+}
 Json write(const Ack& m) {
   return {{"type", "ACK"}, {"generation", m.generation}, {"rank", m.rank}};
 }
@@ -330,6 +337,7 @@ Hello read_hello(const Fields& fields) {
   read_enum(fields, "phase", kPhases, m.phase);
   fields.read("generation", m.generation, 0, kMost);
   fields.read("up", m.up);
+  fields.read("regroups", m.regroups);
   fields.read("promisedTerm", m.promised.term, 0, kMost);
   fields.read("promised", m.promised.generation, 0, kMost);
   fields.read("life", m.life, 0, kMost);
@@ -341,6 +349,7 @@ Heartbeat read_heartbeat(const Fields& fields) {
   read_enum(fields, "phase", kPhases, m.phase);
   fields.read("generation", m.generation, 0, kMost);
   fields.read("up", m.up);
+  fields.read("regroups", m.regroups);
   m.progress = read_progress(fields.find("progress"));
   m.newest_checkpoint = read_checkpoint(fields.find("checkpoint"));
   return m;
@@ -473,6 +482,7 @@ Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
     if (type == "UP") {
       Up m;
       fields.read("generation", m.generation, 0, kMost);
+      fields.read("regroups", m.regroups);
       return m;
     }
     return Unknown{};
@@ -494,6 +504,11 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
     }
     if (type == "PROPOSE") return read_propose(fields);
     if (type == "GO") return read_go(fields);
+    if (type == "WARM") {
+      Warm m{read_go(fields)};
+      if (m.go.epoch.generation != 0) throw Malformed("field generation of a WARM must be 0");
+      return m;
+    }
     if (type == "ACK") {
       Ack m;
       fields.read("generation", m.generation, 0, kMost);

@@ -47,6 +47,7 @@ enum class MemberPhase {
   kReady,    // READY(promised) was said: nothing of an older generation will be committed here
   kRunning,  // at least one process of `generation` runs
   kExited,   // all processes of `generation` have ended
+  kWarm,     // processes wait for a generation to join, as quickly as those that are in one
 };
 
 // ---- agent to coordinator ----
@@ -62,6 +63,7 @@ struct Hello {
   MemberPhase phase = MemberPhase::kIdle;
   std::int64_t generation = 0;  // that its processes belong to; 0: none was started yet
   bool up = false;              // all its processes of `generation` are up
+  bool regroups = false;        // all its processes live, and keep what they hold from one generation to the next
   Epoch promised;               // highest PROPOSE accepted
   std::int64_t life = 0;        // how often it started processes
   bool operator==(const Hello&) const = default;
@@ -72,6 +74,7 @@ struct Heartbeat {
   MemberPhase phase = MemberPhase::kIdle;
   std::int64_t generation = 0;
   bool up = false;
+  bool regroups = false;             // see Hello
   std::optional<Progress> progress;  // of the lowest local rank that reports it
   std::optional<CheckpointReport> newest_checkpoint;
   bool operator==(const Heartbeat&) const = default;
@@ -93,6 +96,7 @@ struct Ready {
 
 struct Up {
   std::int64_t generation = 0;
+  bool regroups = false;  // see Hello
   bool operator==(const Up&) const = default;
 };
 
@@ -168,6 +172,14 @@ struct Go {
   bool operator==(const Go&) const = default;
 };
 
+// The generation that runs does without this member. Its processes are to start all the same, or to wait if they are
+// there, so that they can join it quickly; until then they have no rank that counts and no peers. `go` says what they
+// need to know; its generation is 0, or the sender is not understood.
+struct Warm {
+  Go go;
+  bool operator==(const Warm&) const = default;
+};
+
 // EXIT(generation, rank) was taken note of.
 struct Ack {
   std::int64_t generation = 0;
@@ -206,7 +218,7 @@ struct Unknown {
 };
 
 using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
-using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Ack, Halt, Yield, Stop, Done, Unknown>;
+using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);

@@ -47,6 +47,10 @@ inline constexpr const char* kEnvCheckpointDir = "LOCKSTEP_CHECKPOINT_DIR";  // 
 inline constexpr const char* kEnvCheckpointEvery = "LOCKSTEP_CHECKPOINT_EVERY_SECONDS";  // spec.checkpoint.everySeconds
 inline constexpr const char* kEnvRestore = "LOCKSTEP_RESTORE";  // name of the checkpoint folder to start from, or empty
 
+// "1": the generation that runs does without this process. It gets ready, says `up` with `regroups`, and waits for its
+// first regroup; rank and world size are those that it would have if all slots took part, and there are no peers yet.
+inline constexpr const char* kEnvStandby = "LOCKSTEP_STANDBY";
+
 inline constexpr size_t kMaxLinkLine = 64 * 1024;
 inline constexpr size_t kMaxAgentLine = 256 * 1024;  // a join carries the addresses of all ranks
 

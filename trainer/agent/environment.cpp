@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
 namespace lockstep::trainer::agent {
@@ -21,6 +22,8 @@ void add_ours(Variables& variables, const Go& go) {
     variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.checkpoint_every_seconds);
   }
   variables[rendezvous::kEnvRestore] = go.restore;
+  variables.erase(rendezvous::kEnvStandby);
+  if (go.epoch.generation == 0) variables[rendezvous::kEnvStandby] = "1";
   const rendezvous::StateSource& source = go.source;
   if (source.rank >= 0) {
     variables[rendezvous::kEnvStateSource] =
@@ -52,7 +55,7 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["MASTER_ADDR"] = go.master_addr;
   variables["MASTER_PORT"] = port;
   variables["TORCHELASTIC_RUN_ID"] = go.job_uid;
-  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(go.epoch.generation - 1);
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(std::max<std::int64_t>(0, go.epoch.generation - 1));
   variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(go.max_restarts);
   variables["PET_NNODES"] = groups;
   variables["PET_NPROC_PER_NODE"] = std::to_string(go.ranks);
@@ -82,7 +85,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   }
   for (const auto& [name, value] : go.env) variables[name] = value;
   add_ours(variables, go);
-  if (go.kind == Kind::kLockstep) add_peers(variables, go);
+  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go);
   if (go.kind != Kind::kNone) add_torch(variables, go, local_rank);
   if (listen_fd >= 0) variables[rendezvous::kEnvListenFd] = std::to_string(listen_fd);
   if (agent_fd >= 0) variables[rendezvous::kEnvAgentFd] = std::to_string(agent_fd);

@@ -158,8 +158,19 @@ Status read_state_source(const Variables& variables, World& world) {
 Status read_agents_world(const Variables& variables, World& world) {
   world.source = World::Source::kAgent;
   LOCKSTEP_CHECK_OK(read_ranks(variables, world));
+  world.standby = variables.has(kEnvStandby);
+  const char* given = world.standby ? kEnvStandby : kEnvPeers;
   for (const char* needed : {kEnvJobUid, kEnvGeneration, kEnvGenerationKey, kEnvListenFd}) {
-    if (!variables.has(needed)) return bad(fmt::format("{} is not set, though {} is", needed, kEnvPeers));
+    if (world.standby && needed == kEnvGenerationKey) continue;
+    if (!variables.has(needed)) return bad(fmt::format("{} is not set, though {} is", needed, given));
+  }
+  LOCKSTEP_TRY(world.listen_fd, variables.descriptor(kEnvListenFd));
+  if (world.listen_fd == world.agent_fd) {
+    return bad(fmt::format("{} and {} are the same descriptor", kEnvListenFd, kEnvAgentFd));
+  }
+  if (world.standby) {
+    if (world.agent_fd < 0) return bad(fmt::format("{} is set, and {} is not", kEnvStandby, kEnvAgentFd));
+    return {};
   }
   const auto size = static_cast<size_t>(world.size);
   world.peers = split(variables.text(kEnvPeers));
@@ -178,10 +189,6 @@ Status read_agents_world(const Variables& variables, World& world) {
       return bad(
           fmt::format("{} lists {} members for WORLD_SIZE={}", kEnvMemberOfRank, world.members.size(), world.size));
     }
-  }
-  LOCKSTEP_TRY(world.listen_fd, variables.descriptor(kEnvListenFd));
-  if (world.listen_fd == world.agent_fd) {
-    return bad(fmt::format("{} and {} are the same descriptor", kEnvListenFd, kEnvAgentFd));
   }
   LOCKSTEP_CHECK_OK(read_state_source(variables, world));
   return read_key(variables.text(kEnvGenerationKey), kEnvGenerationKey, world);
@@ -225,7 +232,7 @@ Result<World> world_from_environment(const Environment& lookup) {
     return bad(fmt::format("{}={} is set, and {} is not: there is no folder to find it in", kEnvRestore, world.restore,
                            kEnvCheckpointDir));
   }
-  if (variables.has(kEnvPeers)) {
+  if (variables.has(kEnvPeers) || variables.has(kEnvStandby)) {
     LOCKSTEP_CHECK_OK(read_agents_world(variables, world));
   } else if (variables.has("RANK") || variables.has("WORLD_SIZE")) {
     LOCKSTEP_CHECK_OK(read_torchrun_world(variables, world));
@@ -242,6 +249,7 @@ Result<World> joined(const World& world, const rendezvous::Join& join) {
   next.rank = join.rank;
   next.size = join.world_size;
   next.generation = join.generation;
+  next.standby = false;
   next.peers = join.peers;
   next.members = join.member_of_rank;
   next.state_source = join.source;
@@ -258,6 +266,7 @@ Result<World> joined(const World& world, const rendezvous::Join& join) {
 
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   comm::RingOptions options;
+  if (world.standby) return options;  // nobody to talk to yet
   options.rank = world.rank;
   options.size = world.size;
   options.job_uid = world.job_uid;

@@ -23,6 +23,7 @@ struct World {
   int local_rank = 0;
   int local_size = 1;
   std::int64_t generation = 0;  // torchrun: its restart count
+  bool standby = false;         // kAgent: there is no generation yet; the agent's first join tells who we are
   std::string job_name;
   std::string job_uid;                   // torchrun: its run id
   std::vector<std::string> peers;        // kAgent: data addresses by rank
@@ -55,7 +56,7 @@ Result<World> joined(const World& world, const rendezvous::Join& join);
 // exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where
 // torchrun's own store holds that port); kDeadlineExceeded names what is missing after `deadline`, kUnavailable says
 // that the port is taken, kInvalid that two processes claim one rank or sizes differ. Key and addresses cross the
-// network unencrypted: plain torchrun has no secret to start from. kAlone: options of size 1. Blocks.
+// network unencrypted: plain torchrun has no secret to start from. kAlone, and in standby: options of size 1. Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

@@ -64,6 +64,13 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
     up({1, 2}, 2);
     forget();
   }
+  // The heartbeat of a member whose processes can stay.
+  static Heartbeat stays(std::int64_t generation, std::int64_t step = 0) {
+    Heartbeat heartbeat{.phase = MemberPhase::kRunning, .generation = generation, .up = true, .regroups = true};
+    if (step > 0) heartbeat.progress = Progress{.step = step, .total_steps = 100};
+    return heartbeat;
+  }
+  std::int64_t proposed() { return sent<Propose>().back().epoch.generation; }
   // The process of `rank` has ended that generation in band.
   void yielded(int slot, int rank, std::int64_t generation) {
     say(slot, Broken{rank, {generation, -1, "others join", true}});
@@ -96,6 +103,84 @@ TEST_F(CoordinatorElasticTest, those_that_are_left_go_on_at_once_with_ranks_in_a
   EXPECT_EQ(gos[0].group_world_size, 2);
   EXPECT_EQ(gos[0].peers, (std::vector<std::string>{"10.0.0.1:1", "10.0.0.2:1"}));
   EXPECT_EQ(gos[0].member_of_rank, (std::vector<int>{1, 2}));
+}
+
+TEST_F(CoordinatorElasticTest, those_whose_processes_live_do_not_wait_for_one_to_be_started_anew) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  const auto proposals = sent<Propose>();
+  ASSERT_EQ(proposals.size(), 2U);
+  EXPECT_EQ(proposals[0].world_size, 2);
+}
+
+TEST_F(CoordinatorElasticTest, below_the_minimum_all_wait_for_the_process_that_is_started_anew) {
+  plan.min_slots = 2;
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  say(1, exit(1, 1, 137, 9));
+  EXPECT_EQ(sent<Propose>().back().world_size, 3);
+}
+
+TEST_F(CoordinatorElasticTest, who_is_left_out_is_warmed_and_taken_in_when_it_is_warm) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  handled(1);
+  written();
+  up({0, 1}, 2);
+  for (const int slot : {0, 1}) say(slot, stays(2));
+  say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
+  ASSERT_EQ(sent<Warm>().size(), 1U);
+  const Go go = sent<Warm>().at(0).go;
+  EXPECT_EQ(go.epoch, (Epoch{1, 0}));
+  EXPECT_EQ(go.first_rank, 2);
+  EXPECT_EQ(go.world_size, 3);
+  forget();
+  time += milliseconds(100);
+  say(0, stays(2, 9));
+  say(2, Heartbeat{.phase = MemberPhase::kRunning});
+  EXPECT_TRUE(sent<Yield>().empty()) << "it is not warm yet";
+  EXPECT_TRUE(sent<Warm>().empty()) << "once is enough";
+  say(2, Heartbeat{.phase = MemberPhase::kWarm, .regroups = true});
+  EXPECT_EQ(sent<Yield>().size(), 2U);
+  yielded(0, 0, 2);
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+TEST_F(CoordinatorElasticTest, a_member_that_did_not_hear_that_it_is_to_get_warm_is_told_again) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  handled(1);
+  written();
+  up({0, 1}, 2);
+  for (int i = 0; i < 10; ++i) {
+    time += milliseconds(250);
+    for (const int slot : {0, 1}) say(slot, stays(2));
+    say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
+  }
+  EXPECT_EQ(sent<Warm>().size(), 2U);
+}
+
+TEST_F(CoordinatorElasticTest, the_state_comes_from_right_before_who_needs_it) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(1, exit(1, 1, 137, 9));
+  plan.min_slots = 0;
+  handled(1);
+  written();
+  for (const int slot : {0, 1, 2}) {
+    Ready message;
+    message.epoch = {1, proposed()};
+    message.addresses = {fmt::format("10.0.0.{}:1", slot)};
+    if (slot != 1) message.holdings = {{1, 7, "aa"}};
+    say(slot, message);
+  }
+  ASSERT_FALSE(sent<Go>().empty());
+  EXPECT_EQ(sent<Go>().at(0).source.rank, 0);
+  EXPECT_TRUE(sent<Go>().at(0).source.send);
 }
 
 TEST_F(CoordinatorElasticTest, who_is_known_to_be_lost_is_not_waited_for) {
@@ -394,6 +479,35 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_wh
   EXPECT_TRUE(sent<Propose>().empty());
   join(0);
   join(1);
+  EXPECT_EQ(sent<Propose>().size(), 3U);
+}
+
+// The leader before made the first record just after this one had found none.
+TEST_F(CoordinatorElasticTest, a_record_that_appears_late_is_taken_over_like_any_other) {
+  plan.min_slots = 1;
+  job = make(2);
+  set_plan();
+  loaded();
+  join(1);
+  join(2);
+  time += seconds(10);
+  for (const int slot : {1, 2}) say(slot, Heartbeat{});
+  ASSERT_EQ(sent<Propose>().size(), 2U);
+  forget();
+  stored.record.generation = 1;
+  stored.record.term = 1;
+  stored.record.members = {{0, 1, 1}};
+  stored.version = "1";
+  not_written(ErrorCode::kConflict);
+  loaded();
+  written();
+  EXPECT_EQ(stored.record.term, 2);
+  for (int i = 0; i < 60; ++i) {
+    time += milliseconds(250);
+    for (const int slot : {1, 2}) say(slot, Heartbeat{});
+  }
+  EXPECT_TRUE(sent<Propose>().empty()) << "slot 0 may train";
+  come_back(0, MemberPhase::kRunning);
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 

@@ -108,6 +108,81 @@ TEST_F(MemberRegroupTest, a_wish_to_end_another_generation_or_of_an_older_term_i
   EXPECT_EQ(member.ignored(), 2);
 }
 
+TEST_F(MemberRegroupTest, a_member_without_a_generation_starts_its_processes_and_keeps_them_when_one_comes) {
+  join();
+  Warm warm;
+  warm.go = go(0);
+  tell(warm);
+  EXPECT_EQ(taken<PrepareSockets>().at(0).propose.epoch, (Epoch{1, 0}));
+  prepared(0);
+  EXPECT_EQ(taken<StartProcesses>().at(0).go.epoch.generation, 0);
+  EXPECT_EQ(member.phase(), MemberPhase::kRunning);
+  forget();
+  say({.up = true, .regroups = true});
+  EXPECT_EQ(member.phase(), MemberPhase::kWarm);
+  EXPECT_EQ(sent<Heartbeat>().at(0).phase, MemberPhase::kWarm) << "at once";
+  EXPECT_TRUE(sent<Up>().empty());
+  tell(proposal(2));
+  EXPECT_EQ(taken<AskHoldings>().size(), 1U);
+  WorkerMessage nothing;
+  nothing.holding = Holding{1, 2, {}};
+  say(nothing);
+  EXPECT_EQ(sent<Ready>().at(0).addresses, std::vector<std::string>{"10.0.0.1:5"});
+  tell(go(2));
+  EXPECT_EQ(taken<ContinueProcesses>().size(), 1U);
+  EXPECT_EQ(member.phase(), MemberPhase::kRunning);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_ends_while_it_waits_for_a_generation_takes_its_pod_with_it) {
+  join();
+  Warm warm;
+  warm.go = go(0);
+  tell(warm);
+  prepared(0);
+  forget();
+  end_process(65);
+  tell(Ack{0, 1});
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<ExitAgent>().at(0).code, 65);
+}
+
+TEST_F(MemberRegroupTest, who_runs_a_generation_is_not_warmed) {
+  run();
+  Warm warm;
+  warm.go = go(0);
+  tell(warm);
+  EXPECT_TRUE(taken<PrepareSockets>().empty());
+  EXPECT_EQ(member.ignored(), 1);
+}
+
+TEST_F(MemberRegroupTest, a_process_that_waits_after_a_regroup_that_came_to_nothing_is_warm) {
+  run();
+  tell(proposal(2));
+  say(holding(2, 7));
+  Warm warm;
+  warm.go = go(0);
+  tell(warm);
+  EXPECT_EQ(member.phase(), MemberPhase::kWarm);
+  EXPECT_TRUE(taken<StartProcesses>().empty());
+}
+
+TEST_F(MemberRegroupTest, the_number_of_a_generation_that_ran_is_not_used_again_after_warming) {
+  join();
+  run_generation(5);
+  end_process(137, 9);
+  member.on_no_process_left(now);
+  Warm warm;
+  warm.go = go(0);
+  tell(warm);
+  prepared(0);
+  forget();
+  Propose again = proposal(5, 2);
+  tell(Welcome{2});
+  tell(again);
+  EXPECT_TRUE(taken<AskHoldings>().empty());
+  EXPECT_GE(member.ignored(), 1);
+}
+
 TEST_F(MemberRegroupTest, a_process_that_cannot_stay_is_ended) {
   join();
   run_generation(1);

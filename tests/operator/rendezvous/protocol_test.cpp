@@ -45,15 +45,16 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   hello.phase = MemberPhase::kRunning;
   hello.generation = 7;
   hello.up = true;
+  hello.regroups = true;
   hello.promised = {2, 8};
   hello.life = 4;
   Heartbeat heartbeat{
-      9, MemberPhase::kExited, 7, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+      9, MemberPhase::kWarm, 7, true, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
   Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
-           hello, heartbeat, Heartbeat{}, ready, kept, Up{4}, Broken{3, {7, 1, "rank 1 went away"}},
+           hello, heartbeat, Heartbeat{}, ready, kept, Up{4}, Up{4, true}, Broken{3, {7, 1, "rank 1 went away"}},
            Broken{3, {7, -1, "others join", true}}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
@@ -81,11 +82,20 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   go.checkpoint_every_seconds = 300;
   go.max_restarts = 10;
   go.env = {{"NCCL_DEBUG", "INFO"}};
+  Go no_rank = go;
+  no_rank.epoch.generation = 0;
   for (const CoordinatorToAgent& message :
-       std::vector<CoordinatorToAgent>{Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
-                                       Halt{{2, 7}}, Yield{{2, 7}}, Stop{60, 3}, Done{}}) {
+       std::vector<CoordinatorToAgent>{Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500},
+                                       go, Ack{8, 3}, Halt{{2, 7}}, Yield{{2, 7}}, Stop{60, 3}, Done{}}) {
     EXPECT_EQ(there_and_back(message), message);
   }
+}
+
+TEST(Protocol, a_member_is_not_warmed_for_a_generation) {
+  Go go;
+  go.epoch = {2, 7};
+  const std::string frame = *encode_frame(CoordinatorToAgent(Warm{go}));
+  EXPECT_FALSE(decode_from_coordinator(std::string_view(frame).substr(4)).ok());
 }
 
 TEST(Protocol, unknown_fields_are_ignored_and_unknown_types_say_so) {

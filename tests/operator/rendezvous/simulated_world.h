@@ -87,7 +87,7 @@ class SimulatedWorld {
     finishing_ = true;
     for (const auto& pod : pods_) {
       for (const auto& process : pod->processes) {
-        if (process->alive) after(ms(between(1, 300)), [this, pod, process] { end_process(pod, process, 0, 0); });
+        if (process->alive) finish(pod, process, 1);
       }
     }
   }
@@ -98,6 +98,8 @@ class SimulatedWorld {
   const std::string& violation() const { return violation_; }
   int generations() const { return store_.generations(); }
   int starts() const { return starts_; }
+  // Of processes that had no generation yet.
+  int warm_starts() const { return warm_starts_; }
   // Generations that ran with fewer than all slots.
   int smaller() const { return static_cast<int>(smaller_.size()); }
   std::string describe() const {
@@ -247,8 +249,13 @@ class SimulatedWorld {
                        [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
       });
     }
-    // The controller sees it in its cache, writes the attempt, and creates the next incarnation.
+    replace_later(pod);
+  }
+
+  // The controller sees in its cache that the pod has ended, writes the attempt, and creates the next incarnation.
+  void replace_later(const PodPtr& pod) {
     after(ms(between(50, 3000)), [this, pod] {
+      if (pods_[static_cast<std::size_t>(pod->slot)] != pod) return;
       if (leader_ && chance(50)) {
         const auto view = leader_->state->view();
         const bool concerns =
@@ -336,6 +343,7 @@ class SimulatedWorld {
         if (process->alive) violate(fmt::format("the agent of slot {} left with a process alive", pod->slot));
       }
       if (pod->link) pod->link->open = false;
+      if (leave->code != 0) replace_later(pod);
     }
   }
 
@@ -388,7 +396,15 @@ class SimulatedWorld {
     }
   }
 
+  // One that has a generation ends well.
+  void finish(const PodPtr& pod, const SimulatedProcessPtr& process, int least) {
+    after(ms(between(least, least + 300)), [this, pod, process] {
+      if (process->generation > 0) end_process(pod, process, 0, 0);
+    });
+  }
+
   void enter(const PodPtr& pod, const SimulatedProcessPtr& process, const Go& go) {
+    if (finishing_) finish(pod, process, 200);
     // The process keeps this, and the pod keeps the process.
     const auto say = [this, weak = std::weak_ptr(pod), process = process.get()](const WorkerMessage& message) {
       const PodPtr there = weak.lock();
@@ -411,8 +427,9 @@ class SimulatedWorld {
   }
 
   void start_processes(const PodPtr& pod, const Go& go) {
-    ++starts_;
-    check_generation(pod, go);
+    const bool warm = go.epoch.generation == 0;
+    ++(warm ? warm_starts_ : starts_);
+    if (!warm) check_generation(pod, go);
     std::erase_if(pod->processes, [](const auto& process) { return !process->alive; });
     for (int i = 0; i < go.ranks; ++i) {
       const auto process = std::make_shared<Process>();
@@ -421,10 +438,12 @@ class SimulatedWorld {
       process->ignores_term = chance(20);
       process->regroups = regroups_;
       pod->processes.push_back(process);
-      after(ms(between(5, 100)), [this, pod, process, go] {
-        if (process->alive && pod->alive) enter(pod, process, go);
+      after(ms(between(5, 100)), [this, pod, process, go, warm] {
+        if (!process->alive || !pod->alive) return;
+        if (!warm) return enter(pod, process, go);
+        pod->state->on_worker_message(process->rank, {.up = true, .regroups = true}, now_);
+        pump(pod);
       });
-      if (finishing_) after(ms(between(200, 500)), [this, pod, process] { end_process(pod, process, 0, 0); });
     }
   }
 
@@ -437,7 +456,7 @@ class SimulatedWorld {
     end.signal = signal;
     end.end_ms = now_.time_since_epoch().count() / 1'000'000;
     pod->state->on_exit(end, now_);
-    if (code != 0) miss(process->generation);
+    if (code != 0 && process->generation > 0) miss(process->generation);
     look_for_processes(pod);
     pump(pod);
   }
@@ -644,7 +663,7 @@ class SimulatedWorld {
   std::shared_ptr<Coordinator> leader_;
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
-  int last_key_ = 0, last_port_ = 0, starts_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0;
   std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
