@@ -3,9 +3,11 @@ BUILD ?= build/release
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 PYTHON ?= /usr/bin/python3
+KILLS ?= 200
+FAULTS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit soak bench lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-peers lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +35,15 @@ soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_R
 
 bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run
 	@$(PYTHON) scripts/run_tests.py bench
+
+BENCHED = lockstep lockstep-agent lockstep-trainer all_reduce_bench
+bench-recovery: setup-test ## ranks of a training job killed KILLS=200 times: how long the others stand still, against a bound
+	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/recovery/bench_recovery.py --kills $(KILLS)
+
+bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Lockstep, torchrun and torchft (downloads PyTorch once)
+	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/recovery/bench_peers.py --faults $(FAULTS)
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh

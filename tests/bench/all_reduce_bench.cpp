@@ -4,8 +4,12 @@
 // algorithms for clusters of workstations", 2009), and whatever carries them must at least copy them once. So the
 // bound is n threads that each copy that many bytes, at the same time, from memory to memory. A ratio of 1 would be an
 // all-reduce that costs one copy and whose additions are free.
+//
+// Without arguments a table of many; with --ranks, --transport and --bytes that one alone, as JSON for other
+// benchmarks.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -39,7 +43,11 @@ void on_every_rank(int n, const std::function<void(size_t)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-Status measure(int n, bool shared_memory, size_t bytes) {
+struct Measured {
+  double reduced = 0, copied = 0;  // seconds
+};
+
+Result<Measured> measure(int n, bool shared_memory, size_t bytes) {
   auto ring = make_in_process_ring(n, shared_memory);
   if (!ring) return ring.error();
   const size_t ranks = static_cast<size_t>(n), sent = bytes * 2 * (ranks - 1) / ranks;
@@ -57,29 +65,51 @@ Status measure(int n, bool shared_memory, size_t bytes) {
   for (const Status& status : ended) LOCKSTEP_CHECK_OK(status);
   const double copied = median_seconds(
       [&] { on_every_rank(n, [&](size_t rank) { std::memcpy(to[rank].data(), from[rank].data(), sent); }); });
-  fmt::print("{:>5}  {:<13}  {:>9}  {:>12.3f}  {:>10.3f}  {:>6.1f}\n", n, shared_memory ? "shared memory" : "TCP",
-             bytes >> 10, reduced * 1e3, copied * 1e3, reduced / copied);
-  std::fflush(stdout);
-  return {};
+  return Measured{reduced, copied};
 }
 
-}  // namespace
-}  // namespace lockstep::trainer::comm
-
-int main() {
-  using namespace lockstep::trainer::comm;
+Status print_table() {
   fmt::print("ring all-reduce of float32 against a plain copy of the bytes that it must send; median of {}\n\n",
              kRounds);
   fmt::print("ranks  transport      size, KiB  all-reduce ms     copy ms   ratio\n");
   for (const int ranks : {2, 4}) {
     for (const bool shared_memory : {false, true}) {
       for (const size_t bytes : {size_t{64} << 10, size_t{1} << 20, size_t{16} << 20, size_t{64} << 20}) {
-        if (const auto status = measure(ranks, shared_memory, bytes); !status.ok()) {
-          fmt::print(stderr, "all_reduce_bench: {}\n", status.error().message);
-          return 1;
-        }
+        LOCKSTEP_TRY(const Measured measured, measure(ranks, shared_memory, bytes));
+        fmt::print("{:>5}  {:<13}  {:>9}  {:>12.3f}  {:>10.3f}  {:>6.1f}\n", ranks,
+                   shared_memory ? "shared memory" : "TCP", bytes >> 10, measured.reduced * 1e3, measured.copied * 1e3,
+                   measured.reduced / measured.copied);
+        std::fflush(stdout);
       }
     }
   }
-  return 0;
+  return {};
+}
+
+Status print_one(int ranks, bool shared_memory, size_t bytes) {
+  LOCKSTEP_TRY(const Measured measured, measure(ranks, shared_memory, bytes));
+  fmt::print("{{\"allReduceMs\": {:.4f}, \"copyMs\": {:.4f}}}\n", measured.reduced * 1e3, measured.copied * 1e3);
+  return {};
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::comm
+
+int main(int argc, char** argv) {
+  using namespace lockstep::trainer::comm;
+  CLI::App app("Measures the ring all-reduce.", "all_reduce_bench");
+  int ranks = 0;
+  size_t bytes = 0;
+  std::string transport;
+  auto* one = app.add_option("--ranks", ranks, "Ranks of the one all-reduce to measure")->check(CLI::Range(2, 64));
+  auto* over = app.add_option("--transport", transport, "tcp or shm")->check(CLI::IsMember({"tcp", "shm"}));
+  auto* size = app.add_option("--bytes", bytes, "Its bytes")->check(CLI::Range(size_t{4}, size_t{1} << 30));
+  one->needs(over)->needs(size);
+  over->needs(one);
+  size->needs(one);
+  CLI11_PARSE(app, argc, argv);
+  const lockstep::Status status = ranks > 0 ? print_one(ranks, transport == "shm", bytes) : print_table();
+  if (status.ok()) return 0;
+  fmt::print(stderr, "all_reduce_bench: {}\n", status.error().message);
+  return 1;
 }

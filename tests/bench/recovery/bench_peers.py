@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""One process of four is killed every so many seconds: what a fault costs under Lockstep, torchrun and torchft, in one run.
+
+All train a multilayer perceptron with 16 MiB of float32 parameters and AdamW on the CPU of this machine, four processes, one
+thread each. torchrun and torchft have gloo and the settings with which they recover fastest here (peers.py). Two figures:
+
+  stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
+                 where all are restarted
+  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed. Steps done again
+                 since a checkpoint, slower steps with fewer ranks and the join of the replacement are all in it
+
+A fault after which nothing new is committed until the next one is due costs infinity ("never").
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+
+import figures
+import peers
+from followed import GangFailed, now_ns
+from lockstep_gang import MODELS, ROOT, Gang
+
+RANKS, MEBIBYTES = 4, 16
+SETTLE = 10  # steps of the whole gang before the first kill, and before a later one
+
+
+class Ours(Gang):
+    name, restarts_all = "Lockstep", False
+
+    def __init__(self, folder):
+        super().__init__(folder, RANKS, MEBIBYTES, "pods")
+
+
+def one_fault(system, chance, every):
+    ranks = system.whole(SETTLE, deadline=180)
+    generation = system.ledgers.newest_generation()
+    victim = sorted(ranks, key=ranks.get)[chance.randrange(RANKS)]
+    time.sleep(chance.random() * 0.2)  # so that no instant of a step is likelier than another
+    killed = system.kill(victim)
+    end = killed + round(every * 1e9)
+    system.until("the next fault", lambda: now_ns() >= end, every + 10)
+    processes = list(system.ledgers.commits.values())
+    going_on = processes if system.restarts_all else [system.ledgers.commits[pid] for pid in ranks if pid != victim]
+    newest = figures.newest_step(processes, killed)
+    again = figures.progress_ns(generation, newest, going_on, RANKS if system.restarts_all else RANKS - 1)
+    return {"rank": ranks[victim], "killedNs": killed, "endNs": end, "load": os.getloadavg()[0],
+            "standsStillMs": math.inf if again is None else (again - killed) / 1e6}
+
+
+def measure(system, faults, every, chance):
+    result = {"system": system.name, "faults": [], "problem": ""}
+    try:
+        with system:
+            for number in range(faults):
+                result["faults"].append(one_fault(system, chance, every))
+                print(f"  {system.name}: fault {number + 1} of {faults}: {result['faults'][-1]['standsStillMs'] / 1e3:.2f} s", flush=True)
+            system.whole(SETTLE, deadline=180)
+    except GangFailed as error:
+        result["problem"] = str(error)
+        print(f"  {error}", flush=True)
+    processes = list(system.ledgers.commits.values())
+    whole = [[commit for commit in commits if commit.world == RANKS] for commits in processes]
+    result["stepMs"] = figures.median([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
+    for fault in result["faults"]:
+        never = math.isinf(fault["standsStillMs"])
+        fault["lostMs"] = math.inf if never else figures.lost_ms(processes, fault["killedNs"], fault["endNs"], result["stepMs"])
+    while len(result["faults"]) < faults:  # those that it did not live to see
+        result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
+    return result
+
+
+def report(results, every):
+    rows = []
+    for result in results:
+        still = figures.summary([fault["standsStillMs"] / 1e3 for fault in result["faults"]])
+        lost = figures.summary([fault["lostMs"] / 1e3 for fault in result["faults"]])
+        loads = [fault["load"] for fault in result["faults"]]
+        rows.append([result["system"], still["count"], still["failed"], figures.number(result["stepMs"]),
+                     *(figures.number(still[key], 2) for key in ("median", "p90", "max")),
+                     *(figures.number(lost[key], 2) for key in ("median", "p90", "max")), f"{min(loads):.1f} to {max(loads):.1f}"])
+    print(f"\none SIGKILL every {every:.0f} s; {RANKS} ranks; seconds")
+    print("\n".join(figures.table(["system", "faults", "never", "step, ms", "stands still", "p90", "max", "lost", "p90", "max", "load"], rows)))
+
+
+def ratios(results):
+    """Of ours to the better of the others, by median."""
+    def medians(key):
+        return {result["system"]: figures.percentile([fault[key] for fault in result["faults"]], 0.5) for result in results}
+
+    found = {}
+    for key in ("standsStillMs", "lostMs"):
+        of = medians(key)
+        others = [value for name, value in of.items() if name != Ours.name]
+        if Ours.name in of and others:
+            found[key] = of[Ours.name] / min(others)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--every", type=float, default=30, help="seconds between faults")
+    parser.add_argument("--only", help="only the system of this name")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "out/bench/peers.json")
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}; {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}", flush=True)
+    layers, width = MODELS[MEBIBYTES]
+    results = []
+    with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as folder:
+        base = pathlib.Path(folder)
+        systems = {
+            "Lockstep": lambda: Ours(base / "lockstep"),
+            "torchrun": lambda: peers.Torchrun(base / "torchrun", RANKS, layers, width,
+                                               peers.python_with(ROOT / "tests/e2e/torch.sh")),
+            "torchft": lambda: peers.Torchft(base / "torchft", RANKS, layers, width, peers.python_with(peers.HERE / "torchft.sh")),
+        }
+        for name, make in systems.items():
+            if not arguments.only or arguments.only == name:
+                results.append(measure(make(), arguments.faults, arguments.every, random.Random(arguments.seed)))
+    report(results, arguments.every)
+    found = ratios(results)
+    if found:
+        print(f"\nours to the better of the others: {found['standsStillMs']:.3f} of its standstill, {found['lostMs']:.3f} of its seconds lost "
+              "(goal: 0.05)")
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(figures.plain({"seed": arguments.seed, "cores": os.cpu_count(), "everySeconds": arguments.every,
+                                                        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+                                                        "ratios": found, "results": results}), indent=1) + "\n")
+    print(f"everything is in {arguments.json}")
+    return 0 if results else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The arithmetic of the recovery benchmark: from commits and kills to milliseconds. Pure; times are CLOCK_MONOTONIC in nanoseconds."""
+
+import dataclasses
+import math
+import statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Commit:
+    """A committed step of one process, as its ledger says it."""
+    step: int
+    generation: int
+    rank: int
+    world: int
+    ns: int
+
+
+@dataclasses.dataclass
+class Recovery:
+    """What one kill came to."""
+    milliseconds: float  # from the kill to the last survivor's first commit of a newer generation; infinite: that never came
+    world: int           # ranks of that generation; 0: there was none
+    steps_lost: int      # committed before the kill and done again after it
+
+
+@dataclasses.dataclass
+class Join:
+    """What it cost those that were there to take a newcomer in."""
+    milliseconds: float  # the longest gap between two commits of one of them, across the change of the generation
+    world: int           # ranks of the generation with the newcomer
+
+
+def percentile(values, share):
+    """The smallest value that at least `share` of all values do not exceed. Infinite values count like any other."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def step_gaps(commits, skip=1):
+    """Milliseconds between consecutive commits of one process within a generation, without the first `skip` of each generation."""
+    gaps, since = [], 0
+    for before, after in zip(commits, commits[1:]):
+        if after.generation != before.generation:
+            since = 0
+            continue
+        since += 1
+        if since > skip:
+            gaps.append((after.ns - before.ns) / 1e6)
+    return gaps
+
+
+def recovery(killed_ns, generation, survivors):
+    """`survivors`: the commits of each process that outlived the kill in `generation`, in their order."""
+    firsts, newest_before = [], 0
+    for commits in survivors:
+        newest_before = max([newest_before] + [commit.step for commit in commits if commit.generation <= generation])
+        first = next((commit for commit in commits if commit.generation > generation and commit.ns > killed_ns), None)
+        if first is None:
+            return Recovery(math.inf, 0, 0)
+        firsts.append(first)
+    if not firsts:
+        return Recovery(math.inf, 0, 0)
+    last = max(firsts, key=lambda commit: commit.ns)
+    lost = max(0, newest_before + 1 - min(commit.step for commit in firsts))
+    return Recovery((last.ns - killed_ns) / 1e6, last.world, lost)
+
+
+def progress_ns(generation, newest, processes, count):
+    """When `count` of the processes had each committed, in a newer generation, a step that was new to all; None where they have not."""
+    firsts = []
+    for commits in processes:
+        first = next((commit.ns for commit in commits if commit.generation > generation and commit.step > newest), None)
+        if first is not None:
+            firsts.append(first)
+    return sorted(firsts)[count - 1] if len(firsts) >= count else None
+
+
+def newest_step(processes, until_ns):
+    """The largest step that any process had committed by then."""
+    return max((commit.step for commits in processes for commit in commits if commit.ns <= until_ns), default=0)
+
+
+def lost_ms(processes, begin_ns, end_ns, step_ms):
+    """How much longer the time from `begin_ns` to `end_ns` was than its steps would have taken undisturbed."""
+    steps = newest_step(processes, end_ns) - newest_step(processes, begin_ns)
+    return (end_ns - begin_ns) / 1e6 - steps * step_ms
+
+
+def join(survivors, before_world, world):
+    """The change from a generation of `before_world` ranks to the next one of `world`; None where no survivor saw one."""
+    longest = None
+    for commits in survivors:
+        for before, after in zip(commits, commits[1:]):
+            if after.generation > before.generation and before.world == before_world and after.world == world:
+                gap = (after.ns - before.ns) / 1e6
+                longest = gap if longest is None else max(longest, gap)
+                break
+    return None if longest is None else Join(longest, world)
+
+
+def bandwidth(bytes_reduced, ranks, milliseconds):
+    """Bytes per millisecond that each link carries in a ring all-reduce: every rank sends 2 (n - 1) / n of the bytes."""
+    return 2 * (ranks - 1) / ranks * bytes_reduced / milliseconds
+
+
+def median(values):
+    return statistics.median(values) if values else math.nan
+
+
+def summary(values):
+    return {"count": len(values), "failed": sum(1 for value in values if math.isinf(value)), "median": percentile(values, 0.5),
+            "p90": percentile(values, 0.9), "p99": percentile(values, 0.99), "max": max(values, default=math.nan)}
+
+
+def number(value, digits=0):
+    """For a table: infinity as a word, no number as a dash."""
+    if value is None or math.isnan(value):
+        return "-"
+    return "never" if math.isinf(value) else f"{value:.{digits}f}"
+
+
+def table(head, rows):
+    """Lines with columns as wide as they need to be; the first to the left, the others to the right."""
+    cells = [[str(cell) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+            for row in cells]
+
+
+def plain(value):
+    """A value as JSON can say it: infinity and NaN as null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return value
