@@ -104,12 +104,15 @@ Status Training::set_up() {
   LOCKSTEP_TRY(communicator_, comm::make_communicator(std::move(options)));
   interruption_->use(communicator_.get());
   doing_ = Origin::kConfig;
+  // Where another rank's state is to come, random numbers would be for nothing.
+  initial_ = world_.state_source.rank < 0 && !world_.standby;
   LOCKSTEP_TRY(replica_,
                core::Replica::create(task_->graph, *backend_, *task_->optimizer, *task_->source, *communicator_,
                                      {.seed = flags_.seed,
                                       .micro_batches = flags_.batch_size / flags_.micro_batch_size,
                                       .clip_norm = *flags_.clip_norm,
                                       .deterministic = flags_.deterministic,
+                                      .initialize = initial_,
                                       .checksums = ledger_ != nullptr},
                                      interruption_->flag()));
   return {};

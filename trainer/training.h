@@ -105,6 +105,7 @@ class Training {
   Clock::time_point started_, step_started_, saved_;
   std::int64_t generation_ = 0;   // that commits, and in names of checkpoints
   bool whole_ = false;            // the state is one that a generation agreed on
+  bool initial_ = false;          // it is the one before the first step, until one is committed or comes
   bool introduced_ = false;       // told the agent that it is up in a generation
   bool stands_by_ = false;        // told the agent that it waits for its first
   bool yielded_ = false;          // the ranks have ended the generation, and nothing failed

@@ -36,8 +36,9 @@ double from_metadata(const std::string& text, const char* key) {
 
 // Every rank reads the same checkpoint: the one that the agent names, else the newest that rank 0 sees.
 Status Training::restore() {
-  if (whole_) {  // what this process held does not count any more
+  if (whole_ || !initial_) {  // what this process held does not count any more
     whole_ = false;
+    initial_ = true;
     state().initialize(flags_.seed);
     writer_.reset();
     saved_step_ = -1;
@@ -60,6 +61,7 @@ Status Training::restore() {
     doing_ = Origin::kRestore;
   }
   if (!name.empty()) {
+    initial_ = false;
     LOCKSTEP_TRY(auto manifest, checkpoint::load(flags_.checkpoint_dir, name, identity(), state_buffers(state())));
     // Without a coordinator nobody counts generations; a continued run takes the next, so that names stay new.
     if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
@@ -108,6 +110,7 @@ Status Training::nothing_is_lost() const {
 
 Status Training::save(Busy busy) {
   doing_ = Origin::kCommunication;
+  state().changed();  // what is saved lasts: its bits are read, not remembered
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());
   doing_ = Origin::kInternal;
   if (!agree)

@@ -91,8 +91,10 @@ Status Training::take_state() {
   doing_ = Origin::kInternal;
   LOCKSTEP_TRY(const core::Version version, version_of(source.version));
   doing_ = Origin::kCommunication;
-  LOCKSTEP_TRY(const core::Transferred taken,
-               core::transfer_state(state(), *communicator_, source.rank, version, {first_held_out_loss_, loss_}));
+  const core::Held held = whole_ ? core::Held::kState : core::Held::kNothing;
+  if (!whole_) initial_ = false;
+  LOCKSTEP_TRY(const core::Transferred taken, core::transfer_state(state(), *communicator_, source.rank, version,
+                                                                   {first_held_out_loss_, loss_}, held));
   first_held_out_loss_ = taken.notes.first_held_out_loss;
   loss_ = taken.notes.loss;
   whole_ = true;

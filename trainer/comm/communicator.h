@@ -34,6 +34,16 @@ struct Broadcast {
   int root = 0;
 };
 
+// Hands bytes on round the ring, only where they are needed: a rank that receives gets those of the rank before it, a
+// rank that sends gives its own to the rank after it, and one that does both gives what it receives. Neighbours agree
+// (who sends is followed by one that receives), and some rank does not receive.
+struct HandOn {
+  void* data = nullptr;  // out where it receives, else in; owned by the caller until wait() has returned
+  size_t bytes = 0;
+  bool receives = false;
+  bool sends = false;
+};
+
 // Names a submitted operation; valid for one wait().
 struct Ticket {
   std::uint64_t sequence = 0;
@@ -49,6 +59,7 @@ class Communicator {
   // Queues the operation and returns at once. One submitting thread.
   virtual Result<Ticket> submit(const AllReduce& operation) = 0;
   virtual Result<Ticket> submit(const Broadcast& operation) = 0;
+  virtual Result<Ticket> submit(const HandOn& operation) = 0;
 
   // Returns when the operation is done on this rank, or with kUnavailable (a peer went away: Error names it),
   // kDeadlineExceeded (no byte moved for the communicator's deadline) or kCancelled (aborted). Any thread.

@@ -203,7 +203,7 @@ class RingCommunicator::Impl {
   }
 
   bool begin_next() {
-    std::optional<std::variant<AllReduce, Broadcast>> operation;
+    std::optional<std::variant<AllReduce, Broadcast, HandOn>> operation;
     std::uint64_t sequence = 0;
     {
       const std::lock_guard guard(mutex_);
@@ -426,7 +426,7 @@ class RingCommunicator::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Protected by mutex_.
-  std::deque<std::variant<AllReduce, Broadcast>> queue_;
+  std::deque<std::variant<AllReduce, Broadcast, HandOn>> queue_;
   std::uint64_t submitted_ = 0;
   std::uint64_t completed_ = 0;
   bool aborting_ = false;
@@ -461,6 +461,9 @@ Result<Ticket> RingCommunicator::submit(const AllReduce& operation) {
   return impl_->submit(operation);
 }
 Result<Ticket> RingCommunicator::submit(const Broadcast& operation) {
+  return impl_->submit(operation);
+}
+Result<Ticket> RingCommunicator::submit(const HandOn& operation) {
   return impl_->submit(operation);
 }
 Status RingCommunicator::wait(Ticket ticket) {

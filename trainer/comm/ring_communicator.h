@@ -65,6 +65,7 @@ class RingCommunicator final : public Communicator {
   int size() const override;
   Result<Ticket> submit(const AllReduce& operation) override;
   Result<Ticket> submit(const Broadcast& operation) override;
+  Result<Ticket> submit(const HandOn& operation) override;
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override;

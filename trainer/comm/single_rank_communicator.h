@@ -13,6 +13,7 @@ class SingleRankCommunicator final : public Communicator {
   int size() const override { return 1; }
   Result<Ticket> submit(const AllReduce& operation) override;
   Result<Ticket> submit(const Broadcast& operation) override;
+  Result<Ticket> submit(const HandOn& operation) override;
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override { return -1; }

@@ -81,6 +81,15 @@ Schedule schedule_chain(std::byte* data, size_t bytes, int root, int rank, int s
   return totalled(std::move(schedule));
 }
 
+Schedule schedule_link(const HandOn& operation) {
+  const Piece piece{bytes_of(operation.data), operation.bytes, false};
+  Schedule schedule;
+  if (operation.receives) schedule.receive.push_back(piece);
+  if (operation.sends) schedule.send.push_back(piece);
+  schedule.head_start = operation.receives ? 0 : operation.bytes;
+  return totalled(std::move(schedule));
+}
+
 Transfer::Transfer(const AllReduce& operation, std::uint64_t sequence, int rank, int size)
     : header_{OperationKind::kAllReduce, operation.type, operation.reduction, 0, sequence, operation.count},
       size_(size) {
@@ -103,6 +112,11 @@ Transfer::Transfer(const Broadcast& operation, std::uint64_t sequence, int rank,
     : header_{OperationKind::kBroadcast, DataType::kUint8, Reduction::kSum, operation.root, sequence, operation.bytes},
       size_(size) {
   start(schedule_chain(bytes_of(operation.data), operation.bytes, operation.root, rank, size));
+}
+
+Transfer::Transfer(const HandOn& operation, std::uint64_t sequence, int, int size)
+    : header_{OperationKind::kHandOn, DataType::kUint8, Reduction::kSum, 0, sequence, operation.bytes}, size_(size) {
+  start(schedule_link(operation));
 }
 
 void Transfer::start(Schedule schedule) {

@@ -8,6 +8,7 @@
 //   all-reduce, large   2(n-1) segments each way: reduce-scatter, then all-gather
 //   all-reduce, small   n-1 blocks each way: every rank gets every rank's block and adds them in order of rank
 //   broadcast           a chain from the root round the ring
+//   hand-on             the links of such chains that are needed
 //
 // In both all-reduces each element is added up in one fixed order, so all ranks hold the same bits.
 #pragma once
@@ -47,6 +48,8 @@ Schedule schedule_segments(std::byte* data, size_t count, size_t element_bytes, 
 Schedule schedule_blocks(std::byte* blocks, size_t bytes, int rank, int size);
 Schedule schedule_chain(std::byte* data, size_t bytes, int root, int rank, int size);
 
+Schedule schedule_link(const HandOn& operation);
+
 class Transfer {
  public:
   enum class Problem {
@@ -64,6 +67,7 @@ class Transfer {
 
   Transfer(const AllReduce& operation, std::uint64_t sequence, int rank, int size);
   Transfer(const Broadcast& operation, std::uint64_t sequence, int rank, int size);
+  Transfer(const HandOn& operation, std::uint64_t sequence, int rank, int size);
 
   // Moves what can be moved without waiting, at most about a megabyte each way. After a problem: no more calls.
   Moved pump(ByteSource& from, ByteSink& to);

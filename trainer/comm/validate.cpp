@@ -38,6 +38,14 @@ Status validate(const Broadcast& operation, int size) {
   return {};
 }
 
+Status validate(const HandOn& operation, int size) {
+  if (operation.bytes > 0 && operation.data == nullptr) return fail(ErrorCode::kInvalid, "hand-on of a null buffer");
+  if (size == 1 && (operation.receives || operation.sends)) {
+    return fail(ErrorCode::kInvalid, "hand-on to or from another rank, of which there is none");
+  }
+  return {};
+}
+
 Status validate(const RingOptions& options) {
   const auto bad = [](std::string text) { return fail(ErrorCode::kInvalid, std::move(text)); };
   if (options.size < 2) return bad(fmt::format("a ring has at least 2 ranks, not {}", options.size));

@@ -9,6 +9,7 @@ namespace lockstep::trainer::comm {
 
 Status validate(const AllReduce& operation, int size);
 Status validate(const Broadcast& operation, int size);
+Status validate(const HandOn& operation, int size);
 Status validate(const RingOptions& options);
 
 }  // namespace lockstep::trainer::comm

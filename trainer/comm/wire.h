@@ -51,7 +51,7 @@ std::array<std::byte, 16> fresh_nonce();
 
 // --- Operations ----------------------------------------------------------------------------------------------------
 
-enum class OperationKind : std::uint8_t { kAllReduce = 1, kBroadcast = 2 };
+enum class OperationKind : std::uint8_t { kAllReduce = 1, kBroadcast = 2, kHandOn = 3 };
 
 inline constexpr size_t kOperationHeaderBytes = 40;
 using OperationHeaderBytes = std::array<std::byte, kOperationHeaderBytes>;
@@ -59,9 +59,9 @@ using OperationHeaderBytes = std::array<std::byte, kOperationHeaderBytes>;
 // In front of the payload of each operation on a data stream; equal on all ranks but for nothing.
 struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
-  DataType type = DataType::kUint8;       // kBroadcast: kUint8
-  Reduction reduction = Reduction::kSum;  // kBroadcast: kSum
-  std::int32_t root = 0;                  // kAllReduce: 0
+  DataType type = DataType::kUint8;       // of bytes: kUint8
+  Reduction reduction = Reduction::kSum;  // of bytes: kSum
+  std::int32_t root = 0;                  // of a broadcast
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  // elements
 

@@ -23,13 +23,19 @@ struct Update {
   int threads = 1;
 };
 
+// The number that a segment's parameters (`part` 0) or slot part - 1 have in the digest of a state with `slots` slots.
+constexpr size_t array_of(size_t segment, size_t part, size_t slots) {
+  return segment * (slots + 1) + part;
+}
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   // Names of the arenas of state that it needs ("momentum"); all start at zero.
   virtual const std::vector<std::string>& slots() const = 0;
-  // A pure function of the update: the same on every rank. Allocates nothing.
-  virtual void apply(const Update& update) const = 0;
+  // A pure function of the update: the same on every rank. Allocates nothing. Returns the sum of the digests (digest.h)
+  // of the parameters and slots as it left them, where array_of() says which array is which.
+  virtual std::uint64_t apply(const Update& update) const = 0;
   // Learning rate of the step that follows `step` committed ones.
   virtual double learning_rate(std::int64_t step) const = 0;
   // Its settings as text; part of what a checkpoint is compared with.

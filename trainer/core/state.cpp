@@ -1,10 +1,12 @@
 #include "trainer/core/state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "trainer/core/digest.h"
 #include "trainer/core/fixed_point.h"
+#include "trainer/core/optimizer.h"
 #include "trainer/core/random.h"
 
 namespace lockstep::trainer::core {
@@ -73,11 +75,13 @@ void State::initialize(std::uint64_t seed) {
     offset += static_cast<size_t>(count_of(graph_.tensor(id).shape));
   }
   std::fill(exponents.begin(), exponents.end(), kFirstExponent);
+  changed();
   step = 0;
   committed_in = 0;
 }
 
 std::vector<StateTensor> State::tensors() {
+  changed();
   std::vector<StateTensor> list;
   auto add = [&](std::string name, ElementType type, Shape shape, void* data, bool optimizer) {
     size_t bytes = static_cast<size_t>(count_of(shape)) * size_of(type);
@@ -102,32 +106,54 @@ std::vector<StateTensor> State::tensors() {
 }
 
 Version State::version() {
-  Digest digest;
-  for (const StateTensor& tensor : tensors()) digest.add(tensor.data, tensor.bytes);
-  return {committed_in, step, digest.value()};
+  if (!arenas_digest_) {
+    std::uint64_t sum = 0;
+    for (size_t part = 0; part < arenas(); ++part) sum += digest_of(part, arena(part));
+    arenas_digest_ = sum;
+  }
+  const std::vector<Block> blocks = image();
+  std::uint64_t small = 0;
+  for (size_t i = arenas(); i < blocks.size(); ++i) small += digest_of(i, blocks[i].data);
+  return {committed_in, step, *arenas_digest_ + small};
+}
+
+std::vector<State::Block> State::image() {
+  std::vector<Block> blocks;
+  for (size_t part = 0; part < arenas(); ++part) blocks.push_back({arena(part), layout_.count * size_of(real_)});
+  const auto add = [&](void* data, size_t bytes) { blocks.push_back({static_cast<std::byte*>(data), bytes}); };
+  add(statistics.data(), statistics.size() * sizeof(double));
+  add(exponents.data(), exponents.size() * sizeof(std::int32_t));
+  add(&step, sizeof step);
+  return blocks;
 }
 
 size_t State::bytes() {
   size_t sum = 0;
-  for (const StateTensor& tensor : tensors()) sum += tensor.bytes;
+  for (const Block& block : image()) sum += block.bytes;
   return sum;
 }
 
-std::uint64_t State::digest_of(const std::byte* image) {
-  Digest digest;
-  for (const StateTensor& tensor : tensors()) {
-    digest.add(image, tensor.bytes);
-    image += tensor.bytes;
+std::uint64_t State::digest_of(size_t index, const std::byte* data) {
+  if (index < arenas()) {
+    std::uint64_t sum = 0;
+    for (size_t i = 0; i < layout_.segments.size(); ++i) {
+      const Segment& segment = layout_.segments[i];
+      sum += digest_of_array(array_of(i, index, slots.size()), data + segment.offset * size_of(real_), segment.count,
+                             size_of(real_));
+    }
+    return sum;
   }
-  return digest.value();
+  const size_t bytes = image()[index].bytes;
+  return digest_of_array(array_of(layout_.segments.size(), 0, slots.size()) + index, data, bytes, 1);
 }
 
-void State::install(const std::byte* image, std::int64_t generation) {
-  for (const StateTensor& tensor : tensors()) {
-    std::copy_n(image, tensor.bytes, tensor.data);
-    image += tensor.bytes;
+void State::install(const std::byte* from, std::int64_t generation) {
+  for (const Block& block : image()) {
+    if (block.bytes > 0) std::memcpy(block.data, from, block.bytes);
+    from += block.bytes;
   }
   committed_in = generation;
+  changed();
 }
 
 }  // namespace lockstep::trainer::core

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
   replica->exponents_.resize(state.table.count);
   replica->tickets_.reserve(layout.buckets.size() + 1);
   if (options.checksums) replica->computed_.reserve(static_cast<size_t>(options.micro_batches));
-  state.initialize(options.seed);
+  if (options.initialize) state.initialize(options.seed);
   return replica;
 }
 
@@ -263,14 +263,15 @@ void Replica::finish_gradients() {
 
 void Replica::commit(double gradient_scale) {
   State& state = *state_;
-  optimizer_.apply({.real = backend_.real(),
-                    .layout = &layout_,
-                    .parameters = state.parameters->data(),
-                    .gradients = gradients_->data(),
-                    .slots = slot_addresses_,
-                    .gradient_scale = gradient_scale,
-                    .step = state.step,
-                    .threads = backend_.threads()});
+  const std::uint64_t written = optimizer_.apply({.real = backend_.real(),
+                                                  .layout = &layout_,
+                                                  .parameters = state.parameters->data(),
+                                                  .gradients = gradients_->data(),
+                                                  .slots = slot_addresses_,
+                                                  .gradient_scale = gradient_scale,
+                                                  .step = state.step,
+                                                  .threads = backend_.threads()});
+  state.digested(written);
   commit_statistics();
   for (size_t i = options_.deterministic ? 0 : state.table.loss; i < state.table.count; ++i) {
     exponents_[i] = next_exponent(exponents_[i], largest_sums_[i]);

@@ -26,6 +26,7 @@ struct StepOptions {
   double clip_norm = 0;            // largest gradient norm; 0: no clipping
   bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
   BucketSizes buckets;
+  bool initialize = true;  // the state to the one before the first step; false: it is zeros, and another will come
   bool checksums = false;  // of what is computed: Replica::computed()
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "trainer/core/digest.h"
 #include "trainer/core/parallel.h"
 
 namespace lockstep::trainer::optim {
@@ -16,18 +17,25 @@ struct Constants {
 };
 
 template <typename Real>
-void update_segment(const core::Update& update, const core::Segment& segment, const Constants<Real>& k) {
+void update_segment(const core::Update& update, size_t number, const Constants<Real>& k, core::DigestSum& digests) {
+  const core::Segment& segment = update.layout->segments[number];
   auto* p = static_cast<Real*>(update.parameters) + segment.offset;
   const auto* gradients = static_cast<const Real*>(update.gradients) + segment.offset;
   auto* m = static_cast<Real*>(update.slots[0]) + segment.offset;
   auto* v = static_cast<Real*>(update.slots[1]) + segment.offset;
-  core::for_blocks(segment.count, update.threads, [&](size_t, size_t begin, size_t end) {
+  core::for_blocks(segment.count, update.threads, [&](size_t block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       Real g = gradients[i] * k.scale;
       m[i] = k.beta1 * m[i] + (1 - k.beta1) * g;
       v[i] = k.beta2 * v[i] + (1 - k.beta2) * (g * g);
       p[i] = p[i] * k.keep - k.rate * m[i] / (std::sqrt(v[i] * k.correction2) + k.epsilon);
     }
+    std::uint64_t sum = 0;
+    for (size_t part = 0; const Real* written : {p, m, v}) {
+      sum += core::digest_of_block(core::array_of(number, part++, 2), block, written + begin,
+                                   (end - begin) * sizeof(Real));
+    }
+    digests.add(sum);
   });
 }
 
@@ -47,23 +55,26 @@ const std::vector<std::string>& AdamW::slots() const {
   return names;
 }
 
-void AdamW::apply(const core::Update& update) const {
+std::uint64_t AdamW::apply(const core::Update& update) const {
   double rate = learning_rate(update.step);
   double correction1 = 1 / (1 - power(options_.beta1, update.step + 1));
   double correction2 = 1 / (1 - power(options_.beta2, update.step + 1));
-  for (const core::Segment& segment : update.layout->segments) {
-    double keep = segment.decay ? 1 - rate * options_.weight_decay : 1.0;
+  core::DigestSum digests;
+  for (size_t i = 0; i < update.layout->segments.size(); ++i) {
+    double keep = update.layout->segments[i].decay ? 1 - rate * options_.weight_decay : 1.0;
     Constants<double> k{options_.beta1,   options_.beta2, rate * correction1,   correction2,
                         options_.epsilon, keep,           update.gradient_scale};
     if (update.real == core::ElementType::kFloat64) {
-      update_segment(update, segment, k);
+      update_segment(update, i, k, digests);
     } else {
       auto f = [](double x) { return static_cast<float>(x); };
       update_segment(
-          update, segment,
-          Constants<float>{f(k.beta1), f(k.beta2), f(k.rate), f(k.correction2), f(k.epsilon), f(k.keep), f(k.scale)});
+          update, i,
+          Constants<float>{f(k.beta1), f(k.beta2), f(k.rate), f(k.correction2), f(k.epsilon), f(k.keep), f(k.scale)},
+          digests);
     }
   }
+  return digests.value();
 }
 
 std::string AdamW::describe() const {

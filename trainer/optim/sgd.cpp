@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/core/digest.h"
 #include "trainer/core/parallel.h"
 
 namespace lockstep::trainer::optim {
@@ -9,16 +10,21 @@ namespace lockstep::trainer::optim {
 namespace {
 
 template <typename Real>
-void update_segment(const core::Update& update, const core::Segment& segment, Real rate, Real momentum, Real decay) {
+void update_segment(const core::Update& update, size_t number, Real rate, Real momentum, Real decay,
+                    core::DigestSum& digests) {
+  const core::Segment& segment = update.layout->segments[number];
   auto* p = static_cast<Real*>(update.parameters) + segment.offset;
   const auto* g = static_cast<const Real*>(update.gradients) + segment.offset;
   auto* v = static_cast<Real*>(update.slots[0]) + segment.offset;
   auto scale = static_cast<Real>(update.gradient_scale);
-  core::for_blocks(segment.count, update.threads, [&](size_t, size_t begin, size_t end) {
+  core::for_blocks(segment.count, update.threads, [&](size_t block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       v[i] = momentum * v[i] + (g[i] * scale + decay * p[i]);
       p[i] -= rate * v[i];
     }
+    const size_t bytes = (end - begin) * sizeof(Real);
+    digests.add(core::digest_of_block(core::array_of(number, 0, 1), block, p + begin, bytes) +
+                core::digest_of_block(core::array_of(number, 1, 1), block, v + begin, bytes));
   });
 }
 
@@ -29,17 +35,19 @@ const std::vector<std::string>& Sgd::slots() const {
   return names;
 }
 
-void Sgd::apply(const core::Update& update) const {
+std::uint64_t Sgd::apply(const core::Update& update) const {
   double rate = learning_rate(update.step);
-  for (const core::Segment& segment : update.layout->segments) {
-    double decay = segment.decay ? options_.weight_decay : 0.0;
+  core::DigestSum digests;
+  for (size_t i = 0; i < update.layout->segments.size(); ++i) {
+    double decay = update.layout->segments[i].decay ? options_.weight_decay : 0.0;
     if (update.real == core::ElementType::kFloat32) {
-      update_segment(update, segment, static_cast<float>(rate), static_cast<float>(options_.momentum),
-                     static_cast<float>(decay));
+      update_segment(update, i, static_cast<float>(rate), static_cast<float>(options_.momentum),
+                     static_cast<float>(decay), digests);
     } else {
-      update_segment(update, segment, rate, options_.momentum, decay);
+      update_segment(update, i, rate, options_.momentum, decay, digests);
     }
   }
+  return digests.value();
 }
 
 std::string Sgd::describe() const {

@@ -16,7 +16,7 @@ class Sgd final : public core::Optimizer {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options) {}
   const std::vector<std::string>& slots() const override;
-  void apply(const core::Update& update) const override;
+  std::uint64_t apply(const core::Update& update) const override;
   double learning_rate(std::int64_t step) const override { return optim::learning_rate(options_.schedule, step); }
   std::string describe() const override;
 

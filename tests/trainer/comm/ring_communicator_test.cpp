@@ -118,6 +118,25 @@ TEST_P(Rings, a_broadcast_reaches_every_rank_from_every_root) {
   });
 }
 
+TEST_P(Rings, bytes_are_handed_on_only_to_those_that_receive) {
+  const auto [shared, n] = GetParam();
+  auto ranks = make_ring(n, shared);
+  on_every_rank(ranks.size(), [&](size_t rank) {
+    for (unsigned who = 0; who + 1 < 1U << ranks.size(); ++who) {  // a bit for each that receives; not all do
+      const auto receives = [&](size_t each) { return (who >> each % ranks.size() & 1U) != 0; };
+      for (const size_t bytes : {size_t{0}, size_t{5}, 300'001 / kLess}) {
+        size_t from = rank;
+        while (receives(from)) from = (from + ranks.size() - 1) % ranks.size();
+        auto data = filled(DataType::kUint8, rank, bytes, static_cast<int>(who));
+        const Status status = run(*ranks[rank], HandOn{data.data(), bytes, receives(rank), receives(rank + 1)});
+        ASSERT_TRUE(status.ok()) << status.error().message;
+        ASSERT_TRUE(data == filled(DataType::kUint8, from, bytes, static_cast<int>(who)))
+            << "rank " << rank << " who " << who;
+      }
+    }
+  });
+}
+
 TEST_P(Rings, all_ranks_hold_the_same_bits_of_sums_that_round) {
   const auto [shared, n] = GetParam();
   auto ranks = make_ring(n, shared);

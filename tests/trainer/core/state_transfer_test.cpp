@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ namespace {
 using comm::AllReduce;
 using comm::Broadcast;
 using comm::Communicator;
+using comm::HandOn;
+using core::Held;
 using core::Transferred;
 using core::Version;
 using testing::Bytes;
@@ -31,7 +34,7 @@ using testing::Recipe;
 
 constexpr core::TransferNotes kNotes{.first_held_out_loss = 2.5, .loss = 0.25};
 
-// Its state has several chunks, and the last one is short.
+// Large enough that a block is a while on its way.
 Recipe large_mlp() {
   return {.graph = [] { return models::mlp({.batch = 4, .width = sanitizer::kOn ? 480 : 720, .layers = 3}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
@@ -46,11 +49,14 @@ class Meddling final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   Result<comm::Ticket> submit(const AllReduce& operation) override { return inner_.submit(operation); }
-  Result<comm::Ticket> submit(const Broadcast& operation) override {
-    ++broadcasts;
-    if (broadcasts == dies_at) inner_.abort(std::chrono::seconds(10));
+  Result<comm::Ticket> submit(const Broadcast& operation) override { return inner_.submit(operation); }
+  Result<comm::Ticket> submit(const HandOn& operation) override {
+    ++blocks;
+    if (blocks == dies_at) inner_.abort(std::chrono::seconds(10));
     auto ticket = inner_.submit(operation);
-    if (ticket && broadcasts == flips_at) spoiled_ = {ticket->sequence, static_cast<std::byte*>(operation.data)};
+    if (operation.receives) received += operation.bytes;
+    if (operation.sends) sent += operation.bytes;
+    if (ticket && blocks == flips_at) spoiled_ = {ticket->sequence, static_cast<std::byte*>(operation.data)};
     return ticket;
   }
   Status wait(comm::Ticket ticket) override {
@@ -61,9 +67,10 @@ class Meddling final : public Communicator {
   bool abort(Duration deadline) override { return inner_.abort(deadline); }
   int suspect() const override { return inner_.suspect(); }
 
-  int broadcasts = 0;
-  int dies_at = -1;   // this broadcast is the end of the ring
-  int flips_at = -1;  // a bit of what this broadcast brought changes on the way
+  int blocks = 0;
+  int dies_at = -1;   // this block is the end of the ring
+  int flips_at = -1;  // a bit of this block changes on the way
+  size_t sent = 0, received = 0;
 
  private:
   Communicator& inner_;
@@ -93,11 +100,12 @@ class StateTransfer : public ::testing::Test {
     for (size_t rank = 0; rank < kRanks; ++rank) threads.emplace_back([&, rank] { body(rank); });
     for (std::thread& thread : threads) thread.join();
   }
-  std::vector<Result<Transferred>> transfer(int source, const Version& version) {
+  std::vector<Result<Transferred>> transfer(int source, const Version& version, const std::set<size_t>& nothing = {}) {
     std::vector<Result<Transferred>> results(kRanks, Transferred{});
     on_every_rank([&](size_t rank) {
       auto notes = static_cast<int>(rank) == source ? kNotes : core::TransferNotes{};
-      results[rank] = core::transfer_state(state(rank), *meddling_[rank], source, version, notes);
+      results[rank] = core::transfer_state(state(rank), *meddling_[rank], source, version, notes,
+                                           nothing.count(rank) != 0 ? Held::kNothing : Held::kState);
       if (!results[rank]) meddling_[rank]->abort(std::chrono::seconds(10));  // as its owner would
     });
     return results;
@@ -107,7 +115,14 @@ class StateTransfer : public ::testing::Test {
     Bytes bytes;
     std::int64_t committed_in = 0;
   };
-  Kept keep(size_t rank) { return {bytes_of(state(rank)), state(rank).committed_in}; }
+  Kept keep(size_t rank) {
+    Kept kept{{}, state(rank).committed_in};
+    for (const core::State::Block& block : state(rank).image()) {
+      kept.bytes.insert(kept.bytes.end(), block.data, block.data + block.bytes);
+    }
+    return kept;
+  }
+  Bytes image_of(size_t rank) { return keep(rank).bytes; }
   void put_back(size_t rank, const Kept& kept) { state(rank).install(kept.bytes.data(), kept.committed_in); }
 
   std::vector<std::unique_ptr<Communicator>> ring_;
@@ -132,7 +147,7 @@ TEST_F(StateTransfer, ranks_that_hold_the_version_are_not_touched) {
     EXPECT_EQ(result->notes.loss, kNotes.loss);
   }
   EXPECT_EQ(bytes_of(state(0)), before);
-  EXPECT_GE(meddling_[0]->broadcasts, 3) << "a header and several chunks";
+  for (auto& each : meddling_) EXPECT_EQ(each->sent + each->received, 0U);
 }
 
 TEST_F(StateTransfer, a_rank_that_is_a_step_behind_gets_the_newest) {
@@ -153,7 +168,7 @@ TEST_F(StateTransfer, a_rank_that_is_a_step_behind_gets_the_newest) {
 TEST_F(StateTransfer, a_rank_that_has_just_started_gets_everything) {
   train(2);
   ranks_[0] = std::make_unique<Rank>(large_mlp(), *ring_[0]);
-  auto results = transfer(2, state(2).version());
+  auto results = transfer(2, state(2).version(), {0});
   ASSERT_TRUE(results[0].ok());
   EXPECT_TRUE(results[0]->installed);
   EXPECT_EQ(bytes_of(state(0)), bytes_of(state(1)));
@@ -161,9 +176,62 @@ TEST_F(StateTransfer, a_rank_that_has_just_started_gets_everything) {
   EXPECT_EQ(bytes_of(state(0)), bytes_of(state(1))) << "and trains on like the others";
 }
 
+TEST_F(StateTransfer, each_gets_it_from_the_rank_before_it_and_nobody_else_carries_anything) {
+  train(1);
+  ranks_[1] = std::make_unique<Rank>(large_mlp(), *ring_[1]);
+  auto results = transfer(2, state(2).version(), {1});  // the source is not the neighbour
+  for (auto& result : results) ASSERT_TRUE(result.ok()) << result.error().message;
+  const size_t bytes = state(0).bytes();
+  EXPECT_EQ(meddling_[0]->sent, bytes);
+  EXPECT_EQ(meddling_[1]->received, bytes);
+  EXPECT_EQ(meddling_[1]->sent + meddling_[2]->sent + meddling_[0]->received + meddling_[2]->received, 0U);
+  EXPECT_EQ(results[1]->notes.loss, kNotes.loss) << "of the source";
+  EXPECT_EQ(bytes_of(state(1)), bytes_of(state(2)));
+}
+
+TEST_F(StateTransfer, those_that_have_just_started_pass_it_on_to_one_another) {
+  train(1);
+  for (size_t rank : {0U, 2U}) ranks_[rank] = std::make_unique<Rank>(large_mlp(), *ring_[rank]);
+  auto results = transfer(1, state(1).version(), {0, 2});
+  for (auto& result : results) ASSERT_TRUE(result.ok()) << result.error().message;
+  for (size_t rank : {0U, 2U}) EXPECT_EQ(bytes_of(state(rank)), bytes_of(state(1)));
+  EXPECT_EQ(state(0).version(), state(1).version());
+}
+
+TEST_F(StateTransfer, what_a_rank_that_holds_nothing_took_in_part_is_seen_not_to_be_the_version) {
+  train(1);
+  const Version version = state(0).version();
+  ranks_[2] = std::make_unique<Rank>(large_mlp(), *ring_[2]);
+  meddling_[2]->flips_at = 2;
+  auto results = transfer(0, version, {2});
+  ASSERT_FALSE(results[2].ok());
+  EXPECT_EQ(results[2].error().code, ErrorCode::kInternal);
+  EXPECT_NE(state(2).version().digest, version.digest);
+}
+
+TEST_F(StateTransfer, the_digest_that_a_commit_leaves_is_the_one_that_is_read) {
+  for (int i = 0; i < 3; ++i) {
+    train(1);
+    const Version kept = state(0).version();
+    state(0).changed();
+    EXPECT_EQ(state(0).version(), kept);
+  }
+  const Version before = state(0).version();
+  for (const core::StateTensor& tensor : state(0).tensors()) {
+    if (tensor.bytes == 0) continue;
+    tensor.data[tensor.bytes - 1] ^= std::byte{1};
+    state(0).changed();
+    EXPECT_NE(state(0).version().digest, before.digest) << tensor.name;
+    tensor.data[tensor.bytes - 1] ^= std::byte{1};
+  }
+  state(0).changed();
+  EXPECT_EQ(state(0).version(), before);
+}
+
 TEST_F(StateTransfer, other_bits_of_the_same_step_are_overwritten) {
   train(1);
   state(1).parameters->data()[5] ^= std::byte{4};
+  state(1).changed();
   auto results = transfer(0, state(0).version());
   ASSERT_TRUE(results[1].ok());
   EXPECT_TRUE(results[1]->installed);
@@ -190,7 +258,7 @@ TEST_F(StateTransfer, a_source_that_dies_in_the_middle_leaves_receivers_whole) {
     ASSERT_FALSE(results[rank].ok());
     EXPECT_EQ(results[rank].error().code, ErrorCode::kUnavailable) << results[rank].error().message;
   }
-  EXPECT_EQ(bytes_of(state(2)), behind.bytes);
+  EXPECT_EQ(image_of(2), behind.bytes);
   EXPECT_EQ(state(2).step, 1);
 }
 
@@ -203,7 +271,7 @@ TEST_F(StateTransfer, bits_that_change_on_the_way_are_refused_and_not_installed)
   auto results = transfer(0, state(0).version());
   ASSERT_FALSE(results[2].ok());
   EXPECT_EQ(results[2].error().code, ErrorCode::kInternal);
-  EXPECT_EQ(bytes_of(state(2)), behind.bytes);
+  EXPECT_EQ(image_of(2), behind.bytes);
 }
 
 TEST_F(StateTransfer, a_source_that_does_not_hold_what_was_announced_is_refused) {
@@ -224,6 +292,7 @@ TEST_F(StateTransfer, ranks_agree_sees_one_bit) {
   ask();
   EXPECT_EQ(agree, (std::vector<int>{1, 1, 1}));
   state(2).slots[1]->data()[0] ^= std::byte{1};
+  state(2).changed();
   ask();
   EXPECT_EQ(agree, (std::vector<int>{0, 0, 0}));
 }
@@ -242,7 +311,7 @@ TEST_F(StateTransfer, a_step_after_a_failed_one_over_another_ring_has_the_same_b
       EXPECT_TRUE(ring_[rank]->abort(std::chrono::seconds(10)));
     }
   });
-  EXPECT_EQ(bytes_of(state(0)), before.bytes);
+  EXPECT_EQ(image_of(0), before.bytes);
   auto next = comm::make_in_process_ring(kRanks, false).value();
   for (size_t rank = 0; rank < kRanks; ++rank) ranks_[rank]->replica->use(*next[rank], 5);
   train(1);

@@ -150,8 +150,10 @@ TEST(RanksAgree, one_bit_of_one_rank_is_enough_for_all_to_say_no) {
         std::byte& last = tensor.data[tensor.bytes - 1];
         EXPECT_TRUE(rank.replica->ranks_agree().value());
         if (r == 1) last ^= std::byte{1};
+        rank.replica->state().changed();
         EXPECT_FALSE(rank.replica->ranks_agree().value()) << tensor.name;
         if (r == 1) last ^= std::byte{1};
+        rank.replica->state().changed();
       }
     });
   }
@@ -192,6 +194,7 @@ class Breaking final : public comm::Communicator {
     return inner.submit(operation);
   }
   Result<comm::Ticket> submit(const comm::Broadcast& operation) override { return inner.submit(operation); }
+  Result<comm::Ticket> submit(const comm::HandOn& operation) override { return inner.submit(operation); }
   Status wait(comm::Ticket ticket) override { return inner.wait(ticket); }
   bool abort(Duration) override { return true; }
   int suspect() const override { return -1; }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/trainer/core/threads.h"
+#include "trainer/core/digest.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/optim/sgd.h"
@@ -61,7 +62,9 @@ TEST(Sgd, follows_its_formula) {
   Update update;
   auto p = arena(2, 2), g = arena(4, 4);
   std::vector<std::vector<double>> slots = {arena(1, 1)};
-  sgd.apply(update.of(p, g, slots, 0));
+  const std::uint64_t digest = sgd.apply(update.of(p, g, slots, 0));
+  EXPECT_EQ(digest, core::digest_of_array(0, &p[0], 1, 8) + core::digest_of_array(1, &slots[0][0], 1, 8) +
+                        core::digest_of_array(2, &p[16], 1, 8) + core::digest_of_array(3, &slots[0][16], 1, 8));
   EXPECT_DOUBLE_EQ(slots[0][0], 0.9 * 1 + (4 * 0.5 + 0.01 * 2));
   EXPECT_DOUBLE_EQ(p[0], 2 - 0.1 * slots[0][0]);
   EXPECT_DOUBLE_EQ(p[16], 2 - 0.1 * (0.9 + 2)) << "a bias does not decay";
@@ -100,12 +103,14 @@ TEST(AdamW, float32_follows_float64_and_threads_change_no_bit) {
     void* slots[] = {m.data(), v.data()};
     for (int step = 0; step < 3; ++step) {
       for (size_t i = 0; i < kCount; ++i) g[i] = static_cast<float>(std::cos(static_cast<double>(i) + step));
-      adamw.apply({.layout = &layout,
-                   .parameters = p.data(),
-                   .gradients = g.data(),
-                   .slots = slots,
-                   .step = step,
-                   .threads = threads});
+      const std::uint64_t digest = adamw.apply({.layout = &layout,
+                                                .parameters = p.data(),
+                                                .gradients = g.data(),
+                                                .slots = slots,
+                                                .step = step,
+                                                .threads = threads});
+      EXPECT_EQ(digest, core::digest_of_array(0, p.data(), kCount, 4) + core::digest_of_array(1, m.data(), kCount, 4) +
+                            core::digest_of_array(2, v.data(), kCount, 4));
     }
     return p;
   };
