@@ -129,6 +129,9 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
     hold_until_ = now + options_.hold_within;
     for (auto& [number, rank] : ranks_) rank.holding.reset();
     actions_.push_back(AskHoldings{propose.epoch});
+    Propose anew = propose;
+    anew.ranks = to_start_anew();
+    if (anew.ranks > 0) actions_.push_back(PrepareSockets{anew});
     if (kMutation == Mutation::kKeepUnasked) {
       for (auto& [number, rank] : ranks_) note_holding(rank, {propose.epoch.term, propose.epoch.generation, {}});
     }
@@ -138,21 +141,48 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
   if (!alive_ || kMutation == Mutation::kReadyWhileRunning) actions_.push_back(PrepareSockets{propose});
 }
 
-// Whether the processes can be regrouped: all of them live, and have said that they can.
+// Whether the processes can be regrouped: those that live have said that they can, and of the others nothing is left.
 bool MemberState::can_keep(const Propose& propose) const {
-  return go_ && go_->kind == Kind::kLockstep && propose.ranks == go_->ranks && all_regroup();
+  if (!go_ || go_->kind != Kind::kLockstep || propose.ranks != go_->ranks) return false;
+  if (all_regroup()) return true;
+  return alive_ && !ending_ && !standby_ && !all_exited() &&
+         std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+           return entry.second.exit ? !entry.second.left_behind : entry.second.regroups;
+         });
+}
+
+// How many of the processes have ended, while the others stay.
+int MemberState::to_start_anew() const {
+  return static_cast<int>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.exit.has_value(); }));
 }
 
 void MemberState::note_holding(Rank& rank, const Holding& holding) {
   if (!keeping_ || !propose_ || ready_ || Epoch{holding.term, holding.generation} != propose_->epoch) return;
   rank.holding = holding.version;
+  ready_to_go_on();
+}
+
+// READY, once all processes that stay have answered and there are sockets for the others.
+void MemberState::ready_to_go_on() {
   Ready ready;
+  std::size_t local = 0;
+  std::size_t anew = 0;
   for (const auto& [number, each] : ranks_) {
-    if (!each.holding) return;
-    ready.holdings.push_back(*each.holding);
+    if (each.exit ? !prepared_ : !each.holding) return;
+    if (!each.exit) {
+      ready.addresses.push_back(offered_.addresses.at(local));
+      ready.holdings.push_back(*each.holding);
+    } else if (prepared_->problem.empty()) {
+      ready.addresses.push_back(prepared_->addresses.at(anew++));
+      ready.holdings.emplace_back();
+    } else {
+      ready.problem = prepared_->problem;
+      ready.message = prepared_->message;
+    }
+    ++local;
   }
   ready.epoch = propose_->epoch;
-  ready.addresses = offered_.addresses;
   ready.host = offered_.host;
   ready.master_port = offered_.master_port;
   ready.life = life_;
@@ -164,6 +194,7 @@ void MemberState::note_holding(Rank& rank, const Holding& holding) {
 // A process of those that were to stay has ended: READY, said or not, is void, and new ones will be started.
 void MemberState::stop_keeping() {
   keeping_ = false;
+  prepared_.reset();
   ready_.reset();
 }
 
@@ -180,6 +211,14 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
     return;
   }
   if (!propose_ || propose_->epoch != epoch || ready_) return;
+  // They may be for processes that were to be started beside others, which have ended since, too.
+  const auto wanted = keeping_ ? to_start_anew() : propose_->ranks;
+  if (prepared.problem.empty() && prepared.addresses.size() != static_cast<std::size_t>(wanted)) return;
+  if (!keeping_ && alive_ && kMutation != Mutation::kReadyWhileRunning) return;
+  if (keeping_) {
+    prepared_ = prepared;
+    return ready_to_go_on();
+  }
   Ready ready;
   ready.epoch = epoch;
   ready.addresses = prepared.addresses;
@@ -238,8 +277,16 @@ void MemberState::on(const Go& go, MonotonicTime now) {
   ready_.reset();
   if (std::exchange(keeping_, false)) {
     adopt(go);
-    for (auto& [number, rank] : ranks_) rank.report.reset();
     actions_.push_back(ContinueProcesses{go});
+    std::vector<int> anew;
+    for (auto& [number, rank] : ranks_) {
+      rank.report.reset();
+      if (!rank.exit) continue;
+      anew.push_back(number - go.first_rank);
+      rank = Rank{};
+    }
+    prepared_.reset();
+    if (!anew.empty()) actions_.push_back(StartProcesses{go, anew});
     heartbeat_at_ = now;
     return;
   }
@@ -256,7 +303,7 @@ void MemberState::start(const Go& go, MonotonicTime now) {
   up_ = standby_ = false;
   progress_.reset();
   ++life_;
-  actions_.push_back(StartProcesses{go});
+  actions_.push_back(StartProcesses{go, {}});
   heartbeat_at_ = now;
 }
 
@@ -376,6 +423,7 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
   exit.problem = end.problem;
   exit.message = end.message;
   rank->exit = exit;
+  rank->left_behind = end.left_behind;
   if (welcomed_ && unsaid_) send_heartbeat(now);  // the last step and checkpoint, before word of the end overtakes them
   if (welcomed_) send(exit);
   if (keeping_) {
@@ -427,6 +475,7 @@ void MemberState::end_processes(Exit::Reason reason, Duration grace, bool ask, M
 
 void MemberState::drop_proposal() {
   keeping_ = kept_ready_ = false;
+  prepared_.reset();
   if (propose_) actions_.push_back(DropSockets{});
   propose_.reset();
   ready_.reset();

@@ -4,7 +4,7 @@
 // What it holds to (README.md has the whole story):
 //   * a PROPOSE or GO at or below what was promised, or of a number already used, is refused;
 //   * READY is said only when nothing of an older generation can be committed on this pod any more: its processes are
-//     gone, or each of them has said (Holding) that it ended its communicator;
+//     gone, or each of them has said (Holding) that it ended its communicator or has ended and left nothing behind;
 //   * GO is followed only for the very proposal that READY was said for, and once;
 //   * without a coordinator training goes on, for at most `orphan_after`.
 #pragma once
@@ -26,7 +26,7 @@ namespace lockstep::rendezvous {
 struct SendToCoordinator {
   AgentToCoordinator message;  // the token of a HELLO is filled in by the sender
 };
-// Bind sockets and choose a port for `propose`; answered by on_prepared().
+// Bind as many sockets as `propose` has ranks, and choose a port; answered by on_prepared().
 struct PrepareSockets {
   Propose propose;
 };
@@ -35,8 +35,9 @@ struct DropSockets {};
 // Start the processes; answered by on_started() or on_exit() for each rank. They are alive until on_no_process_left().
 struct StartProcesses {
   Go go;
+  std::vector<int> only;  // local ranks, in order: the others go on. Empty: all
 };
-// AgentMessage::kRegroup to every process; answered by a WorkerMessage::holding of each.
+// AgentMessage::kRegroup to every process that is there; answered by a WorkerMessage::holding of each.
 struct AskHoldings {
   Epoch epoch;
 };
@@ -88,6 +89,7 @@ struct ProcessEnd {
   std::int64_t end_ms = 0;
   std::string stderr_tail;
   std::string problem, message;  // see Exit
+  bool left_behind = false;      // something that it started may still be there
 };
 
 struct MemberOptions {
@@ -139,6 +141,7 @@ class MemberState {
     std::optional<StateVersion> holding;  // said for the proposal under way
     std::optional<BrokenReport> broken;
     std::optional<Exit> exit;
+    bool left_behind = false;  // by a process that has exited
     bool acknowledged = false;
     std::optional<FailureReport> report;
   };
@@ -167,7 +170,9 @@ class MemberState {
   bool can_keep(const Propose& propose) const;
   void prepare_warm();
   void start(const Go& go, MonotonicTime now);
+  int to_start_anew() const;
   void note_holding(Rank& rank, const Holding& holding);
+  void ready_to_go_on();
   void stop_keeping();
   void adopt(const Go& go);
   void take_over(const Go& go);
@@ -187,10 +192,11 @@ class MemberState {
   std::int64_t sequence_ = 0;
 
   Epoch promised_;
-  std::optional<Propose> propose_;  // accepted, and not yet followed by its GO
-  std::optional<Ready> ready_;      // said for propose_
-  bool keeping_ = false;            // the processes stay, and answer (or have answered) propose_ themselves
-  bool kept_ready_ = false;         // READY was said for processes that stay, whatever became of them since
+  std::optional<Propose> propose_;    // accepted, and not yet followed by its GO
+  std::optional<Ready> ready_;        // said for propose_
+  bool keeping_ = false;              // the processes stay, and answer (or have answered) propose_ themselves
+  std::optional<Prepared> prepared_;  // while keeping_: for the processes that are to be started anew
+  bool kept_ready_ = false;           // READY was said for processes that stay, whatever became of them since
   MonotonicTime hold_until_{};
   Prepared offered_;  // where the processes of go_ listen
 

@@ -179,7 +179,7 @@ void Agent::carry_out(MonotonicTime now) {
         listeners_.clear();
       } else if (const auto* start = std::get_if<rv::StartProcesses>(&action)) {
         end_signal_ = SIGTERM;
-        processes_->start(start->go, std::exchange(listeners_, {}));
+        processes_->start(start->go, start->only, std::exchange(listeners_, {}));
         reap_again = true;  // when none could be started there is no SIGCHLD to wait for
       } else if (const auto* ask = std::get_if<rv::AskHoldings>(&action)) {
         processes_->regroup(ask->epoch);

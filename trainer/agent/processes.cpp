@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -156,20 +157,28 @@ Processes::Processes(std::vector<std::string> command, std::vector<std::string> 
 
 Processes::~Processes() = default;
 
-void Processes::start(const Go& go, std::vector<Fd> listeners) {
-  for (const auto& worker : workers_) {  // what an older generation wrote last
-    read_stream(*worker, false, kAtTheEnd);
-    read_stream(*worker, true, kAtTheEnd);
+void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> listeners) {
+  if (only.empty()) {
+    for (int i = 0; i < go.ranks; ++i) only.push_back(i);
   }
-  workers_.clear();
-  for (int i = 0; i < go.ranks; ++i) workers_.push_back(std::make_unique<Worker>(go.first_rank + i));
-  for (int i = 0; i < go.ranks; ++i) {
+  workers_.resize(static_cast<std::size_t>(go.ranks));
+  for (const int i : only) {
+    auto& worker = workers_[static_cast<std::size_t>(i)];
+    if (worker) {  // what an older generation wrote last
+      read_stream(*worker, false, kAtTheEnd);
+      read_stream(*worker, true, kAtTheEnd);
+    }
+    worker = std::make_unique<Worker>(go.first_rank + i);
+  }
+  std::size_t next = 0;
+  for (const int i : only) {
     Worker& worker = *workers_[static_cast<std::size_t>(i)];
     const Fd none;
-    const bool own = go.kind == rendezvous::Kind::kLockstep && static_cast<std::size_t>(i) < listeners.size();
+    const std::size_t mine = next++;
+    const bool own = go.kind == rendezvous::Kind::kLockstep && mine < listeners.size();
     ProcessEnd failed;
     failed.rank = worker.rank;
-    if (spawn(worker, go, i, own ? listeners[static_cast<std::size_t>(i)] : none, failed)) {
+    if (spawn(worker, go, i, own ? listeners[mine] : none, failed)) {
       events_.on_started(worker.rank);
     } else {
       failed.end_ms = now_ms();
@@ -330,7 +339,16 @@ void Processes::finish(Worker& worker, int status) {
   read_stream(worker, false, kAtTheEnd);
   read_stream(worker, true, kAtTheEnd);
   end.stderr_tail = worker.tail;
+  end.left_behind = workers_.size() > 1 && others_than_workers();
   events_.on_exit(end);
+}
+
+// Whether there is a child of this agent that is no worker: what one of them started and left behind.
+bool Processes::others_than_workers() const {
+  const std::vector<pid_t> all = children();
+  return std::any_of(all.begin(), all.end(), [this](pid_t child) {
+    return std::none_of(workers_.begin(), workers_.end(), [child](const auto& worker) { return worker->pid == child; });
+  });
 }
 
 void Processes::read_stream(Worker& worker, bool is_err, std::size_t most) {

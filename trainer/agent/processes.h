@@ -28,9 +28,10 @@ class Processes {
             Events events);
   ~Processes();
 
-  // One process per local rank of `go`; each gets its listener. A process that cannot be started ends at once, with a
-  // sentence. Nothing of an older generation may be left.
-  void start(const rendezvous::Go& go, std::vector<Fd> listeners);
+  // One process for each local rank of `go` that is in `only`, or for all where that is empty; each gets its listener.
+  // A process that cannot be started ends at once, with a sentence. Nothing may be left of the processes that had those
+  // ranks before.
+  void start(const rendezvous::Go& go, std::vector<int> only, std::vector<Fd> listeners);
   // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
   void signal(int signal, bool ask);
   // Asks every process to end its communicator and to say what it holds.
@@ -60,6 +61,7 @@ class Processes {
   void tell(Worker& worker, const rendezvous::AgentMessage& message);
   void write_link(Worker& worker);
   void finish(Worker& worker, int status);
+  bool others_than_workers() const;
 
   const std::vector<std::string> command_, environment_;
   Output& out_;

@@ -61,6 +61,121 @@ TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_and_ready_tells_what_
   EXPECT_EQ(member.phase(), MemberPhase::kReady);
 }
 
+// A pod of three processes, of which one has died in generation 1.
+class MemberOfThreeTest : public MemberRegroupTest {
+ protected:
+  static constexpr int kFirst = 3;
+  Propose proposal_of_three(std::int64_t generation) {
+    Propose propose = proposal(generation);
+    propose.first_rank = kFirst;
+    propose.ranks = 3;
+    propose.world_size = 6;
+    return propose;
+  }
+  Go go_of_three(std::int64_t generation, const std::vector<std::string>& addresses) {
+    Go message = go(generation);
+    message.first_rank = kFirst;
+    message.ranks = 3;
+    message.world_size = 6;
+    message.peers = {"a", "b", "c"};
+    message.peers.insert(message.peers.end(), addresses.begin(), addresses.end());
+    return message;
+  }
+  void hear(int rank, const WorkerMessage& message) {
+    member.on_worker_message(rank, message, now);
+    collect();
+  }
+  void bind(std::int64_t generation, const std::vector<std::string>& addresses) {
+    member.on_prepared({1, generation}, Prepared{addresses, "10.0.0.1", 0, "", ""}, now);
+    collect();
+  }
+  void end(int rank, bool left_behind = false) {
+    ProcessEnd how{rank, 137, 9, 17, "", "", ""};
+    how.left_behind = left_behind;
+    member.on_exit(how, now);
+    collect();
+  }
+  void lose_the_second(bool left_behind = false) {
+    join();
+    tell(proposal_of_three(1));
+    bind(1, {"h:1", "h:2", "h:3"});
+    tell(go_of_three(1, {"h:1", "h:2", "h:3"}));
+    for (int rank : {3, 4, 5}) hear(rank, {.up = true, .regroups = true});
+    end(4, left_behind);
+    forget();
+  }
+};
+
+TEST_F(MemberOfThreeTest, those_that_live_are_asked_and_ready_names_new_sockets_only_for_the_dead_one) {
+  lose_the_second();
+  tell(proposal_of_three(2));
+  EXPECT_EQ(taken<AskHoldings>().size(), 1U);
+  EXPECT_TRUE(taken<EndProcesses>().empty());
+  EXPECT_EQ(taken<PrepareSockets>().at(0).propose.ranks, 1);
+  hear(3, holding(2, 7));
+  hear(5, holding(2, 8));
+  EXPECT_TRUE(sent<Ready>().empty()) << "the dead one's place has no socket yet";
+  bind(2, {"h:9"});
+  const Ready ready = sent<Ready>().at(0);
+  EXPECT_EQ(ready.addresses, (std::vector<std::string>{"h:1", "h:9", "h:3"}));
+  EXPECT_EQ(ready.holdings, (std::vector<StateVersion>{{1, 7, "abc"}, {}, {1, 8, "abc"}}));
+}
+
+TEST_F(MemberOfThreeTest, go_lets_those_that_live_go_on_and_starts_the_other_and_up_needs_all) {
+  lose_the_second();
+  tell(proposal_of_three(2));
+  bind(2, {"h:9"});
+  hear(3, holding(2, 7));
+  hear(5, holding(2, 7));
+  tell(go_of_three(2, {"h:1", "h:9", "h:3"}));
+  EXPECT_EQ(taken<ContinueProcesses>().size(), 1U);
+  EXPECT_EQ(taken<StartProcesses>().at(0).only, std::vector<int>{1});
+  EXPECT_EQ(member.phase(), MemberPhase::kRunning);
+  forget();
+  hear(3, {.up = true, .regroups = true});
+  hear(5, {.up = true, .regroups = true});
+  EXPECT_TRUE(sent<Up>().empty());
+  hear(4, {.up = true, .regroups = true});
+  EXPECT_EQ(sent<Up>().at(0).generation, 2);
+}
+
+TEST_F(MemberOfThreeTest, one_that_left_something_behind_takes_all_with_it) {
+  lose_the_second(true);
+  tell(proposal_of_three(2));
+  EXPECT_TRUE(taken<AskHoldings>().empty());
+  EXPECT_TRUE(taken<PrepareSockets>().empty());
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+}
+
+TEST_F(MemberOfThreeTest, no_socket_for_the_dead_one_is_a_ready_with_the_problem) {
+  lose_the_second();
+  tell(proposal_of_three(2));
+  hear(3, holding(2, 7));
+  hear(5, holding(2, 7));
+  member.on_prepared({1, 2}, Prepared{{}, "10.0.0.1", 0, "PortInUse", "no port"}, now);
+  collect();
+  EXPECT_EQ(sent<Ready>().at(0).problem, "PortInUse");
+}
+
+TEST_F(MemberOfThreeTest, when_another_dies_before_go_all_start_anew_and_sockets_for_one_are_not_enough) {
+  lose_the_second();
+  tell(proposal_of_three(2));
+  hear(3, holding(2, 7));
+  end(5);
+  EXPECT_EQ(taken<EndProcesses>().size(), 1U);
+  bind(2, {"h:9"});
+  EXPECT_TRUE(sent<Ready>().empty());
+  end(3);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<PrepareSockets>().back().propose.ranks, 3);
+  bind(2, {"h:9"});
+  EXPECT_TRUE(sent<Ready>().empty()) << "it came late, and was for one";
+  bind(2, {"h:4", "h:5", "h:6"});
+  EXPECT_EQ(sent<Ready>().at(0).addresses.size(), 3U);
+  tell(go_of_three(2, {"h:4", "h:5", "h:6"}));
+  EXPECT_TRUE(taken<StartProcesses>().at(0).only.empty());
+}
+
 TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
   run();
   tell(proposal(2));

@@ -100,6 +100,8 @@ class SimulatedWorld {
   int starts() const { return starts_; }
   // Of processes that had no generation yet.
   int warm_starts() const { return warm_starts_; }
+  // Starts of some processes of a pod beside others that went on.
+  int partly_kept() const { return partly_kept_; }
   // Generations that ran with fewer than all slots.
   int smaller() const { return static_cast<int>(smaller_.size()); }
   std::string describe() const {
@@ -305,7 +307,7 @@ class SimulatedWorld {
         pump(pod);
       });
     } else if (const auto* start = std::get_if<StartProcesses>(&action)) {
-      start_processes(pod, start->go);
+      start_processes(pod, start->go, start->only);
     } else if (const auto* ask = std::get_if<AskHoldings>(&action)) {
       for (const auto& process : pod->processes) {
         if (process->alive) regroup(pod, process, ask->epoch);
@@ -426,18 +428,29 @@ class SimulatedWorld {
         });
   }
 
-  void start_processes(const PodPtr& pod, const Go& go) {
+  // Those of `only`, local ranks, take the places of dead ones; empty: all are started.
+  void start_processes(const PodPtr& pod, const Go& go, std::vector<int> only) {
     const bool warm = go.epoch.generation == 0;
     ++(warm ? warm_starts_ : starts_);
-    if (!warm) check_generation(pod, go);
-    std::erase_if(pod->processes, [](const auto& process) { return !process->alive; });
-    for (int i = 0; i < go.ranks; ++i) {
+    if (only.empty()) {
+      if (!warm) check_generation(pod, go);
+      std::erase_if(pod->processes, [](const auto& process) { return !process->alive; });
+      for (int i = 0; i < go.ranks; ++i) only.push_back(i);
+    } else {
+      partly_kept_ += 1;
+      for (auto i = only.rbegin(); i != only.rend(); ++i) {
+        const auto at = pod->processes.begin() + *i;
+        if ((*at)->alive) violate("a process is started in the place of one that lives");
+        pod->processes.erase(at);
+      }
+    }
+    for (const int i : only) {
       const auto process = std::make_shared<Process>();
       process->generation = go.epoch.generation;
       process->rank = go.first_rank + i;
       process->ignores_term = chance(20);
       process->regroups = regroups_;
-      pod->processes.push_back(process);
+      pod->processes.insert(pod->processes.begin() + std::min<std::ptrdiff_t>(i, std::ssize(pod->processes)), process);
       after(ms(between(5, 100)), [this, pod, process, go, warm] {
         if (!process->alive || !pod->alive) return;
         if (!warm) return enter(pod, process, go);
@@ -455,6 +468,7 @@ class SimulatedWorld {
     end.code = code;
     end.signal = signal;
     end.end_ms = now_.time_since_epoch().count() / 1'000'000;
+    end.left_behind = chance(10);
     pod->state->on_exit(end, now_);
     if (code != 0 && process->generation > 0) miss(process->generation);
     look_for_processes(pod);
@@ -663,7 +677,7 @@ class SimulatedWorld {
   std::shared_ptr<Coordinator> leader_;
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
-  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0;
   std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },

@@ -51,12 +51,22 @@ TEST_F(AgentRegroupTest, a_worker_that_does_not_answer_is_replaced_as_well) {
   EXPECT_FALSE(is_alive(of_rank(2, 1).pid));
 }
 
-TEST_F(AgentRegroupTest, when_one_process_of_a_pod_dies_the_others_of_that_pod_start_anew) {
-  start_job(2, 2, staying_worker());
+TEST_F(AgentRegroupTest, when_one_process_of_a_pod_dies_the_others_of_that_pod_stay_and_it_alone_starts_anew) {
+  start_job(2, 3, staying_worker());
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  lose(of_rank(4, 1));
+  ASSERT_EQ(started(2).size(), 1U);
+  EXPECT_EQ(started(2)[0].rank, 4);
+  for (const int rank : {0, 1, 2, 3, 5}) EXPECT_TRUE(is_alive(of_rank(rank, 1).pid)) << rank;
+  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[5] goes on in 2 as rank 5 from rank 0 send true"); }));
+  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[4] starts in 2 with the state of '0 1 7 ab'"); }));
+}
+
+TEST_F(AgentRegroupTest, when_a_process_leaves_something_behind_all_of_its_pod_start_anew) {
+  start_job(2, 2, {"/bin/bash", "-c", "[ $RANK = 3 ] && sleep 60 & exec " STAYING_WORKER});
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   lose(of_rank(3, 1));
   EXPECT_EQ(started(2).size(), 2U);
-  EXPECT_TRUE(is_alive(of_rank(0, 1).pid));
   EXPECT_TRUE(is_alive(of_rank(1, 1).pid));
   EXPECT_FALSE(is_alive(of_rank(2, 1).pid));
 }
