@@ -274,7 +274,7 @@ SUITES = {
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
     "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),
-    "run": ("lockstep run on this machine", lambda s: suite_cluster(s, ["tests/e2e/local"], 1800)),
+    "run": ("lockstep run on this machine, and who counts what it trained", lambda s: suite_cluster(s, ["tests/ledger", "tests/e2e/local"], 1800)),
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),

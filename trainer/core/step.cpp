@@ -5,15 +5,18 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "trainer/core/fixed_point.h"
+#include "trainer/core/mutation.h"
 
 namespace lockstep::trainer::core {
 
 namespace {
 
-constexpr int kMaxRedone = 64;           // lowers an exponent by more than the range of double
-constexpr int kEvaluationExponent = 24;  // held-out losses are summed with a step of 6e-8
+constexpr std::int64_t kMutatedStep = 6;  // committed before the step that mutations are about
+constexpr int kMaxRedone = 64;            // lowers an exponent by more than the range of double
+constexpr int kEvaluationExponent = 24;   // held-out losses are summed with a step of 6e-8
 
 // Adds the time of its life to `total`.
 class Timed {
@@ -27,6 +30,13 @@ class Timed {
   double& total_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// Whether a step that was applied is counted.
+bool counted(std::int64_t step) {
+  if (mutation() != Mutation::kForgetStep || step != kMutatedStep) return true;
+  static bool forgotten = false;
+  return std::exchange(forgotten, true);
+}
 
 comm::DataType communicated(ElementType real) {
   return real == ElementType::kFloat32 ? comm::DataType::kFloat32 : comm::DataType::kFloat64;
@@ -125,7 +135,10 @@ Result<StepReport> Replica::step(Control wish) {
 
 Status Replica::compute_and_reduce(Control wish) {
   std::fill_n(gradients_->data(), gradients_->bytes(), std::byte{0});
-  std::fill(footer_.words.begin(), footer_.words.end(), 0);
+  const bool stages_twice = mutation() == Mutation::kStageTwice && tickets_.empty();  // use() has cleared them
+  std::fill(
+      footer_.words.begin(),
+      stages_twice ? footer_.words.begin() + static_cast<std::ptrdiff_t>(footer_.statistics) : footer_.words.end(), 0);
   tickets_.clear();
   computed_.clear();
   std::int64_t stride = communicator_->size();
@@ -156,6 +169,7 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
   {
     Timed timed(times_.load);
     for (std::int64_t row = 0; row < graph_.batch; ++row) {
+      if (mutation() == Mutation::kDropSample && state_->step == kMutatedStep && row == 0) continue;
       source_.write(state_->step * global_batch + context.first_sample + row, row, inputs_);
     }
   }
@@ -190,7 +204,9 @@ void Replica::add_to_footer(bool first) {
   for (std::int64_t i = 0; i < graph_.batch; ++i) loss += program_->loss(i);
   auto add = [&](size_t exponent, const double* values, size_t count, size_t word) {
     RoundingFlags flags;
-    round_into(values, count, exponents_[exponent], !first, &footer_.words[word], flags);
+    const bool adds =
+        !first || mutation() == Mutation::kStageTwice;  // to what compute_and_reduce() has cleared, or not
+    round_into(values, count, exponents_[exponent], adds, &footer_.words[word], flags);
     footer_.words[Footer::kNotFinite] += flags.not_finite;
     footer_.words[Footer::kOverflow + exponent] += flags.overflow;
   };
@@ -277,7 +293,7 @@ void Replica::commit(double gradient_scale) {
     exponents_[i] = next_exponent(exponents_[i], largest_sums_[i]);
   }
   std::copy(exponents_.begin(), exponents_.end(), state.exponents.begin());
-  state.step += 1;
+  if (counted(state.step)) state.step += 1;
   state.committed_in = generation_;
 }
 
@@ -332,7 +348,7 @@ Result<bool> Replica::ranks_agree() {
   LOCKSTEP_TRY(auto ticket,
                communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kMax}));
   LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
-  return words[0] == ~words[1];
+  return words[0] == ~words[1] || mutation() == Mutation::kTearTransfer;
 }
 
 }  // namespace lockstep::trainer::core
