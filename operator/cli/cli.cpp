@@ -23,6 +23,7 @@ constexpr int kExitUsage = 2;
 struct Arguments {
   RunOptions run;
   std::vector<std::string> kills;
+  std::string chaos;
   ClusterOptions cluster;
   std::vector<std::string> files;
   std::vector<std::string> names;
@@ -49,6 +50,10 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
       ->type_name("RANK@STEP")
       ->expected(1)
       ->take_all();
+  run->add_option("--chaos", to.chaos,
+                  "Disturb the job while it runs, 20 times or as often as said, in an order that depends on the seed "
+                  "alone, and judge by its ledger whether each step was made exactly once")
+      ->type_name("SEED[:FAULTS]");
   run->add_option("--data", to.run.data, "Data for the program: sets its --data")->type_name("PATH");
   run->add_flag("--deterministic", to.run.deterministic, "Give --deterministic to the program");
   run->add_option("--set", to.run.settings, "Set a field of the job")
@@ -64,11 +69,15 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
       "Examples:\n"
       "  lockstep run examples/language-model.yaml\n"
       "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
+      "  lockstep run job.yaml --chaos 7:60 --deterministic\n"
       "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
       "A --flag=value after -- takes the place of the job's own value for that flag.\n"
+      "Chaos kills workers and pods, tells pods to leave, freezes workers, cuts connections and restarts the "
+      "operator;\n"
+      "it only ever touches processes that this run has started, and raises restart.maxRestarts by what it may cost.\n"
       "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
       "job's: 0 when it succeeded, otherwise that of the rank that failed; 1 when it could not start, 2 for wrong\n"
-      "usage, 127 when its command is nowhere, 130 after Ctrl-C.");
+      "usage, 127 when its command is nowhere, 130 after Ctrl-C. Under chaos it is 1 when the ledger is not in order.");
   return run;
 }
 
@@ -220,6 +229,14 @@ int dispatch(const CLI::App& app, Arguments& given) {
         return kExitUsage;
       }
       given.run.kills.push_back(*kill);
+    }
+    if (!given.chaos.empty()) {
+      const auto wish = parse_chaos(given.chaos);
+      if (!wish) {
+        fmt::print(stderr, "lockstep run: {}\n", wish.error().message);
+        return kExitUsage;
+      }
+      given.run.chaos = *wish;
     }
     return run_command(given.run);
   }

@@ -9,6 +9,7 @@
 #include "operator/api/schema.h"
 #include "operator/api/training_job.h"
 #include "operator/base/log.h"
+#include "operator/cli/chaos_report.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_session.h"
 #include "operator/local/guard.h"
@@ -95,6 +96,16 @@ Status check_kills(const RunOptions& options, const json& job) {
   return {};
 }
 
+// The faults, the room in the budget that they need, and the ledger by which they are timed and judged.
+Status plan_chaos(json& job, RunPlan& plan) {
+  if (!plan.options.chaos) return {};
+  LOCKSTEP_TRY(const auto parsed, api::parse_training_job(job));
+  plan.chaos = chaos_schedule(plan.options.chaos->seed, plan.options.chaos->faults, parsed.spec.nodes);
+  plan.max_restarts = raise_budget(job, plan.chaos);
+  LOCKSTEP_TRY(plan.ledger, ledger_of(job, plan.machine.folder));
+  return {};
+}
+
 Result<RunPlan> plan_run(const RunOptions& options) {
   LOCKSTEP_TRY(json job, read_valid_job(options.file));
   LOCKSTEP_CHECK_OK(apply_run_options(job, options));
@@ -117,6 +128,7 @@ Result<RunPlan> plan_run(const RunOptions& options) {
   LOCKSTEP_CHECK_OK(check_start(job, plan.machine));
   LOCKSTEP_TRY(plan.machine.folder, make_folder(options, job["metadata"]["name"]));
   LOCKSTEP_TRY(plan.dropped, fit_to_machine(job, plan.machine.folder));
+  LOCKSTEP_CHECK_OK(plan_chaos(job, plan));
   plan.job = api::with_defaults(std::move(job));
   return plan;
 }

@@ -38,17 +38,33 @@ bool replace_flag(Json& spec, const std::string& name, const std::string& value)
   return false;
 }
 
-// Whether "--name" or "--name=..." is a word of the command line.
-bool has_flag(const Json& spec, const std::string& name) {
+// The value of "--name=..." or "--name ..."; empty text for a bare "--name", nothing where there is none.
+std::optional<std::string> flag_of(const Json& spec, const std::string& name) {
   for (const char* field : {"command", "args"}) {
     if (!spec.contains(field) || !spec[field].is_array()) continue;
-    for (const Json& word : spec[field]) {
-      if (!word.is_string()) continue;
-      const std::string text = word;
-      if (text == "--" + name || text.starts_with("--" + name + "=")) return true;
+    const Json& words = spec[field];
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (!words[i].is_string()) continue;
+      const std::string word = words[i];
+      if (word.starts_with("--" + name + "=")) return word.substr(name.size() + 3);
+      if (word != "--" + name) continue;
+      return i + 1 < words.size() && words[i + 1].is_string() ? words[i + 1].get<std::string>() : "";
     }
   }
-  return false;
+  return std::nullopt;
+}
+
+bool has_flag(const Json& spec, const std::string& name) {
+  return flag_of(spec, name).has_value();
+}
+
+bool is_our_trainer(const Json& spec) {
+  return std::filesystem::path(spec["command"][0].get<std::string>()).filename() == "lockstep-trainer";
+}
+
+void add_argument(Json& spec, const std::string& word) {
+  if (!spec.contains("args") || !spec["args"].is_array()) spec["args"] = Json::array();
+  spec["args"].push_back(word);
 }
 
 }  // namespace
@@ -119,6 +135,17 @@ Status apply_run_options(Json& job, const RunOptions& options) {
   return {};
 }
 
+Result<std::string> ledger_of(Json& job, const std::string& folder) {
+  Json& spec = job["spec"];
+  if (const auto own = flag_of(spec, "ledger"); own && !own->empty()) return *own;
+  if (!is_our_trainer(spec)) {
+    return fail(ErrorCode::kInvalid,
+                "--chaos needs a program that keeps a ledger: lockstep-trainer, or one with a --ledger=DIR of its own");
+  }
+  add_argument(spec, "--ledger=" + folder + "/ledger");
+  return folder + "/ledger";
+}
+
 Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& folder) {
   Json& spec = job["spec"];
   if (spec.value("suspend", false)) {
@@ -136,11 +163,8 @@ Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& fo
     spec.erase(field);
   }
   // Our own trainer then writes every step, for the loss curve; other programs show as much as they report.
-  const Json& command = spec["command"];
-  if (std::filesystem::path(command[0].get<std::string>()).filename() == "lockstep-trainer" &&
-      !has_flag(spec, "metrics-file")) {
-    if (!spec.contains("args") || !spec["args"].is_array()) spec["args"] = Json::array();
-    spec["args"].push_back("--metrics-file=" + folder + "/metrics.jsonl");
+  if (is_our_trainer(spec) && !has_flag(spec, "metrics-file")) {
+    add_argument(spec, "--metrics-file=" + folder + "/metrics.jsonl");
   }
   if (spec.contains("checkpoint") && spec["checkpoint"].is_object()) {
     spec["checkpoint"]["path"] = folder + "/checkpoints";

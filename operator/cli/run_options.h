@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "operator/cli/chaos_schedule.h"
 
 namespace lockstep::cli {
 
@@ -23,6 +24,7 @@ struct RunOptions {
   std::string file;
   std::optional<int> workers;  // instead of spec.nodes
   std::vector<WorkerKill> kills;
+  std::optional<ChaosWish> chaos;
   std::string data;                       // --data of the program
   bool deterministic = false;             // --deterministic for the program
   std::vector<std::string> settings;      // "spec.path=value"
@@ -41,6 +43,10 @@ Status apply_setting(nlohmann::json& job, const std::string& setting);
 // --workers, --data, --deterministic, --set and the program's own arguments, put into the job as if its file said so.
 // An argument "--name=value" takes the place of the job's own value for that flag, where it has one.
 Status apply_run_options(nlohmann::json& job, const RunOptions& options);
+
+// Where the job's program is to keep its ledger, so that chaos can be timed and judged by it: the folder of its own
+// --ledger, else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
+Result<std::string> ledger_of(nlohmann::json& job, const std::string& folder);
 
 // What a machine without a cluster does not apply, taken out of the job: names of fields, for one sentence. `folder`
 // is the run's; checkpoint.path becomes its checkpoints/. kInvalid for what cannot be run (spec.suspend).

@@ -14,8 +14,12 @@
 
 #include "operator/api/training_job.h"
 #include "operator/base/metrics.h"
+#include "operator/cli/chaos.h"
+#include "operator/cli/chaos_report.h"
 #include "operator/cli/display.h"
+#include "operator/cli/fault_maker.h"
 #include "operator/cli/interrupts.h"
+#include "operator/cli/ledger_record.h"
 #include "operator/cli/rank_logs.h"
 #include "operator/cli/run_report.h"
 #include "operator/cli/text.h"
@@ -31,6 +35,7 @@ using nlohmann::json;
 
 constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
+constexpr Duration kChaosTick = 20ms;  // between looks at the ledger
 
 std::string indented(const std::string& text) {
   std::string result = "  ";
@@ -72,7 +77,9 @@ class Session {
     print_log_lines();
     display_->finish();
     report();
-    return signal != 0 ? 128 + signal : exit_status(job_.status);
+    if (signal != 0) return 128 + signal;
+    const int status = exit_status(job_.status);
+    return status == 0 && !plan_.chaos.empty() && !chaos_report().good() ? 1 : status;
   }
 
  private:
@@ -98,13 +105,21 @@ class Session {
     };
     LOCKSTEP_TRY(runtime_, local::start_pod_runtime(api_, runtime, clock_));
 
+    LOCKSTEP_CHECK_OK(start_controller({.listen_address = plan_.machine.address,
+                                        .certificate_pem = serving.certificate_pem,
+                                        .private_key_pem = serving.private_key_pem},
+                                       authority.certificate_pem));
+    LOCKSTEP_CHECK_OK(start_chaos());
+    watch_ = std::jthread([this](std::stop_token stop) { watch_job(stop); });
+    return {};
+  }
+
+  Status start_controller(const rendezvous::CoordinatorOptions& coordinator, const std::string& authority) {
     job::JobControllerOptions options;
     options.watch_namespace = name_space();
     options.agent_image = "lockstep";
-    options.coordinator_ca_pem = authority.certificate_pem;
-    options.coordinator.listen_address = plan_.machine.address;
-    options.coordinator.certificate_pem = serving.certificate_pem;
-    options.coordinator.private_key_pem = serving.private_key_pem;
+    options.coordinator_ca_pem = authority;
+    options.coordinator = coordinator;
     options.event_source = "lockstep-run";
     options.workers = 1;
     options.make_coordinator = [this](const rendezvous::CoordinatorOptions& how, rendezvous::GenerationStore& store,
@@ -117,7 +132,29 @@ class Session {
                                            });
     };
     LOCKSTEP_TRY(controller_, job::start_job_controller(options, api_, metrics_, clock_));
-    watch_ = std::jthread([this](std::stop_token stop) { watch_job(stop); });
+    controller_options_ = options;
+    return {};
+  }
+
+  Status start_chaos() {
+    if (plan_.chaos.empty()) return {};
+    LOCKSTEP_TRY(ledger_, LedgerReader::open(plan_.ledger));
+    faults_.emplace(
+        *runtime_, [this] { return restart_controller(); }, clock_);
+    chaos_.emplace(
+        plan_.chaos, [this](const Fault& fault) { return faults_->make(fault); }, clock_);
+    tick_ = kChaosTick;
+    return {};
+  }
+
+  // As when an operator dies and another leads: a later term, at the address that the agents know.
+  Status restart_controller() {
+    const std::string address = controller_->coordinator().address();
+    controller_->stop();
+    controller_.reset();
+    controller_options_.coordinator.port = std::stoi(address.substr(address.rfind(':') + 1));
+    controller_options_.coordinator.term += 1;
+    LOCKSTEP_TRY(controller_, job::start_job_controller(controller_options_, api_, metrics_, clock_));
     return {};
   }
 
@@ -176,6 +213,12 @@ class Session {
     for (const WorkerKill& kill : kills_) {
       display_->say(fmt::format("the process of rank {} will be killed at step {}, as asked", kill.rank, kill.step));
     }
+    if (chaos_) {
+      display_->say(
+          fmt::format("chaos with seed {}: {} faults, and restart.maxRestarts is {} in this run, so that they "
+                      "do not use up the job's own",
+                      plan_.options.chaos->seed, plan_.chaos.size(), plan_.max_restarts));
+    }
   }
 
   // Until the job is finished or a signal came.
@@ -191,6 +234,8 @@ class Session {
         gone = gone_;
       }
       print_log_lines();
+      disturb();
+      if (!controller_) return;
       const auto view = controller_->coordinator().view(job_.meta.uid);
       if (view) look_at(*view);
       tell_attempts();
@@ -221,6 +266,28 @@ class Session {
       kill = kills_.erase(kill);
       return;  // the next one when the job runs again
     }
+  }
+
+  void disturb() {
+    if (!chaos_) return;
+    faults_->thaw();
+    ledger_->read();
+    if (finished()) return;
+    const LedgerRecord& record = ledger_->record();
+    for (const ChaosEvent& event : chaos_->look(record.newest_step, record.total_steps)) {
+      display_->say(describe(event, plan_.options.chaos->faults));
+    }
+  }
+
+  ChaosReport chaos_report() const {
+    return {.wish = *plan_.options.chaos,
+            .events = chaos_->events(),
+            .left = chaos_->left(),
+            .ledger = judge_ledger(ledger_->record(), exit_status(job_.status) == 0),
+            .succeeded = exit_status(job_.status) == 0,
+            .restarts = job_.status.restarts.total,
+            .charged = job_.status.restarts.counted,
+            .max_restarts = plan_.max_restarts};
   }
 
   // Says each new failure once: those are the last entries of the list, as many as there were restarts since.
@@ -272,11 +339,13 @@ class Session {
   void stop_everything(Duration grace) {
     watch_.request_stop();
     if (watch_.joinable()) watch_.join();
+    faults_.reset();  // who is frozen can end now
     if (controller_) controller_->stop();
     if (runtime_) runtime_->stop(grace);
     controller_.reset();
     runtime_.reset();
     interrupts_.reset();
+    if (ledger_) ledger_->read();
   }
 
   double seconds() const { return std::chrono::duration<double>(clock_.now() - started_).count(); }
@@ -294,18 +363,21 @@ class Session {
     curve.held_out = rank_logs_.held_out();
     curve.title = job_.meta.name;
     if (!curve.training.empty()) std::ofstream(folder + "/loss.svg") << draw_svg(curve);
+    const bool good = !chaos_ || chaos_report().good();
     if (plan_.options.json) {
-      const json result = {{"result",
-                            {{"job", api::to_json(job_)},
-                             {"folder", folder},
-                             {"seconds", seconds()},
-                             {"exitStatus", exit_status(job_.status)}}}};
+      json result = {{"result",
+                      {{"job", api::to_json(job_)},
+                       {"folder", folder},
+                       {"seconds", seconds()},
+                       {"exitStatus", exit_status(job_.status)}}}};
+      if (chaos_) result["result"]["chaos"] = chaos_json(chaos_report());
       fmt::print("{}\n", result.dump());
       return;
     }
     const std::string words = verdict(job_, seconds());
     if (plan_.options.quiet) {
       if (exit_status(job_.status) != 0) fmt::print(stderr, "lockstep run: {}\n", words);
+      if (!good) fmt::print(stderr, "{}", chaos_text(chaos_report()));
       return;
     }
     const int columns = std::clamp(terminal_columns(stdout) - 14, 20, 72);
@@ -323,10 +395,12 @@ class Session {
     for (const WorkerKill& kill : kills_) {
       fmt::print("\nrank {} was not killed: the job ended before step {}\n", kill.rank, kill.step);
     }
+    if (chaos_) fmt::print("\n{}", chaos_text(chaos_report()));
     fmt::print("\n{}\n\n", words);
     std::vector<std::vector<std::string>> where = {{"logs", folder + "/logs"}};
     if (!job_.spec.checkpoint.path.empty()) where.push_back({"checkpoints", job_.spec.checkpoint.path});
     if (!curve.training.empty()) where.push_back({"loss curve", folder + "/loss.svg"});
+    if (chaos_) where.push_back({"ledgers", plan_.ledger});
     if (!measured.training.empty()) where.push_back({"every step", folder + "/metrics.jsonl"});
     where.push_back({"status", folder + "/job.json"});
     fmt::print("{}", table(where));
@@ -340,7 +414,8 @@ class Session {
   std::unique_ptr<Display> display_;
   std::unique_ptr<Interrupts> interrupts_;
   std::unique_ptr<local::PodRuntime> runtime_;
-  std::unique_ptr<job::JobController> controller_;
+  std::unique_ptr<job::JobController> controller_;  // none when it could not be started again
+  job::JobControllerOptions controller_options_;
   std::jthread watch_;
   Duration tick_{};
   MonotonicTime started_{};
@@ -357,6 +432,9 @@ class Session {
   // Of the main thread.
   api::TrainingJob job_;
   std::deque<WorkerKill> kills_;
+  std::unique_ptr<LedgerReader> ledger_;  // these only under chaos
+  std::optional<FaultMaker> faults_;
+  std::optional<Chaos> chaos_;
   LossCurve curve_;
   int told_ = 0;  // failures that were said
 };

@@ -16,6 +16,9 @@ struct RunPlan {
   RunOptions options;
   local::Machine machine;            // machine.folder exists
   std::vector<std::string> dropped;  // fields that are not applied
+  std::vector<Fault> chaos;          // what happens to the job; empty: nothing
+  std::int64_t max_restarts = 0;     // under chaos: what restart.maxRestarts was raised to
+  std::string ledger;                // under chaos: folder of the program's ledgers
 };
 
 // Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or

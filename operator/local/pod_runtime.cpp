@@ -111,15 +111,11 @@ class Runtime final : public PodRuntime {
   }
 
   Result<Worker> kill_worker(int rank) override {
-    const auto answer = std::make_shared<std::promise<Result<Worker>>>();
-    auto future = answer->get_future();
-    {
-      const std::lock_guard guard(mutex_);
-      if (ended_) return fail(ErrorCode::kCancelled, "the job has ended");
-      inbox_.push_back([this, rank, answer] { answer->set_value(kill_rank(rank)); });
-    }
-    wake();
-    return future.get();
+    return ask<Worker>([this, rank] { return kill_rank(rank); });
+  }
+
+  Result<RunningPod> find_pod(int slot) override {
+    return ask<RunningPod>([this, slot] { return pod_of(slot); });
   }
 
  private:
@@ -139,6 +135,20 @@ class Runtime final : public PodRuntime {
   void wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t ignored = write(wake_, &one, sizeof one);
+  }
+
+  // What `work` says on the loop's thread.
+  template <typename Answer>
+  Result<Answer> ask(std::function<Result<Answer>()> work) {
+    const auto answer = std::make_shared<std::promise<Result<Answer>>>();
+    auto future = answer->get_future();
+    {
+      const std::lock_guard guard(mutex_);
+      if (ended_) return fail(ErrorCode::kCancelled, "the job has ended");
+      inbox_.push_back([work = std::move(work), answer] { answer->set_value(work()); });
+    }
+    wake();
+    return future.get();
   }
 
   void post(std::function<void()> work) {
@@ -404,6 +414,29 @@ class Runtime final : public PodRuntime {
       }
     }
     return fail(ErrorCode::kNotFound, "no process has rank " + std::to_string(rank) + " now");
+  }
+
+  // Nobody else reaps agents, so their numbers are theirs here. A worker's number may have become another process's,
+  // which is no child of the agent then.
+  Result<RunningPod> pod_of(int slot) {
+    for (const auto& [uid, one] : running_) {
+      const pid_t agent = one.process.pid;
+      if (environment_of(agent, "LOCKSTEP_SLOT") != std::to_string(slot)) continue;
+      RunningPod found;
+      found.name = name_of(one.pod);
+      LOCKSTEP_TRY(found.agent, ProcessHandle::open(agent));
+      std::map<int, ProcessHandle> workers;
+      for (const pid_t child : children_of(agent)) {
+        auto handle = ProcessHandle::open(child);
+        const auto local_rank = environment_of(child, "LOCAL_RANK");
+        const auto agents = children_of(agent);
+        if (!handle || !local_rank || std::find(agents.begin(), agents.end(), child) == agents.end()) continue;
+        workers[atoi(local_rank->c_str())] = std::move(*handle);
+      }
+      for (auto& [rank, handle] : workers) found.workers.push_back(std::move(handle));
+      return found;
+    }
+    return fail(ErrorCode::kNotFound, "slot " + std::to_string(slot) + " has no pod now");
   }
 
   MemoryApi& api_;

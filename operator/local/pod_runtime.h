@@ -6,11 +6,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
 #include "operator/local/memory_api.h"
 #include "operator/local/pod_process.h"
+#include "operator/local/process_handle.h"
 
 namespace lockstep::local {
 
@@ -26,6 +28,13 @@ struct Worker {
   std::string pod;
 };
 
+// The processes of a pod that runs.
+struct RunningPod {
+  std::string name;
+  ProcessHandle agent;
+  std::vector<ProcessHandle> workers;  // by local rank; those that the agent runs just now
+};
+
 // Owns two threads and all processes of the pods. Destruction is stop() without grace.
 class PodRuntime {
  public:
@@ -39,6 +48,9 @@ class PodRuntime {
   // Sends SIGKILL to the process of that rank (the child of an agent with RANK in its environment). kNotFound when no
   // process has the rank now, kCancelled after stop(). Any thread.
   virtual Result<Worker> kill_worker(int rank) = 0;
+  // The pod that has that slot of its job (LOCKSTEP_SLOT in its environment). kNotFound when none runs now, kCancelled
+  // after stop(). Any thread.
+  virtual Result<RunningPod> find_pod(int slot) = 0;
 };
 
 // Puts the node `machine.node_name` into the API and starts; takes over read_log of the API. `api` must outlive it.

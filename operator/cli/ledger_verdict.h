@@ -1,0 +1,38 @@
+// What the ledgers of a job prove: that each step was committed once, whole and with the same bits on all ranks, and
+// how much of the time went into steps that count. Pure. Which bytes a micro-batch had to have is not known here:
+// tests/ledger/check_ledger.py counts that, too.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "operator/cli/ledger_record.h"
+
+namespace lockstep::cli {
+
+// A stretch of time in which no step that counts was being made.
+struct LostTime {
+  std::int64_t end_ns = 0;  // CLOCK_MONOTONIC
+  std::int64_t ns = 0;
+};
+
+struct LedgerVerdict {
+  std::vector<std::string> violations;             // a sentence each
+  std::map<std::int64_t, std::int64_t> effective;  // step -> the generation whose commit of it counts
+  std::int64_t done_again = 0;                     // commits that another generation's took the place of
+  std::int64_t wall_ns = 0;                        // from the first generation's start to the last commit
+  std::vector<LostTime> lost;                      // by end
+
+  std::int64_t lost_ns() const;
+  // The share of the time that went into steps that count; 0 where nothing was trained.
+  double goodput() const;
+};
+
+// The time of a step is that from the commit before it, in the same generation, or from the generation's start; one
+// that took more than four times the median counts as that much, and the rest as lost. `finished`: all steps have to be
+// there.
+LedgerVerdict judge_ledger(const LedgerRecord& record, bool finished);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,38 @@
+// A process held by a descriptor, to do something to it: its number may be given to another process at any time, the
+// descriptor stays with the one that it was opened for.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+#include "operator/base/result.h"
+
+namespace lockstep::local {
+
+class ProcessHandle {
+ public:
+  ProcessHandle() = default;
+  // kNotFound: there is no such process; kExhausted: no descriptor is left. Look after this whether it is the one that
+  // was meant: it may have got the number meanwhile.
+  static Result<ProcessHandle> open(pid_t pid);
+  ~ProcessHandle();
+  ProcessHandle(ProcessHandle&& other) noexcept;
+  ProcessHandle& operator=(ProcessHandle&& other) noexcept;
+
+  pid_t pid() const { return pid_; }
+  // kNotFound: it has ended; kForbidden: not one of ours.
+  Status signal(int number) const;
+  // Ends one of its established TCP connections under both of its ends, as a broken network would: `choice` modulo
+  // their number says which, in the order of their descriptors. Returns the two addresses. kNotFound: it has none now,
+  // or has ended; kForbidden: the system does not let us reach into it; kUnavailable: the kernel is too old.
+  Result<std::string> cut_connection(std::size_t choice) const;
+
+ private:
+  ProcessHandle(pid_t pid, int pidfd) : pid_(pid), pidfd_(pidfd) {}
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+};
+
+}  // namespace lockstep::local
