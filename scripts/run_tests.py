@@ -235,6 +235,8 @@ def soak(suite):
         ("the communicator", [bin / "comm_test", *again], {}),
         ("the operator killed after each write", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults"],
          {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"}),
+        ("chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "exactly_once"],
+         {"LOCKSTEP_CHAOS_FAULTS": str(25 * rounds), "LOCKSTEP_CHAOS_WORKERS": "6", "LOCKSTEP_SEED": str(int(time.time()))}),
         ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
          {"LOCKSTEP_IDLE_SECONDS": "300"}),
     ]

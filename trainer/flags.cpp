@@ -62,6 +62,11 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(positive)
       ->capture_default_str()
       ->group("Training");
+  app.add_option("--min-step-seconds", flags.min_step_seconds,
+                 "A step takes at least so long: to rehearse with a small model what befalls a large one")
+      ->check(CLI::Range(0.0, 60.0))
+      ->capture_default_str()
+      ->group("Training");
   app.add_option("--optimizer", flags.optimizer, "adamw or sgd (default: sgd for linear-regression, else adamw)")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->group("Training");

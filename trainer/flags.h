@@ -22,6 +22,7 @@ struct Flags {
   std::int64_t steps = 600;
   std::int64_t batch_size = 32;
   std::int64_t micro_batch_size = 4;
+  double min_step_seconds = 0;
 
   std::int64_t layers = 0;  // 0: the model's own default; resolved by resolve_defaults()
   std::int64_t width = 0;

@@ -1,7 +1,9 @@
 #include "trainer/training.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -69,6 +71,7 @@ Result<int> Training::go_on() {
   LOCKSTEP_CHECK_OK(catch_up());
   while (state().step < flags_.steps) {
     LOCKSTEP_CHECK_OK(looked_after());
+    pass_time();
     doing_ = Origin::kCommunication;
     core::Control wished = wish();
     LOCKSTEP_TRY(auto report, replica_->step(wished));
@@ -143,6 +146,17 @@ Status Training::looked_after() {
   if (stop_.reason() != elastic::StopReason::kAgentLost) return {};
   doing_ = Origin::kInternal;
   return fail(ErrorCode::kUnavailable, "the link to the agent ended, so nobody looks after this process");
+}
+
+// What is left of --min-step-seconds since the last step began, or until the generation is interrupted.
+void Training::pass_time() const {
+  const auto end = step_started_ + std::chrono::duration<double>(flags_.min_step_seconds);
+  while (!interruption_->raised()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) return;
+    pollfd interrupted{interruption_->fd(), POLLIN, 0};
+    static_cast<void>(::poll(&interrupted, 1, static_cast<int>(left)));  // looked at again, whatever it says
+  }
 }
 
 Status Training::begin() {

@@ -46,6 +46,7 @@ class Training {
   Status catch_up();
   Result<int> go_on();
   Status looked_after();
+  void pass_time() const;
   Result<int> stopped();
   Result<int> part(bool leaves, int leaving);
   Error yield();

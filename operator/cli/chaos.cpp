@@ -6,6 +6,7 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr std::int64_t kApart = 5;                        // steps between faults that do not come at once
 constexpr Duration kPatience = std::chrono::seconds(10);  // for a victim that is being started
 
 }  // namespace
@@ -13,27 +14,29 @@ constexpr Duration kPatience = std::chrono::seconds(10);  // for a victim that i
 Chaos::Chaos(std::vector<Fault> schedule, Make make, Clock& clock)
     : schedule_(std::move(schedule)), make_(std::move(make)), clock_(clock) {}
 
-bool Chaos::due(const Fault& fault, std::int64_t newest_step, std::int64_t total_steps) {
+bool Chaos::due(const Fault& fault, const ChaosProgress& progress) {
   if (!due_) {
-    const auto step = static_cast<std::int64_t>(std::ceil(fault.after * static_cast<double>(total_steps)));
-    if (total_steps == 0 || newest_step < step) return false;
+    const auto step = static_cast<std::int64_t>(std::ceil(fault.after * static_cast<double>(progress.total_steps)));
+    if (progress.total_steps == 0 || progress.newest_step < step) return false;
+    if (!fault.at_once && next_ > 0 && progress.commits < last_commits_ + kApart) return false;
     due_ = (fault.at_once ? last_ : clock_.now()) + fault.delay;
   }
   return clock_.now() >= *due_;
 }
 
-std::vector<ChaosEvent> Chaos::look(std::int64_t newest_step, std::int64_t total_steps) {
+std::vector<ChaosEvent> Chaos::look(const ChaosProgress& progress) {
   std::vector<ChaosEvent> happened;
-  while (next_ < schedule_.size() && due(schedule_[next_], newest_step, total_steps)) {
+  while (next_ < schedule_.size() && due(schedule_[next_], progress)) {
     const Fault& fault = schedule_[next_];
     const auto said = make_(fault);
     if (!said && said.error().code == ErrorCode::kNotFound && clock_.now() < *due_ + kPatience) break;
     last_ = clock_.now();
+    last_commits_ = progress.commits;
     due_.reset();
     ++next_;
     happened.push_back({.number = static_cast<int>(next_),
                         .fault = fault,
-                        .step = newest_step,
+                        .step = progress.newest_step,
                         .when = last_,
                         .made = said.ok(),
                         .what = said ? *said : said.error().message});

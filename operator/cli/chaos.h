@@ -24,6 +24,13 @@ struct ChaosEvent {
   std::string what;       // "killed the worker of slot 2 (process 4711, pod few-1f3a-2-0)", or why not
 };
 
+// How far the job is.
+struct ChaosProgress {
+  std::int64_t newest_step = 0;  // highest that was ever committed
+  std::int64_t commits = 0;      // steps that were committed, those that were done again as often as they were
+  std::int64_t total_steps = 0;  // 0: not known yet
+};
+
 // One thread.
 class Chaos {
  public:
@@ -33,16 +40,17 @@ class Chaos {
 
   Chaos(std::vector<Fault> schedule, Make make, Clock& clock);
 
-  // Makes what is due when `newest_step` of `total_steps` is committed; 0 steps in all: not known yet. A fault whose
-  // victim does not come within ten seconds is left out. Returns what happened.
-  std::vector<ChaosEvent> look(std::int64_t newest_step, std::int64_t total_steps);
+  // Makes what is due, and returns what happened. A fault that does not come at once waits until the job has made a few
+  // steps since the one before: a gang that never comes together again shows nothing. A fault whose victim does not
+  // come within ten seconds is left out.
+  std::vector<ChaosEvent> look(const ChaosProgress& progress);
 
   const std::vector<ChaosEvent>& events() const { return events_; }
   // Faults that have not had their turn.
   size_t left() const { return schedule_.size() - next_; }
 
  private:
-  bool due(const Fault& fault, std::int64_t newest_step, std::int64_t total_steps);
+  bool due(const Fault& fault, const ChaosProgress& progress);
 
   const std::vector<Fault> schedule_;
   const Make make_;
@@ -50,6 +58,7 @@ class Chaos {
   size_t next_ = 0;
   std::optional<MonotonicTime> due_;  // when the next one is, once that is known
   MonotonicTime last_{};              // the one before had its turn
+  std::int64_t last_commits_ = 0;     // until then
   std::vector<ChaosEvent> events_;
 };
 

@@ -32,6 +32,7 @@ void add_step(LedgerRecord& record, const std::string& file, const json& line) {
       .world = line.at("world"), .digest = line.value("digest", ""), .ns = line.at("ns")};
   for (const json& batch : line.at("batches")) committed.batches.push_back(batch.at(0));
   auto& of_step = record.generations[generation].steps[step];
+  if (of_step.empty()) ++record.commits;
   if (!of_step.emplace(rank, std::move(committed)).second) {
     odd(record,
         fmt::format("{}: step {} was committed twice by rank {} of generation {}", file, step, rank, generation));

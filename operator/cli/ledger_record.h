@@ -31,6 +31,7 @@ struct LedgerGeneration {
 struct LedgerRecord {
   std::int64_t total_steps = 0, micro_batches = 0;  // of the job, of each step; 0: no process has told yet
   std::int64_t newest_step = 0;                     // highest that any rank has committed
+  std::int64_t commits = 0;                         // steps that a generation committed, done again or not
   std::map<std::int64_t, LedgerGeneration> generations;
   std::vector<std::string> oddities;  // what cannot be of one run of one job: a sentence each
 };

@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::int64_t kLongStep = 4;  // medians: what a step that somebody held up counts at most
+constexpr std::int64_t kLongStep = 4;  // times the mean: what a step that somebody held up counts at most
 
 using Generation = LedgerGeneration;
 using Ranks = std::map<int, Generation::Committed>;
@@ -125,11 +125,9 @@ void measure(const LedgerRecord& record, LedgerVerdict& verdict) {
     if (begin && *begin < end) steps.push_back({*begin, end});
   }
   if (steps.empty()) return;
-  std::vector<std::int64_t> lengths;
-  for (const Stretch& step : steps) lengths.push_back(step.end - step.begin);
-  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  const std::int64_t most = kLongStep * *middle;
+  std::int64_t sum = 0;
+  for (const Stretch& step : steps) sum += step.end - step.begin;
+  const std::int64_t most = kLongStep * sum / static_cast<std::int64_t>(steps.size());
   std::int64_t now = steps.front().begin;
   for (const auto& [number, generation] : record.generations) now = std::min(now, start_of(generation).value_or(now));
   const std::int64_t begun = now;

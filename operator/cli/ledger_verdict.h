@@ -31,7 +31,7 @@ struct LedgerVerdict {
 };
 
 // The time of a step is that from the commit before it, in the same generation, or from the generation's start; one
-// that took more than four times the median counts as that much, and the rest as lost. `finished`: all steps have to be
+// that took more than four times the mean counts as that much, and the rest as lost. `finished`: all steps have to be
 // there.
 LedgerVerdict judge_ledger(const LedgerRecord& record, bool finished);
 

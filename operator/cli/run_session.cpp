@@ -274,7 +274,7 @@ class Session {
     ledger_->read();
     if (finished()) return;
     const LedgerRecord& record = ledger_->record();
-    for (const ChaosEvent& event : chaos_->look(record.newest_step, record.total_steps)) {
+    for (const ChaosEvent& event : chaos_->look({record.newest_step, record.commits, record.total_steps})) {
       display_->say(describe(event, plan_.options.chaos->faults));
     }
   }

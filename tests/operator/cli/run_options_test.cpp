@@ -86,6 +86,19 @@ TEST(RunOptions, what_a_machine_does_not_apply_is_named_and_taken_out) {
   EXPECT_EQ(changed["spec"]["args"], json({"--metrics-file=/out/metrics.jsonl"}));
 }
 
+TEST(RunOptions, chaos_is_judged_by_the_ledger_of_our_trainer_or_the_programs_own) {
+  json changed = job();
+  EXPECT_EQ(*ledger_of(changed, "/out"), "/out/ledger");
+  EXPECT_EQ(changed["spec"]["args"], json({"--ledger=/out/ledger"}));
+  changed["spec"]["command"] = {"other", "--ledger", "/a"};
+  changed["spec"]["args"] = json::array();
+  EXPECT_EQ(*ledger_of(changed, "/out"), "/a");
+  EXPECT_EQ(changed["spec"]["args"], json::array());
+  changed["spec"]["command"] = {"other"};
+  EXPECT_EQ(ledger_of(changed, "/out").error().message,
+            "--chaos needs a program that keeps a ledger: lockstep-trainer, or one with a --ledger=DIR of its own");
+}
+
 TEST(RunOptions, a_suspended_job_is_refused) {
   json changed = job();
   changed["spec"]["suspend"] = true;

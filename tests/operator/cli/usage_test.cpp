@@ -45,6 +45,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"run", "x.yaml", "--kill-worker", "1"},
              2,
              "lockstep run: --kill-worker \"1\": give a rank and a step, as in --kill-worker 2@100\n"},
+        Case{{"run", "x.yaml", "--chaos", "7:"},
+             2,
+             "lockstep run: --chaos \"7:\": give a seed, and a number of faults up to 5000 where it is not 20, as in "
+             "--chaos 7 or --chaos 7:60\n"},
         Case{{"run", "none.yaml"}, 1, "lockstep run: cannot read none.yaml: No such file or directory\n"},
         Case{{"run", "."}, 1, "lockstep run: . is a folder, not a job file\n"},
         Case{{"validate", "none.yaml"}, 1, "lockstep validate: cannot read none.yaml: No such file or directory\n"},

@@ -192,6 +192,50 @@ TEST_F(Runtime, a_worker_is_found_by_its_rank) {
   await_line("a: died 137");
 }
 
+// A pod of slot 3 whose "agent" is a shell that runs two workers, the first of which has a connection.
+class Faults : public Runtime {
+ protected:
+  void SetUp() override {
+    Runtime::SetUp();
+    create(
+        "a",
+        "LOCAL_RANK=1 sleep 100 & LOCAL_RANK=0 python3 -c \"import socket, time; l = "
+        "socket.create_server((str('127.0.0.1'), "
+        "0)); c = socket.create_connection(l.getsockname()); print('there', flush=True); print('read', len(c.recv(1)), "
+        "flush=True); time.sleep(100)\" & wait; echo $?",
+        {{"env", {{{"name", "LOCKSTEP_SLOT"}, {"value", "3"}}}}});
+    await("a", running);
+    await_line("a: there");
+  }
+};
+
+TEST_F(Faults, a_pod_is_found_by_its_slot_with_its_workers_by_local_rank) {
+  auto pod = runtime_->find_pod(3);
+  ASSERT_TRUE(pod.ok()) << pod.error().message;
+  EXPECT_EQ(pod->name, "a");
+  ASSERT_EQ(pod->workers.size(), 2U);
+  EXPECT_EQ(environment_of(pod->workers[0].pid(), "LOCAL_RANK"), "0");
+  EXPECT_EQ(environment_of(pod->workers[1].pid(), "LOCAL_RANK"), "1");
+  EXPECT_EQ(runtime_->find_pod(4).error().message, "slot 4 has no pod now");
+  ASSERT_TRUE(pod->agent.signal(SIGKILL).ok());
+  EXPECT_EQ(ended(await("a", terminal))["exitCode"], 137);
+  EXPECT_EQ(pod->agent.signal(SIGCONT).error().code, ErrorCode::kNotFound) << "whoever has its number now";
+  EXPECT_EQ(runtime_->find_pod(3).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(Faults, a_connection_is_cut_under_both_of_its_ends) {
+  auto pod = runtime_->find_pod(3);
+  ASSERT_TRUE(pod.ok()) << pod.error().message;
+  const auto cut = pod->workers[0].cut_connection(5);
+  if (!cut && (cut.error().code == ErrorCode::kForbidden || cut.error().code == ErrorCode::kUnavailable)) {
+    GTEST_SKIP() << cut.error().message;
+  }
+  ASSERT_TRUE(cut.ok()) << cut.error().message;
+  EXPECT_TRUE(cut->starts_with("127.0.0.1:")) << *cut;
+  await_line("a: read 0");
+  EXPECT_EQ(pod->workers[1].cut_connection(0).error().code, ErrorCode::kNotFound) << "it has none";
+}
+
 TEST_F(Runtime, what_cannot_be_started_fails_with_a_sentence) {
   create("a", "", {{"command", {"no-such-command"}}});
   EXPECT_EQ(ended(await("a", terminal))["message"],

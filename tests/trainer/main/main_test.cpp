@@ -129,6 +129,13 @@ TEST_F(Trainer, sigterm_finishes_the_step_writes_a_checkpoint_and_exits_with_83)
   EXPECT_TRUE(fs::exists(only_checkpoint() / "manifest.json"));
 }
 
+TEST_F(Trainer, steps_take_as_long_as_was_asked_for_and_no_bit_changes) {
+  auto begun = std::chrono::steady_clock::now();
+  Ended slow = run(line(20, {"--min-step-seconds=0.05"}));
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(950));
+  EXPECT_EQ(value_of(slow.out, "digest"), value_of(run(line(20)).out, "digest"));
+}
+
 TEST_F(Trainer, no_signal_interrupts_a_thread_that_computes) {
   Process process(folder_, "computing",
                   {"--model=char-transformer", "--data=/usr/share/common-licenses", "--steps=1000000", "--layers=1",

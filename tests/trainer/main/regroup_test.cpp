@@ -167,6 +167,13 @@ TEST_F(Regroup, a_regroup_of_a_gang_in_which_nobody_died_interrupts_it_and_sends
   expect_the_result_of_an_undisturbed_run();
 }
 
+TEST_F(Regroup, a_gang_that_passes_time_between_steps_hears_of_a_regroup_at_once) {
+  PlayedGang& gang = start(training({"--min-step-seconds=30"}));
+  const auto begun = std::chrono::steady_clock::now();
+  gang.form(2);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+}
+
 TEST_F(Regroup, no_checkpoint_is_lost_and_the_new_ones_are_of_the_new_generation) {
   PlayedGang& gang = start(training({"--checkpoint-every-steps=10", "--keep-checkpoints=0"}),
                            {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});

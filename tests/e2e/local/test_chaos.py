@@ -1,0 +1,129 @@
+"""`lockstep run --chaos`: a gang that is disturbed all the time ends with the bits of one that nobody disturbed.
+
+LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones. What has
+to hold is counted from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
+
+import collections
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import e2e
+from command import Command
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ledger"))
+import check_ledger  # noqa: E402
+
+SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
+FAULTS = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", "60"))
+WORKERS = int(os.environ.get("LOCKSTEP_CHAOS_WORKERS", "4"))
+STEPS_PER_FAULT = 25
+STEP_SECONDS = 0.04  # or more: what is measured is the recovery, not the cores of this machine
+GOODPUT = 0.75
+CHARGED = ("kill a worker", "kill a pod", "tell a pod to end")
+
+
+def job(name, steps, *flags):
+    return {
+        "apiVersion": "lockstep.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "none",
+            # It has batch norm, whose statistics a step that is done again must not have changed.
+            "command": ["lockstep-trainer", *model(steps), f"--min-step-seconds={STEP_SECONDS}", *flags],
+            "nodes": WORKERS,
+            "checkpoint": {"path": "/checkpoints", "everySeconds": 5},  # for when all are gone
+            "elastic": {"minNodes": max(1, WORKERS // 2), "stabilizationSeconds": 1},
+        },
+    }
+
+
+def model(steps):
+    return ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}", "--seed=7",
+            "--deterministic", "--log-every=100"]
+
+
+@pytest.fixture
+def undisturbed(tmp_path):
+    """The ledger of the same training in one process."""
+    def train(steps):
+        ledger = tmp_path / "undisturbed"
+        subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *model(steps), f"--ledger={ledger}"], check=True, stdout=subprocess.DEVNULL, timeout=600)
+        return ledger
+
+    return train
+
+
+def test_a_gang_under_chaos_makes_each_step_exactly_once_and_ends_with_the_bits_of_an_undisturbed_run(run, undisturbed):
+    steps = FAULTS * STEPS_PER_FAULT
+    print(f"\nLOCKSTEP_SEED={SEED}, {FAULTS} faults, {WORKERS} workers, {steps} steps")
+    command = run(job("chaos", steps), "--chaos", f"{SEED}:{FAULTS}", "--json")
+    status = command.wait(max(300, 5 * FAULTS))
+    told = json.loads(command.out.splitlines()[-1])["result"]
+    chaos = told["chaos"]
+    print(table(chaos))
+    assert status == 0, command
+    command.nothing_is_left()
+
+    result = check_ledger.check(command.folder / "run/ledger", undisturbed(steps))
+    print(result.summary())
+    assert result.violations == [], f"LOCKSTEP_SEED={SEED}"
+    assert chaos["violations"] == [] and chaos["good"]
+    assert [event["what"] for event in chaos["events"] if not event["made"]] == []
+    assert chaos["made"] == FAULTS and chaos["notReached"] == 0
+
+    made = collections.Counter(event["kind"] for event in chaos["events"])
+    may_be_charged = sum(made[kind] for kind in CHARGED)
+    assert chaos["maxRestarts"] == 10 + may_be_charged
+    assert chaos["charged"] <= may_be_charged <= chaos["charged"] + FAULTS // 3, "two faults of one generation are charged once"
+    assert chaos["charged"] == told["job"]["status"]["restarts"]["counted"] <= chaos["restarts"]
+    assert chaos["goodput"] >= GOODPUT, table(chaos)
+
+
+def table(chaos):
+    """What each kind of fault cost."""
+    costs = collections.defaultdict(list)
+    for event in chaos["events"]:
+        costs[event["kind"]].append(event["lostMs"])
+    rows = [f"{kind:24}{len(lost):5}{sorted(lost)[len(lost) // 2]:10.0f} ms{max(lost):10.0f} ms" for kind, lost in sorted(costs.items())]
+    return "\n".join([f"{'fault':24}{'made':>5}{'median':>13}{'worst':>13}", *rows,
+                      f"goodput {chaos['goodput']:.3f} over {chaos['seconds']:.0f} s, {chaos['restarts']} restarts, {chaos['charged']} charged, "
+                      f"{chaos['doneAgain']} steps done again"])
+
+
+def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):
+    def events(name):
+        command = run(job(name, 150), "--chaos", f"{SEED}:4", "--json")
+        assert command.wait(120) == 0, command
+        chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
+        return [(event["number"], event["kind"], event["slot"]) for event in chaos["events"]], [event["step"] for event in chaos["events"]]
+
+    first, second = events("first"), events("second")
+    assert first[0] == second[0]
+    assert all(abs(one - other) <= 10 for one, other in zip(first[1], second[1])), (first, second)
+
+
+def test_chaos_needs_a_ledger_and_says_so_before_anything_starts(run):
+    given = job("none", 10)
+    given["spec"]["command"] = ["sleep", "100"]
+    command = run(given, "--chaos", "1")
+    assert command.wait(20) == 1
+    assert command.err == "lockstep run: --chaos needs a program that keeps a ledger: lockstep-trainer, or one with a --ledger=DIR of its own\n"
+
+
+def test_a_ledger_that_is_not_in_order_fails_the_run(run, tmp_path):
+    """A trainer that takes torn states: the job ends well, and the verdict does not."""
+    folder = tmp_path / "ledger"
+    given = job("mutated", 300, f"--ledger={folder}")
+    given["spec"]["command"][0] = str(e2e.BUILD / "tests/bin/lockstep-trainer-mutated")
+    given["spec"]["env"] = [{"name": "TRAINER_MUTATION", "value": "kTearTransfer"}]
+    command = run(given, "--chaos", f"{SEED}:8")
+    assert command.wait(120) == 1, command
+    assert "did not start from the same state" in command.out, command
+    assert "verdict: the job finished; " in command.out
+    assert "mutated succeeded after" in command.out
