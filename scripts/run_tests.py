@@ -237,6 +237,8 @@ def soak(suite):
          {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "exactly_once"],
          {"LOCKSTEP_CHAOS_FAULTS": str(25 * rounds), "LOCKSTEP_CHAOS_WORKERS": "6", "LOCKSTEP_SEED": str(int(time.time()))}),
+        ("a job scaled fifty times", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_scale.py"],
+         {"LOCKSTEP_SCALES": "50"}),
         ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
          {"LOCKSTEP_IDLE_SECONDS": "300"}),
     ]

@@ -16,6 +16,7 @@ void read_rendezvous(const Reader& root, RendezvousSpec& spec) {
 
 void read_elastic(const Reader& root, ElasticSpec& spec) {
   root.read("minNodes", spec.min_nodes);
+  root.read("maxNodes", spec.max_nodes);
   root.read("stabilizationSeconds", spec.stabilization_seconds);
 }
 
@@ -142,6 +143,7 @@ Json to_json(const TrainingJobSpec& spec) {
   if (spec.elastic) {
     json["elastic"] = {{"minNodes", spec.elastic->min_nodes},
                        {"stabilizationSeconds", spec.elastic->stabilization_seconds}};
+    if (spec.elastic->max_nodes) json["elastic"]["maxNodes"] = *spec.elastic->max_nodes;
   }
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};

@@ -22,9 +22,10 @@ struct RendezvousSpec {
   Json env = Json::object();  // extra variables by name: {"NCCL_DEBUG": "INFO"}; string values
 };
 
-// A gang that may run with fewer pods than `nodes`.
+// A gang that may run with fewer pods than `nodes`, and whose `nodes` may change while it runs.
 struct ElasticSpec {
   std::int32_t min_nodes = 0;
+  std::optional<std::int32_t> max_nodes;    // the largest value of `nodes`
   std::int32_t stabilization_seconds = 30;  // without a further pod, before it starts or grows while some are missing
 };
 
@@ -91,9 +92,17 @@ std::int32_t resolved_procs_per_node(const TrainingJobSpec& spec);
 struct NodesStatus {
   std::int32_t desired = 0;
   std::int32_t ready = 0;
-  std::int32_t min = 0;  // fewest that train
-  std::string summary;   // "3/4"
+  std::int32_t min = 0;             // fewest that train
+  std::optional<std::int32_t> max;  // most that spec.nodes may ask for
+  std::string summary;              // "3/4"
   bool operator==(const NodesStatus&) const = default;
+};
+
+// Pods that leave because spec.nodes was lowered: all of these slots, up to this incarnation.
+struct Release {
+  std::int32_t from_slot = 0;
+  std::int64_t incarnation = 0;
+  bool operator==(const Release&) const = default;
 };
 
 struct RestartsStatus {
@@ -141,6 +150,7 @@ struct TrainingJobStatus {
   std::vector<Condition> conditions;  // Placed, Running, Restarting, Suspended, Succeeded, Failed
   std::string state;                  // one word derived from the conditions
   std::int64_t incarnation = 0;       // persisted before the first create of a round
+  std::vector<Release> released;      // persisted before their pods are deleted, kept until those are gone
   std::int64_t membership_generation = 0;
   NodesStatus nodes;
   std::int32_t procs_per_node = 0;

@@ -85,11 +85,17 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   for (const Reader& item : root.children("conditions")) read_condition(item, status.conditions.emplace_back());
   root.read("state", status.state);
   root.read("incarnation", status.incarnation);
+  for (const Reader& item : root.children("released")) {
+    Release& release = status.released.emplace_back();
+    item.read("fromSlot", release.from_slot);
+    item.read("incarnation", release.incarnation);
+  }
   root.read("membershipGeneration", status.membership_generation);
   const Reader nodes = root.child("nodes");
   nodes.read("desired", status.nodes.desired);
   nodes.read("ready", status.nodes.ready);
   nodes.read("min", status.nodes.min);
+  nodes.read("max", status.nodes.max);
   nodes.read("summary", status.nodes.summary);
   root.read("procsPerNode", status.procs_per_node);
   root.read("worldSize", status.world_size);
@@ -112,7 +118,11 @@ Json to_json(const TrainingJobStatus& status) {
             {"procsPerNode", status.procs_per_node},
             {"worldSize", status.world_size},
             {"restarts", {{"total", status.restarts.total}, {"counted", status.restarts.counted}}}};
+  if (status.nodes.max) json["nodes"]["max"] = *status.nodes.max;
   put(json["nodes"], "summary", status.nodes.summary);
+  for (const Release& release : status.released) {
+    json["released"].push_back({{"fromSlot", release.from_slot}, {"incarnation", release.incarnation}});
+  }
   put(json["restarts"], "lastCause", status.restarts.last_cause);
   for (const Condition& condition : status.conditions) json["conditions"].push_back(to_json(condition));
   put(json, "state", status.state);

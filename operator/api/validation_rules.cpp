@@ -168,6 +168,11 @@ std::vector<ValidationRule> make_rules() {
          const Json &least = at(at(self, "elastic"), "minNodes"), &most = at(self, "nodes");
          return !least.is_number_integer() || !most.is_number_integer() || number(least) <= number(most);
        }},
+      {"spec", "nodes must not be greater than elastic.maxNodes", "nodes",
+       [](const Json& self) {
+         const Json &most = at(at(self, "elastic"), "maxNodes"), &wanted = at(self, "nodes");
+         return !most.is_number_integer() || !wanted.is_number_integer() || number(wanted) <= number(most);
+       }},
       {"spec", "elastic contradicts restart.strategy Gang, which makes every pod anew after a failure", "elastic",
        [](const Json& self) { return !self.contains("elastic") || at(at(self, "restart"), "strategy") != "Gang"; }},
       {"spec", "resources.limits must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",

@@ -8,6 +8,7 @@
 #include "operator/job/job_status.h"
 #include "operator/job/pod_policy.h"
 #include "operator/job/restart_policy.h"
+#include "operator/job/scale_policy.h"
 #include "operator/job/startup_policy.h"
 #include "operator/job/suspend_policy.h"
 
@@ -53,7 +54,7 @@ class Running {
         job_(*snapshot.job),
         status_(status),
         plan_(plan),
-        gang_(survey(snapshot, status.incarnation, unhandled())) {}
+        gang_(survey(snapshot, status.incarnation, status.released, unhandled())) {}
 
   void decide() {
     if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
@@ -64,6 +65,7 @@ class Running {
       }
       plan_.look_again_in(*end - snapshot_.now);
     }
+    apply_scale(snapshot_, gang_, status_, plan_);
     // Until the coordinator has read the record, nobody knows which generation a failure would belong to.
     if (snapshot_.view) handle_failure();
     if (is_finished(status_)) return;
@@ -147,7 +149,7 @@ class Running {
     const auto& failure = *snapshot_.view->failure;
     const auto& members = snapshot_.view->members;
     return std::count_if(members.begin(), members.end(), [&](const auto& member) {
-             return member.connected && member.slot != failure.slot;
+             return member.connected && !member.leaving && member.slot != failure.slot;
            }) >= job_.spec.elastic->min_nodes;
   }
 
@@ -227,7 +229,7 @@ class Running {
     set_condition(snapshot_, status_, "Restarting", true, cause, message);
     if (new_pods) begin_round();
     plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
-    gang_ = survey(snapshot_, status_.incarnation, false);
+    gang_ = survey(snapshot_, status_.incarnation, status_.released, false);
     for (auto& slot : gang_.slots) {
       if (slot.state == SlotState::kLost) slot.state = SlotState::kEmpty;  // dealt with by this very plan
     }
@@ -345,14 +347,14 @@ Plan decide(const Snapshot& snapshot) {
   }
   if (job.meta.deleted) {
     // The garbage collector takes the pods; nothing may be created any more (foreground deletion would never end).
-    plan.coordinator = job_plan(snapshot, survey(snapshot, known_incarnation(snapshot), false), job.status);
+    plan.coordinator = job_plan(snapshot, survey(snapshot), job.status);
     plan.coordinator->stop = true;
     return plan;
   }
   api::TrainingJobStatus status = job.status;
   fill_in(snapshot, status);
   if (apply_suspend(snapshot, status, plan)) {
-    count(snapshot, survey(snapshot, known_incarnation(snapshot), false), status);
+    count(snapshot, survey(snapshot), status);
     settle(snapshot, std::move(status), plan);
     return plan;
   }

@@ -68,7 +68,7 @@ void clean_up(const Snapshot& snapshot, Plan& plan) {
   delete_pods(snapshot, unwanted, "the job has finished", plan);
 
   if (any_running) {
-    plan.coordinator = job_plan(snapshot, survey(snapshot, known_incarnation(snapshot), false), job.status);
+    plan.coordinator = job_plan(snapshot, survey(snapshot), job.status);
     plan.coordinator->stop = true;
   } else {
     plan.forget = true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -72,7 +73,7 @@ void take_progress(const Snapshot& snapshot, api::TrainingJobStatus& status) {
 // The status without what is written at most once a second, or with progress.
 api::TrainingJobStatus hard_part(api::TrainingJobStatus status) {
   for (auto& condition : status.conditions) condition.message.clear();
-  status.nodes = {};
+  status.nodes = {.desired = status.nodes.desired};
   status.progress.reset();
   for (auto& attempt : status.attempts) attempt.first_step_ms = -1;
   return status;
@@ -138,6 +139,42 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
   plan.events.push_back({!succeeded, succeeded ? "Succeeded" : reason, "Finish", first_line(message)});
 }
 
+namespace {
+
+rendezvous::ExpectedMember to_member(const api::Pod& pod, const PodIdentity& identity, bool leaving) {
+  return {.slot = identity.slot,
+          .incarnation = identity.incarnation,
+          .pod_name = pod.meta.name,
+          .pod_uid = pod.meta.uid,
+          .node = pod.node_name,
+          .leaving = leaving};
+}
+
+// By slot. Where a pod that leaves is still there, the one that is to follow it has to wait.
+std::vector<rendezvous::ExpectedMember> expected_members(const Survey& survey) {
+  std::map<int, rendezvous::ExpectedMember> members;
+  for (const auto& slot : survey.slots) {
+    if (slot.usable()) members[slot.slot] = to_member(*slot.pod, {slot.slot, slot.incarnation}, false);
+  }
+  const auto add = [&](const std::vector<const api::Pod*>& pods, bool leaving) {
+    for (const api::Pod* pod : pods) {
+      const auto identity = *identity_of(pod->meta);
+      const auto known = members.find(identity.slot);
+      // Of several that leave the oldest may still train.
+      const bool older = known != members.end() && known->second.incarnation < identity.incarnation;
+      if (!pod->terminal() && !(leaving && known != members.end() && known->second.leaving && older))
+        members[identity.slot] = to_member(*pod, identity, leaving);
+    }
+  };
+  add(survey.surplus, false);
+  add(survey.released, true);
+  std::vector<rendezvous::ExpectedMember> list;
+  for (auto& [slot, member] : members) list.push_back(std::move(member));
+  return list;
+}
+
+}  // namespace
+
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status) {
   const auto& job = *snapshot.job;
   rendezvous::JobPlan plan;
@@ -158,14 +195,7 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   }
   plan.checkpoint_path = job.spec.checkpoint.path;
   plan.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
-  for (const auto& slot : survey.slots) {
-    if (!slot.usable()) continue;
-    plan.members.push_back({.slot = slot.slot,
-                            .incarnation = slot.incarnation,
-                            .pod_name = slot.pod->meta.name,
-                            .pod_uid = slot.pod->meta.uid,
-                            .node = slot.pod->node_name});
-  }
+  plan.members = expected_members(survey);
   plan.handled_generation = handled_generation(status);
   plan.start_timeout_seconds = job.spec.deadlines.startup_seconds;
   plan.stop_grace_seconds = job.spec.checkpoint.grace_period_seconds;
@@ -216,6 +246,7 @@ void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatu
   status.nodes = {.desired = desired,
                   .ready = ready,
                   .min = elastic ? elastic->min_nodes : desired,
+                  .max = elastic ? elastic->max_nodes : std::nullopt,
                   .summary = fmt::format("{}/{}", ready, desired)};
   if (snapshot.view) {
     // While it is only proposed, a generation may still come to nothing.

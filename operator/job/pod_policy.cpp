@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "operator/job/restart_policy.h"
+#include "operator/job/scale_policy.h"
 
 namespace lockstep::job {
 namespace {
@@ -27,7 +28,8 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   if (!snapshot.view) return false;
   const auto* member = snapshot.view->member_of(slot.slot);
-  const bool same_pod = member != nullptr && (slot.pod == nullptr || member->incarnation == slot.incarnation);
+  const bool same_pod =
+      member != nullptr && !member->leaving && (slot.pod == nullptr || member->incarnation == slot.incarnation);
   if (same_pod && member->in_gang) return false;
   const auto phase = snapshot.view->phase;
   const bool formed = phase == Phase::kUp || phase == Phase::kStarting || phase == Phase::kBroken;
@@ -92,6 +94,11 @@ void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
               SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
+  // Nobody has seen to a slot yet that the job did not have when its status was written.
+  if (slot.pod == nullptr && snapshot.job->status.nodes.desired > 0 &&
+      slot.slot >= snapshot.job->status.nodes.desired) {
+    return;
+  }
   if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
@@ -155,7 +162,12 @@ bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
 }
 
-Survey survey(const Snapshot& snapshot, std::int64_t incarnation, bool unhandled_generation) {
+Survey survey(const Snapshot& snapshot) {
+  return survey(snapshot, known_incarnation(snapshot), snapshot.job->status.released, false);
+}
+
+Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vector<api::Release>& released,
+              bool unhandled_generation) {
   const auto& job = *snapshot.job;
   const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
   Survey result;
@@ -163,6 +175,14 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, bool unhandled
   for (size_t i = 0; i < result.slots.size(); ++i) result.slots[i].slot = static_cast<int>(i);
   for (const auto& pod : snapshot.pods) {
     const auto identity = identity_of(pod->meta);
+    if (identity && is_released(released, *identity)) {
+      result.released.push_back(pod.get());
+      continue;
+    }
+    if (identity && identity->slot >= job.spec.nodes && job.spec.elastic) {
+      result.surplus.push_back(pod.get());
+      continue;
+    }
     if (!identity || identity->slot < 0 || identity->slot >= job.spec.nodes ||
         (whole_gang && identity->incarnation < incarnation)) {
       result.leftovers.push_back(pod.get());
@@ -217,6 +237,7 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
     if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation});
   }
   delete_pods(snapshot, unwanted, "not of the gang any more", plan);
+  delete_pods(snapshot, survey.released, "nodes was lowered", plan);
 
   if (missing.empty() && snapshot.service_present) return;
   WallTime not_before = hold_creates_until;

@@ -35,7 +35,9 @@ struct SlotView {
 
 struct Survey {
   std::vector<SlotView> slots;             // spec.nodes of them
-  std::vector<const api::Pod*> leftovers;  // older incarnations and slots that the job does not have
+  std::vector<const api::Pod*> leftovers;  // older incarnations and, unless it is elastic, slots that the job has not
+  std::vector<const api::Pod*> surplus;    // of slots that an elastic job does not want any more, not released yet
+  std::vector<const api::Pod*> released;   // those that leave, of whatever slot
 
   bool all_placed() const;  // every slot has a usable pod that is bound to a node
   bool all_done() const;
@@ -51,7 +53,10 @@ std::int64_t known_incarnation(const Snapshot& snapshot);
 
 // Sorts the pods of the job into slots, for a job whose newest round is `incarnation`; with strategy Gang all pods of
 // older rounds are leftovers. `unhandled_generation`: a generation exists whose end was not dealt with.
-Survey survey(const Snapshot& snapshot, std::int64_t incarnation, bool unhandled_generation);
+Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vector<api::Release>& released,
+              bool unhandled_generation);
+// The same for a job that does not run: by the stored status, with nothing to be dealt with.
+Survey survey(const Snapshot& snapshot);
 
 // True when the pod's node is known and is not ready or was taken out of service.
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
@@ -62,8 +67,8 @@ void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& p
                  Plan& plan);
 
 // Fills in what is missing and removes what must not be there, for a job that should run: the Service, a pod for every
-// empty slot at `status.incarnation`, leftovers. Creates wait for `hold_creates_until`, and after a refusal for a
-// while.
+// empty slot at `incarnation`, leftovers and released pods. Creates wait for `hold_creates_until`, and after a refusal
+// for a while.
 void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t incarnation, WallTime hold_creates_until,
                Plan& plan);
 

@@ -28,6 +28,8 @@ struct ExpectedMember {
   std::string pod_name;
   std::string pod_uid;  // as the API server gave it
   std::string node;     // "" while not known
+  // It is to leave: it is in no further generation, and however its processes end, no failure of it.
+  bool leaving = false;
 
   bool operator==(const ExpectedMember&) const = default;
 };
@@ -96,6 +98,7 @@ struct MemberView {
   bool connected = false;
   bool in_gang = false;  // it is one of the current generation, which may run without some
   bool up = false;       // its processes of the current generation run
+  bool leaving = false;  // as the plan has it
 
   bool operator==(const MemberView&) const = default;
 };

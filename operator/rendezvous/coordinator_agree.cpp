@@ -53,9 +53,8 @@ bool CoordinatorState::may_form(const std::vector<int>& slots, Now now) const {
   for (const auto& [slot, member] : members_) {
     // One that was here a moment ago is back in a moment, or lost.
     const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
-    const bool just_gone =
-        !member.agent.empty() && member.session == 0 && now.time - member.heard <= silence_of(member);
-    if (just_gone && !known_lost) return false;
+    if (member.session != 0 || member.expected.leaving || known_lost) continue;
+    if (!member.agent.empty() && now.time - member.heard <= silence_of(member)) return false;
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
@@ -73,9 +72,8 @@ bool CoordinatorState::proposes(const std::vector<int>& slots) const {
 std::vector<int> CoordinatorState::present(Now now) const {
   std::vector<int> slots;
   for (const auto& [slot, member] : members_) {
-    if (slot >= 0 && slot < plan_->slots && member.session != 0 && now.time - member.heard <= timing_.silent_after) {
-      slots.push_back(slot);
-    }
+    if (slot < 0 || slot >= plan_->slots || member.session == 0 || member.expected.leaving) continue;
+    if (now.time - member.heard <= timing_.silent_after) slots.push_back(slot);
   }
   return slots;
 }
@@ -199,7 +197,7 @@ void CoordinatorState::discard_proposal() {
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  if (!still_expected(*proposal_) || proposal_->procs != plan_->procs_per_node) {
+  if (!still_expected(*proposal_) || somebody_leaves(*proposal_) || proposal_->procs != plan_->procs_per_node) {
     return discard_proposal();
   }
   int missing = -1;

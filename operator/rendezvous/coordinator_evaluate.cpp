@@ -103,12 +103,8 @@ void CoordinatorState::tell_members(Now now) {
   }
 }
 
-// The record is known for the first time: is its generation still in force?
-void CoordinatorState::adopt_record(Now now) {
-  if (record_->generation == 0) {
-    evict_from_ = now.time;  // nothing was taken over
-    return enter(Step::kWaiting);
-  }
+// The generation of the record, of which it is not known whether anybody runs it.
+void CoordinatorState::adopt_gang() {
   Gang gang;
   gang.generation = record_->generation;
   for (const Record::Member& member : record_->members) gang.incarnation_of_slot[member.slot] = member.incarnation;
@@ -118,6 +114,16 @@ void CoordinatorState::adopt_record(Now now) {
   gang_ = gang;
   in_force_ = InForce{gang, gang.kind, false};
   for (const auto& [slot, member] : members_) note_in_force(member);
+}
+
+// The record is known for the first time: is its generation still in force?
+void CoordinatorState::adopt_record(Now now) {
+  if (record_->generation == 0) {
+    evict_from_ = now.time;  // nothing was taken over
+    return enter(Step::kWaiting);
+  }
+  adopt_gang();
+  const Gang& gang = *gang_;
   for (auto& [slot, member] : members_) {
     for (const auto& [rank, exit] : member.early_exits) {
       if (in_gang(member) && exit.generation == gang.generation && gang.slot_of(rank) == slot) {
@@ -186,7 +192,7 @@ void CoordinatorState::evaluate_up(Now now) {
     Failure failure;
     failure.cause = "StartTimeout";
     failure.slot = missing;
-    failure.rank = missing * gang_->procs;
+    failure.rank = gang_->first_rank(missing);
     failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
                                   missing, members_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
     failure.time = now.wall;
@@ -204,13 +210,19 @@ void CoordinatorState::evaluate_exits(Now now) {
   }
   std::vector<Exit> exits;
   Blame most = Blame::kNone;
-  bool ordered = false;
+  bool ordered = false, left = false;
   for (const auto& [rank, exit] : gang_->exits) {
+    if (leaves(gang_->slot_of(rank)) && (exit.code != 0 || exit.reason != Exit::Reason::kOwn)) {
+      left = true;
+      continue;
+    }
     exits.push_back(exit);
     most = std::max(most, blame_of(exit, gang_->kind));
     ordered = ordered || exit.reason == Exit::Reason::kOrdered;
   }
   if (!gang_->broken.empty()) most = std::max(most, Blame::kCommunication);
+  // One that was to leave has left, and the others only noticed: they go on without it, and nobody has failed.
+  if (left && most != Blame::kOwn) return end_gang();
   if (most == Blame::kNone && !ordered) return;
   if (most != Blame::kOwn) {
     if (gang_->gather_until == MonotonicTime::max()) {
@@ -236,6 +248,7 @@ void CoordinatorState::evaluate_exits(Now now) {
 
 // Processes saw one another go away, and all of them are there: suspicion is not death, so the same set forms again.
 void CoordinatorState::break_connection(Now now) {
+  if (somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
   const auto& [rank, report] = *gang_->broken.begin();
   Failure failure;
   failure.cause = "ConnectionBroken";
@@ -276,6 +289,7 @@ void CoordinatorState::evaluate_renounced(Now now) {
 }
 
 void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTime since, Now now) {
+  if (leaves(slot)) return end_gang();
   const ExpectedMember& expected = members_.at(slot).expected;
   Failure failure;
   failure.cause = "MemberLost";

@@ -381,6 +381,16 @@ bool CoordinatorState::still_expected(const Roster& roster) const {
   });
 }
 
+bool CoordinatorState::leaves(int slot) const {
+  const auto at = members_.find(slot);
+  return at != members_.end() && at->second.expected.leaving;
+}
+
+bool CoordinatorState::somebody_leaves(const Roster& roster) const {
+  return std::any_of(roster.incarnation_of_slot.begin(), roster.incarnation_of_slot.end(),
+                     [this](const auto& entry) { return leaves(entry.first); });
+}
+
 int CoordinatorState::Roster::first_rank(int slot) const {
   return static_cast<int>(std::distance(incarnation_of_slot.begin(), incarnation_of_slot.find(slot))) * procs;
 }

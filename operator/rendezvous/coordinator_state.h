@@ -223,6 +223,7 @@ class CoordinatorState {
   StateSource choose_source() const;
   void break_connection(Now now);
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
+  void adopt_gang();
   void adopt_record(Now now);
   void end_gang();
   void break_gang(Failure failure);
@@ -233,7 +234,7 @@ class CoordinatorState {
   bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
   bool in_gang(const Member& member) const;
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
-  // The expected slots whose agents are connected and not silent.
+  // The expected slots whose agents are connected, not silent, and not to leave.
   std::vector<int> present(Now now) const;
   // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
   std::vector<int> quick(const std::vector<int>& slots) const;
@@ -245,6 +246,9 @@ class CoordinatorState {
   bool still_expected(const Roster& roster) const;
   // Rule 2: nothing of the generation in force can be committed any more once the slots that `promises` are READY.
   bool in_force_ends_with(const std::function<bool(int slot)>& promises) const;
+  // Whether the plan says so of that member; of any in `roster`.
+  bool leaves(int slot) const;
+  bool somebody_leaves(const Roster& roster) const;
   bool slot_exited(int slot) const;
   bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);

@@ -28,7 +28,7 @@ std::string CoordinatorState::waiting_message() const {
     case Step::kWaiting:
       for (int slot = 0; slot < plan_->slots; ++slot) {
         const auto at = members_.find(slot);
-        if (at == members_.end() || at->second.session == 0) slots.push_back(slot);
+        if (at == members_.end() || at->second.session == 0 || at->second.expected.leaving) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to connect";
       if (!record_) return "waiting for the job's record to be read" + store;
@@ -113,6 +113,7 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.slot = slot;
     seen.incarnation = member.expected.incarnation;
     seen.connected = member.session != 0;
+    seen.leaving = member.expected.leaving;
     seen.in_gang = in_gang(member) && !gang_->over;
     if (active() && in_gang(member)) {
       const auto at = gang_->up.find(slot);

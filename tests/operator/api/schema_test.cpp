@@ -123,8 +123,9 @@ TEST(Crd, every_field_of_spec_is_free_to_change_or_protected) {
     const std::string field = text_of(at(rule, "fieldPath")).substr(1);
     guarded.insert(field);
     EXPECT_NE(text_of(at(rule, "rule")).find("self." + field + " == oldSelf." + field), std::string::npos);
+    const std::string which = field == "nodes" ? "a job without elastic" : "the job";
     EXPECT_EQ(text_of(at(rule, "message")),
-              field + " cannot be changed while the job runs; set spec.suspend to true first");
+              field + " cannot be changed while " + which + " runs; set spec.suspend to true first");
   }
   for (const auto& [key, field] : at(spec_schema(), "properties").items()) {
     EXPECT_NE(free.count(key) != 0, guarded.count(key) != 0) << key;
@@ -136,7 +137,10 @@ TEST(Crd, has_short_name_category_status_and_columns) {
   EXPECT_EQ(at(spec, "names")["shortNames"], Json::array({"tj"}));
   EXPECT_EQ(at(spec, "names")["categories"], Json::array({"all"}));
   const Json& version = at(spec, "versions")[0];
-  EXPECT_EQ(at(version, "subresources"), (Json{{"status", Json::object()}}));
+  EXPECT_EQ(at(version, "subresources")["status"], Json::object());
+  EXPECT_EQ(at(version, "subresources")["scale"], (Json{{"specReplicasPath", ".spec.nodes"},
+                                                        {"statusReplicasPath", ".status.nodes.ready"},
+                                                        {"labelSelectorPath", ".status.selector"}}));
   std::string usual, wide;
   for (const Json& column : at(version, "additionalPrinterColumns")) {
     (column.contains("priority") ? wide : usual) += text_of(at(column, "name")) + " ";

@@ -62,16 +62,12 @@ End live(const Life& life, int die_after) {
   world.create_job(life.change);
   size_t next = 0;
   std::int64_t generation = -1;
-  int crashes = 0;
   int quiet = 0;
   world.start_operator();
   for (int turn = 0; turn < 400 && quiet < 40; ++turn) {
     const int before = world.mortal.writes;
     world.move();
-    if (!world.reconcile()) {
-      ++crashes;
-      world.start_operator();
-    }
+    if (!world.reconcile()) world.start_operator();
     world.clock.advance(std::chrono::seconds(1));
     quiet = world.mortal.writes == before ? quiet + 1 : 0;
     const bool settled = quiet >= 3 && (world.up() || world.gang.stopped);
@@ -85,7 +81,7 @@ End live(const Life& life, int die_after) {
   for (const auto& [name, times] : world.mortal.pods_created) {
     if (times > 1) world.violations.push_back(fmt::format("pod {} was created {} times", name, times));
   }
-  return {end_state(world), world.mortal.writes, world.violations, crashes};
+  return {end_state(world), world.mortal.writes, world.violations, world.crashes};
 }
 
 void dies_after_every_write(const Life& life) {
@@ -127,6 +123,24 @@ TEST(Crash, after_any_write_of_suspending_and_resuming) {
       {{}, {[](World& world) { world.set_suspend(true); }, [](World& world) { world.set_suspend(false); }, kFinish}});
 }
 
+const auto kElastic = [](api::TrainingJob& job) { job.spec.elastic = api::ElasticSpec{.min_nodes = 1}; };
+
+TEST(Crash, after_any_write_of_scaling_up_and_down) {
+  const auto to = [](int nodes) { return [nodes](World& world) { world.set_nodes(nodes); }; };
+  const Life life{kElastic, {to(5), to(2), kKillProcess, to(4), to(1), kFinish}};
+  dies_after_every_write(life);
+  EXPECT_NE(live(life, 0).state.find("\"total\": 1"), std::string::npos) << "the one that was killed";
+}
+
+TEST(Crash, after_any_write_of_scaling_down_and_up_at_once) {
+  const auto down_and_up = [](World& world) {
+    world.set_nodes(1);
+    (void)world.reconcile();
+    world.set_nodes(3);
+  };
+  dies_after_every_write({kElastic, {down_and_up, kFinish}});
+}
+
 // Random faults, then peace: what must always hold held, and the job has come to rest.
 void storm(unsigned seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -136,16 +150,19 @@ void storm(unsigned seed) {
   world.create_job([&](api::TrainingJob& job) {
     job.spec.nodes = 1 + pick(4);
     job.spec.restart.max_restarts = pick(3) == 0 ? 3 : 1000;
-    if (pick(3) == 0) job.spec.restart.strategy = api::RestartStrategy::kGang;
+    if (pick(3) == 0)
+      job.spec.restart.strategy = api::RestartStrategy::kGang;
+    else if (pick(2) == 0)
+      job.spec.elastic = api::ElasticSpec{.min_nodes = 1};
     job.spec.restart.backoff_max_seconds = 8;
   });
-  const int nodes = world.job().spec.nodes;
+  int nodes = world.job().spec.nodes;
   for (int turn = 0; turn < 150; ++turn) {
     const auto some_pod = [&] {
       const auto pods = world.pods();
       return pods.empty() ? std::string() : pods[static_cast<size_t>(pick(static_cast<int>(pods.size())))].meta.name;
     };
-    switch (pick(24)) {
+    switch (pick(26)) {
       case 0:
         world.break_gang("ProcessSignal", pick(nodes), 139);
         break;
@@ -182,6 +199,12 @@ void storm(unsigned seed) {
         break;
       case 12:
         world.clock.advance(std::chrono::seconds(pick(100)));
+        break;
+      case 13:
+      case 14:
+        if (!world.job().spec.elastic) break;
+        nodes = 1 + pick(5);
+        world.set_nodes(nodes);
         break;
       default:
         break;

@@ -1,6 +1,7 @@
 #include "tests/operator/job/world.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -42,7 +43,9 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
       const auto pod = world_.pod_of_uid(member.pod_uid);
       const bool silent = gang.silent.count(member.slot) != 0 && gang.silent.at(member.slot);
       const bool connected = pod && world_.works(*pod) && !silent;
-      view.members.push_back({member.slot, member.incarnation, connected, connected && !gang.over});
+      const auto in_gang = gang.uid_of_slot.find(member.slot);
+      const bool takes_part = !gang.over && in_gang != gang.uid_of_slot.end() && in_gang->second == member.pod_uid;
+      view.members.push_back({member.slot, member.incarnation, connected, takes_part, takes_part, member.leaving});
     }
     view.message = "waiting";
     view.progress.step = gang.generation * 10;
@@ -60,19 +63,27 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     }
     if (gang.stopped) gang = Gang{.generation = gang.generation};
     if (gang.finished) return;
-    std::map<int, std::string> members;
+    std::map<int, std::string> members;  // of the next generation
+    std::set<std::string> expected, leaving;
     bool all_work = true;
     for (const auto& member : plan_->members) {
+      expected.insert(member.pod_uid);
+      if (member.leaving) leaving.insert(member.pod_uid);
+      if (member.leaving || member.slot >= plan_->slots) continue;
       members[member.slot] = member.pod_uid;
       const auto pod = world_.pod_of_uid(member.pod_uid);
       all_work = all_work && pod && world_.works(*pod) && !gang.silent[member.slot];
     }
+    const bool whole = all_work && members.size() == static_cast<size_t>(plan_->slots);
+    const bool all_expected = std::all_of(gang.uid_of_slot.begin(), gang.uid_of_slot.end(),
+                                          [&](const auto& entry) { return expected.count(entry.second) != 0; });
     const bool active = !gang.over && !gang.failure;
-    if (!gang.over && (plan_->handled_generation >= gang.generation || (active && members != gang.uid_of_slot))) {
+    const bool grows = active && whole && members.size() > gang.uid_of_slot.size();
+    if (!gang.over && (plan_->handled_generation >= gang.generation || (active && !all_expected) || grows)) {
       gang.over = true;
       gang.failure.reset();
     }
-    if (gang.over && all_work && members.size() == static_cast<size_t>(plan_->slots)) {
+    if (gang.over && whole) {
       gang.generation = std::max(gang.generation, plan_->handled_generation) + 1;
       gang.uid_of_slot = members;
       gang.over = false;
@@ -80,7 +91,9 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     if (gang.over || gang.failure) return;
     for (const auto& [slot, uid] : gang.uid_of_slot) {
       const auto pod = world_.pod_of_uid(uid);
-      if (!pod || !world_.works(*pod) || gang.silent[slot]) return world_.break_gang("MemberLost", slot, {});
+      if (pod && world_.works(*pod) && !gang.silent[slot]) continue;
+      if (leaving.count(uid) == 0) return world_.break_gang("MemberLost", slot, {});
+      gang.over = true;  // it has left, and the others go on
     }
   }
 
@@ -247,6 +260,7 @@ bool World::reconcile() {
     const auto result = operator_->reconciler.reconcile(key);
     if (!result && result.error().code != ErrorCode::kConflict) violations.push_back(result.error().message);
   } catch (const Crash&) {
+    ++crashes;
     operator_.reset();
     return false;
   }
@@ -321,6 +335,10 @@ void World::fail_pod(const std::string& name, int exit_code) {
 
 void World::finish() {
   if (up()) gang.finished = true;
+}
+
+void World::set_nodes(int value) {
+  (void)api.patch(kube::kTrainingJobs, "default", "a", kube::PatchType::kMerge, {{"spec", {{"nodes", value}}}});
 }
 
 void World::set_suspend(bool value) {

@@ -109,6 +109,7 @@ class World {
   Gang gang;
   std::vector<EventToSend> events;
   std::vector<std::string> violations;  // of what must always hold
+  int crashes = 0;                      // of the operator, after a write
 
   // The job that every World has; `change` may change it before it is created.
   void create_job(const std::function<void(api::TrainingJob&)>& change = {});
@@ -132,6 +133,7 @@ class World {
   void fail_pod(const std::string& name, int exit_code);
   void finish();
   void set_suspend(bool value);
+  void set_nodes(int value);
   bool up() const { return !gang.over && !gang.failure && !gang.finished; }
 
  private:

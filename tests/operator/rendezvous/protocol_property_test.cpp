@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, Membership,
 
 TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
   const unsigned first = first_seed();
-  int generations = 0, starts = 0, warm = 0, smaller = 0, partly_kept = 0;
+  int generations = 0, starts = 0, warm = 0, smaller = 0, partly_kept = 0, released = 0;
   std::int64_t commits = 0, kept = 0, transfers = 0, yields = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
     SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic);
@@ -57,6 +57,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
     warm += world.warm_starts();
     smaller += world.smaller();
     partly_kept += world.partly_kept();
+    released += world.released();
     commits += world.training().commits();
     kept += world.training().kept();
     transfers += world.training().transfers();
@@ -65,7 +66,8 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
   std::cout << kWorlds << " worlds, " << generations << " generations recorded, " << starts << " members started, "
             << warm << " started warm, " << kept << " processes kept (" << partly_kept
             << " times beside new ones of their pod), " << transfers << " states sent, " << commits << " commits, "
-            << smaller << " generations with fewer, " << yields << " ended in band\n";
+            << smaller << " generations with fewer, " << yields << " ended in band, " << released
+            << " pods released\n";
   EXPECT_GT(commits, 0);
   if (!sanitizer::kOn) {
     EXPECT_EQ(kept > 0, GetParam().regroups);
@@ -73,6 +75,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
     EXPECT_EQ(smaller > 0, GetParam().elastic);
     EXPECT_EQ(warm > 0, GetParam().elastic && GetParam().regroups);
     EXPECT_EQ(yields > 0, GetParam().elastic && GetParam().regroups);
+    EXPECT_EQ(released > 0, GetParam().elastic);
   }
 }
 

@@ -1,6 +1,6 @@
 // A world in virtual time for the state machines: pods with agents and processes, a store of records, coordinators that
-// come, linger and go, links that delay and break, and a controller that does what decide() does. It checks the
-// invariants of the protocol at each step and keeps the first violation as a sentence.
+// come, linger and go, links that delay and break, a user who scales, and a controller that does what decide() does. It
+// checks the invariants of the protocol at each step and keeps the first violation as a sentence.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,8 @@ namespace lockstep::rendezvous {
 
 class SimulatedWorld {
  public:
-  // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer.
+  // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer,
+  // and is scaled.
   explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false)
       : random_(seed),
         slots_(between(1, 5)),
@@ -74,7 +75,7 @@ class SimulatedWorld {
         if (process->alive && (process->generation != view->generation)) return false;
       }
     }
-    return true;
+    return leaving_.empty();
   }
   bool all_left_with_zero() const {
     for (const auto& pod : pods_) {
@@ -85,7 +86,7 @@ class SimulatedWorld {
   std::optional<JobView> leader_view() const { return leader_ == nullptr ? std::nullopt : leader_->state->view(); }
   void finish_all_processes() {
     finishing_ = true;
-    for (const auto& pod : pods_) {
+    for (const auto& pod : everybody()) {
       for (const auto& process : pod->processes) {
         if (process->alive) finish(pod, process, 1);
       }
@@ -102,6 +103,8 @@ class SimulatedWorld {
   int warm_starts() const { return warm_starts_; }
   // Starts of some processes of a pod beside others that went on.
   int partly_kept() const { return partly_kept_; }
+  // Pods that have left because the user wanted fewer.
+  int released() const { return released_; }
   // Generations that ran with fewer than all slots.
   int smaller() const { return static_cast<int>(smaller_.size()); }
   std::string describe() const {
@@ -179,13 +182,47 @@ class SimulatedWorld {
     options.slot = slot;
     options.incarnation = pod->incarnation;
     pod->state = std::make_unique<MemberState>(options, now_);
-    if (static_cast<std::size_t>(slot) < pods_.size()) {
+    if (wanted(slot)) {
       pods_[static_cast<std::size_t>(slot)] = pod;
     } else {
       pods_.push_back(pod);
     }
     connect_later(pod);
     tick_later(pod);
+  }
+
+  bool wanted(int slot) const { return static_cast<std::size_t>(slot) < pods_.size(); }
+
+  // Those that leave as well.
+  std::vector<PodPtr> everybody() const {
+    std::vector<PodPtr> all = pods_;
+    all.insert(all.end(), leaving_.begin(), leaving_.end());
+    return all;
+  }
+
+  // As many slots as the user wants from now on. What is above is told to end, and goes in its own time.
+  void scale(int slots) {
+    for (; static_cast<int>(pods_.size()) > slots; pods_.pop_back()) {
+      const PodPtr pod = pods_.back();
+      leaving_.push_back(pod);
+      ++released_;
+      if (!pod->alive || pod->left) gone_later(pod);
+      after(ms(between(1, 1500)), [this, pod] {
+        if (!pod->alive || pod->left) return;
+        pod->state->on_terminate(143, std::chrono::seconds(1), now_);
+        pump(pod);
+      });
+    }
+    slots_ = slots;
+    while (static_cast<int>(pods_.size()) < slots) create_pod(static_cast<int>(pods_.size()));
+    plan_all();
+  }
+
+  // The controller sees that the pod of one that was to leave is no more.
+  void gone_later(const PodPtr& pod) {
+    after(ms(between(20, 1500)), [this, pod] {
+      if (std::erase(leaving_, pod) > 0) plan_all();
+    });
   }
 
   void tick_later(const PodPtr& pod) {
@@ -251,13 +288,17 @@ class SimulatedWorld {
                        [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
       });
     }
-    replace_later(pod);
+    end_of_pod(pod);
+  }
+  // A pod that has ended is made anew, if its slot is still wanted.
+  void end_of_pod(const PodPtr& pod) {
+    std::count(leaving_.begin(), leaving_.end(), pod) > 0 ? gone_later(pod) : replace_later(pod);
   }
 
   // The controller sees in its cache that the pod has ended, writes the attempt, and creates the next incarnation.
   void replace_later(const PodPtr& pod) {
     after(ms(between(50, 3000)), [this, pod] {
-      if (pods_[static_cast<std::size_t>(pod->slot)] != pod) return;
+      if (!wanted(pod->slot) || pods_[static_cast<std::size_t>(pod->slot)] != pod) return;  // released meanwhile
       if (leader_ && chance(50)) {
         const auto view = leader_->state->view();
         const bool concerns =
@@ -345,7 +386,7 @@ class SimulatedWorld {
         if (process->alive) violate(fmt::format("the agent of slot {} left with a process alive", pod->slot));
       }
       if (pod->link) pod->link->open = false;
-      if (leave->code != 0) replace_later(pod);
+      if (leave->code != 0 || std::count(leaving_.begin(), leaving_.end(), pod) > 0) end_of_pod(pod);
     }
   }
 
@@ -385,10 +426,11 @@ class SimulatedWorld {
       violate(fmt::format("members of generation {} were given different peers", generation));
     }
     if (go.world_size < slots_ * procs_) smaller_.insert(generation);
-    for (const auto& other : pods_) {
+    for (const auto& other : everybody()) {
       for (const auto& process : other->processes) {
         // Of a slot that the generation does without something may be left, if it cannot make a step any more.
-        const bool without = recorded != nullptr && recorded->count(other->slot) == 0;
+        const bool without = recorded != nullptr &&
+                             (recorded->count(other->slot) == 0 || recorded->at(other->slot) != other->incarnation);
         if (without && !training_.can_step(process->generation)) continue;
         if (process->alive && process->generation != generation && process->promised < generation) {
           violate(fmt::format("slot {} starts generation {} while slot {} runs {}", pod->slot, generation, other->slot,
@@ -477,7 +519,7 @@ class SimulatedWorld {
 
   // Somebody of that generation cannot be reached: peers see it, sooner or later, or never.
   void miss(std::int64_t generation) {
-    for (const auto& other : pods_) {
+    for (const auto& other : everybody()) {
       for (const auto& peer : other->processes) {
         if (!peer->alive || peer->generation != generation || !chance(70)) continue;
         after(ms(between(5, 500)), [this, other, peer, generation] {
@@ -519,7 +561,7 @@ class SimulatedWorld {
   void kill_coordinator(const std::shared_ptr<Coordinator>& coordinator) {
     if (!coordinator || !coordinator->alive) return;
     coordinator->alive = false;
-    for (const auto& pod : pods_) {
+    for (const auto& pod : everybody()) {
       if (pod->link && pod->link->coordinator == coordinator) cut(pod);
     }
     if (leader_ == coordinator) leader_ = nullptr;
@@ -556,7 +598,15 @@ class SimulatedWorld {
     plan.procs_per_node = procs_;
     plan.start_timeout_seconds = 10;
     plan.handled_generation = handled_;
-    for (const auto& pod : pods_) plan.members.push_back({pod->slot, pod->incarnation, pod->uid, pod->uid, ""});
+    // Where one that leaves is still there, its successor has to wait.
+    std::map<int, ExpectedMember> members;
+    for (const auto& pod : pods_) members[pod->slot] = {pod->slot, pod->incarnation, pod->uid, pod->uid, ""};
+    for (const auto& pod : leaving_) {
+      const auto known = members.find(pod->slot);
+      if (known != members.end() && known->second.leaving && known->second.incarnation < pod->incarnation) continue;
+      members[pod->slot] = {pod->slot, pod->incarnation, pod->uid, pod->uid, "", true};
+    }
+    for (const auto& [slot, member] : members) plan.members.push_back(member);
     return plan;
   }
   void plan_all() {
@@ -570,7 +620,7 @@ class SimulatedWorld {
   void pump(const std::shared_ptr<Coordinator>& coordinator) {
     for (const CoordinatorAction& action : coordinator->state->take_actions()) {
       if (const auto* out = std::get_if<SendToMember>(&action)) {
-        for (const auto& pod : pods_) {
+        for (const auto& pod : everybody()) {
           const auto link = pod->link;
           if (!link || link->id != out->session) continue;
           link->to_agent = std::max(link->to_agent, now_ + ms(between(0, chance(5) ? 400 : 10)));
@@ -581,7 +631,7 @@ class SimulatedWorld {
           });
         }
       } else if (const auto* closing = std::get_if<CloseSession>(&action)) {
-        for (const auto& pod : std::vector(pods_)) {
+        for (const auto& pod : everybody()) {
           if (pod->link && pod->link->id == closing->session) {
             after(ms(20), [this, pod, link = pod->link] {
               if (pod->link == link && pod->alive && !pod->left) cut(pod);
@@ -619,8 +669,9 @@ class SimulatedWorld {
   // ---- faults ----
 
   void fault() {
-    const PodPtr pod = pods_[static_cast<std::size_t>(between(0, slots_ - 1))];
-    switch (between(0, 9)) {
+    const auto all = everybody();
+    const PodPtr pod = all[static_cast<std::size_t>(between(0, static_cast<int>(all.size()) - 1))];
+    switch (between(0, min_slots_ > 0 ? 11 : 9)) {
       case 0:
       case 1:
         for (const auto& process : pod->processes) {
@@ -654,16 +705,21 @@ class SimulatedWorld {
       case 8:
         if (leader_) leader_->paused_until = now_ + ms(between(100, 3000));
         break;
+      case 10:
+      case 11:
+        scale(between(min_slots_, 5));
+        break;
       default:
         const bool for_long = min_slots_ > 0 && chance(50);
-        for (const auto& each : std::vector(pods_)) {
+        for (const auto& each : everybody()) {
           if (chance(50)) for_long ? cut_off(each) : cut(each);
         }
     }
   }
 
   std::mt19937 random_;
-  const int slots_, procs_;
+  int slots_;
+  const int procs_;
   const bool regroups_;
   const int min_slots_;  // 0: not elastic
   MonotonicTime now_{std::chrono::hours(1)};
@@ -671,13 +727,14 @@ class SimulatedWorld {
   std::uint64_t order_ = 0;
   bool faults_ = false, finishing_ = false;
 
-  std::vector<PodPtr> pods_;  // by slot
+  std::vector<PodPtr> pods_;     // by slot
+  std::vector<PodPtr> leaving_;  // that were released and are not known to be gone
   std::map<int, std::int64_t> incarnation_of_slot_;
   std::vector<std::shared_ptr<Coordinator>> coordinators_;
   std::shared_ptr<Coordinator> leader_;
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
-  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0;
   std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
