@@ -1,5 +1,7 @@
 #include "operator/api/training_job.h"
 
+#include <algorithm>
+
 #include "operator/api/reader.h"
 #include "operator/api/training_job_names.h"
 
@@ -56,6 +58,7 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
   root.read_object("podTemplate", spec.pod_template);
   read_rendezvous(root.child("rendezvous"), spec.rendezvous);
   if (root.has("elastic")) read_elastic(root.child("elastic"), spec.elastic.emplace());
+  root.child("spares").read("n", spec.spares);
   read_restart(root.child("restart"), spec.restart);
   const Reader deadlines = root.child("deadlines");
   deadlines.read("startupSeconds", spec.deadlines.startup_seconds);
@@ -93,6 +96,18 @@ Json restart_json(const RestartSpec& restart) {
 }
 
 }  // namespace
+
+std::int32_t slots_with_pods(const TrainingJobSpec& spec) {
+  return std::max(spec.nodes, 0) + std::max(spec.spares, 0);
+}
+
+std::int32_t fewest_nodes(const TrainingJobSpec& spec) {
+  return spec.elastic ? spec.elastic->min_nodes : spec.nodes;
+}
+
+bool may_leave_out(const TrainingJobSpec& spec) {
+  return spec.elastic.has_value() || spec.spares > 0;
+}
 
 std::int32_t resolved_procs_per_node(const TrainingJobSpec& spec) {
   if (spec.procs_per_node > 0) return spec.procs_per_node;
@@ -145,6 +160,7 @@ Json to_json(const TrainingJobSpec& spec) {
                        {"stabilizationSeconds", spec.elastic->stabilization_seconds}};
     if (spec.elastic->max_nodes) json["elastic"]["maxNodes"] = *spec.elastic->max_nodes;
   }
+  if (spec.spares > 0) json["spares"] = {{"n", spec.spares}};
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};
   if (spec.deadlines.active_seconds) deadlines["activeSeconds"] = *spec.deadlines.active_seconds;

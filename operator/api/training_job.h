@@ -78,6 +78,7 @@ struct TrainingJobSpec {
   Json pod_template = Json::object();       // strategic merge patch over the generated pod
   RendezvousSpec rendezvous;
   std::optional<ElasticSpec> elastic;
+  std::int32_t spares = 0;  // spares.n: pods held ready beside the gang
   RestartSpec restart;
   DeadlinesSpec deadlines;
   CheckpointSpec checkpoint;
@@ -86,15 +87,25 @@ struct TrainingJobSpec {
   CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
 };
 
+// Slots that have a pod: those of the gang and the spares.
+std::int32_t slots_with_pods(const TrainingJobSpec& spec);
+
+// Fewest pods that train: elastic.minNodes, or all of the gang.
+std::int32_t fewest_nodes(const TrainingJobSpec& spec);
+
+// Whether a generation may be formed without some slot that has a pod.
+bool may_leave_out(const TrainingJobSpec& spec);
+
 // procsPerNode, or gpusPerNode, or 1.
 std::int32_t resolved_procs_per_node(const TrainingJobSpec& spec);
 
 struct NodesStatus {
   std::int32_t desired = 0;
   std::int32_t ready = 0;
-  std::int32_t min = 0;             // fewest that train
-  std::optional<std::int32_t> max;  // most that spec.nodes may ask for
-  std::string summary;              // "3/4"
+  std::int32_t min = 0;               // fewest that train
+  std::optional<std::int32_t> max;    // most that spec.nodes may ask for
+  std::optional<std::int32_t> spare;  // ready to take a place
+  std::string summary;                // "3/4"
   bool operator==(const NodesStatus&) const = default;
 };
 

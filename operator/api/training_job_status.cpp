@@ -96,6 +96,7 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   nodes.read("ready", status.nodes.ready);
   nodes.read("min", status.nodes.min);
   nodes.read("max", status.nodes.max);
+  nodes.read("spare", status.nodes.spare);
   nodes.read("summary", status.nodes.summary);
   root.read("procsPerNode", status.procs_per_node);
   root.read("worldSize", status.world_size);
@@ -119,6 +120,7 @@ Json to_json(const TrainingJobStatus& status) {
             {"worldSize", status.world_size},
             {"restarts", {{"total", status.restarts.total}, {"counted", status.restarts.counted}}}};
   if (status.nodes.max) json["nodes"]["max"] = *status.nodes.max;
+  if (status.nodes.spare) json["nodes"]["spare"] = *status.nodes.spare;
   put(json["nodes"], "summary", status.nodes.summary);
   for (const Release& release : status.released) {
     json["released"].push_back({{"fromSlot", release.from_slot}, {"incarnation", release.incarnation}});

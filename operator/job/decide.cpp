@@ -26,6 +26,8 @@ constexpr auto kDeadConnection = std::chrono::seconds(12);
 // A pod's deletion reaches its processes and our cache in an unknown order; a stop waits this long for the reason.
 constexpr auto kReason = std::chrono::seconds(1);
 constexpr int kSigterm = 15;
+// A spare that fails by itself is made anew at most so often.
+constexpr auto kSpareEvery = std::chrono::seconds(10);
 
 bool exists(Phase phase) {
   return phase == Phase::kStarting || phase == Phase::kUp || phase == Phase::kBroken || phase == Phase::kFinished;
@@ -143,14 +145,15 @@ class Running {
     return member != nullptr && member->connected;
   }
 
-  // Enough members of an elastic gang are left to go on at once, whatever has become of the one that fell silent.
+  // Enough members are left to go on at once, with fewer or with a spare, whatever has become of the one that fell
+  // silent.
   bool can_shrink() const {
-    if (!job_.spec.elastic) return false;
+    if (!api::may_leave_out(job_.spec)) return false;
     const auto& failure = *snapshot_.view->failure;
     const auto& members = snapshot_.view->members;
     return std::count_if(members.begin(), members.end(), [&](const auto& member) {
              return member.connected && !member.leaving && member.slot != failure.slot;
-           }) >= job_.spec.elastic->min_nodes;
+           }) >= api::fewest_nodes(job_.spec);
   }
 
   // What ended the generation, once that can be told; empty when nothing did, or when it is worth waiting for word of
@@ -219,7 +222,7 @@ class Running {
     if (!verdict.restart) return give_up(std::move(*attempt), verdict);
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
     const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr;
-    const bool shrinks = attempt->cause == kCauseMemberLost && job_.spec.elastic;
+    const bool shrinks = attempt->cause == kCauseMemberLost && api::may_leave_out(job_.spec);
     attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
     attempt->counted = verdict.counted;
     const auto cause = attempt->cause;
@@ -252,6 +255,10 @@ class Running {
       // The others went on when its agent fell silent; now it is known why.
       const auto* told = find_silence(status_.attempts, slot);
       const bool known = told != nullptr;
+      if (!known && gang_is_whole()) {
+        replace_spare(slot, any);
+        continue;
+      }
       Attempt attempt = known ? *told : new_attempt(slot.cause, slot.message);
       attempt.cause = slot.cause;
       attempt.message = slot.message;
@@ -278,6 +285,23 @@ class Running {
     if (any) begin_round();
   }
 
+  // Nobody waits for what was lost.
+  bool gang_is_whole() const {
+    const auto& members = snapshot_.view->members;
+    return job_.spec.spares > 0 && std::count_if(members.begin(), members.end(),
+                                                 [](const auto& member) { return member.in_gang; }) >= job_.spec.nodes;
+  }
+
+  // The death of a spare is charged to nobody, and so must not happen again and again in a hurry.
+  void replace_spare(SlotView& slot, bool& any) {
+    const bool failed = slot.cause == kCausePodFailed || slot.cause == kCauseOomKilled;
+    const auto not_before = slot.pod->meta.created.value_or(snapshot_.now) + kSpareEvery;
+    if (failed && snapshot_.now < not_before) return plan_.look_again_in(not_before - snapshot_.now);
+    plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+    slot.state = SlotState::kEmpty;
+    any = true;
+  }
+
   // A pod that looks well, and whose agent the others went on without, is made anew when it does not come back.
   void replace_silent(const SlotView& slot) {
     const auto* member = snapshot_.view->member_of(slot.slot);
@@ -291,7 +315,8 @@ class Running {
   void run_pods() {
     const auto delay = restart_delay(job_.spec, status_.attempts);
     const auto* last = status_.attempts.empty() ? nullptr : &status_.attempts.back();
-    const bool repairing = api::is_true(status_.conditions, "Restarting") || (job_.spec.elastic && !gang_.all_placed());
+    const bool repairing =
+        api::is_true(status_.conditions, "Restarting") || (api::may_leave_out(job_.spec) && !gang_.all_placed());
     const bool restarting = repairing && last != nullptr && last->end_time;
     const auto release = restarting ? *last->end_time + delay : snapshot_.now;
     const bool held = snapshot_.now < release;

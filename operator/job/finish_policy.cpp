@@ -23,7 +23,7 @@ bool has_succeeded(const Snapshot& snapshot, const Survey& survey, std::int64_t 
     if (view->phase == rendezvous::Phase::kBroken) return false;
   }
   // The agents end with 0 only when the job is done: a controller that took over after that sees it by the pods.
-  return !survey.slots.empty() && survey.all_done();
+  return !survey.slots.empty() && survey.done() >= snapshot.job->spec.nodes;
 }
 
 std::optional<WallTime> active_deadline(const api::TrainingJob& job, const api::TrainingJobStatus& status) {

@@ -70,6 +70,18 @@ void take_progress(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   status.progress = std::move(next);
 }
 
+// Members that are there and that the gang does not need: those beside a generation, or beyond the size of one.
+int count_spares(const Snapshot& snapshot, const Survey& survey) {
+  int outside = 0, inside = 0;
+  for (const auto& slot : survey.slots) {
+    const auto* member = snapshot.view ? snapshot.view->member_of(slot.slot) : nullptr;
+    if (slot.state != SlotState::kLive || member == nullptr || member->incarnation != slot.incarnation) continue;
+    if (member->connected) ++(member->in_gang ? inside : outside);
+  }
+  // Places of the gang that are free are filled from outside first.
+  return std::clamp(inside + outside - snapshot.job->spec.nodes, 0, outside);
+}
+
 // The status without what is written at most once a second, or with progress.
 api::TrainingJobStatus hard_part(api::TrainingJobStatus status) {
   for (auto& condition : status.conditions) condition.message.clear();
@@ -183,6 +195,7 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   plan.uid = job.meta.uid;
   plan.kind = to_coordinator(job.spec.rendezvous.kind);
   plan.slots = job.spec.nodes;
+  plan.spares = job.spec.spares;
   if (job.spec.elastic) {
     plan.min_slots = job.spec.elastic->min_nodes;
     plan.stabilization_seconds = job.spec.elastic->stabilization_seconds;
@@ -240,13 +253,14 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
 }
 
 void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatus& status) {
-  const int desired = snapshot.job->spec.nodes;
-  const int ready = survey.ready();
-  const auto& elastic = snapshot.job->spec.elastic;
+  const auto& spec = snapshot.job->spec;
+  const int desired = spec.nodes;
+  const int ready = std::min(survey.ready(), desired);  // spares are not counted
   status.nodes = {.desired = desired,
                   .ready = ready,
-                  .min = elastic ? elastic->min_nodes : desired,
-                  .max = elastic ? elastic->max_nodes : std::nullopt,
+                  .min = api::fewest_nodes(spec),
+                  .max = spec.elastic ? spec.elastic->max_nodes : std::nullopt,
+                  .spare = spec.spares > 0 ? std::optional(count_spares(snapshot, survey)) : std::nullopt,
                   .summary = fmt::format("{}/{}", ready, desired)};
   if (snapshot.view) {
     // While it is only proposed, a generation may still come to nothing.

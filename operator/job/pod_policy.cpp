@@ -23,6 +23,11 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
          view->failure->cause == kCauseMemberLost;
 }
 
+bool takes_part(const Snapshot& snapshot, int slot) {
+  const auto* member = snapshot.view ? snapshot.view->member_of(slot) : nullptr;
+  return member != nullptr && member->in_gang && !member->leaving;
+}
+
 // Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
 // silent.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
@@ -31,9 +36,11 @@ bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   const bool same_pod =
       member != nullptr && !member->leaving && (slot.pod == nullptr || member->incarnation == slot.incarnation);
   if (same_pod && member->in_gang) return false;
+  const auto& spec = snapshot.job->spec;
   const auto phase = snapshot.view->phase;
   const bool formed = phase == Phase::kUp || phase == Phase::kStarting || phase == Phase::kBroken;
-  return (snapshot.job->spec.elastic && formed) || find_silence(snapshot.job->status.attempts, slot) != nullptr;
+  return (api::may_leave_out(spec) && formed) || slot.slot >= spec.nodes ||
+         find_silence(snapshot.job->status.attempts, slot) != nullptr;
 }
 
 void describe_failed_container(const api::Pod& pod, SlotView& slot) {
@@ -95,10 +102,8 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
               SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
   // Nobody has seen to a slot yet that the job did not have when its status was written.
-  if (slot.pod == nullptr && snapshot.job->status.nodes.desired > 0 &&
-      slot.slot >= snapshot.job->status.nodes.desired) {
-    return;
-  }
+  const int known_slots = snapshot.job->status.nodes.desired;
+  if (slot.pod == nullptr && known_slots > 0 && slot.slot >= known_slots && !takes_part(snapshot, slot.slot)) return;
   if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
@@ -139,8 +144,9 @@ bool Survey::all_placed() const {
                      [](const SlotView& slot) { return slot.usable() && !slot.pod->node_name.empty(); });
 }
 
-bool Survey::all_done() const {
-  return std::all_of(slots.begin(), slots.end(), [](const SlotView& slot) { return slot.state == SlotState::kDone; });
+int Survey::done() const {
+  return static_cast<int>(
+      std::count_if(slots.begin(), slots.end(), [](const SlotView& slot) { return slot.state == SlotState::kDone; }));
 }
 
 int Survey::ready() const {
@@ -171,7 +177,8 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
   const auto& job = *snapshot.job;
   const bool whole_gang = job.spec.restart.strategy == api::RestartStrategy::kGang;
   Survey result;
-  result.slots.resize(static_cast<size_t>(std::max(job.spec.nodes, 0)));
+  const int slots = api::slots_with_pods(job.spec);
+  result.slots.resize(static_cast<size_t>(slots));
   for (size_t i = 0; i < result.slots.size(); ++i) result.slots[i].slot = static_cast<int>(i);
   for (const auto& pod : snapshot.pods) {
     const auto identity = identity_of(pod->meta);
@@ -179,11 +186,11 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
       result.released.push_back(pod.get());
       continue;
     }
-    if (identity && identity->slot >= job.spec.nodes && job.spec.elastic) {
+    if (identity && identity->slot >= slots && !whole_gang) {
       result.surplus.push_back(pod.get());
       continue;
     }
-    if (!identity || identity->slot < 0 || identity->slot >= job.spec.nodes ||
+    if (!identity || identity->slot < 0 || identity->slot >= slots ||
         (whole_gang && identity->incarnation < incarnation)) {
       result.leftovers.push_back(pod.get());
       continue;

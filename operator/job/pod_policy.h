@@ -27,21 +27,21 @@ struct SlotView {
   std::string cause;
   std::string message;
   std::optional<int> exit_code;
-  // An elastic gang goes on without this slot: nothing that happens to its pod ends the generation.
+  // The gang goes on without this slot, or it is a spare: nothing that happens to its pod ends the generation.
   bool outside = false;
 
   bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
 };
 
 struct Survey {
-  std::vector<SlotView> slots;             // spec.nodes of them
-  std::vector<const api::Pod*> leftovers;  // older incarnations and, unless it is elastic, slots that the job has not
-  std::vector<const api::Pod*> surplus;    // of slots that an elastic job does not want any more, not released yet
+  std::vector<SlotView> slots;             // those of the gang and the spares
+  std::vector<const api::Pod*> leftovers;  // older incarnations
+  std::vector<const api::Pod*> surplus;    // of slots that the job does not have any more, not released yet
   std::vector<const api::Pod*> released;   // those that leave, of whatever slot
 
   bool all_placed() const;  // every slot has a usable pod that is bound to a node
-  bool all_done() const;
-  int ready() const;  // slots whose pod is live and ready
+  int done() const;         // slots whose pod succeeded
+  int ready() const;        // slots whose pod is live and ready
 };
 
 // The attempt that tells of the silence of the slot's pod, without which the others went on, while nothing more is

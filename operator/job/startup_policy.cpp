@@ -100,6 +100,7 @@ std::optional<WallTime> startup_deadline(const api::TrainingJob& job, const api:
 
 std::string waiting_for(const Snapshot& snapshot, const Survey& survey) {
   for (const auto& slot : survey.slots) {
+    if (slot.slot >= snapshot.job->spec.nodes) break;  // a spare
     if (slot.pod == nullptr || slot.state != SlotState::kLive)
       return fmt::format("waiting for the pod of slot {}", slot.slot);
     if (slot.pod->node_name.empty()) return fmt::format("waiting for pod {} to be scheduled", slot.pod->meta.name);

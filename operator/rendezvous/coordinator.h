@@ -38,7 +38,10 @@ struct ExpectedMember {
 struct JobPlan {
   std::string name_space, name, uid;
   Kind kind = Kind::kLockstep;
-  int slots = 0;  // gang size; a generation is formed when all are expected and connected
+  int slots = 0;  // gang size; a generation is formed when so many members are connected
+  // Further members, of the slots from `slots` on, that are held ready: a generation is made of any `slots` of them
+  // all.
+  int spares = 0;
   // An elastic gang: the fewest slots that a generation may have. Those that are left of a broken generation go on at
   // once, and slots that come later are taken in; 0: all `slots` or none.
   int min_slots = 0;

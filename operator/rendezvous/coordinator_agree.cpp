@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/gang_choice.h"
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
@@ -36,30 +37,42 @@ void CoordinatorState::evaluate_broken(Now now) {
 std::vector<int> CoordinatorState::next_gang(Now now) const {
   if (!record_ || plan_->slots < 1) return {};
   const std::vector<int> all = present(now);
-  // Who is left of an elastic gang does not wait for processes to be started anew.
-  if (elastic() && gang_) {
-    if (std::vector<int> slots = quick(all); may_form(slots, now)) return slots;
+  // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
+  if (gang_) {
+    if (std::vector<int> slots = may_form(choose(quick(all)), now); !slots.empty()) return slots;
   }
-  return may_form(all, now) ? all : std::vector<int>();
+  return may_form(choose(all), now);
 }
 
-bool CoordinatorState::may_form(const std::vector<int>& slots, Now now) const {
-  if (slots.size() == static_cast<std::size_t>(plan_->slots)) return true;
-  if (!elastic() || slots.size() < static_cast<std::size_t>(plan_->min_slots)) return false;
+// `slots`, with those who have to promise as well; empty: they may not.
+std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) const {
+  const bool full = slots.size() == gang_size();
+  if (full && !leaves_out(slots)) return slots;
+  if (!full && !elastic()) return {};
+  if (slots.size() < static_cast<std::size_t>(plan_->min_slots)) return {};
   // Some other generation may be in force: nobody may be left out.
   const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
+  if (full && unclear) {
+    // All of the record's have to promise, though that makes the gang too large for a step.
+    for (const int slot : present(now)) {
+      const bool chosen = std::find(slots.begin(), slots.end(), slot) != slots.end();
+      if (!chosen && in_force_->has(slot, members_.at(slot).expected.incarnation)) slots.push_back(slot);
+    }
+    std::sort(slots.begin(), slots.end());
+    return leaves_out(slots) ? std::vector<int>() : slots;
+  }
   const std::set<int> chosen(slots.begin(), slots.end());
-  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return false;
+  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return {};
   for (const auto& [slot, member] : members_) {
     // One that was here a moment ago is back in a moment, or lost.
     const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
-    if (member.session != 0 || member.expected.leaving || known_lost) continue;
-    if (!member.agent.empty() && now.time - member.heard <= silence_of(member)) return false;
+    if (member.session != 0 || member.expected.leaving || known_lost || (full && !in_gang(member))) continue;
+    if (!member.agent.empty() && now.time - member.heard <= silence_of(member)) return {};
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
-  const bool goes_on = gang_ && now.time >= evict_from_;
-  return goes_on || stable(now);
+  const bool goes_on = (gang_ || full) && now.time >= evict_from_;
+  return goes_on || stable(now) ? slots : std::vector<int>();
 }
 
 // Whether the proposal that is out is of these slots, as they are planned now.
@@ -72,7 +85,7 @@ bool CoordinatorState::proposes(const std::vector<int>& slots) const {
 std::vector<int> CoordinatorState::present(Now now) const {
   std::vector<int> slots;
   for (const auto& [slot, member] : members_) {
-    if (slot < 0 || slot >= plan_->slots || member.session == 0 || member.expected.leaving) continue;
+    if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0 || member.expected.leaving) continue;
     if (now.time - member.heard <= timing_.silent_after) slots.push_back(slot);
   }
   return slots;
@@ -106,8 +119,8 @@ void CoordinatorState::warm(Member& member, Now now) {
   whole.procs = plan_->procs_per_node;
   Go go = go_for(whole);
   go.epoch = {term_, 0};
-  go.first_rank = whole.first_rank(member.expected.slot);
-  go.group_rank = member.expected.slot;
+  go.group_rank = std::min(member.expected.slot, plan_->slots - 1);  // a spare has a slot beyond
+  go.first_rank = whole.first_rank(go.group_rank);
   send(member.session, Warm{go});
 }
 
@@ -126,27 +139,46 @@ Go CoordinatorState::go_for(const Roster& roster) const {
   return go;
 }
 
+std::vector<int> CoordinatorState::choose(const std::vector<int>& slots) const {
+  std::vector<Candidate> candidates;
+  for (const int slot : slots) candidates.push_back({slot, in_gang(members_.at(slot))});
+  return choose_gang(std::move(candidates), gang_size());
+}
+
+bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    const auto& [slot, member] = entry;
+    if (member.expected.leaving || std::find(slots.begin(), slots.end(), slot) != slots.end()) return false;
+    return in_gang(member) || (in_force_ && in_force_->has(slot, member.expected.incarnation));
+  });
+}
+
 bool CoordinatorState::stable(Now now) const {
   return now.time - joined_at_ >= std::chrono::seconds(plan_->stabilization_seconds) && now.time >= evict_from_;
 }
 
 // Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
-// have got a step further first, so that members which come and go do not keep the others from training. Ranks of our
-// trainer end the generation themselves, after a step; others, and those that do not come to the end of one, are
-// interrupted.
+// have got a step further first, so that members which come and go do not keep the others from training. A gang that is
+// larger than it is to be gives up the members that it does not need; they become spares. Ranks of our trainer end the
+// generation themselves, after a step; others, and those that do not come to the end of one, are interrupted.
 void CoordinatorState::evaluate_growth(Now now) {
-  if (!elastic() || step_ != Step::kUp) return;
+  if (step_ != Step::kUp) return;
   if (gang_->yields_since) {
     if (now.time - *gang_->yields_since > timing_.yield_within) end_gang();
     return;
   }
+  const std::vector<int> there = present(now);
   const bool stays = plan_->kind == Kind::kLockstep && gang_regroups();
-  const std::vector<int> slots = stays ? quick(present(now)) : present(now);
-  if (slots.size() <= gang_->incarnation_of_slot.size()) return;
+  const std::size_t size = std::min((stays ? quick(there) : there).size(), gang_size());
+  const std::size_t now_size = gang_->incarnation_of_slot.size();
+  const bool too_large = now_size > gang_size();
+  if (!too_large && size <= now_size) return;
+  // Who has foreign processes is told to leave by the controller.
+  if (too_large && plan_->kind != Kind::kLockstep) return;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
-    if (std::find(slots.begin(), slots.end(), slot) == slots.end() || slot_exited(slot)) return;
+    if (std::find(there.begin(), there.end(), slot) == there.end() || slot_exited(slot)) return;
   }
-  const bool whole = slots.size() == static_cast<std::size_t>(plan_->slots);
+  const bool whole = size == gang_size() || too_large;
   const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
   if (!advanced || !(whole || stable(now))) return;
   if (plan_->kind != Kind::kLockstep) return end_gang();

@@ -86,13 +86,17 @@ void CoordinatorState::tell_members(Now now) {
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
     const bool of_gang = gang_ && in_gang(member) && member.generation == gang_->generation;
     const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
-    const bool stray = member.phase == MemberPhase::kRunning && member.generation > member.halted &&
+    // And of those that were asked, and then were left out, something may still wait.
+    const bool asked =
+        member.phase == MemberPhase::kReady && active() && !in_gang(member) && !(proposal_ && proposal_->has(slot));
+    const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.halted &&
                        !(of_gang && (active() || may_stay));
     if (stray && step_ != Step::kLoading && !plan_->stop) {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
-    const bool left_out = plan_->kind == Kind::kLockstep && elastic() && step_ == Step::kUp && !in_gang(member);
+    const bool left_out =
+        plan_->kind == Kind::kLockstep && step_ == Step::kUp && !in_gang(member) && !member.expected.leaving;
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
     const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && gang_regroups()) warm(member, now);

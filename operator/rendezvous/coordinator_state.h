@@ -144,6 +144,10 @@ class CoordinatorState {
     int procs = 1;
 
     bool has(int slot) const { return incarnation_of_slot.count(slot) != 0; }
+    bool has(int slot, std::int64_t incarnation) const {
+      const auto at = incarnation_of_slot.find(slot);
+      return at != incarnation_of_slot.end() && at->second == incarnation;
+    }
     int ranks() const { return static_cast<int>(incarnation_of_slot.size()) * procs; }
     int first_rank(int slot) const;  // of a slot that it has
     int slot_of(int rank) const;     // -1: there is no such rank
@@ -210,7 +214,7 @@ class CoordinatorState {
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;
-  bool may_form(const std::vector<int>& slots, Now now) const;
+  std::vector<int> may_form(std::vector<int> slots, Now now) const;
   bool proposes(const std::vector<int>& slots) const;
   void propose(const std::vector<int>& slots, Now now);
   void record_proposal();
@@ -234,12 +238,17 @@ class CoordinatorState {
   bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
   bool in_gang(const Member& member) const;
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
+  std::size_t gang_size() const { return static_cast<std::size_t>(plan_->slots); }
   // The expected slots whose agents are connected, not silent, and not to leave.
   std::vector<int> present(Now now) const;
   // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
   std::vector<int> quick(const std::vector<int>& slots) const;
   // Every member of the gang keeps its processes from one generation to the next.
   bool gang_regroups() const;
+  // Of those the ones that a generation would be made of.
+  std::vector<int> choose(const std::vector<int>& slots) const;
+  // Whether a member of the generation in force, or of the last one, that is expected to stay is not one of `slots`.
+  bool leaves_out(const std::vector<int>& slots) const;
   // Nobody has joined for as long as an elastic gang waits for more.
   bool stable(Now now) const;
   // Every slot of it is still to be the pod that it was.

@@ -58,6 +58,7 @@ std::string CoordinatorState::waiting_message() const {
       return "waiting for the processes to end";
     case Step::kUp:
       if (!gang_->yields_since) break;
+      if (gang_->incarnation_of_slot.size() > gang_size()) return "the gang will be smaller after this step";
       for (const auto& [slot, member] : members_) {
         const bool warm = member.phase == MemberPhase::kWarm || !gang_regroups();
         if (member.session != 0 && !in_gang(member) && warm) slots.push_back(slot);

@@ -115,8 +115,8 @@ TEST(Crd, every_field_of_spec_is_read) {
 
 // What shapes the pods cannot change under a gang that runs; the rest may, at any time.
 TEST(Crd, every_field_of_spec_is_free_to_change_or_protected) {
-  const std::set<std::string> free{"elastic",       "restart", "deadlines", "suspend", "ttlSecondsAfterFinished",
-                                   "cleanPodPolicy"};
+  const std::set<std::string> free{
+      "elastic", "spares", "restart", "deadlines", "suspend", "ttlSecondsAfterFinished", "cleanPodPolicy"};
   std::set<std::string> guarded;
   for (const Json& rule : at(spec_schema(), "x-kubernetes-validations")) {
     if (text_of(at(rule, "rule")).find("oldSelf.suspend || ") != 0) continue;

@@ -141,6 +141,17 @@ TEST(Crash, after_any_write_of_scaling_down_and_up_at_once) {
   dies_after_every_write({kElastic, {down_and_up, kFinish}});
 }
 
+TEST(Crash, after_any_write_of_a_life_with_a_spare) {
+  const auto with_spare = [](api::TrainingJob& job) { job.spec.spares = 1; };
+  const auto fail_spare = [](World& world) {
+    for (const int slot : {0, 1, 2, 3}) {
+      if (world.gang.uid_of_slot.count(slot) == 0) world.delete_pod(pod_of_slot(world, slot));
+    }
+    world.break_gang("ProcessSignal", 0, 137);  // the next step waits for a generation
+  };
+  dies_after_every_write({with_spare, {kDeletePod, kFailPod, fail_spare, kKillProcess, kFinish}});
+}
+
 // Random faults, then peace: what must always hold held, and the job has come to rest.
 void storm(unsigned seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -154,9 +165,11 @@ void storm(unsigned seed) {
       job.spec.restart.strategy = api::RestartStrategy::kGang;
     else if (pick(2) == 0)
       job.spec.elastic = api::ElasticSpec{.min_nodes = 1};
+    if (job.spec.restart.strategy != api::RestartStrategy::kGang && pick(3) == 0) job.spec.spares = 1 + pick(2);
     job.spec.restart.backoff_max_seconds = 8;
   });
   int nodes = world.job().spec.nodes;
+  const int spares = world.job().spec.spares;
   for (int turn = 0; turn < 150; ++turn) {
     const auto some_pod = [&] {
       const auto pods = world.pods();
@@ -233,7 +246,7 @@ void storm(unsigned seed) {
       EXPECT_TRUE(of_slot.emplace(pod.meta.label(api::kLabelSlot), 0).second)
           << "an older incarnation is left: " << pod.meta.name;
     }
-    EXPECT_EQ(of_slot.size(), static_cast<size_t>(nodes));
+    EXPECT_EQ(of_slot.size(), static_cast<size_t>(nodes + spares));
   }
   EXPECT_LE(job.status.attempts.size(), 10u);
   for (size_t i = 1; i < job.status.attempts.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "operator/base/timestamp.h"
 #include "operator/job/job_status.h"
+#include "operator/rendezvous/gang_choice.h"
 
 namespace lockstep::job {
 
@@ -63,23 +64,30 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     }
     if (gang.stopped) gang = Gang{.generation = gang.generation};
     if (gang.finished) return;
-    std::map<int, std::string> members;  // of the next generation
+    std::vector<rendezvous::Candidate> present;
+    std::map<int, std::string> uids;
     std::set<std::string> expected, leaving;
-    bool all_work = true;
     for (const auto& member : plan_->members) {
       expected.insert(member.pod_uid);
       if (member.leaving) leaving.insert(member.pod_uid);
-      if (member.leaving || member.slot >= plan_->slots) continue;
-      members[member.slot] = member.pod_uid;
+      if (member.leaving || member.slot >= plan_->slots + plan_->spares) continue;
       const auto pod = world_.pod_of_uid(member.pod_uid);
-      all_work = all_work && pod && world_.works(*pod) && !gang.silent[member.slot];
+      if (!pod || !world_.works(*pod) || gang.silent[member.slot]) continue;
+      const auto before = gang.uid_of_slot.find(member.slot);
+      uids[member.slot] = member.pod_uid;
+      present.push_back({member.slot, before != gang.uid_of_slot.end() && before->second == member.pod_uid});
     }
-    const bool whole = all_work && members.size() == static_cast<size_t>(plan_->slots);
+    const auto size = static_cast<size_t>(plan_->slots);
+    std::map<int, std::string> members;  // of the next generation
+    for (const int slot : rendezvous::choose_gang(present, size)) members[slot] = uids[slot];
+    const bool whole = members.size() == size;
     const bool all_expected = std::all_of(gang.uid_of_slot.begin(), gang.uid_of_slot.end(),
                                           [&](const auto& entry) { return expected.count(entry.second) != 0; });
     const bool active = !gang.over && !gang.failure;
-    const bool grows = active && whole && members.size() > gang.uid_of_slot.size();
-    if (!gang.over && (plan_->handled_generation >= gang.generation || (active && !all_expected) || grows)) {
+    const bool nobody_leaves = std::none_of(gang.uid_of_slot.begin(), gang.uid_of_slot.end(),
+                                            [&](const auto& entry) { return leaving.count(entry.second) != 0; });
+    const bool resized = active && whole && nobody_leaves && members.size() != gang.uid_of_slot.size();
+    if (!gang.over && (plan_->handled_generation >= gang.generation || (active && !all_expected) || resized)) {
       gang.over = true;
       gang.failure.reset();
     }

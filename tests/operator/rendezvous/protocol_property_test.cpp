@@ -25,13 +25,16 @@ unsigned first_seed() {
 #ifndef LOCKSTEP_MUTATION
 struct Form {
   const char* name;
-  bool regroups, elastic;
+  bool regroups, elastic, spares;
 };
 class Membership : public testing::TestWithParam<Form> {};
 
 INSTANTIATE_TEST_SUITE_P(Processes, Membership,
-                         testing::Values(Form{"restart", false, false}, Form{"stay", true, false},
-                                         Form{"restart_with_fewer", false, true}, Form{"stay_with_fewer", true, true}),
+                         testing::Values(Form{"restart", false, false, false}, Form{"stay", true, false, false},
+                                         Form{"restart_with_fewer", false, true, false},
+                                         Form{"stay_with_fewer", true, true, false},
+                                         Form{"restart_with_spares", false, false, true},
+                                         Form{"stay_with_fewer_and_spares", true, true, true}),
                          [](const auto& which) { return std::string(which.param.name); });
 
 TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
@@ -39,7 +42,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
   int generations = 0, starts = 0, warm = 0, smaller = 0, partly_kept = 0, released = 0;
   std::int64_t commits = 0, kept = 0, transfers = 0, yields = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic);
+    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
     world.disturb(20);
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); }))
@@ -82,7 +85,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
 TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic);
+    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const int starts = world.starts();
@@ -99,7 +102,7 @@ TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {
 TEST(Membership, the_invariants_notice_a_broken_protocol) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < 3000; ++i) {
-    SimulatedWorld world(first + i, true, i % 2 == 1 || kMutation == Mutation::kDisjointSuccessor);
+    SimulatedWorld world(first + i, true, i % 2 == 1 || kMutation == Mutation::kDisjointSuccessor, i % 4 == 0);
     world.disturb(20);
     if (world.violation().empty()) continue;
     std::cout << "noticed in world " << i + 1 << ": " << world.violation() << "\n";

@@ -25,13 +25,15 @@ class SimulatedWorld {
  public:
   // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer,
   // and is scaled.
-  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false)
+  // `spares`: whether there may be more pods than the gang takes.
+  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false, bool spares = false)
       : random_(seed),
         slots_(between(1, 5)),
         procs_(between(1, 2)),
         regroups_(regroups),
-        min_slots_(elastic ? between(1, slots_) : 0) {
-    for (int slot = 0; slot < slots_; ++slot) create_pod(slot);
+        min_slots_(elastic ? between(1, slots_) : 0),
+        spares_(spares ? between(1, 2) : 0) {
+    for (int slot = 0; slot < slots_ + spares_; ++slot) create_pod(slot);
     start_leader();
   }
 
@@ -202,7 +204,7 @@ class SimulatedWorld {
 
   // As many slots as the user wants from now on. What is above is told to end, and goes in its own time.
   void scale(int slots) {
-    for (; static_cast<int>(pods_.size()) > slots; pods_.pop_back()) {
+    for (; static_cast<int>(pods_.size()) > slots + spares_; pods_.pop_back()) {
       const PodPtr pod = pods_.back();
       leaving_.push_back(pod);
       ++released_;
@@ -214,7 +216,7 @@ class SimulatedWorld {
       });
     }
     slots_ = slots;
-    while (static_cast<int>(pods_.size()) < slots) create_pod(static_cast<int>(pods_.size()));
+    while (static_cast<int>(pods_.size()) < slots + spares_) create_pod(static_cast<int>(pods_.size()));
     plan_all();
   }
 
@@ -302,10 +304,10 @@ class SimulatedWorld {
       if (leader_ && chance(50)) {
         const auto view = leader_->state->view();
         const bool concerns =
-            view &&
-            (min_slots_ == 0 || std::any_of(view->members.begin(), view->members.end(), [&](const auto& member) {
-               return member.in_gang && member.slot == pod->slot && member.incarnation == pod->incarnation;
-             }));
+            view && (min_slots_ + spares_ == 0 ||
+                     std::any_of(view->members.begin(), view->members.end(), [&](const auto& member) {
+                       return member.in_gang && member.slot == pod->slot && member.incarnation == pod->incarnation;
+                     }));
         if (concerns) handled_ = std::max(handled_, view->generation);
       }
       create_pod(pod->slot);
@@ -594,6 +596,7 @@ class SimulatedWorld {
     plan.name = plan.uid = "job";
     plan.slots = slots_;
     plan.min_slots = min_slots_;
+    plan.spares = spares_;
     plan.stabilization_seconds = 1;
     plan.procs_per_node = procs_;
     plan.start_timeout_seconds = 10;
@@ -680,7 +683,7 @@ class SimulatedWorld {
         break;
       case 2:
       case 3:
-        min_slots_ > 0 && chance(50) ? cut_off(pod) : cut(pod);
+        min_slots_ + spares_ > 0 && chance(50) ? cut_off(pod) : cut(pod);
         break;
       case 4:
         kill_pod(pod);
@@ -710,7 +713,7 @@ class SimulatedWorld {
         scale(between(min_slots_, 5));
         break;
       default:
-        const bool for_long = min_slots_ > 0 && chance(50);
+        const bool for_long = min_slots_ + spares_ > 0 && chance(50);
         for (const auto& each : everybody()) {
           if (chance(50)) for_long ? cut_off(each) : cut(each);
         }
@@ -722,6 +725,7 @@ class SimulatedWorld {
   const int procs_;
   const bool regroups_;
   const int min_slots_;  // 0: not elastic
+  const int spares_;
   MonotonicTime now_{std::chrono::hours(1)};
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;

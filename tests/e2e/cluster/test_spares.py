@@ -1,0 +1,76 @@
+"""A job with a spare: when a pod is lost, the spare takes its place at once, and the replacement is the next spare."""
+
+import time
+
+import pytest
+
+import e2e
+import jobs
+
+pytestmark = pytest.mark.usefixtures("language_model_example")
+
+FLAGS = ["--model=mlp", "--steps=12000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
+         "--deterministic"]
+
+
+@pytest.fixture(scope="module")
+def digest():
+    """Of the state at the end of a run of one process that nobody disturbed."""
+    return e2e.trainer_result(e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout)["digest"]
+
+
+def by_slot(cluster, name):
+    return {int(pod["metadata"]["labels"]["lockstep.dev/slot"]): pod["metadata"]["name"] for pod in cluster.pods(name)
+            if "deletionTimestamp" not in pod["metadata"]}
+
+
+def runs(cluster, name, generation):
+    """The status, once the job runs in that generation or a later one."""
+    found = cluster.job(name)
+    status = found["status"]
+    return status if status["membershipGeneration"] >= generation and "Running" in e2e.true_conditions(found) else None
+
+
+def has_spare(cluster, name):
+    status = cluster.job(name)["status"]
+    return status if status["nodes"].get("spare") == 1 and status["nodes"]["summary"] == "2/2" else None
+
+
+def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_next_spare(cluster, job, digest):
+    name = job(jobs.trainer("spare", *FLAGS, nodes=2, spares={"n": 1}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    status = e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
+    assert status["worldSize"] == 2 and len(cluster.pods(name)) == 3
+
+    since = time.monotonic()
+    victim = by_slot(cluster, name)[1]
+    cluster.kubectl("delete", "pod", victim, "--wait=false")
+    status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
+    print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: {status['attempts'][-1]}")
+    assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
+    assert status["worldSize"] == 2
+    status = e2e.wait_for("there is a spare again", lambda: has_spare(cluster, name), deadline=60)
+    slots = by_slot(cluster, name)
+    assert slots[1] != victim and len(slots) == 3
+    assert status["membershipGeneration"] == 2, "nobody has been disturbed for the new pod"
+    assert "received the state of step" in cluster.kubectl("logs", slots[2], "-c", "trainer").stdout
+
+    cluster.kubectl("delete", "pod", slots[1], "--wait=false")  # which is the spare now
+    e2e.wait_for("it is made anew", lambda: by_slot(cluster, name).get(1) not in (None, slots[1]), deadline=60)
+    found = cluster.wait_condition(name, "Succeeded", deadline=300)
+    assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["PodDeleted", "Completed"]
+    assert found["status"]["restarts"]["total"] == 1
+    log = cluster.kubectl("logs", by_slot(cluster, name)[0], "-c", "trainer").stdout
+    assert e2e.trainer_result(log)["digest"] == digest
+
+
+def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
+    script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'
+    name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"n": 1}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
+    cluster.kubectl("delete", "pod", by_slot(cluster, name)[0], "--grace-period=1", "--wait=false")
+    status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
+    assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
+    log = cluster.kubectl("logs", by_slot(cluster, name)[2], "-c", "trainer").stdout
+    assert "rank 1 of 2" in log, log
