@@ -77,12 +77,15 @@ class Training {
   Status evaluate();
   Status save(checkpoint::Busy busy);
   Status settle_checkpoints();
+  Status save_alone();
   Status take_published();
   Status write_sample();
 
   bool leads() const { return world_.rank == 0; }
   core::State& state() const { return replica_->state(); }
   checkpoint::Identity identity() const;
+  checkpoint::Snapshot snapshot() const;
+  Status make_writer(bool among_others);
   void print_configuration() const;
   void print_result(const std::string& digest) const;
 

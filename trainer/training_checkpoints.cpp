@@ -86,12 +86,17 @@ Status Training::prepare_writer() {
     writer_->set_generation(generation_);
     return {};
   }
+  return make_writer(false);
+}
+
+Status Training::make_writer(bool among_others) {
   doing_ = Origin::kSave;
   LOCKSTEP_TRY(writer_, checkpoint::Writer::create({.directory = flags_.checkpoint_dir,
                                                     .job_uid = world_.job_uid,
                                                     .identity = identity(),
                                                     .generation = generation_,
-                                                    .keep = flags_.keep_checkpoints}));
+                                                    .keep = flags_.keep_checkpoints,
+                                                    .among_others = among_others}));
   return {};
 }
 
@@ -118,15 +123,44 @@ Status Training::save(Busy busy) {
   saved_ = Clock::now();
   if (!writer_ || saved_step_ == state().step) return {};
   doing_ = Origin::kSave;
-  std::int64_t samples = state().step * flags_.batch_size;
-  checkpoint::Snapshot snapshot{
-      .step = state().step,
-      .cursor = {.epoch = samples / task_->epoch_samples, .index = samples % task_->epoch_samples},
-      .metadata = to_metadata(first_held_out_loss_, loss_),
-      .state = state_tensors(state())};
-  LOCKSTEP_TRY(bool taken, writer_->write(snapshot, busy, kWriteDeadline));
+  LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), busy, kWriteDeadline));
   if (taken) saved_step_ = state().step;
   return {};
+}
+
+checkpoint::Snapshot Training::snapshot() const {
+  std::int64_t samples = state().step * flags_.batch_size;
+  return {.step = state().step,
+          .cursor = {.epoch = samples / task_->epoch_samples, .index = samples % task_->epoch_samples},
+          .metadata = to_metadata(first_held_out_loss_, loss_),
+          .state = state_tensors(state())};
+}
+
+// This process is told to end while it waits for another generation. What it holds is saved without a collective: the
+// last step of its generation was committed by agreement of all. Any rank does it, since none knows who else is left,
+// and of one version one checkpoint is enough.
+Status Training::save_alone() {
+  if (flags_.checkpoint_dir.empty() || !whole_) return {};
+  if (!writer_) LOCKSTEP_CHECK_OK(make_writer(true));
+  doing_ = Origin::kSave;
+  const auto published = [this]() -> Status {
+    LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
+    static_cast<void>(last);
+    return take_published();
+  };
+  const auto save = [&]() -> Status {
+    if (saved_step_ != state().step) {
+      writer_->confirm(state().step);  // what is in flight is of a step before
+      LOCKSTEP_CHECK_OK(published());
+      LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), Busy::kWait, kWriteDeadline));
+      static_cast<void>(taken);
+    }
+    writer_->confirm(state().step + 1);
+    return published();
+  };
+  Status saved = save();
+  if (!saved && saved.error().code == ErrorCode::kAlreadyExists) return {};
+  return saved;
 }
 
 // A collective has just succeeded: what was written before it may be published, and what was published is reported.

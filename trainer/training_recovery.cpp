@@ -75,6 +75,7 @@ Result<std::optional<int>> Training::next_generation() {
   doing_ = Origin::kInternal;
   auto next = elastic::regroup(*agent_, *interruption_, stop_, world_, holds());
   if (!next && next.error().code == ErrorCode::kCancelled) {
+    LOCKSTEP_CHECK_OK(save_alone());
     if (leads()) print(stdout, "stopped between generations, after step {} of {}\n", state().step, flags_.steps);
     return std::optional<int>(rendezvous::kExitStopped);
   }

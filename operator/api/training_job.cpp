@@ -19,6 +19,7 @@ void read_rendezvous(const Reader& root, RendezvousSpec& spec) {
 void read_elastic(const Reader& root, ElasticSpec& spec) {
   root.read("minNodes", spec.min_nodes);
   root.read("maxNodes", spec.max_nodes);
+  root.read("holdSeconds", spec.hold_seconds);
   root.read("stabilizationSeconds", spec.stabilization_seconds);
 }
 
@@ -157,6 +158,7 @@ Json to_json(const TrainingJobSpec& spec) {
   put(rendezvous, "env", spec.rendezvous.env);
   if (spec.elastic) {
     json["elastic"] = {{"minNodes", spec.elastic->min_nodes},
+                       {"holdSeconds", spec.elastic->hold_seconds},
                        {"stabilizationSeconds", spec.elastic->stabilization_seconds}};
     if (spec.elastic->max_nodes) json["elastic"]["maxNodes"] = *spec.elastic->max_nodes;
   }

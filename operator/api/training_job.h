@@ -26,6 +26,7 @@ struct RendezvousSpec {
 struct ElasticSpec {
   std::int32_t min_nodes = 0;
   std::optional<std::int32_t> max_nodes;    // the largest value of `nodes`
+  std::int32_t hold_seconds = 600;          // that fewer than min_nodes hold their state in memory
   std::int32_t stabilization_seconds = 30;  // without a further pod, before it starts or grows while some are missing
 };
 

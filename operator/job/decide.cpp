@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "operator/job/finish_policy.h"
+#include "operator/job/hold_policy.h"
 #include "operator/job/job_status.h"
 #include "operator/job/pod_policy.h"
 #include "operator/job/restart_policy.h"
@@ -378,7 +379,7 @@ Plan decide(const Snapshot& snapshot) {
   }
   api::TrainingJobStatus status = job.status;
   fill_in(snapshot, status);
-  if (apply_suspend(snapshot, status, plan)) {
+  if (apply_suspend(snapshot, status, plan) || apply_hold(snapshot, status, plan)) {
     count(snapshot, survey(snapshot), status);
     settle(snapshot, std::move(status), plan);
     return plan;

@@ -102,6 +102,7 @@ struct MemberView {
   bool in_gang = false;  // it is one of the current generation, which may run without some
   bool up = false;       // its processes of the current generation run
   bool leaving = false;  // as the plan has it
+  bool alive = false;    // it has processes, of whatever generation, and they may hold a state
 
   bool operator==(const MemberView&) const = default;
 };

@@ -372,10 +372,11 @@ void CoordinatorState::evaluate_store(Now now) {
     next.progress = progress_;
     next.checkpoint = checkpoint_;
     write(next);
-  } else if (gang_ && record_->generation == gang_->generation && checkpoint_ != record_->checkpoint &&
+  } else if (gang_ && checkpoint_ != record_->checkpoint &&
              // What a stopping job writes last is what it goes on from, perhaps under another leader.
              (step_ == Step::kStopping || step_ == Step::kStopped ||
-              (step_ == Step::kUp && now.time - checkpoint_written_at_ >= timing_.checkpoint_every))) {
+              (step_ == Step::kUp && record_->generation == gang_->generation &&
+               now.time - checkpoint_written_at_ >= timing_.checkpoint_every))) {
     checkpoint_written_at_ = now.time;
     Record next = *record_;
     next.term = term_;

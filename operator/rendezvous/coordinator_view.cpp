@@ -115,6 +115,8 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.incarnation = member.expected.incarnation;
     seen.connected = member.session != 0;
     seen.leaving = member.expected.leaving;
+    seen.alive = member.session != 0 && (member.phase == MemberPhase::kRunning ||
+                                         (member.phase == MemberPhase::kReady && member.generation > 0));
     seen.in_gang = in_gang(member) && !gang_->over;
     if (active() && in_gang(member)) {
       const auto at = gang_->up.find(slot);

@@ -169,7 +169,7 @@ class FolderWriter final : public Writer {
                            ErrorCode::kCancelled,
                            fmt::format("checkpoint {} was dropped: no later step confirmed it", folder(work.name))))
                      : Result<Published>(manifest.error());
-      if (!ending) {
+      if (!ending && ending.error().code != ErrorCode::kAlreadyExists) {
         if (const Status removed = remove_checkpoint_folder(folder(work.name)); !removed) {
           log::warn("a failed checkpoint could not be cleared away", {{"why", removed.error().message}});
         }
@@ -197,8 +197,12 @@ class FolderWriter final : public Writer {
 
   Result<Manifest> try_write_files(const Work& work) {
     const std::string path = folder(work.name);
-    LOCKSTEP_CHECK_OK(remove_checkpoint_folder(path));  // what an earlier process left unfinished
-    if (::mkdir(path.c_str(), 0755) != 0) return file_error("cannot make the folder " + path, errno);
+    // What an earlier process left unfinished.
+    if (!options_.among_others) LOCKSTEP_CHECK_OK(remove_checkpoint_folder(path));
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      if (errno == EEXIST) return fail(ErrorCode::kAlreadyExists, "another process writes " + path);
+      return file_error("cannot make the folder " + path, errno);
+    }
     Manifest manifest;
     manifest.step = work.step;
     manifest.generation = work.generation;

@@ -28,6 +28,9 @@ struct WriterOptions {
   Identity identity;
   std::int64_t generation = 0;
   int keep = 3;  // finished checkpoints that stay after a new one is published; 0: all
+  // Other processes may be writing the same versions of the same state: a folder that is there already is one of
+  // theirs, and the write ends with kAlreadyExists. False: it was left behind, and is written anew.
+  bool among_others = false;
 };
 
 struct Snapshot {

@@ -97,6 +97,23 @@ TEST_F(WriterTest, a_finished_checkpoint_is_never_written_again_and_an_unfinishe
   EXPECT_TRUE(verify(dir_, "step-11.g1").ok());
 }
 
+TEST_F(WriterTest, one_among_others_leaves_alone_what_another_has_begun) {
+  const SmallModel model = SmallModel::of(4);
+  const auto first = writer(1),
+             other = Writer::create({.directory = dir_, .identity = identity_, .generation = 1, .among_others = true})
+                         .value();
+  ASSERT_TRUE(first->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  while (folders().empty()) std::this_thread::yield();
+  ASSERT_TRUE(other->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  other->confirm(11);
+  EXPECT_EQ(other->flush(seconds(20)).error().code, ErrorCode::kAlreadyExists);
+  first->confirm(11);
+  ASSERT_TRUE(first->flush(seconds(20)).ok());
+  EXPECT_EQ(verify(dir_, "step-10.g1").value().step, 10);
+  EXPECT_EQ(other->write({.step = 10, .state = model.state()}, Busy::kWait, seconds(20)).error().code,
+            ErrorCode::kAlreadyExists);
+}
+
 TEST_F(WriterTest, old_checkpoints_go_when_a_new_one_is_published) {
   const auto to = writer(1, 2);
   for (const int step : {1, 2, 3, 4}) save(*to, step, step);

@@ -267,6 +267,30 @@ TEST_F(Regroup, who_waits_for_a_generation_may_be_stopped) {
   EXPECT_THAT(ended.out, HasSubstr("stopped between generations"));
 }
 
+// Of the leader nothing is left but perhaps a checkpoint that it had begun.
+TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_hold) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(0);
+  for (size_t rank : {1U, 2U, 3U}) gang.hears_broken(rank);
+  gang.regroup(2);
+  const std::int64_t step = gang.source().version.step;
+  ASSERT_GE(step, 5);
+  for (size_t rank : {1U, 2U, 3U}) {
+    gang.says(rank, {.kind = rendezvous::AgentMessage::Kind::kStop, .regroup = {}, .join = {}, .yields = 0});
+  }
+  int said = 0;
+  for (size_t rank : {1U, 2U, 3U}) {
+    Ended ended = gang.process(rank).wait();
+    EXPECT_EQ(ended.code, 83) << ended.err;
+    said += static_cast<int>(ended.out.find("checkpoint step-" + std::to_string(step) + ".g1 ") != std::string::npos);
+  }
+  EXPECT_EQ(said, 1) << "one is enough";
+  Ended again = run(training({"--checkpoint-dir=" + checkpoints()}));
+  EXPECT_THAT(again.out, HasSubstr("restored step-" + std::to_string(step) + ".g1"));
+  EXPECT_EQ(value_of(again.out, "digest"), value_of(run(training()).out, "digest"));
+}
+
 TEST_F(Regroup, who_waits_for_a_generation_ends_when_its_agent_goes) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
