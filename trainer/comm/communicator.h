@@ -12,6 +12,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "trainer/comm/activity.h"
 
 namespace lockstep::trainer::comm {
 
@@ -71,6 +72,9 @@ class Communicator {
 
   // The rank whose link broke first as seen from here, -1 when none did.
   virtual int suspect() const = 0;
+
+  // How far it is and whom it waits for. Any thread, at any time; does not block.
+  virtual Activity activity() const = 0;
 };
 
 }  // namespace lockstep::trainer::comm

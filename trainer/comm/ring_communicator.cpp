@@ -131,6 +131,7 @@ class RingCommunicator::Impl {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int suspect() const { return suspect_.load(); }
+  Activity activity() const { return activity_.read(); }
   Transport transport_to_next() const { return transport_to_next_; }
 
  private:
@@ -153,6 +154,7 @@ class RingCommunicator::Impl {
       if (current_) {
         const Transfer::Moved moved = current_->pump(*source_, *sink_);
         if (moved.problem != Transfer::Problem::kNone) return explain(moved);
+        publish(moved.bytes == 0);
         if (moved.bytes > 0) {
           last_moved_ = now();
           idle_turns_ = 0;
@@ -215,12 +217,23 @@ class RingCommunicator::Impl {
     std::visit([&](const auto& it) { current_.emplace(it, sequence, rank_, size_); }, *operation);
     last_moved_ = now();
     idle_turns_ = 0;
+    publish(false);
     // The next rank can have done this operation only with our part of it, so it never will.
     return !links_.next.left || departed(links_.next);
   }
 
+  // What watchers see. `in_vain`: there was nothing to take and no room to give.
+  void publish(bool in_vain) {
+    activity_.publish({current_->header().sequence, current_->stage(), sent_ + current_->sent(),
+                       received_ + current_->received(), in_vain && current_->needs_bytes() ? links_.previous.peer : -1,
+                       in_vain && current_->has_bytes_to_send() ? links_.next.peer : -1});
+  }
+
   void complete() {
     current_->finish();
+    sent_ += current_->sent();
+    received_ += current_->received();
+    activity_.publish({current_->header().sequence, Stage::kIdle, sent_, received_});
     current_.reset();
     const std::lock_guard guard(mutex_);
     ++completed_;
@@ -410,12 +423,14 @@ class RingCommunicator::Impl {
   UniqueFd wake_;
   std::atomic<bool> interrupted_{false};
   std::atomic<int> suspect_{-1};
+  PublishedActivity activity_;
 
   // The thread's own.
   Links links_;
   std::unique_ptr<ByteSource> source_;
   std::unique_ptr<ByteSink> sink_;
   std::optional<Transfer> current_;
+  std::uint64_t sent_ = 0, received_ = 0;  // by the operations that are done
   MonotonicTime last_moved_{};
   unsigned turns_ = 0;
   int idle_turns_ = 0;
@@ -474,6 +489,9 @@ bool RingCommunicator::abort(Duration deadline) {
 }
 int RingCommunicator::suspect() const {
   return impl_->suspect();
+}
+Activity RingCommunicator::activity() const {
+  return impl_->activity();
 }
 Transport RingCommunicator::transport_to_next() const {
   return impl_->transport_to_next();

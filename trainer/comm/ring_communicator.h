@@ -69,6 +69,7 @@ class RingCommunicator final : public Communicator {
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override;
+  Activity activity() const override;
 
   // How bytes reach the next rank, rank() + 1. Any thread.
   Transport transport_to_next() const;

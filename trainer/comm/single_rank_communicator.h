@@ -17,6 +17,7 @@ class SingleRankCommunicator final : public Communicator {
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override { return -1; }
+  Activity activity() const override { return {.sequence = submitted_.load()}; }
 
  private:
   std::atomic<std::uint64_t> submitted_{0};

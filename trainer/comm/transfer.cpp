@@ -247,6 +247,12 @@ Transfer::Moved Transfer::receive(ByteSource& from) {
   return moved;
 }
 
+Stage Transfer::stage() const {
+  if (header_.kind == OperationKind::kBroadcast) return Stage::kBroadcast;
+  if (block_bytes_ > 0) return Stage::kExchange;
+  return receive_piece_ < schedule_.receive.size() / 2 ? Stage::kReduceScatter : Stage::kAllGather;
+}
+
 void Transfer::finish() {
   if (block_bytes_ == 0) return;
   const auto* blocks = static_cast<const std::byte*>(static_cast<const void*>(scratch_.data()));

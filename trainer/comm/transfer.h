@@ -75,6 +75,11 @@ class Transfer {
   // After done(): the last local work.
   void finish();
 
+  // Bytes on the wire, headers and all.
+  size_t sent() const { return sent_; }
+  size_t received() const { return received_; }
+  Stage stage() const;
+
   bool needs_bytes() const { return received_ < receive_total_; }
   bool has_bytes_to_send() const { return sent_ < sendable(); }
 

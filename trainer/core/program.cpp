@@ -72,7 +72,7 @@ Lifetimes lifetimes_of(const Graph& graph, ElementType real, bool trains) {
 
 Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
                                                   ProgramOptions options) {
-  std::unique_ptr<Program> program(new Program(graph, backend));
+  std::unique_ptr<Program> program(new Program(graph, backend, options.pulse));
   ElementType real = backend.real();
   bool trains = memory.gradients != nullptr;
 
@@ -160,6 +160,7 @@ Status Program::forward(const RunContext& context, const std::atomic<bool>& abor
   for (auto& kernel : kernels_) {
     if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the forward pass was aborted");
     kernel->forward(context);
+    if (pulse_ != nullptr) pulse_->beat();
   }
   return {};
 }
@@ -168,6 +169,7 @@ Status Program::backward(size_t node, const RunContext& context, const std::atom
   if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the backward pass was aborted");
   if (node + 1 == kernels_.size()) backend_.enter();
   if (graph_.tensor(graph_.nodes[node].output).has_gradient) kernels_[node]->backward(context);
+  if (pulse_ != nullptr) pulse_->beat();
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "trainer/core/backend.h"
 #include "trainer/core/graph.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/pulse.h"
 
 namespace lockstep::trainer::core {
 
@@ -25,6 +26,7 @@ struct ProgramMemory {
 
 struct ProgramOptions {
   bool share_memory = true;  // false: every tensor has bytes of its own (to check the planner)
+  Pulse* pulse = nullptr;    // beats after each node; must outlive the program
 };
 
 class Program {
@@ -56,11 +58,12 @@ class Program {
   size_t arena_bytes() const { return arena_->bytes(); }  // activations and their gradients
 
  private:
-  Program(const Graph& graph, Backend& backend) : graph_(graph), backend_(backend) {}
+  Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}
   Bindings bind(const Node& node, const ProgramMemory& memory, std::vector<bool>& gradient_written) const;
 
   const Graph& graph_;
   Backend& backend_;
+  Pulse* const pulse_;
   std::unique_ptr<Memory> inputs_;
   std::unique_ptr<Memory> arena_;
   std::vector<void*> addresses_;           // of each tensor

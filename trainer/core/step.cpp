@@ -53,6 +53,7 @@ Replica::Replica(const Graph& graph, Backend& backend, const Optimizer& optimize
       communicator_(&communicator),
       options_(options),
       abort_(abort),
+      pulse_(options.pulse != nullptr ? *options.pulse : unwatched_),
       layout_(lay_out(graph, options.buckets)),
       norm_(layout_.count) {}
 
@@ -75,7 +76,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
                        .gradients = replica->gradients_->data(),
                        .statistics = state.statistics.data(),
                        .staged_statistics = replica->staged_statistics_.data()};
-  LOCKSTEP_TRY(replica->program_, Program::compile(graph, backend, memory));
+  LOCKSTEP_TRY(replica->program_, Program::compile(graph, backend, memory, {.pulse = options.pulse}));
   for (TensorId id : graph.with_role(Role::kInput)) {
     const Tensor& input = graph.tensor(id);
     ElementType type = input.number == Number::kIndex ? ElementType::kInt32 : backend.real();
@@ -99,6 +100,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
 void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
   communicator_ = &communicator;
   generation_ = generation;
+  pulse_.committed(state_->step);
   tickets_.clear();  // whatever else is staged is written anew by the next step before it is read
 }
 
@@ -108,6 +110,7 @@ Result<StepReport> Replica::step(Control wish) {
   do {
     if (report.redone++ == kMaxRedone) return fail(ErrorCode::kInternal, "a sum fits no exponent");
     LOCKSTEP_CHECK_OK(compute_and_reduce(wish));
+    pulse_.enter(Doing::kOther);
     const auto& words = footer_.words;
     if (words[Footer::kNotFinite] != 0) {
       report.loss = std::numeric_limits<double>::quiet_NaN();
@@ -122,14 +125,17 @@ Result<StepReport> Replica::step(Control wish) {
                     .yield = footer_.words[Footer::kYield] > 0};
 
   Timed timed(times_.commit);
+  pulse_.enter(Doing::kCommitting);
   finish_gradients();
   report.loss = staged_loss_;
   report.gradient_norm = norm_.norm(gradients_->data(), backend_.real(), backend_.threads());
   if (!std::isfinite(report.gradient_norm)) return report;
   bool clips = options_.clip_norm > 0 && report.gradient_norm > options_.clip_norm;
   commit(clips ? options_.clip_norm / report.gradient_norm : 1.0);
+  pulse_.enter(Doing::kOther);
   report.committed = true;
   report.step = state_->step;
+  pulse_.committed(report.step);
   return report;
 }
 
@@ -168,6 +174,7 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
                      .loss_scale = 1.0 / static_cast<double>(global_batch)};
   {
     Timed timed(times_.load);
+    pulse_.enter(Doing::kLoading);
     for (std::int64_t row = 0; row < graph_.batch; ++row) {
       if (mutation() == Mutation::kDropSample && state_->step == kMutatedStep && row == 0) continue;
       source_.write(state_->step * global_batch + context.first_sample + row, row, inputs_);
@@ -176,11 +183,13 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
   if (options_.checksums) computed_.push_back({index, checksum_of_inputs()});
   {
     Timed timed(times_.forward);
+    pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
   }
   add_to_footer(first);
   // A bucket leaves as soon as the last micro-batch has finished its last gradient; buckets are in that order.
   Timed timed(times_.backward);
+  pulse_.enter(Doing::kBackward);
   size_t next = 0;
   for (size_t node = program_->nodes(); node-- > 0;) {
     LOCKSTEP_CHECK_OK(program_->backward(node, context, abort_));
@@ -249,6 +258,7 @@ Status Replica::submit_bucket(const Bucket& bucket) {
 
 Status Replica::wait_for_all() {
   Timed timed(times_.wait);
+  pulse_.enter(Doing::kWaiting);
   for (comm::Ticket ticket : tickets_) LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
   return {};
 }
@@ -324,9 +334,11 @@ Result<double> Replica::evaluate() {
   for (std::int64_t begin = communicator_->rank() * graph_.batch; begin < samples;
        begin += communicator_->size() * graph_.batch) {
     std::int64_t count = std::min(graph_.batch, samples - begin);
+    pulse_.enter(Doing::kLoading);
     for (std::int64_t row = 0; row < graph_.batch; ++row) {  // a last, short micro-batch is filled up with repeats
       source_.write_held_out(begin + std::min(row, count - 1), row, inputs_);
     }
+    pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
     double loss = 0;
     for (std::int64_t row = 0; row < count; ++row) loss += program_->loss(row);
@@ -334,6 +346,8 @@ Result<double> Replica::evaluate() {
     round_into(&loss, 1, kEvaluationExponent, true, &words[1], flags);
     words[0] += flags.not_finite + flags.overflow;
   }
+  pulse_.enter(Doing::kOther);
+  Meanwhile waiting(pulse_, Doing::kWaiting);
   LOCKSTEP_TRY(auto ticket,
                communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kSum}));
   LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
@@ -345,6 +359,7 @@ Result<bool> Replica::ranks_agree() {
   // All digests are equal exactly when the largest and the smallest are; the smallest is the complement's largest.
   auto mine = static_cast<std::int64_t>(state_->version().digest);
   std::int64_t words[2] = {mine, ~mine};
+  Meanwhile waiting(pulse_, Doing::kWaiting);
   LOCKSTEP_TRY(auto ticket,
                communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kMax}));
   LOCKSTEP_CHECK_OK(communicator_->wait(ticket));

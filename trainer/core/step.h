@@ -15,6 +15,7 @@
 #include "trainer/core/norm.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/program.h"
+#include "trainer/core/pulse.h"
 #include "trainer/core/source.h"
 #include "trainer/core/state.h"
 
@@ -27,6 +28,7 @@ struct StepOptions {
   bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
   BucketSizes buckets;
   bool initialize = true;  // the state to the one before the first step; false: it is zeros, and another will come
+  Pulse* pulse = nullptr;  // says what the steps are doing; null: nobody watches. It must outlive the replica
   bool checksums = false;  // of what is computed: Replica::computed()
 };
 
@@ -125,6 +127,8 @@ class Replica {
   std::int64_t generation_ = 0;  // what commit writes into the state
   StepOptions options_;
   const std::atomic<bool>& abort_;
+  Pulse unwatched_;
+  Pulse& pulse_;
 
   Layout layout_;
   std::unique_ptr<State> state_;

@@ -66,6 +66,7 @@ class Meddling final : public Communicator {
   }
   bool abort(Duration deadline) override { return inner_.abort(deadline); }
   int suspect() const override { return inner_.suspect(); }
+  comm::Activity activity() const override { return inner_.activity(); }
 
   int blocks = 0;
   int dies_at = -1;   // this block is the end of the ring

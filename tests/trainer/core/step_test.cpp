@@ -198,6 +198,7 @@ class Breaking final : public comm::Communicator {
   Status wait(comm::Ticket ticket) override { return inner.wait(ticket); }
   bool abort(Duration) override { return true; }
   int suspect() const override { return -1; }
+  comm::Activity activity() const override { return inner.activity(); }
 
   comm::SingleRankCommunicator inner;
   int left = -1;

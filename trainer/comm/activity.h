@@ -1,0 +1,53 @@
+// What a communicator is doing, told to whoever watches for hangs. The communicator's own thread writes, any thread
+// reads at any time, and nobody waits: each number is one that was true, but two of them may be of different moments.
+// Of a communicator that does not move any more they belong together.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace lockstep::trainer::comm {
+
+enum class Stage : std::uint8_t {
+  kIdle,           // no collective is under way
+  kReduceScatter,  // of an all-reduce, large
+  kAllGather,      // of an all-reduce, large
+  kExchange,       // of an all-reduce, small: every rank gets every rank's block
+  kBroadcast,
+};
+
+struct Activity {
+  std::uint64_t sequence = 0;  // of the collective under way, or of the last one that ended; 0: none has begun
+  Stage stage = Stage::kIdle;
+  std::uint64_t sent = 0, received = 0;  // bytes given to and taken from the links since they stand
+  int waits_for_bytes_of = -1;           // the rank whose bytes were missing when it last looked; -1: none were
+  int waits_for_room_at = -1;            // the rank that took none of what is left to send; -1: there is none
+
+  bool operator==(const Activity&) const = default;
+};
+
+// One writer.
+class PublishedActivity {
+ public:
+  void publish(const Activity& activity) {
+    sequence_.store(activity.sequence, std::memory_order_relaxed);
+    stage_.store(activity.stage, std::memory_order_relaxed);
+    sent_.store(activity.sent, std::memory_order_relaxed);
+    received_.store(activity.received, std::memory_order_relaxed);
+    bytes_of_.store(activity.waits_for_bytes_of, std::memory_order_relaxed);
+    room_at_.store(activity.waits_for_room_at, std::memory_order_relaxed);
+  }
+  Activity read() const {
+    return {sequence_.load(std::memory_order_relaxed), stage_.load(std::memory_order_relaxed),
+            sent_.load(std::memory_order_relaxed),     received_.load(std::memory_order_relaxed),
+            bytes_of_.load(std::memory_order_relaxed), room_at_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<Stage> stage_{Stage::kIdle};
+  std::atomic<std::uint64_t> sent_{0}, received_{0};
+  std::atomic<int> bytes_of_{-1}, room_at_{-1};
+};
+
+}  // namespace lockstep::trainer::comm
