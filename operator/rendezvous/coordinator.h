@@ -63,6 +63,11 @@ struct JobPlan {
   int stop_grace_seconds = 30;
   // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
   int start_timeout_seconds = 600;
+  // A generation of which no rank gets on for so long, and for five times as long as its steps take, hangs: the process
+  // to blame is ended. Until its first step `start_timeout_seconds` count. 0: nobody watches.
+  int progress_seconds = 0;
+  // Watches programs as well that tell nothing but their progress, once they have told of a step.
+  bool watch_reports = false;
 
   bool operator==(const JobPlan&) const = default;
 };
@@ -81,7 +86,8 @@ enum class Phase {
 // its own comes before "communication failed".
 struct Failure {
   std::int64_t generation = 0;
-  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, StartTimeout, PortInUse, CommandNotFound, Stopped
+  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, StartTimeout, PortInUse, CommandNotFound, Stopped,
+  // Hang
   std::string cause;
   int rank = -1;
   int slot = -1;

@@ -182,6 +182,7 @@ void CoordinatorState::evaluate_up(Now now) {
   evaluate_renounced(now);
   if (active() && gang_->yielded) return end_gang();
   evaluate_growth(now);
+  if (step_ == Step::kUp) evaluate_hang(now);
   if (step_ != Step::kStarting) return;
   int missing = -1;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {

@@ -34,6 +34,7 @@ CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, 
 void CoordinatorState::observe(Now now) {
   if (now.time - last_event_ > timing_.tick + timing_.late_by) {
     for (auto& [slot, member] : members_) member.heard = now.time;
+    if (gang_ && gang_->watch) gang_->watch->restart(now.time);
   }
   last_event_ = now.time;
 }
@@ -216,6 +217,7 @@ void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
     changed_ = true;
   }
   if (heartbeat.progress) note_progress(member, *heartbeat.progress, now);
+  note_activities(member, heartbeat, now);
 }
 
 void CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {

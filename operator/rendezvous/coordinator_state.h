@@ -22,6 +22,8 @@
 
 #include "operator/base/clock.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/hang_choice.h"
+#include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/protocol.h"
 
 namespace lockstep::rendezvous {
@@ -68,6 +70,7 @@ struct CoordinatorTiming {
   Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
   Duration warm_again = std::chrono::seconds(2);         // for a member to start its processes, or be told again
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
+  Duration abort_within = std::chrono::seconds(5);       // for the agent of a hung process to end it
 };
 
 // One owner, one thread.
@@ -169,6 +172,12 @@ class CoordinatorState {
     std::optional<MonotonicTime> renounced_since;  // a member has promised another coordinator to be done with it
     int lost_slot = -1;                            // whose loss broke it
     bool yielded = false;                          // they have: all of them hold the same step and wait
+    std::optional<HangWatch> watch;                // from when it is up
+    struct Hang {
+      Failure failure;  // to be named where no agent ends the process
+      MonotonicTime since{};
+    };
+    std::optional<Hang> hang;  // the processes to blame are being ended
   };
   // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
   // its generation had its GO, or the one before is still in force; a member that runs it does.
@@ -197,6 +206,7 @@ class CoordinatorState {
   // How long that member may be quiet before it counts as lost.
   Duration silence_of(const Member& member) const;
   void evaluate_losses(Now now);
+  void evaluate_hang(Now now);
   void evaluate_up(Now now);
   void evaluate_growth(Now now);
   void evaluate_renounced(Now now);
@@ -211,6 +221,7 @@ class CoordinatorState {
   void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
+  void note_activities(const Member& member, const Heartbeat& heartbeat, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;
@@ -258,6 +269,9 @@ class CoordinatorState {
   // Whether the plan says so of that member; of any in `roster`.
   bool leaves(int slot) const;
   bool somebody_leaves(const Roster& roster) const;
+  // What is known of the ranks whose processes are there; empty: not of all of them, or of some not lately.
+  std::vector<WatchedRank> watched_ranks(Now now) const;
+  void end_hung(const HangChoice& choice, Now now);
   bool slot_exited(int slot) const;
   bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);

@@ -35,7 +35,7 @@ MemberPhase MemberState::phase() const {
 
 bool MemberState::all_regroup() const {
   return alive_ && !ending_ && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-           return entry.second.regroups && !entry.second.exit;
+           return entry.second.regroups && !entry.second.exit && !entry.second.hang;
          });
 }
 
@@ -147,7 +147,7 @@ bool MemberState::can_keep(const Propose& propose) const {
   if (all_regroup()) return true;
   return alive_ && !ending_ && !standby_ && !all_exited() &&
          std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-           return entry.second.exit ? !entry.second.left_behind : entry.second.regroups;
+           return entry.second.exit ? !entry.second.left_behind : entry.second.regroups && !entry.second.hang;
          });
 }
 
@@ -361,6 +361,17 @@ void MemberState::on(const Yield& yield, MonotonicTime) {
   }
 }
 
+void MemberState::on(const Abort& abort, MonotonicTime now) {
+  Rank* rank = abort.generation == generation() ? find(abort.rank) : nullptr;
+  if (rank == nullptr || rank->exit || rank->hang || ending_) {
+    ++ignored_;
+    return;
+  }
+  rank->hang = abort.message;
+  rank->kill_at = now + options_.abort_grace;
+  actions_.push_back(AbortProcess{abort.rank});
+}
+
 void MemberState::on(const Stop& stop, MonotonicTime now) {
   if (alive_) end_processes(Exit::Reason::kOrdered, std::chrono::seconds(stop.grace_seconds), true, now);
   leave(stop.exit_code, now);
@@ -381,9 +392,17 @@ void MemberState::on_started(int number, MonotonicTime) {
   note_up();
 }
 
+void MemberState::on_process_state(int number, char state) {
+  if (Rank* rank = find(number)) rank->state = state;
+}
+
 void MemberState::on_worker_message(int number, const WorkerMessage& message, MonotonicTime now) {
   Rank* rank = find(number);
   if (rank == nullptr) return;
+  if (message.activity) {
+    rank->activity = message.activity;
+    rank->activity_at = now;
+  }
   unsaid_ = unsaid_ || message.progress || message.checkpoint;
   if (message.up) rank->regroups = message.regroups;
   // Progress alone is what foreign programs say; of a process that stays it may be of the generation before.
@@ -422,6 +441,10 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
   exit.stderr_tail = end.stderr_tail;
   exit.problem = end.problem;
   exit.message = end.message;
+  if (rank->hang && (end.code != 0 || end.signal != 0)) {
+    exit.problem = kHang;
+    exit.message = *rank->hang;
+  }
   rank->exit = exit;
   rank->left_behind = end.left_behind;
   if (welcomed_ && unsaid_) send_heartbeat(now);  // the last step and checkpoint, before word of the end overtakes them
@@ -512,13 +535,24 @@ void MemberState::send_heartbeat(MonotonicTime now) {
   heartbeat.regroups = all_regroup();
   if (progress_) heartbeat.progress = progress_->second;
   heartbeat.newest_checkpoint = checkpoint_;
+  for (const auto& [number, rank] : ranks_) {
+    if (!alive_) break;
+    const Duration age = rank.activity ? now - rank.activity_at : Duration::zero();
+    heartbeat.ranks.push_back(
+        {rank.state, std::chrono::duration_cast<std::chrono::milliseconds>(age).count(), rank.activity});
+  }
   send(heartbeat);
   unsaid_ = false;
   heartbeat_at_ = now + kHeartbeatEvery;
 }
 
 void MemberState::on_tick(MonotonicTime now) {
-  if (welcomed_ && now >= heartbeat_at_) send_heartbeat(now);
+  if (heartbeat_due(now)) send_heartbeat(now);
+  for (auto& [number, rank] : ranks_) {
+    if (rank.exit || now < rank.kill_at) continue;
+    rank.kill_at = MonotonicTime::max();
+    actions_.push_back(KillProcess{number});
+  }
   if (!welcomed_ && alive_ && !ending_ && now >= alone_since_ + options_.orphan_after) {
     end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
@@ -539,6 +573,9 @@ MonotonicTime MemberState::deadline() const {
   if (!welcomed_ && alive_ && !ending_) next = std::min(next, alone_since_ + options_.orphan_after);
   if (keeping_ && !ready_ && !ending_) next = std::min(next, hold_until_);
   if (ending_) next = std::min(next, ending_->kill_at);
+  for (const auto& [number, rank] : ranks_) {
+    if (!rank.exit) next = std::min(next, rank.kill_at);
+  }
   if (leave_with_ && !alive_ && !left_) next = std::min(next, leave_at_);
   return next;
 }

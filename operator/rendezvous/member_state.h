@@ -58,6 +58,14 @@ struct RenumberProcesses {
 struct EndProcesses {
   bool ask = false;
 };
+// SIGABRT to the processes of this rank, and SIGCONT, so that a stopped one can die of it.
+struct AbortProcess {
+  int rank = 0;
+};
+// SIGKILL to the processes of this rank.
+struct KillProcess {
+  int rank = 0;
+};
 // SIGKILL to everything that is left, adopted grandchildren as well.
 struct KillProcesses {};
 struct CloseConnection {
@@ -67,9 +75,9 @@ struct CloseConnection {
 struct ExitAgent {
   int code = 0;
 };
-using MemberAction =
-    std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings, ContinueProcesses,
-                 AskYield, RenumberProcesses, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
+using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings,
+                                  ContinueProcesses, AskYield, RenumberProcesses, AbortProcess, KillProcess,
+                                  EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
 
 // ---- what it is told ----
 
@@ -98,6 +106,7 @@ struct MemberOptions {
   std::int64_t incarnation = 0;
   std::string session;
   Duration kill_grace = kKillGrace;
+  Duration abort_grace = kAbortGrace;
   Duration orphan_after = kOrphanAfter;
   Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
@@ -115,6 +124,8 @@ class MemberState {
   void on_started(int rank, MonotonicTime now);
   void on_worker_message(int rank, const WorkerMessage& message, MonotonicTime now);
   void on_exit(const ProcessEnd& end, MonotonicTime now);
+  // The state of a process, a letter as in /proc; before an on_tick() that says a heartbeat.
+  void on_process_state(int rank, char state);
   // No child of the agent is left, direct or adopted.
   void on_no_process_left(MonotonicTime now);
   // The agent itself was told to end (SIGTERM): processes get `grace`, then it leaves with `code`.
@@ -123,6 +134,8 @@ class MemberState {
 
   // When on_tick() is next of use.
   MonotonicTime deadline() const;
+  // Whether on_tick() would say a heartbeat.
+  bool heartbeat_due(MonotonicTime now) const { return welcomed_ && now >= heartbeat_at_; }
   // What to do, in order; empty afterwards.
   std::vector<MemberAction> take_actions() { return std::exchange(actions_, {}); }
 
@@ -144,6 +157,11 @@ class MemberState {
     bool left_behind = false;  // by a process that has exited
     bool acknowledged = false;
     std::optional<FailureReport> report;
+    char state = '?';
+    std::optional<Activity> activity;
+    MonotonicTime activity_at{};
+    std::optional<std::string> hang;               // it is being aborted, for this reason
+    MonotonicTime kill_at = MonotonicTime::max();  // once it is
   };
   struct Ending {
     MonotonicTime kill_at{};
@@ -158,6 +176,7 @@ class MemberState {
   void on(const Ack& ack, MonotonicTime now);
   void on(const Halt& halt, MonotonicTime now);
   void on(const Yield& yield, MonotonicTime now);
+  void on(const Abort& abort, MonotonicTime now);
   void on(const Stop& stop, MonotonicTime now);
   void on(const Done& done, MonotonicTime now);
   void on(const Unknown& unknown, MonotonicTime now);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "operator/rendezvous/activity_codec.h"
+
 namespace lockstep::rendezvous {
 namespace {
 
@@ -227,6 +229,7 @@ Json write(const Heartbeat& m) {
             {"regroups", m.regroups}};
   put_optional(json, "progress", m.progress);
   put_optional(json, "checkpoint", m.newest_checkpoint);
+  if (!m.ranks.empty()) json["ranks"] = write_ranks(m.ranks);
   return json;
 }
 Json write(const Ready& m) {
@@ -314,6 +317,9 @@ Json write(const Yield& m) {
   put_epoch(json, m.epoch);
   return json;
 }
+Json write(const Abort& m) {
+  return {{"type", "ABORT"}, {"generation", m.generation}, {"rank", m.rank}, {"message", m.message}};
+}
 Json write(const Stop& m) {
   return {{"type", "STOP"}, {"grace", m.grace_seconds}, {"exitCode", m.exit_code}};
 }
@@ -352,6 +358,11 @@ Heartbeat read_heartbeat(const Fields& fields) {
   fields.read("regroups", m.regroups);
   m.progress = read_progress(fields.find("progress"));
   m.newest_checkpoint = read_checkpoint(fields.find("checkpoint"));
+  if (const Json* ranks = fields.find("ranks")) {
+    auto read = read_ranks(*ranks, kMaxRanksPerMember);
+    if (!read) throw Malformed(read.error().message);
+    m.ranks = std::move(*read);
+  }
   return m;
 }
 Ready read_ready(const Fields& fields) {
@@ -430,6 +441,14 @@ Go read_go(const Fields& fields) {
   fields.read("checkpointEvery", m.checkpoint_every_seconds, 0, kMostRanks * 1000);
   fields.read("maxRestarts", m.max_restarts, 0, kMostRanks * 1000);
   fields.read("env", m.env);
+  return m;
+}
+
+Abort read_abort(const Fields& fields) {
+  Abort m;
+  fields.read("generation", m.generation, 0, kMost);
+  fields.read("rank", m.rank, 0, kMostRanks);
+  fields.read("message", m.message, 4096);
   return m;
 }
 
@@ -517,6 +536,7 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
     }
     if (type == "HALT") return Halt{read_epoch(fields)};
     if (type == "YIELD") return Yield{read_epoch(fields)};
+    if (type == "ABORT") return read_abort(fields);
     if (type == "STOP") {
       Stop m;
       fields.read("grace", m.grace_seconds, 0, 7 * 24 * 3600);

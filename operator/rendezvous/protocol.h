@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "operator/rendezvous/activity.h"
 #include "operator/rendezvous/coordinator.h"
 
 namespace lockstep::rendezvous {
@@ -30,7 +31,8 @@ inline constexpr std::size_t kMaxRanksPerMember = 1024;
 // Timing that both sides must agree on.
 inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);
 inline constexpr Duration kKillGrace = std::chrono::milliseconds(500);  // SIGTERM to SIGKILL when a generation is over
-inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);     // PROPOSE to READY, apart from kKillGrace
+inline constexpr Duration kAbortGrace = std::chrono::milliseconds(1500);  // SIGABRT to SIGKILL, for the stack
+inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);       // PROPOSE to READY, apart from kKillGrace
 inline constexpr Duration kHoldWithin = std::chrono::seconds(3);  // for a process to end its communicator: part of it
 inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);  // agents without a coordinator end processes
 
@@ -77,6 +79,7 @@ struct Heartbeat {
   bool regroups = false;             // see Hello
   std::optional<Progress> progress;  // of the lowest local rank that reports it
   std::optional<CheckpointReport> newest_checkpoint;
+  std::vector<RankActivity> ranks;  // what the processes of `generation` are doing, by local rank; empty: none runs
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -120,7 +123,7 @@ struct Exit {
   Reason reason = Reason::kOwn;
   std::optional<FailureReport> report;
   std::string stderr_tail;
-  std::string problem, message;  // "CommandNotFound" and a sentence, when it never started
+  std::string problem, message;  // "CommandNotFound", when it never started, or kHang, and a sentence
   bool operator==(const Exit&) const = default;
 };
 
@@ -200,6 +203,16 @@ struct Yield {
   bool operator==(const Yield&) const = default;
 };
 
+// That process does not get on, as `message` says: end it (SIGABRT for its stack, then SIGKILL). Its EXIT then has the
+// problem kHang and this message.
+struct Abort {
+  std::int64_t generation = 0;
+  int rank = 0;
+  std::string message;
+  bool operator==(const Abort&) const = default;
+};
+inline constexpr const char* kHang = "Hang";
+
 // End all processes (they get `grace_seconds`), then exit with `exit_code`.
 struct Stop {
   int grace_seconds = 30;
@@ -218,7 +231,7 @@ struct Unknown {
 };
 
 using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
-using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Stop, Done, Unknown>;
+using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Abort, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "operator/rendezvous/activity_codec.h"
+
 namespace lockstep::rendezvous {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFailure = "failure";
 constexpr const char* kBroken = "broken";
 constexpr const char* kHolding = "holding";
+constexpr const char* kActivity = "activity";
 constexpr const char* kStop = "stop";
 constexpr const char* kRegroup = "regroup";
 constexpr const char* kJoin = "join";
@@ -173,6 +176,7 @@ std::string encode(const WorkerMessage& message) {
     const Holding& holding = *message.holding;
     value[kHolding] = with_version({{"term", holding.term}, {"generation", holding.generation}}, holding.version);
   }
+  if (message.activity) value[kActivity] = {{"now", write_activity(*message.activity)}};
   return line_of(value);
 }
 
@@ -204,7 +208,7 @@ std::string encode(const AgentMessage& message) {
 
 Result<WorkerMessage> decode_worker_message(std::string_view line) {
   LOCKSTEP_TRY(const auto kind_and_body,
-               only_message(line, kMaxLinkLine, {kUp, kProgress, kCheckpoint, kFailure, kBroken, kHolding}));
+               only_message(line, kMaxLinkLine, {kUp, kProgress, kCheckpoint, kFailure, kBroken, kHolding, kActivity}));
   const auto& [kind, body] = kind_and_body;
   Fields fields(body);
   WorkerMessage message;
@@ -223,6 +227,10 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
   } else if (kind == kBroken) {
     message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message"),
                                   fields.flag("yielded")};
+  } else if (kind == kActivity) {
+    const auto now = body.find("now");
+    if (now == body.end()) return bad("holds no activity");
+    LOCKSTEP_TRY(message.activity, read_activity(*now));
   } else if (kind == kHolding) {
     message.holding = Holding{fields.integer("term"), fields.integer("generation"), fields.version()};
   } else {

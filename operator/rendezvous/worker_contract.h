@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "operator/rendezvous/activity.h"
 
 namespace lockstep::rendezvous {
 
@@ -129,6 +130,7 @@ struct WorkerMessage {
   std::optional<FailureReport> failure;
   std::optional<BrokenReport> broken;
   std::optional<Holding> holding;
+  std::optional<Activity> activity;  // what it is doing: every 250 ms, said by a thread that does not train
 
   bool operator==(const WorkerMessage&) const = default;
 };

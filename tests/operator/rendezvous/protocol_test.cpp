@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "tests/sanitizer.h"
@@ -50,11 +51,15 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   hello.life = 4;
   Heartbeat heartbeat{
       9, MemberPhase::kWarm, 7, true, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+  Heartbeat watched = heartbeat;
+  watched.ranks = {
+      {'T', 1250, Activity{7, Activity::Doing::kForward, 41, 9, 512, Activity::Stage::kReduceScatter, 5, 6, 1, 0}},
+      {'D', 0, std::nullopt}};
   Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
-           hello, heartbeat, Heartbeat{}, ready, kept, Up{4}, Up{4, true}, Broken{3, {7, 1, "rank 1 went away"}},
+           hello, heartbeat, watched, Heartbeat{}, ready, kept, Up{4}, Up{4, true}, Broken{3, {7, 1, "rank 1 went away"}},
            Broken{3, {7, -1, "others join", true}}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
@@ -86,7 +91,7 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   no_rank.epoch.generation = 0;
   for (const CoordinatorToAgent& message :
        std::vector<CoordinatorToAgent>{Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500},
-                                       go, Ack{8, 3}, Halt{{2, 7}}, Yield{{2, 7}}, Stop{60, 3}, Done{}}) {
+                                       go, Ack{8, 3}, Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Stop{60, 3}, Done{}}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
@@ -105,12 +110,33 @@ TEST(Protocol, unknown_fields_are_ignored_and_unknown_types_say_so) {
 }
 
 TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
-  for (const char* bad :
-       {"", "{", "[]", "4", "null", "{}", R"({"type":3})", R"({"type":"UP","generation":"4"})",
-        R"({"type":"UP","generation":-1})", R"({"type":"UP","generation":1e3})",
-        R"({"type":"UP","generation":99999999999999999999})", R"({"type":"EXIT","code":256})",
-        R"({"type":"EXIT","reason":"boredom"})", R"({"type":"READY","addresses":["a,b"]})",
-        R"({"type":"READY","addresses":[1]})", R"({"type":"HEARTBEAT","progress":[]})", "{\"type\":\"UP\xff\"}"}) {
+  for (const char* bad : {"",
+                          "{",
+                          "[]",
+                          "4",
+                          "null",
+                          "{}",
+                          R"({"type":3})",
+                          R"({"type":"UP","generation":"4"})",
+                          R"({"type":"UP","generation":-1})",
+                          R"({"type":"UP","generation":1e3})",
+                          R"({"type":"UP","generation":99999999999999999999})",
+                          R"({"type":"EXIT","code":256})",
+                          R"({"type":"EXIT","reason":"boredom"})",
+                          R"({"type":"READY","addresses":["a,b"]})",
+                          R"({"type":"HEARTBEAT","ranks":{}})",
+                          R"({"type":"HEARTBEAT","ranks":[[]]})",
+                          R"({"type":"HEARTBEAT","ranks":["S"]})",
+                          R"({"type":"HEARTBEAT","ranks":[["SS"]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["?",1]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["S",1,1,"asleep",1,1,1,"idle",1,1,-1,-1]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,-1,1,"idle",1,1,-1,-1]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1,-2,-1]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1.5,-1,-1]]})",
+                          R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1]]})",
+                          R"({"type":"READY","addresses":[1]})",
+                          R"({"type":"HEARTBEAT","progress":[]})",
+                          "{\"type\":\"UP\xff\"}"}) {
     const auto decoded = decode_from_agent(bad);
     ASSERT_FALSE(decoded) << bad;
     EXPECT_EQ(decoded.error().code, ErrorCode::kInvalid) << bad;
@@ -123,6 +149,30 @@ TEST(Protocol, holdings_are_one_for_each_address) {
       R"({"type":"READY","term":1,"generation":2,"addresses":["10.0.0.1:1"],"holdings":[{"step":1},{"step":1}]})");
   ASSERT_FALSE(decoded.ok());
   EXPECT_NE(decoded.error().message.find("holdings"), std::string::npos);
+}
+
+TEST(Protocol, activities_of_the_most_processes_fit_a_frame_and_one_more_is_refused) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
+  Heartbeat heartbeat;
+  heartbeat.progress = Progress{kMost, kMost, kMost, 1.0 / 3, 1.0 / 3, 1.0 / 3};
+  const Activity largest{kMost,     Activity::Doing::kCommitting,
+                         kMost,     kMost,
+                         kMost,     Activity::Stage::kReduceScatter,
+                         kMost,     kMost,
+                         1'000'000, 1'000'000};
+  heartbeat.ranks.assign(kMaxRanksPerMember, {'T', kMost, largest});
+  EXPECT_EQ(there_and_back(AgentToCoordinator(heartbeat)), AgentToCoordinator(heartbeat));
+  heartbeat.ranks.assign(kMaxRanksPerMember + 1, {'T', 0, std::nullopt});
+  const auto frame = encode_frame(AgentToCoordinator(heartbeat));
+  ASSERT_TRUE(frame);
+  EXPECT_FALSE(decode_from_agent(std::string_view(*frame).substr(4)));
+}
+
+TEST(Protocol, what_a_later_version_appends_to_an_activity_is_ignored) {
+  const auto decoded =
+      decode_from_agent(R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1,-1,-1,"more",4]]})");
+  ASSERT_TRUE(decoded) << decoded.error().message;
+  EXPECT_EQ(std::get<Heartbeat>(*decoded).ranks.at(0).said->received, 1);
 }
 
 TEST(Protocol, a_frame_is_at_most_256_KiB_in_both_directions) {
@@ -164,9 +214,13 @@ TEST(Protocol, a_stream_gives_the_same_frames_however_it_is_cut) {
 TEST(Protocol, random_bytes_never_decode_into_anything_harmful) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
-  const std::string good = encode_frame(AgentToCoordinator(full_exit()))->substr(4);
+  Heartbeat watched;
+  watched.ranks = {
+      {'S', 17, Activity{3, Activity::Doing::kWaiting, 41, 9, 512, Activity::Stage::kExchange, 5, 6, 1, 0}}};
+  const std::string goods[] = {encode_frame(AgentToCoordinator(full_exit()))->substr(4),
+                               encode_frame(AgentToCoordinator(watched))->substr(4)};
   for (int i = 0; i < sanitizer::cases(20'000); ++i) {
-    std::string text = good;
+    std::string text = goods[i % 2];
     for (int k = std::uniform_int_distribution<int>(1, 4)(random); k > 0; --k) {
       const std::size_t at = std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
       if (random() % 3 == 0) {

@@ -34,6 +34,9 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   EXPECT_EQ(there_and_back(stays), stays);
   const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away", true}};
   EXPECT_EQ(there_and_back(broken), broken);
+  const WorkerMessage activity{
+      .activity = Activity{3, Activity::Doing::kBackward, 41, 9, 512, Activity::Stage::kAllGather, 1 << 20, 7, 1, -1}};
+  EXPECT_EQ(there_and_back(activity), activity);
   const WorkerMessage holding{.holding = Holding{2, 4, {3, 120, "00ff"}}};
   EXPECT_EQ(there_and_back(holding), holding);
 }

@@ -1,0 +1,108 @@
+// A generation that is up and does not get on: what CoordinatorState does about it. When that is so hang_watch.h says,
+// and who is to blame hang_choice.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/rendezvous/coordinator_state.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+// The trainer ends a checkpoint that takes longer by itself, and names the disk.
+constexpr Duration kSavingPatience = std::chrono::seconds(150);
+
+bool may_be_saving(const WatchedRank& rank) {
+  return rank.activity.said && rank.activity.said->doing == Activity::Doing::kSaving && rank.activity.state != 'T' &&
+         rank.activity.state != 't' && rank.unmoved < kSavingPatience;
+}
+
+}  // namespace
+
+void CoordinatorState::note_activities(const Member& member, const Heartbeat& heartbeat, Now now) {
+  if (!gang_->watch) return;
+  if (heartbeat.progress) gang_->watch->note_step(heartbeat.progress->step, now.time);
+  if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs)) return;
+  const int first = gang_->first_rank(member.expected.slot);
+  for (int i = 0; i < gang_->procs; ++i) {
+    gang_->watch->note(first + i, heartbeat.ranks[static_cast<std::size_t>(i)], now.time);
+  }
+}
+
+std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
+  std::vector<WatchedRank> ranks;
+  for (int rank = 0; rank < gang_->ranks(); ++rank) {
+    if (gang_->exits.count(rank) != 0) continue;
+    const int slot = gang_->slot_of(rank);
+    const Member& member = members_.at(slot);
+    const auto seen = gang_->watch->ranks().find(rank);
+    // Who is not heard of is the business of evaluate_losses().
+    const bool lately = member.session != 0 && now.time - member.heard <= timing_.lost_after;
+    if (!lately || seen == gang_->watch->ranks().end()) return {};
+    ranks.push_back({rank, slot, member.expected.node, seen->second.activity, now.time - seen->second.moved});
+  }
+  return ranks;
+}
+
+void CoordinatorState::evaluate_hang(Now now) {
+  if (plan_->progress_seconds <= 0) return;
+  if (!gang_->watch) {
+    const auto begun = gang_->resumed ? std::nullopt : std::optional(gang_->restored_step);
+    gang_->watch.emplace(begun, now.time);
+    return;
+  }
+  HangWatch& watch = *gang_->watch;
+  // It got on after all, or ended in order; what that means for the others is not to be seen yet.
+  if (gang_->hang && (watch.moved() > gang_->hang->since || gang_->exits.count(gang_->hang->failure.rank) != 0)) {
+    gang_->hang.reset();
+    watch.restart(now.time);
+  }
+  if (gang_->hang) {
+    if (now.time - gang_->hang->since > timing_.abort_within) break_gang(gang_->hang->failure);
+    return;
+  }
+  const Duration unmoved = now.time - watch.moved();
+  const Duration least = std::chrono::seconds(plan_->progress_seconds);
+  if (unmoved < least || !gang_->broken.empty()) return;
+  if (watch.stepped() ? unmoved < watch.patience(least)
+                      : plan_->start_timeout_seconds <= 0 ||
+                            unmoved < std::max(least, Duration(std::chrono::seconds(plan_->start_timeout_seconds)))) {
+    return;
+  }
+  const std::vector<WatchedRank> ranks = watched_ranks(now);
+  if (ranks.empty()) return;
+  const bool tell = std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.activity.said; });
+  if (!tell && !(plan_->watch_reports && watch.timed())) return;
+  const HangChoice choice = choose_hang(ranks);
+  const bool saving = std::any_of(choice.culprits.begin(), choice.culprits.end(), [&](const auto& culprit) {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](const auto& rank) { return rank.rank == culprit.rank && may_be_saving(rank); });
+  });
+  if (!saving) end_hung(choice, now);
+}
+
+void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
+  Failure failure;
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  if (choice.link) {  // nobody is stuck but what is between them: the same set forms again
+    failure.cause = "ConnectionBroken";
+    failure.rank = choice.link->to;
+    failure.slot = gang_->slot_of(failure.rank);
+    failure.message = choice.link->sentence;
+    return break_gang(failure);
+  }
+  for (const HangChoice::Culprit& culprit : choice.culprits) {
+    send(members_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});
+  }
+  const HangChoice::Culprit& first = choice.culprits.front();
+  failure.cause = kHang;
+  failure.rank = first.rank;
+  failure.slot = first.slot;
+  failure.message = fmt::format("{}; its agent has not ended it within {} s", first.sentence,
+                                std::chrono::duration_cast<std::chrono::seconds>(timing_.abort_within).count());
+  gang_->hang = {std::move(failure), now.time};
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,48 @@
+// Nothing moves any more: who is to blame? Pure; the coordinator's state machine asks when the deadline has passed.
+//
+// Each rank says whose bytes it waits for and who takes none of its own, so waiting is a graph, and whoever waits for
+// nobody is the end of the chain: it computes or loads without getting on, or it left a collective out that the others
+// are in. What a stopped process said last is worth nothing, so a stopped one is an end whatever it waited for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/activity.h"
+
+namespace lockstep::rendezvous {
+
+// A rank whose process is there, at a moment at which no rank of the generation has got on for long.
+struct WatchedRank {
+  int rank = 0;
+  int slot = 0;
+  std::string node;  // "" where not known
+  RankActivity activity;
+  Duration unmoved{};  // how long nothing of it has changed
+};
+
+struct HangChoice {
+  struct Culprit {
+    int rank = 0;
+    int slot = 0;
+    std::string sentence;
+  };
+  // Whose processes are to be ended, in order of rank; empty when all ranks wait for one another.
+  std::vector<Culprit> culprits;
+  // Nobody's processes: what the first rank sent does not reach the second, so they have to be linked anew.
+  struct Link {
+    int from = 0, to = 0;
+    std::string sentence;
+  };
+  std::optional<Link> link;
+};
+
+// In this order: stopped processes (T, t); processes that say nothing, though they did; ranks for which others wait and
+// that wait for nobody; where all wait in a circle, the link on which bytes are missing; the rank that is furthest
+// behind. Where ranks say nothing at all, only what their processes' states tell: stopped ones, those that wait for a
+// disk (D), else the first rank stands for all. `ranks` has at least one, in order of rank.
+HangChoice choose_hang(const std::vector<WatchedRank>& ranks);
+
+}  // namespace lockstep::rendezvous

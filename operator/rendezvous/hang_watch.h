@@ -1,0 +1,52 @@
+// Whether the ranks of a generation still get on: what each was last seen doing, since when, and how long steps take.
+// Pure; the coordinator's state machine feeds it.
+//
+// Any change of what any rank has done counts, not steps alone: a long evaluation or a slow checkpoint is no hang,
+// because batches and bytes pass. Ranks need one another for every step, so one that is stuck soon stops all of them;
+// as long as one gets on, nobody is stuck for good.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/activity.h"
+
+namespace lockstep::rendezvous {
+
+class HangWatch {
+ public:
+  struct Seen {
+    RankActivity activity;
+    MonotonicTime moved{};  // when what it says last changed
+  };
+
+  // Of a generation that is up now and began with `committed` steps; empty: it is not known with how many.
+  HangWatch(std::optional<std::int64_t> committed, MonotonicTime now) : step_(committed), step_at_(now), moved_(now) {}
+
+  void note(int rank, const RankActivity& activity, MonotonicTime now);
+  void note_step(std::int64_t committed, MonotonicTime now);
+  // Nobody could see anything until now: what did not change meanwhile proves nothing.
+  void restart(MonotonicTime now);
+
+  // When any rank last got on.
+  MonotonicTime moved() const { return moved_; }
+  // A step of this generation was committed.
+  bool stepped() const { return stepped_; }
+  // A second one, so that it is known how long one takes.
+  bool timed() const { return !steps_.empty(); }
+  // How long nobody has to get on until it is a hang: five times the 99th percentile of the last 128 times that a step
+  // took, the first one left out, because it has much to prepare; and at least `least`.
+  Duration patience(Duration least) const;
+  const std::map<int, Seen>& ranks() const { return ranks_; }
+
+ private:
+  std::map<int, Seen> ranks_;
+  std::optional<std::int64_t> step_;  // the newest committed
+  MonotonicTime step_at_, moved_;
+  bool stepped_ = false;
+  std::deque<Duration> steps_;
+};
+
+}  // namespace lockstep::rendezvous
