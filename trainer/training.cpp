@@ -32,6 +32,7 @@ Training::Training(Flags flags, elastic::StopToken& stop)
     : flags_(std::move(flags)), stop_(stop), throughput_(flags_.steps), started_(Clock::now()) {}
 
 Training::~Training() {
+  board_.use(nullptr, 0);
   if (interruption_) interruption_->use(nullptr);  // the communicator goes before the link whose thread would abort it
 }
 
@@ -90,6 +91,7 @@ Status Training::set_up() {
   LOCKSTEP_TRY(world_, elastic::world_from_environment());
   LOCKSTEP_TRY(interruption_, elastic::Interruption::create());
   LOCKSTEP_TRY(agent_, elastic::AgentLink::open(world_.agent_fd, stop_));
+  agent_->watch([&board = board_] { return board.look(); });
   agent_->on_regroup([&interruption = *interruption_] { interruption.raise(); });
   LOCKSTEP_CHECK_OK(resolve(flags_, world_));
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
@@ -106,6 +108,7 @@ Status Training::set_up() {
   options.cancel_fd = interruption_->fd();
   LOCKSTEP_TRY(communicator_, comm::make_communicator(std::move(options)));
   interruption_->use(communicator_.get());
+  board_.use(communicator_.get(), world_.generation);
   doing_ = Origin::kConfig;
   // Where another rank's state is to come, random numbers would be for nothing.
   initial_ = world_.state_source.rank < 0 && !world_.standby;
@@ -116,6 +119,7 @@ Status Training::set_up() {
                                       .clip_norm = *flags_.clip_norm,
                                       .deterministic = flags_.deterministic,
                                       .initialize = initial_,
+                                      .pulse = &board_.pulse,
                                       .checksums = ledger_ != nullptr},
                                      interruption_->flag()));
   return {};
@@ -165,6 +169,7 @@ Status Training::begin() {
   doing_ = Origin::kInternal;
   if (!agree) return fail(ErrorCode::kInternal, "the ranks did not start from the same state");
   whole_ = true;
+  board_.pulse.enter(core::Doing::kOther);
   LOCKSTEP_CHECK_OK(enter_in_ledger());
   agent_->up(can_regroup());
   bool first = !std::exchange(introduced_, true);

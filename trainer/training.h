@@ -12,6 +12,7 @@
 #include <string>
 
 #include "operator/base/result.h"
+#include "trainer/activity_board.h"
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/core/step.h"
@@ -93,6 +94,7 @@ class Training {
   elastic::StopToken& stop_;
   elastic::Origin doing_ = elastic::Origin::kConfig;  // decides the exit code when something fails now
   elastic::World world_;
+  ActivityBoard board_;                                  // outlives the link, whose thread looks at it
   std::unique_ptr<elastic::Interruption> interruption_;  // outlives the link, whose thread raises it
   std::unique_ptr<elastic::AgentLink> agent_;
   std::unique_ptr<core::Backend> backend_;

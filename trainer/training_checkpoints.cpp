@@ -123,6 +123,7 @@ Status Training::save(Busy busy) {
   saved_ = Clock::now();
   if (!writer_ || saved_step_ == state().step) return {};
   doing_ = Origin::kSave;
+  core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
   LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), busy, kWriteDeadline));
   if (taken) saved_step_ = state().step;
   return {};
@@ -186,6 +187,7 @@ Status Training::settle_checkpoints() {
     // What is still in flight is from an earlier step, which the last step has confirmed.
     writer_->confirm(state().step);
     doing_ = Origin::kSave;
+    core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
     LOCKSTEP_TRY(auto earlier, writer_->flush(kWriteDeadline));
     static_cast<void>(earlier);
     LOCKSTEP_CHECK_OK(take_published());
@@ -197,6 +199,7 @@ Status Training::settle_checkpoints() {
   if (writer_) {
     doing_ = Origin::kSave;
     writer_->confirm(state().step + 1);
+    core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
     LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
     static_cast<void>(last);
     LOCKSTEP_CHECK_OK(take_published());

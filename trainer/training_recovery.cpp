@@ -71,6 +71,8 @@ Result<std::optional<int>> Training::stand_by() {
 // Waits, without links, for a generation and links with it.
 Result<std::optional<int>> Training::next_generation() {
   interruption_->use(nullptr);
+  core::Meanwhile regrouping(board_.pulse, core::Doing::kRegrouping);
+  board_.use(nullptr, generation_);
   communicator_.reset();
   doing_ = Origin::kInternal;
   auto next = elastic::regroup(*agent_, *interruption_, stop_, world_, holds());
@@ -82,6 +84,7 @@ Result<std::optional<int>> Training::next_generation() {
   if (!next) return next.error();
   world_ = std::move(next->world);
   communicator_ = std::move(next->communicator);
+  board_.use(communicator_.get(), world_.generation);
   return std::optional<int>();
 }
 

@@ -111,6 +111,9 @@ int Agent::run() {
     }
     if (polls[0].revents != 0) read_signals(now);
     if (polls[2].revents != 0 || now >= connection_->deadline()) step_connection(now);
+    if (state_.heartbeat_due(now)) {
+      for (const auto& [rank, state] : processes_->states()) state_.on_process_state(rank, state);
+    }
     state_.on_tick(now);
   }
 }
@@ -189,6 +192,10 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->yield(yield->generation);
       } else if (const auto* renumber = std::get_if<rv::RenumberProcesses>(&action)) {
         processes_->renumber(renumber->first_rank);
+      } else if (const auto* abort = std::get_if<rv::AbortProcess>(&action)) {
+        processes_->abort(abort->rank);
+      } else if (const auto* hung = std::get_if<rv::KillProcess>(&action)) {
+        processes_->kill(hung->rank);
       } else if (const auto* end = std::get_if<rv::EndProcesses>(&action)) {
         processes_->signal(end_signal_, end->ask);
         reap_again = true;

@@ -79,6 +79,16 @@ std::string resolve(const std::string& command, const std::string& path, Process
   return "";
 }
 
+// The letter of its state and its parent; '?' and -1 where there is no such process.
+std::pair<char, pid_t> state_and_parent(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  const std::size_t close = stat.rfind(')');  // the name before it may hold anything
+  if (close == std::string::npos || close + 4 >= stat.size()) return {'?', -1};
+  return {stat[close + 2], std::atoi(stat.c_str() + close + 4)};
+}
+
 // Pids whose parent is this process. Orphans of the workers are adopted, so they show up here as well.
 std::vector<pid_t> children() {
   std::vector<pid_t> found;
@@ -87,12 +97,7 @@ std::vector<pid_t> children() {
   const pid_t self = ::getpid();
   while (const dirent* entry = ::readdir(folder)) {
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-    std::ifstream file(std::string("/proc/") + entry->d_name + "/stat");
-    std::string stat;
-    std::getline(file, stat);
-    const std::size_t close = stat.rfind(')');  // the name before it may hold anything
-    if (close == std::string::npos || close + 4 >= stat.size()) continue;
-    if (std::atoi(stat.c_str() + close + 4) == self) found.push_back(std::atoi(entry->d_name));
+    if (state_and_parent(entry->d_name).second == self) found.push_back(std::atoi(entry->d_name));
   }
   ::closedir(folder);
   return found;
@@ -302,6 +307,29 @@ void Processes::write_link(Worker& worker) {
     if (n < 0) return worker.to_tell.clear();  // its end is seen when the link is read
     worker.to_tell.erase(0, static_cast<std::size_t>(n));
   }
+}
+
+void Processes::signal(int rank, int signal) {
+  for (const auto& worker : workers_) {
+    if (worker->rank == rank && worker->pid > 0) ::kill(-worker->pid, signal);
+  }
+}
+
+void Processes::abort(int rank) {
+  signal(rank, SIGABRT);
+  signal(rank, SIGCONT);
+}
+
+void Processes::kill(int rank) {
+  signal(rank, SIGKILL);
+}
+
+std::vector<std::pair<int, char>> Processes::states() const {
+  std::vector<std::pair<int, char>> found;
+  for (const auto& worker : workers_) {
+    if (worker->pid > 0) found.emplace_back(worker->rank, state_and_parent(std::to_string(worker->pid)).first);
+  }
+  return found;
 }
 
 void Processes::kill() {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/rendezvous/member_state.h"
@@ -42,6 +43,12 @@ class Processes {
   void yield(std::int64_t generation);
   // The processes have the ranks from `first_rank` on from now on, in what is said of them and in front of their lines.
   void renumber(int first_rank);
+  // SIGABRT to the group of that rank, and SIGCONT: a stopped process dies of nothing but SIGKILL before it goes on.
+  void abort(int rank);
+  // SIGKILL to the group of that rank.
+  void kill(int rank);
+  // The states of the processes that have not ended, as /proc says them: R, S, D, T, ...; '?' where it says nothing.
+  std::vector<std::pair<int, char>> states() const;
   // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.
   void kill();
   // Reaps all that has ended. True when the agent has no child left at all.
@@ -54,6 +61,7 @@ class Processes {
  private:
   struct Worker;
 
+  void signal(int rank, int signal);
   bool spawn(Worker& worker, const rendezvous::Go& go, int local_rank, const Fd& listener,
              rendezvous::ProcessEnd& failed);
   void read_stream(Worker& worker, bool is_err, std::size_t most);

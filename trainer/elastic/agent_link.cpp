@@ -30,6 +30,7 @@ using rendezvous::WorkerMessage;
 using std::chrono::milliseconds;
 
 constexpr auto kBetweenProgress = milliseconds(250);
+constexpr auto kBetweenActivities = milliseconds(250);
 constexpr size_t kMostQueued = 1024;  // messages; an agent that reads nothing for so long loses the newest
 
 MonotonicTime now() {
@@ -92,6 +93,14 @@ class AgentLink::Impl {
     interrupt_ = std::move(interrupt);
   }
 
+  void watch(std::function<rendezvous::Activity()> look) {
+    {
+      const std::lock_guard guard(mutex_);
+      look_ = std::move(look);
+    }
+    wake();
+  }
+
   Result<AgentMessage> next_order(Duration deadline) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, deadline, [&] { return gone_ || order_; });
@@ -123,6 +132,7 @@ class AgentLink::Impl {
         const std::lock_guard guard(mutex_);
         if (closing_ || gone_) return;
         bool sent = true;
+        const int next_look = add_activity();
         while (sent) {  // until nothing may leave now, or the socket is full
           timeout = fill_out();
           sent = !out_.empty();
@@ -131,6 +141,7 @@ class AgentLink::Impl {
         }
         if (out_.empty() && queue_.empty() && !progress_) changed_.notify_all();
         if (!out_.empty()) list[1].events = POLLIN | POLLOUT;
+        if (next_look >= 0) timeout = timeout < 0 ? next_look : std::min(timeout, next_look);
       }
       ::poll(list, 2, timeout);
       if (list[0].revents != 0) {
@@ -139,6 +150,19 @@ class AgentLink::Impl {
       }
       if ((list[1].revents & ~POLLOUT) != 0 && !receive()) return;
     }
+  }
+
+  // With mutex_ held: queues what this process is doing, when it is time. Returns how many milliseconds it is until the
+  // next time, -1: nobody watches.
+  int add_activity() {
+    if (!look_) return -1;
+    const MonotonicTime at = now();
+    if (at >= look_at_) {
+      // An agent that has not read the last one yet needs no other.
+      if (queue_.empty() && out_.empty()) queue_.push_back(rendezvous::encode(WorkerMessage{.activity = look_()}));
+      look_at_ = at + kBetweenActivities;
+    }
+    return static_cast<int>(std::chrono::ceil<milliseconds>(look_at_ - at).count());
   }
 
   // With mutex_ held: moves what may leave now to out_. Returns how many milliseconds progress has to wait, -1: none
@@ -247,6 +271,8 @@ class AgentLink::Impl {
   bool closing_ = false;
   bool gone_ = false;
   std::function<void()> interrupt_;
+  std::function<rendezvous::Activity()> look_;
+  MonotonicTime look_at_{};
   std::optional<std::pair<std::int64_t, std::int64_t>> regroup_;  // the newest: term, generation
   bool may_join_ = false;                                         // it has had no join
   std::optional<AgentMessage> order_;                             // not given out yet
@@ -288,6 +314,9 @@ void AgentLink::broken(const rendezvous::BrokenReport& report) {
 }
 void AgentLink::holding(const rendezvous::Holding& holding) {
   if (impl_) impl_->say({.holding = holding});
+}
+void AgentLink::watch(std::function<rendezvous::Activity()> look) {
+  if (impl_) impl_->watch(std::move(look));
 }
 void AgentLink::on_regroup(std::function<void()> interrupt) {
   if (impl_) impl_->on_regroup(std::move(interrupt));

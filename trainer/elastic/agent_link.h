@@ -32,6 +32,10 @@ class AgentLink {
   void broken(const rendezvous::BrokenReport& report);
   void holding(const rendezvous::Holding& holding);
 
+  // From now on the agent hears four times a second what `look` gives, from the link's own thread: also while whoever
+  // trains is stuck. It must not block, and what it looks at must outlive the link. Set once.
+  void watch(std::function<rendezvous::Activity()> look);
+
   // Orders: a regroup (kRegroup) with a higher (term, generation) replaces every older order; a join (kJoin) counts
   // once, and only for the newest regroup. `interrupt` is called on the link's thread each time that a regroup was
   // taken, after next_order() can see it and before anything that the agent says later; it must not block. Set once.

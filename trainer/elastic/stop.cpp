@@ -52,8 +52,13 @@ SigtermListener::SigtermListener(StopToken& token) : token_(token) {
   signals_.reset(::signalfd(-1, &sigterm, SFD_CLOEXEC));
   wake_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!signals_ || !wake_) return;  // no descriptors are left; then SIGTERM ends the process at once, rather than never
-  ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no other signal is for the listener
   thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
 }
 
 SigtermListener::~SigtermListener() {

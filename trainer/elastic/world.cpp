@@ -19,6 +19,9 @@ namespace {
 
 using namespace rendezvous;  // the names of the variables
 
+// The coordinator sees who hangs, which a peer cannot tell from one that is slow; this is for when there is none.
+constexpr auto kWatchedStall = std::chrono::minutes(10);
+
 Error bad(std::string text) {
   return fail(ErrorCode::kInvalid, std::move(text));
 }
@@ -282,6 +285,7 @@ Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   options.peers = world.peers;
   options.members = world.members;
   options.key = world.key;
+  if (world.source == World::Source::kAgent) options.stall_deadline = kWatchedStall;
   if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));
   return options;
 }

@@ -52,7 +52,8 @@ Result<World> world_from_environment();  // of this process
 Result<World> joined(const World& world, const rendezvous::Join& join);
 
 // The options for comm::make_communicator. kAgent: a translation; listen_fd is a duplicate of the world's, because the
-// communicator closes what it is given (kExhausted: there is no descriptor left). kTorchrun: opens a data socket and
+// communicator closes what it is given (kExhausted: there is no descriptor left), and a collective may stand still for
+// ten minutes, because somebody watches. kTorchrun: opens a data socket and
 // exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where
 // torchrun's own store holds that port); kDeadlineExceeded names what is missing after `deadline`, kUnavailable says
 // that the port is taken, kInvalid that two processes claim one rank or sizes differ. Key and addresses cross the

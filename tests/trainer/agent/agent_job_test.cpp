@@ -97,6 +97,23 @@ TEST_F(AgentJobTest, a_killed_agent_takes_its_workers_along_and_its_replacement_
   ASSERT_TRUE(reaches(Phase::kUp, 2));
 }
 
+TEST_F(AgentJobTest, a_stopped_process_that_reported_steps_is_named_and_ended_even_if_it_ignores_sigabrt) {
+  plan.progress_seconds = 1;
+  plan.watch_reports = true;
+  start_job(2, 1,
+            {"bash", "-c",
+             "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; [ $RANK = 0 ] && exec sleep 100; trap '' ABRT; "
+             "for step in 1 2 3; do echo '{\"progress\":{\"step\":'$step'}}' >&$LOCKSTEP_AGENT_FD; sleep 0.3; done; "
+             "kill -STOP $$; exec sleep 100"});
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  const rv::Failure failure = *coordinator->view("uid")->failure;
+  EXPECT_EQ(failure.cause, "Hang");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.signal, SIGKILL);
+  EXPECT_NE(failure.message.find("rank 1 (slot 1) has not moved for"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("it is stopped (state T)"), std::string::npos) << failure.message;
+}
+
 TEST_F(AgentJobTest, stop_ends_the_workers_and_the_agents_leave_with_zero) {
   start_job(2, 1, shell_worker("trap 'echo bye; exit 7' TERM; while :; do sleep 0.05; done"));
   ASSERT_TRUE(reaches(Phase::kUp, 1));

@@ -86,6 +86,21 @@ TEST_F(AgentLinkTest, of_much_progress_only_the_newest_goes_and_at_most_four_a_s
   EXPECT_LE(messages, 2 + static_cast<int>(took * 4)) << "one at once, one by the flush";
 }
 
+TEST_F(AgentLinkTest, what_the_process_is_doing_is_told_four_times_a_second_while_nobody_says_anything) {
+  std::int64_t looks = 0;  // the link's thread counts
+  const auto start = std::chrono::steady_clock::now();
+  link_->watch([&looks] { return rendezvous::Activity{.generation = 3, .beats = ++looks}; });
+  for (std::int64_t i = 1; i <= 4; ++i) {
+    const WorkerMessage message = next();  // whoever trains is stuck here
+    ASSERT_TRUE(message.activity);
+    EXPECT_EQ(message.activity->generation, 3);
+    EXPECT_EQ(message.activity->beats, i);
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took, milliseconds(3 * 250));
+  link_.reset();  // before what it counts
+}
+
 TEST_F(AgentLinkTest, an_agent_that_reads_nothing_blocks_nobody) {
   const std::string text(1000, 'x');
   for (int i = 0; i < 1500; ++i) link_->failure({rendezvous::FailureReport::Class::kOwn, -1, text});
