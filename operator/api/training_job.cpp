@@ -64,6 +64,7 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
   const Reader deadlines = root.child("deadlines");
   deadlines.read("startupSeconds", spec.deadlines.startup_seconds);
   deadlines.read("activeSeconds", spec.deadlines.active_seconds);
+  deadlines.read("progressSeconds", spec.deadlines.progress_seconds);
   const Reader checkpoint = root.child("checkpoint");
   checkpoint.read("path", spec.checkpoint.path);
   checkpoint.read("claimName", spec.checkpoint.claim_name);
@@ -166,6 +167,7 @@ Json to_json(const TrainingJobSpec& spec) {
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};
   if (spec.deadlines.active_seconds) deadlines["activeSeconds"] = *spec.deadlines.active_seconds;
+  if (spec.deadlines.progress_seconds) deadlines["progressSeconds"] = *spec.deadlines.progress_seconds;
   Json& checkpoint = json["checkpoint"];
   checkpoint = {{"everySeconds", spec.checkpoint.every_seconds},
                 {"gracePeriodSeconds", spec.checkpoint.grace_period_seconds}};

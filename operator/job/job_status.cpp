@@ -13,6 +13,10 @@ namespace {
 
 constexpr const char* kTypes[] = {"Placed", "Running", "Restarting", "Suspended", "Succeeded", "Failed"};
 
+// Of a job that does not say: a program of which nothing is known but its progress may rest for longer between two
+// steps.
+constexpr int kProgressSeconds = 10;
+
 rendezvous::Kind to_coordinator(api::RendezvousKind kind) {
   switch (kind) {
     case api::RendezvousKind::kLockstep:
@@ -211,6 +215,8 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   plan.members = expected_members(survey);
   plan.handled_generation = handled_generation(status);
   plan.start_timeout_seconds = job.spec.deadlines.startup_seconds;
+  plan.progress_seconds = job.spec.deadlines.progress_seconds.value_or(kProgressSeconds);
+  plan.watch_reports = job.spec.deadlines.progress_seconds.has_value();
   plan.stop_grace_seconds = job.spec.checkpoint.grace_period_seconds;
   return plan;
 }

@@ -11,7 +11,7 @@
 
 namespace lockstep::job {
 
-// Causes of attempts. The coordinator's (ProcessExit ... Stopped) come with rendezvous::Failure.
+// Causes of attempts. The coordinator's (ProcessExit ... Hang) come with rendezvous::Failure.
 inline constexpr const char* kCauseProcessExit = "ProcessExit";
 inline constexpr const char* kCauseProcessSignal = "ProcessSignal";
 inline constexpr const char* kCauseMemberLost = "MemberLost";
@@ -20,6 +20,7 @@ inline constexpr const char* kCauseStartTimeout = "StartTimeout";
 inline constexpr const char* kCausePortInUse = "PortInUse";
 inline constexpr const char* kCauseCommandNotFound = "CommandNotFound";
 inline constexpr const char* kCauseStopped = "Stopped";
+inline constexpr const char* kCauseHang = "Hang";
 inline constexpr const char* kCausePodDeleted = "PodDeleted";
 inline constexpr const char* kCausePodFailed = "PodFailed";
 inline constexpr const char* kCauseNodeLost = "NodeLost";

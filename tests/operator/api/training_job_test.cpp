@@ -24,7 +24,7 @@ Json full_job() {
                   "backoff": {"initialSeconds": 2, "maxSeconds": 9}, "forceDeleteAfterSeconds": 11,
                   "rules": [{"onReasons": ["NodeLost"], "action": "Restart", "countsTowardsMax": false},
                             {"onExitCodes": [64, 65], "action": "Fail", "countsTowardsMax": true}]},
-      "deadlines": {"startupSeconds": 30, "activeSeconds": 3600},
+      "deadlines": {"startupSeconds": 30, "activeSeconds": 3600, "progressSeconds": 20},
       "checkpoint": {"path": "/ckpt", "claimName": "c", "everySeconds": 5, "gracePeriodSeconds": 6},
       "suspend": true, "ttlSecondsAfterFinished": 0, "cleanPodPolicy": "All"},
     "status": {

@@ -261,7 +261,7 @@ TEST(RestartReasons, that_the_crd_takes_are_the_causes_of_attempts) {
       api::training_job_schema()["properties"]["spec"]["properties"]["restart"]["properties"]["rules"]["items"];
   EXPECT_EQ(rule["properties"]["onReasons"]["items"]["enum"],
             Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseConnectionBroken, kCauseStartTimeout,
-                  kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCausePodDeleted, kCausePodFailed,
+                  kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCauseHang, kCausePodDeleted, kCausePodFailed,
                   kCauseNodeLost, kCausePreempted, kCauseEvicted, kCauseOomKilled}));
 }
 

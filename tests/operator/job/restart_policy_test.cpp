@@ -69,6 +69,7 @@ TEST(RestartPolicy, exit_codes_and_causes_decide) {
       {"out of memory, first time", kLockstep, failure("OOMKilled", 137), true, true, ""},
       {"port in use", kTorch, failure("PortInUse"), true, true, ""},
       {"start timeout", kTorch, failure("StartTimeout"), true, true, ""},
+      {"hung, and ended for its stack", kLockstep, failure("Hang", 134), true, true, ""},
       {"agent fell silent", kTorch, failure("MemberLost"), true, false, ""},
   };
   for (const auto& row : rows) {
