@@ -263,32 +263,6 @@ TEST_F(CoordinatorScaleTest, a_new_leader_that_finds_the_pod_gone_goes_on_with_t
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-// Nobody may be left out of what the leader before began when this one thought that there was nothing yet.
-TEST_F(CoordinatorScaleTest, a_new_leader_that_finds_a_first_generation_of_the_one_before_leaves_nobody_out) {
-  job = make(2);
-  set_plan();
-  loaded();  // there is no record yet
-  join(0);
-  join(1);
-  time += seconds(11);
-  for (const int slot : {0, 1}) say(slot, Heartbeat{});
-  ASSERT_EQ(sent<Propose>().size(), 2U);
-  not_written(ErrorCode::kConflict);
-  stored.record.term = 1;
-  stored.record.generation = 1;
-  stored.record.members = {{2, 1, 1}};
-  stored.version = "1";
-  forget();
-  loaded();
-  for (int i = 0; i < 60; ++i) {
-    time += milliseconds(250);
-    for (const int slot : {0, 1}) say(slot, Heartbeat{});
-  }
-  EXPECT_TRUE(sent<Propose>().empty());
-  come_back(2, MemberPhase::kRunning);
-  EXPECT_EQ(sent<Propose>().size(), 3U);
-}
-
 TEST_F(CoordinatorScaleTest, all_that_end_with_zero_have_succeeded_whoever_was_to_leave) {
   run_three();
   scale_to(2);

@@ -74,7 +74,8 @@ class SimulatedWorld {
     if (!view || view->phase != Phase::kUp || view->world_size != slots_ * procs_) return false;
     for (const auto& pod : pods_) {
       for (const auto& process : pod->processes) {
-        if (process->alive && (process->generation != view->generation)) return false;
+        const bool waits = process->generation == 0;  // in a spare
+        if (process->alive && !waits && process->generation != view->generation) return false;
       }
     }
     return leaving_.empty();
