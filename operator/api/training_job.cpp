@@ -59,7 +59,7 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
   root.read_object("podTemplate", spec.pod_template);
   read_rendezvous(root.child("rendezvous"), spec.rendezvous);
   if (root.has("elastic")) read_elastic(root.child("elastic"), spec.elastic.emplace());
-  root.child("spares").read("n", spec.spares);
+  root.child("spares").read("nodes", spec.spares);
   read_restart(root.child("restart"), spec.restart);
   const Reader deadlines = root.child("deadlines");
   deadlines.read("startupSeconds", spec.deadlines.startup_seconds);
@@ -163,7 +163,7 @@ Json to_json(const TrainingJobSpec& spec) {
                        {"stabilizationSeconds", spec.elastic->stabilization_seconds}};
     if (spec.elastic->max_nodes) json["elastic"]["maxNodes"] = *spec.elastic->max_nodes;
   }
-  if (spec.spares > 0) json["spares"] = {{"n", spec.spares}};
+  if (spec.spares > 0) json["spares"] = {{"nodes", spec.spares}};
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};
   if (spec.deadlines.active_seconds) deadlines["activeSeconds"] = *spec.deadlines.active_seconds;

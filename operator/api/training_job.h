@@ -81,7 +81,7 @@ struct TrainingJobSpec {
   Json pod_template = Json::object();       // strategic merge patch over the generated pod
   RendezvousSpec rendezvous;
   std::optional<ElasticSpec> elastic;
-  std::int32_t spares = 0;  // spares.n: pods held ready beside the gang
+  std::int32_t spares = 0;  // spares.nodes: pods held ready beside the gang
   RestartSpec restart;
   DeadlinesSpec deadlines;
   CheckpointSpec checkpoint;

@@ -177,7 +177,7 @@ std::vector<ValidationRule> make_rules() {
        [](const Json& self) { return !self.contains("elastic") || at(at(self, "restart"), "strategy") != "Gang"; }},
       {"spec", "spares contradict restart.strategy Gang, which makes every pod anew after a failure", "spares",
        [](const Json& self) {
-         return number(at(at(self, "spares"), "n")) <= 0 || at(at(self, "restart"), "strategy") != "Gang";
+         return number(at(at(self, "spares"), "nodes")) <= 0 || at(at(self, "restart"), "strategy") != "Gang";
        }},
       {"spec", "resources.limits must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",
        "resources.limits", [](const Json& self) { return no_gpu_in(self, "limits"); }},

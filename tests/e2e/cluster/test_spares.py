@@ -37,7 +37,7 @@ def has_spare(cluster, name):
 
 
 def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_next_spare(cluster, job, digest):
-    name = job(jobs.trainer("spare", *FLAGS, nodes=2, spares={"n": 1}))
+    name = job(jobs.trainer("spare", *FLAGS, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
     status = e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
     assert status["worldSize"] == 2 and len(cluster.pods(name)) == 3
@@ -66,7 +66,7 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
 
 def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'
-    name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"n": 1}))
+    name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
     e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
     cluster.kubectl("delete", "pod", by_slot(cluster, name)[0], "--grace-period=1", "--wait=false")

@@ -19,7 +19,7 @@ Json full_job() {
       "volumes": [{"name": "v", "emptyDir": {}}], "volumeMounts": [{"name": "v", "mountPath": "/v"}],
       "imagePullSecrets": [{"name": "s"}], "shmSize": "1Gi", "podTemplate": {"spec": {"hostNetwork": true}},
       "rendezvous": {"kind": "Torch", "port": 29500, "env": {"NCCL_DEBUG": "INFO"}},
-      "elastic": {"minNodes": 3, "maxNodes": 8, "holdSeconds": 5, "stabilizationSeconds": 4}, "spares": {"n": 2},
+      "elastic": {"minNodes": 3, "maxNodes": 8, "holdSeconds": 5, "stabilizationSeconds": 4}, "spares": {"nodes": 2},
       "restart": {"strategy": "Gang", "maxRestarts": 3, "windowSeconds": 60,
                   "backoff": {"initialSeconds": 2, "maxSeconds": 9}, "forceDeleteAfterSeconds": 11,
                   "rules": [{"onReasons": ["NodeLost"], "action": "Restart", "countsTowardsMax": false},

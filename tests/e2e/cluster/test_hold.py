@@ -1,0 +1,54 @@
+"""An elastic job of which too few pods are left: it holds what it has, saves it when the time is over, and goes on from that."""
+
+import re
+import time
+
+import pytest
+
+import e2e
+import jobs
+
+pytestmark = pytest.mark.usefixtures("language_model_example")
+
+FLAGS = ["--model=mlp", "--steps=12000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
+         "--deterministic"]
+
+
+def reason(cluster, name):
+    conditions = cluster.job(name)["status"]["conditions"]
+    return next(c["reason"] for c in conditions if c["type"] == "Restarting")
+
+
+def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_there_are_nodes_again(cluster, job):
+    name = "hold"
+    cluster.command("volume", "default", "hold-state")
+    # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by time.
+    job(jobs.trainer(name, *FLAGS, claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
+                     elastic={"minNodes": 2, "holdSeconds": 3, "stabilizationSeconds": 1}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    e2e.wait_for("200 steps", lambda: cluster.logged_step(name) >= 200, deadline=120)
+    pods = {int(pod["metadata"]["labels"]["lockstep.dev/slot"]): pod for pod in cluster.pods(name)}
+    last = pods[0]["metadata"]["name"]
+    lost = [pods[1], pods[2]]
+    try:
+        for pod in lost:
+            cluster.kubectl("cordon", pod["spec"]["nodeName"])
+        with cluster.following(last) as said:
+            since = time.monotonic()
+            cluster.kubectl("delete", "pod", *(pod["metadata"]["name"] for pod in lost), "--grace-period=0", "--force")
+            e2e.wait_for("it lets go", lambda: reason(cluster, name) in ("BelowMinimum", "Released"), deadline=60)
+            print(f"\n{name}: it held for {time.monotonic() - since:.1f} s")
+            e2e.wait_for("its pod is gone", lambda: last not in {pod["metadata"]["name"] for pod in cluster.pods(name)}, deadline=60)
+        saved = re.search(r"checkpoint (step-\d+\.g\d+)", said.text)
+        assert saved and "stopped between generations" in said.text, said.text
+        assert time.monotonic() - since > 3
+        assert cluster.job(name)["status"]["state"] == "Restarting"
+    finally:
+        for pod in lost:
+            cluster.kubectl("uncordon", pod["spec"]["nodeName"])
+    found = cluster.wait_condition(name, "Succeeded", deadline=300)
+    assert found["status"]["attempts"][-1]["cause"] == "Completed"
+    log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
+    assert f"restored {saved[1]} at step" in log, log[:2000]
+    alone = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout
+    assert e2e.trainer_result(log)["digest"] == e2e.trainer_result(alone)["digest"]
