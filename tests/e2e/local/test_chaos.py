@@ -7,13 +7,13 @@ import collections
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 
 import e2e
-from command import Command
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ledger"))
 import check_ledger  # noqa: E402
@@ -106,6 +106,15 @@ def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(ru
     first, second = events("first"), events("second")
     assert first[0] == second[0]
     assert all(abs(one - other) <= 10 for one, other in zip(first[1], second[1])), (first, second)
+
+
+def test_ctrl_c_ends_a_gang_under_chaos_with_whoever_is_frozen(run):
+    command = run(job("stopped", 5000), "--chaos", f"{SEED}:1000")
+    command.until(": froze the worker of slot ")
+    os.killpg(command.process.pid, signal.SIGINT)
+    assert command.wait(20) == 130, command
+    command.nothing_is_left()
+    assert "verdict: the job did not finish; each step was committed once" in command.out, command
 
 
 def test_chaos_needs_a_ledger_and_says_so_before_anything_starts(run):
