@@ -58,8 +58,8 @@ TEST_F(AgentRegroupTest, when_one_process_of_a_pod_dies_the_others_of_that_pod_s
   ASSERT_EQ(started(2).size(), 1U);
   EXPECT_EQ(started(2)[0].rank, 4);
   for (const int rank : {0, 1, 2, 3, 5}) EXPECT_TRUE(is_alive(of_rank(rank, 1).pid)) << rank;
-  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[5] goes on in 2 as rank 5 from rank 0 send true"); }));
-  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[4] starts in 2 with the state of '0 1 7 ab'"); }));
+  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[5] goes on in 2 as rank 5 from rank 3 send true"); }));
+  ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[4] starts in 2 with the state of '3 1 7 ab'"); }));
 }
 
 TEST_F(AgentRegroupTest, when_a_process_leaves_something_behind_all_of_its_pod_start_anew) {
