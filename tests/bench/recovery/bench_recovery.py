@@ -134,7 +134,7 @@ def some_kills(case, folder, count, chance, show):
 def calibrate(case, folder):
     """Undisturbed steps and all-reduces, measured between the jobs that are disturbed, so that both see the same machine."""
     case.loads.append(os.getloadavg()[0])
-    sizes = {case.ranks - 1, case.ranks} if case.form == "pods" and case.victim == "pod" else {case.ranks}
+    sizes = {case.ranks} | ({case.ranks - 1} if case.form == "pods" else set()) | {kill["world"] for kill in case.raw if kill["world"]}
     for ranks in sorted(sizes - {case.ranks}):
         undisturbed(case, folder / "undisturbed", ranks)
     if not hasattr(case, "bytes"):
