@@ -6,8 +6,9 @@ thread each. torchrun and torchft have gloo and the settings with which they rec
 
   stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
                  where all are restarted
-  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed. Steps done again
-                 since a checkpoint, slower steps with fewer ranks and the join of the replacement are all in it
+  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed, by the median step
+                 of the whole gang in that time. Steps done again since a checkpoint, slower steps with fewer ranks and the join of
+                 the replacement are all in it
 
 A fault after which nothing new is committed until the next one is due costs infinity ("never").
 """
@@ -55,6 +56,12 @@ def one_fault(system, chance, every):
             "standsStillMs": math.inf if again is None else (again - killed) / 1e6}
 
 
+def undisturbed_step(processes, begin_ns, end_ns):
+    """The median step of the whole gang in that time, without the first ones of each generation."""
+    whole = [[commit for commit in commits if commit.world == RANKS and begin_ns <= commit.ns <= end_ns] for commits in processes]
+    return figures.median([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
+
+
 def measure(system, faults, every, chance):
     result = {"system": system.name, "faults": [], "problem": ""}
     try:
@@ -67,11 +74,12 @@ def measure(system, faults, every, chance):
         result["problem"] = str(error)
         print(f"  {error}", flush=True)
     processes = list(system.ledgers.commits.values())
-    whole = [[commit for commit in commits if commit.world == RANKS] for commits in processes]
-    result["stepMs"] = figures.median([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
+    result["stepMs"] = undisturbed_step(processes, 0, math.inf)
     for fault in result["faults"]:
-        never = math.isinf(fault["standsStillMs"])
-        fault["lostMs"] = math.inf if never else figures.lost_ms(processes, fault["killedNs"], fault["endNs"], result["stepMs"])
+        # Of the same stretch of time, because the machine may be busier in another.
+        fault["stepMs"] = undisturbed_step(processes, fault["killedNs"], fault["endNs"])
+        known = not math.isinf(fault["standsStillMs"]) and not math.isnan(fault["stepMs"])
+        fault["lostMs"] = figures.lost_ms(processes, fault["killedNs"], fault["endNs"], fault["stepMs"]) if known else math.inf
     while len(result["faults"]) < faults:  # those that it did not live to see
         result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
     return result
