@@ -9,7 +9,6 @@
 #include "operator/api/schema.h"
 #include "operator/api/training_job.h"
 #include "operator/base/log.h"
-#include "operator/cli/chaos_report.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/run_session.h"
 #include "operator/local/guard.h"
@@ -100,9 +99,11 @@ Status check_kills(const RunOptions& options, const json& job) {
 Status plan_chaos(json& job, RunPlan& plan) {
   if (!plan.options.chaos) return {};
   LOCKSTEP_TRY(const auto parsed, api::parse_training_job(job));
-  plan.chaos = chaos_schedule(plan.options.chaos->seed, plan.options.chaos->faults, parsed.spec.nodes);
-  plan.max_restarts = raise_budget(job, plan.chaos);
-  LOCKSTEP_TRY(plan.ledger, ledger_of(job, plan.machine.folder));
+  ChaosPlan chaos{.wish = *plan.options.chaos};
+  chaos.schedule = chaos_schedule(chaos.wish.seed, chaos.wish.faults, parsed.spec.nodes);
+  chaos.max_restarts = raise_budget(job, chaos.schedule);
+  LOCKSTEP_TRY(chaos.ledger, ledger_of(job, plan.machine.folder));
+  plan.chaos = std::move(chaos);
   return {};
 }
 

@@ -14,12 +14,8 @@
 
 #include "operator/api/training_job.h"
 #include "operator/base/metrics.h"
-#include "operator/cli/chaos.h"
-#include "operator/cli/chaos_report.h"
 #include "operator/cli/display.h"
-#include "operator/cli/fault_maker.h"
 #include "operator/cli/interrupts.h"
-#include "operator/cli/ledger_record.h"
 #include "operator/cli/rank_logs.h"
 #include "operator/cli/run_report.h"
 #include "operator/cli/text.h"
@@ -35,7 +31,6 @@ using nlohmann::json;
 
 constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
-constexpr Duration kChaosTick = 20ms;  // between looks at the ledger
 
 std::string indented(const std::string& text) {
   std::string result = "  ";
@@ -79,7 +74,7 @@ class Session {
     report();
     if (signal != 0) return 128 + signal;
     const int status = exit_status(job_.status);
-    return status == 0 && !plan_.chaos.empty() && !chaos_report().good() ? 1 : status;
+    return status == 0 && chaos_ && !chaos_->report(job_.status).good() ? 1 : status;
   }
 
  private:
@@ -137,13 +132,10 @@ class Session {
   }
 
   Status start_chaos() {
-    if (plan_.chaos.empty()) return {};
-    LOCKSTEP_TRY(ledger_, LedgerReader::open(plan_.ledger));
-    faults_.emplace(
-        *runtime_, [this] { return restart_controller(); }, clock_);
-    chaos_.emplace(
-        plan_.chaos, [this](const Fault& fault) { return faults_->make(fault); }, clock_);
-    tick_ = kChaosTick;
+    if (!plan_.chaos) return {};
+    LOCKSTEP_TRY(chaos_, ChaosRun::start(
+                             *plan_.chaos, *runtime_, [this] { return restart_controller(); }, clock_));
+    tick_ = ChaosRun::kTick;
     return {};
   }
 
@@ -213,12 +205,7 @@ class Session {
     for (const WorkerKill& kill : kills_) {
       display_->say(fmt::format("the process of rank {} will be killed at step {}, as asked", kill.rank, kill.step));
     }
-    if (chaos_) {
-      display_->say(
-          fmt::format("chaos with seed {}: {} faults, and restart.maxRestarts is {} in this run, so that they "
-                      "do not use up the job's own",
-                      plan_.options.chaos->seed, plan_.chaos.size(), plan_.max_restarts));
-    }
+    if (chaos_) display_->say(chaos_->introduction());
   }
 
   // Until the job is finished or a signal came.
@@ -234,8 +221,8 @@ class Session {
         gone = gone_;
       }
       print_log_lines();
-      disturb();
-      if (!controller_) return;
+      if (chaos_ && !finished()) disturb();
+      if (!controller_) return;  // it could not be started again
       const auto view = controller_->coordinator().view(job_.meta.uid);
       if (view) look_at(*view);
       tell_attempts();
@@ -269,25 +256,7 @@ class Session {
   }
 
   void disturb() {
-    if (!chaos_) return;
-    faults_->thaw();
-    ledger_->read();
-    if (finished()) return;
-    const LedgerRecord& record = ledger_->record();
-    for (const ChaosEvent& event : chaos_->look({record.newest_step, record.commits, record.total_steps})) {
-      display_->say(describe(event, plan_.options.chaos->faults));
-    }
-  }
-
-  ChaosReport chaos_report() const {
-    return {.wish = *plan_.options.chaos,
-            .events = chaos_->events(),
-            .left = chaos_->left(),
-            .ledger = judge_ledger(ledger_->record(), exit_status(job_.status) == 0),
-            .succeeded = exit_status(job_.status) == 0,
-            .restarts = job_.status.restarts.total,
-            .charged = job_.status.restarts.counted,
-            .max_restarts = plan_.max_restarts};
+    for (const std::string& sentence : chaos_->look()) display_->say(sentence);
   }
 
   // Says each new failure once: those are the last entries of the list, as many as there were restarts since.
@@ -339,13 +308,12 @@ class Session {
   void stop_everything(Duration grace) {
     watch_.request_stop();
     if (watch_.joinable()) watch_.join();
-    faults_.reset();  // who is frozen can end now
+    if (chaos_) chaos_->end();  // who is frozen can end now
     if (controller_) controller_->stop();
     if (runtime_) runtime_->stop(grace);
     controller_.reset();
     runtime_.reset();
     interrupts_.reset();
-    if (ledger_) ledger_->read();
   }
 
   double seconds() const { return std::chrono::duration<double>(clock_.now() - started_).count(); }
@@ -363,21 +331,21 @@ class Session {
     curve.held_out = rank_logs_.held_out();
     curve.title = job_.meta.name;
     if (!curve.training.empty()) std::ofstream(folder + "/loss.svg") << draw_svg(curve);
-    const bool good = !chaos_ || chaos_report().good();
+    const auto chaos = chaos_ ? std::optional(chaos_->report(job_.status)) : std::nullopt;
     if (plan_.options.json) {
       json result = {{"result",
                       {{"job", api::to_json(job_)},
                        {"folder", folder},
                        {"seconds", seconds()},
                        {"exitStatus", exit_status(job_.status)}}}};
-      if (chaos_) result["result"]["chaos"] = chaos_json(chaos_report());
+      if (chaos) result["result"]["chaos"] = chaos_json(*chaos);
       fmt::print("{}\n", result.dump());
       return;
     }
     const std::string words = verdict(job_, seconds());
     if (plan_.options.quiet) {
       if (exit_status(job_.status) != 0) fmt::print(stderr, "lockstep run: {}\n", words);
-      if (!good) fmt::print(stderr, "{}", chaos_text(chaos_report()));
+      if (chaos && !chaos->good()) fmt::print(stderr, "{}", chaos_text(*chaos));
       return;
     }
     const int columns = std::clamp(terminal_columns(stdout) - 14, 20, 72);
@@ -395,12 +363,12 @@ class Session {
     for (const WorkerKill& kill : kills_) {
       fmt::print("\nrank {} was not killed: the job ended before step {}\n", kill.rank, kill.step);
     }
-    if (chaos_) fmt::print("\n{}", chaos_text(chaos_report()));
+    if (chaos) fmt::print("\n{}", chaos_text(*chaos));
     fmt::print("\n{}\n\n", words);
     std::vector<std::vector<std::string>> where = {{"logs", folder + "/logs"}};
     if (!job_.spec.checkpoint.path.empty()) where.push_back({"checkpoints", job_.spec.checkpoint.path});
     if (!curve.training.empty()) where.push_back({"loss curve", folder + "/loss.svg"});
-    if (chaos_) where.push_back({"ledgers", plan_.ledger});
+    if (chaos) where.push_back({"ledgers", plan_.chaos->ledger});
     if (!measured.training.empty()) where.push_back({"every step", folder + "/metrics.jsonl"});
     where.push_back({"status", folder + "/job.json"});
     fmt::print("{}", table(where));
@@ -432,9 +400,7 @@ class Session {
   // Of the main thread.
   api::TrainingJob job_;
   std::deque<WorkerKill> kills_;
-  std::unique_ptr<LedgerReader> ledger_;  // these only under chaos
-  std::optional<FaultMaker> faults_;
-  std::optional<Chaos> chaos_;
+  std::unique_ptr<ChaosRun> chaos_;  // null: nothing disturbs the job
   LossCurve curve_;
   int told_ = 0;  // failures that were said
 };

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "operator/cli/chaos_run.h"
 #include "operator/cli/run_options.h"
 #include "operator/local/pod_process.h"
 
@@ -16,9 +18,7 @@ struct RunPlan {
   RunOptions options;
   local::Machine machine;            // machine.folder exists
   std::vector<std::string> dropped;  // fields that are not applied
-  std::vector<Fault> chaos;          // what happens to the job; empty: nothing
-  std::int64_t max_restarts = 0;     // under chaos: what restart.maxRestarts was raised to
-  std::string ledger;                // under chaos: folder of the program's ledgers
+  std::optional<ChaosPlan> chaos;
 };
 
 // Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or
