@@ -13,9 +13,11 @@ namespace {
 // The trainer ends a checkpoint that takes longer by itself, and names the disk.
 constexpr Duration kSavingPatience = std::chrono::seconds(150);
 
-bool may_be_saving(const WatchedRank& rank) {
-  return rank.activity.said && rank.activity.said->doing == Activity::Doing::kSaving && rank.activity.state != 'T' &&
-         rank.activity.state != 't' && rank.unmoved < kSavingPatience;
+// It has a reason to rest that is nobody's hang: a slow disk, or that its own agent has not told it how to go on.
+bool may_rest(const WatchedRank& rank) {
+  if (!rank.activity.said || rank.activity.state == 'T' || rank.activity.state == 't') return false;
+  const Activity::Doing doing = rank.activity.said->doing;
+  return (doing == Activity::Doing::kSaving && rank.unmoved < kSavingPatience) || doing == Activity::Doing::kRegrouping;
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ void CoordinatorState::evaluate_hang(Now now) {
   }
   const Duration unmoved = now.time - watch.moved();
   const Duration least = std::chrono::seconds(plan_->progress_seconds);
-  if (unmoved < least || !gang_->broken.empty()) return;
+  if (unmoved < least) return;
   if (watch.stepped() ? unmoved < watch.patience(least)
                       : plan_->start_timeout_seconds <= 0 ||
                             unmoved < std::max(least, Duration(std::chrono::seconds(plan_->start_timeout_seconds)))) {
@@ -75,11 +77,11 @@ void CoordinatorState::evaluate_hang(Now now) {
   const bool tell = std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.activity.said; });
   if (!tell && !(plan_->watch_reports && watch.timed())) return;
   const HangChoice choice = choose_hang(ranks);
-  const bool saving = std::any_of(choice.culprits.begin(), choice.culprits.end(), [&](const auto& culprit) {
+  const bool rests = std::any_of(choice.culprits.begin(), choice.culprits.end(), [&](const auto& culprit) {
     return std::any_of(ranks.begin(), ranks.end(),
-                       [&](const auto& rank) { return rank.rank == culprit.rank && may_be_saving(rank); });
+                       [&](const auto& rank) { return rank.rank == culprit.rank && may_rest(rank); });
   });
-  if (!saving) end_hung(choice, now);
+  if (!rests) end_hung(choice, now);
 }
 
 void CoordinatorState::end_hung(const HangChoice& choice, Now now) {

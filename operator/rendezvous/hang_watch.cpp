@@ -33,7 +33,7 @@ void HangWatch::note_step(std::int64_t committed, MonotonicTime now) {
     steps_.push_back((now - step_at_) / (committed - *step_));
     if (steps_.size() > kWindow) steps_.pop_front();
   }
-  stepped_ = step_.has_value();
+  stepped_ = step_.has_value() || committed > 0;
   step_ = committed;
   step_at_ = moved_ = now;
 }

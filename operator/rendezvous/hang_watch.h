@@ -32,7 +32,7 @@ class HangWatch {
 
   // When any rank last got on.
   MonotonicTime moved() const { return moved_; }
-  // A step of this generation was committed.
+  // A step of this generation was committed, or any at all where it is not known with how many it began.
   bool stepped() const { return stepped_; }
   // A second one, so that it is known how long one takes.
   bool timed() const { return !steps_.empty(); }

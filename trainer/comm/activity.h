@@ -13,7 +13,7 @@ enum class Stage : std::uint8_t {
   kReduceScatter,  // of an all-reduce, large
   kAllGather,      // of an all-reduce, large
   kExchange,       // of an all-reduce, small: every rank gets every rank's block
-  kBroadcast,
+  kBroadcast,      // or bytes handed on along the ring
 };
 
 struct Activity {

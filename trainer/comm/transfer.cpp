@@ -248,7 +248,7 @@ Transfer::Moved Transfer::receive(ByteSource& from) {
 }
 
 Stage Transfer::stage() const {
-  if (header_.kind == OperationKind::kBroadcast) return Stage::kBroadcast;
+  if (header_.kind != OperationKind::kAllReduce) return Stage::kBroadcast;
   if (block_bytes_ > 0) return Stage::kExchange;
   return receive_piece_ < schedule_.receive.size() / 2 ? Stage::kReduceScatter : Stage::kAllGather;
 }

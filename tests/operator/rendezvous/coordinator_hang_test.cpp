@@ -201,6 +201,14 @@ TEST_F(CoordinatorHangTest, a_checkpoint_has_the_writers_own_deadline_unless_the
   EXPECT_EQ(sent<Abort>().size(), 1U);
 }
 
+TEST_F(CoordinatorHangTest, a_process_that_waits_for_its_agents_word_does_not_hang) {
+  begin();
+  hang();
+  says[1].said->doing = Doing::kRegrouping;
+  pass(seconds(60));
+  EXPECT_TRUE(sent<Abort>().empty());
+}
+
 TEST_F(CoordinatorHangTest, bytes_that_do_not_arrive_have_the_same_set_form_again) {
   begin();
   const std::int64_t step = says[0].said->step;
