@@ -69,8 +69,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
   std::cout << kWorlds << " worlds, " << generations << " generations recorded, " << starts << " members started, "
             << warm << " started warm, " << kept << " processes kept (" << partly_kept
             << " times beside new ones of their pod), " << transfers << " states sent, " << commits << " commits, "
-            << smaller << " generations with fewer, " << yields << " ended in band, " << released
-            << " pods released\n";
+            << smaller << " generations with fewer, " << yields << " ended in band, " << released << " pods released\n";
   EXPECT_GT(commits, 0);
   if (!sanitizer::kOn) {
     EXPECT_EQ(kept > 0, GetParam().regroups);
@@ -80,6 +79,33 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
     EXPECT_EQ(yields > 0, GetParam().elastic && GetParam().regroups);
     EXPECT_EQ(released > 0, GetParam().elastic);
   }
+}
+
+// Without spares: processes that stand by are not watched. Nobody who does not hang is ever ended for it (the world
+// says so), and everybody who does is, whatever else happens.
+TEST_P(Membership, of_ranks_that_hang_under_faults_none_is_left_and_no_other_is_ended_in_their_place) {
+  const unsigned first = first_seed();
+  int aborted = 0;
+  for (unsigned i = 0; i < kWorlds; ++i) {
+    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, false, true);
+    world.disturb(10);
+    ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(world.reaches(60, [&] { return world.all_up(); }))
+          << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+      world.run_for(std::chrono::seconds(1));  // a step
+      if (!world.hang()) continue;
+      if (round == 1) world.restart_leader();
+      ASSERT_TRUE(world.reaches(60, [&] { return !world.anybody_hangs(); }))
+          << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+      ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
+    }
+    ASSERT_TRUE(world.reaches(60, [&] { return world.all_up(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    aborted += world.aborted();
+  }
+  std::cout << kWorlds << " worlds, " << aborted << " processes ended because they hung\n";
+  EXPECT_GT(aborted, 0);
 }
 
 TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {

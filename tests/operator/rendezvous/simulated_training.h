@@ -23,6 +23,8 @@ struct SimulatedProcess {
   bool ignores_term = false;
   bool regroups = false;
   bool hangs = false;         // in a regroup: it does not answer
+  bool stuck = false;         // makes no step any more
+  bool stopped = false;       // and says nothing: SIGSTOP
   std::int64_t promised = 0;  // highest regroup that it has answered
   std::int64_t yields = 0;    // generation that it was asked to end after a step
   std::optional<StateVersion> state;
@@ -66,6 +68,13 @@ class SimulatedTraining {
     const auto at = gangs_.find(generation);
     return at != gangs_.end() && !at->second.yielded &&
            static_cast<int>(at->second.ranks.size()) == at->second.go.world_size && whole(at->second);
+  }
+
+  // The rank before it in the ring of its generation; -1: there is none.
+  int before(const SimulatedProcess& process) const {
+    const auto at = gangs_.find(process.generation);
+    if (at == gangs_.end() || at->second.go.world_size < 2) return -1;
+    return (process.rank + at->second.go.world_size - 1) % at->second.go.world_size;
   }
 
   std::int64_t commits() const { return commits_; }
@@ -121,6 +130,9 @@ class SimulatedTraining {
     world_.after(world_.between(20, 200), [this, generation] {
       Gang& gang = gangs_.at(generation);
       if (!whole(gang)) return;
+      if (std::any_of(gang.ranks.begin(), gang.ranks.end(), [](const auto& entry) { return entry.second->stuck; })) {
+        return;
+      }
       gang.yielded = std::any_of(gang.ranks.begin(), gang.ranks.end(),
                                  [&](const auto& entry) { return entry.second->yields == generation; });
       yields_ += gang.yielded ? 1 : 0;

@@ -26,13 +26,16 @@ class SimulatedWorld {
   // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer,
   // and is scaled.
   // `spares`: whether there may be more pods than the gang takes.
-  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false, bool spares = false)
+  // `watched`: processes say what they are doing, and the job is watched for hangs.
+  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false, bool spares = false,
+                          bool watched = false)
       : random_(seed),
         slots_(between(1, 5)),
         procs_(between(1, 2)),
         regroups_(regroups),
         min_slots_(elastic ? between(1, slots_) : 0),
-        spares_(spares ? between(1, 2) : 0) {
+        spares_(spares ? between(1, 2) : 0),
+        watched_(watched) {
     for (int slot = 0; slot < slots_ + spares_; ++slot) create_pod(slot);
     start_leader();
   }
@@ -95,6 +98,30 @@ class SimulatedWorld {
       }
     }
   }
+  // One process of the generation that is up makes no step any more, and is stopped or sleeps. False: none is up.
+  bool hang() {
+    const auto view = leader_view();
+    if (!view || view->phase != Phase::kUp) return false;
+    std::vector<std::shared_ptr<Process>> candidates;
+    for (const auto& pod : pods_) {
+      for (const auto& process : pod->processes) {
+        const bool up = process->alive && pod->alive && !pod->left && process->generation == view->generation;
+        if (up) candidates.push_back(process);
+      }
+    }
+    if (candidates.empty()) return false;
+    Process& chosen = *candidates[static_cast<std::size_t>(between(0, static_cast<int>(candidates.size()) - 1))];
+    chosen.stuck = chosen.hangs = chosen.ignores_term = true;
+    chosen.stopped = chance(50);
+    return true;
+  }
+  bool anybody_hangs() const {
+    return std::any_of(pods_.begin(), pods_.end(), [](const auto& pod) {
+      return std::any_of(pod->processes.begin(), pod->processes.end(),
+                         [](const auto& process) { return process->alive && process->stuck; });
+    });
+  }
+  int aborted() const { return aborted_; }  // processes that were ended because they hung
   void restart_leader() {
     kill_coordinator(leader_);
     start_leader();
@@ -235,9 +262,28 @@ class SimulatedWorld {
     after(std::max<Duration>(ms(1), at - now_), [this, pod] {
       pod->ticking = false;
       if (!pod->alive || pod->left) return;
+      if (watched_) tell_activities(pod);
       pod->state->on_tick(now_);
       pump(pod);
     });
+  }
+
+  // As the processes' links and the agent's look into /proc do.
+  void tell_activities(const PodPtr& pod) {
+    for (const auto& process : pod->processes) {
+      if (!process->alive) continue;
+      pod->state->on_process_state(process->rank, process->stopped ? 'T' : 'S');
+      if (process->stopped) continue;
+      pod->state->on_worker_message(process->rank, WorkerMessage{.activity = activity_of(*process)}, now_);
+    }
+  }
+  Activity activity_of(const Process& process) const {
+    Activity said;
+    said.generation = process.generation;
+    said.step = static_cast<std::int64_t>(process.history.size());
+    said.sequence = said.step + (process.stuck ? 0 : 1);
+    if (!process.stuck) said.waits_for_bytes_of = training_.before(process);
+    return said;
   }
 
   void connect_later(const PodPtr& pod) {
@@ -370,6 +416,17 @@ class SimulatedWorld {
       }
     } else if (const auto* renumbering = std::get_if<RenumberProcesses>(&action)) {
       renumber(pod, renumbering->first_rank);
+    } else if (const auto* abort = std::get_if<AbortProcess>(&action)) {
+      for (const auto& process : pod->processes) {
+        if (!process->alive || process->rank != abort->rank) continue;
+        if (!process->stuck) violate(fmt::format("rank {}, which does not hang, is ended as if it did", abort->rank));
+        ++aborted_;
+        if (chance(70)) after(ms(between(0, 300)), [this, pod, process] { end_process(pod, process, 134, 6); });
+      }
+    } else if (const auto* hung = std::get_if<KillProcess>(&action)) {
+      for (const auto& process : pod->processes) {
+        if (process->alive && process->rank == hung->rank) end_process(pod, process, 137, 9);
+      }
     } else if (std::holds_alternative<EndProcesses>(action)) {
       for (const auto& process : pod->processes) {
         if (!process->alive || process->ignores_term) continue;
@@ -455,12 +512,16 @@ class SimulatedWorld {
     // The process keeps this, and the pod keeps the process.
     const auto say = [this, weak = std::weak_ptr(pod), process = process.get()](const WorkerMessage& message) {
       const PodPtr there = weak.lock();
-      if (!there || !there->alive || there->left) return;
+      if (!there || !there->alive || there->left || process->stopped) return;
       there->state->on_worker_message(process->rank, message, now_);
       pump(there);
     };
     training_.enter(
-        process, go, [say, process = process.get()] { say({.up = true, .regroups = process->regroups}); },
+        process, go,
+        [this, say, process = process.get()] {
+          if (watched_) say({.activity = activity_of(*process)});  // it does from its start on
+          say({.up = true, .regroups = process->regroups});
+        },
         [say](std::int64_t step) {
           WorkerMessage message;
           message.progress = Progress{.step = step};
@@ -601,6 +662,7 @@ class SimulatedWorld {
     plan.stabilization_seconds = 1;
     plan.procs_per_node = procs_;
     plan.start_timeout_seconds = 10;
+    plan.progress_seconds = watched_ ? 3 : 0;
     plan.handled_generation = handled_;
     // Where one that leaves is still there, its successor has to wait.
     std::map<int, ExpectedMember> members;
@@ -727,6 +789,7 @@ class SimulatedWorld {
   const bool regroups_;
   const int min_slots_;  // 0: not elastic
   const int spares_;
+  const bool watched_;
   MonotonicTime now_{std::chrono::hours(1)};
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;
@@ -739,7 +802,7 @@ class SimulatedWorld {
   std::shared_ptr<Coordinator> leader_;
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
-  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0, aborted_ = 0;
   std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
