@@ -235,7 +235,8 @@ class Running {
     plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
     gang_ = survey(snapshot_, status_.incarnation, status_.released, false);
     for (auto& slot : gang_.slots) {
-      if (slot.state == SlotState::kLost) slot.state = SlotState::kEmpty;  // dealt with by this very plan
+      // Dealt with by this very plan; what the gang goes on without is looked at next.
+      if (slot.state == SlotState::kLost && !slot.outside) slot.state = SlotState::kEmpty;
     }
   }
 
@@ -296,9 +297,14 @@ class Running {
   // The death of a spare is charged to nobody, and so must not happen again and again in a hurry.
   void replace_spare(SlotView& slot, bool& any) {
     const bool failed = slot.cause == kCausePodFailed || slot.cause == kCauseOomKilled;
-    const auto not_before = slot.pod->meta.created.value_or(snapshot_.now) + kSpareEvery;
-    if (failed && snapshot_.now < not_before) return plan_.look_again_in(not_before - snapshot_.now);
-    plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+    if (failed) {
+      const auto not_before = slot.pod->meta.created.value_or(snapshot_.now) + kSpareEvery;
+      if (snapshot_.now < not_before) return plan_.look_again_in(not_before - snapshot_.now);
+    }
+    // Of a slot without a pod nobody knows whether it had one.
+    if (slot.pod != nullptr) {
+      plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+    }
     slot.state = SlotState::kEmpty;
     any = true;
   }

@@ -103,7 +103,11 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
   slot.outside = is_outside(snapshot, slot);
   // Nobody has seen to a slot yet that the job did not have when its status was written.
   const int known_slots = snapshot.job->status.nodes.desired;
-  if (slot.pod == nullptr && known_slots > 0 && slot.slot >= known_slots && !takes_part(snapshot, slot.slot)) return;
+  const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;
+  if (slot.pod == nullptr && known_slots > 0 && slot.slot >= known_slots && !spare &&
+      !takes_part(snapshot, slot.slot)) {
+    return;
+  }
   if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
@@ -111,12 +115,16 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
     slot.cause = kCausePodFailed;
     slot.message = fmt::format("the agent of pod {} ended before the job was done", slot.pod->meta.name);
   }
-  // A pod is missing, or is to be replaced, and the gang does not need it. That is news when its name cannot be used
-  // again, or when it tells what its silence was.
+  // A pod is missing, or is to be replaced, and the gang does not need it. That is news when all had been there, when
+  // its name cannot be used again, or when it tells what its silence was.
   if (slot.outside) {
     const bool tells = find_silence(snapshot.job->status.attempts, slot) != nullptr;
-    const bool news = slot.pod != nullptr && (slot.incarnation == incarnation || tells);
+    const bool news = placed || (slot.pod != nullptr && (slot.incarnation == incarnation || tells));
     slot.state = news ? SlotState::kLost : SlotState::kEmpty;
+    if (slot.pod == nullptr && news) {
+      slot.cause = kCausePodDeleted;
+      slot.message = fmt::format("the pod of slot {} is gone", slot.slot);
+    }
     return;
   }
   // A pod is missing. Its loss is news when all pods had been there, when it belonged to a generation that nobody has

@@ -49,10 +49,11 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: {status['attempts'][-1]}")
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
     assert status["worldSize"] == 2
+    generation = status["membershipGeneration"]  # numbers of proposals that came to nothing are left out
     status = e2e.wait_for("there is a spare again", lambda: has_spare(cluster, name), deadline=60)
     slots = by_slot(cluster, name)
     assert slots[1] != victim and len(slots) == 3
-    assert status["membershipGeneration"] == 2, "nobody has been disturbed for the new pod"
+    assert status["membershipGeneration"] == generation, "nobody has been disturbed for the new pod"
     assert "received the state of step" in cluster.kubectl("logs", slots[2], "-c", "trainer").stdout
 
     cluster.kubectl("delete", "pod", slots[1], "--wait=false")  # which is the spare now

@@ -115,6 +115,22 @@ TEST(DecideSpares, the_death_of_a_spare_is_no_restart) {
   EXPECT_EQ(plan.coordinator->handled_generation, 0);
 }
 
+TEST(DecideSpares, one_that_is_gone_without_a_word_is_not_made_under_the_same_name) {
+  WithSpare s;
+  s.pods.pop_back();
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{2, 2}}));
+  EXPECT_TRUE(s.no_failure());
+}
+
+TEST(DecideSpares, one_that_is_gone_while_the_gang_breaks_is_not_made_under_the_same_name_either) {
+  WithSpare s;
+  s.pods.pop_back();
+  s.broken(1, "ProcessSignal", 0, 137);
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{2, 2}}));
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].strategy, "InPlace");
+}
+
 TEST(DecideSpares, before_the_first_generation_its_death_is_none_either) {
   Situation s(2);
   s.job.spec.spares = 1;
@@ -184,7 +200,7 @@ TEST(DecideSpares, when_fewer_are_wanted_the_last_slots_leave_and_no_failure_is_
 TEST(DecideSpares, more_are_made_when_more_are_wanted) {
   WithSpare s;
   s.job.spec.spares = 2;
-  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{3, 1}}));
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{3, 2}}));
   EXPECT_TRUE(s.no_failure());
 }
 
@@ -195,7 +211,8 @@ TEST(DecideSpares, a_gang_of_a_foreign_program_that_is_too_large_gives_up_pods_t
   s.job.spec.nodes = 1;
   Plan plan = s.accept();
   ASSERT_EQ(plan.deletes.size(), 2u) << "slot 2 goes too: names of a round are given once";
-  EXPECT_EQ(plan.deletes[0].name, "a-abcd-1-1");
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-2-1");
+  EXPECT_EQ(plan.deletes[1].name, "a-abcd-1-1");
   EXPECT_EQ(s.job.status.released, (std::vector<api::Release>{{1, 1}}));
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{1, 2}})) << "the next spare";
   s.pod(1, 2);
