@@ -59,10 +59,6 @@ bool aborted(const Ended& ended) {
 void sleep_for_ever() {
   while (true) ::pause();
 }
-void compute_for_ever() {
-  std::atomic<std::uint64_t> count{0};
-  while (true) ++count;
-}
 
 TEST(AbortReport, a_thread_that_sleeps_is_shown_with_its_callers) {
   const Ended ended = run(sleep_for_ever, [](pid_t child) { ::kill(child, SIGABRT); });
@@ -75,6 +71,11 @@ TEST(AbortReport, a_thread_that_sleeps_is_shown_with_its_callers) {
 
 // ThreadSanitizer holds signals back while a thread calls nothing.
 #ifndef __SANITIZE_THREAD__
+void compute_for_ever() {
+  std::atomic<std::uint64_t> count{0};
+  while (true) ++count;
+}
+
 TEST(AbortReport, a_thread_that_computes_is_shown) {
   const Ended ended = run(compute_for_ever, [](pid_t child) { ::kill(child, SIGABRT); });
   EXPECT_TRUE(aborted(ended)) << ended.status;
