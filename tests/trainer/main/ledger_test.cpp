@@ -90,7 +90,11 @@ TEST_F(LedgerOfTraining,
     for (size_t i = 0; i < process.size(); ++i) {
       const json& line = process[i];
       const int generation = line["generation"], step = line["step"], rank = line["rank"];
-      EXPECT_EQ(step, i == 0 ? process[0]["step"].get<int>() : process[i - 1]["step"].get<int>() + 1);
+      if (i > 0) {  // into another generation it may take the state of one that had got a step further
+        const int before = process[i - 1]["step"];
+        EXPECT_GE(step, before + 1);
+        if (generation == process[i - 1]["generation"].get<int>()) EXPECT_EQ(step, before + 1);
+      }
       EXPECT_EQ(line["digest"], expected.at(step)) << "step " << step;
       EXPECT_TRUE(ranks[generation][step].insert(rank).second) << "twice: step " << step << " of rank " << rank;
       for (const json& batch : line["batches"]) {
