@@ -93,7 +93,9 @@ TEST_F(LedgerOfTraining,
       if (i > 0) {  // into another generation it may take the state of one that had got a step further
         const int before = process[i - 1]["step"];
         EXPECT_GE(step, before + 1);
-        if (generation == process[i - 1]["generation"].get<int>()) EXPECT_EQ(step, before + 1);
+        if (generation == process[i - 1]["generation"].get<int>()) {
+          EXPECT_EQ(step, before + 1);
+        }
       }
       EXPECT_EQ(line["digest"], expected.at(step)) << "step " << step;
       EXPECT_TRUE(ranks[generation][step].insert(rank).second) << "twice: step " << step << " of rank " << rank;
