@@ -26,9 +26,10 @@ class MortalApi final : public kube::Api {
   explicit MortalApi(local::MemoryApi& api) : api_(api) {}
 
   int writes = 0;
-  int die_after = 0;                              // 0: never
-  std::map<std::string, int> pods_created;        // by name
-  std::vector<std::string> created_while_placed;  // pods made while the stored status said that every slot had its pod
+  int die_after = 0;                        // 0: never
+  std::map<std::string, int> pods_created;  // by name
+  // Pods made anew while the stored status said that every slot had its pod.
+  std::vector<std::string> created_while_placed;
   std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
 
   Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override {
@@ -49,7 +50,9 @@ class MortalApi final : public kube::Api {
       ++pods_created[object["metadata"]["name"]];
       const auto job = api_.get(kube::kTrainingJobs, ns, object["metadata"]["labels"][api::kLabelJob]);
       const auto parsed = job ? api::parse_training_job(*job) : job.error();
-      if (parsed && api::is_true(parsed->status.conditions, "Placed"))
+      // The first pod of a slot that the user has added replaces nothing.
+      const bool first = slots_.insert(object["metadata"]["labels"][api::kLabelSlot].get<std::string>()).second;
+      if (!first && parsed && api::is_true(parsed->status.conditions, "Placed"))
         created_while_placed.push_back(object["metadata"]["name"]);
     }
     wrote();
@@ -79,6 +82,7 @@ class MortalApi final : public kube::Api {
   }
 
  private:
+  std::set<std::string> slots_;  // that ever had a pod
   void wrote() {
     ++writes;
     if (die_after > 0 && writes == die_after) throw Crash{};
