@@ -148,8 +148,6 @@ class MemberState {
   std::int64_t ignored() const { return ignored_; }
 
  private:
-  friend struct Contents;  // tests: a fingerprint of all that it holds
-
   struct Rank {
     bool up = false;
     bool regroups = false;
