@@ -138,30 +138,29 @@ checkpoint::Snapshot Training::snapshot() const {
 }
 
 // This process is told to end while it waits for another generation. What it holds is saved without a collective: the
-// last step of its generation was committed by agreement of all. Any rank does it, since none knows who else is left,
-// and of one version one checkpoint is enough.
+// last step of its generation was committed by agreement of all. Every rank does it, since none knows who else is left
+// and whether that one lives to the end of its own; of one version one checkpoint is enough.
 Status Training::save_alone() {
   if (flags_.checkpoint_dir.empty() || !whole_) return {};
-  if (!writer_) LOCKSTEP_CHECK_OK(make_writer(true));
   doing_ = Origin::kSave;
-  const auto published = [this]() -> Status {
+  if (writer_) {  // what is in flight is of this step, which is committed, or of one before
+    writer_->confirm(state().step + 1);
     LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
     static_cast<void>(last);
-    return take_published();
-  };
-  const auto save = [&]() -> Status {
-    if (saved_step_ != state().step) {
-      writer_->confirm(state().step);  // what is in flight is of a step before
-      LOCKSTEP_CHECK_OK(published());
-      LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), Busy::kWait, kWriteDeadline));
-      static_cast<void>(taken);
-    }
-    writer_->confirm(state().step + 1);
-    return published();
-  };
-  Status saved = save();
-  if (!saved && saved.error().code == ErrorCode::kAlreadyExists) return {};
-  return saved;
+    LOCKSTEP_CHECK_OK(take_published());
+    if (saved_step_ == state().step) return {};
+  }
+  LOCKSTEP_CHECK_OK(make_writer(true));
+  auto taken = writer_->write(snapshot(), Busy::kWait, kWriteDeadline);
+  if (!taken && taken.error().code == ErrorCode::kAlreadyExists) {
+    print(stdout, "checkpoint {} is there already\n", checkpoint::folder_name(state().step, generation_));
+    return {};
+  }
+  if (!taken) return taken.error();
+  writer_->confirm(state().step + 1);
+  LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
+  static_cast<void>(last);
+  return take_published();
 }
 
 // A collective has just succeeded: what was written before it may be published, and what was published is reported.

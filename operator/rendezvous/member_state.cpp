@@ -460,7 +460,8 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
 }
 
 void MemberState::on_no_process_left(MonotonicTime now) {
-  if (alive_ && !all_exited()) return;  // a start is still under way
+  // Said again, it is no news: what it let go on has been asked for. Before all have exited a start is under way.
+  if (!alive_ || !all_exited()) return;
   alive_ = false;
   ending_.reset();
   if (leave_with_) {

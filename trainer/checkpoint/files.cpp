@@ -82,16 +82,18 @@ std::string sha256_hex(std::string_view text) {
 }
 
 Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& folder, const std::string& name) {
-  const std::string path = folder + "/" + name + ".tmp";
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  constexpr std::string_view kEnd = ".tmp";
+  std::string path = folder + "/" + name + ".XXXXXX" + std::string(kEnd);
+  const int fd = ::mkostemps(path.data(), static_cast<int>(kEnd.size()), O_CLOEXEC);
   if (fd < 0) return file_error("cannot write " + path, errno);
-  return std::unique_ptr<NewFile>(new NewFile(folder, name, fd));
+  ::fchmod(fd, 0644);  // it comes readable for its owner alone
+  return std::unique_ptr<NewFile>(new NewFile(folder, name, std::move(path), fd));
 }
 
 NewFile::~NewFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink((path() + ".tmp").c_str());
+  ::unlink(temporary_.c_str());
 }
 
 Status NewFile::append(std::span<const std::byte> bytes) {
@@ -112,12 +114,12 @@ Result<FileDigest> NewFile::commit() {
   if (::fsync(fd_) != 0) return file_error("cannot write " + path(), errno);
   if (::close(std::exchange(fd_, -1)) != 0) {
     const int error = errno;
-    ::unlink((path() + ".tmp").c_str());
+    ::unlink(temporary_.c_str());
     return file_error("cannot write " + path(), error);
   }
-  if (::rename((path() + ".tmp").c_str(), path().c_str()) != 0) {
+  if (::rename(temporary_.c_str(), path().c_str()) != 0) {
     const int error = errno;
-    ::unlink((path() + ".tmp").c_str());
+    ::unlink(temporary_.c_str());
     return file_error("cannot write " + path(), error);
   }
   return FileDigest{name_, bytes_, hash_.hex()};

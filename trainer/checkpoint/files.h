@@ -37,7 +37,7 @@ std::string sha256_hex(std::string_view text);
 // A file on its way: gone again unless commit() succeeds.
 class NewFile {
  public:
-  // Starts <folder>/<name>.tmp.
+  // Starts <folder>/<name>.<six letters of its own>.tmp: others may be making the same file.
   static Result<std::unique_ptr<NewFile>> create(const std::string& folder, const std::string& name);
   ~NewFile();
   NewFile(const NewFile&) = delete;
@@ -49,11 +49,13 @@ class NewFile {
   Result<FileDigest> commit();
 
  private:
-  NewFile(std::string folder, std::string name, int fd) : folder_(std::move(folder)), name_(std::move(name)), fd_(fd) {}
+  NewFile(std::string folder, std::string name, std::string temporary, int fd)
+      : folder_(std::move(folder)), name_(std::move(name)), temporary_(std::move(temporary)), fd_(fd) {}
   std::string path() const { return folder_ + "/" + name_; }
 
   std::string folder_;
   std::string name_;
+  std::string temporary_;  // its path until commit()
   int fd_;
   Sha256 hash_;
   std::uint64_t bytes_ = 0;

@@ -169,7 +169,7 @@ class FolderWriter final : public Writer {
                            ErrorCode::kCancelled,
                            fmt::format("checkpoint {} was dropped: no later step confirmed it", folder(work.name))))
                      : Result<Published>(manifest.error());
-      if (!ending && ending.error().code != ErrorCode::kAlreadyExists) {
+      if (!ending && !options_.among_others) {
         if (const Status removed = remove_checkpoint_folder(folder(work.name)); !removed) {
           log::warn("a failed checkpoint could not be cleared away", {{"why", removed.error().message}});
         }
@@ -199,8 +199,7 @@ class FolderWriter final : public Writer {
     const std::string path = folder(work.name);
     // What an earlier process left unfinished.
     if (!options_.among_others) LOCKSTEP_CHECK_OK(remove_checkpoint_folder(path));
-    if (::mkdir(path.c_str(), 0755) != 0) {
-      if (errno == EEXIST) return fail(ErrorCode::kAlreadyExists, "another process writes " + path);
+    if (::mkdir(path.c_str(), 0755) != 0 && (errno != EEXIST || !options_.among_others)) {
       return file_error("cannot make the folder " + path, errno);
     }
     Manifest manifest;

@@ -28,8 +28,9 @@ struct WriterOptions {
   Identity identity;
   std::int64_t generation = 0;
   int keep = 3;  // finished checkpoints that stay after a new one is published; 0: all
-  // Other processes may be writing the same versions of the same state: a folder that is there already is one of
-  // theirs, and the write ends with kAlreadyExists. False: it was left behind, and is written anew.
+  // Other processes may be writing the same versions of the same state, and any of them may die of it: this one writes
+  // its files into the same folder, where each file, the manifest last, takes the place of an equal one at once. False:
+  // a folder that is there already was left behind, and is written anew.
   bool among_others = false;
 };
 

@@ -157,6 +157,18 @@ TEST_F(MemberStateTest, stop_asks_waits_kills_and_leaves_with_the_given_code) {
   EXPECT_EQ(taken<ExitAgent>().at(0).code, 7);
 }
 
+// As happens when the second of two processes ends between the word of the first and the look at what is left.
+TEST_F(MemberStateTest, sockets_are_asked_for_once_though_it_is_told_twice_that_no_process_is_left) {
+  join();
+  run_generation(1);
+  tell(proposal(2));
+  end_process(137, 9);
+  forget();
+  member.on_no_process_left(now);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<PrepareSockets>().size(), 1U) << "READY would name the first, and processes be given the second";
+}
+
 TEST_F(MemberStateTest, an_agent_that_leaves_does_not_wait_for_ever_for_an_acknowledgement) {
   join();
   run_generation(1);

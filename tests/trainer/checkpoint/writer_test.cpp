@@ -97,21 +97,35 @@ TEST_F(WriterTest, a_finished_checkpoint_is_never_written_again_and_an_unfinishe
   EXPECT_TRUE(verify(dir_, "step-11.g1").ok());
 }
 
-TEST_F(WriterTest, one_among_others_leaves_alone_what_another_has_begun) {
+TEST_F(WriterTest, one_among_others_depends_on_none_of_them_and_disturbs_none) {
   const SmallModel model = SmallModel::of(4);
-  const auto first = writer(1),
-             other = Writer::create({.directory = dir_, .identity = identity_, .generation = 1, .among_others = true})
-                         .value();
-  ASSERT_TRUE(first->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  const auto among_others = [&] {
+    return Writer::create({.directory = dir_, .identity = identity_, .generation = 1, .among_others = true}).value();
+  };
+  auto dies = among_others();
+  const auto lives = among_others(), third = among_others();
+  ASSERT_TRUE(dies->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
   while (folders().empty()) std::this_thread::yield();
-  ASSERT_TRUE(other->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
-  other->confirm(11);
-  EXPECT_EQ(other->flush(seconds(20)).error().code, ErrorCode::kAlreadyExists);
-  first->confirm(11);
-  ASSERT_TRUE(first->flush(seconds(20)).ok());
+  ASSERT_TRUE(lives->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  ASSERT_TRUE(third->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  lives->confirm(11);
+  ASSERT_TRUE(lives->flush(seconds(20)).ok());
+  dies.reset();  // before it was confirmed
   EXPECT_EQ(verify(dir_, "step-10.g1").value().step, 10);
-  EXPECT_EQ(other->write({.step = 10, .state = model.state()}, Busy::kWait, seconds(20)).error().code,
+  third->confirm(11);
+  ASSERT_TRUE(third->flush(seconds(20)).ok());
+  EXPECT_EQ(verify(dir_, "step-10.g1").value().step, 10);
+  EXPECT_EQ(lives->write({.step = 10, .state = model.state()}, Busy::kWait, seconds(20)).error().code,
             ErrorCode::kAlreadyExists);
+}
+
+TEST_F(WriterTest, one_among_others_finishes_what_one_that_was_killed_had_begun) {
+  std::filesystem::create_directories(dir_ + "/step-11.g1");
+  write(path("step-11.g1", kModelFile), "left by a killed process");
+  const auto to =
+      Writer::create({.directory = dir_, .identity = identity_, .generation = 1, .among_others = true}).value();
+  EXPECT_EQ(save(*to, 11, 2), "step-11.g1");
+  EXPECT_TRUE(verify(dir_, "step-11.g1").ok());
 }
 
 TEST_F(WriterTest, old_checkpoints_go_when_a_new_one_is_published) {
