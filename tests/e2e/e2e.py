@@ -138,6 +138,11 @@ class Cluster:
         first = [(int(label["lockstep.dev/incarnation"]), name) for label, name in labels if label["lockstep.dev/slot"] == "0"]
         return max(first)[1] if first else None
 
+    def gang(self, job, namespace="default"):
+        """Slots of the members of the generation in force, as the coordinator has recorded them."""
+        data = self.read(f"/api/v1/namespaces/{namespace}/configmaps/{job}-record")["data"]
+        return sorted(member["slot"] for member in json.loads(data["record"])["members"])
+
     def logged_step(self, job, namespace="default"):
         """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds."""
         first = self.rank_0(job, namespace)

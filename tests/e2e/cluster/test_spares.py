@@ -24,6 +24,13 @@ def by_slot(cluster, name):
             if "deletionTimestamp" not in pod["metadata"]}
 
 
+def gang_and_spare(cluster, name):
+    """Slots of the generation in force, and the one beside it. Who is there first makes the first generation."""
+    gang = cluster.gang(name)
+    (spare,) = set(by_slot(cluster, name)) - set(gang)
+    return gang, spare
+
+
 def runs(cluster, name, generation):
     """The status, once the job runs in that generation or a later one."""
     found = cluster.job(name)
@@ -42,8 +49,10 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     status = e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
     assert status["worldSize"] == 2 and len(cluster.pods(name)) == 3
 
+    gang, spare = gang_and_spare(cluster, name)
+    lost = gang[-1]
     since = time.monotonic()
-    victim = by_slot(cluster, name)[1]
+    victim = by_slot(cluster, name)[lost]
     cluster.kubectl("delete", "pod", victim, "--wait=false")
     status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
     print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: {status['attempts'][-1]}")
@@ -52,16 +61,17 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     generation = status["membershipGeneration"]  # numbers of proposals that came to nothing are left out
     status = e2e.wait_for("there is a spare again", lambda: has_spare(cluster, name), deadline=60)
     slots = by_slot(cluster, name)
-    assert slots[1] != victim and len(slots) == 3
+    assert slots[lost] != victim and len(slots) == 3
+    assert gang_and_spare(cluster, name) == (sorted([gang[0], spare]), lost)
     assert status["membershipGeneration"] == generation, "nobody has been disturbed for the new pod"
-    assert "received the state of step" in cluster.kubectl("logs", slots[2], "-c", "trainer").stdout
+    assert "received the state of step" in cluster.kubectl("logs", slots[spare], "-c", "trainer").stdout
 
-    cluster.kubectl("delete", "pod", slots[1], "--wait=false")  # which is the spare now
-    e2e.wait_for("it is made anew", lambda: by_slot(cluster, name).get(1) not in (None, slots[1]), deadline=60)
+    cluster.kubectl("delete", "pod", slots[lost], "--wait=false")  # which is the spare now
+    e2e.wait_for("it is made anew", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["PodDeleted", "Completed"]
     assert found["status"]["restarts"]["total"] == 1
-    log = cluster.kubectl("logs", by_slot(cluster, name)[0], "-c", "trainer").stdout
+    log = cluster.kubectl("logs", by_slot(cluster, name)[min(gang[0], spare)], "-c", "trainer").stdout
     assert e2e.trainer_result(log)["digest"] == digest
 
 
@@ -70,8 +80,9 @@ def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(clus
     name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
     e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
-    cluster.kubectl("delete", "pod", by_slot(cluster, name)[0], "--grace-period=1", "--wait=false")
+    gang, spare = gang_and_spare(cluster, name)
+    cluster.kubectl("delete", "pod", by_slot(cluster, name)[gang[0]], "--grace-period=1", "--wait=false")
     status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
-    log = cluster.kubectl("logs", by_slot(cluster, name)[2], "-c", "trainer").stdout
+    log = cluster.kubectl("logs", by_slot(cluster, name)[max(gang[1], spare)], "-c", "trainer").stdout
     assert "rank 1 of 2" in log, log
