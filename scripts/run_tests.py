@@ -228,6 +228,8 @@ def soak(suite):
     again = [f"--gtest_repeat={rounds}"]
     forms = [
         ("the membership protocol", [bin / "rendezvous_test", "--gtest_filter=*Membership*", *again], {}),
+        ("every way the membership protocol can go", [bin / "explorer_test"],
+         {"LOCKSTEP_EXPLORER_DEEPER": "2", "LOCKSTEP_EXPLORER_WALKS": str(1000 * rounds)}),
         ("crashes of the controller", [bin / "job_test", "--gtest_filter=Crash.*", *again], {}),
         ("job files", [bin / "api_test", "--gtest_filter=JobFile.*"],
          {"LOCKSTEP_FUZZ_CHANGES": str(1000 * rounds), "LOCKSTEP_SEED": str(int(time.time()))}),

@@ -10,6 +10,17 @@
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
+namespace {
+
+bool newer_version(const StateVersion& a, const StateVersion& b) {
+  return kMutation == Mutation::kVersionWithoutGeneration ? a.step > b.step : a.newer_than(b);
+}
+
+bool same_version(const StateVersion& a, const StateVersion& b) {
+  return kMutation == Mutation::kVersionWithoutGeneration ? a.step == b.step : a == b;
+}
+
+}  // namespace
 
 void CoordinatorState::evaluate_waiting(Now now) {
   if (const std::vector<int> slots = next_gang(now); !slots.empty()) {
@@ -309,6 +320,7 @@ void CoordinatorState::go(Now now) {
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
+  if (kMutation == Mutation::kReuseKey && gang_ && !gang_->go.empty()) go.key = gang_->go.begin()->second.key;
   go.source = choose_source();
   if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
@@ -345,15 +357,15 @@ StateSource CoordinatorState::choose_source() const {
   if (held.empty()) return source;
   const StateVersion* newest = held.front().second;
   for (const auto& [rank, version] : held) {
-    if (version->newer_than(*newest)) newest = version;
+    if (newer_version(*version, *newest)) newest = version;
   }
   if (checkpoint_ && checkpoint_->step > newest->step) return source;
   std::map<std::string, int> holders;  // of the newest, by digest
   for (const auto& [rank, version] : held) {
-    if (!newest->newer_than(*version)) ++holders[version->digest];
+    if (!newer_version(*newest, *version)) ++holders[version->digest];
   }
   for (const auto& [rank, version] : held) {
-    if (newest->newer_than(*version)) continue;
+    if (newer_version(*newest, *version)) continue;
     if (source.rank >= 0 && holders[version->digest] <= holders[source.version.digest]) continue;
     source.rank = rank;
     source.version = *version;
@@ -371,7 +383,8 @@ StateSource CoordinatorState::choose_source() const {
   }
   if (kMutation == Mutation::kNoTransfer) return source;
   source.send = static_cast<int>(held.size()) < proposal_->ranks() ||
-                std::any_of(held.begin(), held.end(), [&](const auto& each) { return *each.second != source.version; });
+                std::any_of(held.begin(), held.end(),
+                            [&](const auto& each) { return !same_version(*each.second, source.version); });
   return source;
 }
 

@@ -108,6 +108,8 @@ class CoordinatorState {
   std::int64_t ignored() const { return ignored_; }
 
  private:
+  friend struct Contents;  // tests: a fingerprint of all that it holds
+
   enum class Step {
     kLoading,
     kResuming,

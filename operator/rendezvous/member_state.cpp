@@ -97,6 +97,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
+    if (kMutation == Mutation::kForgetReports) continue;
     if (rank.exit) send(*rank.exit);
     if (rank.broken) send(Broken{number, *rank.broken});
   }
@@ -262,8 +263,9 @@ void MemberState::take_over(const Go& go) {
 }
 
 void MemberState::on(const Go& go, MonotonicTime now) {
-  if (leave_with_ || !propose_ || go.epoch != promised_ || go.ranks != propose_->ranks ||
-      go.first_rank != propose_->first_rank || (ready_ && !ready_->problem.empty())) {
+  const bool promised = go.epoch == promised_ || kMutation == Mutation::kGoBelowPromise;
+  if (leave_with_ || !propose_ || !promised || go.ranks != propose_->ranks || go.first_rank != propose_->first_rank ||
+      (ready_ && !ready_->problem.empty())) {
     ++ignored_;
     return;
   }

@@ -148,6 +148,8 @@ class MemberState {
   std::int64_t ignored() const { return ignored_; }
 
  private:
+  friend struct Contents;  // tests: a fingerprint of all that it holds
+
   struct Rank {
     bool up = false;
     bool regroups = false;

@@ -1,0 +1,122 @@
+#include "tests/operator/rendezvous/explored_coordinator.h"
+
+#include <fmt/format.h>
+
+#include "tests/operator/rendezvous/explored_pod.h"
+
+namespace lockstep::rendezvous::explorer {
+namespace {
+
+// The order of the timers is that of the shipped ones; shorter, so that few quarters of a second matter.
+CoordinatorTiming timing() {
+  using std::chrono::milliseconds;
+  CoordinatorTiming timing;
+  timing.lost_after = milliseconds(600);
+  timing.silent_after = milliseconds(850);
+  timing.no_eviction_for = milliseconds(1100);
+  timing.ready_within = milliseconds(1350);
+  timing.session_silence = milliseconds(1600);
+  timing.warm_again = milliseconds(700);
+  timing.store_retry = milliseconds(200);
+  timing.yield_within = milliseconds(1600);
+  timing.checkpoint_every = milliseconds(0);
+  return timing;
+}
+
+// The machine keeps the function that makes its keys, and is copied with it: the count is of the copy that steps.
+thread_local int* keys_made = nullptr;
+
+WallTime wall(MonotonicTime time) {
+  return WallTime(std::chrono::duration_cast<WallTime::duration>(time.time_since_epoch()));
+}
+
+Result<GenerationStore::Versioned> loaded(const Answer& answer) {
+  if (answer.unavailable) return fail(ErrorCode::kUnavailable, "no answer");
+  return GenerationStore::Versioned{answer.loaded.value_or(Record{}), answer.version};
+}
+
+Result<std::string> written(const Answer& answer) {
+  if (answer.conflict) return fail(ErrorCode::kConflict, "another version");
+  if (answer.unavailable) return fail(ErrorCode::kUnavailable, "no answer");
+  return answer.version;
+}
+
+}  // namespace
+
+Coordinator new_coordinator(std::int64_t term) {
+  const MonotonicTime start{std::chrono::hours(1)};
+  const auto make_key = [term] { return fmt::format("key-{}-{}", term, ++*keys_made); };
+  return Coordinator{
+      .term = term, .clock = start, .state = CoordinatorState(term, timing(), make_key, {start, wall(start)})};
+}
+
+CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
+  using Kind = CoordinatorEvent::Kind;
+  if (event.kind == Kind::kClock) coordinator.clock += kQuarterSecond;
+  keys_made = &coordinator.keys;
+  CoordinatorState& state = coordinator.state;
+  const Now now{coordinator.clock, wall(coordinator.clock)};
+  switch (event.kind) {
+    case Kind::kHears:
+      if (const auto* hello = std::get_if<Hello>(event.message)) {
+        state.on_hello(event.session, *hello, now);
+      } else {
+        state.on_message(event.session, *event.message, now);
+      }
+      break;
+    case Kind::kDisconnected:
+      state.on_disconnected(event.session, now);
+      break;
+    case Kind::kPlan:
+      state.on_plan(*event.plan, now);
+      break;
+    case Kind::kLoaded:
+      state.on_loaded(loaded(event.answer), now);
+      break;
+    case Kind::kWritten:
+      state.on_written(written(event.answer), now);
+      break;
+    case Kind::kClock:
+      break;
+    case Kind::kTick:
+      state.on_tick(now);
+      break;
+    case Kind::kFreezes:
+    case Kind::kThaws:
+      coordinator.frozen = event.kind == Kind::kFreezes;
+      break;
+    case Kind::kDies:
+      coordinator.alive = false;
+      break;
+  }
+  CoordinatorStep step;
+  for (CoordinatorAction& action : state.take_actions()) {
+    if (auto* out = std::get_if<SendToMember>(&action)) {
+      step.sent.push_back(std::move(*out));
+    } else if (const auto* close = std::get_if<CloseSession>(&action)) {
+      step.closed.push_back(close->session);
+    } else if (auto* write = std::get_if<WriteRecord>(&action)) {
+      step.writes = std::move(*write);
+    } else {
+      step.loads = true;
+    }
+  }
+  const auto view = state.view();
+  coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;
+  coordinator.up = view && view->phase == Phase::kUp;
+  return step;
+}
+
+void add(Fingerprint& to, const Coordinator& coordinator) {
+  const auto& [term, alive, frozen, clock, state, keys, broken, up] = coordinator;
+  to.add(term, alive, frozen, keys, broken, up);
+  if (alive) to.add(state);
+}
+
+std::uint64_t fingerprint(const CoordinatorEvent& event) {
+  const auto& [kind, session, message, plan, id, answer] = event;
+  const auto& [loaded, version, conflict, unavailable] = answer;
+  return Fingerprint().add(kind, session, id, loaded, version, conflict, unavailable).value();
+}
+
+}  // namespace lockstep::rendezvous::explorer

@@ -1,0 +1,60 @@
+#include "tests/operator/rendezvous/explored_process.h"
+
+#include <charconv>
+
+#include "operator/rendezvous/mutation.h"
+
+namespace lockstep::rendezvous::explorer {
+
+History history_of(const std::string& digest) {
+  History history;
+  const char* at = digest.data();
+  const char* const end = at + digest.size();
+  while (digest != "initial" && at < end) {
+    std::int64_t generation = 0;
+    at = std::from_chars(at, end, generation).ptr + 1;  // the point
+    history.push_back(generation);
+  }
+  return history;
+}
+
+bool other_state(const StateVersion& own, const StateVersion& wanted) {
+  if (kMutation == Mutation::kVersionWithoutGeneration) return own.step != wanted.step || own.digest.empty();
+  return own != wanted;
+}
+
+void Process::enter(const Go& go) {
+  generation = go.epoch.generation;
+  rank = go.first_rank;
+  slots = go.member_of_rank;
+  key = go.key;
+  source = go.source;
+  restore = go.restore;
+  stage = Stage::kEntering;
+  committing = broke = yields = yielding = false;
+  asked.reset();
+}
+
+Holding Process::answer() {
+  if (stage == Stage::kTaking) tear();
+  const Holding holding{asked->term, asked->generation, version()};
+  promised = std::max(promised, asked->generation);
+  committing = yielding = false;  // what is staged is dropped
+  asked.reset();
+  return holding;
+}
+
+void Process::tear() {
+  if (kMutation != Mutation::kTornReceive) return;  // it is received beside the state, and installed as a whole
+  state = history_of(source.version.digest);
+  torn = true;
+}
+
+void add(Fingerprint& to, const Process& process) {
+  const auto& [generation, rank, slots, key, source, restore, stage, introduced, committing, yields, yielding, done,
+               broke, told_to_end, asked, promised, state, torn, saves] = process;
+  to.add(generation, rank, slots, key, source, restore, stage, introduced, committing, yields, yielding, done, broke,
+         told_to_end, asked, promised, state, torn, saves);
+}
+
+}  // namespace lockstep::rendezvous::explorer

@@ -1,0 +1,255 @@
+#include "tests/operator/rendezvous/explorer_fingerprint.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+// What a struct with a base class cannot be asked by a structured binding: whether it is made of so many elements, its
+// base being the first. `{}` makes any of them.
+template <typename T>
+constexpr bool kOf3 = requires {
+  T{{}, {}, {}};
+}
+&&!requires {
+  T{{}, {}, {}, {}};
+};
+template <typename T>
+constexpr bool kOf6 = requires {
+  T{{}, {}, {}, {}, {}, {}};
+}
+&&!requires {
+  T{{}, {}, {}, {}, {}, {}, {}};
+};
+template <typename T>
+constexpr bool kOf19 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+}
+&&!requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+};
+
+}  // namespace
+
+void Contents::add(Fingerprint& to, const MemberState& state) {
+  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, sequence, promised, propose,
+               ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby, ranks, alive, up,
+               life, ending, progress, checkpoint, unsaid, leave_with, leave_at, left, ignored] = state;
+  to.add(options.slot, options.incarnation, connected, welcomed, term, promised, propose, ready, keeping, prepared,
+         kept_ready, offered, go, used, warming, standby, ranks, alive, up, life, progress, checkpoint, unsaid,
+         leave_with, left, actions.size());
+  to.add_due(!welcomed && alive && !ending, alone_since + options.orphan_after);
+  to.add_due(welcomed, heartbeat_at).add_due(keeping && !ready && !ending, hold_until);
+  to.add_due(leave_with && !alive, leave_at).add(ending.has_value());
+  if (!ending) return;
+  const auto& [kill_at, reason] = *ending;
+  to.add_due(kill_at).add(reason);
+}
+
+void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
+  // Activities are only passed on, for the watch over hangs, which is not explored.
+  const auto& [up, regroups, holding, broken, exit, left_behind, acknowledged, report, process_state, activity,
+               activity_at, hang, kill_at] = rank;
+  to.add(up, regroups, holding, broken, exit, left_behind, acknowledged, report, hang.has_value(), kill_at);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState& state) {
+  const auto& [term, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
+               writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
+               step, gang, in_force, proposal, failure, finished, stop_since, progress, progress_slot, checkpoint,
+               times, joined_at, evict_from, last_event, last_advance, changed, progress_changed, ignored] = state;
+  to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
+         step, gang, in_force, proposal, finished, stop_since, progress, progress_slot, checkpoint);
+  if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
+  to.add(failure.has_value());
+  if (failure) to.add(failure->generation, failure->exit_code);
+  to.add_due(store_retry_at).add_due(evict_from).add(last_event, actions.size());
+  if (!plan) return;
+  using std::chrono::seconds;
+  to.add_due(plan->min_slots > 0, joined_at + seconds(plan->stabilization_seconds));
+  to.add_due(checkpoint.has_value(), checkpoint_written_at + timing.checkpoint_every);
+  if (!state.active()) return;
+  to.add_due(step == CoordinatorState::Step::kStarting, gang->go_at + seconds(plan->start_timeout_seconds));
+  to.add(last_advance, last_advance > gang->up_at);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
+  const auto& [expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
+               told_to_leave, early_exits, early_broken, early_heartbeat] = member;
+  to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
+         told_to_leave, early_exits, early_broken, early_heartbeat);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::Roster& roster) {
+  const auto& [incarnation_of_slot, procs] = roster;
+  to.add(incarnation_of_slot, procs);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::Gang& gang) {
+  static_assert(kOf19<CoordinatorState::Gang>, "add the new member here");
+  add(to, static_cast<const CoordinatorState::Roster&>(gang));
+  to.add(gang.generation, gang.kind, gang.resumed, gang.over, gang.up, gang.exits, gang.broken, gang.go,
+         gang.restored_step, gang.gather_until == MonotonicTime::max(), gang.yields_since, gang.renounced_since,
+         gang.lost_slot, gang.yielded, gang.hang.has_value());
+  to.add_due(gang.gather_until);
+  // The watch over hangs sees only activities. Of go_at and up_at see CoordinatorState, which alone knows whether they
+  // are asked for.
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::InForce& in_force) {
+  static_assert(kOf3<CoordinatorState::InForce>, "add the new member here");
+  add(to, static_cast<const CoordinatorState::Roster&>(in_force));
+  to.add(in_force.kind, in_force.known);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::Proposal& proposal) {
+  static_assert(kOf6<CoordinatorState::Proposal>, "add the new member here");
+  add(to, static_cast<const CoordinatorState::Roster&>(proposal));
+  to.add(proposal.generation, proposal.at, proposal.permitted, proposal.recorded, proposal.ready);
+}
+
+void Contents::add(Fingerprint& to, const Epoch& epoch) {
+  const auto& [term, generation] = epoch;
+  to.add(term, generation);
+}
+
+void Contents::add(Fingerprint& to, const StateVersion& version) {
+  const auto& [generation, step, digest] = version;
+  to.add(generation, step, digest);
+}
+
+void Contents::add(Fingerprint& to, const StateSource& source) {
+  const auto& [rank, version, send] = source;
+  to.add(rank, version, send);
+}
+
+void Contents::add(Fingerprint& to, const Progress& progress) {
+  const auto& [step, total_steps, epoch, loss, samples_per_second, eta_seconds] = progress;
+  to.add(step, total_steps, epoch, loss, samples_per_second, eta_seconds);
+}
+
+void Contents::add(Fingerprint& to, const CheckpointReport& report) {
+  const auto& [name, step, generation, digest] = report;
+  to.add(name, step, generation, digest);
+}
+
+void Contents::add(Fingerprint& to, const FailureReport& report) {
+  const auto& [kind, suspect_rank, message] = report;
+  to.add(kind, suspect_rank);
+}
+
+void Contents::add(Fingerprint& to, const BrokenReport& report) {
+  const auto& [generation, suspect_rank, message, yielded] = report;
+  to.add(generation, suspect_rank, yielded);
+}
+
+void Contents::add(Fingerprint& to, const Prepared& prepared) {
+  const auto& [addresses, host, master_port, problem, message] = prepared;
+  to.add(addresses, host, master_port, problem);
+}
+
+void Contents::add(Fingerprint& to, const Hello& hello) {
+  const auto& [protocol, name_space, pod_name, pod_uid, slot, incarnation, token, session, phase, generation, up,
+               regroups, promised, life] = hello;
+  to.add(protocol, pod_uid, slot, incarnation, session, phase, generation, up, regroups, promised, life);
+}
+
+void Contents::add(Fingerprint& to, const Heartbeat& heartbeat) {
+  const auto& [sequence, phase, generation, up, regroups, progress, newest_checkpoint, ranks] = heartbeat;
+  to.add(phase, generation, up, regroups, progress, newest_checkpoint);  // nobody reads the sequence
+}
+
+void Contents::add(Fingerprint& to, const Ready& ready) {
+  const auto& [epoch, addresses, holdings, host, master_port, life, problem, message] = ready;
+  to.add(epoch, addresses, holdings, host, master_port, life, problem);
+}
+
+void Contents::add(Fingerprint& to, const Up& up) {
+  const auto& [generation, regroups] = up;
+  to.add(generation, regroups);
+}
+
+void Contents::add(Fingerprint& to, const Broken& broken) {
+  const auto& [rank, report] = broken;
+  to.add(rank, report);
+}
+
+void Contents::add(Fingerprint& to, const Exit& exit) {
+  const auto& [generation, rank, code, signal, end_ms, reason, report, stderr_tail, problem, message] = exit;
+  to.add(generation, rank, code, signal, end_ms, reason, report, problem);
+}
+
+void Contents::add(Fingerprint& to, const Welcome& welcome) {
+  const auto& [term] = welcome;
+  to.add(term);
+}
+
+void Contents::add(Fingerprint& to, const Refused& refused) {
+  const auto& [message, final] = refused;
+  to.add(message, final);
+}
+
+void Contents::add(Fingerprint& to, const Propose& propose) {
+  const auto& [epoch, first_rank, ranks, world_size, port] = propose;
+  to.add(epoch, first_rank, ranks, world_size, port);
+}
+
+void Contents::add(Fingerprint& to, const Go& go) {
+  const auto& [epoch, job, job_uid, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers,
+               member_of_rank, master_addr, master_port, key, source, restore, checkpoint_path,
+               checkpoint_every_seconds, max_restarts, env] = go;
+  to.add(epoch, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, member_of_rank, master_addr,
+         master_port, key, source, restore);
+}
+
+void Contents::add(Fingerprint& to, const Warm& warm) {
+  const auto& [go] = warm;
+  to.add(go);
+}
+
+void Contents::add(Fingerprint& to, const Abort& abort) {
+  const auto& [generation, rank, message] = abort;
+  to.add(generation, rank);
+}
+
+void Contents::add(Fingerprint& to, const Ack& ack) {
+  const auto& [generation, rank] = ack;
+  to.add(generation, rank);
+}
+
+void Contents::add(Fingerprint& to, const Halt& halt) {
+  const auto& [epoch] = halt;
+  to.add(epoch);
+}
+
+void Contents::add(Fingerprint& to, const Yield& yield) {
+  const auto& [epoch] = yield;
+  to.add(epoch);
+}
+
+void Contents::add(Fingerprint& to, const Stop& stop) {
+  const auto& [grace_seconds, exit_code] = stop;
+  to.add(grace_seconds, exit_code);
+}
+
+void Contents::add(Fingerprint& to, const Record& record) {
+  const auto& [term, generation, members, checkpoint, finished, progress] = record;
+  to.add(term, generation, members, checkpoint, finished, progress);
+}
+
+void Contents::add(Fingerprint& to, const Record::Member& member) {
+  const auto& [slot, incarnation, life] = member;
+  to.add(slot, incarnation, life);
+}
+
+void Contents::add(Fingerprint& to, const JobPlan& plan) {
+  const auto& [name_space, name, uid, kind, slots, spares, min_slots, stabilization_seconds, procs_per_node, port,
+               max_restarts, env, checkpoint_path, checkpoint_every_seconds, members, handled_generation, stop,
+               stop_grace_seconds, start_timeout_seconds, progress_seconds, watch_reports] = plan;
+  to.add(kind, slots, spares, min_slots, procs_per_node, members, handled_generation, stop, progress_seconds);
+}
+
+void Contents::add(Fingerprint& to, const ExpectedMember& member) {
+  const auto& [slot, incarnation, pod_name, pod_uid, node, leaving] = member;
+  to.add(slot, incarnation, leaving);
+}
+
+}  // namespace lockstep::rendezvous

@@ -1,0 +1,142 @@
+// A canonical number of everything that a state machine of the protocol holds, so that the explorer knows a state
+// again. Times count by their distance from the machine's own present, and no further than any of its timers reaches.
+// What only people see (messages, time stamps of a view, counters) does not count.
+//
+// Each overload of Contents::add() names all members of its struct in a structured binding: one that is added to a
+// machine or a message does not compile here until somebody has said whether it counts.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/member_state.h"
+
+namespace lockstep::rendezvous {
+
+class Fingerprint;
+
+// The friend of both machines.
+struct Contents {
+  static void add(Fingerprint& to, const MemberState& state);
+  static void add(Fingerprint& to, const MemberState::Rank& rank);
+  static void add(Fingerprint& to, const CoordinatorState& state);
+  static void add(Fingerprint& to, const CoordinatorState::Member& member);
+  static void add(Fingerprint& to, const CoordinatorState::Roster& roster);
+  static void add(Fingerprint& to, const CoordinatorState::Gang& gang);
+  static void add(Fingerprint& to, const CoordinatorState::InForce& in_force);
+  static void add(Fingerprint& to, const CoordinatorState::Proposal& proposal);
+
+  static void add(Fingerprint& to, const Epoch& epoch);
+  static void add(Fingerprint& to, const StateVersion& version);
+  static void add(Fingerprint& to, const StateSource& source);
+  static void add(Fingerprint& to, const Progress& progress);
+  static void add(Fingerprint& to, const CheckpointReport& report);
+  static void add(Fingerprint& to, const FailureReport& report);
+  static void add(Fingerprint& to, const BrokenReport& report);
+  static void add(Fingerprint& to, const Prepared& prepared);
+  static void add(Fingerprint& to, const Hello& hello);
+  static void add(Fingerprint& to, const Heartbeat& heartbeat);
+  static void add(Fingerprint& to, const Ready& ready);
+  static void add(Fingerprint& to, const Up& up);
+  static void add(Fingerprint& to, const Broken& broken);
+  static void add(Fingerprint& to, const Exit& exit);
+  static void add(Fingerprint& to, const Welcome& welcome);
+  static void add(Fingerprint& to, const Refused& refused);
+  static void add(Fingerprint& to, const Propose& propose);
+  static void add(Fingerprint& to, const Go& go);
+  static void add(Fingerprint& to, const Warm& warm);
+  static void add(Fingerprint& to, const Abort& abort);
+  static void add(Fingerprint& to, const Ack& ack);
+  static void add(Fingerprint& to, const Halt& halt);
+  static void add(Fingerprint& to, const Yield& yield);
+  static void add(Fingerprint& to, const Stop& stop);
+  static void add(Fingerprint&, const Done&) {}
+  static void add(Fingerprint&, const Unknown&) {}
+  static void add(Fingerprint& to, const Record& record);
+  static void add(Fingerprint& to, const Record::Member& member);
+  static void add(Fingerprint& to, const JobPlan& plan);
+  static void add(Fingerprint& to, const ExpectedMember& member);
+};
+
+class Fingerprint {
+ public:
+  // Times that are longer ago are all the same: no machine under exploration looks further back.
+  static constexpr Duration kReach = std::chrono::milliseconds(1750);
+
+  explicit Fingerprint(MonotonicTime now = {}) : now_(now) {}
+
+  std::uint64_t value() const { return hash_; }
+  MonotonicTime now() const { return now_; }
+
+  template <typename... Values>
+  Fingerprint& add(const Values&... values) {
+    (add_one(values), ...);
+    return *this;
+  }
+  // A time that is only ever asked whether it has come.
+  Fingerprint& add_due(MonotonicTime time) { return add(std::max(time, now_)); }
+  // The same, where it is not always asked.
+  Fingerprint& add_due(bool asked, MonotonicTime time) { return add_due(asked ? time : MonotonicTime::max()); }
+
+ private:
+  void mix(std::uint64_t word) {
+    hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15U;
+    hash_ ^= hash_ >> 29;
+  }
+  void add_one(MonotonicTime time) {
+    if (time == MonotonicTime::max()) return mix(~std::uint64_t{0});
+    mix(static_cast<std::uint64_t>(std::max<Duration>(time - now_, -kReach).count()));
+  }
+  void add_one(const std::string& text) {
+    mix(text.size());
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+  }
+  template <typename T>
+  void add_one(const T& value) {
+    if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      mix(static_cast<std::uint64_t>(value));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      mix(static_cast<std::uint64_t>(value * 1024));
+    } else {
+      Contents::add(*this, value);
+    }
+  }
+  template <typename T>
+  void add_one(const std::optional<T>& value) {
+    mix(value.has_value());
+    if (value) add_one(*value);
+  }
+  template <typename A, typename B>
+  void add_one(const std::pair<A, B>& value) {
+    add(value.first, value.second);
+  }
+  template <typename T>
+  void add_one(const std::vector<T>& values) {
+    mix(values.size());
+    for (const T& value : values) add_one(value);
+  }
+  template <typename K, typename V>
+  void add_one(const std::map<K, V>& values) {
+    mix(values.size());
+    for (const auto& [key, value] : values) add(key, value);
+  }
+  template <typename... T>
+  void add_one(const std::variant<T...>& value) {
+    mix(value.index());
+    std::visit([this](const auto& held) { add_one(held); }, value);
+  }
+
+  const MonotonicTime now_;
+  std::uint64_t hash_ = 0x243f6a8885a308d3U;
+};
+
+}  // namespace lockstep::rendezvous
