@@ -26,6 +26,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+std::int64_t milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 Training::Training(Flags flags, elastic::StopToken& stop)
@@ -106,7 +110,9 @@ Status Training::set_up() {
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(auto options, elastic::ring_options(world_));
   options.cancel_fd = interruption_->fd();
+  Clock::time_point linking = Clock::now();
   LOCKSTEP_TRY(communicator_, comm::make_communicator(std::move(options)));
+  entry_.init_ms = milliseconds_since(linking);
   interruption_->use(communicator_.get());
   board_.use(communicator_.get(), world_.generation);
   doing_ = Origin::kConfig;
@@ -129,7 +135,9 @@ Status Training::set_up() {
 Status Training::enter() {
   generation_ = world_.generation;
   LOCKSTEP_CHECK_OK(prepare_metrics());
+  Clock::time_point linked = Clock::now();
   LOCKSTEP_CHECK_OK(world_.state_source.rank >= 0 ? take_state() : restore());
+  entry_.transfer_ms = milliseconds_since(linked);
   LOCKSTEP_CHECK_OK(prepare_writer());
   replica_->use(*communicator_, generation_);
   return begin();
@@ -171,7 +179,7 @@ Status Training::begin() {
   whole_ = true;
   board_.pulse.enter(core::Doing::kOther);
   LOCKSTEP_CHECK_OK(enter_in_ledger());
-  agent_->up(can_regroup());
+  agent_->up(can_regroup(), entry_);
   bool first = !std::exchange(introduced_, true);
   if (first) first_step_ = state().step;
   if (leads()) {

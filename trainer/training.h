@@ -117,6 +117,7 @@ class Training {
   bool yielded_ = false;          // the ranks have ended the generation, and nothing failed
   std::int64_t first_step_ = 0;   // this process began after so many
   std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored
+  rendezvous::EntryTimes entry_;  // into this generation
   double loss_ = 0;               // of the last step
   double first_held_out_loss_ = 0, held_out_loss_ = 0;
   std::int64_t evaluated_step_ = -1;

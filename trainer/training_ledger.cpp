@@ -8,13 +8,6 @@ namespace lockstep::trainer {
 
 using elastic::Origin;
 
-namespace {
-
-// Larger states are not read through after every step; their digest is still in the line of each generation.
-constexpr size_t kMostDigested = size_t{64} << 20;
-
-}  // namespace
-
 Status Training::open_ledger() {
   if (flags_.ledger.empty()) return {};
   doing_ = Origin::kConfig;
@@ -52,10 +45,14 @@ Status Training::enter_in_ledger() {
 Status Training::commit_to_ledger() {
   if (!ledger_) return {};
   doing_ = Origin::kSave;
-  report::LedgerStep line{
-      .step = state().step, .generation = state().committed_in, .rank = world_.rank, .world = world_.size};
+  const core::Version version = state().version();  // which the optimizer has kept up
+  report::LedgerStep line{.step = version.step,
+                          .generation = version.committed_in,
+                          .rank = world_.rank,
+                          .world = world_.size,
+                          .batches = {},
+                          .digest = version.digest};
   for (const core::ComputedBatch& batch : replica_->computed()) line.batches.emplace_back(batch.index, batch.crc32);
-  if (state().bytes() <= kMostDigested) line.digest = state().version().digest;
   return ledger_->step(line);
 }
 

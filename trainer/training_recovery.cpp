@@ -84,6 +84,7 @@ Result<std::optional<int>> Training::next_generation() {
   if (!next) return next.error();
   world_ = std::move(next->world);
   communicator_ = std::move(next->communicator);
+  entry_ = {.init_ms = std::chrono::duration_cast<std::chrono::milliseconds>(next->linking).count()};
   board_.use(communicator_.get(), world_.generation);
   return std::optional<int>();
 }

@@ -137,16 +137,33 @@ struct Attempt {
   std::string message;  // sentence with the tail of stderr where there is one
   // What was done: InPlace, ReplaceFailed (a pod was made anew), Shrink (the others went on without it), Gang, None.
   std::string strategy;
+  std::string decision;  // by which rule that was decided: half a sentence
   bool counted = false;  // towards maxRestarts
   std::optional<WallTime> start_time;
   std::optional<WallTime> end_time;  // when the failure was seen
   std::int64_t step = 0;             // last committed step that was reported
   // Milliseconds per phase of the recovery that followed; -1: not there (yet).
   std::int64_t detect_ms = -1;      // death of the process to its report
-  std::int64_t agree_ms = -1;       // report to GO of the next generation
-  std::int64_t start_ms = -1;       // GO to UP
+  std::int64_t agree_ms = -1;       // report to GO of the next generation; of that, partly at the same time:
+  std::int64_t decide_ms = -1;      //   until the controller had dealt with the failure
+  std::int64_t abort_ms = -1;       //   until all processes of before had ended their communicators, or themselves
+  std::int64_t record_ms = -1;      //   the compare-and-set of the record
+  std::int64_t start_ms = -1;       // GO to UP; of that, in the slowest rank:
+  std::int64_t init_ms = -1;        //   to link with the others
+  std::int64_t transfer_ms = -1;    //   until it had the state
   std::int64_t first_step_ms = -1;  // UP to the first newly committed step
   bool operator==(const Attempt&) const = default;
+};
+
+// By the names that status, metrics and `lockstep explain` use.
+struct RecoveryPhase {
+  const char* name;
+  std::int64_t Attempt::*ms;
+};
+inline constexpr RecoveryPhase kRecoveryPhases[] = {
+    {"detect", &Attempt::detect_ms}, {"agree", &Attempt::agree_ms},       {"decide", &Attempt::decide_ms},
+    {"abort", &Attempt::abort_ms},   {"record", &Attempt::record_ms},     {"start", &Attempt::start_ms},
+    {"init", &Attempt::init_ms},     {"transfer", &Attempt::transfer_ms}, {"firstStep", &Attempt::first_step_ms},
 };
 
 struct ProgressStatus {

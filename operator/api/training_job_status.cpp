@@ -10,8 +10,8 @@ void put(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
-void put_phase(Json& json, const char* key, std::int64_t milliseconds) {
-  if (milliseconds >= 0) json[key] = milliseconds;
+std::string field_of(const RecoveryPhase& phase) {
+  return std::string(phase.name) + "Milliseconds";
 }
 
 void read_attempt(const Reader& item, Attempt& attempt) {
@@ -23,15 +23,15 @@ void read_attempt(const Reader& item, Attempt& attempt) {
   item.read("exitCode", attempt.exit_code);
   item.read("message", attempt.message);
   item.read("strategy", attempt.strategy);
+  item.read("decision", attempt.decision);
   item.read("counted", attempt.counted);
   item.read("startTime", attempt.start_time);
   item.read("endTime", attempt.end_time);
   item.read("step", attempt.step);
   const Reader phases = item.child("phases");
-  phases.read("detectMilliseconds", attempt.detect_ms);
-  phases.read("agreeMilliseconds", attempt.agree_ms);
-  phases.read("startMilliseconds", attempt.start_ms);
-  phases.read("firstStepMilliseconds", attempt.first_step_ms);
+  for (const RecoveryPhase& phase : kRecoveryPhases) {
+    phases.read(field_of(phase).c_str(), attempt.*phase.ms);
+  }
 }
 
 // Times of attempts keep their microseconds: recovery is counted in milliseconds.
@@ -44,13 +44,13 @@ Json attempt_json(const Attempt& attempt) {
   if (attempt.exit_code) json["exitCode"] = *attempt.exit_code;
   put(json, "message", attempt.message);
   put(json, "strategy", attempt.strategy);
+  put(json, "decision", attempt.decision);
   if (attempt.start_time) json["startTime"] = format_micro_timestamp(*attempt.start_time);
   if (attempt.end_time) json["endTime"] = format_micro_timestamp(*attempt.end_time);
   Json phases = Json::object();
-  put_phase(phases, "detectMilliseconds", attempt.detect_ms);
-  put_phase(phases, "agreeMilliseconds", attempt.agree_ms);
-  put_phase(phases, "startMilliseconds", attempt.start_ms);
-  put_phase(phases, "firstStepMilliseconds", attempt.first_step_ms);
+  for (const RecoveryPhase& phase : kRecoveryPhases) {
+    if (attempt.*phase.ms >= 0) phases[field_of(phase)] = attempt.*phase.ms;
+  }
   if (!phases.empty()) json["phases"] = std::move(phases);
   return json;
 }

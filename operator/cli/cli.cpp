@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <filesystem>
 
 #include "operator/base/version.h"
 #include "operator/cli/cluster_commands.h"
@@ -29,6 +30,7 @@ struct Arguments {
   std::vector<std::string> names;
   StatusOptions status;
   std::string format;
+  std::string explained;
   JobLogOptions logs;
   bool wait = false;
   std::string shell;
@@ -103,6 +105,17 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   status->add_option("-o,--output", to.format, "json")->check(CLI::IsMember({"json"}));
   status->footer(
       "Examples:\n  lockstep status\n  lockstep status language-model -w\n  lockstep status language-model -o json");
+  CLI::App* explain =
+      app.add_subcommand("explain", "Tell what happened to a job: who failed first, what was done, and why");
+  explain->add_option("job", to.explained, "Job of a cluster, or the folder of a run on this machine")
+      ->required()
+      ->type_name("NAME|FOLDER");
+  explain->footer(
+      "Examples:\n  lockstep explain language-model\n  lockstep explain lockstep-runs/language-model-1122-130501\n\n"
+      "For each attempt that ended: what ended it, what was done about it and by which rule, and the milliseconds of\n"
+      "the recovery. agree = PROPOSE to GO: decide (the operator deals with the failure), abort (the others leave the\n"
+      "old generation) and record (it is written down). start = GO until all have the state: init (links), transfer.\n"
+      "What has a / in it, and what is a folder or file here, is taken for a run of this machine.");
   CLI::App* logs = app.add_subcommand("logs", "Print what a job's workers wrote");
   logs->add_option("name", to.logs.name, "Job")->required()->type_name("NAME");
   logs->add_flag("-f,--follow", to.logs.follow, "Go on until the job is finished");
@@ -112,7 +125,7 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   CLI::App* remove = app.add_subcommand("delete", "Delete jobs and their pods from a cluster");
   remove->add_option("names", to.names, "Jobs")->required()->type_name("NAME");
   remove->footer("Example:\n  lockstep delete language-model");
-  for (CLI::App* command : {submit, status, logs, remove}) add_cluster_options(*command, to.cluster);
+  for (CLI::App* command : {submit, status, explain, logs, remove}) add_cluster_options(*command, to.cluster);
 }
 
 std::vector<CommandWords> command_words(const CLI::App& app) {
@@ -123,14 +136,14 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
       for (const std::string& name : option->get_lnames()) one.options.push_back("--" + name);
       for (const std::string& name : option->get_snames()) one.options.push_back("-" + name);
     }
-    one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit";
+    one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain";
     words.push_back(std::move(one));
   }
   return words;
 }
 
 // A sentence for what was typed wrong, with what was probably meant.
-int explain(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
+int refuse_words(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
   const CLI::App* command = nullptr;
   std::vector<std::string> commands;
   for (const CLI::App* one : app.get_subcommands({})) {
@@ -214,6 +227,12 @@ int with_cluster(const std::string& command, const ClusterOptions& options,
                 fmt::format(" (the server of {}; --kubeconfig and --context choose another)", connection->source));
 }
 
+// Names of jobs have no slash.
+bool is_run(const std::string& word) {
+  std::error_code error;
+  return word.find('/') != std::string::npos || std::filesystem::exists(word, error);
+}
+
 Result<int> zero(const Status& status) {
   if (!status) return status.error();
   return 0;
@@ -258,9 +277,15 @@ int dispatch(const CLI::App& app, Arguments& given) {
       return submit(target, *job, given.wait, std::move(stop));
     });
   }
+  if (command == "explain" && is_run(given.explained)) {
+    const Status told = explain_run(given.explained, SystemClock::instance(), stdout);
+    if (!told) fmt::print(stderr, "lockstep explain: {}\n", told.error().message);
+    return told ? 0 : kExitFailure;
+  }
   given.status.json = given.format == "json";
   return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) -> Result<int> {
     if (command == "status") return status(target, given.status, std::move(stop));
+    if (command == "explain") return zero(explain(target, given.explained));
     if (command == "logs") return zero(logs(target, given.logs, std::move(stop)));
     return zero(remove_jobs(target, given.names));
   });
@@ -305,7 +330,7 @@ int run_cli(int argc, const char* const* argv) {
       fmt::print(stderr, "{}", app.help());
       return kExitUsage;
     }
-    return explain(app, words, error);
+    return refuse_words(app, words, error);
   }
   return dispatch(app, given);
 }

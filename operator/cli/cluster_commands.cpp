@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "operator/api/training_job.h"
 #include "operator/cli/display.h"
+#include "operator/cli/explanation.h"
 #include "operator/cli/run_report.h"
 #include "operator/cli/text.h"
 #include "operator/kube/http_api.h"
@@ -232,6 +235,28 @@ Result<int> status(const Target& target, const StatusOptions& options, std::stop
       },
       stop));
   return 0;
+}
+
+Status explain(const Target& target, const std::string& name) {
+  LOCKSTEP_TRY(const auto job, get_job(target, name));
+  fmt::print(target.out, "{}", explanation(job, target.clock.wall_now()));
+  return {};
+}
+
+Status explain_run(const std::string& folder, Clock& clock, std::FILE* out) {
+  std::error_code error;
+  const std::string path = std::filesystem::is_directory(folder, error) ? folder + "/job.json" : folder;
+  std::ifstream file(path);
+  if (!file) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no {}: it is written at the end of a run, and --output says where", path));
+  }
+  const json object = json::parse(file, nullptr, false);
+  auto job = object.is_object() ? api::parse_training_job(object)
+                                : Result<api::TrainingJob>(fail(ErrorCode::kInvalid, "it is not a JSON object"));
+  if (!job) return fail(ErrorCode::kInvalid, fmt::format("{} is not the job of a run: {}", path, job.error().message));
+  fmt::print(out, "{}", explanation(*job, clock.wall_now()));
+  return {};
 }
 
 Status remove_jobs(const Target& target, const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-// submit, status, logs and delete: what the command does with a cluster, over the Api seam.
+// submit, status, explain, logs and delete: what the command does with a cluster, over the Api seam.
 #pragma once
 
 #include <cstdio>
@@ -49,6 +49,11 @@ struct StatusOptions {
 };
 // With a name and `watch`, ends when the job is finished and returns its exit status.
 Result<int> status(const Target& target, const StatusOptions& options, std::stop_token stop);
+
+// Prints explanation.h's account of a job.
+Status explain(const Target& target, const std::string& name);
+// The same of a run of this machine: `folder` is that of the run, or its job.json. kNotFound, kInvalid: not one.
+Status explain_run(const std::string& folder, Clock& clock, std::FILE* out);
 
 struct JobLogOptions {
   std::string name;

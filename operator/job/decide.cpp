@@ -205,6 +205,7 @@ class Running {
   void give_up(Attempt attempt, const RestartVerdict& verdict) {
     const auto cause = attempt.cause;
     const auto message = fmt::format("{}; {}", verdict.explanation, attempt.message);
+    attempt.decision = verdict.explanation;
     append_attempt(status_, std::move(attempt));
     status_.restarts.last_cause = cause;
     finish(snapshot_, status_, plan_, false, verdict.reason, message);
@@ -226,6 +227,7 @@ class Running {
     const bool shrinks = attempt->cause == kCauseMemberLost && api::may_leave_out(job_.spec);
     attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
     attempt->counted = verdict.counted;
+    attempt->decision = verdict.explanation;
     const auto cause = attempt->cause;
     const auto message = attempt->message;
     add_restart(std::move(*attempt));
@@ -273,6 +275,7 @@ class Running {
       const auto verdict = judge_failure(job_.spec, status_, attempt, snapshot_.now);
       if (!verdict.restart) return give_up(std::move(attempt), verdict);
       attempt.counted = verdict.counted;
+      attempt.decision = verdict.explanation;
       plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
         status_.attempts[static_cast<size_t>(told - status_.attempts.data())] = std::move(attempt);

@@ -39,9 +39,17 @@ void take_recovery_times(const rendezvous::JobView& view, api::TrainingJobStatus
   const size_t count = status.attempts.size();
   // A pod that no generation had was replaced: nobody waited for that.
   if (last.generation == (count > 1 ? status.attempts[count - 2].generation : 0)) return;
-  if (last.agree_ms < 0) last.agree_ms = view.times.agree_ms;
-  if (last.start_ms < 0) last.start_ms = view.times.start_ms;
-  if (last.first_step_ms < 0) last.first_step_ms = view.times.first_step_ms;
+  const auto take = [](std::int64_t& to, std::int64_t from) {
+    if (to < 0) to = from;
+  };
+  take(last.agree_ms, view.times.agree_ms);
+  take(last.decide_ms, view.times.decide_ms);
+  take(last.abort_ms, view.times.abort_ms);
+  take(last.record_ms, view.times.record_ms);
+  take(last.start_ms, view.times.start_ms);
+  take(last.init_ms, view.times.init_ms);
+  take(last.transfer_ms, view.times.transfer_ms);
+  take(last.first_step_ms, view.times.first_step_ms);
 }
 
 std::string decimal(double value, const char* format) {

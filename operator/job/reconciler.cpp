@@ -232,12 +232,26 @@ Status Reconciler::create_one(const api::TrainingJob& job, const kube::Resource&
   return {};
 }
 
+// Each phase once, when it is known.
+void Reconciler::observe_phases(const api::Attempt& before, const api::Attempt& attempt) {
+  static const std::vector<double> kBounds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+                                              1,     2,     5,     10,   20,   50,   100, 200, 500};
+  for (const api::RecoveryPhase& phase : api::kRecoveryPhases) {
+    if (before.*phase.ms >= 0 || attempt.*phase.ms < 0) continue;
+    metrics_
+        .histogram("lockstep_recovery_phase_seconds", "Seconds that a phase of a recovery took.",
+                   {{"phase", phase.name}}, kBounds)
+        .observe(static_cast<double>(attempt.*phase.ms) / 1000);
+  }
+}
+
 void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
   if (status.attempts.empty() || (!job.status.attempts.empty() && status.attempts.back() == job.status.attempts.back()))
     return;
   const auto& attempt = status.attempts.back();
   const bool is_new = job.status.attempts.empty() || attempt.end_time != job.status.attempts.back().end_time ||
                       attempt.generation != job.status.attempts.back().generation;
+  observe_phases(is_new ? api::Attempt{} : job.status.attempts.back(), attempt);
   if (!is_new) return;
   metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}})
       .increment();

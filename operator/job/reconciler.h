@@ -74,6 +74,7 @@ class Reconciler {
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
   Status create_one(const api::TrainingJob& job, const kube::Resource& resource, const char* cache,
                     const kube::Json& object);
+  void observe_phases(const api::Attempt& before, const api::Attempt& attempt);
   void count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status);
 
   kube::Api& api_;

@@ -63,6 +63,10 @@ bool is_restart(const Attempt& attempt) {
   return attempt.strategy != "None";
 }
 
+RestartVerdict go_on_uncounted(std::string explanation) {
+  return {.restart = true, .counted = false, .reason = "", .explanation = std::move(explanation)};
+}
+
 RestartVerdict give_up(std::string reason, std::string explanation) {
   return {.restart = false, .counted = false, .reason = std::move(reason), .explanation = std::move(explanation)};
 }
@@ -77,7 +81,14 @@ bool repeats(const api::TrainingJobSpec& spec, const std::vector<Attempt>& attem
 }
 
 RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status, WallTime now) {
-  if (counted_restarts(spec, status, now) < spec.restart.max_restarts) return {.restart = true, .counted = true};
+  const int counted = counted_restarts(spec, status, now);
+  if (counted < spec.restart.max_restarts) {
+    return {.restart = true,
+            .counted = true,
+            .reason = "",
+            .explanation = fmt::format("restart {} of restart.maxRestarts ({}) within {} s", counted + 1,
+                                       spec.restart.max_restarts, spec.restart.window_seconds)};
+  }
   if (spec.restart.max_restarts == 0) return give_up("RestartBudgetExceeded", "restart.maxRestarts is 0");
   return give_up("RestartBudgetExceeded", fmt::format("restart.maxRestarts ({}) was used up within {} s",
                                                       spec.restart.max_restarts, spec.restart.window_seconds));
@@ -102,10 +113,12 @@ RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::Traini
     if (rule.action == api::RuleAction::kFail) {
       return give_up("RestartRule", fmt::format("restart.rules[{}] says Fail", i));
     }
-    if (!rule.counts_towards_max) return {.restart = true, .counted = false};
-    return within_budget(spec, status, now);
+    if (!rule.counts_towards_max) return go_on_uncounted(fmt::format("restart.rules[{}] says Restart, not counted", i));
+    RestartVerdict verdict = within_budget(spec, status, now);
+    verdict.explanation = fmt::format("restart.rules[{}] says Restart: {}", i, verdict.explanation);
+    return verdict;
   }
-  if (is_infrastructure(failure)) return {.restart = true, .counted = false};
+  if (is_infrastructure(failure)) return go_on_uncounted("not the job's doing, so not counted");
   if (failure.cause == kCauseCommandNotFound) {
     return give_up(kCauseCommandNotFound, "a command that is not there now will not be there later");
   }

@@ -34,7 +34,7 @@ struct RestartVerdict {
   bool restart = false;
   bool counted = false;     // towards maxRestarts
   std::string reason;       // when not restarted: CamelCase, becomes the reason of condition Failed
-  std::string explanation;  // when not restarted: half a sentence for people
+  std::string explanation;  // by which rule: half a sentence for people
 
   bool operator==(const RestartVerdict&) const = default;
 };

@@ -115,8 +115,12 @@ struct MemberView {
 
 // What became of the recovery that led to the current generation; -1: not there yet.
 struct RecoveryTimes {
-  std::int64_t agree_ms = -1;       // permission (handled_generation, all members there) to GO
-  std::int64_t start_ms = -1;       // GO to the last UP
+  // PROPOSE to GO, and what of that it took, partly at the same time: until the controller had dealt with the failure,
+  // until the last READY (all processes of before have ended their communicators, or themselves), and the
+  // compare-and-set of the record.
+  std::int64_t agree_ms = -1, decide_ms = -1, abort_ms = -1, record_ms = -1;
+  // GO to the last UP, and what of that the slowest rank needed for its links and for the state.
+  std::int64_t start_ms = -1, init_ms = -1, transfer_ms = -1;
   std::int64_t first_step_ms = -1;  // UP to the first newly committed step
 
   bool operator==(const RecoveryTimes&) const = default;

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
@@ -20,12 +19,17 @@ bool same_version(const StateVersion& a, const StateVersion& b) {
   return kMutation == Mutation::kVersionWithoutGeneration ? a.step == b.step : a == b;
 }
 
+// Slots are sorted wherever there are several.
+bool among(const std::vector<int>& slots, int slot) {
+  return std::binary_search(slots.begin(), slots.end(), slot);
+}
+
 }  // namespace
 
 void CoordinatorState::evaluate_waiting(Now now) {
   if (const std::vector<int> slots = next_gang(now); !slots.empty()) {
     if (!proposal_ || !proposes(slots)) propose(slots, now);
-    record_proposal();
+    record_proposal(now);
   } else {
     proposal_.reset();
   }
@@ -65,15 +69,13 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
   const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
   if (full && unclear) {
     // All of the record's have to promise, though that makes the gang too large for a step.
+    std::vector<int> all;
     for (const int slot : present(now)) {
-      const bool chosen = std::find(slots.begin(), slots.end(), slot) != slots.end();
-      if (!chosen && in_force_->has(slot, members_.at(slot).expected.incarnation)) slots.push_back(slot);
+      if (among(slots, slot) || in_force_->has(slot, members_.at(slot).expected.incarnation)) all.push_back(slot);
     }
-    std::sort(slots.begin(), slots.end());
-    return leaves_out(slots) ? std::vector<int>() : slots;
+    return leaves_out(all) ? std::vector<int>() : all;
   }
-  const std::set<int> chosen(slots.begin(), slots.end());
-  if (unclear || !in_force_ends_with([&](int slot) { return chosen.count(slot) != 0; })) return {};
+  if (unclear || !in_force_ends_with([&](int slot) { return among(slots, slot); })) return {};
   for (const auto& [slot, member] : members_) {
     // One that was here a moment ago is back in a moment, or lost.
     const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
@@ -159,7 +161,7 @@ std::vector<int> CoordinatorState::choose(const std::vector<int>& slots) const {
 bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
   return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
     const auto& [slot, member] = entry;
-    if (member.expected.leaving || std::find(slots.begin(), slots.end(), slot) != slots.end()) return false;
+    if (member.expected.leaving || among(slots, slot)) return false;
     return in_gang(member) || (in_force_ && in_force_->has(slot, member.expected.incarnation));
   });
 }
@@ -208,8 +210,9 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   for (const int slot : slots) send_propose(members_.at(slot));
 }
 
-void CoordinatorState::record_proposal() {
+void CoordinatorState::record_proposal(Now now) {
   proposal_->permitted = true;
+  proposal_->permitted_at = now.time;
   enter(Step::kProposing);
   Record record;
   record.term = term_;
@@ -335,6 +338,9 @@ void CoordinatorState::go(Now now) {
   }
   in_force_ = InForce{*proposal_, gang.kind, true};
   times_.agree_ms = milliseconds(now.time - proposal_->at);
+  times_.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
+  times_.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
+  times_.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
   progress_slot_ = plan_->slots;
   last_advance_ = now.time;
   gang_ = std::move(gang);

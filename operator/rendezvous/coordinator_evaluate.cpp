@@ -337,7 +337,9 @@ void CoordinatorState::evaluate_stop(Now now) {
     if (member.agent.empty()) {  // never seen in this term: it may still be on its way here
       left = left || (waited < settle && !(record_ && record_->generation == 0));
     } else if (member.session != 0 || !member.told_to_leave) {
-      left = left || member.phase == MemberPhase::kRunning || (member.session != 0 && !member.told_to_leave);
+      // Who is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
+      const bool holds = member.phase != MemberPhase::kIdle && member.phase != MemberPhase::kExited;
+      left = left || holds || (member.session != 0 && !member.told_to_leave);
     }
   }
   enter(left ? Step::kStopping : Step::kStopped);

@@ -190,6 +190,10 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
     if (active() && in_gang(*member) && up->generation == gang_->generation) {
       gang_->up[member->expected.slot] = true;
       member->regroups = up->regroups;
+      if (!gang_->resumed) {
+        times_.init_ms = std::max(times_.init_ms, up->entry.init_ms);
+        times_.transfer_ms = std::max(times_.transfer_ms, up->entry.transfer_ms);
+      }
       changed_ = true;
     }
   } else if (const auto* broken = std::get_if<Broken>(&message)) {
@@ -242,7 +246,7 @@ void CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& ch
   progress_changed_ = true;
 }
 
-void CoordinatorState::on(Member& member, const Ready& ready, Now) {
+void CoordinatorState::on(Member& member, const Ready& ready, Now now) {
   if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation} || !proposal_->has(member.expected.slot)) {
     ++ignored_;
     return;
@@ -255,7 +259,7 @@ void CoordinatorState::on(Member& member, const Ready& ready, Now) {
   }
   member.phase = MemberPhase::kReady;
   member.life = ready.life;
-  proposal_->ready[member.expected.slot] = ready;
+  if (proposal_->ready.insert_or_assign(member.expected.slot, ready).second) proposal_->ready_at = now.time;
   changed_ = true;
 }
 
@@ -329,7 +333,10 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
     store_error_.clear();
     version_ = *version;
     record_ = writing_;
-    if (proposal_ && proposal_->generation == writing_.generation) proposal_->recorded = true;
+    if (proposal_ && proposal_->generation == writing_.generation) {
+      proposal_->recorded = true;
+      proposal_->recorded_at = now.time;
+    }
   } else {
     // Whether it was written is not known. The number is not used again, and what is stored is read anew.
     store_error_ = version.error().message;

@@ -189,7 +189,7 @@ class CoordinatorState {
   };
   struct Proposal : Roster {
     std::int64_t generation = 0;
-    MonotonicTime at{};
+    MonotonicTime at{}, permitted_at{}, ready_at{}, recorded_at{};
     bool permitted = false;  // nothing that failed before is left for the controller to deal with
     bool recorded = false;
     std::map<int, Ready> ready;  // by slot
@@ -219,7 +219,6 @@ class CoordinatorState {
   void greet(Member& member, const Hello& hello, Now now);
   void on(Member& member, const Heartbeat& heartbeat, Now now);
   void on(Member& member, const Ready& ready, Now now);
-  void on(Member& member, const Up& up, Now now);
   void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
@@ -230,7 +229,7 @@ class CoordinatorState {
   std::vector<int> may_form(std::vector<int> slots, Now now) const;
   bool proposes(const std::vector<int>& slots) const;
   void propose(const std::vector<int>& slots, Now now);
-  void record_proposal();
+  void record_proposal(Now now);
   void discard_proposal();
   void send_propose(const Member& member);
   Gang proposed_gang() const;

@@ -153,6 +153,7 @@ class MemberState {
   struct Rank {
     bool up = false;
     bool regroups = false;
+    EntryTimes entry;
     std::optional<StateVersion> holding;  // said for the proposal under way
     std::optional<BrokenReport> broken;
     std::optional<Exit> exit;

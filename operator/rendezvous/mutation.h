@@ -1,5 +1,5 @@
-// The promises of the protocol are tested by breaking them: the tests compile the state machines again with one of
-// these set and expect their invariants to fail. Everything that is shipped is compiled with kNone.
+// The promises of the protocol are tested by breaking them: tests compile the state machines again so that one of these
+// can be set, and expect their invariants to fail. Everything that is shipped is compiled with kNone.
 #pragma once
 
 namespace lockstep::rendezvous {
@@ -21,10 +21,8 @@ enum class Mutation {
   kPublishUnconfirmed,  // a checkpoint is reported before a collective of the next step has confirmed its state
 };
 
-#if defined(LOCKSTEP_MUTATIONS)  // a test program that sets one after the other
+#ifdef LOCKSTEP_MUTATIONS  // a test program that sets one after the other
 inline Mutation kMutation = Mutation::kNone;
-#elif defined(LOCKSTEP_MUTATION)
-inline constexpr Mutation kMutation = Mutation::LOCKSTEP_MUTATION;
 #else
 inline constexpr Mutation kMutation = Mutation::kNone;
 #endif

@@ -241,7 +241,11 @@ Json write(const Ready& m) {
   return json;
 }
 Json write(const Up& m) {
-  return {{"type", "UP"}, {"generation", m.generation}, {"regroups", m.regroups}};
+  return {{"type", "UP"},
+          {"generation", m.generation},
+          {"regroups", m.regroups},
+          {"initMilliseconds", m.entry.init_ms},
+          {"transferMilliseconds", m.entry.transfer_ms}};
 }
 Json write(const Broken& m) {
   return {{"type", "BROKEN"},
@@ -502,6 +506,8 @@ Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
       Up m;
       fields.read("generation", m.generation, 0, kMost);
       fields.read("regroups", m.regroups);
+      fields.read("initMilliseconds", m.entry.init_ms, -1, kMost);
+      fields.read("transferMilliseconds", m.entry.transfer_ms, -1, kMost);
       return m;
     }
     return Unknown{};

@@ -100,6 +100,7 @@ struct Ready {
 struct Up {
   std::int64_t generation = 0;
   bool regroups = false;  // see Hello
+  EntryTimes entry;       // the longest of its ranks
   bool operator==(const Up&) const = default;
 };
 
@@ -231,7 +232,8 @@ struct Unknown {
 };
 
 using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
-using CoordinatorToAgent = std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Abort, Stop, Done, Unknown>;
+using CoordinatorToAgent =
+    std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Abort, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);

@@ -77,6 +77,10 @@ class Fields {
     const std::int64_t value = object_.contains(name) ? integer(name) : -1;
     return value >= -1 && value <= INT32_MAX ? static_cast<int>(value) : wrong(-1);
   }
+  std::int64_t milliseconds(const char* name) {  // -1: not known
+    const std::int64_t value = object_.contains(name) ? integer(name) : -1;
+    return value >= -1 ? value : wrong(std::int64_t{-1});
+  }
   StateVersion version() {
     StateVersion found{integer("stateGeneration"), integer("step"), text("digest")};
     return found.generation >= 0 && found.step >= 0 && found.digest.size() <= 16 ? found : wrong(StateVersion());
@@ -143,7 +147,11 @@ json with_version(json body, const StateVersion& version) {
 
 std::string encode(const WorkerMessage& message) {
   json value = json::object();
-  if (message.up) value[kUp] = {{"regroups", message.regroups}};
+  if (message.up) {
+    value[kUp] = {{"regroups", message.regroups},
+                  {"initMilliseconds", message.entry.init_ms},
+                  {"transferMilliseconds", message.entry.transfer_ms}};
+  }
   if (message.progress) {
     const Progress& progress = *message.progress;
     value[kProgress] = {{"step", progress.step},
@@ -215,6 +223,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
   if (kind == kUp) {
     message.up = true;
     message.regroups = fields.flag("regroups");
+    message.entry = {fields.milliseconds("initMilliseconds"), fields.milliseconds("transferMilliseconds")};
   } else if (kind == kProgress) {
     message.progress = Progress{fields.integer("step"), fields.integer("totalSteps"),    fields.integer("epoch"),
                                 fields.real("loss"),    fields.real("samplesPerSecond"), fields.real("etaSeconds")};

@@ -120,11 +120,20 @@ struct Holding {
   bool operator==(const Holding&) const = default;
 };
 
+// What it took a process to come into its generation, in milliseconds; -1: not known.
+struct EntryTimes {
+  std::int64_t init_ms = -1;      // to link with the other ranks, from the order to join or the start of the process
+  std::int64_t transfer_ms = -1;  // then, until the state was there: received, given to others, or restored
+
+  bool operator==(const EntryTimes&) const = default;
+};
+
 // One message from a worker to its agent; exactly one of `up` and the optional members is set. `up` says that the
 // communicators work, `regroups` (with `up`) that the worker can be regrouped.
 struct WorkerMessage {
   bool up = false;
   bool regroups = false;
+  EntryTimes entry;  // with `up`
   std::optional<Progress> progress;
   std::optional<CheckpointReport> checkpoint;
   std::optional<FailureReport> failure;

@@ -297,8 +297,8 @@ Result<std::unique_ptr<AgentLink>> AgentLink::open(int fd, StopToken& stop) {
 AgentLink::AgentLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AgentLink::~AgentLink() = default;
 
-void AgentLink::up(bool regroups) {
-  if (impl_) impl_->say({.up = true, .regroups = regroups});
+void AgentLink::up(bool regroups, const rendezvous::EntryTimes& entry) {
+  if (impl_) impl_->say({.up = true, .regroups = regroups, .entry = entry});
 }
 void AgentLink::progress(const rendezvous::Progress& progress) {
   if (impl_) impl_->say_progress(progress);

@@ -25,7 +25,7 @@ class AgentLink {
   bool present() const { return impl_ != nullptr; }
 
   // Any thread, at once. Messages leave in order; of progress only the newest is kept and at most 4 a second are sent.
-  void up(bool regroups);
+  void up(bool regroups, const rendezvous::EntryTimes& entry = {});
   void progress(const rendezvous::Progress& progress);
   void checkpoint(const rendezvous::CheckpointReport& report);
   void failure(const rendezvous::FailureReport& report);

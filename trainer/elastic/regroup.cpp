@@ -40,10 +40,11 @@ Result<Regrouped> regroup(AgentLink& agent, Interruption& interruption, const St
     options.cancel_fd = interruption.fd();
     options.init_deadline = link_deadline;
     int suspect = -1;
+    const auto since = std::chrono::steady_clock::now();
     auto communicator = comm::make_communicator(std::move(options), &suspect);
     if (communicator) {
       interruption.use(communicator->get());
-      return Regrouped{std::move(next), std::move(communicator).value()};
+      return Regrouped{std::move(next), std::move(communicator).value(), std::chrono::steady_clock::now() - since};
     }
     if (!peers_doing(communicator.error().code)) return communicator.error();
     if (!agent.has_order()) agent.broken({next.generation, suspect, communicator.error().message});

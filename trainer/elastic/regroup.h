@@ -19,6 +19,7 @@ namespace lockstep::trainer::elastic {
 struct Regrouped {
   World world;
   std::unique_ptr<comm::Communicator> communicator;  // `interruption` uses it already
+  Duration linking{};                                // from the order to join until then
 };
 
 // Obeys the agent's orders until the links of a generation stand: answers each regroup with `version`, links for each

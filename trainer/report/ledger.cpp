@@ -83,7 +83,7 @@ Status Ledger::step(const LedgerStep& step) {
   for (const auto& [index, crc32] : step.batches) batches.push_back({index, fmt::format("{:08x}", crc32)});
   Json line = {{"kind", "step"},      {"step", step.step},    {"generation", step.generation}, {"rank", step.rank},
                {"world", step.world}, {"ns", monotonic_ns()}, {"batches", std::move(batches)}};
-  if (step.digest) line["digest"] = hexadecimal(*step.digest);
+  line["digest"] = hexadecimal(step.digest);
   return file_->write(line_of(line));
 }
 

@@ -14,7 +14,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +50,7 @@ struct LedgerStep {
   int rank = 0;
   int world = 1;
   std::vector<std::pair<std::int64_t, std::uint32_t>> batches;  // number in the global batch, CRC-32 of its bytes
-  std::optional<std::uint64_t> digest;                          // of the state; absent where it is large
+  std::uint64_t digest = 0;                                     // of the state after it
 };
 
 class Ledger {

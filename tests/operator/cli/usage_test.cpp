@@ -52,10 +52,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"run", "none.yaml"}, 1, "lockstep run: cannot read none.yaml: No such file or directory\n"},
         Case{{"run", "."}, 1, "lockstep run: . is a folder, not a job file\n"},
         Case{{"validate", "none.yaml"}, 1, "lockstep validate: cannot read none.yaml: No such file or directory\n"},
+        Case{{"explain", "./none"},
+             1,
+             "lockstep explain: there is no ./none: it is written at the end of a run, and --output says where\n"},
         Case{{"completion", "csh"}, 2, "lockstep completion: \"csh\" is none of bash, zsh and fish\n"}));
 
 TEST(Usage, the_help_of_every_command_has_an_example) {
-  for (const char* name : {"run", "validate", "submit", "status", "logs", "delete", "completion"}) {
+  for (const char* name : {"run", "validate", "submit", "status", "explain", "logs", "delete", "completion"}) {
     Command command({name, "--help"});
     EXPECT_EQ(command.wait(), 0);
     EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
@@ -110,7 +113,7 @@ TEST(Validate, a_good_file_is_said_to_be_good) {
 }
 
 TEST(Cluster, no_kubeconfig_is_one_sentence) {
-  for (const char* name : {"status", "logs", "delete"}) {
+  for (const char* name : {"status", "explain", "logs", "delete"}) {
     Command command(std::string(name) == "status" ? std::vector<std::string>{name}
                                                   : std::vector<std::string>{name, "j"});
     EXPECT_EQ(command.wait(), 1);

@@ -112,18 +112,25 @@ TEST(Decide, a_recovery_ends_restarting_and_tells_its_milliseconds) {
   s.running();
   s.broken(1, "ProcessSignal", 1, 137).detect_ms = 7;
   s.accept();
-  s.see(Phase::kUp, 2).times = {.agree_ms = 20, .start_ms = 300, .first_step_ms = -1};
+  s.see(Phase::kUp, 2).times = {.agree_ms = 20, .decide_ms = 15, .abort_ms = 4, .record_ms = 5, .start_ms = 300};
   const Plan plan = s.accept();
   EXPECT_EQ(s.job.status.state, "Running");
   EXPECT_FALSE(s.is("Restarting"));
   ASSERT_EQ(plan.events.size(), 1u);
   EXPECT_EQ(plan.events[0].reason, "Recovered");
+  s.view->times.init_ms = 200;  // may come a moment after the first word that all are up
+  s.view->times.transfer_ms = 90;
   s.view->times.first_step_ms = 40;
   s.accept();
   const auto& attempt = s.job.status.attempts[0];
   EXPECT_EQ(attempt.detect_ms, 7);
   EXPECT_EQ(attempt.agree_ms, 20);
+  EXPECT_EQ(attempt.decide_ms, 15);
+  EXPECT_EQ(attempt.abort_ms, 4);
+  EXPECT_EQ(attempt.record_ms, 5);
   EXPECT_EQ(attempt.start_ms, 300);
+  EXPECT_EQ(attempt.init_ms, 200);
+  EXPECT_EQ(attempt.transfer_ms, 90);
   EXPECT_EQ(attempt.first_step_ms, 40);
   EXPECT_EQ(s.job.status.membership_generation, 2);
 }

@@ -124,6 +124,20 @@ TEST(Reconciler, events_follow_a_status_that_was_written) {
   EXPECT_EQ(world.events.size(), count);
 }
 
+TEST(Reconciler, each_phase_of_a_recovery_is_counted_once) {
+  World world;
+  world.create_job();
+  world.run(10);
+  EXPECT_EQ(world.metrics.text().find("lockstep_recovery_phase_seconds"), std::string::npos);
+  world.break_gang("ProcessSignal", 1, 137);
+  world.run(30);
+  const std::string text = world.metrics.text();
+  EXPECT_NE(text.find("lockstep_recovery_phase_seconds_count{phase=\"agree\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("lockstep_recovery_phase_seconds_bucket{phase=\"start\",le=\"0.2\"} 0\n"), std::string::npos);
+  EXPECT_NE(text.find("lockstep_recovery_phase_seconds_bucket{phase=\"start\",le=\"0.5\"} 1\n"), std::string::npos);
+  EXPECT_EQ(text.find("phase=\"transfer\""), std::string::npos) << "nobody has told";
+}
+
 TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
   World world;
   world.create_job();

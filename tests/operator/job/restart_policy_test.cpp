@@ -79,8 +79,30 @@ TEST(RestartPolicy, exit_codes_and_causes_decide) {
     EXPECT_EQ(verdict.restart, row.restart) << row.what;
     EXPECT_EQ(verdict.counted, row.counted) << row.what;
     EXPECT_EQ(verdict.reason, row.reason) << row.what;
-    EXPECT_EQ(verdict.explanation.empty(), row.restart) << row.what;
+    EXPECT_FALSE(verdict.explanation.empty()) << row.what;
   }
+}
+
+TEST(RestartPolicy, every_verdict_says_by_which_rule) {
+  api::TrainingJobSpec spec;
+  spec.restart.max_restarts = 5;
+  spec.restart.window_seconds = 60;
+  api::TrainingJobStatus status;
+  status.attempts = {failure("ProcessSignal", 137)};
+  status.attempts[0].counted = true;
+  status.attempts[0].end_time = kNow;
+  EXPECT_EQ(judge_failure(spec, status, failure("ProcessSignal", 137), kNow).explanation,
+            "restart 2 of restart.maxRestarts (5) within 60 s");
+  EXPECT_EQ(judge_failure(spec, status, failure("NodeLost"), kNow).explanation, "not the job's doing, so not counted");
+  spec.restart.rules = {
+      {.on_reasons = {"NodeLost"}, .on_exit_codes = {}, .action = RuleAction::kFail, .counts_towards_max = true},
+      {.on_reasons = {"Hang"}, .on_exit_codes = {}, .action = RuleAction::kRestart, .counts_towards_max = false},
+      {.on_reasons = {}, .on_exit_codes = {9}, .action = RuleAction::kRestart, .counts_towards_max = true}};
+  EXPECT_EQ(judge_failure(spec, status, failure("NodeLost"), kNow).explanation, "restart.rules[0] says Fail");
+  EXPECT_EQ(judge_failure(spec, status, failure("Hang"), kNow).explanation,
+            "restart.rules[1] says Restart, not counted");
+  EXPECT_EQ(judge_failure(spec, status, failure("ProcessExit", 9), kNow).explanation,
+            "restart.rules[2] says Restart: restart 2 of restart.maxRestarts (5) within 60 s");
 }
 
 TEST(RestartPolicy, the_first_rule_that_matches_wins) {

@@ -59,6 +59,51 @@ TEST_F(CoordinatorRegroupTest, the_survivors_are_not_halted_while_policy_decides
   EXPECT_TRUE(sent<Halt>().empty());
 }
 
+TEST_F(CoordinatorRegroupTest, a_stop_waits_for_what_a_member_saves_that_was_ready_for_the_next_generation) {
+  start();
+  say(1, exit(1, 1, 137, 9));
+  ready_with(0, 2, StateVersion{1, 7, "a"});
+  plan.stop = true;
+  plan.stop_grace_seconds = 30;
+  set_plan();
+  EXPECT_FALSE(sent<Stop>().empty());
+  say(1, Heartbeat{.sequence = 9, .phase = MemberPhase::kExited, .generation = 1});
+  ASSERT_NE(phase(), Phase::kStopped);
+  Heartbeat saved{.sequence = 9, .phase = MemberPhase::kExited, .generation = 1};
+  saved.newest_checkpoint = CheckpointReport{"step-7.g1", 7, 1, "a"};
+  say(0, saved);
+  EXPECT_EQ(phase(), Phase::kStopped);
+  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint, saved.newest_checkpoint);
+}
+
+TEST_F(CoordinatorRegroupTest, each_phase_of_a_recovery_is_timed) {
+  start();
+  const auto pass = [this](int ms) { time += milliseconds(ms); };
+  say(1, exit(1, 1, 137, 9));  // the proposal goes out at once
+  pass(30);
+  ready_with(0, 2, StateVersion{1, 7, "a"});
+  pass(20);
+  plan.handled_generation = 1;
+  set_plan();
+  pass(7);
+  written();
+  pass(3);
+  ready_with(1, 2, std::nullopt);
+  RecoveryTimes times = job->view()->times;
+  EXPECT_EQ(times.agree_ms, 60);
+  EXPECT_EQ(times.abort_ms, 60) << "the last READY";
+  EXPECT_EQ(times.decide_ms, 50);
+  EXPECT_EQ(times.record_ms, 7);
+  pass(40);
+  say(0, Up{.generation = 2, .regroups = true, .entry = {.init_ms = 11, .transfer_ms = 6}});
+  pass(10);
+  say(1, Up{.generation = 2, .regroups = true, .entry = {.init_ms = 8, .transfer_ms = 9}});
+  times = job->view()->times;
+  EXPECT_EQ(times.start_ms, 50);
+  EXPECT_EQ(times.init_ms, 11);
+  EXPECT_EQ(times.transfer_ms, 9);
+}
+
 TEST_F(CoordinatorRegroupTest, a_foreign_programs_processes_are_halted_at_once) {
   plan.kind = Kind::kTorch;
   start();

@@ -13,11 +13,11 @@ constexpr bool kOf3 = requires {
   T{{}, {}, {}, {}};
 };
 template <typename T>
-constexpr bool kOf6 = requires {
-  T{{}, {}, {}, {}, {}, {}};
+constexpr bool kOf9 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}};
 }
 &&!requires {
-  T{{}, {}, {}, {}, {}, {}, {}};
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 template <typename T>
 constexpr bool kOf19 = requires {
@@ -46,7 +46,7 @@ void Contents::add(Fingerprint& to, const MemberState& state) {
 
 void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
   // Activities are only passed on, for the watch over hangs, which is not explored.
-  const auto& [up, regroups, holding, broken, exit, left_behind, acknowledged, report, process_state, activity,
+  const auto& [up, regroups, entry, holding, broken, exit, left_behind, acknowledged, report, process_state, activity,
                activity_at, hang, kill_at] = rank;
   to.add(up, regroups, holding, broken, exit, left_behind, acknowledged, report, hang.has_value(), kill_at);
 }
@@ -101,8 +101,8 @@ void Contents::add(Fingerprint& to, const CoordinatorState::InForce& in_force) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Proposal& proposal) {
-  static_assert(kOf6<CoordinatorState::Proposal>, "add the new member here");
-  add(to, static_cast<const CoordinatorState::Roster&>(proposal));
+  static_assert(kOf9<CoordinatorState::Proposal>, "add the new member here");
+  add(to, static_cast<const CoordinatorState::Roster&>(proposal));  // of the times only `at` decides anything
   to.add(proposal.generation, proposal.at, proposal.permitted, proposal.recorded, proposal.ready);
 }
 
@@ -163,7 +163,7 @@ void Contents::add(Fingerprint& to, const Ready& ready) {
 }
 
 void Contents::add(Fingerprint& to, const Up& up) {
-  const auto& [generation, regroups] = up;
+  const auto& [generation, regroups, entry] = up;
   to.add(generation, regroups);
 }
 

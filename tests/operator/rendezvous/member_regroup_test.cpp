@@ -106,6 +106,17 @@ class MemberOfThreeTest : public MemberRegroupTest {
   }
 };
 
+TEST_F(MemberOfThreeTest, up_says_what_the_slowest_rank_took) {
+  join();
+  tell(proposal_of_three(1));
+  bind(1, {"h:1", "h:2", "h:3"});
+  tell(go_of_three(1, {"h:1", "h:2", "h:3"}));
+  hear(3, {.up = true, .regroups = true, .entry = {.init_ms = 9, .transfer_ms = 0}});
+  hear(4, {.up = true, .regroups = true, .entry = {.init_ms = 2, .transfer_ms = 7}});
+  hear(5, {.up = true, .regroups = true});
+  EXPECT_EQ(sent<Up>().at(0).entry, (EntryTimes{.init_ms = 9, .transfer_ms = 7}));
+}
+
 TEST_F(MemberOfThreeTest, those_that_live_are_asked_and_ready_names_new_sockets_only_for_the_dead_one) {
   lose_the_second();
   tell(proposal_of_three(2));

@@ -1,11 +1,10 @@
-// The protocol under random faults in virtual time. Compiled several times: as it is, where no seed may violate an
-// invariant and every one must recover, and once for each Mutation, where the invariants must be seen to fail.
+// The protocol under random faults in virtual time: no seed may violate an invariant, and every job must recover.
+// membership_mutation_test.cpp shows that the invariants notice a broken protocol.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <iostream>
 
-#include "operator/rendezvous/mutation.h"
 #include "tests/operator/rendezvous/simulated_world.h"
 #include "tests/sanitizer.h"
 
@@ -22,7 +21,6 @@ unsigned first_seed() {
   return seed;
 }
 
-#ifndef LOCKSTEP_MUTATION
 struct Form {
   const char* name;
   bool regroups, elastic, spares;
@@ -123,20 +121,6 @@ TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {
     ASSERT_EQ(world.starts(), starts) << "LOCKSTEP_SEED=" << first + i;
   }
 }
-
-#else
-TEST(Membership, the_invariants_notice_a_broken_protocol) {
-  const unsigned first = first_seed();
-  for (unsigned i = 0; i < 3000; ++i) {
-    SimulatedWorld world(first + i, true, i % 2 == 1 || kMutation == Mutation::kDisjointSuccessor, i % 4 == 0);
-    world.disturb(20);
-    if (world.violation().empty()) continue;
-    std::cout << "noticed in world " << i + 1 << ": " << world.violation() << "\n";
-    return;
-  }
-  FAIL() << "no world noticed the mutation";
-}
-#endif
 
 }  // namespace
 }  // namespace lockstep::rendezvous

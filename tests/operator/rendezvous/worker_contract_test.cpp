@@ -30,7 +30,7 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   const WorkerMessage failure{
       .failure = FailureReport{FailureReport::Class::kCommunication, 3, "lost rank 3:\n\"quoted\" \xc3\xa9"}};
   EXPECT_EQ(there_and_back(failure), failure);
-  const WorkerMessage stays{.up = true, .regroups = true};
+  const WorkerMessage stays{.up = true, .regroups = true, .entry = {.init_ms = 12, .transfer_ms = 0}};
   EXPECT_EQ(there_and_back(stays), stays);
   const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away", true}};
   EXPECT_EQ(there_and_back(broken), broken);
