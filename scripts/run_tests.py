@@ -243,6 +243,8 @@ def soak(suite):
          {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "exactly_once"],
          {"LOCKSTEP_CHAOS_FAULTS": str(25 * rounds), "LOCKSTEP_CHAOS_WORKERS": "6", "LOCKSTEP_SEED": str(int(time.time()))}),
+        ("the bits under twenty seeds of chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"],
+         {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))}),
         ("a job scaled fifty times", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_scale.py"],
          {"LOCKSTEP_SCALES": "50"}),
         ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
@@ -262,16 +264,16 @@ def soak(suite):
 
 def bench(suite):
     """Benchmarks: what they print is the result, and no time fails them."""
-    programs = ("all_reduce_bench",)
+    programs = ("all_reduce_bench", "lockstep", "lockstep-agent", "lockstep-trainer")
     if build(suite, "release", programs) != 0:
         counts = Counts(failed=1)
         counts.names.append(f"FAILED  the build (see out/tests/{suite}.log)")
         return counts
     counts = Counts()
-    for program in programs:
+    for command in ([ROOT / "build/release/tests/bin/all_reduce_bench"], [PYTHON, "tests/bench/deterministic_bench.py"]):
         log = OUT / f"{suite}.log"
         begun = log.stat().st_size
-        status = run(suite, [ROOT / "build/release/tests/bin" / program], 1800)
+        status = run(suite, command, 1800)
         print(log.read_bytes()[begun:].decode(errors="replace"), flush=True)
         counts.passed += status == 0
         counts.failed += status != 0

@@ -1,9 +1,10 @@
 """`lockstep run --chaos`: a gang that is disturbed all the time ends with the bits of one that nobody disturbed.
 
-LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones. What has
-to hold is counted from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
+LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones, LOCKSTEP_CHAOS_SEEDS
+more of the small ones (3; `make soak`: 20). What has to hold is counted from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
 
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -19,12 +20,23 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ledger"))
 import check_ledger  # noqa: E402
 
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
+SEEDS = int(os.environ.get("LOCKSTEP_CHAOS_SEEDS", "3"))
 FAULTS = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", "60"))
 WORKERS = int(os.environ.get("LOCKSTEP_CHAOS_WORKERS", "4"))
 STEPS_PER_FAULT = 25
 STEP_SECONDS = 0.04  # or more: what is measured is the recovery, not the cores of this machine
 GOODPUT = 0.75
 CHARGED = ("kill a worker", "kill a pod", "tell a pod to end")
+
+
+# (pods, processes of each), by turns: ranks of one pod share memory, others talk over TCP.
+GANGS = ((3, 2), (2, 1), (5, 1), (2, 2), (4, 1), (2, 3), (6, 1), (3, 1))
+# What draws random numbers in training, and what keeps statistics beside its parameters.
+MODELS = {
+    "transformer": ["--model=char-transformer", "--data=/usr/share/common-licenses", "--layers=2", "--width=32", "--heads=2", "--context=32", "--dropout=0.1"],
+    "network": ["--model=mlp", "--width=64", "--layers=2", "--dropout=0.2"],  # with batch norm
+}
+SMALL_FAULTS = 5
 
 
 def job(name, steps, *flags):
@@ -94,6 +106,36 @@ def table(chaos):
     return "\n".join([f"{'fault':24}{'made':>5}{'median':>13}{'worst':>13}", *rows,
                       f"goodput {chaos['goodput']:.3f} over {chaos['seconds']:.0f} s, {chaos['restarts']} restarts, {chaos['charged']} charged, "
                       f"{chaos['doneAgain']} steps done again"])
+
+
+@pytest.fixture(scope="module")
+def digest_of():
+    """Of the state after so many steps of a model, trained in one process."""
+    @functools.cache
+    def train(model, steps):
+        out = subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *words_of(model, steps)], check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
+        return e2e.trainer_result(out)["digest"]
+
+    return train
+
+
+def words_of(model, steps):
+    return [*MODELS[model], "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}", "--seed=7", "--deterministic", "--log-every=100"]
+
+
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(run, digest_of, number):
+    seed, (nodes, procs), model = SEED + number, GANGS[number % len(GANGS)], list(MODELS)[number % 2]
+    steps = SMALL_FAULTS * STEPS_PER_FAULT
+    given = job(f"bits-{number}", steps)
+    given["spec"] |= {"nodes": nodes, "procsPerNode": procs, "elastic": {"minNodes": max(1, nodes // 2), "stabilizationSeconds": 1},
+                      "command": ["lockstep-trainer", *words_of(model, steps), f"--min-step-seconds={STEP_SECONDS}"]}
+    command = run(given, "--chaos", f"{seed}:{SMALL_FAULTS}", "--json")
+    assert command.wait(300) == 0, command
+    chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
+    print(f"\n{model}, {nodes} x {procs} ranks, seed {seed}: {[event['kind'] for event in chaos['events']]}")
+    assert chaos["good"] and chaos["made"] == SMALL_FAULTS
+    assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
 
 
 def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):
