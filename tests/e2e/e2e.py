@@ -15,7 +15,8 @@ import types
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/cluster"))
+sys.path[:0] = [str(ROOT / "tests/cluster"), str(ROOT / "tests/ledger")]
+import check_ledger  # noqa: E402
 import lockstep_cluster.api  # noqa: E402
 import lockstep_cluster.layout  # noqa: E402
 
@@ -143,6 +144,19 @@ class Cluster:
         data = self.read(f"/api/v1/namespaces/{namespace}/configmaps/{job}-record")["data"]
         return sorted(member["slot"] for member in json.loads(data["record"])["members"])
 
+    def by_slot(self, job, namespace="default"):
+        """The pods of a job that are to stay, by slot: of each slot the newest."""
+        found = {}
+        for pod in sorted(self.pods(job, namespace), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])):
+            if "deletionTimestamp" not in pod["metadata"]:
+                found[int(pod["metadata"]["labels"]["lockstep.dev/slot"])] = pod
+        return found
+
+    def leader(self):
+        """Who leads: the holder of the Lease, which is another with each start of a process, and the name of its pod."""
+        holder = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")["spec"]["holderIdentity"]
+        return holder, holder.rpartition("_")[0]
+
     def logged_step(self, job, namespace="default"):
         """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds."""
         first = self.rank_0(job, namespace)
@@ -150,6 +164,14 @@ class Cluster:
             return 0
         log = str(self.read(f"/api/v1/namespaces/{namespace}/pods/{first}/log?container=trainer&tailLines=20"))
         return max((int(step) for step in re.findall(r"^.*?step (\d+)", log, re.M)), default=0)
+
+    def trainer_result(self, job, namespace="default"):
+        """The last line of the trainer in rank 0 of a job that has ended; which pod that was, only its log knows."""
+        logs = [self.read(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/log?container=trainer&tailLines=20")
+                for pod in self.pods(job, namespace)]
+        found = [result for result in map(trainer_result, map(str, logs)) if result]
+        assert len(found) == 1, logs
+        return found[0]
 
     @contextlib.contextmanager
     def following(self, pod, namespace="default"):
@@ -203,6 +225,68 @@ class Cluster:
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
         log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
         return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+
+
+class Ledgers:
+    """The ledgers of a job (trainer/report/ledger.h), read while they grow: what training does, also while the API server is away."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.lines = {}  # name of a file -> its lines, the first of which says what is trained; each process writes one
+        self._offsets = {}
+
+    def read(self):
+        """Takes in what was written since the last call; returns itself."""
+        for path in self.folder.glob("*.jsonl"):
+            begun = self._offsets.get(path, 0)
+            with path.open("rb") as stream:
+                stream.seek(begun)
+                data = stream.read()
+            whole = data.rfind(b"\n") + 1  # a line that is being written is read the next time
+            self._offsets[path] = begun + whole
+            self.lines.setdefault(path.name, []).extend(json.loads(line) for line in data[:whole].splitlines())
+        return self
+
+    def commits(self):
+        """The committed steps of each process, in their order."""
+        steps = [[line for line in lines if line["kind"] == "step"] for lines in self.lines.values()]
+        return [lines for lines in steps if lines]
+
+    def generation(self):
+        """The newest that has committed a step."""
+        return max((lines[-1]["generation"] for lines in self.commits()), default=0)
+
+    def step(self):
+        """The newest that anybody has committed."""
+        return max((lines[-1]["step"] for lines in self.commits()), default=0)
+
+    def trains_with(self, world, newer_than=0, steps=5):
+        """Whether the newest generation has so many ranks, each of which has committed that many steps in it."""
+        generation = self.generation()
+        done = [sum(line["generation"] == generation for line in lines[-steps:]) for lines in self.commits()
+                if lines[-1]["generation"] == generation and lines[-1]["world"] == world]
+        return generation > newer_than and done == [steps] * world
+
+
+def ledger_verdict(folder, reference):
+    """tests/ledger/check_ledger.py of a job's ledgers, against those of a run that nobody disturbed."""
+    result = check_ledger.check(folder, reference)
+    print(result.summary())
+    return result
+
+
+def processes(name, **environment):
+    """Host numbers of the living processes of that name with all of that in their environment, those inside of nodes included."""
+    wanted = {f"{key}={value}".encode() for key, value in environment.items()}
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "comm").read_text().strip() == name[:15] and \
+                    wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
 
 
 def seconds_of(text):

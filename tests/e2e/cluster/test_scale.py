@@ -11,19 +11,22 @@ import jobs
 
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
-SCALES = int(os.environ.get("LOCKSTEP_SCALES", 6))
+SCALINGS = int(os.environ.get("LOCKSTEP_SCALINGS", 6))
+LOSE = "a pod is deleted"  # whose place the spare takes
 # Two numbers: the second follows at once, before anything has come of the first.
-SIZES = list(itertools.islice(itertools.cycle([(4,), (2,), (3,), (1, 3), (4,), (2,)]), SCALES))
-# Most of a step of so small a model is talk between the ranks, so one process alone is fast.
-FLAGS = ["--model=mlp", f"--steps={3000 * SCALES}", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7",
-         "--log-every=50", "--deterministic"]
+CHANGES = list(itertools.islice(itertools.cycle([(4,), (2,), LOSE, (3,), (1, 3), (2,)]), SCALINGS))
+STEPS = 200 * SCALINGS
+MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=12", "--micro-batch-size=2", f"--steps={STEPS}", "--threads=1",
+         "--seed=7", "--log-every=10", "--deterministic"]
+PACE = 0.02  # seconds of a step, or more: a change takes two or three seconds, whatever the machine
 
 
 @pytest.fixture(scope="module")
-def digest():
-    """Of the state at the end of a run of one process that nobody disturbed."""
-    done = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600)
-    return e2e.trainer_result(done.stdout)["digest"]
+def undisturbed(tmp_path_factory):
+    """The ledger of a run of one process that nobody disturbed, and the digest of its state at the end."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    done = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *MODEL, f"--ledger={folder}", deadline=600)
+    return folder, e2e.trainer_result(done.stdout)["digest"]
 
 
 def scale(cluster, name, nodes):
@@ -31,9 +34,10 @@ def scale(cluster, name, nodes):
 
 
 def trains_with(cluster, name, nodes, procs):
-    """The status, once the present generation has that many pods and no other pod is left."""
+    """The status, once the present generation has that many pods, one more is its spare, and no other pod is left."""
     status = cluster.job(name)["status"]
-    return status if status["worldSize"] == nodes * procs and status["nodes"]["ready"] == nodes == len(cluster.pods(name)) else None
+    there = status["nodes"]["ready"] == nodes and status["nodes"].get("spare") == 1 and len(cluster.pods(name)) == nodes + 1
+    return status if there and status["worldSize"] == nodes * procs else None
 
 
 def reasons(cluster, name):
@@ -41,36 +45,47 @@ def reasons(cluster, name):
     return {event["reason"]: event.get("message") or event.get("note") for event in events}
 
 
-def test_a_job_that_is_scaled_up_and_down_ends_with_the_bits_of_an_undisturbed_run(cluster, job, digest):
+def test_a_job_that_is_scaled_up_and_down_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(cluster, job, undisturbed):
     procs = 2
-    name = job(jobs.trainer("scaled", *FLAGS, nodes=2, procs=procs, elastic={"minNodes": 1, "maxNodes": 4, "stabilizationSeconds": 1}))
-    cluster.wait_condition(name, "Running", deadline=90)
+    name, nodes = "scaled", 2
+    ledgers = e2e.Ledgers(cluster.command("volume", "default", f"{name}-state").stdout.strip() + "/ledger")
+    job(jobs.trainer(name, *MODEL, f"--min-step-seconds={PACE}", "--ledger=/checkpoints/ledger", nodes=nodes, procs=procs, claim=f"{name}-state",
+                     every=3600, spares={"nodes": 1}, elastic={"minNodes": 1, "maxNodes": 4, "stabilizationSeconds": 1}))
+    e2e.wait_for("it trains, with a spare", lambda: trains_with(cluster, name, nodes, procs), deadline=90)
     begun = time.monotonic()
     seconds = []
-    for sizes in SIZES:
-        before = cluster.logged_step(name)
+    for change in CHANGES:
+        generation = ledgers.read().generation()
         since = time.monotonic()
-        for nodes in sizes:
-            assert scale(cluster, name, nodes).returncode == 0
-        status = e2e.wait_for(f"{name} trains with {nodes}", lambda nodes=nodes: trains_with(cluster, name, nodes, procs), deadline=60)
+        if change == LOSE:
+            gang = cluster.gang(name)
+            cluster.kubectl("delete", "pod", cluster.by_slot(name)[gang[-1]]["metadata"]["name"], "--wait=false")
+        else:
+            for nodes in change:
+                assert scale(cluster, name, nodes).returncode == 0
+        e2e.wait_for(f"{name} trains with {nodes}", lambda nodes=nodes, generation=generation:
+                     trains_with(cluster, name, nodes, procs) and ledgers.read().trains_with(nodes * procs, generation), deadline=60)
         seconds.append(round(time.monotonic() - since, 2))
-        assert status["state"] == "Running", status
-        e2e.wait_for("it gets on", lambda before=before: cluster.logged_step(name) > before, deadline=60)
-    print(f"\n{name}: scaled to {SIZES} within {time.monotonic() - begun:.0f} s; each took {seconds} s; now at step {cluster.logged_step(name)}")
+        assert cluster.job(name)["status"]["state"] == "Running", cluster.job(name)["status"]
+    print(f"\n{name}: {len(CHANGES)} changes, {CHANGES[:6]}, within {time.monotonic() - begun:.0f} s; each took {seconds} s; "
+          f"now at step {ledgers.step()} of {STEPS}")
     scale_of_it = cluster.read(f"/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs/{name}/scale")
     assert scale_of_it["status"]["selector"] == f"lockstep.dev/job-uid={scale_of_it['metadata']['uid']}"
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     status = found["status"]
-    assert [attempt["cause"] for attempt in status["attempts"]] == ["Completed"], status["attempts"]
-    assert status["restarts"]["total"] == 0
-    assert status["membershipGeneration"] > len(SIZES)
+    lost = CHANGES.count(LOSE)
+    assert [attempt["cause"] for attempt in status["attempts"]][-10:] == (["PodDeleted"] * lost + ["Completed"])[-10:], status["attempts"]
+    assert status["restarts"].get("counted", 0) == 0 and status["restarts"]["total"] == lost
+    assert status["membershipGeneration"] > len(CHANGES)
     assert not status.get("released"), status
     said = reasons(cluster, name)
     assert said["ScaledUp"].startswith("nodes was raised from"), said
     assert said["ScaledDown"].startswith("nodes was lowered from"), said
-    log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
-    assert e2e.trainer_result(log)["digest"] == digest
-    assert "restored" not in log, "slot 0 kept its memory all the time"
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer").stdout for pod in cluster.pods(name)]
+    assert not any("restored" in log for log in logs), "somebody has kept its memory all the time"
+    reference, digest = undisturbed
+    assert cluster.trainer_result(name)["digest"] == digest
+    assert e2e.ledger_verdict(ledgers.folder, reference).violations == []
 
 
 def test_the_server_refuses_what_the_job_did_not_ask_for(cluster, job):
