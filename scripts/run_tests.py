@@ -246,7 +246,9 @@ def soak(suite):
         ("the bits under twenty seeds of chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"],
          {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))}),
         ("a job scaled fifty times", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_scale.py"],
-         {"LOCKSTEP_SCALES": "50"}),
+         {"LOCKSTEP_SCALINGS": "50"}),
+        ("each fault on three nodes, the API server away for a minute", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_faults.py"],
+         {"LOCKSTEP_AWAY_SECONDS": "60", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
          {"LOCKSTEP_IDLE_SECONDS": "300"}),
     ]
