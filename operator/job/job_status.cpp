@@ -34,22 +34,22 @@ std::string first_line(const std::string& text) {
 }
 
 void take_recovery_times(const rendezvous::JobView& view, api::TrainingJobStatus& status) {
-  if (status.attempts.empty() || view.generation <= status.attempts.back().generation) return;
-  api::Attempt& last = status.attempts.back();
-  const size_t count = status.attempts.size();
-  // A pod that no generation had was replaced: nobody waited for that.
-  if (last.generation == (count > 1 ? status.attempts[count - 2].generation : 0)) return;
+  // The first with that number: one that follows is of a pod that no generation had, and nobody waited for that.
+  const auto ended = std::find_if(status.attempts.begin(), status.attempts.end(), [&](const api::Attempt& attempt) {
+    return attempt.generation > 0 && attempt.generation == view.times.after;
+  });
+  if (ended == status.attempts.end() || view.generation <= ended->generation) return;
   const auto take = [](std::int64_t& to, std::int64_t from) {
     if (to < 0) to = from;
   };
-  take(last.agree_ms, view.times.agree_ms);
-  take(last.decide_ms, view.times.decide_ms);
-  take(last.abort_ms, view.times.abort_ms);
-  take(last.record_ms, view.times.record_ms);
-  take(last.start_ms, view.times.start_ms);
-  take(last.init_ms, view.times.init_ms);
-  take(last.transfer_ms, view.times.transfer_ms);
-  take(last.first_step_ms, view.times.first_step_ms);
+  take(ended->agree_ms, view.times.agree_ms);
+  take(ended->decide_ms, view.times.decide_ms);
+  take(ended->abort_ms, view.times.abort_ms);
+  take(ended->record_ms, view.times.record_ms);
+  take(ended->start_ms, view.times.start_ms);
+  take(ended->init_ms, view.times.init_ms);
+  take(ended->transfer_ms, view.times.transfer_ms);
+  take(ended->first_step_ms, view.times.first_step_ms);
 }
 
 std::string decimal(double value, const char* format) {

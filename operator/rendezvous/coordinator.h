@@ -113,8 +113,11 @@ struct MemberView {
   bool operator==(const MemberView&) const = default;
 };
 
-// What became of the recovery that led to the current generation; -1: not there yet.
+// What became of the newest recovery; -1: not there yet. A generation that ended only because others were taken in, or
+// given up, between two steps is followed by no recovery: what the last one took stays to be read.
 struct RecoveryTimes {
+  std::int64_t after = 0;  // the generation whose end it followed
+  std::int64_t into = 0;   // the one that it led to; 0: none yet
   // PROPOSE to GO, and what of that it took, partly at the same time: until the controller had dealt with the failure,
   // until the last READY (all processes of before have ended their communicators, or themselves), and the
   // compare-and-set of the record.

@@ -196,6 +196,8 @@ void CoordinatorState::evaluate_growth(Now now) {
   if (!advanced || !(whole || stable(now))) return;
   if (plan_->kind != Kind::kLockstep) return end_gang();
   gang_->yields_since = now.time;
+  // What is reported only now, or never, is of the step that somebody has told of.
+  if (recovered_into_gang() && times_.first_step_ms < 0) times_.first_step_ms = milliseconds(last_advance_ - gang_->up_at);
   changed_ = true;
 }
 
@@ -206,7 +208,8 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   proposal.procs = plan_->procs_per_node;
   proposal.at = now.time;
   proposal_ = proposal;
-  times_ = {};
+  const bool recovers = failure_ || !gang_ || !gang_->yields_since;
+  if (recovers) times_ = {.after = failure_ ? failure_->generation : gang_ ? gang_->generation : 0};
   for (const int slot : slots) send_propose(members_.at(slot));
 }
 
@@ -337,10 +340,13 @@ void CoordinatorState::go(Now now) {
     if (member.session != 0) send(member.session, go);
   }
   in_force_ = InForce{*proposal_, gang.kind, true};
-  times_.agree_ms = milliseconds(now.time - proposal_->at);
-  times_.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
-  times_.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
-  times_.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
+  if (times_.into == 0) {
+    times_.into = gang.generation;
+    times_.agree_ms = milliseconds(now.time - proposal_->at);
+    times_.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
+    times_.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
+    times_.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
+  }
   progress_slot_ = plan_->slots;
   last_advance_ = now.time;
   gang_ = std::move(gang);

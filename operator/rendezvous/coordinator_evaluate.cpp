@@ -190,7 +190,7 @@ void CoordinatorState::evaluate_up(Now now) {
   }
   if (missing < 0) {
     gang_->up_at = now.time;
-    if (!gang_->resumed) times_.start_ms = milliseconds(now.time - gang_->go_at);
+    if (recovered_into_gang()) times_.start_ms = milliseconds(now.time - gang_->go_at);
     enter(Step::kUp);
   } else if (plan_->start_timeout_seconds > 0 &&
              now.time - gang_->go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {

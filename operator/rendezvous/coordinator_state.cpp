@@ -190,7 +190,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
     if (active() && in_gang(*member) && up->generation == gang_->generation) {
       gang_->up[member->expected.slot] = true;
       member->regroups = up->regroups;
-      if (!gang_->resumed) {
+      if (recovered_into_gang()) {
         times_.init_ms = std::max(times_.init_ms, up->entry.init_ms);
         times_.transfer_ms = std::max(times_.transfer_ms, up->entry.transfer_ms);
       }
@@ -234,7 +234,7 @@ void CoordinatorState::note_progress(Member& member, const Progress& progress, N
   progress_slot_ = slot;
   progress_ = progress;
   progress_changed_ = true;
-  if (step_ == Step::kUp && !gang_->resumed && times_.first_step_ms < 0 && progress_.step > gang_->restored_step) {
+  if (step_ == Step::kUp && recovered_into_gang() && times_.first_step_ms < 0 && progress_.step > gang_->restored_step) {
     times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();
     changed_ = true;
   }

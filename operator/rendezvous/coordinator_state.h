@@ -247,6 +247,8 @@ class CoordinatorState {
   void write(Record next);
   void enter(Step step);
 
+  // Whether times_ is of the recovery that led to the generation that runs, and was begun by this coordinator.
+  bool recovered_into_gang() const { return times_.into == gang_->generation && !gang_->resumed; }
   bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
   bool in_gang(const Member& member) const;
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }

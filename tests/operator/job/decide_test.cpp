@@ -112,7 +112,8 @@ TEST(Decide, a_recovery_ends_restarting_and_tells_its_milliseconds) {
   s.running();
   s.broken(1, "ProcessSignal", 1, 137).detect_ms = 7;
   s.accept();
-  s.see(Phase::kUp, 2).times = {.agree_ms = 20, .decide_ms = 15, .abort_ms = 4, .record_ms = 5, .start_ms = 300};
+  s.see(Phase::kUp, 2).times = {
+      .after = 1, .into = 2, .agree_ms = 20, .decide_ms = 15, .abort_ms = 4, .record_ms = 5, .start_ms = 300};
   const Plan plan = s.accept();
   EXPECT_EQ(s.job.status.state, "Running");
   EXPECT_FALSE(s.is("Restarting"));
@@ -133,6 +134,21 @@ TEST(Decide, a_recovery_ends_restarting_and_tells_its_milliseconds) {
   EXPECT_EQ(attempt.transfer_ms, 90);
   EXPECT_EQ(attempt.first_step_ms, 40);
   EXPECT_EQ(s.job.status.membership_generation, 2);
+}
+
+TEST(Decide, the_milliseconds_of_a_recovery_go_to_the_attempt_that_it_followed) {
+  Situation s;
+  s.running();
+  s.broken(1, "ProcessSignal", 1, 137);
+  s.accept();
+  s.see(Phase::kUp, 2).times = {.after = 0, .agree_ms = 20, .start_ms = 300, .first_step_ms = 40};
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts[0].agree_ms, -1);
+  s.see(Phase::kUp, 3).times = {.after = 1, .agree_ms = 21, .start_ms = 301, .first_step_ms = 41};
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts[0].agree_ms, 21);
+  EXPECT_EQ(s.job.status.attempts[0].start_ms, 301);
+  EXPECT_EQ(s.job.status.attempts[0].first_step_ms, 41);
 }
 
 TEST(Decide, a_second_failure_without_progress_waits_before_it_is_passed_on) {

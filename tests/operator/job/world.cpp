@@ -48,7 +48,9 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
       const bool takes_part = !gang.over && in_gang != gang.uid_of_slot.end() && in_gang->second == member.pod_uid;
       view.members.push_back({member.slot, member.incarnation, connected, takes_part, takes_part, member.leaving});
     }
-    if (view.phase == Phase::kUp && gang.generation > 1) view.times = {.agree_ms = 20, .start_ms = 300};
+    if (view.phase == Phase::kUp && gang.generation > 1) {
+      view.times = {.after = gang.generation - 1, .into = gang.generation, .agree_ms = 20, .start_ms = 300};
+    }
     view.message = "waiting";
     view.progress.step = gang.generation * 10;
     return view;

@@ -149,6 +149,55 @@ TEST_F(CoordinatorElasticTest, who_is_left_out_is_warmed_and_taken_in_when_it_is
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 
+TEST_F(CoordinatorElasticTest, what_a_recovery_took_stays_to_be_read_when_others_are_taken_in_after_it) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  handled(1);
+  written();
+  up({0, 1}, 2);
+  for (const int slot : {0, 1}) say(slot, stays(2));
+  say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
+  time += milliseconds(100);
+  say(0, stays(2, 9));
+  const RecoveryTimes recovery = job->view()->times;
+  EXPECT_EQ(recovery.after, 1);
+  EXPECT_GE(recovery.agree_ms, 0);
+  EXPECT_GE(recovery.start_ms, 0);
+  EXPECT_EQ(recovery.first_step_ms, 100);
+  say(2, Heartbeat{.phase = MemberPhase::kWarm, .regroups = true});
+  time += milliseconds(40);
+  for (const int slot : {0, 1}) yielded(slot, slot, 2);
+  written();
+  time += milliseconds(40);
+  up({0, 1, 2}, 3);
+  time += milliseconds(40);
+  for (const int slot : {0, 1, 2}) say(slot, stays(3, 10));
+  ASSERT_EQ(job->view()->generation, 3);
+  EXPECT_EQ(job->view()->times, recovery);
+  say(2, exit(2, 3, 137, 9));
+  EXPECT_EQ(job->view()->times, (RecoveryTimes{.after = 3}));
+}
+
+// The lowest slot has told of no step yet, and another has.
+TEST_F(CoordinatorElasticTest, the_first_step_of_a_recovery_is_told_when_others_are_taken_in_before_it_is_reported) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1, 8));
+  say(2, exit(2, 1, 137, 9));
+  handled(1);
+  written();
+  up({0, 1}, 2);
+  for (const int slot : {0, 1}) say(slot, stays(2));
+  say(0, stays(2, 8));
+  say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
+  time += milliseconds(60);
+  say(1, stays(2, 9));
+  time += milliseconds(60);
+  say(2, Heartbeat{.phase = MemberPhase::kWarm, .regroups = true});
+  ASSERT_EQ(sent<Yield>().size(), 2U);
+  EXPECT_EQ(job->view()->times.first_step_ms, 60);
+}
+
 TEST_F(CoordinatorElasticTest, a_member_that_did_not_hear_that_it_is_to_get_warm_is_told_again) {
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1));
