@@ -230,9 +230,13 @@ void CoordinatorState::evaluate_exits(Now now) {
   if (left && most != Blame::kOwn) return end_gang();
   if (most == Blame::kNone && !ordered) return;
   if (most != Blame::kOwn) {
-    if (gang_->gather_until == MonotonicTime::max()) {
-      gang_->gather_until = now.time + gather_time(most == Blame::kNone ? Blame::kCommunication : most);
-    }
+    // After a take-over word of who began may come with an agent that has not found this coordinator yet.
+    const bool all_came = std::all_of(members_.begin(), members_.end(), [this](const auto& entry) {
+      return !in_gang(entry.second) || !entry.second.agent.empty();
+    });
+    const Duration wait =
+        all_came ? Duration(gather_time(most == Blame::kNone ? Blame::kCommunication : most)) : timing_.lost_after;
+    gang_->gather_until = std::min(gang_->gather_until, now.time + wait);
     const bool over = now.time >= gang_->gather_until;
     for (const auto& [slot, member] : members_) {
       if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;

@@ -176,6 +176,44 @@ TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_
   EXPECT_EQ(job->view()->failure->rank, 1);
 }
 
+TEST_F(CoordinatorStateTest, after_a_take_over_communication_failures_wait_for_the_agent_of_the_one_who_began) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(1, MemberPhase::kRunning);
+  say(1, Broken{1, {1, 0, "rank 0 went away", false}});
+  for (int i = 0; i < 3; ++i) {
+    time += milliseconds(250);
+    beat(1, 1);
+    job->on_tick(now());
+  }
+  EXPECT_FALSE(job->view()) << "slot 0 has a second to come back";
+  come_back(0, MemberPhase::kExited);
+  say(0, exit(0, 1, 137, 9));
+  ASSERT_TRUE(job->view()->failure);
+  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->rank, 0);
+}
+
+TEST_F(CoordinatorStateTest, after_a_take_over_an_agent_that_does_not_come_is_waited_for_a_second) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(1, MemberPhase::kRunning);
+  say(1, Broken{1, {1, 0, "rank 0 went away", false}});
+  for (int i = 0; i < 4; ++i) {
+    time += milliseconds(250);
+    beat(1, 1);
+    job->on_tick(now());
+  }
+  ASSERT_TRUE(job->view()->failure);
+  EXPECT_EQ(job->view()->failure->cause, "ConnectionBroken");
+}
+
 TEST_F(CoordinatorStateTest, communication_failures_alone_are_named_after_200_ms) {
   start();
   Exit first = exit(0, 1, kExitCommunication, 0, 10);
