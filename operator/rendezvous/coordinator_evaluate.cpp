@@ -338,8 +338,14 @@ void CoordinatorState::evaluate_stop(Now now) {
   bool left = false;
   for (const auto& [slot, member] : members_) {
     if (overdue) break;
-    if (member.agent.empty()) {  // never seen in this term: it may still be on its way here
-      left = left || (waited < settle && !(record_ && record_->generation == 0));
+    if (member.agent.empty()) {
+      // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
+      // last checkpoint, from which the job is to go on.
+      const bool has_run =
+          record_ && std::any_of(record_->members.begin(), record_->members.end(), [&](const auto& it) {
+            return it.slot == slot && it.incarnation == member.expected.incarnation;
+          });
+      left = left || has_run || (waited < settle && !(record_ && record_->generation == 0));
     } else if (member.session != 0 || !member.told_to_leave) {
       // Who is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
       const bool holds = member.phase != MemberPhase::kIdle && member.phase != MemberPhase::kExited;

@@ -574,5 +574,49 @@ TEST_F(CoordinatorStateTest, the_last_checkpoint_of_a_job_that_stops_is_recorded
   EXPECT_TRUE(taken<WriteRecord>().empty());  // it is known already
 }
 
+TEST_F(CoordinatorStateTest,
+       a_new_leader_that_is_to_stop_a_job_waits_for_who_has_yet_to_come_with_the_last_checkpoint) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(1, MemberPhase::kRunning);
+  plan.stop = true;
+  plan.stop_grace_seconds = 20;
+  set_plan();
+  say(1, exit(1, 1, 83));
+  time += seconds(12);  // the way to the leader may be known late on a node
+  job->on_tick(now());
+  EXPECT_NE(job->view()->phase, Phase::kStopped);
+  forget();
+  come_back(0, MemberPhase::kExited);
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kExited;
+  heartbeat.generation = 1;
+  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
+  say(0, heartbeat);
+  say(0, exit(0, 1, 83));
+  ASSERT_FALSE(taken<WriteRecord>().empty());
+  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
+  EXPECT_EQ(job->view()->phase, Phase::kStopped);
+}
+
+TEST_F(CoordinatorStateTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(1, MemberPhase::kRunning);
+  plan.stop = true;
+  plan.stop_grace_seconds = 20;
+  set_plan();
+  say(1, exit(1, 1, 83));
+  time += seconds(26);
+  job->on_tick(now());
+  EXPECT_EQ(job->view()->phase, Phase::kStopped);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous
