@@ -62,7 +62,7 @@ bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& 
   const bool stopped = snapshot.view && snapshot.view->phase == Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !on_dead_node(snapshot, *pod);
+    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !lost_with_node(snapshot, *pod);
     if (!runs || stopped) unwanted.push_back(pod.get());
   }
   delete_pods(snapshot, unwanted, "too few are left", plan);

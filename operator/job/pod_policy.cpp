@@ -176,6 +176,12 @@ bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
 }
 
+bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
+  const auto identity = identity_of(pod.meta);
+  const bool speaks = identity && is_connected(snapshot, identity->slot, identity->incarnation);
+  return on_dead_node(snapshot, pod) && !speaks && !snapshot.settling;
+}
+
 Survey survey(const Snapshot& snapshot) {
   return survey(snapshot, known_incarnation(snapshot), snapshot.job->status.released, false);
 }

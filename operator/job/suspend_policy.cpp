@@ -36,7 +36,7 @@ void carry_on_suspension(const Snapshot& snapshot, api::TrainingJobStatus& statu
   const bool stopped = snapshot.view && snapshot.view->phase == rendezvous::Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !on_dead_node(snapshot, *pod);
+    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !lost_with_node(snapshot, *pod);
     if (runs && !stopped && snapshot.now < pods_end) {
       plan.look_again_in(pods_end - snapshot.now);
     } else {

@@ -154,6 +154,24 @@ TEST(StartupPolicy, refused_creates_back_off) {
 
 // ---- suspend ----
 
+// All nodes are for a moment when the API server was away.
+TEST(SuspendPolicy,
+     a_pod_on_a_node_that_is_called_not_ready_may_stop_in_order_while_its_member_speaks_or_may_yet_come) {
+  Situation s;
+  s.running();
+  s.node(0, false);
+  s.node(1, false);
+  s.job.spec.suspend = true;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.view->members[1].connected = false;
+  s.settling = true;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.settling = false;
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, s.pods[1].meta.name);
+}
+
 TEST(SuspendPolicy, a_job_that_begins_suspended_makes_no_pods) {
   Situation s;
   s.job.spec.suspend = true;
