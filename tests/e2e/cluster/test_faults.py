@@ -285,6 +285,7 @@ def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_
           f"{1000 * p99(gang.undisturbed()):.0f} ms; the longest while these were away: "
           + ", ".join(f"{what} {1000 * seconds:.0f} ms" for what, seconds in longest.items()))
     assert result.violations == []
+    assert result.superseded == 0, "what was committed was in somebody's memory all the time, and then in the last checkpoint"
     assert at_the_end == digest
     assert all(seconds <= bound for seconds in longest.values()), (longest, bound)
 
