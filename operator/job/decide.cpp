@@ -202,12 +202,16 @@ class Running {
     if (pod != nullptr) delete_pods(snapshot_, {pod}, "its agent is silent", plan_);
   }
 
-  void give_up(Attempt attempt, const RestartVerdict& verdict) {
-    const auto cause = attempt.cause;
+  // `place`: where the attempt is stored already, with less known of it; null: it is new.
+  void give_up(Attempt attempt, const RestartVerdict& verdict, Attempt* place = nullptr) {
     const auto message = fmt::format("{}; {}", verdict.explanation, attempt.message);
     attempt.decision = verdict.explanation;
-    append_attempt(status_, std::move(attempt));
-    status_.restarts.last_cause = cause;
+    status_.restarts.last_cause = attempt.cause;
+    if (place != nullptr) {
+      *place = std::move(attempt);
+    } else {
+      append_attempt(status_, std::move(attempt));
+    }
     finish(snapshot_, status_, plan_, false, verdict.reason, message);
   }
 
@@ -257,7 +261,9 @@ class Running {
       if (slot.state == SlotState::kLive) replace_silent(slot);
       if (slot.state != SlotState::kLost) continue;
       // The others went on when its agent fell silent; now it is known why.
-      const auto* told = find_silence(status_.attempts, slot);
+      const auto* silence = find_silence(status_.attempts, slot);
+      Attempt* const told =
+          silence == nullptr ? nullptr : &status_.attempts[static_cast<size_t>(silence - status_.attempts.data())];
       const bool known = told != nullptr;
       if (!known && gang_is_whole()) {
         replace_spare(slot, any);
@@ -273,12 +279,12 @@ class Running {
         name_slot(attempt, slot.slot);
       }
       const auto verdict = judge_failure(job_.spec, status_, attempt, snapshot_.now);
-      if (!verdict.restart) return give_up(std::move(attempt), verdict);
+      if (!verdict.restart) return give_up(std::move(attempt), verdict, told);
       attempt.counted = verdict.counted;
       attempt.decision = verdict.explanation;
       plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
-        status_.attempts[static_cast<size_t>(told - status_.attempts.data())] = std::move(attempt);
+        *told = std::move(attempt);
         status_.restarts.last_cause = slot.cause;
         status_.restarts.counted = counted_restarts(job_.spec, status_, snapshot_.now);
       } else if (!is_infrastructure(attempt)) {

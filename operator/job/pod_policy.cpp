@@ -102,9 +102,9 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
               SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
   // Nobody has seen to a slot yet that the job did not have when its status was written.
-  const int known_slots = snapshot.job->status.nodes.desired;
+  const int desired = snapshot.job->status.nodes.desired;
   const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;
-  if (slot.pod == nullptr && known_slots > 0 && slot.slot >= known_slots && !spare &&
+  if (slot.pod == nullptr && desired > 0 && slot.slot >= desired + snapshot.job->spec.spares && !spare &&
       !takes_part(snapshot, slot.slot)) {
     return;
   }

@@ -246,19 +246,21 @@ void Reconciler::observe_phases(const api::Attempt& before, const api::Attempt& 
 }
 
 void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
-  if (status.attempts.empty() || (!job.status.attempts.empty() && status.attempts.back() == job.status.attempts.back()))
-    return;
-  const auto& attempt = status.attempts.back();
-  const bool is_new = job.status.attempts.empty() || attempt.end_time != job.status.attempts.back().end_time ||
-                      attempt.generation != job.status.attempts.back().generation;
-  observe_phases(is_new ? api::Attempt{} : job.status.attempts.back(), attempt);
-  if (!is_new) return;
-  metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}})
-      .increment();
-  log::info("attempt ended", {{"job", job.meta.key().text()},
-                              {"generation", std::to_string(attempt.generation)},
-                              {"cause", attempt.cause},
-                              {"strategy", attempt.strategy}});
+  const auto& known = job.status.attempts;
+  for (const api::Attempt& attempt : status.attempts) {
+    const auto before = std::find_if(known.begin(), known.end(), [&](const api::Attempt& old) {
+      return old.generation == attempt.generation && old.end_time == attempt.end_time && old.pod == attempt.pod;
+    });
+    const bool is_new = before == known.end();
+    observe_phases(is_new ? api::Attempt{} : *before, attempt);
+    if (!is_new) continue;
+    metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}})
+        .increment();
+    log::info("attempt ended", {{"job", job.meta.key().text()},
+                                {"generation", std::to_string(attempt.generation)},
+                                {"cause", attempt.cause},
+                                {"strategy", attempt.strategy}});
+  }
 }
 
 Reconciler::Memory Reconciler::recall(const api::ObjectKey& key) {

@@ -197,7 +197,8 @@ void CoordinatorState::evaluate_growth(Now now) {
   if (plan_->kind != Kind::kLockstep) return end_gang();
   gang_->yields_since = now.time;
   // What is reported only now, or never, is of the step that somebody has told of.
-  if (recovered_into_gang() && times_.first_step_ms < 0) times_.first_step_ms = milliseconds(last_advance_ - gang_->up_at);
+  if (recovered_into_gang() && times_.first_step_ms < 0)
+    times_.first_step_ms = milliseconds(last_advance_ - gang_->up_at);
   changed_ = true;
 }
 

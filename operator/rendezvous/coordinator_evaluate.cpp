@@ -41,7 +41,9 @@ void CoordinatorState::evaluate_step(Now now) {
     for (auto& [slot, member] : members_) member.told_to_leave = false;
     finished_ = false;
     if (gang_) gang_->over = true;
-    enter(record_seen_ ? Step::kWaiting : Step::kLoading);
+    // Who took over while it stopped has not looked yet which generation may be in force.
+    const bool adopted = gang_ || (record_ && record_->generation == 0);
+    enter(record_seen_ && adopted ? Step::kWaiting : Step::kLoading);
   }
   if (step_ == Step::kLoading) {
     if (record_ && (record_->generation == 0 || record_->term == term_)) adopt_record(now);
@@ -385,7 +387,7 @@ void CoordinatorState::evaluate_store(Now now) {
     next.progress = progress_;
     next.checkpoint = checkpoint_;
     write(next);
-  } else if (gang_ && checkpoint_ != record_->checkpoint &&
+  } else if (checkpoint_ != record_->checkpoint && record_->generation > 0 &&
              // What a stopping job writes last is what it goes on from, perhaps under another leader.
              (step_ == Step::kStopping || step_ == Step::kStopped ||
               (step_ == Step::kUp && record_->generation == gang_->generation &&

@@ -234,7 +234,8 @@ void CoordinatorState::note_progress(Member& member, const Progress& progress, N
   progress_slot_ = slot;
   progress_ = progress;
   progress_changed_ = true;
-  if (step_ == Step::kUp && recovered_into_gang() && times_.first_step_ms < 0 && progress_.step > gang_->restored_step) {
+  if (step_ == Step::kUp && recovered_into_gang() && times_.first_step_ms < 0 &&
+      progress_.step > gang_->restored_step) {
     times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();
     changed_ = true;
   }

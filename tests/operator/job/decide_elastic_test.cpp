@@ -124,6 +124,18 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
 }
 
+TEST(DecideElastic, word_of_a_silent_pod_that_ends_the_job_belongs_to_the_same_attempt_too) {
+  Elastic s;
+  s.shrunk();
+  s.job.spec.restart.max_restarts = 0;
+  s.pods[2].phase = "Failed";
+  s.accept();
+  EXPECT_EQ(s.job.status.state, "Failed");
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].decision, "restart.maxRestarts is 0");
+}
+
 TEST(DecideElastic, a_pod_that_is_deleted_is_replaced_while_the_others_train) {
   Elastic s;
   s.pods[2].meta.deleted = s.now;

@@ -41,6 +41,21 @@ TEST(DecideSpares, there_is_a_pod_for_each_and_the_coordinator_expects_it) {
   EXPECT_EQ(plan.coordinator->members.size(), 4u);
 }
 
+// With slot 2 in the gang, its pod is no spare, whatever its number.
+TEST(DecideSpares, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_is_known) {
+  WithSpare s;
+  s.gang({0, 2});
+  s.accept();
+  const auto view = s.view;
+  s.view.reset();
+  s.pods.erase(s.pods.begin() + 2);
+  EXPECT_TRUE(s.accept().creates.empty());
+  s.view = view;
+  EXPECT_EQ(s.accept().creates.size(), 1u);
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "PodDeleted");
+}
+
 TEST(DecideSpares, a_spare_is_not_ready_but_spare) {
   WithSpare s;
   EXPECT_EQ(s.job.status.nodes.ready, 2);

@@ -602,6 +602,31 @@ TEST_F(CoordinatorStateTest,
   EXPECT_EQ(job->view()->phase, Phase::kStopped);
 }
 
+TEST_F(CoordinatorStateTest,
+       a_leader_of_a_job_that_stops_already_records_its_last_checkpoint_and_adopts_its_generation_when_it_goes_on) {
+  start();
+  job = make(2);
+  plan.stop = true;
+  plan.stop_grace_seconds = 20;
+  set_plan();
+  loaded();
+  come_back(0, MemberPhase::kRunning);
+  come_back(1, MemberPhase::kRunning);
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
+  say(0, heartbeat);
+  ASSERT_FALSE(taken<WriteRecord>().empty());
+  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
+  written();
+  forget();
+  plan.stop = false;
+  set_plan();
+  EXPECT_TRUE(sent<Propose>().empty()) << "generation 1 may be in force";
+  EXPECT_EQ(job->view()->generation, 1);
+}
+
 TEST_F(CoordinatorStateTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
   start();
   job = make(2);
