@@ -1,8 +1,8 @@
-// spec.nodes of an elastic job that is changed while it runs (kubectl scale), and spares.nodes of any. New slots get pods
-// of the present round. Slots that are not wanted any more are released: their pods are deleted in order, leave after a
-// step on which all ranks agree, and neither that nor anything else that happens to them is a failure. Which pods are
-// released is stored in the status before the first of them is deleted, and a new round begins with it, so that a slot
-// that is wanted again never shares a name with the pod that left it.
+// spec.nodes of an elastic job that is changed while it runs (kubectl scale), and spares.nodes of any. New slots get
+// pods of the present round. Slots that are not wanted any more are released: their pods are deleted in order, leave
+// after a step on which all ranks agree, and neither that nor anything else that happens to them is a failure. Which
+// pods are released is stored in the status before the first of them is deleted, and a new round begins with it, so
+// that a slot that is wanted again never shares a name with the pod that left it.
 #pragma once
 
 #include <string>

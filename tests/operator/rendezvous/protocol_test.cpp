@@ -59,8 +59,8 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
-           hello, heartbeat, watched, Heartbeat{}, ready, kept, Up{4}, Up{4, true}, Broken{3, {7, 1, "rank 1 went away"}},
-           Broken{3, {7, -1, "others join", true}}, full_exit()}) {
+           hello, heartbeat, watched, Heartbeat{}, ready, kept, Up{4}, Up{4, true},
+           Broken{3, {7, 1, "rank 1 went away"}}, Broken{3, {7, -1, "others join", true}}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
@@ -89,9 +89,9 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   go.env = {{"NCCL_DEBUG", "INFO"}};
   Go no_rank = go;
   no_rank.epoch.generation = 0;
-  for (const CoordinatorToAgent& message :
-       std::vector<CoordinatorToAgent>{Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500},
-                                       go, Ack{8, 3}, Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Stop{60, 3}, Done{}}) {
+  for (const CoordinatorToAgent& message : std::vector<CoordinatorToAgent>{
+           Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
+           Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Stop{60, 3}, Done{}}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
