@@ -22,8 +22,9 @@ bool may_rest(const WatchedRank& rank) {
 
 }  // namespace
 
-void CoordinatorState::note_activities(const Member& member, const Heartbeat& heartbeat, Now now) {
+void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbeat, Now now) {
   if (!gang_->watch) return;
+  member.told = now.time;
   if (heartbeat.progress) gang_->watch->note_step(heartbeat.progress->step, now.time);
   if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs)) return;
   const int first = gang_->first_rank(member.expected.slot);
@@ -39,8 +40,8 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
     const int slot = gang_->slot_of(rank);
     const Member& member = members_.at(slot);
     const auto seen = gang_->watch->ranks().find(rank);
-    // Who is not heard of is the business of evaluate_losses().
-    const bool lately = member.session != 0 && now.time - member.heard <= timing_.lost_after;
+    // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
+    const bool lately = member.session != 0 && now.time - member.told <= timing_.lost_after;
     if (!lately || seen == gang_->watch->ranks().end()) return {};
     ranks.push_back({rank, slot, member.expected.node, seen->second.activity, now.time - seen->second.moved});
   }

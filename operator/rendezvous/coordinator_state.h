@@ -129,6 +129,7 @@ class CoordinatorState {
     SessionId session = 0;
     std::string agent;      // Hello::session; "" before the first HELLO
     MonotonicTime heard{};  // last sign of life, or when the connection broke
+    MonotonicTime told{};   // when it last said what its ranks are doing
     MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
     std::int64_t life = 0;
@@ -222,7 +223,7 @@ class CoordinatorState {
   void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
-  void note_activities(const Member& member, const Heartbeat& heartbeat, Now now);
+  void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;

@@ -83,6 +83,28 @@ TEST_F(CoordinatorHangTest, the_rank_that_the_others_wait_for_is_ended_and_named
   EXPECT_EQ(job->view()->failure->message, abort.message + "\n  #0 the stack");
 }
 
+TEST_F(CoordinatorHangTest, a_rank_whose_agent_has_just_come_back_is_not_judged_by_what_it_did_before) {
+  plan.progress_seconds = 2;
+  begin();
+  says[0].said = Activity{1, Doing::kWaiting, says[0].said->step, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
+  heartbeats();
+  const RankActivity waits = says[0];
+  for (int i = 0; i < 9; ++i) {  // slot 1 is cut off, and slot 0 waits for it
+    time += milliseconds(250);
+    Heartbeat heartbeat{.phase = MemberPhase::kRunning, .generation = 1, .up = true};
+    heartbeat.ranks = {waits};
+    say(0, heartbeat);
+  }
+  come_back(1, MemberPhase::kRunning);
+  job->on_tick(now());
+  EXPECT_TRUE(sent<Abort>().empty());
+  ++says[1].said->step;
+  heartbeats();
+  EXPECT_TRUE(sent<Abort>().empty());
+  pass(seconds(15));  // five times as long as that step took
+  EXPECT_FALSE(sent<Abort>().empty());
+}
+
 TEST_F(CoordinatorHangTest, a_peers_broken_connection_is_not_named_instead) {
   begin();
   hang('T');

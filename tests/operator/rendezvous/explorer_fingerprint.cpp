@@ -72,8 +72,8 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
-  const auto& [expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
-               told_to_leave, early_exits, early_broken, early_heartbeat] = member;
+  const auto& [expected, session, agent, heard, told, phase, generation, life, step, halted, yields, warmed_at,
+               regroups, told_to_leave, early_exits, early_broken, early_heartbeat] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
          told_to_leave, early_exits, early_broken, early_heartbeat);
 }
