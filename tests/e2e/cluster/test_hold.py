@@ -25,7 +25,7 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
     # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by time.
     job(jobs.trainer(name, *FLAGS, claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
                      elastic={"minNodes": 2, "holdSeconds": 3, "stabilizationSeconds": 1}))
-    cluster.wait_condition(name, "Running", deadline=90)
+    e2e.wait_for("all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
     e2e.wait_for("200 steps", lambda: cluster.logged_step(name) >= 200, deadline=120)
     pods = {int(pod["metadata"]["labels"]["lockstep.dev/slot"]): pod for pod in cluster.pods(name)}
     last = pods[0]["metadata"]["name"]
@@ -48,7 +48,8 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
             cluster.kubectl("uncordon", pod["spec"]["nodeName"])
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert found["status"]["attempts"][-1]["cause"] == "Completed"
-    log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
-    assert f"restored {saved[-1]} at step" in log, log[:2000]
+    # Two of three are enough to go on, so the pod of slot 0 may be the one that takes the state of the others.
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer").stdout for pod in cluster.pods(name)]
+    assert any(f"restored {saved[-1]} at step" in log for log in logs), [log[:1000] for log in logs]
     alone = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout
-    assert e2e.trainer_result(log)["digest"] == e2e.trainer_result(alone)["digest"]
+    assert cluster.trainer_result(name)["digest"] == e2e.trainer_result(alone)["digest"]

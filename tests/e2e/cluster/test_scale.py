@@ -35,7 +35,9 @@ def scale(cluster, name, nodes):
 
 def trains_with(cluster, name, nodes, procs):
     """The status, once the present generation has that many pods, one more is its spare, and no other pod is left."""
-    status = cluster.job(name)["status"]
+    status = cluster.job(name).get("status")
+    if not status:
+        return None
     there = status["nodes"]["ready"] == nodes and status["nodes"].get("spare") == 1 and len(cluster.pods(name)) == nodes + 1
     return status if there and status["worldSize"] == nodes * procs else None
 
