@@ -19,12 +19,14 @@ def links(cluster):
 
 
 def make_bridge(cluster):
+    # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes: then all nodes
+    # would send what is for the API server to nobody, for as long as they remember the old one.
     run(
         "ip",
         "-batch",
         "-",
         stdin=f"""
-link add name {cluster.bridge} type bridge
+link add name {cluster.bridge} address 02:6c:73:00:00:{cluster.slot:02x} type bridge
 addr add {cluster.bridge_address}/24 dev {cluster.bridge}
 link set {cluster.bridge} up
 """,
