@@ -29,18 +29,19 @@ bool takes_part(const Snapshot& snapshot, int slot) {
 }
 
 // Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
-// silent.
+// silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that it broke.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   if (!snapshot.view) return false;
   const auto* member = snapshot.view->member_of(slot.slot);
   const bool same_pod =
       member != nullptr && !member->leaving && (slot.pod == nullptr || member->incarnation == slot.incarnation);
-  if (same_pod && member->in_gang) return false;
+  const api::Attempt* silence = find_silence(snapshot.job->status.attempts, slot);
+  const bool broke_it = silence != nullptr && silence->generation >= snapshot.view->generation;
+  if (same_pod && member->in_gang && !broke_it) return false;
   const auto& spec = snapshot.job->spec;
   const auto phase = snapshot.view->phase;
   const bool formed = phase == Phase::kUp || phase == Phase::kStarting || phase == Phase::kBroken;
-  return (api::may_leave_out(spec) && formed) || slot.slot >= spec.nodes ||
-         find_silence(snapshot.job->status.attempts, slot) != nullptr;
+  return (api::may_leave_out(spec) && formed) || slot.slot >= spec.nodes || silence != nullptr;
 }
 
 void describe_failed_container(const api::Pod& pod, SlotView& slot) {
@@ -141,10 +142,10 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 
 const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot) {
   if (slot.pod == nullptr) return nullptr;
-  const auto at = std::find_if(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
+  const auto at = std::find_if(attempts.rbegin(), attempts.rend(), [&](const api::Attempt& attempt) {
     return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && attempt.pod == slot.pod->meta.name;
   });
-  return at == attempts.end() ? nullptr : &*at;
+  return at == attempts.rend() ? nullptr : &*at;
 }
 
 bool Survey::all_placed() const {

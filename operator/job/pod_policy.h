@@ -44,7 +44,7 @@ struct Survey {
   int ready() const;        // slots whose pod is live and ready
 };
 
-// The attempt that tells of the silence of the slot's pod, without which the others went on, while nothing more is
+// The last attempt that tells of a silence of the slot's pod, without which the others went on, while nothing more is
 // known of that pod; null when there is none.
 const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot);
 

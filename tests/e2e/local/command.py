@@ -107,7 +107,7 @@ class Command:
                 pass
         self.process.wait()
 
-    def __str__(self):
+    def __repr__(self):
         return f"lockstep {' '.join(self.words)}\n--- stdout\n{self.out[-6000:]}\n--- stderr\n{self.err[-3000:]}\n---\n"
 
 

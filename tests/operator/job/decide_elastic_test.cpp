@@ -124,6 +124,35 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
 }
 
+TEST(DecideElastic, word_of_the_pod_that_comes_before_the_coordinator_knows_of_the_attempt_belongs_to_it_too) {
+  Elastic s;
+  s.broken(1, "MemberLost", 2).time = s.now;
+  s.member(2).connected = false;
+  s.accept();
+  ASSERT_TRUE(s.member(2).in_gang) << "the view is as old as the attempt";
+  s.pods[2].phase = "Failed";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.restarts.total, 1);
+}
+
+TEST(DecideElastic, a_pod_that_was_silent_once_and_came_back_fails_as_any_other_does) {
+  Elastic s;
+  s.shrunk();
+  s.see(Phase::kUp, 3);
+  s.connect();
+  s.member(2).in_gang = s.member(2).up = true;
+  s.accept();
+  s.pods[2].phase = "Failed";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
+  EXPECT_EQ(s.job.status.attempts[1].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[1].generation, 3);
+}
+
 TEST(DecideElastic, word_of_a_silent_pod_that_ends_the_job_belongs_to_the_same_attempt_too) {
   Elastic s;
   s.shrunk();
