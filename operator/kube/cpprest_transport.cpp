@@ -93,9 +93,11 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
   const std::shared_ptr<Exchange> exchange_;
 };
 
-// The library starts 40 threads by default; nothing of ours blocks on them, so four are plenty.
+// The library starts 40 threads by default; nothing of ours blocks on them, so four are plenty. They may still close a
+// connection when main() returns, and exit() ends what began last first: OpenSSL has to begin before them.
 void start_library() {
   static const bool once = [] {
+    OPENSSL_init_ssl(0, nullptr);
     try {
       crossplat::threadpool::initialize_with_threads(4);
     } catch (const std::exception& error) {

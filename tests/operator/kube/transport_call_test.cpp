@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <openssl/crypto.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -310,6 +313,25 @@ TEST_F(Tls, the_ca_file_is_read_again_for_a_new_connection) {
   const auto read = client.api->get(kPods, "x", "x");
   EXPECT_TRUE(read) << read.error().message;
   std::filesystem::remove(file);
+}
+
+std::ptrdiff_t count_threads() {
+  using Entries = std::filesystem::directory_iterator;
+  return std::distance(Entries("/proc/self/task"), Entries());
+}
+std::ptrdiff_t g_threads_before = 0;
+
+TEST(Exit, the_threads_of_the_library_are_gone_before_what_they_use_is) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // OpenSSL must not have been used in that process
+  EXPECT_EXIT(
+      {
+        g_threads_before = count_threads();
+        const auto transport = make_cpprest_transport(access_to("https://127.0.0.1:1"), no_environment());
+        if (!transport || count_threads() <= g_threads_before) _exit(2);
+        OPENSSL_atexit([] { _exit(count_threads() <= g_threads_before ? 0 : 3); });
+        std::exit(4);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Tls, a_client_certificate_that_is_none_is_said_before_anything_is_sent) {
