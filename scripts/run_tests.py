@@ -282,10 +282,6 @@ def bench(suite):
     return counts
 
 
-# Two minutes of eleven faults, one after the other: `make soak` has it, with the longer waits.
-FAULT_TABLE = ("tests/e2e/cluster/test_faults.py::"
-               "test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run")
-
 # name -> (what it is, function)
 SUITES = {
     "structure": ("rooms, includes, files; the arithmetic of the benchmarks", lambda s: pytest(s, ["tests/structure", "tests/bench/recovery"], 60)),
@@ -296,7 +292,7 @@ SUITES = {
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
-    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster", f"--deselect={FAULT_TABLE}"], 2400)),
+    "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
 }

@@ -304,7 +304,7 @@ def received(pid):
 
 
 def test_a_rank_that_dies_while_it_gives_its_state_to_another_leaves_nobody_with_half_of_one(cluster, job, tmp_path):
-    gang = Gang(cluster, job, "halves", *LARGE, "--min-step-seconds=0.1", steps=50)
+    gang = Gang(cluster, job, "halves", *LARGE, "--min-step-seconds=0.1", steps=100)
     with gang.fault("the source dies in the transfer") as generation:
         agent, source = gang.process(2, "lockstep-agent"), gang.process(1)
         gang.kill_process(2)
@@ -323,7 +323,7 @@ def test_a_rank_that_dies_while_it_gives_its_state_to_another_leaves_nobody_with
             os.kill(receiver, signal.SIGCONT)
         print(f"\nthe source died when {100 * share:.0f} % of {STATE / 1e6:.0f} MB were there")
         assert share < 0.95, "the state was there already"
-    digest = reference(tmp_path / "alone", *LARGE, "--steps=50")
+    digest = reference(tmp_path / "alone", *LARGE, "--steps=100")
     at_the_end = gang.finish()
     result = e2e.ledger_verdict(gang.ledgers.folder, tmp_path / "alone")
     gang.print_table(result, tmp_path / "alone")
