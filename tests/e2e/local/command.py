@@ -1,5 +1,6 @@
 """The `lockstep` command as a user types it, with all processes that come of it."""
 
+import ctypes
 import os
 import pathlib
 import re
@@ -10,6 +11,8 @@ import uuid
 import e2e
 
 LOCKSTEP = e2e.BUILD / "bin" / "lockstep"
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h: the signal to a process whose parent has ended, as tests do that are killed
 
 
 def listening(pids):
@@ -34,20 +37,34 @@ def anybody_listens(port):
                for table in ("/proc/net/tcp", "/proc/net/tcp6") for line in pathlib.Path(table).read_text().splitlines()[1:])
 
 
+def marked(word):
+    """Pids of the processes that have this word in their environment and are not zombies."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if word.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it ended meanwhile
+    return found
+
+
 class Command:
     """A running `lockstep`. A word in its environment finds every process of it, also those that lost their parents."""
 
     def __init__(self, folder, *words, env=None, stdin=None):
         self.folder = folder
         self.words = [str(word) for word in words]
-        self._marker = f"E2E_RUN={uuid.uuid4().hex}".encode()
+        self.mark = f"E2E_RUN={uuid.uuid4().hex}"
         variables = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")}
-        name, value = self._marker.decode().split("=")
+        name, value = self.mark.split("=")
         variables.update({"HOME": str(folder), name: value, **(env or {})})
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen([str(LOCKSTEP), *self.words], cwd=folder, env=variables, stdout=out, stderr=err,
-                                            stdin=stdin or subprocess.DEVNULL, start_new_session=True)
+                                            stdin=stdin or subprocess.DEVNULL, start_new_session=True,
+                                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
 
     @property
     def out(self):
@@ -75,15 +92,7 @@ class Command:
 
     def processes(self):
         """Pids that carry the word and are not zombies; `lockstep` itself is among them while it runs."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    if self._marker in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-                except OSError:
-                    continue  # it ended meanwhile
-        return found
+        return marked(self.mark)
 
     def rank(self, number):
         """Pids of the processes that are this rank: the worker, and what it started."""

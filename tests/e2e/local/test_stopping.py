@@ -1,8 +1,11 @@
 """Ctrl-C and `kill -9`: whatever ends, nothing of a run stays behind."""
 
 import os
+import pathlib
 import pty
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,7 +13,7 @@ import yaml
 
 import e2e
 import jobs
-from command import LOCKSTEP, listening, parent
+from command import LOCKSTEP, listening, marked, parent
 
 STUBBORN = "trap '' TERM INT HUP; echo up; while :; do sleep 1; done"
 
@@ -150,3 +153,24 @@ def test_kill_9_of_an_agent_is_the_loss_of_a_pod_and_its_worker_goes_with_it(run
     command.process.send_signal(signal.SIGINT)
     assert command.wait(20) == 130, command
     command.nothing_is_left()
+
+
+KILLED_TEST = """
+import pathlib, sys
+from command import Command
+command = Command(pathlib.Path(sys.argv[1]), "run", "job.yaml", "--output", "run", "--logs")
+command.until("[0] up")
+print(command.mark, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_test_started_ends_with_it_even_when_it_is_killed(tmp_path):
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(jobs.shell("left", "echo up; sleep 1000", nodes=1, image="none", podTemplate={})))
+    test = subprocess.Popen([sys.executable, "-c", KILLED_TEST, tmp_path], text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, cwd=pathlib.Path(__file__).parent, env={**os.environ, "PYTHONPATH": ".:.."})
+    with test:
+        mark = test.stdout.readline().strip()
+        assert len(marked(mark)) >= 3, "the command, its agent and the worker"
+        test.kill()
+    e2e.wait_for("all of it ends", lambda: not marked(mark), 15, every=0.02)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <string>
 
 #include "trainer/comm/fd.h"
@@ -60,8 +61,22 @@ void sleep_for_ever() {
   while (true) ::pause();
 }
 
+// Returns when the process waits in the kernel; before, it may still be on its way there.
+void wait_until_asleep(pid_t process) {
+  for (int i = 0; i < 10'000; ++i, ::usleep(1000)) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    if (line.find(") S ") != std::string::npos) return;
+  }
+  ADD_FAILURE() << "the process does not sleep";
+}
+
 TEST(AbortReport, a_thread_that_sleeps_is_shown_with_its_callers) {
-  const Ended ended = run(sleep_for_ever, [](pid_t child) { ::kill(child, SIGABRT); });
+  const Ended ended = run(sleep_for_ever, [](pid_t child) {
+    wait_until_asleep(child);
+    ::kill(child, SIGABRT);
+  });
   EXPECT_TRUE(aborted(ended)) << ended.status;
   EXPECT_NE(ended.said.find("aborted by SIGABRT; the thread that trains is at\n  #0 "), std::string::npos)
       << ended.said;
