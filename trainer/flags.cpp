@@ -52,6 +52,10 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of parameters, data order, dropout and generated data")->capture_default_str();
   app.add_flag("--deterministic", flags.deterministic,
                "The same bits for every number of workers and whatever restarts");
+  app.add_option("--transport", flags.transport,
+                 "Between workers: auto (shared memory where two see the same /dev/shm, else TCP) or tcp")
+      ->check(CLI::IsMember({"auto", "tcp"}))
+      ->capture_default_str();
 
   app.add_option("--steps", flags.steps, "Steps in all")->check(natural)->capture_default_str()->group("Training");
   app.add_option("--batch-size", flags.batch_size, "Samples of a step, over all workers")

@@ -18,6 +18,7 @@ struct Flags {
   int threads = 1;
   std::uint64_t seed = 1;
   bool deterministic = false;
+  std::string transport = "auto";
 
   std::int64_t steps = 600;
   std::int64_t batch_size = 32;

@@ -98,6 +98,7 @@ Status Training::set_up() {
   agent_->watch([&board = board_] { return board.look(); });
   agent_->on_regroup([&interruption = *interruption_] { interruption.raise(); });
   LOCKSTEP_CHECK_OK(resolve(flags_, world_));
+  world_.shared_memory = flags_.transport == "auto";
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));

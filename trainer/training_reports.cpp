@@ -28,7 +28,9 @@ void Training::print_configuration() const {
   row("optimizer", fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", task_->optimizer->describe(),
                                flags_.learning_rate, flags_.warmup_steps, *flags_.clip_norm));
   row("steps", fmt::format("{} to {}", state().step, flags_.steps));
-  row("world", fmt::format("{} {}, generation {}", world_.size, world_.size == 1 ? "rank" : "ranks", generation_));
+  const std::string_view carrier = communicator_->carrier();
+  row("world", fmt::format("{} {}, generation {}{}", world_.size, world_.size == 1 ? "rank" : "ranks", generation_,
+                           carrier.empty() ? "" : fmt::format(", {} to rank 1", carrier)));
   row("numerics", backend_->numerics() + (flags_.deterministic ? ", deterministic" : ""));
   row("seed", fmt::format("{}", flags_.seed));
   row("memory",

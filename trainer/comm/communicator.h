@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
@@ -72,6 +73,9 @@ class Communicator {
 
   // The rank whose link broke first as seen from here, -1 when none did.
   virtual int suspect() const = 0;
+
+  // What carries the bytes to the next rank, for people; empty: there is no next rank. Any thread.
+  virtual std::string_view carrier() const { return ""; }
 
   // How far it is and whom it waits for. Any thread, at any time; does not block.
   virtual Activity activity() const = 0;

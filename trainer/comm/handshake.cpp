@@ -81,6 +81,7 @@ bool Handshake::as_expected(const Hello& hello) {
     give_up("it counts another number of ranks");
   else if (hello.rank != terms_.peer)
     give_up("it is another rank");
+  peer_memory_ = hello.memory;
   return !failed();
 }
 

@@ -29,9 +29,10 @@ class Handshake {
 
   bool done() const { return state_ == State::kDone; }
   bool failed() const { return state_ == State::kFailed; }
-  const std::string& why() const { return why_; }  // of failed()
-  Channel channel() const { return channel_; }     // of done()
-  UniqueFd take() { return std::move(fd_); }       // of done()
+  const std::string& why() const { return why_; }             // of failed()
+  Channel channel() const { return channel_; }                // of done()
+  std::uint64_t peer_memory() const { return peer_memory_; }  // of done(): Hello::memory of the other end
+  UniqueFd take() { return std::move(fd_); }                  // of done()
 
  private:
   enum class State { kHello, kProof, kAccept, kDone, kFailed };
@@ -52,6 +53,7 @@ class Handshake {
   State state_ = State::kHello;
   bool progressed_ = false;
   std::string why_;
+  std::uint64_t peer_memory_ = 0;
   HelloBytes client_{};
   HelloBytes server_{};
   std::array<std::byte, kHelloBytes + kMacBytes> in_{};

@@ -83,6 +83,7 @@ class Connector {
     own.rank = static_cast<std::uint32_t>(options.rank);
     own.size = static_cast<std::uint32_t>(options.size);
     own.generation = static_cast<std::uint64_t>(options.generation);
+    own.memory = options.memory;
     own.job = sha256(options.job_uid);
     to_next_ = {options.key, own, static_cast<std::uint32_t>(next())};
     from_previous_ = {options.key, own, static_cast<std::uint32_t>(previous())};
@@ -111,6 +112,9 @@ class Connector {
 
   UniqueFd take_next(Channel channel) { return std::move(outgoing_[index(channel)].ready); }
   UniqueFd take_previous(Channel channel) { return std::move(accepted_[index(channel)]); }
+  // Whether that neighbour says that it sees the memory that we see.
+  bool shares_with_next() const { return options_.memory != 0 && next_memory_ == options_.memory; }
+  bool shares_with_previous() const { return options_.memory != 0 && previous_memory_ == options_.memory; }
 
  private:
   static size_t index(Channel channel) { return static_cast<size_t>(channel) - 1; }
@@ -134,6 +138,7 @@ class Connector {
     if (handshake.failed()) {
       outgoing.failed(handshake.why());
     } else if (handshake.done()) {
+      next_memory_ = handshake.peer_memory();
       outgoing.ready = handshake.take();
       outgoing.handshake.reset();
     }
@@ -162,6 +167,7 @@ class Connector {
       at->advance();
       if (at->done()) {
         // A client that lost its connection before it heard the answer comes again: the newest counts.
+        previous_memory_ = at->peer_memory();
         accepted_[index(at->channel())] = at->take();
         at = strangers_.erase(at);
       } else if (at->failed() || now() >= at->deadline()) {
@@ -218,6 +224,8 @@ class Connector {
   std::array<Outgoing, 2> outgoing_{Outgoing{Channel::kControl, {}, {}, {}, kLeastRetry, "no answer"},
                                     Outgoing{Channel::kData, {}, {}, {}, kLeastRetry, "no answer"}};
   std::array<UniqueFd, 2> accepted_;
+  std::uint64_t next_memory_ = 0;
+  std::uint64_t previous_memory_ = 0;
   std::list<Handshake> strangers_;
   std::string last_refused_;
 };
@@ -266,12 +274,13 @@ Status frames_of(FrameType type, Links& links, MonotonicTime deadline, const Rin
 
 // Offers go both ways over every link, also empty ones, so that lists of members that differ cannot leave a rank
 // waiting.
-Status agree_on_shared_memory(const RingOptions& options, Links& links, MonotonicTime deadline, int* suspect) {
+Status agree_on_shared_memory(const RingOptions& options, const Connector& connector, Links& links,
+                              MonotonicTime deadline, int* suspect) {
   const auto member = [&](int rank) {
     return options.members.empty() ? -1 - rank : options.members[static_cast<size_t>(rank)];
   };
-  const bool with_previous = member(links.previous.peer) == member(options.rank);
-  const bool with_next = member(links.next.peer) == member(options.rank);
+  const bool with_previous = connector.shares_with_previous() || member(links.previous.peer) == member(options.rank);
+  const bool with_next = connector.shares_with_next() || member(links.next.peer) == member(options.rank);
   const auto generation = static_cast<std::uint64_t>(options.generation);
   if (with_previous || with_next) {
     const auto job = sha256(options.job_uid);
@@ -282,7 +291,7 @@ Status agree_on_shared_memory(const RingOptions& options, Links& links, Monotoni
     if (own) {
       links.own = std::move(own).value();
     } else {
-      log::warn("shared memory is not to be had, ranks of this pod talk over TCP",
+      log::warn("shared memory is not to be had, ranks of this machine talk over TCP",
                 {{"rank", std::to_string(options.rank)}, {"why", own.error().message}});
     }
   }
@@ -303,7 +312,7 @@ Status agree_on_shared_memory(const RingOptions& options, Links& links, Monotoni
       if (segment && (i == 1 || (*segment)->capacity() > 0)) {
         mapped[i] = std::move(segment).value();
       } else if (!segment) {
-        log::warn("the shared memory of a rank of this pod cannot be used, TCP instead",
+        log::warn("the shared memory of a rank of this machine cannot be used, TCP instead",
                   {{"rank", std::to_string(options.rank)}, {"why", segment.error().message}});
       }
     }
@@ -372,7 +381,7 @@ Result<Links> make_links(const RingOptions& options, int* suspect) {
   links.next.fd = connector.take_next(Channel::kControl);
   links.data_previous = connector.take_previous(Channel::kData);
   links.data_next = connector.take_next(Channel::kData);
-  LOCKSTEP_CHECK_OK(agree_on_shared_memory(options, links, deadline, suspect));
+  LOCKSTEP_CHECK_OK(agree_on_shared_memory(options, connector, links, deadline, suspect));
   return links;
 }
 

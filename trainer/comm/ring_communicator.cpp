@@ -493,6 +493,10 @@ int RingCommunicator::suspect() const {
 Activity RingCommunicator::activity() const {
   return impl_->activity();
 }
+std::string_view RingCommunicator::carrier() const {
+  return transport_to_next() == Transport::kSharedMemory ? "shared memory" : "TCP";
+}
+
 Transport RingCommunicator::transport_to_next() const {
   return impl_->transport_to_next();
 }

@@ -1,6 +1,6 @@
 // The communicator of the CPU: a ring of ranks, each linked to its two neighbours. Bytes travel one way round, over
-// shared memory between ranks of one pod and over TCP elsewhere; each edge also has a small TCP control link both ways
-// for aborts, orderly leaving and wake-ups. One thread per communicator moves everything.
+// shared memory between ranks of one machine and over TCP elsewhere; each edge also has a small TCP control link both
+// ways for aborts, orderly leaving and wake-ups. One thread per communicator moves everything.
 //
 // Guarantees
 //   * Every rank gets the same bits from an all-reduce, whatever mix of transports carries it.
@@ -36,7 +36,8 @@ struct RingOptions {
   std::string job_uid;
   std::int64_t generation = 0;
   GenerationKey key{};       // the MAC key of this generation's links
-  std::vector<int> members;  // by rank: ranks with equal numbers share a pod; empty: nobody shares
+  std::vector<int> members;  // by rank: ranks with equal numbers share a pod, and so memory; empty: nobody shares
+  std::uint64_t memory = 0;  // memory_id(shared_memory_dir): ranks with equal ones share memory too; 0: with nobody
   Duration init_deadline = std::chrono::seconds(20);      // for all links to stand
   Duration handshake_deadline = std::chrono::seconds(2);  // for one accepted connection to prove itself
   Duration stall_deadline =
@@ -69,6 +70,7 @@ class RingCommunicator final : public Communicator {
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override;
+  std::string_view carrier() const override;
   Activity activity() const override;
 
   // How bytes reach the next rank, rank() + 1. Any thread.

@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
 
 #include "trainer/comm/fd.h"
+#include "trainer/comm/wire.h"
 
 namespace lockstep::trainer::comm {
 namespace {
@@ -36,7 +38,7 @@ void remove_left_overs(const std::string& dir, const std::string& tag, std::uint
     if (name.rfind(prefix, 0) != 0) continue;
     char* end = nullptr;
     const std::uint64_t theirs = std::strtoull(name.c_str() + prefix.size(), &end, 10);
-    if (theirs <= generation && std::string(end) == fmt::format("-r{}", rank)) {
+    if (theirs < generation || (theirs == generation && std::string(end) == fmt::format("-r{}", rank))) {
       ::unlink((dir + "/" + name).c_str());
     }
   }
@@ -50,6 +52,17 @@ Error system_error(const std::string& what, int error) {
 }
 
 }  // namespace
+
+std::uint64_t memory_id(const std::string& dir) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  struct stat status {};
+  if (!std::getline(file, boot) || boot.empty() || ::stat(dir.c_str(), &status) != 0) return 0;
+  const auto digest = sha256(fmt::format("{} {}", boot, status.st_dev));
+  std::uint64_t id = 0;
+  std::memcpy(&id, digest.data(), sizeof id);
+  return id;
+}
 
 Segment::Segment(std::string dir, std::string name, void* memory, size_t bytes, size_t capacity, bool owner)
     : dir_(std::move(dir)),

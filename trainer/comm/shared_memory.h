@@ -1,5 +1,5 @@
-// Byte streams over shared memory between ranks of one pod. Each rank owns one segment, which it alone writes: the ring
-// of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, and whether it
+// Byte streams over shared memory between ranks of one machine. Each rank owns one segment, which it alone writes: the
+// ring of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, and whether it
 // sleeps. Neighbours map it read-only, so a rank of an older generation that still runs can spoil only its own.
 //
 // Nobody waits here: a rank that finds neither bytes nor room raises `asleep`, looks once more and sleeps in poll() on
@@ -29,11 +29,16 @@ struct SegmentHeader {
   alignas(64) std::atomic<std::uint32_t> naps{0};      // odd while this rank sleeps
 };
 
+// Names the memory behind the folder `dir`: equal where a file that one process makes there can be mapped by another. A
+// hash of what the kernel calls this boot of the machine and of the mounted file system's number, as pods of one
+// machine may each have a /dev/shm of their own. 0: it cannot be told, and nothing is equal to it.
+std::uint64_t memory_id(const std::string& dir);
+
 // A mapping of a segment: the owner's, or a neighbour's read-only view.
 class Segment {
  public:
   // Makes "<dir>/lockstep-<tag>-g<generation>-r<rank>" with room for the ring (reserved, so that writing cannot fault)
-  // and maps it. Removes left-overs of older generations with this tag and rank. kExhausted: no room there.
+  // and maps it. Removes left-overs with this tag of older generations, and of this rank. kExhausted: no room there.
   static Result<std::unique_ptr<Segment>> create(const std::string& dir, const std::string& tag,
                                                  std::uint64_t generation, std::uint32_t rank, size_t capacity);
   // Maps a neighbour's segment read-only after checking that it is what it should be. `name` is a file name in `dir`;

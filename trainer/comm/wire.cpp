@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-constexpr std::array<char, 8> kHelloMagic = {'L', 'K', 'S', 'T', 'R', 'N', 'G', '1'};
+constexpr std::array<char, 8> kHelloMagic = {'L', 'K', 'S', 'T', 'R', 'N', 'G', '2'};
 constexpr std::uint32_t kOperationMagic = 0x504f4b4c;  // "LKOP"
 constexpr std::uint8_t kFrameMagic = 0xA7;
 
@@ -104,6 +104,7 @@ HelloBytes encode(const Hello& hello) {
       .put(hello.rank)
       .put(hello.size)
       .put(hello.generation)
+      .put(hello.memory)
       .put(hello.job)
       .put(hello.nonce);
   return bytes;
@@ -121,6 +122,7 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   hello.rank = reader.get<std::uint32_t>();
   hello.size = reader.get<std::uint32_t>();
   hello.generation = reader.get<std::uint64_t>();
+  hello.memory = reader.get<std::uint64_t>();
   hello.job = reader.get<std::array<std::byte, 32>>();
   hello.nonce = reader.get<std::array<std::byte, 16>>();
   return hello;

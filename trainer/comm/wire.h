@@ -22,7 +22,7 @@ namespace lockstep::trainer::comm {
 
 enum class Channel : std::uint8_t { kControl = 1, kData = 2 };
 
-inline constexpr size_t kHelloBytes = 80;
+inline constexpr size_t kHelloBytes = 88;
 inline constexpr size_t kMacBytes = 32;
 inline constexpr std::byte kAccepted{0x06};
 
@@ -34,6 +34,7 @@ struct Hello {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::uint64_t generation = 0;
+  std::uint64_t memory = 0;           // memory_id() of the sender; 0: it shares none
   std::array<std::byte, 32> job{};    // SHA-256 of the job's uid
   std::array<std::byte, 16> nonce{};  // fresh per connection and side
 

@@ -12,6 +12,7 @@
 
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/comm/address.h"
+#include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/torchrun_exchange.h"
 
 namespace lockstep::trainer::elastic {
@@ -287,6 +288,11 @@ Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   options.key = world.key;
   if (world.source == World::Source::kAgent) options.stall_deadline = kWatchedStall;
   if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));
+  if (world.shared_memory) {
+    options.memory = comm::memory_id(options.shared_memory_dir);
+  } else {
+    options.members.clear();
+  }
   return options;
 }
 

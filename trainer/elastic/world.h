@@ -28,6 +28,7 @@ struct World {
   std::string job_uid;                   // torchrun: its run id
   std::vector<std::string> peers;        // kAgent: data addresses by rank
   std::vector<int> members;              // kAgent: which ranks share a pod
+  bool shared_memory = true;             // false: TCP everywhere
   int listen_fd = -1;                    // kAgent: stays open as long as the process lives
   int agent_fd = -1;                     // -1: no agent
   comm::GenerationKey key{};             // kAgent
@@ -51,13 +52,14 @@ Result<World> world_from_environment();  // of this process
 // all else stays. kInvalid: what it says makes no sense.
 Result<World> joined(const World& world, const rendezvous::Join& join);
 
-// The options for comm::make_communicator. kAgent: a translation; listen_fd is a duplicate of the world's, because the
-// communicator closes what it is given (kExhausted: there is no descriptor left), and a collective may stand still for
-// ten minutes, because somebody watches. kTorchrun: opens a data socket and exchanges addresses and a key through
-// MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 where torchrun's own store holds that port);
-// kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port is taken, kInvalid that two
-// processes claim one rank or sizes differ. Key and addresses cross the network unencrypted: plain torchrun has no
-// secret to start from. kAlone, and in standby: options of size 1. Blocks.
+// The options for comm::make_communicator, by which ranks that see the same /dev/shm use it, if the world says so.
+// kAgent: a translation; listen_fd is a duplicate of the world's, because the communicator closes what it is given
+// (kExhausted: there is no descriptor left), and a collective may stand still for ten minutes, because somebody
+// watches. kTorchrun: opens a data socket and exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0
+// listens there, at MASTER_PORT + 1 where torchrun's own store holds that port); kDeadlineExceeded names what is
+// missing after `deadline`, kUnavailable says that the port is taken, kInvalid that two processes claim one rank or
+// sizes differ. Key and addresses cross the network unencrypted: plain torchrun has no secret to start from. kAlone,
+// and in standby: options of size 1. Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

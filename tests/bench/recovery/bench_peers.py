@@ -37,7 +37,7 @@ class Ours(Gang):
     name, restarts_all = "Lockstep", False
 
     def __init__(self, folder):
-        super().__init__(folder, RANKS, MEBIBYTES, "pods")
+        super().__init__(folder, RANKS, MEBIBYTES, "tcp")
 
 
 def one_fault(system, chance, every):

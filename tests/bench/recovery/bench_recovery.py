@@ -26,7 +26,7 @@ import time
 
 import figures
 from followed import GangFailed, alive, now_ns
-from lockstep_gang import Gang, ROOT, all_reduce_ms
+from lockstep_gang import FORMS, Gang, ROOT, all_reduce_ms
 
 SETTLE = 4             # steps of the whole gang before the next kill
 UNDISTURBED = 40       # steps of an undisturbed job
@@ -47,11 +47,10 @@ class Case:
         self.loads = []
 
     def name(self):
-        where = "a pod each, TCP" if self.form == "pods" else "one pod, shared memory"
-        return f"{self.ranks} ranks, {self.mebibytes} MiB, {where}; a {self.victim} is killed"
+        return f"{self.ranks} ranks, {self.mebibytes} MiB, {FORMS[self.form]}; a {self.victim} is killed"
 
     def transport(self):
-        return "tcp" if self.form == "pods" else "shm"
+        return "tcp" if self.form == "tcp" else "shm"
 
     def survivors_world(self):
         """Ranks of the generation that follows a kill, as it is most often."""
@@ -134,7 +133,7 @@ def some_kills(case, folder, count, chance, show):
 def calibrate(case, folder):
     """Undisturbed steps and all-reduces, measured between the jobs that are disturbed, so that both see the same machine."""
     case.loads.append(os.getloadavg()[0])
-    sizes = {case.ranks} | ({case.ranks - 1} if case.form == "pods" else set()) | {kill["world"] for kill in case.raw if kill["world"]}
+    sizes = {case.ranks} | ({case.ranks - 1} if case.form != "processes" else set()) | {kill["world"] for kill in case.raw if kill["world"]}
     for ranks in sorted(sizes - {case.ranks}):
         undisturbed(case, folder / "undisturbed", ranks)
     if not hasattr(case, "bytes"):
@@ -223,14 +222,16 @@ def report(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="kills of the first case; the others have a tenth to a quarter of them")
+    parser.add_argument("--kills", type=int, default=200, help="kills of the first two cases; the others have a tenth to a quarter of them")
     parser.add_argument("--only", help="run only the cases whose name contains this")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "out/bench/recovery.json")
     arguments = parser.parse_args()
     quarter, tenth = max(1, arguments.kills // 4), max(1, arguments.kills // 10)
-    cases = [Case(4, 16, "pods", "pod", arguments.kills), Case(4, 16, "pods", "process", quarter),
-             Case(4, 16, "processes", "process", quarter), Case(4, 64, "pods", "pod", tenth), Case(8, 16, "pods", "pod", tenth)]
+    cases = [Case(4, 16, "tcp", "pod", arguments.kills), Case(4, 16, "memory", "pod", arguments.kills),
+             Case(4, 16, "tcp", "process", quarter), Case(4, 16, "memory", "process", quarter), Case(4, 16, "processes", "process", quarter),
+             Case(4, 64, "tcp", "pod", tenth), Case(4, 64, "memory", "pod", tenth), Case(8, 16, "tcp", "pod", tenth),
+             Case(8, 16, "memory", "pod", tenth)]
     cases = [case for case in cases if not arguments.only or arguments.only in case.name()]
     print(f"seed {arguments.seed}; {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}", flush=True)
     results = []

@@ -17,15 +17,19 @@ BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"
 MODELS = {16: (5, 1018), 64: (5, 2044), 1: (3, 340)}
 
 
+# How the ranks are spread over pods, and what carries their bytes.
+FORMS = {"tcp": "a pod each, TCP", "memory": "a pod each, shared memory", "processes": "one pod, shared memory"}
+
+
 def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
-    """`form`: pods (a rank each, TCP) or processes (of one pod, shared memory)."""
+    """`form`: of FORMS."""
     layers, width = MODELS[mebibytes]
-    pods = form == "pods"
+    pods = form != "processes"
     spec = {
         "image": "lockstep/trainer",
         "command": ["lockstep-trainer", "--model=mlp", f"--layers={layers}", f"--width={width}", "--optimizer=adamw", f"--steps={steps}",
                     "--warmup-steps=10", "--learning-rate=1e-4", f"--batch-size={2 * ranks}", "--micro-batch-size=2", "--threads=1",
-                    "--seed=7", "--log-every=1000000", f"--ledger={ledger}"],
+                    "--seed=7", "--log-every=1000000", f"--ledger={ledger}", f"--transport={'tcp' if form == 'tcp' else 'auto'}"],
         "nodes": ranks if pods else 1,
         "procsPerNode": 1 if pods else ranks,
         # As many failures as are asked for, and no pause before any restart: what is measured is ours.
@@ -38,7 +42,7 @@ def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
 
 def all_reduce_ms(ranks, form, size):
     """One all-reduce of so many bytes on as many ranks and the same transport, measured now."""
-    done = subprocess.run([BUILD / "tests/bin/all_reduce_bench", f"--ranks={ranks}", f"--transport={'tcp' if form == 'pods' else 'shm'}",
+    done = subprocess.run([BUILD / "tests/bin/all_reduce_bench", f"--ranks={ranks}", f"--transport={'tcp' if form == 'tcp' else 'shm'}",
                            f"--bytes={size // 4 * 4}"], check=True, capture_output=True, timeout=300)
     return json.loads(done.stdout)["allReduceMs"]
 

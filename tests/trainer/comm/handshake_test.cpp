@@ -46,6 +46,16 @@ TEST(Handshake, two_ranks_of_one_generation_agree_and_the_server_learns_the_chan
   EXPECT_EQ(pair.server->channel(), Channel::kData);
 }
 
+TEST(Handshake, each_side_learns_which_memory_the_other_sees) {
+  Pair pair;
+  pair.client_terms.own.memory = 11;
+  pair.server_terms.own.memory = 12;
+  pair.run();
+  ASSERT_TRUE(pair.client->done() && pair.server->done());
+  EXPECT_EQ(pair.client->peer_memory(), 12u);
+  EXPECT_EQ(pair.server->peer_memory(), 11u);
+}
+
 TEST(Handshake, whoever_differs_in_anything_is_refused_by_both_sides) {
   const std::vector<std::pair<const char*, std::function<void(HandshakeTerms&)>>> changes{
       {"key", [](HandshakeTerms& t) { t.key[0] = std::byte{1}; }},

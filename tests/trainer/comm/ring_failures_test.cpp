@@ -14,6 +14,7 @@
 #include "tests/trainer/comm/test_ring.h"
 #include "trainer/comm/address.h"
 #include "trainer/comm/fd.h"
+#include "trainer/comm/shared_memory.h"
 
 extern char** environ;
 
@@ -316,6 +317,34 @@ TEST(RingLinks, another_key_generation_job_or_size_is_never_linked) {
     EXPECT_EQ(mine.error().code, ErrorCode::kDeadlineExceeded) << mine.error().message;
     EXPECT_NE(mine.error().message.find("could not link with rank 1"), std::string::npos) << mine.error().message;
     EXPECT_EQ(suspect, 1);
+  }
+}
+
+Transport to_next(const Result<std::unique_ptr<Communicator>>& rank) {
+  return dynamic_cast<const RingCommunicator&>(**rank).transport_to_next();
+}
+
+TEST(RingLinks, ranks_that_see_one_memory_use_it_whichever_pods_they_are_of_and_others_use_tcp) {
+  Parts parts(4);
+  std::vector<RingOptions> options;
+  for (const int rank : {0, 1, 2, 3}) options.push_back(parts.options(rank));
+  options[0].memory = options[1].memory = memory_id("/dev/shm");
+  options[3].memory = 77;  // another machine; rank 2 cannot tell
+  const auto ranks = create_all(options);
+  for (const auto& rank : ranks) ASSERT_TRUE(rank) << rank.error().message;
+  EXPECT_EQ(to_next(ranks[0]), Transport::kSharedMemory);
+  for (const size_t rank : {1, 2, 3}) EXPECT_EQ(to_next(ranks[rank]), Transport::kTcp) << rank;
+}
+
+TEST(RingLinks, a_memory_that_is_another_in_spite_of_its_name_is_not_used) {
+  Parts parts(2);
+  std::vector<RingOptions> options{parts.options(0), parts.options(1)};
+  for (RingOptions& one : options) one.memory = 5;
+  options[1].shared_memory_dir = "/tmp";
+  const auto ranks = create_all(options);
+  for (const auto& rank : ranks) {
+    ASSERT_TRUE(rank) << rank.error().message;
+    EXPECT_EQ(to_next(rank), Transport::kTcp);
   }
 }
 

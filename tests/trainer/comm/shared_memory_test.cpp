@@ -52,15 +52,28 @@ TEST_F(SharedMemory, a_segment_of_another_rank_or_generation_or_another_file_is_
   ::unlink(other.c_str());
 }
 
-TEST_F(SharedMemory, what_a_killed_process_of_an_older_generation_left_is_removed) {
-  const std::string left = dir_ + "/lockstep-tag-g2-r0";
-  const std::string others = dir_ + "/lockstep-tag-g2-r1";
-  ::close(::open(left.c_str(), O_CREAT | O_RDWR, 0600));
-  ::close(::open(others.c_str(), O_CREAT | O_RDWR, 0600));
+TEST_F(SharedMemory, what_killed_processes_left_is_removed_and_what_is_in_use_is_not) {
+  const auto path = [this](const char* name) { return dir_ + "/lockstep-" + name; };
+  for (const char* name : {"tag-g2-r0", "tag-g2-r7", "tag-g3-r0", "tag-g3-r1", "tag-g4-r0", "other-g2-r0"}) {
+    ::close(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));
+  }
   auto own = make(3, 0);
-  EXPECT_NE(::access(left.c_str(), F_OK), 0);
-  EXPECT_EQ(::access(others.c_str(), F_OK), 0) << "rank 1 looks after its own";
-  ::unlink(others.c_str());
+  own->unlink();
+  for (const char* name : {"tag-g2-r0", "tag-g2-r7", "tag-g3-r0"}) {
+    EXPECT_NE(::access(path(name).c_str(), F_OK), 0) << name;
+  }
+  for (const char* name : {"tag-g3-r1", "tag-g4-r0", "other-g2-r0"}) {
+    EXPECT_EQ(::access(path(name).c_str(), F_OK), 0) << name;
+    ::unlink(path(name).c_str());
+  }
+}
+
+TEST(MemoryId, is_the_same_for_folders_of_one_file_system_and_for_no_others) {
+  const std::uint64_t memory = memory_id("/dev/shm");
+  EXPECT_NE(memory, 0u);
+  EXPECT_EQ(memory_id("/dev/shm/."), memory);
+  EXPECT_NE(memory_id("/proc"), memory);
+  EXPECT_EQ(memory_id("/proc/self/no-such-folder"), 0u);
 }
 
 TEST_F(SharedMemory, bytes_come_out_in_order_round_and_round_the_ring) {

@@ -14,6 +14,7 @@ Hello sample_hello() {
   hello.rank = 3;
   hello.size = 8;
   hello.generation = 0x1122334455667788;
+  hello.memory = 0x99aabbccddeeff01;
   hello.job = sha256("job");
   hello.nonce = fresh_nonce();
   return hello;

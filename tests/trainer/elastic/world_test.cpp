@@ -15,6 +15,7 @@
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/comm/address.h"
 #include "trainer/comm/fd.h"
+#include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/ending.h"
 
 namespace lockstep::trainer::elastic {
@@ -101,6 +102,20 @@ TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
   EXPECT_EQ(::getsockopt(duplicate.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length), 0);
   EXPECT_EQ(listens, 1);
   EXPECT_EQ(world->state_source, rendezvous::StateSource{});
+}
+
+TEST_F(AgentsWorld, shares_memory_with_whoever_sees_the_same_unless_told_to_use_tcp) {
+  auto world = world_of(variables_).value();
+  const auto options = ring_options(world);
+  ASSERT_TRUE(options.ok());
+  const UniqueFd duplicate(options->listen_fd);
+  EXPECT_EQ(options->memory, comm::memory_id("/dev/shm"));
+  world.shared_memory = false;
+  const auto apart = ring_options(world);
+  ASSERT_TRUE(apart.ok());
+  const UniqueFd another(apart->listen_fd);
+  EXPECT_EQ(apart->memory, 0u);
+  EXPECT_TRUE(apart->members.empty());
 }
 
 TEST_F(AgentsWorld, a_process_that_starts_into_a_running_generation_reads_who_gives_the_state) {
