@@ -74,6 +74,10 @@ void CoordinatorState::evaluate_step(Now now) {
 void CoordinatorState::tell_members(Now now) {
   if (deposed_) return;
   const bool finished = step_ == Step::kFinished && record_ && record_->finished;
+  // Processes that get ready load programs and build models. On a machine of their own that is nobody's loss; beside
+  // those that just recovered it would be their first step's.
+  const bool trains =
+      step_ == Step::kUp && (last_advance_ > gang_->up_at || now.time - gang_->up_at >= timing_.warm_after);
   for (auto& [slot, member] : members_) {
     if (member.session == 0) continue;
     if ((plan_->stop || finished) && !member.told_to_leave) {
@@ -97,8 +101,7 @@ void CoordinatorState::tell_members(Now now) {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
-    const bool left_out =
-        plan_->kind == Kind::kLockstep && step_ == Step::kUp && !in_gang(member) && !member.expected.leaving;
+    const bool left_out = plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving;
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
     const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && gang_regroups()) warm(member, now);

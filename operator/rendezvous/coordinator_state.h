@@ -68,6 +68,7 @@ struct CoordinatorTiming {
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
   Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
+  Duration warm_after = std::chrono::milliseconds(500);  // a first step that takes longer is not waited for
   Duration warm_again = std::chrono::seconds(2);         // for a member to start its processes, or be told again
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
   Duration abort_within = std::chrono::seconds(5);       // for the agent of a hung process to end it

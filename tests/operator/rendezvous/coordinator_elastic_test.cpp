@@ -132,14 +132,15 @@ TEST_F(CoordinatorElasticTest, who_is_left_out_is_warmed_and_taken_in_when_it_is
   up({0, 1}, 2);
   for (const int slot : {0, 1}) say(slot, stays(2));
   say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
+  EXPECT_TRUE(sent<Warm>().empty()) << "the others are in their first step, perhaps on the same machine";
+  time += milliseconds(100);
+  say(0, stays(2, 9));
   ASSERT_EQ(sent<Warm>().size(), 1U);
   const Go go = sent<Warm>().at(0).go;
   EXPECT_EQ(go.epoch, (Epoch{1, 0}));
   EXPECT_EQ(go.first_rank, 2);
   EXPECT_EQ(go.world_size, 3);
   forget();
-  time += milliseconds(100);
-  say(0, stays(2, 9));
   say(2, Heartbeat{.phase = MemberPhase::kRunning});
   EXPECT_TRUE(sent<Yield>().empty()) << "it is not warm yet";
   EXPECT_TRUE(sent<Warm>().empty()) << "once is enough";
@@ -196,6 +197,21 @@ TEST_F(CoordinatorElasticTest, the_first_step_of_a_recovery_is_told_when_others_
   say(2, Heartbeat{.phase = MemberPhase::kWarm, .regroups = true});
   ASSERT_EQ(sent<Yield>().size(), 2U);
   EXPECT_EQ(job->view()->times.first_step_ms, 60);
+}
+
+TEST_F(CoordinatorElasticTest, a_first_step_that_takes_long_keeps_nobody_from_getting_warm) {
+  run_three();
+  for (const int slot : {0, 1, 2}) say(slot, stays(1));
+  say(2, exit(2, 1, 137, 9));
+  handled(1);
+  written();
+  up({0, 1}, 2);
+  for (const int ms : {250, 500}) {
+    EXPECT_TRUE(sent<Warm>().empty()) << ms;
+    time += milliseconds(250);
+    for (const int slot : {0, 1}) say(slot, stays(2));
+  }
+  EXPECT_EQ(sent<Warm>().size(), 1U);
 }
 
 TEST_F(CoordinatorElasticTest, a_member_that_did_not_hear_that_it_is_to_get_warm_is_told_again) {
