@@ -113,8 +113,11 @@ def test_a_killed_run_has_the_bits_of_an_undisturbed_one(killed, train):
     print(f"\ndigest {undisturbed['digest']}")
 
 
-def test_so_has_a_run_of_another_size(killed, train):
-    assert result(train("--workers", "2"))["digest"] == result(killed)["digest"]
+def test_so_has_a_run_of_another_size_and_transport(killed, train):
+    other = train("--workers", "2", "--", "--transport=tcp")
+    assert "2 ranks, generation 1, TCP to rank 1" in (other.folder / "run/logs/rank-0.log").read_text()
+    assert "3 ranks, generation 1, shared memory to rank 1" in (killed.folder / "run/logs/rank-0.log").read_text()
+    assert result(other)["digest"] == result(killed)["digest"]
 
 
 def test_json_is_one_object_per_line_and_ends_with_the_result(train):
