@@ -16,19 +16,6 @@ struct Constants {
   Real beta1, beta2, rate, correction2, epsilon, keep, scale;
 };
 
-// Numbers by value and arrays that are known to be apart: else each store could change what the next element needs, and
-// there is no vector.
-template <typename Real>
-void update_block(size_t count, Constants<Real> k, const Real* __restrict gradients, Real* __restrict m,
-                  Real* __restrict v, Real* __restrict p) {
-  for (size_t i = 0; i < count; ++i) {
-    const Real g = gradients[i] * k.scale;
-    m[i] = k.beta1 * m[i] + (1 - k.beta1) * g;
-    v[i] = k.beta2 * v[i] + (1 - k.beta2) * (g * g);
-    p[i] = p[i] * k.keep - k.rate * m[i] / (std::sqrt(v[i] * k.correction2) + k.epsilon);
-  }
-}
-
 template <typename Real>
 void update_segment(const core::Update& update, size_t number, const Constants<Real>& k, core::DigestSum& digests) {
   const core::Segment& segment = update.layout->segments[number];
@@ -37,7 +24,12 @@ void update_segment(const core::Update& update, size_t number, const Constants<R
   auto* m = static_cast<Real*>(update.slots[0]) + segment.offset;
   auto* v = static_cast<Real*>(update.slots[1]) + segment.offset;
   core::for_blocks(segment.count, update.threads, [&](size_t block, size_t begin, size_t end) {
-    update_block(end - begin, k, gradients + begin, m + begin, v + begin, p + begin);
+    for (size_t i = begin; i < end; ++i) {
+      Real g = gradients[i] * k.scale;
+      m[i] = k.beta1 * m[i] + (1 - k.beta1) * g;
+      v[i] = k.beta2 * v[i] + (1 - k.beta2) * (g * g);
+      p[i] = p[i] * k.keep - k.rate * m[i] / (std::sqrt(v[i] * k.correction2) + k.epsilon);
+    }
     std::uint64_t sum = 0;
     for (size_t part = 0; const Real* written : {p, m, v}) {
       sum += core::digest_of_block(core::array_of(number, part++, 2), block, written + begin,

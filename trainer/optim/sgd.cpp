@@ -9,16 +9,6 @@ namespace lockstep::trainer::optim {
 
 namespace {
 
-// Numbers by value and arrays that are known to be apart, so that the loop becomes one of vectors.
-template <typename Real>
-void update_block(size_t count, Real rate, Real momentum, Real decay, Real scale, const Real* __restrict g,
-                  Real* __restrict v, Real* __restrict p) {
-  for (size_t i = 0; i < count; ++i) {
-    v[i] = momentum * v[i] + (g[i] * scale + decay * p[i]);
-    p[i] -= rate * v[i];
-  }
-}
-
 template <typename Real>
 void update_segment(const core::Update& update, size_t number, Real rate, Real momentum, Real decay,
                     core::DigestSum& digests) {
@@ -28,7 +18,10 @@ void update_segment(const core::Update& update, size_t number, Real rate, Real m
   auto* v = static_cast<Real*>(update.slots[0]) + segment.offset;
   auto scale = static_cast<Real>(update.gradient_scale);
   core::for_blocks(segment.count, update.threads, [&](size_t block, size_t begin, size_t end) {
-    update_block(end - begin, rate, momentum, decay, scale, g + begin, v + begin, p + begin);
+    for (size_t i = begin; i < end; ++i) {
+      v[i] = momentum * v[i] + (g[i] * scale + decay * p[i]);
+      p[i] -= rate * v[i];
+    }
     const size_t bytes = (end - begin) * sizeof(Real);
     digests.add(core::digest_of_block(core::array_of(number, 0, 1), block, p + begin, bytes) +
                 core::digest_of_block(core::array_of(number, 1, 1), block, v + begin, bytes));
