@@ -1,8 +1,7 @@
 // Memory of backends that compute on the host. Large blocks ask for huge pages: they are touched faster, and gone
 // faster when the process is killed, which its peers learn only then. No two in a row begin at the same place of a
 // page: a processor takes a load for one that depends on an earlier store when the last twelve bits of their addresses
-// agree, and an optimizer, which goes through parameters, gradients and moments side by side, was four times as slow
-// for it.
+// agree, and an optimizer, which goes through parameters, gradients and moments side by side, would wait at each.
 #pragma once
 
 #include <sys/mman.h>

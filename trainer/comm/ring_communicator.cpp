@@ -493,6 +493,7 @@ int RingCommunicator::suspect() const {
 Activity RingCommunicator::activity() const {
   return impl_->activity();
 }
+
 std::string_view RingCommunicator::carrier() const {
   return transport_to_next() == Transport::kSharedMemory ? "shared memory" : "TCP";
 }

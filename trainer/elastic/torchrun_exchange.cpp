@@ -7,14 +7,12 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,6 +21,7 @@
 
 #include "trainer/comm/address.h"
 #include "trainer/comm/fd.h"
+#include "trainer/comm/shared_memory.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
@@ -49,11 +48,8 @@ int poll_timeout(MonotonicTime until) {
 
 // Equal in processes that see the same /dev/shm on the same machine.
 std::string host_identity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat status {};
-  if (boot.empty() || ::stat("/dev/shm", &status) != 0) return fmt::format("unknown-{}", ::getpid());
-  return fmt::format("{}-{}", boot, status.st_dev);
+  const std::uint64_t memory = comm::memory_id(comm::RingOptions().shared_memory_dir);
+  return memory == 0 ? fmt::format("unknown-{}", ::getpid()) : fmt::format("{:016x}", memory);
 }
 
 std::string hex(const comm::GenerationKey& key) {

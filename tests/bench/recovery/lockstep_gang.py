@@ -16,7 +16,6 @@ BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"
 # Hidden layers and their width that make about so many MiB of float32 parameters.
 MODELS = {16: (5, 1018), 64: (5, 2044), 1: (3, 340)}
 
-
 # How the ranks are spread over pods, and what carries their bytes.
 FORMS = {"tcp": "a pod each, TCP", "memory": "a pod each, shared memory", "processes": "one pod, shared memory"}
 

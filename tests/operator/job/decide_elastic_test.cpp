@@ -153,6 +153,24 @@ TEST(DecideElastic, a_pod_that_was_silent_once_and_came_back_fails_as_any_other_
   EXPECT_EQ(s.job.status.attempts[1].generation, 3);
 }
 
+TEST(DecideElastic, word_of_a_pod_that_was_silent_twice_belongs_to_its_last_silence) {
+  Elastic s;
+  s.shrunk();
+  s.see(Phase::kUp, 3);
+  s.connect();
+  s.member(2).in_gang = s.member(2).up = true;
+  s.accept();
+  s.broken(3, "MemberLost", 2).time = s.now;
+  s.member(2).connected = false;
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2u);
+  s.pods[2].phase = "Failed";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
+  EXPECT_EQ(s.job.status.attempts[1].cause, "PodFailed");
+}
+
 TEST(DecideElastic, word_of_a_silent_pod_that_ends_the_job_belongs_to_the_same_attempt_too) {
   Elastic s;
   s.shrunk();

@@ -1,7 +1,6 @@
 // Calls of the real transport against a peer that plays given bytes: dying servers, deadlines, proxies and TLS.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <openssl/crypto.h>
 #include <unistd.h>
 
@@ -321,7 +320,7 @@ std::ptrdiff_t count_threads() {
 }
 std::ptrdiff_t g_threads_before = 0;
 
-// A thread that was joined is still listed for a moment.
+// A thread that was joined is still listed for a moment, and nothing tells when it is not: the list is looked at again.
 bool threads_are_gone() {
   for (int i = 0; i < 2000 && count_threads() > g_threads_before; ++i) ::usleep(1000);
   return count_threads() <= g_threads_before;

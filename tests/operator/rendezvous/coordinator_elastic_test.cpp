@@ -56,6 +56,15 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
     set_plan();
     job->on_hello(kAgain + static_cast<SessionId>(slot), hello(slot), now());
   }
+  // Two of three run generation 2, after the process of slot 2 died.
+  void go_on_without_two() {
+    run_three();
+    for (const int slot : {0, 1, 2}) say(slot, stays(1));
+    say(2, exit(2, 1, 137, 9));
+    handled(1);
+    written();
+    up({0, 1}, 2);
+  }
   // Two of three run generation 2, after slot 0 was lost.
   void run_two() {
     run_three();
@@ -124,12 +133,7 @@ TEST_F(CoordinatorElasticTest, below_the_minimum_all_wait_for_the_process_that_i
 }
 
 TEST_F(CoordinatorElasticTest, who_is_left_out_is_warmed_and_taken_in_when_it_is_warm) {
-  run_three();
-  for (const int slot : {0, 1, 2}) say(slot, stays(1));
-  say(2, exit(2, 1, 137, 9));
-  handled(1);
-  written();
-  up({0, 1}, 2);
+  go_on_without_two();
   for (const int slot : {0, 1}) say(slot, stays(2));
   say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
   EXPECT_TRUE(sent<Warm>().empty()) << "the others are in their first step, perhaps on the same machine";
@@ -151,12 +155,7 @@ TEST_F(CoordinatorElasticTest, who_is_left_out_is_warmed_and_taken_in_when_it_is
 }
 
 TEST_F(CoordinatorElasticTest, what_a_recovery_took_stays_to_be_read_when_others_are_taken_in_after_it) {
-  run_three();
-  for (const int slot : {0, 1, 2}) say(slot, stays(1));
-  say(2, exit(2, 1, 137, 9));
-  handled(1);
-  written();
-  up({0, 1}, 2);
+  go_on_without_two();
   for (const int slot : {0, 1}) say(slot, stays(2));
   say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
   time += milliseconds(100);
@@ -200,12 +199,7 @@ TEST_F(CoordinatorElasticTest, the_first_step_of_a_recovery_is_told_when_others_
 }
 
 TEST_F(CoordinatorElasticTest, a_first_step_that_takes_long_keeps_nobody_from_getting_warm) {
-  run_three();
-  for (const int slot : {0, 1, 2}) say(slot, stays(1));
-  say(2, exit(2, 1, 137, 9));
-  handled(1);
-  written();
-  up({0, 1}, 2);
+  go_on_without_two();
   for (const int ms : {250, 500}) {
     EXPECT_TRUE(sent<Warm>().empty()) << ms;
     time += milliseconds(250);
@@ -215,12 +209,7 @@ TEST_F(CoordinatorElasticTest, a_first_step_that_takes_long_keeps_nobody_from_ge
 }
 
 TEST_F(CoordinatorElasticTest, a_member_that_did_not_hear_that_it_is_to_get_warm_is_told_again) {
-  run_three();
-  for (const int slot : {0, 1, 2}) say(slot, stays(1));
-  say(2, exit(2, 1, 137, 9));
-  handled(1);
-  written();
-  up({0, 1}, 2);
+  go_on_without_two();
   for (int i = 0; i < 10; ++i) {
     time += milliseconds(250);
     for (const int slot : {0, 1}) say(slot, stays(2));

@@ -340,12 +340,14 @@ TEST(RingLinks, a_memory_that_is_another_in_spite_of_its_name_is_not_used) {
   Parts parts(2);
   std::vector<RingOptions> options{parts.options(0), parts.options(1)};
   for (RingOptions& one : options) one.memory = 5;
-  options[1].shared_memory_dir = "/tmp";
+  std::string other = ::testing::TempDir() + "lockstep-other-XXXXXX";
+  options[1].shared_memory_dir = ::mkdtemp(other.data());
   const auto ranks = create_all(options);
   for (const auto& rank : ranks) {
     ASSERT_TRUE(rank) << rank.error().message;
     EXPECT_EQ(to_next(rank), Transport::kTcp);
   }
+  EXPECT_EQ(::rmdir(other.c_str()), 0) << "what was offered in vain is taken away";
 }
 
 TEST(RingLinks, a_rank_that_never_comes_is_named_when_the_deadline_has_passed) {

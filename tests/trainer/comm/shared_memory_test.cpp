@@ -15,7 +15,7 @@ namespace {
 class SharedMemory : public ::testing::Test {
  protected:
   SharedMemory() {
-    std::string name = "/tmp/lockstep-shared-XXXXXX";
+    std::string name = ::testing::TempDir() + "lockstep-shared-XXXXXX";
     dir_ = ::mkdtemp(name.data());
   }
   ~SharedMemory() override { ::rmdir(dir_.c_str()); }

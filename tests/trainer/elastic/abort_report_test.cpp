@@ -61,7 +61,7 @@ void sleep_for_ever() {
   while (true) ::pause();
 }
 
-// Returns when the process waits in the kernel; before, it may still be on its way there.
+// Returns when the process waits in the kernel; before, it may still be on its way there. Nothing but its state tells.
 void wait_until_asleep(pid_t process) {
   for (int i = 0; i < 10'000; ++i, ::usleep(1000)) {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
