@@ -46,7 +46,7 @@ int Training::run() {
     if (agent_) agent_->flush(kFarewellDeadline);
     return *outcome;
   }
-  int suspect = communicator_ ? communicator_->suspect() : -1;
+  int suspect = communicator_ ? communicator_->suspect() : unlinked_;
   elastic::Ending ending = elastic::ending_of(outcome.error(), doing_, suspect);
   print(stderr, "lockstep-trainer: {}\n", ending.report.message);
   if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause comes first
@@ -112,7 +112,7 @@ Status Training::set_up() {
   LOCKSTEP_TRY(auto options, elastic::ring_options(world_));
   options.cancel_fd = interruption_->fd();
   Clock::time_point linking = Clock::now();
-  LOCKSTEP_TRY(communicator_, comm::make_communicator(std::move(options)));
+  LOCKSTEP_TRY(communicator_, comm::make_communicator(std::move(options), &unlinked_));
   entry_.init_ms = milliseconds_since(linking);
   interruption_->use(communicator_.get());
   board_.use(communicator_.get(), world_.generation);

@@ -101,6 +101,7 @@ class Training {
   std::unique_ptr<Task> task_;
   data::Opening opening_;  // where there is something to write
   std::unique_ptr<comm::Communicator> communicator_;
+  int unlinked_ = -1;  // the rank with which this one could not link at its start
   std::unique_ptr<core::Replica> replica_;
   std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, where there is a directory
   std::unique_ptr<report::MetricsFile> metrics_;

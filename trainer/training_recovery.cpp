@@ -54,7 +54,10 @@ rendezvous::StateVersion Training::holds() const {
 Result<std::optional<int>> Training::regroup(const Error& why) {
   bool interrupted = agent_->has_order();  // the agent knows
   bool yielded = std::exchange(yielded_, false);
-  if (!interrupted) agent_->broken({generation_, yielded ? -1 : communicator_->suspect(), why.message, yielded});
+  if (!interrupted) {
+    const bool stepped = state().version().committed_in == generation_;
+    agent_->broken({generation_, yielded ? -1 : communicator_->suspect(), why.message, yielded, stepped});
+  }
   if (!communicator_->abort(kAbortDeadline)) {
     return fail(ErrorCode::kUnavailable, "the communicator could not be ended: " + why.message);
   }

@@ -185,6 +185,25 @@ void tolerate_gpu_taint(Json& pod_spec, const TrainingJobSpec& spec) {
   }
 }
 
+// A wish, not a condition: where no other node has room, one that may be cut off is better than none. Added after the
+// template for the same reason.
+void prefer_other_nodes(Json& pod_spec, const std::vector<std::string>& nodes) {
+  if (nodes.empty()) return;
+  Json fields = Json::array();
+  for (const std::string& node : nodes) {
+    fields.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({node})}});
+  }
+  Json* at = &pod_spec;
+  for (const char* name : {"affinity", "nodeAffinity"}) {
+    at = &(*at)[name];
+    if (at->is_null()) *at = Json::object();
+    if (!at->is_object()) return;  // the API server will say what is wrong with it
+  }
+  Json& wishes = (*at)["preferredDuringSchedulingIgnoredDuringExecution"];
+  if (wishes.is_null()) wishes = Json::array();
+  if (wishes.is_array()) wishes.push_back({{"weight", 100}, {"preference", {{"matchFields", std::move(fields)}}}});
+}
+
 }  // namespace
 
 std::string pod_name(const TrainingJob& job, int slot, std::int64_t incarnation) {
@@ -218,7 +237,8 @@ Json build_service(const TrainingJob& job) {
        {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", {{api::kLabelJobUid, job.meta.uid}}}}}};
 }
 
-Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnation, const AgentSettings& settings) {
+Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnation, const AgentSettings& settings,
+                       const std::vector<std::string>& avoid_nodes) {
   const TrainingJobSpec& spec = job.spec;
   LOCKSTEP_TRY(Json trainer, trainer_container(job, slot, incarnation, settings));
   Json meta = metadata(job, pod_name(job, slot, incarnation));
@@ -242,6 +262,7 @@ Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnatio
       {"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(pod_spec)}};
   LOCKSTEP_TRY(Json pod, apply_pod_template(generated, spec));
   tolerate_gpu_taint(pod["spec"], spec);
+  prefer_other_nodes(pod["spec"], avoid_nodes);
   return pod;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "operator/api/training_job.h"
 #include "operator/base/result.h"
@@ -40,10 +41,10 @@ api::OwnerReference owner_reference(const api::TrainingJob& job);
 // The headless Service: publishes the addresses of pods that are not ready too, because they meet before they are.
 api::Json build_service(const api::TrainingJob& job);
 
-// The pod of a slot, with spec.podTemplate merged in. kInvalid, with a sentence that names the field, when the
-// template cannot be merged or touches what belongs to Lockstep.
+// The pod of a slot, with spec.podTemplate merged in; where it can, it goes to none of `avoid_nodes`. kInvalid, with a
+// sentence that names the field, when the template cannot be merged or touches what belongs to Lockstep.
 Result<api::Json> build_pod(const api::TrainingJob& job, int slot, std::int64_t incarnation,
-                            const AgentSettings& settings);
+                            const AgentSettings& settings, const std::vector<std::string>& avoid_nodes = {});
 
 // The same check without a cluster: whether pods could be built from this spec at all.
 Status check_pod_template(const api::TrainingJob& job);

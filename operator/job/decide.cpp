@@ -165,7 +165,9 @@ class Running {
     const SlotView* lost = lost_slot(gang_, broken ? view.failure->slot : -1);
     if (!broken) return lost != nullptr ? std::optional(from_pod(*lost)) : std::nullopt;
     const auto& failure = *view.failure;
-    if (lost != nullptr && (lost->slot == failure.slot || failure.cause == kCauseMemberLost || was_stopped(failure))) {
+    const bool partitioned = failure.cause == kCausePartitioned;  // its pod is to go because of it
+    if (lost != nullptr && !partitioned &&
+        (lost->slot == failure.slot || failure.cause == kCauseMemberLost || was_stopped(failure))) {
       return from_pod(*lost);
     }
     if (failure.cause == kCauseMemberLost && !is_back(failure) && !can_shrink()) {
@@ -227,7 +229,7 @@ class Running {
     const auto verdict = judge_failure(job_.spec, status_, *attempt, snapshot_.now);
     if (!verdict.restart) return give_up(std::move(*attempt), verdict);
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
-    const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr;
+    const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr || attempt->cause == kCausePartitioned;
     const bool shrinks = attempt->cause == kCauseMemberLost && api::may_leave_out(job_.spec);
     attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
     attempt->counted = verdict.counted;

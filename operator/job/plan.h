@@ -24,6 +24,7 @@ struct PodToDelete {
 struct PodToCreate {
   int slot = 0;
   std::int64_t incarnation = 0;
+  std::vector<std::string> avoid_nodes{};  // if it can be had anywhere else
 
   bool operator==(const PodToCreate&) const = default;
 };

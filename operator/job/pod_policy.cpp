@@ -29,7 +29,8 @@ bool takes_part(const Snapshot& snapshot, int slot) {
 }
 
 // Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
-// silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that it broke.
+// silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that it
+// broke.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   if (!snapshot.view) return false;
   const auto* member = snapshot.view->member_of(slot.slot);
@@ -102,6 +103,8 @@ void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
               SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
+  if (slot.pod != nullptr && is_partitioned(snapshot.job->status.attempts, *slot.pod))
+    return;  // empty: it was dealt with
   // Nobody has seen to a slot yet that the job did not have when its status was written.
   const int desired = snapshot.job->status.nodes.desired;
   const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;
@@ -146,6 +149,23 @@ const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, cons
     return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && attempt.pod == slot.pod->meta.name;
   });
   return at == attempts.rend() ? nullptr : &*at;
+}
+
+bool is_partitioned(const std::vector<api::Attempt>& attempts, const api::Pod& pod) {
+  return std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
+    return attempt.cause == kCausePartitioned && attempt.pod == pod.meta.name;
+  });
+}
+
+std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempts, WallTime now) {
+  constexpr auto kCoolDown = std::chrono::minutes(10);
+  std::vector<std::string> nodes;
+  for (const api::Attempt& attempt : attempts) {
+    const bool recent = attempt.end_time && now - *attempt.end_time < kCoolDown;
+    const bool known = std::find(nodes.begin(), nodes.end(), attempt.node) != nodes.end();
+    if (attempt.cause == kCausePartitioned && recent && !attempt.node.empty() && !known) nodes.push_back(attempt.node);
+  }
+  return nodes;
 }
 
 bool Survey::all_placed() const {
@@ -251,12 +271,13 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
                Plan& plan) {
   std::vector<const api::Pod*> unwanted = survey.leftovers;
   std::vector<PodToCreate> missing;
+  const std::vector<std::string> avoid = nodes_to_avoid(snapshot.job->status.attempts, snapshot.now);
   for (const auto& slot : survey.slots) {
     // A loss is dealt with first: until its attempt is stored, its pod is what tells of it, and its name is taken.
     if (slot.usable() || slot.state == SlotState::kLost) continue;
     if (slot.pod != nullptr) unwanted.push_back(slot.pod);
     // The name of a lost pod of this very round is taken until the round is over.
-    if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation});
+    if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation, avoid});
   }
   delete_pods(snapshot, unwanted, "not of the gang any more", plan);
   delete_pods(snapshot, survey.released, "nodes was lowered", plan);

@@ -48,6 +48,12 @@ struct Survey {
 // known of that pod; null when there is none.
 const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot);
 
+// Whether an attempt tells that the pod did not reach another one of the gang: it is made anew.
+bool is_partitioned(const std::vector<api::Attempt>& attempts, const api::Pod& pod);
+
+// The nodes of such pods, for ten minutes: new pods of the job go elsewhere if they can.
+std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempts, WallTime now);
+
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.
 std::int64_t known_incarnation(const Snapshot& snapshot);
 

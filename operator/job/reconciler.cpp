@@ -188,7 +188,7 @@ Status Reconciler::create_pod(const api::TrainingJob& job, const PodToCreate& wa
                               std::atomic<bool>& run_as_non_root) {
   AgentSettings agent = options_.agent;
   agent.run_as_non_root = run_as_non_root;
-  LOCKSTEP_TRY(const auto pod, build_pod(job, wanted.slot, wanted.incarnation, agent));
+  LOCKSTEP_TRY(const auto pod, build_pod(job, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
   auto created = create_one(job, kube::kPods, kPodCache, pod);
   // A namespace that enforces the `restricted` standard says so in its refusal; no right to read namespaces is needed.
   if (created || agent.run_as_non_root || created.error().code != ErrorCode::kForbidden ||
@@ -196,7 +196,7 @@ Status Reconciler::create_pod(const api::TrainingJob& job, const PodToCreate& wa
     return created;
   }
   agent.run_as_non_root = true;
-  LOCKSTEP_TRY(const auto strict_pod, build_pod(job, wanted.slot, wanted.incarnation, agent));
+  LOCKSTEP_TRY(const auto strict_pod, build_pod(job, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
   created = create_one(job, kube::kPods, kPodCache, strict_pod);
   if (created) run_as_non_root = true;
   return created;

@@ -97,8 +97,9 @@ RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::Traini
 }  // namespace
 
 bool is_infrastructure(const Attempt& attempt) {
-  static constexpr const char* kCauses[] = {kCausePodDeleted, kCauseNodeLost,   kCausePreempted,       kCauseEvicted,
-                                            kCauseStopped,    kCauseMemberLost, kCauseConnectionBroken};
+  static constexpr const char* kCauses[] = {kCausePodDeleted,       kCauseNodeLost,   kCausePreempted,
+                                            kCauseEvicted,          kCauseStopped,    kCauseMemberLost,
+                                            kCauseConnectionBroken, kCausePartitioned};
   if (std::any_of(std::begin(kCauses), std::end(kCauses), [&](const char* cause) { return attempt.cause == cause; })) {
     return true;
   }

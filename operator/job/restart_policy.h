@@ -16,6 +16,7 @@ inline constexpr const char* kCauseProcessExit = "ProcessExit";
 inline constexpr const char* kCauseProcessSignal = "ProcessSignal";
 inline constexpr const char* kCauseMemberLost = "MemberLost";
 inline constexpr const char* kCauseConnectionBroken = "ConnectionBroken";
+inline constexpr const char* kCausePartitioned = "Partitioned";
 inline constexpr const char* kCauseStartTimeout = "StartTimeout";
 inline constexpr const char* kCausePortInUse = "PortInUse";
 inline constexpr const char* kCauseCommandNotFound = "CommandNotFound";
@@ -51,7 +52,8 @@ int counted_restarts(const api::TrainingJobSpec& spec, const api::TrainingJobSta
 // backoff.initialSeconds, doubling up to backoff.maxSeconds.
 Duration restart_delay(const api::TrainingJobSpec& spec, const std::vector<api::Attempt>& attempts);
 
-// PodDeleted, NodeLost, Preempted, Evicted, Stopped (exit code 83): the cluster's doing, not the job's.
+// PodDeleted, NodeLost, Preempted, Evicted, MemberLost, ConnectionBroken, Partitioned, Stopped (exit code 83): the
+// cluster's doing, not the job's.
 bool is_infrastructure(const api::Attempt& attempt);
 
 }  // namespace lockstep::job

@@ -86,8 +86,8 @@ enum class Phase {
 // its own comes before "communication failed".
 struct Failure {
   std::int64_t generation = 0;
-  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, StartTimeout, PortInUse, CommandNotFound, Stopped,
-  // Hang
+  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, Partitioned, StartTimeout, PortInUse, CommandNotFound,
+  // Stopped, Hang
   std::string cause;
   int rank = -1;
   int slot = -1;

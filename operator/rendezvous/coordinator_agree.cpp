@@ -98,7 +98,8 @@ bool CoordinatorState::proposes(const std::vector<int>& slots) const {
 std::vector<int> CoordinatorState::present(Now now) const {
   std::vector<int> slots;
   for (const auto& [slot, member] : members_) {
-    if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0 || member.expected.leaving) continue;
+    if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0) continue;
+    if (member.expected.leaving || evicted(member)) continue;
     if (now.time - member.heard <= timing_.silent_after) slots.push_back(slot);
   }
   return slots;

@@ -101,7 +101,8 @@ void CoordinatorState::tell_members(Now now) {
       member.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
-    const bool left_out = plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving;
+    const bool left_out =
+        plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving && !evicted(member);
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
     const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && gang_regroups()) warm(member, now);
@@ -257,20 +258,7 @@ void CoordinatorState::evaluate_exits(Now now) {
   if (first == nullptr) return end_gang();  // an earlier coordinator had ended it, and nobody is to blame
   Failure failure = failure_of(*first, gang_->slot_of(first->rank));
   failure.detect_ms = std::max<std::int64_t>(0, milliseconds(now.wall - failure.time));
-  break_gang(failure);
-}
-
-// Processes saw one another go away, and all of them are there: suspicion is not death, so the same set forms again.
-void CoordinatorState::break_connection(Now now) {
-  if (somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
-  const auto& [rank, report] = *gang_->broken.begin();
-  Failure failure;
-  failure.cause = "ConnectionBroken";
-  failure.rank = gang_->slot_of(report.suspect_rank) >= 0 ? report.suspect_rank : rank;
-  failure.slot = gang_->slot_of(failure.rank);
-  failure.message = fmt::format("rank {}: {}", rank, report.message);
-  failure.time = now.wall;
-  failure.detect_ms = 0;
+  if (blame_of(*first, gang_->kind) == Blame::kCommunication) return break_links(failure, link_reports());
   break_gang(failure);
 }
 

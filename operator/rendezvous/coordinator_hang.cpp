@@ -94,7 +94,8 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
     failure.rank = choice.link->to;
     failure.slot = gang_->slot_of(failure.rank);
     failure.message = choice.link->sentence;
-    return break_gang(failure);
+    const Place from = place_of(choice.link->from), to = place_of(choice.link->to);
+    return break_links(failure, {{to, from}, {from, to}});
   }
   for (const HangChoice::Culprit& culprit : choice.culprits) {
     send(members_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});

@@ -22,6 +22,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/edge_watch.h"
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/protocol.h"
@@ -240,6 +241,9 @@ class CoordinatorState {
   void go(Now now);
   StateSource choose_source() const;
   void break_connection(Now now);
+  void break_links(Failure failure, const std::vector<EdgeWatch::Report>& reports);
+  std::vector<EdgeWatch::Report> link_reports() const;
+  Place place_of(int rank) const;  // of the gang
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
   void adopt_gang();
   void adopt_record(Now now);
@@ -255,7 +259,9 @@ class CoordinatorState {
   bool in_gang(const Member& member) const;
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
   std::size_t gang_size() const { return static_cast<std::size_t>(plan_->slots); }
-  // The expected slots whose agents are connected, not silent, and not to leave.
+  // The gang goes on without this very pod, because it does not reach another one.
+  bool evicted(const Member& member) const;
+  // The expected slots whose agents are connected, not silent, not to leave, and not evicted.
   std::vector<int> present(Now now) const;
   // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
   std::vector<int> quick(const std::vector<int>& slots) const;
@@ -311,7 +317,9 @@ class CoordinatorState {
   std::optional<InForce> in_force_;
   std::optional<Proposal> proposal_;
   std::optional<Failure> failure_;
-  bool finished_ = false;  // every rank of gang_ has exited with 0
+  EdgeWatch edges_;
+  std::map<int, std::int64_t> evicted_;  // the newest incarnation by slot that the gang does without for a bad link
+  bool finished_ = false;                // every rank of gang_ has exited with 0
   std::optional<MonotonicTime> stop_since_;
 
   Progress progress_;

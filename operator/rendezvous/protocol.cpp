@@ -253,7 +253,8 @@ Json write(const Broken& m) {
           {"generation", m.report.generation},
           {"suspect", m.report.suspect_rank},
           {"message", m.report.message},
-          {"yielded", m.report.yielded}};
+          {"yielded", m.report.yielded},
+          {"stepped", m.report.stepped}};
 }
 Json write(const Exit& m) {
   Json json{{"type", "EXIT"},          {"generation", m.generation},
@@ -398,6 +399,7 @@ Broken read_broken(const Fields& fields) {
   fields.read("suspect", m.report.suspect_rank, -1, kMostRanks);
   fields.read("message", m.report.message, 4096);
   fields.read("yielded", m.report.yielded);
+  fields.read("stepped", m.report.stepped);
   return m;
 }
 Exit read_exit(const Fields& fields) {

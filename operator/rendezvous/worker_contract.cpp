@@ -178,7 +178,8 @@ std::string encode(const WorkerMessage& message) {
     value[kBroken] = {{"generation", message.broken->generation},
                       {"suspectRank", message.broken->suspect_rank},
                       {"message", cut(message.broken->message)},
-                      {"yielded", message.broken->yielded}};
+                      {"yielded", message.broken->yielded},
+                      {"stepped", message.broken->stepped}};
   }
   if (message.holding) {
     const Holding& holding = *message.holding;
@@ -235,7 +236,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     }
   } else if (kind == kBroken) {
     message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message"),
-                                  fields.flag("yielded")};
+                                  fields.flag("yielded"), fields.flag("stepped")};
   } else if (kind == kActivity) {
     const auto now = body.find("now");
     if (now == body.end()) return bad("holds no activity");

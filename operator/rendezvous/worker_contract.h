@@ -107,6 +107,7 @@ struct BrokenReport {
   int suspect_rank = -1;  // whose link broke first as seen from here; -1 when not known
   std::string message;    // one sentence
   bool yielded = false;   // nothing failed: all ranks ended the generation after the same step, as the agent asked
+  bool stepped = false;   // a step of this generation was committed: its links have worked
 
   bool operator==(const BrokenReport&) const = default;
 };

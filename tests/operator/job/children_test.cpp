@@ -154,6 +154,23 @@ TEST(Pod, asks_for_a_user_other_than_root_where_the_namespace_wants_it) {
   EXPECT_EQ((*pod)["spec"]["securityContext"]["runAsNonRoot"], true);
 }
 
+TEST(Pod, goes_to_other_nodes_where_it_can_beside_what_the_user_wishes) {
+  const auto wishes = [](const char* spec) {
+    const auto pod = build_pod(job_of(spec), 0, 1, kSettings, {"n1", "n2"});
+    EXPECT_TRUE(pod);
+    return (*pod)["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  };
+  const Json own = Json::parse(R"({"weight": 100, "preference": {"matchFields": [
+      {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
+      {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]}]}})");
+  EXPECT_EQ(wishes(kSmall), Json::array({own}));
+  const Json both = wishes(R"({"image": "i", "command": ["t"], "nodes": 1, "podTemplate": {"spec": {"affinity": {
+      "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}}}}})");
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[1], own);
+  EXPECT_FALSE(pod_of(job_of(kSmall))["spec"].contains("affinity"));
+}
+
 TEST(Pod, amounts_of_memory_that_are_none_are_refused_by_name) {
   EXPECT_EQ(refusal(R"({"shmSize": "1Gi", "resources": {"limits": {"memory": "1Gb"}}})"),
             "spec.resources.limits.memory: '1Gb' is not a quantity such as 2, 500m or 16Gi");
@@ -260,9 +277,9 @@ TEST(RestartReasons, that_the_crd_takes_are_the_causes_of_attempts) {
   const Json& rule =
       api::training_job_schema()["properties"]["spec"]["properties"]["restart"]["properties"]["rules"]["items"];
   EXPECT_EQ(rule["properties"]["onReasons"]["items"]["enum"],
-            Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseConnectionBroken, kCauseStartTimeout,
-                  kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCauseHang, kCausePodDeleted, kCausePodFailed,
-                  kCauseNodeLost, kCausePreempted, kCauseEvicted, kCauseOomKilled}));
+            Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseConnectionBroken, kCausePartitioned,
+                  kCauseStartTimeout, kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCauseHang,
+                  kCausePodDeleted, kCausePodFailed, kCauseNodeLost, kCausePreempted, kCauseEvicted, kCauseOomKilled}));
 }
 
 // Whatever stands in the fields that are passed through, the result is a pod or a sentence.

@@ -103,13 +103,15 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   }
   const auto view = state.view();
   coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;
+  const bool evicts = coordinator.broken > 0 && view->failure && view->failure->cause == "Partitioned";
+  coordinator.evicts = evicts ? view->failure->slot : -1;
   coordinator.up = view && view->phase == Phase::kUp;
   return step;
 }
 
 void add(Fingerprint& to, const Coordinator& coordinator) {
-  const auto& [term, alive, frozen, clock, state, keys, broken, up] = coordinator;
-  to.add(term, alive, frozen, keys, broken, up);
+  const auto& [term, alive, frozen, clock, state, keys, broken, evicts, up] = coordinator;
+  to.add(term, alive, frozen, keys, broken, evicts, up);
   if (alive) to.add(state);
 }
 

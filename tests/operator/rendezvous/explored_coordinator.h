@@ -20,6 +20,7 @@ struct Coordinator {
   CoordinatorState state;
   int keys = 0;             // that it has made
   std::int64_t broken = 0;  // the generation whose failure it shows to the controller; 0: none
+  int evicts = -1;          // the slot that it does without for a bad link, with that failure; -1: none
   bool up = false;          // it shows a generation that is up
 
   bool acts() const { return alive && !frozen; }

@@ -89,6 +89,7 @@ class Stepper {
         }
         process.broke = true;
         message.broken = BrokenReport{process.generation, static_cast<int>(event.number), ""};
+        message.broken->stepped = process.stepped();
         break;
       case Kind::kLinks:
         return link(process);

@@ -62,6 +62,9 @@ struct Process {
 
   // Whether a step of generation `number` may count on it.
   bool takes_part(std::int64_t number) const { return generation == number && promised <= number && !broke; }
+  int next_rank() const { return (rank + 1) % static_cast<int>(slots.size()); }
+  // A step of its generation has been committed here.
+  bool stepped() const { return state && !state->empty() && state->back() == generation; }
   StateVersion version() const { return state ? version_of(*state) : StateVersion{}; }
 
   // In the generation of `go` from now on.

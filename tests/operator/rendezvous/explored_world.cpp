@@ -86,6 +86,7 @@ class Explored::Step {
   void reduce(const Choice& choice);
   void exit(const Choice& choice);
   void replace(int slot);
+  void end_pod(int slot);
   void fault(const Choice& choice);
 
   Explored& explored_;
@@ -337,6 +338,11 @@ void Explored::Step::replace(int slot) {
   if (const int leader = explored_.leader(world_); leader >= 0 && explored_.acts(world_, leader)) give_plan(leader);
 }
 
+void Explored::Step::end_pod(int slot) {
+  to_pod(slot, {.kind = PodEvent::Kind::kDies, .state = {}});
+  if (explored_.open_link(world_, slot) != nullptr) close_agent_side(slot);
+}
+
 void Explored::Step::fault(const Choice& choice) {
   --world_.faults;
   const int slot = choice.a;
@@ -347,15 +353,13 @@ void Explored::Step::fault(const Choice& choice) {
       return process_event(choice, PodEvent::Kind::kKilled, explored_.chronicle(world_).deaths);
     case Kind::kDies:
       tell(fmt::format("FAULT slot {}: the pod dies", slot));
-      to_pod(slot, {.kind = PodEvent::Kind::kDies, .state = {}});
-      if (explored_.open_link(world_, slot) != nullptr) close_agent_side(slot);
-      return;
+      return end_pod(slot);
     case Kind::kCut:
       tell(fmt::format("FAULT slot {}: its connection breaks", slot));
       return cut(slot);
     case Kind::kLosesTouch:
-      tell(fmt::format("FAULT slot {}: its process of g{} loses touch with its peers", slot, choice.b));
-      return process_event(choice, PodEvent::Kind::kLosesTouch, -1);
+      tell(fmt::format("FAULT slot {}: its process of g{} loses touch with the next rank", slot, choice.b));
+      return process_event(choice, PodEvent::Kind::kLosesTouch, pod(slot).process_in(choice.b)->next_rank());
     case Kind::kFreezes:
       tell(fmt::format("FAULT slot {}: freezes", slot));
       return to_pod(slot, {.kind = PodEvent::Kind::kFreezes, .state = {}});
@@ -459,9 +463,13 @@ void Explored::Step::take(const Choice& choice) {
     case Kind::kHandles: {
       const int leader = explored_.leader(world_);
       const std::int64_t broken = explored_.coordinator(world_, leader).broken;
+      const int evicted = explored_.coordinator(world_, leader).evicts;
       tell(fmt::format("controller: deals with the failure of g{}", broken));
       change_plan([&](JobPlan& plan) { plan.handled_generation = broken; });
-      return give_plan(leader);
+      if (evicted < 0) return give_plan(leader);
+      tell(fmt::format("controller: deletes the pod of slot {} and makes another", evicted));
+      end_pod(evicted);
+      return replace(evicted);
     }
     case Kind::kPlan:
       tell(fmt::format("controller: coordinator {} gets the plan", slot + 1));

@@ -54,13 +54,15 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   const auto& [term, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
-               step, gang, in_force, proposal, failure, finished, stop_since, progress, progress_slot, checkpoint,
-               times, joined_at, evict_from, last_event, last_advance, changed, progress_changed, ignored] = state;
+               step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
+               checkpoint, times, joined_at, evict_from, last_event, last_advance, changed, progress_changed, ignored] =
+      state;
   to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
-         step, gang, in_force, proposal, finished, stop_since, progress, progress_slot, checkpoint);
+         step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
+         checkpoint);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
-  if (failure) to.add(failure->generation, failure->exit_code);
+  if (failure) to.add(failure->generation, failure->exit_code, failure->cause == "Partitioned", failure->slot);
   to.add_due(store_retry_at).add_due(evict_from).add(last_event, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
@@ -106,6 +108,11 @@ void Contents::add(Fingerprint& to, const CoordinatorState::Proposal& proposal) 
   to.add(proposal.generation, proposal.at, proposal.permitted, proposal.recorded, proposal.ready);
 }
 
+void Contents::add(Fingerprint& to, const Place& place) {
+  const auto& [slot, incarnation] = place;
+  to.add(slot, incarnation);
+}
+
 void Contents::add(Fingerprint& to, const Epoch& epoch) {
   const auto& [term, generation] = epoch;
   to.add(term, generation);
@@ -137,8 +144,8 @@ void Contents::add(Fingerprint& to, const FailureReport& report) {
 }
 
 void Contents::add(Fingerprint& to, const BrokenReport& report) {
-  const auto& [generation, suspect_rank, message, yielded] = report;
-  to.add(generation, suspect_rank, yielded);
+  const auto& [generation, suspect_rank, message, yielded, stepped] = report;
+  to.add(generation, suspect_rank, yielded, stepped);
 }
 
 void Contents::add(Fingerprint& to, const Prepared& prepared) {

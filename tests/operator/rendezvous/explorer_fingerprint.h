@@ -35,6 +35,7 @@ struct Contents {
   static void add(Fingerprint& to, const CoordinatorState::InForce& in_force);
   static void add(Fingerprint& to, const CoordinatorState::Proposal& proposal);
 
+  static void add(Fingerprint& to, const Place& place);
   static void add(Fingerprint& to, const Epoch& epoch);
   static void add(Fingerprint& to, const StateVersion& version);
   static void add(Fingerprint& to, const StateSource& source);

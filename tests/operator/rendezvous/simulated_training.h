@@ -19,6 +19,7 @@ namespace lockstep::rendezvous {
 struct SimulatedProcess {
   std::int64_t generation = 0;  // that it belongs to
   int rank = 0;
+  std::string pod;
   bool alive = true;
   bool ignores_term = false;
   bool regroups = false;
@@ -40,6 +41,7 @@ class SimulatedTraining {
     std::function<void(int ms, std::function<void()>)> after;
     std::function<int(int least, int most)> between;
     std::function<void(const std::string&)> violate;
+    std::function<bool(const std::string& pod, const std::string& other)> cut;  // nothing gets from one to the other
   };
   explicit SimulatedTraining(World world) : world_(std::move(world)) {}
 
@@ -54,7 +56,7 @@ class SimulatedTraining {
     process->committed = std::move(committed);
     process->yielded = std::move(yielded);
     process->generation = go.epoch.generation;
-    if (static_cast<int>(gang.ranks.size()) == go.world_size && whole(gang)) link(gang);
+    if (static_cast<int>(gang.ranks.size()) == go.world_size && whole(gang) && !cut(gang)) link(gang);
   }
 
   // It ends its communicator for a generation to come, and says what it holds.
@@ -68,6 +70,18 @@ class SimulatedTraining {
     const auto at = gangs_.find(generation);
     return at != gangs_.end() && !at->second.yielded &&
            static_cast<int>(at->second.ranks.size()) == at->second.go.world_size && whole(at->second);
+  }
+
+  // The rank that `process` does not reach, of those beside it in the ring of its generation; -1: there is none.
+  int unreached(const SimulatedProcess& process) const {
+    const auto at = gangs_.find(process.generation);
+    if (at == gangs_.end() || !cut(at->second)) return -1;
+    const int size = at->second.go.world_size;
+    for (const int beside : {(process.rank + 1) % size, (process.rank + size - 1) % size}) {
+      const auto peer = at->second.ranks.find(beside);
+      if (peer != at->second.ranks.end() && world_.cut(process.pod, peer->second->pod)) return beside;
+    }
+    return -1;
   }
 
   // The rank before it in the ring of its generation; -1: there is none.
@@ -101,6 +115,15 @@ class SimulatedTraining {
                        [&](const auto& entry) { return in(*entry.second, gang.generation()); });
   }
 
+  // Two ranks that are beside one another do not reach one another.
+  bool cut(const Gang& gang) const {
+    for (const auto& [rank, process] : gang.ranks) {
+      const auto next = gang.ranks.find((rank + 1) % gang.go.world_size);
+      if (next != gang.ranks.end() && world_.cut(process->pod, next->second->pod)) return true;
+    }
+    return false;
+  }
+
   void link(Gang& gang) {
     const StateSource& source = gang.go.source;
     const SimulatedProcess* giver = source.rank < 0 ? nullptr : gang.ranks.at(source.rank).get();
@@ -129,7 +152,7 @@ class SimulatedTraining {
   void step(std::int64_t generation) {
     world_.after(world_.between(20, 200), [this, generation] {
       Gang& gang = gangs_.at(generation);
-      if (!whole(gang)) return;
+      if (!whole(gang) || cut(gang)) return;
       if (std::any_of(gang.ranks.begin(), gang.ranks.end(), [](const auto& entry) { return entry.second->stuck; })) {
         return;
       }

@@ -115,6 +115,24 @@ class SimulatedWorld {
     chosen.stopped = chance(50);
     return true;
   }
+  // From now on nothing gets from one pod of the generation that is up to the next one, while both speak with the
+  // coordinator. False: none is up, or it has one member.
+  bool cut_two() {
+    const auto view = leader_view();
+    if (!view || view->phase != Phase::kUp) return false;
+    std::vector<PodPtr> members;
+    for (const auto& member : view->members) {
+      if (member.in_gang && wanted(member.slot)) members.push_back(pods_[static_cast<std::size_t>(member.slot)]);
+    }
+    if (members.size() < 2) return false;
+    const auto first = static_cast<std::size_t>(between(0, static_cast<int>(members.size()) - 1));
+    const PodPtr a = members[first], b = members[(first + 1) % members.size()];
+    cut_pods_.insert(std::minmax(a->uid, b->uid));
+    miss_unreached(view->generation, 0);
+    return true;
+  }
+  // Pods that were made anew because they did not reach another one.
+  int evicted() const { return evicted_; }
   bool anybody_hangs() const {
     return std::any_of(pods_.begin(), pods_.end(), [](const auto& pod) {
       return std::any_of(pod->processes.begin(), pod->processes.end(),
@@ -532,6 +550,8 @@ class SimulatedWorld {
           message.broken = BrokenReport{generation, -1, "others join", true};
           say(message);
         });
+    // When all are there whose links are to stand.
+    if (!cut_pods_.empty()) after(ms(0), [this, generation = go.epoch.generation] { miss_unreached(generation, 400); });
   }
 
   // Those of `only`, local ranks, take the places of dead ones; empty: all are started.
@@ -554,6 +574,7 @@ class SimulatedWorld {
       const auto process = std::make_shared<Process>();
       process->generation = go.epoch.generation;
       process->rank = go.first_rank + i;
+      process->pod = pod->uid;
       process->ignores_term = chance(20);
       process->regroups = regroups_;
       pod->processes.insert(pod->processes.begin() + std::min<std::ptrdiff_t>(i, std::ssize(pod->processes)), process);
@@ -600,6 +621,32 @@ class SimulatedWorld {
         });
       }
     }
+  }
+
+  // Who does not reach a rank beside it says so, or has only lost its patience.
+  void miss_unreached(std::int64_t generation, int least) {
+    for (const auto& pod : everybody()) {
+      for (const auto& process : pod->processes) {
+        if (!process->alive || process->generation != generation || training_.unreached(*process) < 0) continue;
+        after(ms(between(least, least + 300)),
+              [this, pod, process, generation] { say_unreached(pod, process, generation); });
+      }
+    }
+  }
+  void say_unreached(const PodPtr& pod, const SimulatedProcessPtr& process, std::int64_t generation) {
+    const int suspect = training_.unreached(*process);
+    if (!process->alive || !pod->alive || process->generation != generation || process->promised > generation) return;
+    if (suspect < 0) return;
+    WorkerMessage report;
+    if (process->regroups) {
+      const bool stepped = process->state && process->state->generation == generation;
+      report.broken = BrokenReport{generation, suspect, "it cannot be reached", false, stepped};
+      pod->state->on_worker_message(process->rank, report, now_);
+      return pump(pod);
+    }
+    report.failure = FailureReport{FailureReport::Class::kCommunication, suspect, "it cannot be reached"};
+    pod->state->on_worker_message(process->rank, report, now_);
+    end_process(pod, process, kExitCommunication, 0);
   }
 
   void look_for_processes(const PodPtr& pod) {
@@ -725,8 +772,13 @@ class SimulatedWorld {
     const auto view = coordinator->state->view();
     if (coordinator == leader_ && view && view->phase == Phase::kBroken && view->generation > noticed_) {
       noticed_ = view->generation;
-      after(ms(between(1, 300)), [this, generation = view->generation] {
+      const bool evicts = view->failure && view->failure->cause == "Partitioned";
+      after(ms(between(1, 300)), [this, generation = view->generation, slot = evicts ? view->failure->slot : -1] {
         handled_ = std::max(handled_, generation);
+        if (slot >= 0 && wanted(slot)) {
+          ++evicted_;
+          kill_pod(pods_[static_cast<std::size_t>(slot)]);
+        }
         plan_all();
       });
     }
@@ -795,19 +847,24 @@ class SimulatedWorld {
   std::uint64_t order_ = 0;
   bool faults_ = false, finishing_ = false;
 
-  std::vector<PodPtr> pods_;     // by slot
-  std::vector<PodPtr> leaving_;  // that were released and are not known to be gone
+  std::vector<PodPtr> pods_;                                // by slot
+  std::vector<PodPtr> leaving_;                             // that were released and are not known to be gone
+  std::set<std::pair<std::string, std::string>> cut_pods_;  // by name, the smaller first
   std::map<int, std::int64_t> incarnation_of_slot_;
   std::vector<std::shared_ptr<Coordinator>> coordinators_;
   std::shared_ptr<Coordinator> leader_;
   std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
-  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0, aborted_ = 0;
+  int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0, aborted_ = 0,
+      evicted_ = 0;
   std::set<std::int64_t> smaller_;
 
   SimulatedTraining training_{{[this](int wait, std::function<void()> act) { after(ms(wait), std::move(act)); },
                                [this](int least, int most) { return between(least, most); },
-                               [this](const std::string& what) { violate(what); }}};
+                               [this](const std::string& what) { violate(what); },
+                               [this](const std::string& pod, const std::string& other) {
+                                 return cut_pods_.count(std::minmax(pod, other)) != 0;
+                               }}};
 
   SimulatedStore store_{[this](int least, int most) { return between(least, most); },
                         [this](const std::string& what) { violate(what); }};

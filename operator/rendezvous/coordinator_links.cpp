@@ -1,0 +1,76 @@
+// Ranks that lost one another while all of them are there: the same set forms again, unless the same link fails again.
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "operator/rendezvous/coordinator_state.h"
+
+namespace lockstep::rendezvous {
+
+// Processes saw one another go away, and all of them are there: suspicion is not death, so the same set forms again.
+void CoordinatorState::break_connection(Now now) {
+  if (somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
+  const auto& [rank, report] = *gang_->broken.begin();
+  Failure failure;
+  failure.cause = "ConnectionBroken";
+  failure.rank = gang_->slot_of(report.suspect_rank) >= 0 ? report.suspect_rank : rank;
+  failure.slot = gang_->slot_of(failure.rank);
+  failure.message = fmt::format("rank {}: {}", rank, report.message);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  break_links(failure, link_reports());
+}
+
+// `failure` is what it is where this is the first time; where a link has failed again, one of its ends is to go.
+void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch::Report>& reports) {
+  // Of one that was taken over nobody knows whether it has.
+  bool stepped = gang_->resumed || last_advance_ > gang_->go_at;
+  for (const auto& [rank, report] : gang_->broken) stepped = stepped || report.stepped;
+  std::set<Place> gang;
+  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) gang.insert({slot, incarnation});
+  if (const auto eviction = edges_.failed(reports, stepped, gang)) {
+    const auto name = [this](int slot) {
+      const ExpectedMember& expected = members_.at(slot).expected;
+      return fmt::format("slot {} (pod {}{})", slot, expected.pod_name,
+                         expected.node.empty() ? "" : ", node " + expected.node);
+    };
+    const int slot = eviction->member.slot;
+    failure.message = fmt::format(
+        "{} and {} both reach the coordinator, and for the second time not each other; slot {} gets another pod. {}",
+        name(slot), name(eviction->other.slot), slot, failure.message);
+    failure.cause = "Partitioned";
+    failure.slot = slot;
+    failure.rank = gang_->first_rank(slot);
+    failure.exit_code.reset();
+    failure.signal = 0;
+    evicted_[slot] = eviction->member.incarnation;
+  }
+  break_gang(std::move(failure));
+}
+
+// Who says that a link failed, or only that it could not go on.
+std::vector<EdgeWatch::Report> CoordinatorState::link_reports() const {
+  std::vector<EdgeWatch::Report> reports;
+  const auto add = [&](int rank, int suspect) {
+    const bool named = gang_->slot_of(suspect) >= 0;
+    reports.push_back({place_of(rank), named ? std::optional(place_of(suspect)) : std::nullopt});
+  };
+  for (const auto& [rank, report] : gang_->broken) add(rank, report.suspect_rank);
+  for (const auto& [rank, exit] : gang_->exits) {
+    if (exit.report && exit.report->kind == FailureReport::Class::kCommunication) add(rank, exit.report->suspect_rank);
+  }
+  return reports;
+}
+
+Place CoordinatorState::place_of(int rank) const {
+  const int slot = gang_->slot_of(rank);
+  return {slot, gang_->incarnation_of_slot.at(slot)};
+}
+
+bool CoordinatorState::evicted(const Member& member) const {
+  const auto at = evicted_.find(member.expected.slot);
+  return at != evicted_.end() && at->second == member.expected.incarnation;
+}
+
+}  // namespace lockstep::rendezvous

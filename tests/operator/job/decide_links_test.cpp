@@ -1,0 +1,98 @@
+// Decisions on a job of which one pod does not reach another: it is made anew, elsewhere where there is room.
+#include <gtest/gtest.h>
+
+#include "operator/job/restart_policy.h"
+#include "tests/operator/job/situation.h"
+
+namespace lockstep::job {
+namespace {
+
+using namespace std::chrono_literals;
+using rendezvous::Phase;
+
+using Names = std::vector<std::string>;
+
+// Slot 1 is what the coordinator does without in generation 2, and that is stored.
+struct Cut : Situation {
+  explicit Cut(bool elastic = false) : Situation(3) {
+    if (elastic) job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .stabilization_seconds = 5};
+    running(2);
+    broken(2, kCausePartitioned, 1);
+  }
+};
+
+TEST(DecideLinks, a_pod_that_does_not_reach_another_is_replaced_away_from_its_node_and_nothing_is_charged) {
+  Cut s;
+  const Plan first = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  const api::Attempt& attempt = s.job.status.attempts[0];
+  EXPECT_EQ(attempt.cause, "Partitioned");
+  EXPECT_EQ(attempt.strategy, "ReplaceFailed");
+  EXPECT_EQ(attempt.pod, "a-abcd-1-1");
+  EXPECT_EQ(attempt.node, "node-1");
+  EXPECT_FALSE(attempt.counted);
+  EXPECT_TRUE(first.deletes.empty() && first.creates.empty()) << "what is done relies on what is stored";
+  EXPECT_EQ(first.coordinator->handled_generation, 2);
+
+  const Plan second = s.accept();
+  ASSERT_EQ(second.deletes.size(), 1u);
+  EXPECT_EQ(second.deletes[0].name, "a-abcd-1-1");
+  EXPECT_EQ(second.creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
+  EXPECT_EQ(second.coordinator->members.size(), 2u);
+  EXPECT_EQ(s.job.status.attempts.size(), 1u);
+
+  s.pods[1].meta.deleted = s.now + 30s;
+  s.pod(1, 2, "Pending");
+  const Plan third = s.accept();
+  EXPECT_TRUE(third.creates.empty() && third.deletes.empty());
+  EXPECT_EQ(s.job.status.attempts.size(), 1u) << "its deletion is no news";
+}
+
+TEST(DecideLinks, an_elastic_gang_runs_on_while_the_pod_is_made_anew) {
+  Cut s(true);
+  s.accept();
+  s.see(Phase::kUp, 3).world_size = 2;
+  s.view->members[1].in_gang = s.view->members[1].up = false;
+  const Plan plan = s.accept();
+  EXPECT_TRUE(s.is("Running"));
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-1-1");
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
+  EXPECT_EQ(plan.coordinator->handled_generation, 2) << "generation 3 goes on";
+  EXPECT_EQ(s.job.status.restarts.total, 1);
+}
+
+TEST(DecideLinks, a_pod_that_goes_at_the_same_moment_is_told_of_as_partitioned) {
+  Cut s;
+  s.pods[1].meta.deleted = s.now + 30s;
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "Partitioned");
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
+}
+
+TEST(DecideLinks, a_rule_may_end_the_job_for_it) {
+  Cut s;
+  s.job.spec.restart.rules = {{.on_reasons = {"Partitioned"}, .action = api::RuleAction::kFail}};
+  s.accept();
+  EXPECT_TRUE(s.is("Failed"));
+}
+
+TEST(NodesToAvoid, are_those_of_the_last_ten_minutes_each_once) {
+  const WallTime now{1'000'000s};
+  const auto attempt = [&](const char* cause, const char* node, std::chrono::seconds ago) {
+    api::Attempt made;
+    made.cause = cause;
+    made.node = node;
+    made.end_time = now - ago;
+    return made;
+  };
+  EXPECT_EQ(nodes_to_avoid({attempt(kCausePartitioned, "old", 601s), attempt(kCausePartitioned, "a", 599s),
+                            attempt(kCauseNodeLost, "dead", 5s), attempt(kCausePartitioned, "b", 9s),
+                            attempt(kCausePartitioned, "a", 3s), attempt(kCausePartitioned, "", 1s)},
+                           now),
+            (Names{"a", "b"}));
+}
+
+}  // namespace
+}  // namespace lockstep::job
