@@ -405,6 +405,7 @@ Plan decide(const Snapshot& snapshot) {
   Running running(snapshot, status, plan);
   running.decide();
   count(snapshot, running.gang(), status);
+  tell_divergence(snapshot, status, plan);
   settle(snapshot, std::move(status), plan);
   return plan;
 }

@@ -243,7 +243,8 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
   if (view && view->phase == rendezvous::Phase::kUp && view->generation > handled_generation(status)) {
     const bool was_running = api::is_true(status.conditions, "Running");
     const bool restarted = api::is_true(status.conditions, "Restarting");
-    const auto sentence = fmt::format("generation {} runs with {} ranks", view->generation, status.world_size);
+    auto sentence = fmt::format("generation {} runs with {} ranks", view->generation, status.world_size);
+    if (!view->message.empty()) sentence += "; " + view->message;
     set_condition(snapshot, status, "Running", true, "AllRanksUp", sentence);
     set_condition(snapshot, status, "Restarting", false, "Running", sentence);
     if (!status.start_time) status.start_time = whole_seconds(snapshot.now);
@@ -285,6 +286,16 @@ void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatu
     take_progress(snapshot, status);
   }
   status.state = state_word(status);
+}
+
+void tell_divergence(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan) {
+  constexpr const char* kType = "ReplicaDivergence";
+  if (!snapshot.view || snapshot.view->divergence.empty()) return;
+  const std::string& sentence = snapshot.view->divergence;
+  const auto* before = api::find_condition(status.conditions, kType);
+  if (before != nullptr && before->message == sentence) return;
+  set_condition(snapshot, status, kType, true, "DigestsDiffer", sentence);
+  plan.events.push_back({true, kType, "Recover", sentence});
 }
 
 std::string state_word(const api::TrainingJobStatus& status) {

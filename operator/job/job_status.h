@@ -45,6 +45,10 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
 // Numbers: nodes, membership, recovery times, progress, state word.
 void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatus& status);
 
+// Condition ReplicaDivergence, and an event, once for each generation that found it. It stays: who reads the result
+// should know.
+void tell_divergence(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan);
+
 // Pending, Starting, Running, Restarting, Suspended, Succeeded or Failed.
 std::string state_word(const api::TrainingJobStatus& status);
 

@@ -11,14 +11,6 @@
 namespace lockstep::rendezvous {
 namespace {
 
-bool newer_version(const StateVersion& a, const StateVersion& b) {
-  return kMutation == Mutation::kVersionWithoutGeneration ? a.step > b.step : a.newer_than(b);
-}
-
-bool same_version(const StateVersion& a, const StateVersion& b) {
-  return kMutation == Mutation::kVersionWithoutGeneration ? a.step == b.step : a == b;
-}
-
 // Slots are sorted wherever there are several.
 bool among(const std::vector<int>& slots, int slot) {
   return std::binary_search(slots.begin(), slots.end(), slot);
@@ -52,11 +44,14 @@ void CoordinatorState::evaluate_broken(Now now) {
 std::vector<int> CoordinatorState::next_gang(Now now) const {
   if (!record_ || plan_->slots < 1) return {};
   const std::vector<int> all = present(now);
+  std::vector<int> near = all;
+  std::erase_if(near, [this](int slot) { return unreaching(members_.at(slot)); });
   // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
   if (gang_) {
-    if (std::vector<int> slots = may_form(choose(quick(all)), now); !slots.empty()) return slots;
+    if (std::vector<int> slots = may_form(choose(quick(near)), now); !slots.empty()) return slots;
   }
-  return may_form(choose(all), now);
+  if (std::vector<int> slots = may_form(choose(near), now); !slots.empty()) return slots;
+  return near.size() < all.size() ? may_form(choose(all), now) : std::vector<int>();
 }
 
 // `slots`, with those who have to promise as well; empty: they may not.
@@ -183,9 +178,16 @@ void CoordinatorState::evaluate_growth(Now now) {
   }
   const std::vector<int> there = present(now);
   const bool stays = plan_->kind == Kind::kLockstep && gang_regroups();
-  const std::size_t size = std::min((stays ? quick(there) : there).size(), gang_size());
+  std::vector<int> fit = stays ? quick(there) : there;
   const std::size_t now_size = gang_->incarnation_of_slot.size();
   const bool too_large = now_size > gang_size();
+  if (stays && now_size < gang_size()) {
+    std::erase_if(fit, [&](int slot) {
+      Member& member = members_.at(slot);
+      return !in_gang(member) && !reaches_gang(member, now);
+    });
+  }
+  const std::size_t size = std::min(fit.size(), gang_size());
   if (!too_large && size <= now_size) return;
   // Who has foreign processes is told to leave by the controller.
   if (too_large && plan_->kind != Kind::kLockstep) return;
@@ -314,6 +316,17 @@ bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& p
                                [&](const auto& old) { return !expected(old) || promises(old.first); });
 }
 
+std::vector<HeldState> CoordinatorState::held_states() const {
+  std::vector<HeldState> held;
+  for (const auto& [slot, ready] : proposal_->ready) {
+    for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
+      if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
+      held.push_back({proposal_->first_rank(slot) + static_cast<int>(i), ready.holdings[i]});
+    }
+  }
+  return held;
+}
+
 void CoordinatorState::go(Now now) {
   Gang gang = proposed_gang();
   gang.go_at = now.time;
@@ -329,7 +342,9 @@ void CoordinatorState::go(Now now) {
   go.master_port = first.master_port;
   go.key = make_key_();
   if (kMutation == Mutation::kReuseKey && gang_ && !gang_->go.empty()) go.key = gang_->go.begin()->second.key;
-  go.source = choose_source();
+  SourceChoice choice = choose_source(held_states(), gang.ranks(), checkpoint_);
+  go.source = choice.source;
+  if (!choice.divergence.empty()) divergence_ = fmt::format("generation {}: {}", gang.generation, choice.divergence);
   if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
   for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
@@ -355,51 +370,6 @@ void CoordinatorState::go(Now now) {
   proposal_.reset();
   failure_.reset();
   enter(Step::kStarting);
-}
-
-// Rule 8, "versions": the newest that anybody holds. Where equal versions have different bits, which must not be, those
-// that most ranks hold win, then those of the lowest rank. A checkpoint that is newer than all of them wins over all.
-StateSource CoordinatorState::choose_source() const {
-  std::vector<std::pair<int, const StateVersion*>> held;  // rank, version
-  for (const auto& [slot, ready] : proposal_->ready) {
-    for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
-      if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
-      held.emplace_back(proposal_->first_rank(slot) + static_cast<int>(i), &ready.holdings[i]);
-    }
-  }
-  StateSource source;
-  if (held.empty()) return source;
-  const StateVersion* newest = held.front().second;
-  for (const auto& [rank, version] : held) {
-    if (newer_version(*version, *newest)) newest = version;
-  }
-  if (checkpoint_ && checkpoint_->step > newest->step) return source;
-  std::map<std::string, int> holders;  // of the newest, by digest
-  for (const auto& [rank, version] : held) {
-    if (!newer_version(*newest, *version)) ++holders[version->digest];
-  }
-  for (const auto& [rank, version] : held) {
-    if (newer_version(*newest, *version)) continue;
-    if (source.rank >= 0 && holders[version->digest] <= holders[source.version.digest]) continue;
-    source.rank = rank;
-    source.version = *version;
-  }
-  // The state goes round the ring: best from right before who needs it.
-  const auto holds = [&](int rank) {
-    return std::any_of(held.begin(), held.end(),
-                       [&](const auto& each) { return each.first == rank && *each.second == source.version; });
-  };
-  const int ranks = proposal_->ranks();
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (!holds(rank) || holds((rank + 1) % ranks)) continue;
-    source.rank = rank;
-    break;
-  }
-  if (kMutation == Mutation::kNoTransfer) return source;
-  source.send = static_cast<int>(held.size()) < proposal_->ranks() ||
-                std::any_of(held.begin(), held.end(),
-                            [&](const auto& each) { return !same_version(*each.second, source.version); });
-  return source;
 }
 
 }  // namespace lockstep::rendezvous

@@ -266,7 +266,29 @@ Duration CoordinatorState::silence_of(const Member& member) const {
   return member.session == 0 ? timing_.lost_after : timing_.silent_after;
 }
 
+// Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
+// network: they train on, and nothing is to be agreed on with anybody. Pods and nodes that have ended tell so
+// themselves. After the time for which agents train on without a coordinator nothing runs any more.
+bool CoordinatorState::cut_off(Now now) const {
+  MonotonicTime heard{};
+  for (const auto& [slot, member] : members_) {
+    if (in_gang(member)) heard = std::max(heard, member.heard);
+  }
+  if (kMutation == Mutation::kBlameWhenCutOff) return false;
+  const Duration silence = now.time - heard;
+  return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
+}
+
 void CoordinatorState::evaluate_losses(Now now) {
+  if (cut_off(now)) {
+    alone_ = true;
+    return;
+  }
+  if (std::exchange(alone_, false)) {  // one is back: the others have the time to find the way, too
+    evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
+    for (auto& [slot, member] : members_) member.heard = std::max(member.heard, now.time);
+    if (gang_->watch) gang_->watch->restart(now.time);
+  }
   if (now.time < evict_from_) return;
   for (const auto& [slot, member] : members_) {
     const MonotonicTime since = std::max(member.heard, last_advance_);

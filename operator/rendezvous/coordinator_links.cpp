@@ -1,10 +1,12 @@
 // Ranks that lost one another while all of them are there: the same set forms again, unless the same link fails again.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
 
@@ -29,7 +31,8 @@ void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch:
   for (const auto& [rank, report] : gang_->broken) stepped = stepped || report.stepped;
   std::set<Place> gang;
   for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) gang.insert({slot, incarnation});
-  if (const auto eviction = edges_.failed(reports, stepped, gang)) {
+  const auto eviction = edges_.failed(reports, stepped, gang);
+  if (eviction && kMutation != Mutation::kKeepBadLinks) {
     const auto name = [this](int slot) {
       const ExpectedMember& expected = members_.at(slot).expected;
       return fmt::format("slot {} (pod {}{})", slot, expected.pod_name,
@@ -66,6 +69,40 @@ std::vector<EdgeWatch::Report> CoordinatorState::link_reports() const {
 Place CoordinatorState::place_of(int rank) const {
   const int slot = gang_->slot_of(rank);
   return {slot, gang_->incarnation_of_slot.at(slot)};
+}
+
+// Rule 10: whoever cannot reach the others would have them end a step for nothing, and then wait for its links.
+bool CoordinatorState::reaches_gang(Member& member, Now now) {
+  constexpr int kMostDoublings = 6;
+  const auto peers = gang_->go.begin();
+  if (peers == gang_->go.end()) return true;  // of a generation that was taken over the addresses are not known
+  const std::string problem = member.reach ? member.reach->problem : "";
+  const int failures = member.reach ? member.reach->failures : 0;
+  const Duration back_off = std::chrono::seconds(1) * (1 << std::min(failures, kMostDoublings));
+  const bool due = !member.reach || (failures > 0 ? now.time - member.reach->asked_at >= back_off
+                                                  : member.reach->generation != gang_->generation);
+  if (due) {
+    member.reach = Reach{gang_->generation, now.time, false, problem, failures};
+    send(member.session, Echo{gang_->generation, peers->second.peers});
+  }
+  const Reach& reach = *member.reach;
+  if (!reach.answered) return reach.failures == 0 && now.time - reach.asked_at > timing_.echo_within;
+  return reach.problem.empty();
+}
+
+void CoordinatorState::on(Member& member, const Echoed& echoed, Now) {
+  if (!member.reach || member.reach->answered || echoed.generation != member.reach->generation) {
+    ++ignored_;
+    return;
+  }
+  member.reach->answered = true;
+  member.reach->problem = echoed.problem;
+  member.reach->failures = echoed.problem.empty() ? 0 : member.reach->failures + 1;
+  changed_ = true;
+}
+
+bool CoordinatorState::unreaching(const Member& member) const {
+  return member.reach && !member.reach->problem.empty() && !in_gang(member);
 }
 
 bool CoordinatorState::evicted(const Member& member) const {

@@ -131,6 +131,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.warmed_at.reset();
   member.regroups = hello.regroups;
   member.told_to_leave = false;
+  member.reach.reset();
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
   send(session, Welcome{term_});
@@ -200,6 +201,8 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
     on(*member, *broken, now);
   } else if (const auto* exit = std::get_if<Exit>(&message)) {
     on(*member, *exit, now);
+  } else if (const auto* echoed = std::get_if<Echoed>(&message)) {
+    on(*member, *echoed, now);
   } else {
     ++ignored_;
   }

@@ -26,6 +26,7 @@
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/protocol.h"
+#include "operator/rendezvous/source_choice.h"
 
 namespace lockstep::rendezvous {
 
@@ -64,12 +65,14 @@ struct CoordinatorTiming {
   Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
+  Duration orphan_after = kOrphanAfter;                 // as the agents have it
   Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
   Duration late_by = std::chrono::milliseconds(500);    // a tick that much too late restarts the timers
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
   Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
   Duration warm_after = std::chrono::milliseconds(500);  // a first step that takes longer is not waited for
+  Duration echo_within = std::chrono::seconds(5);        // an agent that does not know ECHO never answers
   Duration warm_again = std::chrono::seconds(2);         // for a member to start its processes, or be told again
   Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
   Duration abort_within = std::chrono::seconds(5);       // for the agent of a hung process to end it
@@ -125,6 +128,15 @@ class CoordinatorState {
     kStopped
   };
 
+  // Whether a member that is to join reaches the ranks that run.
+  struct Reach {
+    std::int64_t generation = 0;  // whose addresses the newest ECHO had
+    MonotonicTime asked_at{};
+    bool answered = false;
+    std::string problem;  // of the newest answer; empty: it reaches all
+    int failures = 0;     // answers with a problem, one after the other
+  };
+
   // An expected pod and what its agent last said.
   struct Member {
     ExpectedMember expected;
@@ -141,6 +153,7 @@ class CoordinatorState {
     std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
     bool regroups = false;                   // its processes live, and keep what they hold
     bool told_to_leave = false;              // STOP or DONE was sent on this connection
+    std::optional<Reach> reach;              // ECHO was sent on this connection
     // Reported before it was known which generation counts.
     std::map<int, Exit> early_exits;  // by rank
     std::map<int, BrokenReport> early_broken;
@@ -210,6 +223,7 @@ class CoordinatorState {
   void evaluate_exits(Now now);
   // How long that member may be quiet before it counts as lost.
   Duration silence_of(const Member& member) const;
+  bool cut_off(Now now) const;
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
   void evaluate_up(Now now);
@@ -224,6 +238,7 @@ class CoordinatorState {
   void on(Member& member, const Ready& ready, Now now);
   void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
+  void on(Member& member, const Echoed& echoed, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
   void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
@@ -239,11 +254,15 @@ class CoordinatorState {
   Go go_for(const Roster& roster) const;
   void warm(Member& member, Now now);
   void go(Now now);
-  StateSource choose_source() const;
+  std::vector<HeldState> held_states() const;  // by rank
   void break_connection(Now now);
   void break_links(Failure failure, const std::vector<EdgeWatch::Report>& reports);
   std::vector<EdgeWatch::Report> link_reports() const;
   Place place_of(int rank) const;  // of the gang
+  // Whether the others may end a step for this newcomer; asks it where that is not known.
+  bool reaches_gang(Member& member, Now now);
+  // It said that it does not reach the others, and is not one of them.
+  bool unreaching(const Member& member) const;
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
   void adopt_gang();
   void adopt_record(Now now);
@@ -326,9 +345,11 @@ class CoordinatorState {
   int progress_slot_ = 0;
   std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
+  std::string divergence_;  // what the newest generation whose ranks held other bits of the same state found
 
   MonotonicTime joined_at_{};   // when a member last came that no connection was there of
-  MonotonicTime evict_from_{};  // after a take-over members have time to come back
+  MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back
+  bool alone_ = false;          // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;

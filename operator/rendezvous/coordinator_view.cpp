@@ -57,6 +57,10 @@ std::string CoordinatorState::waiting_message() const {
     case Step::kStopping:
       return "waiting for the processes to end";
     case Step::kUp:
+      for (const auto& [slot, member] : members_) {
+        if (!unreaching(member)) continue;
+        return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.reach->problem);
+      }
       if (!gang_->yields_since) break;
       if (gang_->incarnation_of_slot.size() > gang_size()) return "the gang will be smaller after this step";
       for (const auto& [slot, member] : members_) {
@@ -130,6 +134,7 @@ std::optional<JobView> CoordinatorState::view() const {
   view.progress = progress_;
   view.newest_checkpoint = checkpoint_;
   view.times = times_;
+  view.divergence = divergence_;
   view.refused = refused_;
   return view;
 }

@@ -121,6 +121,14 @@ void MemberState::on(const Done&, MonotonicTime now) {
   leave(0, now);
 }
 
+void MemberState::on(const Echo& echo, MonotonicTime) {
+  actions_.push_back(DialAddresses{echo.generation, echo.addresses});
+}
+
+void MemberState::on_dialled(std::int64_t generation, const std::string& problem) {
+  if (welcomed_) send(Echoed{generation, problem});
+}
+
 void MemberState::on(const Unknown&, MonotonicTime) {
   ++ignored_;
 }

@@ -50,6 +50,11 @@ struct ContinueProcesses {
 struct AskYield {
   std::int64_t generation = 0;
 };
+// Try to reach each of these data addresses; answered by on_dialled(). A later one takes the place of an earlier one.
+struct DialAddresses {
+  std::int64_t generation = 0;
+  std::vector<std::string> addresses;
+};
 // The processes that are there, some of which may have ended, have the ranks from `first_rank` on from now on.
 struct RenumberProcesses {
   int first_rank = 0;
@@ -76,8 +81,8 @@ struct ExitAgent {
   int code = 0;
 };
 using MemberAction = std::variant<SendToCoordinator, PrepareSockets, DropSockets, StartProcesses, AskHoldings,
-                                  ContinueProcesses, AskYield, RenumberProcesses, AbortProcess, KillProcess,
-                                  EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
+                                  ContinueProcesses, AskYield, DialAddresses, RenumberProcesses, AbortProcess,
+                                  KillProcess, EndProcesses, KillProcesses, CloseConnection, ExitAgent>;
 
 // ---- what it is told ----
 
@@ -121,6 +126,8 @@ class MemberState {
   void on_disconnected(MonotonicTime now);
   void on_message(const CoordinatorToAgent& message, MonotonicTime now);
   void on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now);
+  // `problem`: the first address that could not be reached, and why; empty: all were.
+  void on_dialled(std::int64_t generation, const std::string& problem);
   void on_started(int rank, MonotonicTime now);
   void on_worker_message(int rank, const WorkerMessage& message, MonotonicTime now);
   void on_exit(const ProcessEnd& end, MonotonicTime now);
@@ -176,6 +183,7 @@ class MemberState {
   void on(const Propose& propose, MonotonicTime now);
   void on(const Go& go, MonotonicTime now);
   void on(const Warm& warm, MonotonicTime now);
+  void on(const Echo& echo, MonotonicTime now);
   void on(const Ack& ack, MonotonicTime now);
   void on(const Halt& halt, MonotonicTime now);
   void on(const Yield& yield, MonotonicTime now);

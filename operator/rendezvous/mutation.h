@@ -16,6 +16,8 @@ enum class Mutation {
   kForgetReports,             // what an agent told an earlier coordinator of failures is not told to the next one
   kGoBelowPromise,            // a GO counts that is not of the proposal which was promised last
   kReuseKey,                  // a generation has the key of the one before
+  kKeepBadLinks,              // two members that never reach one another are linked again and again
+  kBlameWhenCutOff,           // a coordinator that hears of nobody takes them for lost
   // These are in the model of the trainer that the tests have:
   kTornReceive,         // a state that was received in part counts as received
   kPublishUnconfirmed,  // a checkpoint is reported before a collective of the next step has confirmed its state

@@ -309,6 +309,12 @@ Json write(const Warm& m) {
   json["type"] = "WARM";
   return json;
 }
+Json write(const Echo& m) {
+  return {{"type", "ECHO"}, {"generation", m.generation}, {"addresses", m.addresses}};
+}
+Json write(const Echoed& m) {
+  return {{"type", "ECHOED"}, {"generation", m.generation}, {"problem", m.problem}};
+}
 Json write(const Ack& m) {
   return {{"type", "ACK"}, {"generation", m.generation}, {"rank", m.rank}};
 }
@@ -504,6 +510,12 @@ Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
     if (type == "READY") return read_ready(fields);
     if (type == "EXIT") return read_exit(fields);
     if (type == "BROKEN") return read_broken(fields);
+    if (type == "ECHOED") {
+      Echoed m;
+      fields.read("generation", m.generation, 0, kMost);
+      fields.read("problem", m.problem, 256);
+      return m;
+    }
     if (type == "UP") {
       Up m;
       fields.read("generation", m.generation, 0, kMost);
@@ -534,6 +546,12 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
     if (type == "WARM") {
       Warm m{read_go(fields)};
       if (m.go.epoch.generation != 0) throw Malformed("field generation of a WARM must be 0");
+      return m;
+    }
+    if (type == "ECHO") {
+      Echo m;
+      fields.read("generation", m.generation, 0, kMost);
+      fields.read("addresses", m.addresses);
       return m;
     }
     if (type == "ACK") {

@@ -104,6 +104,13 @@ struct Up {
   bool operator==(const Up&) const = default;
 };
 
+// What ECHO came to. `problem`: the first address that could not be reached, and why; empty: all were.
+struct Echoed {
+  std::int64_t generation = 0;
+  std::string problem;
+  bool operator==(const Echoed&) const = default;
+};
+
 // A process that stays saw its communicator fail, or its generation yield. Sent again after every WELCOME until the
 // next generation.
 struct Broken {
@@ -184,6 +191,14 @@ struct Warm {
   bool operator==(const Warm&) const = default;
 };
 
+// Answered by ECHOED: are these data addresses of a generation that runs to be reached from there? Who is not in it is
+// asked before the others end a step for it.
+struct Echo {
+  std::int64_t generation = 0;
+  std::vector<std::string> addresses;
+  bool operator==(const Echo&) const = default;
+};
+
 // EXIT(generation, rank) was taken note of.
 struct Ack {
   std::int64_t generation = 0;
@@ -231,9 +246,9 @@ struct Unknown {
   bool operator==(const Unknown&) const = default;
 };
 
-using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Unknown>;
+using AgentToCoordinator = std::variant<Hello, Heartbeat, Ready, Up, Broken, Exit, Echoed, Unknown>;
 using CoordinatorToAgent =
-    std::variant<Welcome, Refused, Propose, Go, Warm, Ack, Halt, Yield, Abort, Stop, Done, Unknown>;
+    std::variant<Welcome, Refused, Propose, Go, Warm, Echo, Ack, Halt, Yield, Abort, Stop, Done, Unknown>;
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);

@@ -91,9 +91,10 @@ int Agent::run() {
     polls.push_back({signals_.get(), POLLIN, 0});
     polls.push_back({wake_.get(), POLLIN, 0});
     polls.push_back({connection_->fd(), connection_->events(), 0});
+    dials_.add_polls(polls);
     const std::size_t first = polls.size();
     processes_->add_polls(polls);
-    const MonotonicTime deadline = std::min(state_.deadline(), connection_->deadline());
+    const MonotonicTime deadline = std::min({state_.deadline(), connection_->deadline(), dials_.deadline()});
     int timeout = -1;
     if (deadline != MonotonicTime::max()) {
       const auto wait = std::chrono::ceil<std::chrono::milliseconds>(deadline - now_()).count();
@@ -111,6 +112,7 @@ int Agent::run() {
     }
     if (polls[0].revents != 0) read_signals(now);
     if (polls[2].revents != 0 || now >= connection_->deadline()) step_connection(now);
+    if (const auto dialled = dials_.step(now)) state_.on_dialled(dialled->generation, dialled->problem);
     if (state_.heartbeat_due(now)) {
       for (const auto& [rank, state] : processes_->states()) state_.on_process_state(rank, state);
     }
@@ -190,6 +192,8 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->join(go_on->go);
       } else if (const auto* yield = std::get_if<rv::AskYield>(&action)) {
         processes_->yield(yield->generation);
+      } else if (auto* dial = std::get_if<rv::DialAddresses>(&action)) {
+        dials_.start(dial->generation, std::move(dial->addresses));
       } else if (const auto* renumber = std::get_if<rv::RenumberProcesses>(&action)) {
         processes_->renumber(renumber->first_rank);
       } else if (const auto* abort = std::get_if<rv::AbortProcess>(&action)) {

@@ -9,6 +9,7 @@
 
 #include "operator/rendezvous/member_state.h"
 #include "trainer/agent/connection.h"
+#include "trainer/agent/dials.h"
 #include "trainer/agent/fd.h"
 #include "trainer/agent/output.h"
 #include "trainer/agent/processes.h"
@@ -42,6 +43,7 @@ class Agent {
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Processes> processes_;
   rendezvous::MemberState state_;
+  Dials dials_;
   std::vector<Fd> listeners_;  // for the proposal under way
   int end_signal_ = SIGTERM;   // how processes are told to end
   bool terminated_ = false;

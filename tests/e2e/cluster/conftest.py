@@ -57,8 +57,8 @@ def place_of(item):
         return 0
     if "language_model_example" in item.name:
         return 2
-    if "test_faults" in item.nodeid:
-        return 4  # a node, the API server and the operators are away
+    if "test_faults" in item.nodeid or "test_partitions" in item.nodeid:
+        return 4  # pods that take a node each, and nodes, the API server and the operators are away
     return 3 if "powered_off" in item.name else 1  # the node has a worker of that job
 
 

@@ -168,6 +168,22 @@ TEST(Decide, a_second_failure_without_progress_waits_before_it_is_passed_on) {
   EXPECT_EQ(s.accept().coordinator->handled_generation, 2);
 }
 
+TEST(Decide, replicas_that_held_other_bits_are_told_of_once) {
+  Situation s;
+  s.running();
+  s.see(Phase::kUp, 2).divergence = "generation 2: rank 1 holds other bits";
+  const Plan plan = s.accept();
+  EXPECT_TRUE(s.is("ReplicaDivergence"));
+  EXPECT_EQ(s.condition("ReplicaDivergence")->message, "generation 2: rank 1 holds other bits");
+  EXPECT_EQ(std::count_if(plan.events.begin(), plan.events.end(),
+                          [](const auto& event) { return event.reason == "ReplicaDivergence"; }),
+            1);
+  EXPECT_TRUE(s.accept().events.empty());
+  s.view->divergence.clear();  // another leader does not know of it
+  s.accept();
+  EXPECT_TRUE(s.is("ReplicaDivergence")) << "it stays to be read";
+}
+
 TEST(Decide, a_deleted_pod_is_replaced_under_the_next_incarnation) {
   Situation s(3);
   s.running();

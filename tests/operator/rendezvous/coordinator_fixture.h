@@ -36,8 +36,19 @@ class CoordinatorStateTest : public testing::Test {
   }
   Now now() const { return {time, WallTime(std::chrono::seconds(1'700'000'000))}; }
 
+  // Newcomers reach everybody, or what `unreached` says.
+  std::string unreached;
+  bool answers_echo = true;
+
   void collect() {
-    for (CoordinatorAction& action : job->take_actions()) seen.push_back(std::move(action));
+    for (auto actions = job->take_actions(); !actions.empty(); actions = job->take_actions()) {
+      for (CoordinatorAction& action : actions) {
+        seen.push_back(action);
+        const auto* out = std::get_if<SendToMember>(&action);
+        const auto* echo = out == nullptr ? nullptr : std::get_if<Echo>(&out->message);
+        if (echo != nullptr && answers_echo) job->on_message(out->session, Echoed{echo->generation, unreached}, now());
+      }
+    }
   }
   void forget() {
     collect();
@@ -104,6 +115,7 @@ class CoordinatorStateTest : public testing::Test {
   }
   void say(int slot, const AgentToCoordinator& message) {
     job->on_message(kFirst + static_cast<SessionId>(slot), message, now());
+    collect();
   }
   void beat(int slot, std::int64_t generation, std::int64_t step = 0) {
     Heartbeat heartbeat;

@@ -143,6 +143,145 @@ TEST_F(CoordinatorLinksTest, of_one_end_that_says_nothing_the_pod_is_made_anew) 
   EXPECT_EQ(job->view()->failure->slot, 0);
 }
 
+TEST_F(CoordinatorLinksTest, a_coordinator_that_hears_of_nobody_blames_nobody) {
+  start();
+  for (int i = 0; i < 4 * 60; ++i) {
+    time += milliseconds(250);
+    if (i == 8) job->on_disconnected(kFirst + 1, now());
+    job->on_tick(now());
+    ASSERT_EQ(phase(), Phase::kUp) << "after " << i / 4 << " s";
+  }
+  come_back(0, MemberPhase::kRunning, 1, kFirst + 100);
+  come_back(1, MemberPhase::kRunning, 1, kFirst + 100);
+  EXPECT_EQ(phase(), Phase::kUp) << "they have trained on";
+}
+
+TEST_F(CoordinatorLinksTest, whoever_is_still_silent_when_another_speaks_again_is_lost) {
+  start();
+  for (int i = 0; i < 80; ++i) {
+    time += milliseconds(250);
+    job->on_tick(now());
+  }
+  come_back(0, MemberPhase::kRunning, 1, kFirst + 100);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(phase(), Phase::kUp) << "it has five seconds to find the way";
+    time += milliseconds(250);
+    come_back(0, MemberPhase::kRunning, 1, kFirst + 200 + 100 * static_cast<SessionId>(i));
+  }
+  time += milliseconds(250);
+  job->on_tick(now());
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
+TEST_F(CoordinatorLinksTest, after_the_time_for_which_agents_train_on_alone_nobody_is_left) {
+  start();
+  for (int i = 0; i < 4 * 599; ++i) {
+    time += milliseconds(250);
+    job->on_tick(now());
+  }
+  EXPECT_EQ(phase(), Phase::kUp);
+  for (int i = 0; i < 4 * 2; ++i) {
+    time += milliseconds(250);
+    job->on_tick(now());
+  }
+  EXPECT_EQ(cause(), "MemberLost");
+}
+
+TEST_F(CoordinatorLinksTest, the_only_member_of_a_generation_that_falls_silent_is_lost) {
+  plan.slots = 1;
+  plan.members.resize(1);
+  set_plan();
+  loaded();
+  join(0);
+  written();
+  ready(0, 1);
+  say(0, Up{1});
+  time += seconds(6);
+  beat(0, 1);
+  for (int i = 0; i < 13; ++i) {
+    time += milliseconds(250);
+    job->on_tick(now());
+  }
+  EXPECT_EQ(cause(), "MemberLost");
+}
+
+// Slot 0 trains alone; slot 1 has come and is warm.
+class CoordinatorEchoTest : public CoordinatorLinksTest {
+ protected:
+  void begin() {
+    plan.min_slots = 1;
+    set_plan();
+    loaded();
+    join(0);
+    written();
+    ready(0, 1);
+    say(0, Up{1, true});
+    join(1);
+    pass(seconds(1), MemberPhase::kWarm);
+  }
+  void pass(Duration duration, MemberPhase newcomer) {
+    for (const auto end = time + duration; time < end;) {
+      time += milliseconds(250);
+      Heartbeat trains{.phase = MemberPhase::kRunning, .generation = 1, .up = true, .regroups = true};
+      trains.progress = Progress{++step, 1000, 0, 1.0, 1.0, 1.0};
+      say(0, trains);
+      say(1, Heartbeat{.phase = newcomer, .regroups = true});
+      job->on_tick(now());
+      collect();
+    }
+  }
+  std::int64_t step = 0;
+};
+
+TEST_F(CoordinatorEchoTest, a_newcomer_that_reaches_all_data_addresses_is_taken_in) {
+  begin();
+  ASSERT_EQ(sent<Echo>().size(), 1U);
+  EXPECT_EQ(sent<Echo>()[0].generation, 1);
+  EXPECT_EQ(sent<Echo>()[0].addresses, (std::vector<std::string>{"10.0.0.0:1"}));
+  EXPECT_EQ(sent<Yield>().size(), 1U);
+}
+
+TEST_F(CoordinatorEchoTest, one_that_does_not_is_left_out_and_asked_again_less_and_less_often) {
+  unreached = "10.0.0.0:1: no answer";
+  begin();
+  pass(seconds(60), MemberPhase::kWarm);
+  EXPECT_TRUE(sent<Yield>().empty()) << "nobody ends a step for it";
+  EXPECT_EQ(sent<Echo>().size(), 5U) << "after 2, 4, 8 and 16 s again";
+  EXPECT_EQ(job->view()->message, "slot 1 is not taken in, because it does not reach 10.0.0.0:1: no answer");
+  unreached.clear();
+  pass(seconds(33), MemberPhase::kWarm);
+  EXPECT_EQ(sent<Yield>().size(), 1U);
+}
+
+TEST_F(CoordinatorEchoTest, one_that_is_not_warm_is_not_asked) {
+  begin();
+  forget();
+  pass(seconds(5), MemberPhase::kIdle);
+  EXPECT_TRUE(sent<Echo>().empty());
+}
+
+TEST_F(CoordinatorEchoTest, one_whose_agent_knows_no_echo_is_taken_in_after_five_seconds) {
+  answers_echo = false;
+  begin();
+  pass(seconds(4), MemberPhase::kWarm);
+  EXPECT_TRUE(sent<Yield>().empty());
+  pass(seconds(1), MemberPhase::kWarm);
+  EXPECT_EQ(sent<Echo>().size(), 1U);
+  EXPECT_EQ(sent<Yield>().size(), 1U);
+}
+
+TEST_F(CoordinatorEchoTest, the_others_go_on_without_one_that_does_not_reach_them_when_one_of_them_fails) {
+  unreached = "10.0.0.0:1: no answer";
+  begin();
+  forget();
+  say(0, exit(0, 1, 137, 9));
+  deal_with(1);
+  ASSERT_EQ(sent<Propose>().size(), 1U) << "only the one that trained";
+  written();
+  EXPECT_EQ(stored.record.members.size(), 1U);
+}
+
 TEST_F(CoordinatorLinksTest, what_an_earlier_coordinator_saw_does_not_count) {
   start();
   lose_one_another(1, true);

@@ -17,6 +17,7 @@ CoordinatorTiming timing() {
   timing.ready_within = milliseconds(1350);
   timing.session_silence = milliseconds(1600);
   timing.warm_again = milliseconds(700);
+  timing.echo_within = milliseconds(1600);
   timing.store_retry = milliseconds(200);
   timing.yield_within = milliseconds(1600);
   timing.checkpoint_every = milliseconds(0);

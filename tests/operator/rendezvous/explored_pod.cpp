@@ -197,6 +197,8 @@ class Stepper {
       did("its process goes on");
       for (Process& process : pod_.processes) process.enter(go_on->go);
       follow(go_on->go);
+    } else if (const auto* dial = std::get_if<DialAddresses>(&action)) {
+      pod_.state.on_dialled(dial->generation, "");
     } else if (std::holds_alternative<AskYield>(action)) {
       for (Process& process : pod_.processes) process.yields = true;
     } else if (const auto* renumber = std::get_if<RenumberProcesses>(&action)) {

@@ -51,6 +51,7 @@ struct AgentWords {
     return fmt::format("EXIT g{} rank {} code {}{}", m.generation, m.rank, m.code,
                        m.reason == Exit::Reason::kOwn ? "" : ", by order");
   }
+  std::string operator()(const Echoed& m) const { return fmt::format("ECHOED g{} {}", m.generation, m.problem); }
   std::string operator()(const Unknown&) const { return "something unknown"; }
 };
 
@@ -70,6 +71,7 @@ struct CoordinatorWords {
                        m.first_rank, fmt::join(m.member_of_rank, " "), from);
   }
   std::string operator()(const Warm&) const { return "WARM"; }
+  std::string operator()(const Echo& m) const { return fmt::format("ECHO g{}", m.generation); }
   std::string operator()(const Abort& m) const { return fmt::format("ABORT g{} rank {}", m.generation, m.rank); }
   std::string operator()(const Ack& m) const { return fmt::format("ACK g{} rank {}", m.generation, m.rank); }
   std::string operator()(const Halt& m) const {

@@ -55,15 +55,15 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   const auto& [term, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
                step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
-               checkpoint, times, joined_at, evict_from, last_event, last_advance, changed, progress_changed, ignored] =
-      state;
+               checkpoint, times, divergence, joined_at, evict_from, alone, last_event, last_advance, changed,
+               progress_changed, ignored] = state;
   to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
          step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
          checkpoint);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
   if (failure) to.add(failure->generation, failure->exit_code, failure->cause == "Partitioned", failure->slot);
-  to.add_due(store_retry_at).add_due(evict_from).add(last_event, actions.size());
+  to.add_due(store_retry_at).add_due(evict_from).add(alone, last_event, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
   to.add_due(plan->min_slots > 0, joined_at + seconds(plan->stabilization_seconds));
@@ -75,9 +75,9 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
   const auto& [expected, session, agent, heard, told, phase, generation, life, step, halted, yields, warmed_at,
-               regroups, told_to_leave, early_exits, early_broken, early_heartbeat] = member;
+               regroups, told_to_leave, reach, early_exits, early_broken, early_heartbeat] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
-         told_to_leave, early_exits, early_broken, early_heartbeat);
+         told_to_leave, reach, early_exits, early_broken, early_heartbeat);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Roster& roster) {
@@ -215,6 +215,21 @@ void Contents::add(Fingerprint& to, const Warm& warm) {
 void Contents::add(Fingerprint& to, const Abort& abort) {
   const auto& [generation, rank, message] = abort;
   to.add(generation, rank);
+}
+
+void Contents::add(Fingerprint& to, const Echo& echo) {
+  const auto& [generation, addresses] = echo;
+  to.add(generation, addresses);
+}
+
+void Contents::add(Fingerprint& to, const Echoed& echoed) {
+  const auto& [generation, problem] = echoed;
+  to.add(generation, problem);
+}
+
+void Contents::add(Fingerprint& to, const CoordinatorState::Reach& reach) {
+  const auto& [generation, asked_at, answered, problem, failures] = reach;
+  to.add(generation, asked_at, answered, problem, failures);
 }
 
 void Contents::add(Fingerprint& to, const Ack& ack) {

@@ -56,6 +56,9 @@ struct Contents {
   static void add(Fingerprint& to, const Go& go);
   static void add(Fingerprint& to, const Warm& warm);
   static void add(Fingerprint& to, const Abort& abort);
+  static void add(Fingerprint& to, const Echo& echo);
+  static void add(Fingerprint& to, const Echoed& echoed);
+  static void add(Fingerprint& to, const CoordinatorState::Reach& reach);
   static void add(Fingerprint& to, const Ack& ack);
   static void add(Fingerprint& to, const Halt& halt);
   static void add(Fingerprint& to, const Yield& yield);

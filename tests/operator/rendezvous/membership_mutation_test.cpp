@@ -47,5 +47,37 @@ TEST_P(BrokenMembership, is_noticed_by_the_invariants) {
   FAIL() << "no world noticed the mutation";
 }
 
+class BrokenNetworks : public testing::Test {
+ protected:
+  ~BrokenNetworks() override { kMutation = Mutation::kNone; }
+};
+
+TEST_F(BrokenNetworks, a_job_whose_bad_link_costs_nobody_never_goes_on) {
+  kMutation = Mutation::kKeepBadLinks;
+  for (unsigned seed = 1; seed < 20; ++seed) {
+    SimulatedWorld world(seed, true, false);
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }));
+    const std::int64_t generation = world.leader_view()->generation;
+    if (!world.cut_two()) continue;
+    EXPECT_FALSE(world.reaches(40, [&] { return world.all_up() && world.leader_view()->generation > generation; }));
+    return;
+  }
+  FAIL() << "no world had two pods";
+}
+
+TEST_F(BrokenNetworks, a_coordinator_that_blames_those_it_does_not_hear_ends_a_generation_that_trains) {
+  kMutation = Mutation::kBlameWhenCutOff;
+  for (unsigned seed = 1; seed < 20; ++seed) {
+    SimulatedWorld world(seed, true, false);
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }));
+    if (world.members() < 2) continue;
+    const std::int64_t generation = world.leader_view()->generation;
+    world.silence(std::chrono::seconds(20));
+    EXPECT_TRUE(world.reaches(40, [&] { return world.all_up() && world.leader_view()->generation > generation; }));
+    return;
+  }
+  FAIL() << "no world had two pods";
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

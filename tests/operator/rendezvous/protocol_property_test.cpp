@@ -118,7 +118,14 @@ TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_an
     const std::int64_t cut = world.leader_view()->generation;
     if (!world.cut_two()) continue;
     ++cuts;
-    ASSERT_TRUE(world.reaches(40, [&] { return world.all_up() && world.leader_view()->generation > cut; }))
+    // One end that was left out for another reason is not taken in again as long as it does not reach the other.
+    ASSERT_TRUE(world.reaches(40,
+                              [&] {
+                                const auto view = world.leader_view();
+                                const bool left_out = view && view->message.find("not taken in") != std::string::npos;
+                                return view && view->generation > cut &&
+                                       (world.all_up() || (view->phase == Phase::kUp && left_out));
+                              }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const std::int64_t before = world.training().commits();
     ASSERT_TRUE(world.reaches(10, [&] { return world.training().commits() > before; }))
@@ -131,6 +138,24 @@ TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_an
   std::cout << cuts << " cuts, " << evicted << " pods made anew\n";
   EXPECT_GT(cuts, 0);
   EXPECT_GE(evicted, cuts * 8 / 10);
+}
+
+TEST_P(Membership, a_coordinator_that_hears_of_nobody_for_long_leaves_the_generation_alone) {
+  const unsigned first = first_seed();
+  for (unsigned i = 0; i < kWorlds; ++i) {
+    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    const std::int64_t generation = world.leader_view()->generation;
+    if (world.members() < 2) continue;  // who is alone is lost: nothing tells the two apart
+    const std::int64_t before = world.training().commits();
+    world.silence(std::chrono::seconds(20));
+    world.run_for(std::chrono::seconds(20));
+    ASSERT_GT(world.training().commits(), before + 20) << "LOCKSTEP_SEED=" << first + i;
+    ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
+        << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
+    ASSERT_EQ(world.leader_view()->generation, generation) << "LOCKSTEP_SEED=" << first + i;
+  }
 }
 
 TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {

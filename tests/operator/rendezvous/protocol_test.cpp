@@ -60,7 +60,8 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
            hello, heartbeat, watched, Heartbeat{}, ready, kept, Up{4}, Up{4, true},
-           Broken{3, {7, 1, "rank 1 went away"}}, Broken{3, {7, -1, "others join", true}}, full_exit()}) {
+           Broken{3, {7, 1, "rank 1 went away"}}, Broken{3, {7, -1, "others join", true}},
+           Broken{3, {7, 1, "", false, true}}, Echoed{7, "10.0.0.1:1: no answer"}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }
@@ -91,7 +92,7 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   no_rank.epoch.generation = 0;
   for (const CoordinatorToAgent& message : std::vector<CoordinatorToAgent>{
            Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
-           Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Stop{60, 3}, Done{}}) {
+           Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Echo{7, go.peers}, Stop{60, 3}, Done{}}) {
     EXPECT_EQ(there_and_back(message), message);
   }
 }

@@ -131,6 +131,19 @@ class SimulatedWorld {
     miss_unreached(view->generation, 0);
     return true;
   }
+  int members() const {
+    const auto view = leader_view();
+    return view ? static_cast<int>(std::count_if(view->members.begin(), view->members.end(),
+                                                 [](const auto& member) { return member.in_gang; }))
+                : 0;
+  }
+  // For so long no word of anybody gets to the coordinator, and none of it to anybody; they reach one another.
+  void silence(Duration duration) {
+    for (const auto& pod : everybody()) {
+      pod->cut_off_until = now_ + duration;
+      cut(pod);
+    }
+  }
   // Pods that were made anew because they did not reach another one.
   int evicted() const { return evicted_; }
   bool anybody_hangs() const {
@@ -432,6 +445,15 @@ class SimulatedWorld {
         if (process->alive && !process->regroups) violate("a process that cannot be regrouped is asked to yield");
         after(ms(between(0, 40)), [process, generation = yield->generation] { process->yields = generation; });
       }
+    } else if (const auto* dial = std::get_if<DialAddresses>(&action)) {
+      const bool cut = std::any_of(dial->addresses.begin(), dial->addresses.end(), [&](const std::string& address) {
+        return cut_pods_.count(std::minmax(pod->uid, address.substr(0, address.find(':')))) != 0;
+      });
+      after(ms(cut ? 2000 : between(0, 40)), [this, pod, cut, generation = dial->generation] {
+        if (!pod->alive || pod->left) return;
+        pod->state->on_dialled(generation, cut ? "somebody: no answer" : "");
+        pump(pod);
+      });
     } else if (const auto* renumbering = std::get_if<RenumberProcesses>(&action)) {
       renumber(pod, renumbering->first_rank);
     } else if (const auto* abort = std::get_if<AbortProcess>(&action)) {
@@ -504,7 +526,14 @@ class SimulatedWorld {
       violate(fmt::format("members of generation {} were given different peers", generation));
     }
     if (go.world_size < slots_ * procs_) smaller_.insert(generation);
-    for (const auto& other : everybody()) {
+    // A GO that comes late may start processes of a generation that is over: it lacks those that went on without them.
+    const auto went_on = [&](const PodPtr& other) {
+      return recorded != nullptr && recorded->count(other->slot) != 0 &&
+             recorded->at(other->slot) == other->incarnation && other->last_started > generation;
+    };
+    const auto everyone = everybody();
+    if (std::any_of(everyone.begin(), everyone.end(), went_on)) return;
+    for (const auto& other : everyone) {
       for (const auto& process : other->processes) {
         // Of a slot that the generation does without something may be left, if it cannot make a step any more.
         const bool without = recorded != nullptr &&

@@ -1,0 +1,109 @@
+"""Networks that carry some of what they should: nobody reaches the coordinator; two pods reach everything but one another; a
+newcomer does not reach all of the others."""
+
+import contextlib
+import time
+
+import e2e
+from gang import FLAGS, Gang, p99, reference
+
+PACE = 0.05
+STEPS = 3000
+AWAY = 15  # seconds: longer than any silence that costs a member, and than a connection without a word may last
+TIMES, FLOOR = 3, 0.25  # as in test_faults.py
+
+
+@contextlib.contextmanager
+def dropped(cluster, *flows):
+    """Packets of these flows, each a node and what iptables knows them by, are lost there before they are routed."""
+    def each(change):
+        for node, *words in flows:
+            cluster.command("exec", node, "--", "iptables", "-w", "-t", "raw", change, "PREROUTING", *words, "-j", "DROP")
+
+    each("-A")
+    try:
+        yield
+    finally:
+        each("-D")
+
+
+def address(pod):
+    return pod["status"]["podIP"]
+
+
+def told(gang):
+    return gang.status().get("progress", {}).get("step", 0)
+
+
+def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cut_from_one_another_one_moves(cluster, job, tmp_path):
+    gang = Gang(cluster, job, "cut-off", *FLAGS, f"--min-step-seconds={PACE}", steps=STEPS, nodes=2, elastic=False,
+                gpusPerNode=8, deadlines={"progressSeconds": 3})
+    gang.makes_steps(60)
+    pods = [gang.pod(slot) for slot in range(2)]
+    nodes = [pod["spec"]["nodeName"] for pod in pods]
+
+    with gang.fault("the coordinator is cut off", costs_a_member=False):
+        begun = time.monotonic_ns()
+        with dropped(cluster, *((node, "-s", address(pod), "-p", "tcp", "--dport", "7077") for node, pod in zip(nodes, pods))):
+            gang.until("that time has passed", lambda: time.monotonic_ns() > begun + AWAY * 1e9, deadline=AWAY + 10)
+            ahead = gang.ledgers.step() - told(gang)
+        away = begun, time.monotonic_ns()
+        assert ahead > 0.5 * AWAY / PACE, f"the job's status is {ahead} steps behind: the coordinator was not cut off"
+        step = gang.ledgers.step()
+        e2e.wait_for("the agents are back", lambda: told(gang) > step, deadline=40)
+
+    with gang.fault("two pods do not reach one another") as generation:
+        with dropped(cluster, (nodes[0], "-s", address(pods[0]), "-d", address(pods[1])),
+                     (nodes[1], "-s", address(pods[1]), "-d", address(pods[0]))):
+            gang.until("all train again", lambda: gang.ledgers.trains_with(2, generation), deadline=120)
+    first, second = gang.rows[-1][3]
+    assert (first["cause"], first["strategy"]) == ("ConnectionBroken", "InPlace"), first
+    assert (second["cause"], second["strategy"], second["counted"]) == ("Partitioned", "ReplaceFailed", False), second
+    for pod, node in zip(pods, nodes):
+        assert f"(pod {pod['metadata']['name']}, node {node})" in second["message"], second
+    stays, moves = (0, 1) if second["node"] == nodes[1] else (1, 0)
+    assert second["pod"] == pods[moves]["metadata"]["name"]
+    assert gang.pod(stays)["metadata"]["uid"] == pods[stays]["metadata"]["uid"]
+    assert gang.pod(moves)["spec"]["nodeName"] not in nodes, "there is a node without a bad link"
+
+    gang.hurry()
+    digest = reference(tmp_path / "alone", *FLAGS, f"--steps={STEPS}")
+    at_the_end = gang.finish()
+    result = e2e.ledger_verdict(gang.ledgers.folder, tmp_path / "alone")
+    gang.print_table(result, tmp_path / "alone")
+    longest, bound = gang.stood_still(*away), max(TIMES * p99(gang.undisturbed()), FLOOR)
+    print(f"the longest gap while the coordinator heard of nobody: {1000 * longest:.0f} ms")
+    assert result.violations == [] and result.superseded == 0
+    assert at_the_end == digest
+    assert longest <= bound, (longest, bound)
+
+
+def test_a_newcomer_that_does_not_reach_the_others_is_taken_in_when_it_does_and_nobody_stops_for_it_before(cluster, job, tmp_path):
+    gang = Gang(cluster, job, "newcomer", *FLAGS, f"--min-step-seconds={PACE}", steps=STEPS, gpusPerNode=8)
+    gang.makes_steps(40)
+    networks = [(node, cluster.get("node", node)["spec"]["podCIDR"]) for node in (gang.pod(slot)["spec"]["nodeName"] for slot in (0, 2))]
+    (here, its), (there, other) = networks
+    with gang.fault("a pod is deleted, its successor cut off") as generation:
+        cluster.kubectl("delete", "pod", gang.pod(2)["metadata"]["name"], "--wait=false")
+        gang.until("the others go on", lambda: gang.ledgers.trains_with(2, generation))
+        with dropped(cluster, (here, "-s", its, "-d", other), (there, "-s", other, "-d", its)):
+            begun = time.monotonic_ns()
+
+            def left_out():
+                return next(condition["message"] for condition in gang.status()["conditions"] if condition["type"] == "Running")
+
+            sentence = gang.until("it is left out", lambda: "is not taken in" in left_out() and left_out(), deadline=60)
+            gang.makes_steps(60)
+            ended, smaller = time.monotonic_ns(), gang.ledgers.generation()
+            assert gang.ledgers.trains_with(2), "the two train on"
+        assert "slot 2 is not taken in, because it does not reach" in sentence and "no answer within 2 s" in sentence, sentence
+        gang.until("it is taken in", lambda: gang.ledgers.trains_with(3, smaller), deadline=90)
+    gang.hurry()
+    digest = reference(tmp_path / "alone", *FLAGS, f"--steps={STEPS}")
+    at_the_end = gang.finish()
+    result = e2e.ledger_verdict(gang.ledgers.folder, tmp_path / "alone")
+    longest, bound = gang.stood_still(begun, ended), max(TIMES * p99(gang.undisturbed()), FLOOR)
+    print(f"the longest gap of the others while it was cut off: {1000 * longest:.0f} ms")
+    assert result.violations == [] and result.superseded == 0
+    assert at_the_end == digest
+    assert longest <= bound, (longest, bound)
