@@ -2,6 +2,7 @@
 newcomer does not reach all of the others."""
 
 import contextlib
+import ipaddress
 import time
 
 import e2e
@@ -29,6 +30,11 @@ def dropped(cluster, *flows):
 
 def address(pod):
     return pod["status"]["podIP"]
+
+
+def network(pod):
+    """Of all pods of its node."""
+    return str(ipaddress.ip_network(address(pod) + "/24", strict=False))
 
 
 def told(gang):
@@ -81,8 +87,7 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
 def test_a_newcomer_that_does_not_reach_the_others_is_taken_in_when_it_does_and_nobody_stops_for_it_before(cluster, job, tmp_path):
     gang = Gang(cluster, job, "newcomer", *FLAGS, f"--min-step-seconds={PACE}", steps=STEPS, gpusPerNode=8)
     gang.makes_steps(40)
-    networks = [(node, cluster.get("node", node)["spec"]["podCIDR"]) for node in (gang.pod(slot)["spec"]["nodeName"] for slot in (0, 2))]
-    (here, its), (there, other) = networks
+    (here, its), (there, other) = [(pod["spec"]["nodeName"], network(pod)) for pod in (gang.pod(0), gang.pod(2))]
     with gang.fault("a pod is deleted, its successor cut off") as generation:
         cluster.kubectl("delete", "pod", gang.pod(2)["metadata"]["name"], "--wait=false")
         gang.until("the others go on", lambda: gang.ledgers.trains_with(2, generation))
