@@ -270,13 +270,18 @@ Duration CoordinatorState::silence_of(const Member& member) const {
 // network: they train on, and nothing is to be agreed on with anybody. Pods and nodes that have ended tell so
 // themselves. After the time for which agents train on without a coordinator nothing runs any more.
 bool CoordinatorState::cut_off(Now now) const {
+  const MonotonicTime heard = last_heard();
+  if (kMutation == Mutation::kBlameWhenCutOff) return false;
+  const Duration silence = now.time - heard;
+  return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
+}
+
+MonotonicTime CoordinatorState::last_heard() const {
   MonotonicTime heard{};
   for (const auto& [slot, member] : members_) {
     if (in_gang(member)) heard = std::max(heard, member.heard);
   }
-  if (kMutation == Mutation::kBlameWhenCutOff) return false;
-  const Duration silence = now.time - heard;
-  return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
+  return heard;
 }
 
 void CoordinatorState::evaluate_losses(Now now) {
@@ -284,7 +289,8 @@ void CoordinatorState::evaluate_losses(Now now) {
     alone_ = true;
     return;
   }
-  if (std::exchange(alone_, false)) {  // one is back: the others have the time to find the way, too
+  if (std::exchange(alone_, false) &&
+      now.time - last_heard() <= kTwoHeartbeats) {  // one is back: the others have the time to find the way, too
     evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
     for (auto& [slot, member] : members_) member.heard = std::max(member.heard, now.time);
     if (gang_->watch) gang_->watch->restart(now.time);

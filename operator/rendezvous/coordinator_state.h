@@ -223,6 +223,7 @@ class CoordinatorState {
   void evaluate_exits(Now now);
   // How long that member may be quiet before it counts as lost.
   Duration silence_of(const Member& member) const;
+  MonotonicTime last_heard() const;  // of anybody of the gang
   bool cut_off(Now now) const;
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
