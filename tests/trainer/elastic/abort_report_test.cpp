@@ -120,7 +120,10 @@ TEST(AbortReport, a_thread_that_no_signal_reaches_keeps_nobody_waiting) {
         ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
         sleep_for_ever();
       },
-      [](pid_t child) { ::kill(child, SIGABRT); });
+      [](pid_t child) {
+        wait_until_asleep(child);
+        ::kill(child, SIGABRT);
+      });
   EXPECT_TRUE(aborted(ended)) << ended.status;
   EXPECT_NE(ended.said.find("does not answer"), std::string::npos) << ended.said;
 }
