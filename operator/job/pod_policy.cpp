@@ -29,8 +29,7 @@ bool takes_part(const Snapshot& snapshot, int slot) {
 }
 
 // Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
-// silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that it
-// broke.
+// silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that broke.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   if (!snapshot.view) return false;
   const auto* member = snapshot.view->member_of(slot.slot);
@@ -103,8 +102,8 @@ void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
               SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
-  if (slot.pod != nullptr && is_partitioned(snapshot.job->status.attempts, *slot.pod))
-    return;  // empty: it was dealt with
+  // It was dealt with, and its place is empty.
+  if (slot.pod != nullptr && is_partitioned(snapshot.job->status.attempts, *slot.pod)) return;
   // Nobody has seen to a slot yet that the job did not have when its status was written.
   const int desired = snapshot.job->status.nodes.desired;
   const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;

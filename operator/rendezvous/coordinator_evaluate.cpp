@@ -270,9 +270,8 @@ Duration CoordinatorState::silence_of(const Member& member) const {
 // network: they train on, and nothing is to be agreed on with anybody. Pods and nodes that have ended tell so
 // themselves. After the time for which agents train on without a coordinator nothing runs any more.
 bool CoordinatorState::cut_off(Now now) const {
-  const MonotonicTime heard = last_heard();
   if (kMutation == Mutation::kBlameWhenCutOff) return false;
-  const Duration silence = now.time - heard;
+  const Duration silence = now.time - last_heard();
   return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
 }
 

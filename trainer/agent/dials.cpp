@@ -1,53 +1,20 @@
 #include "trainer/agent/dials.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
+
+#include "operator/base/address.h"
 
 namespace lockstep::trainer::agent {
 namespace {
 
 constexpr std::size_t kDialsAtOnce = 64;
 constexpr Duration kDialWithin = std::chrono::seconds(2);
-
-struct Target {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-};
-
-std::optional<Target> target_of(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  std::uint16_t port = 0;
-  const char* const end = address.data() + address.size();
-  const auto parsed = std::from_chars(address.data() + colon + 1, end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) return std::nullopt;
-  Target target;
-  sockaddr_in four{};
-  sockaddr_in6 six{};
-  if (::inet_pton(AF_INET, host.c_str(), &four.sin_addr) == 1) {
-    four.sin_family = AF_INET;
-    four.sin_port = htons(port);
-    target.length = sizeof four;
-    std::memcpy(&target.storage, &four, sizeof four);
-  } else if (::inet_pton(AF_INET6, host.c_str(), &six.sin6_addr) == 1) {
-    six.sin6_family = AF_INET6;
-    six.sin6_port = htons(port);
-    target.length = sizeof six;
-    std::memcpy(&target.storage, &six, sizeof six);
-  } else {
-    return std::nullopt;
-  }
-  return target;
-}
 
 }  // namespace
 
@@ -71,11 +38,11 @@ MonotonicTime Dials::deadline() const {
 }
 
 std::string Dials::begin(std::string address, MonotonicTime now) {
-  const auto target = target_of(address);
+  const auto target = parse_address(address);
   if (!target) return fmt::format("{} is no numeric address", address);
   Fd fd(::socket(target->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fmt::format("no socket to reach {}: {}", address, std::strerror(errno));
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&target->storage), target->length) == 0) return "";
+  if (::connect(fd.get(), target->get(), target->length) == 0) return "";
   if (errno != EINPROGRESS) return fmt::format("{}: {}", address, std::strerror(errno));
   under_way_.push_back({std::move(address), std::move(fd), now + kDialWithin});
   return "";

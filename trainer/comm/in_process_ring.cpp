@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "trainer/comm/address.h"
+#include "operator/base/address.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/ring_communicator.h"
 

@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include "operator/base/address.h"
 #include "operator/base/log.h"
-#include "trainer/comm/address.h"
 #include "trainer/comm/handshake.h"
 
 namespace lockstep::trainer::comm {

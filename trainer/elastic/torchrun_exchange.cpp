@@ -19,14 +19,13 @@
 #include <optional>
 #include <thread>
 
-#include "trainer/comm/address.h"
+#include "operator/base/address.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
 
-using comm::Address;
 using comm::UniqueFd;
 using nlohmann::json;
 using std::chrono::milliseconds;
@@ -255,9 +254,9 @@ class Host {
     Address peer;
     peer.length = sizeof peer.storage;
     if (::getpeername(guest.fd.get(), peer.get(), &peer.length) != 0) return {};  // gone already; it comes again
-    if (auto own = comm::local_address(guest.fd.get()); own && (own_ip_.empty() || is_loopback(own_ip_)))
-      own_ip_ = comm::ip_of(*own);
-    seated_.emplace(said.rank, Seat{std::move(guest), said, comm::ip_of(peer)});
+    if (auto own = local_address(guest.fd.get()); own && (own_ip_.empty() || is_loopback(own_ip_)))
+      own_ip_ = ip_of(*own);
+    seated_.emplace(said.rank, Seat{std::move(guest), said, ip_of(peer)});
     return {};
   }
 
@@ -381,8 +380,8 @@ Status exchange(const World& world, Duration within, comm::RingOptions& options)
     }
   }());
   LOCKSTEP_TRY(UniqueFd data, listen_at(master.storage.ss_family, 0));
-  LOCKSTEP_TRY(const Address data_address, comm::local_address(data.get()));
-  const int port = comm::port_of(data_address);
+  LOCKSTEP_TRY(const Address data_address, local_address(data.get()));
+  const int port = port_of(data_address);
   if (world.rank == 0) {
     LOCKSTEP_CHECK_OK(Host(world, deadline).run(options, port));
   } else {

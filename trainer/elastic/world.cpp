@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "operator/base/address.h"
 #include "operator/rendezvous/worker_contract.h"
-#include "trainer/comm/address.h"
 #include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/torchrun_exchange.h"
 
@@ -135,7 +135,7 @@ Status read_key(const std::string& text, const char* name, World& world) {
 
 Status check_peers(const World& world, const char* name) {
   for (const std::string& peer : world.peers) {
-    if (auto address = comm::parse_address(peer); !address) return address.error().in(name);
+    if (auto address = parse_address(peer); !address) return address.error().in(name);
   }
   return {};
 }

@@ -11,8 +11,8 @@
 #include <future>
 #include <random>
 
+#include "operator/base/address.h"
 #include "tests/trainer/comm/test_ring.h"
-#include "trainer/comm/address.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 

@@ -1,4 +1,5 @@
 // Processes that live on, from orders of their agents to links that stand. Each is a thread here.
+#include "operator/base/address.h"
 #include "trainer/elastic/regroup.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "tests/trainer/elastic/linked_agent.h"
-#include "trainer/comm/address.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
@@ -31,7 +31,7 @@ struct Survivor {
     loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback), 0);
     EXPECT_EQ(::listen(listener.get(), 16), 0);
-    address = comm::format_address(comm::local_address(listener.get()).value());
+    address = format_address(local_address(listener.get()).value());
     world.source = World::Source::kAgent;
     world.rank = rank;
     world.generation = 1;

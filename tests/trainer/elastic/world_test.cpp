@@ -1,4 +1,5 @@
 // From variables to a world, from a world to a ring, and from failures to exit codes.
+#include "operator/base/address.h"
 #include "trainer/elastic/world.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,6 @@
 #include <thread>
 
 #include "operator/rendezvous/worker_contract.h"
-#include "trainer/comm/address.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/ending.h"
@@ -42,7 +42,7 @@ UniqueFd listen_on_loopback(int* port = nullptr) {
   loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(::bind(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&loopback)), sizeof loopback), 0);
   EXPECT_EQ(::listen(fd.get(), 16), 0);
-  if (port != nullptr) *port = comm::port_of(comm::local_address(fd.get()).value());
+  if (port != nullptr) *port = port_of(local_address(fd.get()).value());
   return fd;
 }
 
@@ -289,7 +289,7 @@ TEST(TorchrunExchange, ranks_find_each_other_in_any_order_past_strangers_and_can
     }));
   }
   // Somebody else finds the port too, says nonsense or nothing, and stays.
-  const auto address = comm::parse_address("127.0.0.1:" + std::to_string(port)).value();
+  const auto address = parse_address("127.0.0.1:" + std::to_string(port)).value();
   std::vector<UniqueFd> strangers;
   const auto give_up = std::chrono::steady_clock::now() + seconds(10);
   while (strangers.size() < 3 && std::chrono::steady_clock::now() < give_up) {

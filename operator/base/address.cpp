@@ -1,4 +1,4 @@
-#include "trainer/comm/address.h"
+#include "operator/base/address.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace lockstep::trainer::comm {
+namespace lockstep {
 namespace {
 
 const sockaddr_in& v4(const Address& a) {
@@ -86,4 +86,4 @@ Result<Address> local_address(int fd) {
   return address;
 }
 
-}  // namespace lockstep::trainer::comm
+}  // namespace lockstep

@@ -7,7 +7,7 @@
 
 #include "operator/base/result.h"
 
-namespace lockstep::trainer::comm {
+namespace lockstep {
 
 struct Address {
   sockaddr_storage storage{};
@@ -27,4 +27,4 @@ int port_of(const Address& address);
 // The address that a bound socket has; kInvalid when it is not a bound TCP socket.
 Result<Address> local_address(int fd);
 
-}  // namespace lockstep::trainer::comm
+}  // namespace lockstep
