@@ -236,6 +236,7 @@ class Running {
     attempt->decision = verdict.explanation;
     const auto cause = attempt->cause;
     const auto message = attempt->message;
+    const auto partitioned = cause == kCausePartitioned ? attempt->pod : "";
     add_restart(std::move(*attempt));
     set_condition(snapshot_, status_, "Running", false, cause, message);
     set_condition(snapshot_, status_, "Restarting", true, cause, message);
@@ -243,8 +244,14 @@ class Running {
     plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
     gang_ = survey(snapshot_, status_.incarnation, status_.released, false);
     for (auto& slot : gang_.slots) {
-      // Dealt with by this very plan; what the gang goes on without is looked at next.
-      if (slot.state == SlotState::kLost && !slot.outside) slot.state = SlotState::kEmpty;
+      if (slot.pod != nullptr && slot.pod->meta.name == partitioned) {
+        // It is deleted, and its successor told where not to go, once the attempt is stored.
+        slot.state = SlotState::kLost;
+        slot.outside = false;
+      } else if (slot.state == SlotState::kLost && !slot.outside) {
+        slot.state =
+            SlotState::kEmpty;  // dealt with by this very plan; what the gang goes on without is looked at next
+      }
     }
   }
 

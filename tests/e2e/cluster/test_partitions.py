@@ -3,6 +3,7 @@ newcomer does not reach all of the others."""
 
 import contextlib
 import ipaddress
+import json
 import time
 
 import e2e
@@ -71,7 +72,10 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
         with dropped(cluster, (nodes[0], "-s", address(pods[0]), "-d", address(pods[1])),
                      (nodes[1], "-s", address(pods[1]), "-d", address(pods[0]))):
             gang.until("all train again", lambda: gang.ledgers.trains_with(2, generation), deadline=120)
-    first, second = gang.rows[-1][3]
+    attempts = gang.rows[-1][3]
+    told_of = [(attempt["generation"], attempt["cause"], attempt["strategy"], attempt["message"]) for attempt in attempts]
+    assert len(attempts) == 2, json.dumps(told_of, indent=1)
+    first, second = attempts
     assert (first["cause"], first["strategy"]) == ("ConnectionBroken", "InPlace"), first
     assert (second["cause"], second["strategy"], second["counted"]) == ("Partitioned", "ReplaceFailed", False), second
     for pod, node in zip(pods, nodes):

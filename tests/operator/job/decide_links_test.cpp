@@ -48,6 +48,17 @@ TEST(DecideLinks, a_pod_that_does_not_reach_another_is_replaced_away_from_its_no
   EXPECT_EQ(s.job.status.attempts.size(), 1u) << "its deletion is no news";
 }
 
+TEST(DecideLinks, a_pod_that_is_gone_before_its_successor_is_seen_is_no_second_failure) {
+  Cut s;
+  s.accept();
+  EXPECT_FALSE(s.is("Placed"));
+  s.accept();
+  s.pods.erase(s.pods.begin() + 1);
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
+  EXPECT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.incarnation, 2);
+}
+
 TEST(DecideLinks, an_elastic_gang_runs_on_while_the_pod_is_made_anew) {
   Cut s(true);
   s.accept();
