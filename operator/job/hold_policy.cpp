@@ -25,7 +25,8 @@ std::optional<WallTime> end_of_patience(const Snapshot& snapshot, const api::Tra
   const auto there = std::count_if(members.begin(), members.end(),
                                    [](const auto& member) { return member.connected && !member.leaving; });
   if (!held || there >= spec.elastic->min_nodes) return std::nullopt;
-  return *restarting->last_transition + std::chrono::seconds(spec.elastic->hold_seconds);
+  // The API keeps whole seconds of a transition: one more, so that they never hold for less than the user asked for.
+  return *restarting->last_transition + std::chrono::seconds(spec.elastic->hold_seconds + 1);
 }
 
 void let_go(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan) {

@@ -284,6 +284,7 @@ MonotonicTime CoordinatorState::last_heard() const {
 }
 
 void CoordinatorState::evaluate_losses(Now now) {
+  if (now.time < evict_from_) return;
   if (cut_off(now)) {
     alone_ = true;
     return;
@@ -293,8 +294,8 @@ void CoordinatorState::evaluate_losses(Now now) {
     evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
     for (auto& [slot, member] : members_) member.heard = std::max(member.heard, now.time);
     if (gang_->watch) gang_->watch->restart(now.time);
+    return;
   }
-  if (now.time < evict_from_) return;
   for (const auto& [slot, member] : members_) {
     const MonotonicTime since = std::max(member.heard, last_advance_);
     if (!in_gang(member) || slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;

@@ -107,9 +107,9 @@ def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_w
     carried = collections.Counter(pod["spec"]["nodeName"] for pod in others.values())
     # With one pod of the elastic job: two of three would be too many for it.
     nodes = {pod["spec"]["nodeName"] for pod in pods.values()} & {node for node, count in carried.items() if count == 1}
-    # Not a node that carries a replica of the operator: that is a test of its own.
-    busy = {pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]}
-    node = sorted(nodes - busy or nodes)[0]
+    # Not a node that carries a replica of the operator, and never the leader's: that is a test of its own.
+    replicas = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]}
+    node = sorted(nodes - set(replicas.values()) or nodes - {replicas[cluster.leader()[1]]})[0]
     since = time.monotonic()
     cluster.command("power-off", node)
     try:

@@ -12,13 +12,14 @@ import jobs
 from command import Command
 
 STEPS, KILL_AT = 80, 30
+PACE = "--min-step-seconds=0.02"  # the kill is to be there in time, however fast the machine is
 JOB = {
     "apiVersion": "lockstep.dev/v1alpha1",
     "kind": "TrainingJob",
     "metadata": {"name": "small"},
     "spec": {
         "image": "none",
-        "command": ["lockstep-trainer", *jobs.small_model(STEPS, "--generate=80", "--eval-every=20", "--checkpoint-every-steps=10")],
+        "command": ["lockstep-trainer", *jobs.small_model(STEPS, "--generate=80", "--eval-every=20", "--checkpoint-every-steps=10", PACE)],
         "nodes": 3,
         "checkpoint": {"path": "/checkpoints"},
     },

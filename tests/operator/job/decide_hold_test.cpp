@@ -32,7 +32,7 @@ struct TooFew : Situation {
 
 TEST(DecideHold, they_hold_what_they_have_until_the_time_is_over) {
   TooFew s;
-  s.now += 299s;
+  s.now += 300s;
   const Plan plan = s.accept();
   EXPECT_FALSE(plan.coordinator->stop);
   EXPECT_TRUE(plan.deletes.empty());
@@ -42,7 +42,7 @@ TEST(DecideHold, they_hold_what_they_have_until_the_time_is_over) {
 
 TEST(DecideHold, then_they_save_it_and_all_pods_go_and_are_made_anew) {
   TooFew s;
-  s.now += 300s;
+  s.now += 301s;
   Plan plan = s.accept();
   EXPECT_TRUE(plan.coordinator->stop);
   EXPECT_EQ(s.reason("Restarting"), kBelowMinimum);

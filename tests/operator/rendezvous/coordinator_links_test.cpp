@@ -174,6 +174,26 @@ TEST_F(CoordinatorLinksTest, whoever_is_still_silent_when_another_speaks_again_i
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
+TEST_F(CoordinatorLinksTest, that_nobody_has_found_a_new_coordinator_yet_is_no_silence_of_the_network) {
+  start();
+  time += seconds(6);
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  for (int i = 0; i < 8; ++i) {  // two seconds, in which the agents look for it
+    time += milliseconds(250);
+    job->on_tick(now());
+  }
+  come_back(0, MemberPhase::kRunning, 1, kFirst + 100);
+  for (int i = 0; i < 13; ++i) {
+    time += milliseconds(250);
+    come_back(0, MemberPhase::kRunning, 1, kFirst + 200 + 100 * static_cast<SessionId>(i));
+  }
+  ASSERT_EQ(phase(), Phase::kBroken) << "five seconds after it began";
+  EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
 TEST_F(CoordinatorLinksTest, after_the_time_for_which_agents_train_on_alone_nobody_is_left) {
   start();
   for (int i = 0; i < 4 * 599; ++i) {
