@@ -67,8 +67,7 @@ bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& 
     if (!runs || stopped) unwanted.push_back(pod.get());
   }
   delete_pods(snapshot, unwanted, "too few are left", plan);
-  plan.coordinator = job_plan(snapshot, survey(snapshot), status);
-  plan.coordinator->stop = true;
+  plan.coordinator = stop_plan(snapshot, status);
   return true;
 }
 

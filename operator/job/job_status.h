@@ -38,6 +38,10 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 // The coordinator's wishes from a status and the pods that are there.
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status);
 
+// The same for a job that stops and is to go on later: whoever may still save a checkpoint, or tell of one, is a
+// member, also where its pod is told to go.
+rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobStatus& status);
+
 // Placed, Running, Restarting of a job that should run, from what pods and coordinator say.
 void describe(const Snapshot& snapshot, const Survey& survey, const std::optional<Blocker>& blocker,
               api::TrainingJobStatus& status, Plan& plan);

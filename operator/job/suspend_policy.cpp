@@ -63,8 +63,7 @@ bool apply_suspend(const Snapshot& snapshot, api::TrainingJobStatus& status, Pla
   }
   if (!suspended) begin_suspension(snapshot, status, plan);
   carry_on_suspension(snapshot, status, plan);
-  plan.coordinator = job_plan(snapshot, survey(snapshot), status);
-  plan.coordinator->stop = true;
+  plan.coordinator = stop_plan(snapshot, status);
   return true;
 }
 

@@ -10,6 +10,8 @@ namespace {
 
 constexpr Duration kKillAgainAfter = std::chrono::milliseconds(20);  // what was killed may have left children behind
 
+constexpr Duration kUnexpectedFor = std::chrono::seconds(3);  // within which a new leader knows the jobs that there are
+
 bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
   return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
 }
@@ -62,6 +64,8 @@ void MemberState::on_disconnected(MonotonicTime now) {
   connected_ = false;
   if (welcomed_) alone_since_ = now;
   welcomed_ = false;
+  // Only an ACK of what was said after it shows that a heartbeat has arrived.
+  checkpoint_unsaid_ = checkpoint_ && (alive_ || !acknowledged());
   leave_if_done(now);
 }
 
@@ -81,6 +85,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   }
   term_ = welcome.term;
   welcomed_ = true;
+  if (leave_with_ && !alive_) leave_at_ = now + options_.flush_exits_within;
   send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
@@ -92,7 +97,13 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
 
 void MemberState::on(const Refused& refused, MonotonicTime now) {
   actions_.push_back(CloseConnection{"refused: " + refused.message});
-  if (refused.final) leave(1, now);
+  if (refused.final) {
+    unwanted_ = true;
+    leave(1, now);
+  } else {
+    // One that has just begun to lead may not know the job yet; one that still does not expects this pod no more.
+    leave_by_ = std::min(leave_by_, now + kUnexpectedFor);
+  }
 }
 
 void MemberState::on(const Ack& ack, MonotonicTime now) {
@@ -163,7 +174,10 @@ void MemberState::on_worker_message(int number, const WorkerMessage& message, Mo
   }
   if (message.up && standby_ && welcomed_) send_heartbeat(now);  // it may be warm now
   if (message.progress && (!progress_ || number <= progress_->first)) progress_ = {number, *message.progress};
-  if (message.checkpoint && newer(*message.checkpoint, checkpoint_)) checkpoint_ = message.checkpoint;
+  if (message.checkpoint && newer(*message.checkpoint, checkpoint_)) {
+    checkpoint_ = message.checkpoint;
+    checkpoint_unsaid_ = true;
+  }
   if (message.failure) rank->report = message.failure;
   if (message.holding) note_holding(*rank, *message.holding);
   if (message.broken && message.broken->generation == generation()) {
@@ -222,8 +236,7 @@ void MemberState::on_no_process_left(MonotonicTime now) {
   alive_ = false;
   ending_.reset();
   if (leave_with_) {
-    leave_at_ = now + options_.flush_exits_within;
-    leave_if_done(now);
+    leave_when_told(now);
   } else if (propose_ && !ready_) {
     actions_.push_back(PrepareSockets{*propose_});
   } else if (warming_) {
@@ -262,16 +275,24 @@ void MemberState::leave(int code, MonotonicTime now) {
     if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
     return;
   }
+  leave_when_told(now);
+}
+
+bool MemberState::acknowledged() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const auto& entry) { return entry.second.acknowledged || !entry.second.exit; });
+}
+
+void MemberState::leave_when_told(MonotonicTime now) {
   leave_at_ = now + options_.flush_exits_within;
+  leave_by_ = now + options_.tell_checkpoint_within;
   leave_if_done(now);
 }
 
 void MemberState::leave_if_done(MonotonicTime now) {
   if (!leave_with_ || alive_ || left_) return;
-  const bool flushed = !welcomed_ || std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-    return entry.second.acknowledged || !entry.second.exit;
-  });
-  if (!flushed && now < leave_at_) return;
+  const bool told = welcomed_ ? acknowledged() : !checkpoint_unsaid_ || unwanted_;
+  if (!told && now < (welcomed_ ? leave_at_ : leave_by_)) return;
   left_ = true;
   actions_.push_back(ExitAgent{*leave_with_});
 }
@@ -292,7 +313,7 @@ void MemberState::send_heartbeat(MonotonicTime now) {
         {rank.state, std::chrono::duration_cast<std::chrono::milliseconds>(age).count(), rank.activity});
   }
   send(heartbeat);
-  unsaid_ = false;
+  unsaid_ = checkpoint_unsaid_ = false;
   heartbeat_at_ = now + kHeartbeatEvery;
 }
 
@@ -326,7 +347,7 @@ MonotonicTime MemberState::deadline() const {
   for (const auto& [number, rank] : ranks_) {
     if (!rank.exit) next = std::min(next, rank.kill_at);
   }
-  if (leave_with_ && !alive_ && !left_) next = std::min(next, leave_at_);
+  if (leave_with_ && !alive_ && !left_) next = std::min(next, welcomed_ ? leave_at_ : leave_by_);
   return next;
 }
 

@@ -115,6 +115,9 @@ struct MemberOptions {
   Duration orphan_after = kOrphanAfter;
   Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
+  // For a coordinator to be found that hears of a checkpoint of which none has heard: as long as another operator takes
+  // to lead, and its address to get around. The pod's own grace ends it before.
+  Duration tell_checkpoint_within = std::chrono::seconds(30);
 };
 
 // One owner, one thread.
@@ -207,6 +210,8 @@ class MemberState {
   void adopt(const Go& go);
   void take_over(const Go& go);
   void leave(int code, MonotonicTime now);
+  bool acknowledged() const;  // all exits
+  void leave_when_told(MonotonicTime now);
   void leave_if_done(MonotonicTime now);
   void note_up();
   bool all_exited() const;
@@ -241,10 +246,13 @@ class MemberState {
   std::optional<Ending> ending_;
   std::optional<std::pair<int, Progress>> progress_;  // with the rank that said it
   std::optional<CheckpointReport> checkpoint_;
-  bool unsaid_ = false;  // progress_ or checkpoint_ has changed since the last heartbeat
+  bool unsaid_ = false;             // progress_ or checkpoint_ has changed since the last heartbeat
+  bool checkpoint_unsaid_ = false;  // perhaps no coordinator has heard of checkpoint_
 
+  bool unwanted_ = false;  // a coordinator has refused this pod for good
   std::optional<int> leave_with_;
-  MonotonicTime leave_at_{};  // once no process is left: latest time to leave
+  MonotonicTime leave_at_{};  // once no process is left: latest time to leave, while a coordinator listens
+  MonotonicTime leave_by_{};  // the same while none does
   bool left_ = false;
   std::int64_t ignored_ = 0;
 };

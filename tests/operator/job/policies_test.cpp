@@ -225,6 +225,19 @@ TEST(SuspendPolicy, pods_of_processes_that_do_not_stop_go_after_the_grace_period
   EXPECT_EQ(s.plan().deletes.size(), 2u);
 }
 
+TEST(SuspendPolicy, who_is_told_to_go_stays_a_member_until_it_has_told_of_its_checkpoint) {
+  Situation s;
+  s.running();
+  s.job.spec.suspend = true;
+  s.accept();
+  s.now += 61s;
+  s.accept();
+  for (auto& pod : s.pods) pod.meta.deleted = s.now + 60s;
+  EXPECT_EQ(s.plan().coordinator->members.size(), 2u);
+  s.pods[0].phase = "Succeeded";
+  EXPECT_EQ(s.plan().coordinator->members.size(), 1u) << "one has";
+}
+
 TEST(SuspendPolicy, a_resume_waits_until_the_old_pods_are_gone) {
   Situation s;
   s.running();

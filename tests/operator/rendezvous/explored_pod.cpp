@@ -20,6 +20,7 @@ MemberOptions options_of(int slot, std::int64_t incarnation) {
   options.hold_within = std::chrono::milliseconds(500);
   options.orphan_after = std::chrono::milliseconds(3500);
   options.flush_exits_within = std::chrono::milliseconds(500);
+  options.tell_checkpoint_within = std::chrono::milliseconds(500);
   return options;
 }
 

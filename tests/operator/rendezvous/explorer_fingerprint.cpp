@@ -32,13 +32,14 @@ constexpr bool kOf19 = requires {
 void Contents::add(Fingerprint& to, const MemberState& state) {
   const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, sequence, promised, propose,
                ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby, ranks, alive, up,
-               life, ending, progress, checkpoint, unsaid, leave_with, leave_at, left, ignored] = state;
+               life, ending, progress, checkpoint, unsaid, checkpoint_unsaid, unwanted, leave_with, leave_at, leave_by,
+               left, ignored] = state;
   to.add(options.slot, options.incarnation, connected, welcomed, term, promised, propose, ready, keeping, prepared,
          kept_ready, offered, go, used, warming, standby, ranks, alive, up, life, progress, checkpoint, unsaid,
-         leave_with, left, actions.size());
+         checkpoint_unsaid, unwanted, leave_with, left, actions.size());
   to.add_due(!welcomed && alive && !ending, alone_since + options.orphan_after);
   to.add_due(welcomed, heartbeat_at).add_due(keeping && !ready && !ending, hold_until);
-  to.add_due(leave_with && !alive, leave_at).add(ending.has_value());
+  to.add_due(leave_with && !alive, welcomed ? leave_at : leave_by).add(ending.has_value());
   if (!ending) return;
   const auto& [kill_at, reason] = *ending;
   to.add_due(kill_at).add(reason);

@@ -271,6 +271,94 @@ TEST_F(MemberStateTest, a_new_coordinator_hears_of_the_last_step_before_the_end_
   EXPECT_TRUE(std::holds_alternative<Exit>(sends[1].message));
 }
 
+// What a suspended job is to go on from may be saved while no coordinator is there.
+class MemberLeavesTest : public MemberStateTest {
+ protected:
+  // Its processes save a checkpoint and end, after the coordinator has gone.
+  void save_alone() {
+    join();
+    run_generation(1);
+    member.on_disconnected(now);
+    member.on_terminate(143, seconds(25), now);
+    WorkerMessage message;
+    message.checkpoint = CheckpointReport{"step-100.g1", 100, 1, "ab"};
+    member.on_worker_message(1, message, now);
+    end_process(0);
+    member.on_no_process_left(now);
+  }
+  void wait(Duration duration) {
+    now += duration;
+    member.on_tick(now);
+  }
+};
+
+TEST_F(MemberLeavesTest, an_agent_stays_until_a_coordinator_has_heard_of_the_last_checkpoint) {
+  save_alone();
+  wait(seconds(29));
+  EXPECT_TRUE(taken<ExitAgent>().empty());
+  member.on_connected(now);
+  forget();
+  tell(Welcome{2});
+  ASSERT_EQ(sent<Heartbeat>().size(), 1U);
+  EXPECT_EQ(sent<Heartbeat>()[0].newest_checkpoint->name, "step-100.g1");
+  wait(milliseconds(900));
+  EXPECT_TRUE(taken<ExitAgent>().empty()) << "it may not have arrived";
+  tell(Ack{1, 1});
+  ASSERT_EQ(taken<ExitAgent>().size(), 1U);
+  EXPECT_EQ(taken<ExitAgent>()[0].code, 143);
+}
+
+TEST_F(MemberLeavesTest, but_no_longer_than_another_operator_takes_to_lead) {
+  save_alone();
+  EXPECT_LE(member.deadline(), now + seconds(30));
+  wait(seconds(30));
+  EXPECT_EQ(taken<ExitAgent>().size(), 1U);
+}
+
+TEST_F(MemberLeavesTest, a_connection_that_ends_before_the_ack_may_have_lost_the_checkpoint) {
+  save_alone();
+  member.on_connected(now);
+  tell(Welcome{2});
+  member.on_disconnected(now);
+  wait(seconds(2));
+  EXPECT_TRUE(taken<ExitAgent>().empty());
+}
+
+TEST_F(MemberLeavesTest, who_has_saved_nothing_leaves_at_once) {
+  join();
+  run_generation(1);
+  member.on_disconnected(now);
+  member.on_terminate(143, seconds(25), now);
+  end_process(0);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<ExitAgent>().size(), 1U);
+}
+
+TEST_F(MemberLeavesTest, nor_does_it_stay_where_no_job_expects_it) {
+  save_alone();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(taken<ExitAgent>().empty()) << "who has just begun to lead may not know the job yet";
+    member.on_connected(now);
+    tell(Refused{"no job expects pod now", false});
+    member.on_disconnected(now);
+    wait(seconds(1));
+  }
+  EXPECT_EQ(taken<ExitAgent>().size(), 1U);
+}
+
+TEST_F(MemberLeavesTest, nor_where_its_place_was_given_away_while_it_saved) {
+  join();
+  run_generation(1);
+  tell(Refused{"slot 1 was given to incarnation 2", true});
+  member.on_disconnected(now);
+  WorkerMessage message;
+  message.checkpoint = CheckpointReport{"step-100.g1", 100, 1, "ab"};
+  member.on_worker_message(1, message, now);
+  end_process(0);
+  member.on_no_process_left(now);
+  EXPECT_EQ(taken<ExitAgent>().size(), 1U);
+}
+
 TEST_F(MemberStateTest, a_pod_whose_processes_have_all_ended_well_ends_well_when_it_is_deleted_before_done) {
   join();
   run_generation(1);

@@ -1,6 +1,7 @@
 #include "trainer/report/ledger.h"
 
 #include <gmock/gmock.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,28 @@ class LedgerFiles : public ::testing::Test {
 
   fs::path folder_;
 };
+
+// A process may be killed between any two instructions, and a file without a word is no ledger.
+TEST_F(LedgerFiles, have_their_name_once_they_have_their_first_line) {
+  const int watch = ::inotify_init1(IN_NONBLOCK);
+  ASSERT_GE(watch, 0);
+  ASSERT_GE(::inotify_add_watch(watch, folder_.c_str(), IN_CREATE | IN_MODIFY | IN_MOVED_TO), 0);
+  ASSERT_TRUE(Ledger::open(folder_.string(), "j", {.model = "mlp"}).ok());
+  alignas(inotify_event) char events[4096];
+  const ssize_t size = ::read(watch, events, sizeof(events));
+  ::close(watch);
+  bool written = false, named = false;
+  for (ssize_t at = 0; at < size;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(events + at);
+    at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+    if (event->mask & IN_MODIFY) written = true;
+    if (fs::path(event->name).extension() != ".jsonl") continue;
+    named = true;
+    EXPECT_TRUE(event->mask & IN_MOVED_TO && written) << event->name << " came into being empty";
+  }
+  EXPECT_TRUE(named);
+  EXPECT_EQ(names(folder_).size(), 1U);
+}
 
 TEST_F(LedgerFiles, say_first_what_is_trained_then_where_a_generation_began_then_each_step) {
   const fs::path made = folder_ / "some" / "where";
