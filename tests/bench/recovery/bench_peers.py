@@ -6,9 +6,9 @@ thread each. torchrun and torchft have gloo and the settings with which they rec
 
   stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
                  where all are restarted
-  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed, by the median step
-                 of the whole gang in that time. Steps done again since a checkpoint, slower steps with fewer ranks and the join of
-                 the replacement are all in it
+  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed, by the mean step
+                 of the whole gang in the second half of that time, when nothing of the fault is left. Steps done again since a
+                 checkpoint, slower steps with fewer ranks and the join of the replacement are all in it
 
 A fault after which nothing new is committed until the next one is due costs infinity ("never").
 """
@@ -57,9 +57,9 @@ def one_fault(system, chance, every):
 
 
 def undisturbed_step(processes, begin_ns, end_ns):
-    """The median step of the whole gang in that time, without the first ones of each generation."""
+    """The mean step of the whole gang in that time, without the first ones of each generation."""
     whole = [[commit for commit in commits if commit.world == RANKS and begin_ns <= commit.ns <= end_ns] for commits in processes]
-    return figures.median([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
+    return figures.mean([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
 
 
 def measure(system, faults, every, chance):
@@ -77,7 +77,7 @@ def measure(system, faults, every, chance):
     result["stepMs"] = undisturbed_step(processes, 0, math.inf)
     for fault in result["faults"]:
         # Of the same stretch of time, because the machine may be busier in another.
-        fault["stepMs"] = undisturbed_step(processes, fault["killedNs"], fault["endNs"])
+        fault["stepMs"] = undisturbed_step(processes, (fault["killedNs"] + fault["endNs"]) // 2, fault["endNs"])
         known = not math.isinf(fault["standsStillMs"]) and not math.isnan(fault["stepMs"])
         fault["lostMs"] = figures.lost_ms(processes, fault["killedNs"], fault["endNs"], fault["stepMs"]) if known else math.inf
     while len(result["faults"]) < faults:  # those that it did not live to see

@@ -109,6 +109,10 @@ def median(values):
     return statistics.median(values) if values else math.nan
 
 
+def mean(values):
+    return statistics.fmean(values) if values else math.nan
+
+
 def summary(values):
     return {"count": len(values), "failed": sum(1 for value in values if math.isinf(value)), "median": percentile(values, 0.5),
             "p90": percentile(values, 0.9), "p99": percentile(values, 0.99), "max": max(values, default=math.nan)}
