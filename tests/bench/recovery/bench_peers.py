@@ -6,9 +6,10 @@ thread each. torchrun and torchft have gloo and the settings with which they rec
 
   stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
                  where all are restarted
-  seconds lost   in the time from one kill to the next: how much longer it was than its steps take undisturbed, by the mean step
-                 of the whole gang in the second half of that time, when nothing of the fault is left. Steps done again since a
-                 checkpoint, slower steps with fewer ranks and the join of the replacement are all in it
+  seconds lost   in the first half of the time to the next kill: how much longer it was than its steps take undisturbed, by the
+                 mean step of the whole gang before the kill and in the second half, when nothing of the fault is left. Steps done
+                 again since a checkpoint, slower steps with fewer ranks and the join of the replacement are all in it. A machine
+                 that others use is now faster and now slower: the error is that of the mean over the faults
 
 A fault after which nothing new is committed until the next one is due costs infinity ("never").
 """
@@ -75,11 +76,15 @@ def measure(system, faults, every, chance):
         print(f"  {error}", flush=True)
     processes = list(system.ledgers.commits.values())
     result["stepMs"] = undisturbed_step(processes, 0, math.inf)
+    before = None  # the quiet half before the kill
     for fault in result["faults"]:
-        # Of the same stretch of time, because the machine may be busier in another.
-        fault["stepMs"] = undisturbed_step(processes, (fault["killedNs"] + fault["endNs"]) // 2, fault["endNs"])
+        middle = (fault["killedNs"] + fault["endNs"]) // 2
+        quiet = undisturbed_step(processes, middle, fault["endNs"])
+        # On both sides of what is measured, because the machine may get busier meanwhile.
+        fault["stepMs"] = quiet if before is None or math.isnan(before) else (before + quiet) / 2
         known = not math.isinf(fault["standsStillMs"]) and not math.isnan(fault["stepMs"])
-        fault["lostMs"] = figures.lost_ms(processes, fault["killedNs"], fault["endNs"], fault["stepMs"]) if known else math.inf
+        fault["lostMs"] = figures.lost_ms(processes, fault["killedNs"], middle, fault["stepMs"]) if known else math.inf
+        before = quiet
     while len(result["faults"]) < faults:  # those that it did not live to see
         result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
     return result
@@ -93,9 +98,11 @@ def report(results, every):
         loads = [fault["load"] for fault in result["faults"]]
         rows.append([result["system"], still["count"], still["failed"], figures.number(result["stepMs"]),
                      *(figures.number(still[key], 2) for key in ("median", "p90", "max")),
-                     *(figures.number(lost[key], 2) for key in ("median", "p90", "max")), f"{min(loads):.1f} to {max(loads):.1f}"])
+                     *(figures.number(lost[key], 2) for key in ("median", "p90", "max")), figures.number(lost["mean"], 2),
+                     figures.number(lost["error"], 2), f"{min(loads):.1f} to {max(loads):.1f}"])
     print(f"\none SIGKILL every {every:.0f} s; {RANKS} ranks; seconds")
-    print("\n".join(figures.table(["system", "faults", "never", "step, ms", "stands still", "p90", "max", "lost", "p90", "max", "load"], rows)))
+    head = ["system", "faults", "never", "step, ms", "stands still", "p90", "max", "lost", "p90", "max", "mean", "error", "load"]
+    print("\n".join(figures.table(head, rows)))
 
 
 def ratios(results):

@@ -113,9 +113,16 @@ def mean(values):
     return statistics.fmean(values) if values else math.nan
 
 
+def standard_error(values):
+    """Of the mean, if the values are independent."""
+    known = len(values) > 1 and all(math.isfinite(value) for value in values)
+    return statistics.stdev(values) / math.sqrt(len(values)) if known else math.nan
+
+
 def summary(values):
     return {"count": len(values), "failed": sum(1 for value in values if math.isinf(value)), "median": percentile(values, 0.5),
-            "p90": percentile(values, 0.9), "p99": percentile(values, 0.99), "max": max(values, default=math.nan)}
+            "p90": percentile(values, 0.9), "p99": percentile(values, 0.99), "max": max(values, default=math.nan),
+            "mean": mean(values), "error": standard_error(values)}
 
 
 def number(value, digits=0):

@@ -102,3 +102,9 @@ def test_a_gang_is_whole_when_each_of_its_ranks_lives_and_has_made_some_steps():
 
 def test_json_says_null_where_there_is_no_number():
     assert figures.plain({"a": [math.inf, 1.5], "b": math.nan}) == {"a": [None, 1.5], "b": None}
+
+
+def test_the_error_of_a_mean_shrinks_with_the_root_of_the_number_of_values():
+    assert figures.standard_error([1.0, 3.0]) == 1.0
+    assert math.isclose(figures.standard_error([1.0, 3.0] * 50), 0.1, rel_tol=0.01)
+    assert math.isnan(figures.standard_error([1.0])) and math.isnan(figures.standard_error([1.0, math.inf]))
