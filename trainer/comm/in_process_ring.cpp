@@ -43,6 +43,11 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_in_process_ring(int n, b
     options.listen_fd = listeners[i].release();
     options.members.clear();
     for (int rank = 0; rank < n; ++rank) options.members.push_back(shared ? 0 : rank);
+    if (base.nccl) {
+      auto setup = std::make_shared<NcclSetup>(*base.nccl);
+      setup->device = static_cast<int>(i);
+      options.nccl = std::move(setup);
+    }
     if (options.job_uid.empty()) options.job_uid = "in-process " + peers[0];
     threads.emplace_back([&made, i, options] { made[i].emplace(make_communicator(options)); });
   }

@@ -27,6 +27,7 @@ using std::chrono::milliseconds;
 constexpr size_t kMostStrangers = 64;          // connections that have not proved themselves yet
 constexpr auto kLeastRetry = milliseconds(5);  // after a failed connection; doubles
 constexpr auto kMostRetry = milliseconds(250);
+constexpr auto kGraceForTelling = milliseconds(100);
 
 MonotonicTime now() {
   return std::chrono::steady_clock::now();
@@ -366,6 +367,27 @@ void ControlLink::receive() {
       return;
     } else {
       ended = true;
+    }
+  }
+}
+
+void ControlLink::close() {
+  ::shutdown(fd.get(), SHUT_WR);
+  // Unread bytes would turn the close into a reset, which can overtake our last words.
+  std::array<std::byte, 512> rest;
+  while (::recv(fd.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0) {
+  }
+}
+
+void tell_neighbours(Links& links, const AbortCause& cause, const ControlLink* except) {
+  const std::string payload = encode(cause);
+  const MonotonicTime until = now() + kGraceForTelling;
+  for (ControlLink* link : {&links.previous, &links.next}) {
+    if (link == except || link->ended || !link->send(FrameType::kAbort, payload)) continue;
+    while (!link->out.empty() && now() < until) {
+      pollfd one{link->fd.get(), POLLOUT, 0};
+      ::poll(&one, 1, poll_timeout(until));
+      if (!link->flush()) break;
     }
   }
 }

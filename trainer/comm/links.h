@@ -26,6 +26,8 @@ struct ControlLink {
   bool flush();
   // Reads what is there; sets `ended` at the end of the stream or a break. Then take frames from `reader`.
   void receive();
+  // The last words have been said: whatever else comes is not read, and does not keep them from arriving.
+  void close();
 };
 
 struct Links {
@@ -37,6 +39,9 @@ struct Links {
   std::unique_ptr<Segment> previous_segment;  // where the edge is shared memory; may be the same rank as next
   std::unique_ptr<Segment> next_segment;
 };
+
+// Says ABORT to both neighbours but `except`, and waits a tenth of a second at most for a connection that is full.
+void tell_neighbours(Links& links, const AbortCause& cause, const ControlLink* except);
 
 // kInvalid, kDeadlineExceeded or kExhausted as RingCommunicator::create says. Takes options.listen_fd.
 Result<Links> make_links(const RingOptions& options, int* suspect);

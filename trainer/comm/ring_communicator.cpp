@@ -21,7 +21,6 @@
 #include <variant>
 
 #include "trainer/comm/links.h"
-#include "trainer/comm/single_rank_communicator.h"
 #include "trainer/comm/tcp_stream.h"
 #include "trainer/comm/transfer.h"
 #include "trainer/comm/validate.h"
@@ -34,7 +33,6 @@ using std::chrono::milliseconds;
 
 // An ended data stream says nothing about why; the neighbour's abort on its control link may be a moment behind.
 constexpr auto kGraceForReason = milliseconds(500);
-constexpr auto kGraceForTelling = milliseconds(100);
 // Turns through the loop without a moved byte before a rank sleeps: a neighbour on another core is often just about to
 // write, and a neighbour on this core gets it.
 constexpr int kYieldsBeforeNap = 32;
@@ -87,13 +85,7 @@ class RingCommunicator::Impl {
     }
     interrupt();
     thread_.join();
-    // Unread bytes would turn the close into a reset, which can overtake our last words.
-    for (ControlLink* link : {&links_.previous, &links_.next}) {
-      ::shutdown(link->fd.get(), SHUT_WR);
-      std::array<std::byte, 512> rest;
-      while (::recv(link->fd.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0) {
-      }
-    }
+    for (ControlLink* link : {&links_.previous, &links_.next}) link->close();
   }
 
   template <typename Operation>
@@ -390,19 +382,7 @@ class RingCommunicator::Impl {
     return false;
   }
 
-  // Says ABORT on the links, but to `except`.
-  void tell(const AbortCause& cause, const ControlLink* except) {
-    const std::string payload = encode(cause);
-    const MonotonicTime until = now() + kGraceForTelling;
-    for (ControlLink* link : {&links_.previous, &links_.next}) {
-      if (link == except || link->ended || !link->send(FrameType::kAbort, payload)) continue;
-      while (!link->out.empty() && now() < until) {
-        pollfd one{link->fd.get(), POLLOUT, 0};
-        ::poll(&one, 1, poll_timeout(until));
-        if (!link->flush()) break;
-      }
-    }
-  }
+  void tell(const AbortCause& cause, const ControlLink* except) { tell_neighbours(links_, cause, except); }
 
   void die(Error error, int suspect) {
     current_.reset();
@@ -500,16 +480,6 @@ std::string_view RingCommunicator::carrier() const {
 
 Transport RingCommunicator::transport_to_next() const {
   return impl_->transport_to_next();
-}
-
-Result<std::unique_ptr<Communicator>> make_communicator(RingOptions options, int* suspect) {
-  if (suspect != nullptr) *suspect = -1;
-  if (options.size == 1) {
-    const UniqueFd taken(options.listen_fd);
-    return std::unique_ptr<Communicator>(std::make_unique<SingleRankCommunicator>());
-  }
-  LOCKSTEP_TRY(std::unique_ptr<Communicator> ring, RingCommunicator::create(std::move(options), suspect));
-  return ring;
 }
 
 }  // namespace lockstep::trainer::comm

@@ -23,6 +23,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/nccl_api.h"
 
 namespace lockstep::trainer::comm {
 
@@ -45,6 +46,7 @@ struct RingOptions {
   size_t shared_memory_bytes = size_t{1} << 20;  // ring buffer of one shared-memory edge; rounded up to a power of two
   std::string shared_memory_dir = "/dev/shm";
   int cancel_fd = -1;  // readable: linking ends with kCancelled; stays the caller's. -1: nobody cancels
+  std::shared_ptr<const NcclSetup> nccl;  // make_communicator: elements travel over NCCL; nothing: over a ring
 };
 
 // How the bytes to a neighbour travel.
@@ -82,11 +84,13 @@ class RingCommunicator final : public Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-// A communicator for the options: SingleRankCommunicator when size is 1 (listen_fd is closed), else a ring.
+// A communicator for the options: SingleRankCommunicator when size is 1 (listen_fd is closed), else one over NCCL where
+// options.nccl is given, else a ring.
 Result<std::unique_ptr<Communicator>> make_communicator(RingOptions options, int* suspect = nullptr);
 
 // N ranks of one ring inside this process, over real sockets of the loopback interface, in rank order; for tests and
-// measurements. `shared` puts all ranks into one member, so that edges use shared memory. `base` gives deadlines.
+// measurements. `shared` puts all ranks into one member, so that edges use shared memory. `base` gives deadlines, and
+// NCCL where that is to carry the elements: rank i then has GPU i.
 Result<std::vector<std::unique_ptr<Communicator>>> make_in_process_ring(int n, bool shared = false,
                                                                         const RingOptions& base = {});
 

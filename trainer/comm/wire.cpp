@@ -216,7 +216,7 @@ Result<std::optional<Frame>> FrameReader::next() {
   const auto type = reader.get<std::uint8_t>();
   const auto length = reader.get<std::uint16_t>();
   const auto reserved = reader.get<std::uint32_t>();
-  if (magic != kFrameMagic || type < 1 || type > 5 || length > kMaxFramePayload || reserved != 0) {
+  if (magic != kFrameMagic || type < 1 || type > kLastFrameType || length > kMaxFramePayload || reserved != 0) {
     return fail(ErrorCode::kCorrupt, "the control link carries bytes that are no frame");
   }
   const size_t whole = kFrameHeaderBytes + length;
@@ -251,6 +251,40 @@ std::optional<AbortCause> decode_abort_cause(std::string_view payload) {
   cause.kind = AbortCause::Kind{kind};
   cause.text = payload.substr(kAbortFixedBytes);
   return cause;
+}
+
+namespace {
+constexpr size_t kInvitationBytes = 4 + 8 + 128;
+}
+
+std::string encode(const NcclInvitation& invitation) {
+  std::array<std::byte, kInvitationBytes> bytes;
+  Writer(bytes.data()).put(invitation.version).put(invitation.chunk_bytes).put(invitation.id);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::optional<NcclInvitation> decode_nccl_invitation(std::string_view payload) {
+  if (payload.size() != kInvitationBytes) return std::nullopt;
+  Reader reader(payload.data());
+  NcclInvitation invitation;
+  invitation.version = reader.get<std::int32_t>();
+  invitation.chunk_bytes = reader.get<std::uint64_t>();
+  invitation.id = reader.get<std::array<std::byte, 128>>();
+  return invitation;
+}
+
+std::string encode(const NcclAnnouncement& announcement) {
+  const OperationHeaderBytes header = encode(announcement.header);
+  std::string payload(reinterpret_cast<const char*>(header.data()), header.size());
+  payload += announcement.sends ? '\1' : '\0';
+  return payload;
+}
+
+std::optional<NcclAnnouncement> decode_nccl_announcement(std::string_view payload) {
+  if (payload.size() != kOperationHeaderBytes + 1 || (payload.back() & ~1) != 0) return std::nullopt;
+  const auto header = decode_operation_header(std::as_bytes(std::span(payload.data(), kOperationHeaderBytes)));
+  if (!header) return std::nullopt;
+  return NcclAnnouncement{*header, payload.back() == '\1'};
 }
 
 }  // namespace lockstep::trainer::comm

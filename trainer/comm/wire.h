@@ -81,7 +81,10 @@ enum class FrameType : std::uint8_t {
   kAbort = 3,     // AbortCause
   kOffer = 4,     // name of this rank's shared-memory segment; empty: none for you
   kAnswer = 5,    // one byte: 1, the offered segment is mapped
+  kNcclId = 6,    // NcclInvitation
+  kNext = 7,      // NcclAnnouncement: what this rank submitted next
 };
+inline constexpr std::uint8_t kLastFrameType = 7;
 
 inline constexpr size_t kFrameHeaderBytes = 8;
 inline constexpr size_t kMaxFramePayload = 1024;
@@ -121,6 +124,29 @@ struct AbortCause {
 
 std::string encode(const AbortCause& cause);
 std::optional<AbortCause> decode_abort_cause(std::string_view payload);
+
+// Goes round the ring from rank 0: how this generation links over NCCL.
+struct NcclInvitation {
+  std::int32_t version = 0;         // of rank 0's NCCL
+  std::uint64_t chunk_bytes = 0;    // NcclSetup::chunk_bytes of rank 0
+  std::array<std::byte, 128> id{};  // of this generation and no other
+
+  bool operator==(const NcclInvitation&) const = default;
+};
+
+std::string encode(const NcclInvitation& invitation);
+std::optional<NcclInvitation> decode_nccl_invitation(std::string_view payload);
+
+// What a rank is about to do over NCCL, for the rank after it to compare: NCCL itself does not.
+struct NcclAnnouncement {
+  OperationHeader header;
+  bool sends = false;  // of a hand-on: to the rank that is told
+
+  bool operator==(const NcclAnnouncement&) const = default;
+};
+
+std::string encode(const NcclAnnouncement& announcement);
+std::optional<NcclAnnouncement> decode_nccl_announcement(std::string_view payload);
 
 const char* name_of(DataType type);        // "float32"
 const char* name_of(Reduction reduction);  // "sum"

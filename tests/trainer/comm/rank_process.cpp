@@ -1,5 +1,6 @@
 // One rank as a process of its own, to be killed by ring_failures_test:
-//   comm_rank_process RANK SIZE PEERS LISTEN_FD SHARED(0|1) FLOATS
+//   comm_rank_process RANK SIZE PEERS LISTEN_FD CARRIER FLOATS
+// CARRIER is tcp, shared_memory or the path of a library that has NCCL and the CUDA runtime.
 // All-reduces FLOATS numbers again and again. Prints "up" after the first, and when one fails "SUSPECT MESSAGE"; then
 // exits 3.
 #include <cstdio>
@@ -23,7 +24,18 @@ int main(int argc, char** argv) {
   }
   options.listen_fd = std::atoi(argv[4]);
   options.job_uid = "killed " + peers;
-  if (std::string(argv[5]) == "1") options.members.assign(static_cast<size_t>(options.size), 0);
+  const std::string carrier = argv[5];
+  if (carrier == "shared_memory") {
+    options.members.assign(static_cast<size_t>(options.size), 0);
+  } else if (carrier != "tcp") {
+    auto api = trainer::comm::load_nccl(carrier, carrier);
+    if (!api) {
+      std::printf("%s\n", api.error().message.c_str());
+      return 5;
+    }
+    options.nccl = std::make_shared<trainer::comm::NcclSetup>(
+        trainer::comm::NcclSetup{.api = *api, .device = options.rank, .chunk_bytes = size_t{64} << 10});
+  }
   std::vector<float> data(static_cast<size_t>(std::atoi(argv[6])), 1.0F);
 
   auto ring = trainer::comm::make_communicator(options);

@@ -75,12 +75,12 @@ std::vector<std::byte> expected(DataType type, Reduction reduction, size_t ranks
   return {};
 }
 
-// Transports x rank counts; sizes, types and reductions inside, because making a ring is the slow part.
-class Rings : public ::testing::TestWithParam<std::tuple<bool, int>> {};
+// Carriers x rank counts; sizes, types and reductions inside, because making a ring is the slow part.
+class Rings : public ::testing::TestWithParam<std::tuple<Carrier, int>> {};
 
 TEST_P(Rings, an_all_reduce_of_every_type_size_and_reduction_equals_the_reference) {
-  const auto [shared, n] = GetParam();
-  auto ranks = make_ring(n, shared);
+  const auto [carrier, n] = GetParam();
+  auto ranks = make_ring(n, carrier);
   ASSERT_EQ(ranks.size(), static_cast<size_t>(n));
   const std::vector<size_t> counts{0, 1, 2, 3, 7, 1000, 1025, 8193, 150'001 / kLess};
   on_every_rank(ranks.size(), [&](size_t rank) {
@@ -104,8 +104,8 @@ TEST_P(Rings, an_all_reduce_of_every_type_size_and_reduction_equals_the_referenc
 }
 
 TEST_P(Rings, a_broadcast_reaches_every_rank_from_every_root) {
-  const auto [shared, n] = GetParam();
-  auto ranks = make_ring(n, shared);
+  const auto [carrier, n] = GetParam();
+  auto ranks = make_ring(n, carrier);
   on_every_rank(ranks.size(), [&](size_t rank) {
     for (int root = 0; root < n; ++root) {
       for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4097}, 1'000'001 / kLess}) {
@@ -119,8 +119,8 @@ TEST_P(Rings, a_broadcast_reaches_every_rank_from_every_root) {
 }
 
 TEST_P(Rings, bytes_are_handed_on_only_to_those_that_receive) {
-  const auto [shared, n] = GetParam();
-  auto ranks = make_ring(n, shared);
+  const auto [carrier, n] = GetParam();
+  auto ranks = make_ring(n, carrier);
   on_every_rank(ranks.size(), [&](size_t rank) {
     for (unsigned who = 0; who + 1 < 1U << ranks.size(); ++who) {  // a bit for each that receives; not all do
       const auto receives = [&](size_t each) { return (who >> each % ranks.size() & 1U) != 0; };
@@ -138,8 +138,8 @@ TEST_P(Rings, bytes_are_handed_on_only_to_those_that_receive) {
 }
 
 TEST_P(Rings, all_ranks_hold_the_same_bits_of_sums_that_round) {
-  const auto [shared, n] = GetParam();
-  auto ranks = make_ring(n, shared);
+  const auto [carrier, n] = GetParam();
+  auto ranks = make_ring(n, carrier);
   for (const size_t count : {size_t{100}, size_t{50'001}}) {  // the small way and the large one
     std::vector<std::vector<float>> data(ranks.size());
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -159,10 +159,10 @@ TEST_P(Rings, all_ranks_hold_the_same_bits_of_sums_that_round) {
 }
 
 TEST_P(Rings, random_sequences_of_operations_queued_ahead_all_come_out_right) {
-  const auto [shared, n] = GetParam();
+  const auto [carrier, n] = GetParam();
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  auto ranks = make_ring(n, shared);
+  auto ranks = make_ring(n, carrier);
   struct Step {
     bool broadcast;
     size_t count;
@@ -206,11 +206,12 @@ TEST_P(Rings, random_sequences_of_operations_queued_ahead_all_come_out_right) {
   });
 }
 
-std::string ring_name(const ::testing::TestParamInfo<std::tuple<bool, int>>& info) {
-  return std::string(std::get<0>(info.param) ? "shared_memory_" : "tcp_") + std::to_string(std::get<1>(info.param));
+std::string ring_name(const ::testing::TestParamInfo<std::tuple<Carrier, int>>& info) {
+  return name_of(std::get<0>(info.param)) + "_" + std::to_string(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(transports, Rings, ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2, 3, 4, 5)),
+INSTANTIATE_TEST_SUITE_P(carriers, Rings,
+                         ::testing::Combine(::testing::ValuesIn(kCarriers), ::testing::Values(1, 2, 3, 4, 5)),
                          ring_name);
 
 TEST(RingCommunicator, edges_inside_a_member_use_shared_memory_and_others_tcp) {

@@ -1,7 +1,5 @@
 // What ends a ring, and what the ranks then say: deaths, aborts, leaving, different operations, stalls, strangers.
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -11,7 +9,7 @@
 #include <future>
 #include <random>
 
-#include "operator/base/address.h"
+#include "tests/trainer/comm/ring_parts.h"
 #include "tests/trainer/comm/test_ring.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
@@ -24,65 +22,22 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Listening sockets and options of a ring that the test sets up rank by rank.
-struct Parts {
-  explicit Parts(int n) {
-    for (int i = 0; i < n; ++i) {
-      UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      sockaddr_in loopback{};
-      loopback.sin_family = AF_INET;
-      loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      EXPECT_EQ(::bind(fd.get(), static_cast<const sockaddr*>(static_cast<const void*>(&loopback)), sizeof loopback),
-                0);
-      EXPECT_EQ(::listen(fd.get(), 64), 0);
-      auto address = local_address(fd.get());
-      EXPECT_TRUE(address.ok());
-      peers.push_back(format_address(*address));
-      listeners.push_back(std::move(fd));
-    }
-  }
-  RingOptions options(int rank) {
-    RingOptions result;
-    result.rank = rank;
-    result.size = static_cast<int>(peers.size());
-    result.peers = peers;
-    result.listen_fd = listeners[static_cast<size_t>(rank)].release();
-    result.job_uid = "job";
-    result.generation = 1;
-    return result;
-  }
-  UniqueFd connect_to(int rank) const {
-    auto address = parse_address(peers[static_cast<size_t>(rank)]);
-    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(fd.get(), address->get(), address->length), 0);
-    return fd;
-  }
-  std::vector<std::string> peers;
-  std::vector<UniqueFd> listeners;
-};
-
-std::vector<Result<std::unique_ptr<Communicator>>> create_all(std::vector<RingOptions> options) {
-  std::vector<std::future<Result<std::unique_ptr<Communicator>>>> futures;
-  for (RingOptions& one : options) {
-    futures.push_back(std::async(std::launch::async, [one] { return make_communicator(one); }));
-  }
-  std::vector<Result<std::unique_ptr<Communicator>>> results;
-  for (auto& future : futures) results.push_back(future.get());
-  return results;
-}
-
 // A rank process and what it printed.
 class RankProcess {
  public:
-  RankProcess(Parts& parts, int rank, bool shared, int floats) {
+  RankProcess(Parts& parts, int rank, Carrier carrier, int floats) {
     int out[2];
     EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
     const int listen_fd = parts.listeners[static_cast<size_t>(rank)].get();
     std::string peers;
     for (const std::string& peer : parts.peers) peers += (peers.empty() ? "" : ",") + peer;
-    std::vector<std::string> arguments{
-        COMM_RANK_PROCESS,  std::to_string(rank),  std::to_string(parts.peers.size()), peers, "9",
-        shared ? "1" : "0", std::to_string(floats)};
+    std::vector<std::string> arguments{COMM_RANK_PROCESS,
+                                       std::to_string(rank),
+                                       std::to_string(parts.peers.size()),
+                                       peers,
+                                       "9",
+                                       carrier == Carrier::kNccl ? FAKE_NCCL_LIBRARY : name_of(carrier),
+                                       std::to_string(floats)};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -121,11 +76,11 @@ class RankProcess {
   UniqueFd out_;
 };
 
-std::string transport_name(const ::testing::TestParamInfo<bool>& info) {
-  return info.param ? "shared_memory" : "tcp";
+std::string carrier_name(const ::testing::TestParamInfo<Carrier>& info) {
+  return name_of(info.param);
 }
 
-class Kills : public ::testing::TestWithParam<bool> {};
+class Kills : public ::testing::TestWithParam<Carrier> {};
 
 TEST_P(Kills, a_rank_killed_in_a_collective_fails_all_others_at_once_and_is_named) {
   const int n = 4;
@@ -152,9 +107,9 @@ TEST_P(Kills, a_rank_killed_in_a_collective_fails_all_others_at_once_and_is_name
   EXPECT_LT(seconds_since(start), 15.0) << "not the stall deadline";
 }
 
-INSTANTIATE_TEST_SUITE_P(transports, Kills, ::testing::Bool(), transport_name);
+INSTANTIATE_TEST_SUITE_P(carriers, Kills, ::testing::ValuesIn(kCarriers), carrier_name);
 
-class RingFailures : public ::testing::TestWithParam<bool> {};
+class RingFailures : public ::testing::TestWithParam<Carrier> {};
 
 TEST_P(RingFailures, an_abort_ends_every_rank_and_accuses_nobody) {
   auto ranks = make_ring(4, GetParam());
@@ -271,7 +226,7 @@ TEST_P(RingFailures, destroying_a_ring_in_the_middle_of_an_operation_is_an_abort
   EXPECT_EQ(ranks[1]->suspect(), -1);
 }
 
-INSTANTIATE_TEST_SUITE_P(transports, RingFailures, ::testing::Bool(), transport_name);
+INSTANTIATE_TEST_SUITE_P(carriers, RingFailures, ::testing::ValuesIn(kCarriers), carrier_name);
 
 TEST(RingLinks, strangers_that_send_garbage_or_nothing_do_not_keep_the_ring_from_standing) {
   Parts parts(2);

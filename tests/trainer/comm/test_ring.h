@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "trainer/comm/ring_communicator.h"
@@ -23,7 +24,39 @@ inline constexpr size_t kLess = 10;
 inline constexpr size_t kLess = 1;
 #endif
 
-using Ranks = std::vector<std::unique_ptr<Communicator>>;
+// Communicators that end at the same time, as those of processes do: one over NCCL waits a moment for the others.
+struct Ranks : std::vector<std::unique_ptr<Communicator>> {
+  Ranks() = default;
+  explicit Ranks(std::vector<std::unique_ptr<Communicator>> made) : vector(std::move(made)) {}
+  Ranks(Ranks&&) = default;
+  Ranks& operator=(Ranks&&) = delete;
+  ~Ranks() {
+    std::vector<std::thread> threads;
+    for (auto& rank : *this) threads.emplace_back([&rank] { rank.reset(); });
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+// What the tests that hold for every communicator are run with.
+enum class Carrier { kTcp, kSharedMemory, kNccl };
+inline constexpr Carrier kCarriers[] = {Carrier::kTcp, Carrier::kSharedMemory, Carrier::kNccl};
+
+inline std::string name_of(Carrier carrier) {
+  return carrier == Carrier::kTcp ? "tcp" : carrier == Carrier::kSharedMemory ? "shared_memory" : "nccl";
+}
+
+// NCCL as the fake plays it (fake_nccl.h), with chunks so small that most operations have several.
+inline std::shared_ptr<NcclSetup> fake_setup() {
+  auto setup = std::make_shared<NcclSetup>();
+  auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
+  if (api) {
+    setup->api = *api;
+  } else {
+    ADD_FAILURE() << api.error().message;
+  }
+  setup->chunk_bytes = size_t{64} << 10;
+  return setup;
+}
 
 // The communicators, or a failed test and none.
 inline Ranks make_ring(int n, bool shared = false, const RingOptions& base = {}) {
@@ -32,7 +65,12 @@ inline Ranks make_ring(int n, bool shared = false, const RingOptions& base = {})
     ADD_FAILURE() << ranks.error().message;
     return {};
   }
-  return std::move(ranks).value();
+  return Ranks(std::move(ranks).value());
+}
+
+inline Ranks make_ring(int n, Carrier carrier, RingOptions base = {}) {
+  if (carrier == Carrier::kNccl) base.nccl = fake_setup();
+  return make_ring(n, carrier == Carrier::kSharedMemory, base);
 }
 
 // Runs `body(rank)` on a thread per rank and waits for all.

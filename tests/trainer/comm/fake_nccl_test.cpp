@@ -1,0 +1,183 @@
+// What the tests of the communicator rely on: that the fake goes wrong as NCCL does.
+#include "tests/trainer/comm/fake_nccl.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "trainer/comm/nccl_api.h"
+
+namespace lockstep::trainer::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+NcclApi loaded() {
+  auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
+  EXPECT_TRUE(api.ok());
+  return api ? *api : NcclApi{};
+}
+
+// One rank as NCCL knows it: a communicator, a stream, and memory for eight floats.
+struct FakeRank {
+  FakeRank(const NcclApi& given, int number) : api(given), rank(number) {
+    EXPECT_EQ(api.set_device(rank), CudaError::kSuccess);
+    EXPECT_EQ(api.stream_create(&stream, kCudaStreamNonBlocking), CudaError::kSuccess);
+    EXPECT_EQ(api.event_create(&event, kCudaEventDisableTiming), CudaError::kSuccess);
+    void* memory = nullptr;
+    EXPECT_EQ(api.device_allocate(&memory, kBytes), CudaError::kSuccess);
+    device = memory;
+    EXPECT_EQ(api.host_allocate(&memory, kBytes), CudaError::kSuccess);
+    host = static_cast<float*>(memory);
+    std::fill(host, host + 8, 1.0F);
+  }
+  ~FakeRank() {
+    api.set_device(rank);
+    if (comm != nullptr) api.comm_abort(comm);
+    api.stream_destroy(stream);
+    api.event_destroy(event);
+    api.device_free(device);
+    api.host_free(host);
+  }
+  NcclResult begin(const NcclUniqueId& id, int ranks) {
+    NcclConfig config;
+    config.blocking = 0;
+    return api.comm_init_rank_config(&comm, ranks, id, rank, &config);
+  }
+  NcclResult state() const {
+    NcclResult error = NcclResult::kSuccess;
+    EXPECT_EQ(api.comm_get_async_error(comm, &error), NcclResult::kSuccess);
+    return error;
+  }
+  NcclResult settled() const {
+    for (int i = 0; i < 5000; ++i) {
+      if (const NcclResult now = state(); now != NcclResult::kInProgress) return now;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return NcclResult::kInProgress;
+  }
+  NcclResult sum() const {
+    EXPECT_EQ(api.copy(device, host, kBytes, CudaCopy::kHostToDevice, stream), CudaError::kSuccess);
+    return api.all_reduce(device, device, 8, NcclType::kFloat32, NcclOperation::kSum, comm, stream);
+  }
+  void bring_down() const {
+    EXPECT_EQ(api.copy(host, device, kBytes, CudaCopy::kDeviceToHost, stream), CudaError::kSuccess);
+    EXPECT_EQ(api.event_record(event, stream), CudaError::kSuccess);
+  }
+  bool fires(milliseconds within) const {
+    const auto until = std::chrono::steady_clock::now() + within;
+    while (std::chrono::steady_clock::now() < until) {
+      if (api.event_query(event) == CudaError::kSuccess) return true;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return false;
+  }
+
+  static constexpr size_t kBytes = 32;
+  const NcclApi& api;
+  int rank;
+  NcclComm* comm = nullptr;
+  CudaStream* stream = nullptr;
+  CudaEvent* event = nullptr;
+  void* device = nullptr;
+  float* host = nullptr;
+};
+
+class FakeNccl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    NcclUniqueId id{};
+    ASSERT_EQ(api_.get_unique_id(&id), NcclResult::kSuccess);
+    id_ = id;
+    EXPECT_NE(zero_.begin(id, 2), NcclResult::kInvalidUsage);
+    EXPECT_EQ(zero_.state(), NcclResult::kInProgress) << "rank 1 is not there yet";
+    EXPECT_NE(one_.begin(id, 2), NcclResult::kInvalidUsage);
+    ASSERT_EQ(zero_.settled(), NcclResult::kSuccess);
+    ASSERT_EQ(one_.settled(), NcclResult::kSuccess);
+  }
+  const NcclApi api_ = loaded();
+  NcclUniqueId id_{};
+  FakeRank zero_{api_, 0};
+  FakeRank one_{api_, 1};
+};
+
+TEST_F(FakeNccl, a_kernel_is_in_its_stream_when_the_communicator_says_so_and_not_before) {
+  for (int round = 0; round < 4; ++round) {
+    const NcclResult launched = zero_.sum();
+    if (launched == NcclResult::kInProgress) {
+      zero_.bring_down();  // too early: what comes down is what went up
+      EXPECT_TRUE(zero_.fires(milliseconds(5000)));
+      EXPECT_EQ(zero_.host[0], 1.0F);
+    }
+    EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
+    one_.sum();
+    EXPECT_EQ(one_.settled(), NcclResult::kSuccess);
+    zero_.bring_down();
+    EXPECT_TRUE(zero_.fires(milliseconds(5000)));
+    EXPECT_EQ(zero_.host[7], 2.0F);
+    one_.bring_down();
+    EXPECT_TRUE(one_.fires(milliseconds(5000)));
+    zero_.host[0] = zero_.host[7] = 1.0F;
+    std::fill(zero_.host, zero_.host + 8, 1.0F);
+    std::fill(one_.host, one_.host + 8, 1.0F);
+  }
+}
+
+TEST_F(FakeNccl, an_aborted_kernel_leaves_nan_and_what_comes_after_it_in_the_stream_runs_all_the_same) {
+  zero_.sum();
+  EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
+  zero_.bring_down();
+  EXPECT_FALSE(zero_.fires(milliseconds(50))) << "rank 1 takes no part";
+  EXPECT_EQ(api_.comm_abort(std::exchange(zero_.comm, nullptr)), NcclResult::kSuccess);
+  EXPECT_TRUE(zero_.fires(milliseconds(5000))) << "the event says nothing of success";
+  EXPECT_NE(zero_.host[0], zero_.host[0]);
+}
+
+TEST_F(FakeNccl, a_peer_that_is_gone_is_a_remote_error_and_the_kernel_stays_until_it_is_aborted) {
+  api_.comm_abort(std::exchange(one_.comm, nullptr));
+  zero_.sum();
+  EXPECT_EQ(zero_.settled(), NcclResult::kSuccess) << "nobody has looked yet";
+  zero_.bring_down();
+  while (zero_.state() == NcclResult::kSuccess) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(zero_.state(), NcclResult::kRemoteError);
+  EXPECT_FALSE(zero_.fires(milliseconds(50)));
+}
+
+TEST_F(FakeNccl, an_invalid_argument_has_no_effect) {
+  EXPECT_EQ(api_.broadcast(zero_.device, zero_.device, 8, NcclType::kFloat32, 2, zero_.comm, zero_.stream),
+            NcclResult::kInvalidArgument);
+  EXPECT_EQ(zero_.state(), NcclResult::kSuccess);
+}
+
+TEST_F(FakeNccl, an_id_is_good_for_one_communicator) {
+  NcclComm* second = nullptr;
+  NcclConfig config;
+  config.blocking = 0;
+  EXPECT_EQ(api_.comm_init_rank_config(&second, 2, id_, 0, &config), NcclResult::kInvalidUsage);
+}
+
+TEST_F(FakeNccl, giving_memory_back_waits_for_the_gpu) {
+  zero_.sum();
+  EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
+  std::atomic<bool> given{false};
+  std::thread giver([&] {
+    api_.set_device(0);
+    void* memory = nullptr;
+    api_.device_allocate(&memory, 64);
+    given = true;
+    api_.device_free(memory);
+  });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(given);
+  api_.comm_abort(std::exchange(zero_.comm, nullptr));
+  giver.join();
+  EXPECT_TRUE(given);
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::comm

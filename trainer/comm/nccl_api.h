@@ -1,0 +1,137 @@
+// The parts of NCCL and of the CUDA runtime that a communicator needs, as tables of function pointers that are filled
+// at run time. Neither library nor any of their headers is needed to build; one program runs with a GPU and without.
+//
+// What is declared here is the binary interface of nccl.h of NCCL 2.28 and of cuda_runtime_api.h of CUDA 12 and 13:
+// numbers, structs and signatures. NCCL reads as much of the configuration as its `size` says, so later releases take
+// it as well.
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "operator/base/result.h"
+
+namespace lockstep::trainer::comm {
+
+enum class NcclResult : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,  // the call had no effect; every other error ends the communicator
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,  // of a non-blocking communicator: ask for the asynchronous error until it is another
+};
+
+enum class NcclType : int {
+  kUint8 = 1,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat32 = 7,
+  kFloat64 = 8,
+};
+
+enum class NcclOperation : int { kSum = 0, kMax = 2 };
+
+struct NcclUniqueId {
+  char internal[128];
+};
+
+struct NcclComm;  // opaque: ncclComm_t is a pointer to it
+
+struct NcclConfig {
+  static constexpr int kUndefined = INT_MIN;
+
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 22800;
+  int blocking = kUndefined;
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+  int traffic_class = kUndefined;
+  const char* comm_name = nullptr;
+  int collnet_enable = kUndefined;
+  int cta_policy = kUndefined;
+  int shrink_share = kUndefined;
+  int nvls_ctas = kUndefined;
+  int channels_per_net_peer = kUndefined;
+  int nvlink_centric_scheduling = kUndefined;
+};
+
+enum class CudaError : int { kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kNotReady = 600 };
+enum class CudaCopy : int { kHostToDevice = 1, kDeviceToHost = 2 };
+
+struct CudaStream;  // opaque: cudaStream_t is a pointer to it
+struct CudaEvent;   // opaque: cudaEvent_t is a pointer to it
+
+inline constexpr unsigned kCudaStreamNonBlocking = 1;   // does not wait for the legacy stream
+inline constexpr unsigned kCudaEventDisableTiming = 2;  // cheaper to record and to query
+
+// Every pointer is set. The functions promise what NVIDIA's manuals say of those of the same name.
+struct NcclApi {
+  NcclResult (*get_version)(int* version) = nullptr;
+  NcclResult (*get_unique_id)(NcclUniqueId* id) = nullptr;
+  NcclResult (*comm_init_rank_config)(NcclComm** comm, int ranks, NcclUniqueId id, int rank,
+                                      NcclConfig* config) = nullptr;
+  NcclResult (*comm_finalize)(NcclComm* comm) = nullptr;
+  NcclResult (*comm_destroy)(NcclComm* comm) = nullptr;
+  NcclResult (*comm_abort)(NcclComm* comm) = nullptr;
+  NcclResult (*comm_get_async_error)(NcclComm* comm, NcclResult* error) = nullptr;
+  NcclResult (*all_reduce)(const void* from, void* to, size_t count, NcclType type, NcclOperation operation,
+                           NcclComm* comm, CudaStream* stream) = nullptr;
+  NcclResult (*broadcast)(const void* from, void* to, size_t count, NcclType type, int root, NcclComm* comm,
+                          CudaStream* stream) = nullptr;
+  NcclResult (*send)(const void* from, size_t count, NcclType type, int peer, NcclComm* comm,
+                     CudaStream* stream) = nullptr;
+  NcclResult (*receive)(void* to, size_t count, NcclType type, int peer, NcclComm* comm, CudaStream* stream) = nullptr;
+  NcclResult (*group_start)() = nullptr;
+  NcclResult (*group_end)() = nullptr;
+  const char* (*error_string)(NcclResult result) = nullptr;
+  const char* (*last_error)(NcclComm* comm) = nullptr;  // of this process; may be empty
+
+  CudaError (*get_device_count)(int* count) = nullptr;
+  CudaError (*set_device)(int device) = nullptr;
+  CudaError (*stream_create)(CudaStream** stream, unsigned flags) = nullptr;
+  CudaError (*stream_destroy)(CudaStream* stream) = nullptr;
+  CudaError (*event_create)(CudaEvent** event, unsigned flags) = nullptr;
+  CudaError (*event_record)(CudaEvent* event, CudaStream* stream) = nullptr;
+  CudaError (*event_query)(CudaEvent* event) = nullptr;
+  CudaError (*event_destroy)(CudaEvent* event) = nullptr;
+  CudaError (*device_allocate)(void** memory, size_t bytes) = nullptr;
+  CudaError (*device_free)(void* memory) = nullptr;
+  CudaError (*host_allocate)(void** memory, size_t bytes) = nullptr;  // pinned
+  CudaError (*host_free)(void* memory) = nullptr;
+  CudaError (*copy)(void* to, const void* from, size_t bytes, CudaCopy direction, CudaStream* stream) = nullptr;
+  const char* (*cuda_error_string)(CudaError error) = nullptr;
+};
+
+// Loads both libraries, by name (as the dynamic linker finds them) or by path, and keeps them loaded as long as the
+// process lives. Empty names mean libnccl.so.2, and libcudart.so.13 or else libcudart.so.12. kNotFound says which
+// library or symbol is missing and what to do. Needs no GPU: that there is none shows when a communicator is made.
+Result<NcclApi> load_nccl(const std::string& nccl = "", const std::string& cudart = "");
+
+// What a communicator over NCCL is made with.
+struct NcclSetup {
+  NcclApi api;
+  int device = 0;  // of this process, from 0
+  // Elements pass through buffers of this many bytes, one on the host and two on the GPU. The same on all ranks; a
+  // multiple of 64.
+  size_t chunk_bytes = size_t{4} << 20;
+};
+
+// Which GPU the process with this local rank has: its own where each sees several, the only one where each sees one.
+// kNotFound with a sentence where there is none.
+Result<int> choose_device(const NcclApi& api, int local_rank);
+
+// Both of the above, with what they return.
+Result<std::shared_ptr<const NcclSetup>> make_nccl_setup(const std::string& nccl, const std::string& cudart,
+                                                         int local_rank);
+
+}  // namespace lockstep::trainer::comm

@@ -1,0 +1,139 @@
+#include "trainer/comm/nccl_channel.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+namespace lockstep::trainer::comm {
+namespace {
+
+constexpr auto kBetweenLooksAtTheEnd = std::chrono::milliseconds(1);
+
+}  // namespace
+
+Status NcclChannel::check(NcclResult result, const char* what) {
+  if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return {};
+  const char* detail = setup_.api.last_error(nullptr);
+  const std::string more = detail != nullptr && *detail != '\0' ? fmt::format(" ({})", detail) : "";
+  // An argument that NCCL does not take is a bug of ours; all else may be a peer's or the network's doing.
+  const ErrorCode code = result == NcclResult::kInvalidArgument ? ErrorCode::kInternal : ErrorCode::kUnavailable;
+  return fail(code, fmt::format("{}: NCCL says '{}'{}", what, setup_.api.error_string(result), more));
+}
+
+Status NcclChannel::check(CudaError error, const char* what) {
+  if (error == CudaError::kSuccess) return {};
+  const ErrorCode code = error == CudaError::kMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kInternal;
+  return fail(code,
+              fmt::format("{} on GPU {}: CUDA says '{}'", what, setup_.device, setup_.api.cuda_error_string(error)));
+}
+
+Status NcclChannel::set_up() {
+  const NcclApi& api = setup_.api;
+  LOCKSTEP_CHECK_OK(check(api.set_device(setup_.device), "taking it"));
+  LOCKSTEP_CHECK_OK(check(api.stream_create(&stream_, kCudaStreamNonBlocking), "making a stream"));
+  LOCKSTEP_CHECK_OK(check(api.event_create(&event_, kCudaEventDisableTiming), "making an event"));
+  void* memory = nullptr;
+  LOCKSTEP_CHECK_OK(check(api.host_allocate(&memory, setup_.chunk_bytes), "taking pinned memory"));
+  host_ = static_cast<std::byte*>(memory);
+  for (std::byte*& buffer : device_) {
+    LOCKSTEP_CHECK_OK(check(api.device_allocate(&memory, setup_.chunk_bytes), "taking memory"));
+    buffer = static_cast<std::byte*>(memory);
+  }
+  return {};
+}
+
+Result<NcclUniqueId> NcclChannel::fresh_id() {
+  NcclUniqueId id{};
+  LOCKSTEP_CHECK_OK(check(setup_.api.get_unique_id(&id), "making an id"));
+  return id;
+}
+
+Status NcclChannel::begin_init(const NcclUniqueId& id) {
+  NcclConfig config;
+  config.blocking = 0;
+  return check(setup_.api.comm_init_rank_config(&comm_, size_, id, rank_, &config), "linking the ranks");
+}
+
+Result<bool> NcclChannel::settled() {
+  NcclResult state = NcclResult::kSuccess;
+  LOCKSTEP_CHECK_OK(check(setup_.api.comm_get_async_error(comm_, &state), "asking how it is"));
+  LOCKSTEP_CHECK_OK(check(state, "between the ranks"));
+  return state != NcclResult::kInProgress;
+}
+
+Status NcclChannel::launch(const NcclStep& step) {
+  const NcclApi& api = setup_.api;
+  std::byte* buffer = device_[step.slot];
+  if (step.up > 0) {
+    LOCKSTEP_CHECK_OK(check(api.copy(buffer, host_, step.up, CudaCopy::kHostToDevice, stream_), "copying to it"));
+  }
+  switch (step.kind) {
+    case OperationKind::kAllReduce:
+      return check(api.all_reduce(buffer, buffer, step.count, step.type, step.operation, comm_, stream_), "all-reduce");
+    case OperationKind::kBroadcast:
+      return check(api.broadcast(buffer, buffer, step.count, NcclType::kUint8, step.root, comm_, stream_), "broadcast");
+    case OperationKind::kHandOn:
+      break;
+  }
+  // In one group, so that a chunk goes on to the next rank while the one after it comes.
+  LOCKSTEP_CHECK_OK(check(api.group_start(), "hand-on"));
+  const int previous = (rank_ + size_ - 1) % size_;
+  const int next = (rank_ + 1) % size_;
+  Status status;
+  if (step.receive > 0) {
+    status = check(api.receive(buffer, step.receive, NcclType::kUint8, previous, comm_, stream_), "hand-on");
+  }
+  if (status.ok() && step.send > 0) {
+    status = check(api.send(device_[step.send_slot], step.send, NcclType::kUint8, next, comm_, stream_), "hand-on");
+  }
+  const Status grouped = check(api.group_end(), "hand-on");  // a group that was begun is ended in any case
+  return status.ok() ? grouped : status;
+}
+
+Status NcclChannel::bring_down(const NcclStep& step) {
+  const NcclApi& api = setup_.api;
+  if (step.down > 0) {
+    LOCKSTEP_CHECK_OK(
+        check(api.copy(host_, device_[step.slot], step.down, CudaCopy::kDeviceToHost, stream_), "copying from it"));
+  }
+  return check(api.event_record(event_, stream_), "marking the end of a step");
+}
+
+Result<bool> NcclChannel::done() {
+  const CudaError error = setup_.api.event_query(event_);
+  if (error != CudaError::kNotReady) LOCKSTEP_CHECK_OK(check(error, "a step"));
+  LOCKSTEP_TRY(const bool settled_now, settled());
+  return settled_now && error == CudaError::kSuccess;
+}
+
+void NcclChannel::end_communicator(bool clean, Duration grace) {
+  const NcclApi& api = setup_.api;
+  if (clean) {
+    const auto until = std::chrono::steady_clock::now() + grace;
+    NcclResult state = api.comm_finalize(comm_);
+    while (state == NcclResult::kSuccess || state == NcclResult::kInProgress) {
+      const NcclResult asked = api.comm_get_async_error(comm_, &state);
+      if (asked != NcclResult::kSuccess) state = asked;
+      if (state != NcclResult::kInProgress || std::chrono::steady_clock::now() >= until) break;
+      std::this_thread::sleep_for(kBetweenLooksAtTheEnd);
+    }
+    clean = state == NcclResult::kSuccess;
+  }
+  // Nobody can do anything about an error of these.
+  static_cast<void>(clean ? api.comm_destroy(comm_) : api.comm_abort(comm_));
+  comm_ = nullptr;
+}
+
+void NcclChannel::end(bool clean, Duration grace) {
+  const NcclApi& api = setup_.api;
+  if (comm_ != nullptr) end_communicator(clean, grace);
+  if (stream_ != nullptr) static_cast<void>(api.stream_destroy(stream_));
+  if (event_ != nullptr) static_cast<void>(api.event_destroy(event_));
+  for (std::byte* buffer : device_) {
+    if (buffer != nullptr) static_cast<void>(api.device_free(buffer));
+  }
+  if (host_ != nullptr) static_cast<void>(api.host_free(host_));
+}
+
+}  // namespace lockstep::trainer::comm

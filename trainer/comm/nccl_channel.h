@@ -1,0 +1,62 @@
+// What one rank holds of NCCL and of its GPU: a communicator that does not block, a stream, an event and the buffers
+// that every step passes through. Never waits for the GPU: each call starts something or asks how it is, and the owner
+// calls again. One thread; any call may hang in the library all the same, which the owner has to expect.
+//
+// The buffers are there from the start, because cudaMalloc and cudaFree wait for the GPU, which may itself wait for a
+// rank that is gone. The host's buffer is pinned, because a copy from or to other memory waits for the stream.
+#pragma once
+
+#include <cstddef>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+#include "trainer/comm/nccl_api.h"
+#include "trainer/comm/nccl_plan.h"
+
+namespace lockstep::trainer::comm {
+
+class NcclChannel {
+ public:
+  NcclChannel(const NcclSetup& setup, int rank, int size) : setup_(setup), rank_(rank), size_(size) {}
+  NcclChannel(const NcclChannel&) = delete;
+  NcclChannel& operator=(const NcclChannel&) = delete;
+
+  // Takes the GPU for this thread, and a stream, an event and the buffers from it. kExhausted: no memory.
+  Status set_up();
+  // An id that no communicator has had.
+  Result<NcclUniqueId> fresh_id();
+  // Begins to link this rank with the others that have the id. settled() says when that is done.
+  Status begin_init(const NcclUniqueId& id);
+  // Whether NCCL has done what it was last told. kUnavailable: the communicator is dead.
+  Result<bool> settled();
+
+  std::byte* host() { return host_; }
+  // The step's way up and NCCL's part. Before the way down settled() has to be true: NCCL may put its kernel into the
+  // stream later than it returns, and what is put there before would run before.
+  Status launch(const NcclStep& step);
+  Status bring_down(const NcclStep& step);
+  // Whether the step is done, and done well. The event alone says nothing: NCCL's kernels also end when the
+  // communicator is aborted or broken, and leave garbage, so the communicator is asked after the event.
+  Result<bool> done();
+
+  // Ends everything and gives back what set_up() took; the last call. `clean`: nothing is in flight and nothing went
+  // wrong, so peers may still take what was sent to them for up to `grace`; else aborts. After any failure only an
+  // abort is right: the other ways to end a communicator wait for its peers.
+  void end(bool clean, Duration grace);
+
+ private:
+  void end_communicator(bool clean, Duration grace);
+  Status check(NcclResult result, const char* what);
+  Status check(CudaError error, const char* what);
+
+  const NcclSetup setup_;
+  const int rank_;
+  const int size_;
+  NcclComm* comm_ = nullptr;
+  CudaStream* stream_ = nullptr;
+  CudaEvent* event_ = nullptr;
+  std::byte* host_ = nullptr;                  // chunk_bytes, pinned
+  std::byte* device_[2] = {nullptr, nullptr};  // chunk_bytes each
+};
+
+}  // namespace lockstep::trainer::comm

@@ -1,0 +1,65 @@
+// One operation cut into steps for NCCL. The caller's memory is the host's, and NCCL's is the GPU's, so every step
+// takes a chunk up from a pinned buffer of the host, has NCCL do its part on a buffer of the GPU, and brings the result
+// down. Pure: which step comes next, and what of the caller's data belongs to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "trainer/comm/communicator.h"
+#include "trainer/comm/nccl_form.h"
+#include "trainer/comm/wire.h"
+
+namespace lockstep::trainer::comm {
+
+struct NcclStep {
+  OperationKind kind = OperationKind::kAllReduce;
+  size_t up = 0;    // bytes that go from the host's buffer into the GPU's buffer `slot` before
+  size_t down = 0;  // bytes that come from there into the host's buffer after
+  int slot = 0;     // 0 or 1
+
+  NcclType type = NcclType::kUint8;  // of an all-reduce, in place in `slot`
+  NcclOperation operation = NcclOperation::kSum;
+  size_t count = 0;  // of an all-reduce: elements of `type`; of a broadcast: bytes, in place in `slot`
+  int root = 0;      // of a broadcast
+
+  size_t receive = 0;  // of a hand-on: bytes from the rank before, into `slot`
+  size_t send = 0;     // and bytes to the rank after, from `send_slot`, at the same time
+  int send_slot = 0;
+};
+
+// All ranks cut the same operation in the same way, if their chunks are equal.
+class NcclPlan {
+ public:
+  NcclPlan(const AllReduce& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
+  NcclPlan(const Broadcast& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
+  NcclPlan(const HandOn& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
+
+  bool done() const { return next_ == steps_; }
+  // Before done(): the next step, with its bytes for the GPU written into `host`, which has chunk_bytes.
+  NcclStep begin(std::byte* host) const;
+  // What the step that was begun brought down; only after it has succeeded. Nothing else writes to the caller's data.
+  void finish(const std::byte* host);
+
+  // What travels between neighbours before the first step, so that ranks with different operations find out.
+  const OperationHeader& header() const { return header_; }
+  bool receives() const { return receives_; }  // of a hand-on
+  bool sends() const { return sends_; }
+
+ private:
+  size_t chunk_of(size_t step) const;  // its elements
+
+  OperationHeader header_;
+  NcclForm form_;
+  std::byte* data_ = nullptr;
+  size_t per_step_ = 1;  // elements
+  size_t chunks_ = 0;
+  size_t steps_ = 0;
+  size_t next_ = 0;
+  bool reads_ = true;   // the caller's data goes up
+  bool writes_ = true;  // and is replaced by what comes down
+  bool receives_ = false;
+  bool sends_ = false;
+};
+
+}  // namespace lockstep::trainer::comm
