@@ -293,6 +293,7 @@ SUITES = {
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
+    "gpu": ("two ranks on one GPU over the real NCCL; skipped where there is none", lambda s: pytest(s, ["tests/gpu"], 900)),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
 }

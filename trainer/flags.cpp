@@ -52,10 +52,14 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--seed", flags.seed, "Of parameters, data order, dropout and generated data")->capture_default_str();
   app.add_flag("--deterministic", flags.deterministic,
                "The same bits for every number of workers and whatever restarts");
-  app.add_option("--transport", flags.transport,
-                 "Between workers: auto (shared memory where two see the same /dev/shm, else TCP) or tcp")
-      ->check(CLI::IsMember({"auto", "tcp"}))
+  app.add_option(
+         "--transport", flags.transport,
+         "Between workers: auto (shared memory where two see the same /dev/shm, else TCP), tcp, or nccl (a GPU each)")
+      ->check(CLI::IsMember({"auto", "tcp", "nccl"}))
       ->capture_default_str();
+  app.add_option("--nccl-library", flags.nccl_library, "NCCL for --transport=nccl (default: libnccl.so.2)");
+  app.add_option("--cudart-library", flags.cudart_library,
+                 "The CUDA runtime for --transport=nccl (default: libcudart.so.13, else libcudart.so.12)");
 
   app.add_option("--steps", flags.steps, "Steps in all")->check(natural)->capture_default_str()->group("Training");
   app.add_option("--batch-size", flags.batch_size, "Samples of a step, over all workers")
@@ -172,6 +176,10 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse("--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2");
   }
   if (flags.backend == "ref" && flags.threads != 1) return refuse("--backend=ref has one thread; leave out --threads");
+
+  if (flags.transport != "nccl" && (!flags.nccl_library.empty() || !flags.cudart_library.empty())) {
+    return refuse("--nccl-library and --cudart-library are of --transport=nccl");
+  }
 
   if (flags.optimizer.empty()) flags.optimizer = line ? "sgd" : "adamw";
   if (flags.optimizer == "adamw" && flags.momentum) return refuse("--momentum is of --optimizer=sgd");

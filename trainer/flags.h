@@ -19,6 +19,7 @@ struct Flags {
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::string transport = "auto";
+  std::string nccl_library, cudart_library;  // of --transport=nccl; empty: as the dynamic linker finds them
 
   std::int64_t steps = 600;
   std::int64_t batch_size = 32;

@@ -99,6 +99,9 @@ Status Training::set_up() {
   agent_->on_regroup([&interruption = *interruption_] { interruption.raise(); });
   LOCKSTEP_CHECK_OK(resolve(flags_, world_));
   world_.shared_memory = flags_.transport == "auto";
+  if (flags_.transport == "nccl") {
+    LOCKSTEP_TRY(world_.nccl, comm::make_nccl_setup(flags_.nccl_library, flags_.cudart_library, world_.local_rank));
+  }
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));

@@ -16,6 +16,7 @@ enum class Mutation {
   kForgetStep,    // step 7 is applied and not counted, so it is applied again
   kStageTwice,    // batch statistics of a step that was interrupted stay, and are added to when it is done again
   kTearTransfer,  // a state of which half has come is taken, and nobody compares
+  kApplyBroken,   // a collective that failed counts as done, whatever it left in its buffers
 };
 
 #ifdef LOCKSTEP_MUTATIONS
@@ -27,6 +28,7 @@ inline Mutation mutation() {
     if (name == "kForgetStep") return Mutation::kForgetStep;
     if (name == "kStageTwice") return Mutation::kStageTwice;
     if (name == "kTearTransfer") return Mutation::kTearTransfer;
+    if (name == "kApplyBroken") return Mutation::kApplyBroken;
     return Mutation::kNone;
   }();
   return chosen;

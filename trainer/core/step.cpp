@@ -259,7 +259,10 @@ Status Replica::submit_bucket(const Bucket& bucket) {
 Status Replica::wait_for_all() {
   Timed timed(times_.wait);
   pulse_.enter(Doing::kWaiting);
-  for (comm::Ticket ticket : tickets_) LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
+  for (comm::Ticket ticket : tickets_) {
+    Status reduced = communicator_->wait(ticket);
+    if (!reduced && mutation() != Mutation::kApplyBroken) return reduced;
+  }
   return {};
 }
 

@@ -286,6 +286,7 @@ Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   options.peers = world.peers;
   options.members = world.members;
   options.key = world.key;
+  options.nccl = world.nccl;
   if (world.source == World::Source::kAgent) options.stall_deadline = kWatchedStall;
   if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));
   if (world.shared_memory) {

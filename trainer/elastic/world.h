@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct World {
   double checkpoint_every_seconds = 0;   // 0: not given
   std::string restore;                   // folder name of the checkpoint to start from; empty: none
   rendezvous::StateSource state_source;  // kAgent: who gives the state to start from; rank -1: nobody does
+  // Over what the elements travel; nothing: a ring.
+  std::shared_ptr<const comm::NcclSetup> nccl;
 };
 
 // Looks a variable up; nullptr when it is not set. Tests give their own.

@@ -137,6 +137,21 @@ TEST_F(Gang, deterministic_training_has_the_same_digest_after_every_step_for_one
   }
 }
 
+TEST_F(Gang, over_nccl_the_digest_after_every_step_of_deterministic_training_is_the_same_too) {
+  constexpr int kSteps = sanitizer::steps(10);
+  std::vector<std::string> arguments = mlp(kSteps);
+  arguments.push_back("--deterministic");
+  Trained one = train(1, arguments);
+  ASSERT_EQ(one.digests.size(), static_cast<size_t>(kSteps));
+  arguments.insert(arguments.end(), {"--transport=nccl", std::string("--nccl-library=") + FAKE_NCCL_LIBRARY,
+                                     std::string("--cudart-library=") + FAKE_NCCL_LIBRARY});
+  for (int ranks : {2, 3}) {
+    Trained many = train(ranks, arguments);
+    EXPECT_EQ(many.digests, one.digests) << ranks << " ranks";
+    EXPECT_EQ(many.losses, one.losses);
+  }
+}
+
 TEST_F(Gang, processes_started_as_torchrun_would_train_together_in_the_same_bits) {
   std::vector<std::string> arguments = transformer(6);
   arguments.push_back("--deterministic");

@@ -86,6 +86,8 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             78,
             "--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2"},
            {line(5, {"--backend=ref", "--threads=2"}), 78, "--backend=ref has one thread; leave out --threads"},
+           {line(5, {"--nccl-library=libnccl.so.2"}), 78,
+            "--nccl-library and --cudart-library are of --transport=nccl"},
            {line(50, {"--learning-rate=1e18"}), 84,
             "the loss or a gradient was not finite in step 3; a smaller --learning-rate or a --clip-norm may help"},
        }) {
@@ -93,6 +95,13 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
     EXPECT_EQ(ended.err, "lockstep-trainer: " + bad.sentence + "\n");
     EXPECT_EQ(ended.code, bad.code) << bad.sentence;
   }
+}
+
+TEST_F(Trainer, nccl_that_is_not_there_is_told_before_training) {
+  Ended ended = run(line(5, {"--transport=nccl", "--nccl-library=/no/such/libnccl.so"}));
+  EXPECT_EQ(ended.code, 78);
+  EXPECT_THAT(ended.err, ::testing::StartsWith("lockstep-trainer: no NCCL can be loaded (/no/such/libnccl.so: "));
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("give its path with --nccl-library"));
 }
 
 TEST_F(Trainer, help_and_version_end_well) {
