@@ -152,6 +152,24 @@ TEST_P(RingFailures, a_rank_that_leaves_after_its_last_operation_harms_nobody_un
   });
 }
 
+TEST_P(RingFailures, a_rank_that_leaves_while_another_one_waits_for_it_ends_the_wait) {
+  auto ranks = make_ring(2, GetParam());
+  std::vector<float> data(100'000, 1.0F);
+  const Ticket ticket = ranks[0]->submit(AllReduce{data.data(), data.size()}).value();
+  const auto until = std::chrono::steady_clock::now() + seconds(10);
+  while (ranks[0]->activity().waits_for_bytes_of != 1 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  ranks[1].reset();
+  const Status status = ranks[0]->wait(ticket);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(status.error().message.find("rank 1 has left"), std::string::npos) << status.error().message;
+  EXPECT_EQ(ranks[0]->suspect(), -1);
+  EXPECT_LT(seconds_since(start), 15.0) << "not the stall deadline";
+}
+
 TEST_P(RingFailures, different_operations_fail_at_once_and_name_both_ranks_and_what_differs) {
   struct Case {
     std::string name;
