@@ -90,6 +90,7 @@ Hub::Hub() : nonce_((std::uint64_t{std::random_device{}()} << 32) | std::random_
   ::listen(listener_.get(), 64);
   ::getsockname(listener_.get(), any, &length);
   port_ = ntohs(address.sin_port);
+  const std::lock_guard guard(mutex_);  // this thread adds to the list as soon as it runs
   threads_.emplace_back([this] { accept_all(); });
 }
 
