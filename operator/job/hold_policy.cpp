@@ -26,7 +26,7 @@ std::optional<WallTime> end_of_patience(const Snapshot& snapshot, const api::Tra
                                    [](const auto& member) { return member.connected && !member.leaving; });
   if (!held || there >= spec.elastic->min_nodes) return std::nullopt;
   // The API keeps whole seconds of a transition: one more, so that they never hold for less than the user asked for.
-  return *restarting->last_transition + std::chrono::seconds(spec.elastic->hold_seconds + 1);
+  return *restarting->last_transition + std::chrono::seconds(spec.elastic->hold_seconds) + std::chrono::seconds(1);
 }
 
 void let_go(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan) {

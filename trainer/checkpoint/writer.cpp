@@ -1,7 +1,6 @@
 #include "trainer/checkpoint/writer.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "operator/base/log.h"
+#include "operator/base/thread.h"
 #include "operator/base/timestamp.h"
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/reader.h"
@@ -65,13 +65,7 @@ class FolderWriter final : public Writer {
         lineage_(lineage),
         last_good_(std::move(last_good)),
         generation_(options_.generation) {
-    // Signals are for the thread that trains; SIGXFSZ here would end the process, blocked it is an error of write().
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_without_signals([this] { run(); });  // SIGXFSZ would end the process; so it is an error of write()
   }
 
   ~FolderWriter() override {

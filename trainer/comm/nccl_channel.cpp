@@ -8,7 +8,7 @@
 namespace lockstep::trainer::comm {
 namespace {
 
-constexpr auto kBetweenLooksAtTheEnd = std::chrono::milliseconds(1);
+constexpr auto kBetweenLooksAtTheEnd = std::chrono::milliseconds(1);  // NCCL wakes nobody, so it is asked
 
 }  // namespace
 

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "operator/base/thread.h"
 #include "trainer/comm/validate.h"
 
 namespace lockstep::trainer::comm {
@@ -49,13 +49,7 @@ NcclRank::NcclRank(const RingOptions& options, Links links, UniqueFd wake, Monot
       wake_(std::move(wake)),
       links_(std::move(links)),
       channel_(setup_, rank_, size_) {
-  // Signals are for the thread that trains.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
 }
 
 NcclRank::~NcclRank() {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -20,6 +19,7 @@
 #include <utility>
 #include <variant>
 
+#include "operator/base/thread.h"
 #include "trainer/comm/links.h"
 #include "trainer/comm/tcp_stream.h"
 #include "trainer/comm/transfer.h"
@@ -69,13 +69,7 @@ class RingCommunicator::Impl {
     } else {
       sink_ = std::make_unique<TcpSink>(std::move(links_.data_next));
     }
-    // Signals are for the thread that trains.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
   }
 
   ~Impl() {

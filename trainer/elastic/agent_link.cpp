@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "operator/base/log.h"
+#include "operator/base/thread.h"
 #include "trainer/comm/fd.h"
 
 namespace lockstep::trainer::elastic {
@@ -42,12 +42,7 @@ MonotonicTime now() {
 class AgentLink::Impl {
  public:
   Impl(UniqueFd fd, UniqueFd wake, StopToken& stop) : fd_(std::move(fd)), wake_(std::move(wake)), stop_(stop) {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the thread that trains
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
   }
 
   ~Impl() {

@@ -1,4 +1,5 @@
 #include "trainer/elastic/stop.h"
+#include "operator/base/thread.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -52,12 +53,7 @@ SigtermListener::SigtermListener(StopToken& token) : token_(token) {
   signals_.reset(::signalfd(-1, &sigterm, SFD_CLOEXEC));
   wake_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!signals_ || !wake_) return;  // no descriptors are left; then SIGTERM ends the process at once, rather than never
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // no other signal is for the listener
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_without_signals([this] { run(); });  // it reads SIGTERM from signals_
   ::pthread_sigmask(SIG_BLOCK, &sigterm, nullptr);
 }
 

@@ -49,28 +49,21 @@ Result<std::unique_ptr<Ledger>> Ledger::open(const std::string& folder, const st
                 fmt::format("the folder {} for the ledger cannot be made: {}", folder, error.message()));
   }
   const std::int64_t now = monotonic_ns();
-  // Under its name there is never one without the line of its process, wherever that process is killed.
   const std::string path = fmt::format("{}/{}-{}-{}.jsonl", folder, file_name_of(job_uid), ::getpid(), now);
-  const std::string begun = path + ".new";
-  LOCKSTEP_TRY(auto file, LineFile::open("the ledger", begun));
-  LOCKSTEP_CHECK_OK(file->write(line_of({{"kind", "process"},
-                                         {"pid", ::getpid()},
-                                         {"ns", now},
-                                         {"job", job_uid},
-                                         {"model", process.model},
-                                         {"data", process.data},
-                                         {"backend", process.backend},
-                                         {"seed", process.seed},
-                                         {"deterministic", process.deterministic},
-                                         {"steps", process.steps},
-                                         {"batch_size", process.batch_size},
-                                         {"micro_batch_size", process.micro_batch_size},
-                                         {"context", process.context}})));
-  std::filesystem::rename(begun, path, error);
-  if (error) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("the ledger {} cannot be renamed to {}: {}", begun, path, error.message()));
-  }
+  LOCKSTEP_TRY(auto file, LineFile::begin("the ledger", path,
+                                          line_of({{"kind", "process"},
+                                                   {"pid", ::getpid()},
+                                                   {"ns", now},
+                                                   {"job", job_uid},
+                                                   {"model", process.model},
+                                                   {"data", process.data},
+                                                   {"backend", process.backend},
+                                                   {"seed", process.seed},
+                                                   {"deterministic", process.deterministic},
+                                                   {"steps", process.steps},
+                                                   {"batch_size", process.batch_size},
+                                                   {"micro_batch_size", process.micro_batch_size},
+                                                   {"context", process.context}})));
   return std::unique_ptr<Ledger>(new Ledger(std::move(file)));
 }
 

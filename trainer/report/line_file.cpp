@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,18 @@ Result<std::unique_ptr<LineFile>> LineFile::open(std::string what, const std::st
     return fail(code, fmt::format("{} cannot be opened: {}", name, std::strerror(errno)));
   }
   return std::unique_ptr<LineFile>(new LineFile(fd, std::move(name)));
+}
+
+Result<std::unique_ptr<LineFile>> LineFile::begin(const std::string& what, const std::string& path, std::string line) {
+  const std::string begun = path + ".new";
+  LOCKSTEP_TRY(auto file, open(what, begun));
+  LOCKSTEP_CHECK_OK(file->write(std::move(line)));
+  if (::rename(begun.c_str(), path.c_str()) != 0) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} cannot be named {}: {}", file->name_, path, std::strerror(errno)));
+  }
+  file->name_ = fmt::format("{} {}", what, path);
+  return file;
 }
 
 LineFile::~LineFile() {

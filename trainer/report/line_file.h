@@ -14,6 +14,9 @@ class LineFile {
   // Made when it is not there. `what` is how errors call it ("the metrics file"). kUnavailable, kForbidden, kNotFound:
   // it cannot be opened.
   static Result<std::unique_ptr<LineFile>> open(std::string what, const std::string& path);
+  // A new file that gets its name, which nobody else may have, once it has its first line: under that name there is
+  // never one without, wherever this process is killed. Errors are those of open() and write().
+  static Result<std::unique_ptr<LineFile>> begin(const std::string& what, const std::string& path, std::string line);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;

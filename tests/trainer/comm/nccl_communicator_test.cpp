@@ -22,22 +22,13 @@ class OverNccl : public ::testing::Test {
   void SetUp() override { misuses_ = fake_nccl_misuses(); }
   void TearDown() override {
     fake_nccl_release();
-    const auto until = std::chrono::steady_clock::now() + seconds(10);
-    while ((NcclCommunicator::hanging() > 0 || fake_nccl_communicators() > 0) &&
-           std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    EXPECT_EQ(NcclCommunicator::hanging(), 0U);
-    EXPECT_EQ(fake_nccl_communicators(), 0) << "each was destroyed or aborted";
+    EXPECT_TRUE(comes_true([] { return NcclCommunicator::hanging() == 0; }));
+    EXPECT_TRUE(comes_true([] { return fake_nccl_communicators() == 0; })) << "each was destroyed or aborted";
     EXPECT_EQ(fake_nccl_misuses(), misuses_) << "nothing was done that NCCL and CUDA leave undefined";
   }
 
   static void await_hanging(int calls) {
-    const auto until = std::chrono::steady_clock::now() + seconds(10);
-    while (fake_nccl_hanging() < calls && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    ASSERT_EQ(fake_nccl_hanging(), calls);
+    ASSERT_TRUE(comes_true([&] { return fake_nccl_hanging() == calls; }));
   }
 
   static Ranks make(int n, const RingOptions& base = {}) { return make_ring(n, Carrier::kNccl, base); }
@@ -120,7 +111,7 @@ TEST_F(OverNccl, any_thread_ends_an_operation_that_another_one_waits_for) {
   auto ranks = make(2);
   std::vector<float> data(100'000, 1.0F);
   auto waiting = std::async(std::launch::async, [&] { return run(*ranks[0], AllReduce{data.data(), data.size()}); });
-  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(comes_true([&] { return ranks[0]->activity().waits_for_bytes_of == 1; }));
   EXPECT_TRUE(ranks[0]->abort(seconds(5)));
   const Status status = waiting.get();
   ASSERT_FALSE(status.ok());
@@ -291,7 +282,7 @@ TEST_F(OverNccl, a_rank_that_dies_while_nccl_links_is_suspected_at_once) {
     return suspect;
   });
   one.thread.join();
-  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(comes_true([] { return fake_nccl_communicators() == 1; })) << "it links over NCCL";
   const auto start = std::chrono::steady_clock::now();
   one.links.reset();
   EXPECT_EQ(zero.get(), 1);
@@ -309,7 +300,7 @@ TEST_F(OverNccl, linking_ends_when_its_owner_says_so) {
   options[0].cancel_fd = reading.get();
   auto zero = std::async(std::launch::async, [&] { return make_communicator(options[0]); });
   one.thread.join();
-  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(comes_true([] { return fake_nccl_communicators() == 1; })) << "it links over NCCL";
   writing.reset();
   const auto made = zero.get();
   ASSERT_FALSE(made.ok());
@@ -334,11 +325,7 @@ TEST_F(OverNccl, who_waits_in_a_collective_says_that_it_waits_for_the_rank_befor
   auto ranks = make(3);
   std::vector<float> data(1000, 1.0F);
   ASSERT_TRUE(ranks[1]->submit(AllReduce{data.data(), data.size()}).ok());
-  const auto until = std::chrono::steady_clock::now() + seconds(10);
-  while (ranks[1]->activity().waits_for_bytes_of != 0 && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  EXPECT_EQ(ranks[1]->activity().waits_for_bytes_of, 0);
+  EXPECT_TRUE(comes_true([&] { return ranks[1]->activity().waits_for_bytes_of == 0; }));
   EXPECT_EQ(ranks[1]->activity().sequence, 1U);
   EXPECT_EQ(ranks[0]->activity(), Activity{}) << "it is in no collective, and so it is the one to look at";
 }

@@ -88,6 +88,17 @@ Status run(Communicator& communicator, const Operation& operation) {
   return communicator.wait(*ticket);
 }
 
+// Asks again and again until `condition` holds, for ten seconds at most: what NCCL, CUDA and a communicator's activity
+// say can only be asked for, they wake nobody.
+inline bool comes_true(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
