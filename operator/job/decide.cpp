@@ -133,9 +133,14 @@ class Running {
     Attempt attempt = new_attempt(slot.cause, slot.message);
     attempt.first_failing_rank = slot.slot * api::resolved_procs_per_node(job_.spec);
     if (slot.exit_code) attempt.exit_code = *slot.exit_code;
-    const auto& failure = snapshot_.view->failure;
-    if (failure && failure->slot == slot.slot && failure->rank >= 0) attempt.first_failing_rank = failure->rank;
     name_slot(attempt, slot.slot);
+    const auto& failure = snapshot_.view->failure;
+    if (!failure || failure->slot != slot.slot) return attempt;
+    if (failure->rank >= 0) attempt.first_failing_rank = failure->rank;
+    if (failure->cause == kCauseMemberLost) {
+      attempt.detect_ms = failure->detect_ms;
+      attempt.message += "; " + failure->message;
+    }
     return attempt;
   }
 
@@ -337,6 +342,16 @@ class Running {
     delete_pods(snapshot_, {slot.pod}, "its agent is silent", plan_);
   }
 
+  // No event tells when a silence on a node that is not ready has been long enough.
+  void look_again_at_silent() {
+    const bool waits = std::any_of(gang_.slots.begin(), gang_.slots.end(), [this](const SlotView& slot) {
+      const auto* member = snapshot_.view ? snapshot_.view->member_of(slot.slot) : nullptr;
+      return slot.state == SlotState::kLive && on_dead_node(snapshot_, *slot.pod) &&
+             !(member != nullptr && member->connected && member->incarnation == slot.incarnation);
+    });
+    if (waits) plan_.look_again_in(std::chrono::seconds(1));
+  }
+
   void run_pods() {
     const auto delay = restart_delay(job_.spec, status_.attempts);
     const auto* last = status_.attempts.empty() ? nullptr : &status_.attempts.back();
@@ -352,6 +367,7 @@ class Running {
       plan_.look_again_in(release - snapshot_.now);
     }
     if (snapshot_.settling) plan_.look_again_in(std::chrono::seconds(1));
+    look_again_at_silent();
   }
 
   void succeed() {

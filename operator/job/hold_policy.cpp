@@ -63,8 +63,8 @@ bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& 
   const bool stopped = snapshot.view && snapshot.view->phase == Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !lost_with_node(snapshot, *pod);
-    if (!runs || stopped) unwanted.push_back(pod.get());
+    const bool may_save = pod->phase == "Running" && !stopped && !lost_with_node(snapshot, *pod);
+    if (!may_save) unwanted.push_back(pod.get());
   }
   delete_pods(snapshot, unwanted, "too few are left", plan);
   plan.coordinator = stop_plan(snapshot, status);

@@ -232,12 +232,12 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
 rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobStatus& status) {
   const Survey survey = job::survey(snapshot);
   rendezvous::JobPlan plan = job_plan(snapshot, survey, status);
-  plan.stop = true;
+  plan.stop = plan.goes_on = true;
   for (const SlotView& slot : survey.slots) {
-    const bool going = slot.pod != nullptr && !slot.usable() && slot.pod->meta.deleted && !slot.pod->terminal();
+    const bool may_save = slot.pod != nullptr && !slot.usable() && !slot.pod->terminal();
     const bool known = std::any_of(plan.members.begin(), plan.members.end(),
                                    [&](const auto& member) { return member.slot == slot.slot; });
-    if (!going || known || lost_with_node(snapshot, *slot.pod)) continue;
+    if (!may_save || known || lost_with_node(snapshot, *slot.pod)) continue;
     plan.members.push_back(to_member(*slot.pod, {slot.slot, slot.incarnation}, false));
   }
   return plan;

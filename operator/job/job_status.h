@@ -39,7 +39,7 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status);
 
 // The same for a job that stops and is to go on later: whoever may still save a checkpoint, or tell of one, is a
-// member, also where its pod is told to go.
+// member, also where its pod is told to go, or its node is called not ready and its agent has yet to find a new leader.
 rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobStatus& status);
 
 // Placed, Running, Restarting of a job that should run, from what pods and coordinator say.

@@ -12,6 +12,8 @@ namespace {
 
 using rendezvous::Phase;
 
+constexpr auto kStartsWithin = std::chrono::seconds(10);
+
 bool is_connected(const Snapshot& snapshot, int slot, std::int64_t incarnation) {
   const auto* member = snapshot.view ? snapshot.view->member_of(slot) : nullptr;
   return member != nullptr && member->incarnation == incarnation && member->connected;
@@ -21,6 +23,22 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
   const auto& view = snapshot.view;
   return view && view->phase == rendezvous::Phase::kBroken && view->failure && view->failure->slot == slot &&
          view->failure->cause == kCauseMemberLost;
+}
+
+// Of a generation that runs, and of which some speak, the coordinator tells who is lost: it knows whether all advance,
+// which nobody does alone.
+bool coordinator_decides(const Snapshot& snapshot, int slot) {
+  const auto& view = snapshot.view;
+  if (!view || (view->phase != Phase::kStarting && view->phase != Phase::kUp)) return false;
+  const auto* member = view->member_of(slot);
+  return member != nullptr && member->in_gang &&
+         std::any_of(view->members.begin(), view->members.end(),
+                     [](const auto& other) { return other.in_gang && other.connected; });
+}
+
+// No agent that could speak may be there yet; and the scheduler may know sooner than we that the node is back.
+bool is_starting(const Snapshot& snapshot, const api::Pod& pod) {
+  return pod.phase == "Pending" && snapshot.now < pod.meta.created.value_or(snapshot.now) + kStartsWithin;
 }
 
 bool takes_part(const Snapshot& snapshot, int slot) {
@@ -71,14 +89,11 @@ bool others_need_it(const Snapshot& snapshot) {
 }
 
 // Says how the pod of the slot was lost; leaves `cause` empty when it was not.
-void find_loss(const Snapshot& snapshot, bool placed, SlotView& slot) {
+void find_loss(const Snapshot& snapshot, SlotView& slot) {
   const api::Pod& pod = *slot.pod;
-  const bool dead_node = on_dead_node(snapshot, pod);
-  // A gang that was whole may just not have found the new leader yet.
-  const bool too_early = snapshot.settling && placed;
-  const bool silent =
-      coordinator_lost(snapshot, slot.slot) || (!too_early && !is_connected(snapshot, slot.slot, slot.incarnation));
-  if (dead_node && (pod.meta.deleted || silent)) {
+  const bool lost = coordinator_lost(snapshot, slot.slot) ||
+                    (!coordinator_decides(snapshot, slot.slot) && lost_with_node(snapshot, pod));
+  if (on_dead_node(snapshot, pod) && (pod.meta.deleted || lost)) {
     slot.cause = kCauseNodeLost;
     slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
   } else if (pod.phase == "Failed" || pod.meta.deleted) {
@@ -111,7 +126,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
       !takes_part(snapshot, slot.slot)) {
     return;
   }
-  if (slot.pod != nullptr) find_loss(snapshot, placed, slot);
+  if (slot.pod != nullptr) find_loss(snapshot, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
     if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;
@@ -199,7 +214,11 @@ bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
   const auto identity = identity_of(pod.meta);
   const bool speaks = identity && is_connected(snapshot, identity->slot, identity->incarnation);
-  return on_dead_node(snapshot, pod) && !speaks && !snapshot.settling;
+  const auto& attempts = snapshot.job->status.attempts;
+  const bool told = std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
+    return attempt.cause == kCauseNodeLost && attempt.pod == pod.meta.name;
+  });
+  return on_dead_node(snapshot, pod) && !speaks && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
 }
 
 Survey survey(const Snapshot& snapshot) {

@@ -70,6 +70,7 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->create_problem = memory.create_problem;
   snapshot->last_status_write = memory.last_status_write;
   snapshot->settling = clock_.now() - started_ < options_.settle;
+  snapshot->sought = clock_.now() - started_ < options_.sought;
   snapshot->now = clock_.wall_now();
   auto result = execute(*snapshot, decide(*snapshot), memory);
   remember(key, std::move(memory));

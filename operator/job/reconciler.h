@@ -17,6 +17,7 @@
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
 
 namespace lockstep::job {
 
@@ -30,6 +31,8 @@ struct ReconcilerOptions {
   int parallel_creates = 16;
   // Right after taking over, a member's silence says nothing: it has to find the new leader first.
   Duration settle = std::chrono::seconds(5);
+  // Until then a node that is called not ready and silent does not count as dead.
+  Duration sought = rendezvous::kFoundWithin;
 };
 
 // Thread-safe for different keys; the controller never calls it for one key twice at once.

@@ -44,7 +44,10 @@ struct Snapshot {
   std::optional<CreateProblem> create_problem;
   std::optional<WallTime> last_status_write;  // by this process
   bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet
-  WallTime now{};         // the only clock
+  // It took over less than a minute ago. After an API server that was away, kubelets and kube-proxies may have backed
+  // off for so long: nodes are called not ready that are well, and agents on them do not find this process.
+  bool sought = false;
+  WallTime now{};  // the only clock
 };
 
 // A Service, of which only the existence matters.

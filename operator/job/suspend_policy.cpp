@@ -36,9 +36,9 @@ void carry_on_suspension(const Snapshot& snapshot, api::TrainingJobStatus& statu
   const bool stopped = snapshot.view && snapshot.view->phase == rendezvous::Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool runs = pod->phase == "Running" && !pod->meta.deleted && !lost_with_node(snapshot, *pod);
-    if (runs && !stopped && snapshot.now < pods_end) {
-      plan.look_again_in(pods_end - snapshot.now);
+    const bool may_save = pod->phase == "Running" && !stopped && !lost_with_node(snapshot, *pod);
+    if (may_save && (snapshot.now < pods_end || snapshot.sought)) {
+      plan.look_again_in(std::max<Duration>(pods_end - snapshot.now, std::chrono::seconds(1)));
     } else {
       unwanted.push_back(pod.get());
     }

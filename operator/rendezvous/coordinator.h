@@ -60,6 +60,8 @@ struct JobPlan {
   // True: end all processes and let the agents exit (suspend, failed, clean-up). Processes get SIGTERM first, and
   // SIGKILL after `stop_grace_seconds`.
   bool stop = false;
+  // With `stop`: the job goes on later from its last checkpoint, which is recorded before any agent leaves.
+  bool goes_on = false;
   int stop_grace_seconds = 30;
   // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
   int start_timeout_seconds = 600;

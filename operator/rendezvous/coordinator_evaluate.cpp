@@ -30,6 +30,7 @@ void CoordinatorState::evaluate(Now now) {
   }
   tell_members(now);
   evaluate_store(now);
+  acknowledge_exits();
 }
 
 void CoordinatorState::evaluate_step(Now now) {
@@ -356,9 +357,10 @@ void CoordinatorState::evaluate_stop(Now now) {
   const Duration waited = now.time - *stop_since_;
   const Duration settle = timing_.no_eviction_for;
   const bool overdue = waited > std::chrono::seconds(plan_->stop_grace_seconds) + settle;
+  const bool may_come =
+      waited <= std::chrono::seconds(plan_->stop_grace_seconds) + (plan_->goes_on ? timing_.found_within : settle);
   bool left = false;
   for (const auto& [slot, member] : members_) {
-    if (overdue) break;
     if (member.agent.empty()) {
       // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
       // last checkpoint, from which the job is to go on.
@@ -366,14 +368,33 @@ void CoordinatorState::evaluate_stop(Now now) {
           record_ && std::any_of(record_->members.begin(), record_->members.end(), [&](const auto& it) {
             return it.slot == slot && it.incarnation == member.expected.incarnation;
           });
-      left = left || has_run || (waited < settle && !(record_ && record_->generation == 0));
+      left = left || (has_run && may_come) || (waited < settle && !(record_ && record_->generation == 0));
+    } else if (overdue) {
+      continue;
     } else if (member.session != 0 || !member.told_to_leave) {
       // Who is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
       const bool holds = member.phase != MemberPhase::kIdle && member.phase != MemberPhase::kExited;
       left = left || holds || (member.session != 0 && !member.told_to_leave);
     }
   }
+  left = left || (!overdue && checkpoint_awaited());
   enter(left ? Step::kStopping : Step::kStopped);
+}
+
+bool CoordinatorState::checkpoint_awaited() const {
+  if (!plan_->stop || !plan_->goes_on || !checkpoint_) return false;
+  return !record_ || (record_->generation > 0 && record_->checkpoint != checkpoint_);
+}
+
+// An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
+// process alone, so it is recorded first: should this leader end before, the agents tell the next one.
+void CoordinatorState::acknowledge_exits() {
+  if (checkpoint_awaited()) return;
+  for (auto& [slot, member] : members_) {
+    for (const auto& [rank, generation] : std::exchange(member.to_acknowledge, {})) {
+      if (member.session != 0) send(member.session, Ack{generation, rank});
+    }
+  }
 }
 
 void CoordinatorState::write(Record next) {

@@ -132,6 +132,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.regroups = hello.regroups;
   member.told_to_leave = false;
   member.reach.reset();
+  member.to_acknowledge.clear();
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
   send(session, Welcome{term_});
@@ -224,14 +225,23 @@ void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
     changed_ = true;
   }
   if (heartbeat.progress) note_progress(member, *heartbeat.progress, now);
+  // Only rank 0 tells of progress, and its agent may be the one that has yet to find the way.
+  for (const RankActivity& rank : heartbeat.ranks) {
+    const bool committed = rank.said && rank.said->generation == gang_->generation;
+    if (committed && rank.said->step > gang_->restored_step) note_advance(member, rank.said->step, now);
+  }
   note_activities(member, heartbeat, now);
 }
 
+// A step is committed by all or by nobody: that one rank has done it shows that none is lost.
+void CoordinatorState::note_advance(Member& member, std::int64_t step, Now now) {
+  if (step <= member.step) return;
+  member.step = step;
+  last_advance_ = now.time;
+}
+
 void CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
-  if (progress.step > member.step) {
-    member.step = progress.step;
-    last_advance_ = now.time;
-  }
+  note_advance(member, progress.step, now);
   const int slot = member.expected.slot;
   if (slot > progress_slot_ || progress == progress_) return;
   progress_slot_ = slot;
@@ -289,7 +299,7 @@ void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
 }
 
 void CoordinatorState::on(Member& member, const Exit& exit, Now) {
-  send(member.session, Ack{exit.generation, exit.rank});
+  if (member.to_acknowledge.size() < kMaxRanksPerMember) member.to_acknowledge[exit.rank] = exit.generation;
   if (step_ == Step::kLoading) {
     if (member.early_exits.size() < kMaxRanksPerMember) member.early_exits[exit.rank] = exit;
     return;

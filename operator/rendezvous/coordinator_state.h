@@ -65,6 +65,7 @@ struct CoordinatorTiming {
   Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
+  Duration found_within = kFoundWithin;                 // after take-over, by agents that look for it
   Duration orphan_after = kOrphanAfter;                 // as the agents have it
   Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
   Duration late_by = std::chrono::milliseconds(500);    // a tick that much too late restarts the timers
@@ -147,13 +148,14 @@ class CoordinatorState {
     MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
     std::int64_t life = 0;
-    std::int64_t step = -1;                  // last progress of the generation in force
-    std::int64_t halted = 0;                 // HALT up to this one was sent on this connection
-    std::int64_t yields = 0;                 // YIELD of this one was sent on this connection
-    std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
-    bool regroups = false;                   // its processes live, and keep what they hold
-    bool told_to_leave = false;              // STOP or DONE was sent on this connection
-    std::optional<Reach> reach;              // ECHO was sent on this connection
+    std::int64_t step = -1;                      // last progress of the generation in force
+    std::int64_t halted = 0;                     // HALT up to this one was sent on this connection
+    std::int64_t yields = 0;                     // YIELD of this one was sent on this connection
+    std::optional<MonotonicTime> warmed_at;      // WARM was sent on this connection
+    bool regroups = false;                       // its processes live, and keep what they hold
+    bool told_to_leave = false;                  // STOP or DONE was sent on this connection
+    std::optional<Reach> reach;                  // ECHO was sent on this connection
+    std::map<int, std::int64_t> to_acknowledge;  // exits heard on this connection, by rank: their generation
     // Reported before it was known which generation counts.
     std::map<int, Exit> early_exits;  // by rank
     std::map<int, BrokenReport> early_broken;
@@ -231,6 +233,9 @@ class CoordinatorState {
   void evaluate_growth(Now now);
   void evaluate_renounced(Now now);
   void evaluate_store(Now now);
+  // Of a job that stops to go on later: the newest checkpoint is not in the record yet.
+  bool checkpoint_awaited() const;
+  void acknowledge_exits();
 
   void note_in_force(const Member& member);
   void note_broken(int rank, const BrokenReport& report);
@@ -240,6 +245,7 @@ class CoordinatorState {
   void on(Member& member, const Broken& broken, Now now);
   void on(Member& member, const Exit& exit, Now now);
   void on(Member& member, const Echoed& echoed, Now now);
+  void note_advance(Member& member, std::int64_t step, Now now);
   void note_progress(Member& member, const Progress& progress, Now now);
   void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
   void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);

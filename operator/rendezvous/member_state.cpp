@@ -85,7 +85,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   }
   term_ = welcome.term;
   welcomed_ = true;
-  if (leave_with_ && !alive_) leave_at_ = now + options_.flush_exits_within;
+  if (leave_with_ && !alive_) leave_at_ = now + wait_for_acks();
   send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
@@ -283,8 +283,13 @@ bool MemberState::acknowledged() const {
                      [](const auto& entry) { return entry.second.acknowledged || !entry.second.exit; });
 }
 
+// Of a job that stops the exits are acknowledged once its last checkpoint is recorded.
+Duration MemberState::wait_for_acks() const {
+  return checkpoint_ ? options_.tell_checkpoint_within : options_.flush_exits_within;
+}
+
 void MemberState::leave_when_told(MonotonicTime now) {
-  leave_at_ = now + options_.flush_exits_within;
+  leave_at_ = now + wait_for_acks();
   leave_by_ = now + options_.tell_checkpoint_within;
   leave_if_done(now);
 }

@@ -211,6 +211,7 @@ class MemberState {
   void take_over(const Go& go);
   void leave(int code, MonotonicTime now);
   bool acknowledged() const;  // all exits
+  Duration wait_for_acks() const;
   void leave_when_told(MonotonicTime now);
   void leave_if_done(MonotonicTime now);
   void note_up();

@@ -69,6 +69,22 @@ def freeze_the_leader_while_a_generation_is_agreed_on(gang, generation):
     assert not entered, f"GO was out before the leader was frozen: {entered}"
 
 
+def api_server_is_away(gang):
+    """For AWAY seconds; after that another operator leads."""
+    holder, _ = gang.cluster.leader()
+    begun = time.monotonic()
+    gang.cluster.command("kill-api-server")
+    try:
+        gang.until("that time has passed", lambda: time.monotonic() > begun + AWAY, deadline=AWAY + 10)
+    finally:
+        gang.cluster.command("start-api-server")
+    leads_another(gang.cluster, holder)
+
+
+def ready(node):
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in node["status"]["conditions"])
+
+
 def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(operators, job, tmp_path):
     cluster = operators
     # A pod takes all GPUs of its node, so that each node has one.
@@ -119,14 +135,8 @@ def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_
         os.kill(first, signal.SIGKILL)
         leads_another(cluster, holder)
     with gang.fault(f"the API server is away for {AWAY} s", costs_a_member=False):
-        holder, _ = cluster.leader()
         begun = time.monotonic_ns()
-        cluster.command("kill-api-server")
-        try:
-            gang.until("that time has passed", lambda: time.monotonic_ns() > begun + AWAY * 1e9, deadline=AWAY + 10)
-        finally:
-            cluster.command("start-api-server")
-        leads_another(cluster, holder)
+        api_server_is_away(gang)
         gang.makes_steps(20)
         away.append(("the API server", begun, time.monotonic_ns()))
 
@@ -145,6 +155,19 @@ def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_
     assert result.superseded == 0, "what was committed was in somebody's memory all the time, and then in the last checkpoint"
     assert at_the_end == digest
     assert all(seconds <= bound for seconds in longest.values()), (longest, bound)
+
+
+def test_nobody_is_lost_while_nodes_are_called_not_ready_because_the_api_server_was_away(operators, job):
+    # As in a cluster that is not one for tests, pods are not evicted from such a node within seconds.
+    patient = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+               for what in ("not-ready", "unreachable")]
+    template = {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], "tolerations": patient}}
+    gang = Gang(operators, job, "unfound", *FLAGS, f"--min-step-seconds={PACE}", steps=4000, gpusPerNode=8, podTemplate=template)
+    with gang.fault("the API server is away", costs_a_member=False):
+        api_server_is_away(gang)
+        # Until the kubelets have found it again, and kube-proxies the new leader, that sees dead nodes and silent agents.
+        gang.until("the nodes are ready", lambda: all(ready(node) for node in operators.get("nodes")["items"]), deadline=120)
+        gang.makes_steps(20)
 
 
 # --- the source of a state dies while it gives it ---

@@ -274,6 +274,7 @@ TEST(Decide, a_dead_node_loses_its_pod_and_the_pod_is_removed_by_force_after_its
   s.node(0, true);
   s.node(1, false);
   s.view->members[1].connected = false;
+  s.broken(1, "MemberLost", 1);
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost");
@@ -298,15 +299,67 @@ TEST(Decide, a_node_that_is_called_not_ready_while_its_member_speaks_is_left_alo
   EXPECT_FALSE(s.plan().status);
 }
 
-TEST(Decide, right_after_taking_over_silence_on_a_dead_node_proves_nothing) {
+// Its connection may have broken just now, while the kubelet is away; the others would stand still without it.
+TEST(Decide, whether_a_silent_member_of_a_gang_that_speaks_is_lost_is_for_the_coordinator_to_say) {
   Situation s;
   s.running();
   s.node(1, false);
   s.view->members[1].connected = false;
-  s.settling = true;
   const Plan plan = s.plan();
   EXPECT_FALSE(plan.status);
   EXPECT_TRUE(plan.requeue_after);
+  s.broken(1, "MemberLost", 1);
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, "NodeLost");
+  EXPECT_EQ(s.job.status.attempts.at(0).message, "node node-1 of pod a-abcd-1-1 is not ready; MemberLost of slot 1");
+}
+
+// After an API server that was away all nodes are called not ready, and no agent finds the new leader for a while.
+TEST(Decide, a_gang_of_which_nobody_has_found_the_new_leader_yet_is_not_lost_with_its_nodes) {
+  Situation s;
+  s.running();
+  for (int slot = 0; slot < 2; ++slot) {
+    s.node(slot, false);
+    s.view->members[static_cast<size_t>(slot)].connected = false;
+  }
+  s.sought = true;
+  const Plan plan = s.plan();
+  EXPECT_FALSE(plan.status);
+  EXPECT_TRUE(plan.deletes.empty());
+  EXPECT_TRUE(plan.requeue_after);
+  s.sought = false;
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, "NodeLost");
+}
+
+TEST(Decide, nor_is_one_that_was_not_whole_when_the_old_leader_went) {
+  Situation s;
+  s.running();
+  set_condition(s.snapshot(), s.job.status, "Placed", false, "PodsPending", "");
+  for (int slot = 0; slot < 2; ++slot) {
+    s.node(slot, false);
+    s.view->members[static_cast<size_t>(slot)].connected = false;
+  }
+  s.sought = true;
+  const Plan plan = s.accept();
+  EXPECT_TRUE(s.job.status.attempts.empty());
+  EXPECT_TRUE(plan.deletes.empty());
+}
+
+TEST(Decide, a_pod_that_has_not_begun_is_given_time_before_the_silence_of_its_node_counts) {
+  Situation s;
+  s.see(Phase::kWaiting, 0);
+  s.accept();
+  s.pod(0);
+  s.pod(1, 1, "Pending").meta.created = s.now;
+  s.connect();
+  s.view->members[1].connected = false;
+  s.node(1, false);
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.now += 11s;
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost");
 }
 
 TEST(Decide, without_word_from_the_coordinator_no_failure_is_judged) {

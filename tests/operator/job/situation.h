@@ -24,7 +24,7 @@ struct Situation {
   std::optional<rendezvous::JobView> view;
   std::optional<CreateProblem> problem;
   std::optional<WallTime> last_write;
-  bool settling = false;
+  bool settling = false, sought = false;
   WallTime now = kStart;
 
   explicit Situation(int slots = 2, int procs = 1) {
@@ -112,6 +112,7 @@ struct Situation {
     snapshot.create_problem = problem;
     snapshot.last_status_write = last_write;
     snapshot.settling = settling;
+    snapshot.sought = sought;
     snapshot.now = now;
     return snapshot;
   }

@@ -264,6 +264,33 @@ TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
   EXPECT_EQ(phase(), Phase::kBroken);
 }
 
+// Rank 0, which alone tells of progress, is the one that is not heard of.
+TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_its_part_in) {
+  start();
+  job = make(2);
+  set_plan();
+  loaded();
+  written();
+  come_back(1, MemberPhase::kRunning);
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  heartbeat.up = true;
+  heartbeat.ranks = {{'R', 10, Activity{1, Activity::Doing::kForward, 7}}};
+  for (int i = 0; i < 80; ++i) {
+    time += milliseconds(250);
+    ++heartbeat.ranks[0].said->step;
+    say(1, heartbeat);
+  }
+  EXPECT_EQ(phase(), Phase::kStarting);
+  for (int i = 0; i < 8; ++i) {
+    time += milliseconds(250);
+    say(1, heartbeat);
+  }
+  EXPECT_EQ(phase(), Phase::kBroken) << "they stand still, and it has not come";
+  EXPECT_EQ(job->view()->failure->slot, 0);
+}
+
 TEST_F(CoordinatorStateTest, a_coordinator_that_was_held_up_blames_nobody) {
   start();
   time += seconds(30);
@@ -433,37 +460,6 @@ TEST_F(CoordinatorStateTest, a_leader_that_finds_a_finished_job_knows_how_far_it
   EXPECT_EQ(job->view()->progress.step, 9);
 }
 
-TEST_F(CoordinatorStateTest, stop_reaches_everybody_with_the_exit_code_of_the_failure) {
-  start();
-  say(1, exit(1, 1, 3));
-  plan.stop = true;
-  set_plan();
-  ASSERT_EQ(sent<Stop>().size(), 2U);
-  EXPECT_EQ(sent<Stop>().at(0).exit_code, 3);
-  EXPECT_NE(phase(), Phase::kStopped);
-  Exit ordered = exit(0, 1, 143, 15);
-  ordered.reason = Exit::Reason::kOrdered;
-  say(0, ordered);
-  job->on_disconnected(kFirst, now());
-  EXPECT_EQ(phase(), Phase::kStopped);
-}
-
-TEST_F(CoordinatorStateTest, a_job_that_was_stopped_starts_again_when_it_is_wanted) {
-  start();
-  plan.stop = true;
-  set_plan();
-  job->on_disconnected(kFirst, now());
-  job->on_disconnected(kFirst + 1, now());
-  EXPECT_EQ(phase(), Phase::kStopped);
-  plan.stop = false;
-  for (auto& member : plan.members) member.incarnation = 2;
-  set_plan();
-  EXPECT_EQ(phase(), Phase::kWaiting);
-  join(0);
-  join(1);
-  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
-}
-
 TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
   plan.port = 29'500;
   set_plan();
@@ -552,95 +548,6 @@ TEST_F(CoordinatorStateTest, the_newest_checkpoint_is_recorded_and_restored) {
   ready(0, 2);
   ready(1, 2);
   EXPECT_EQ(sent<Go>().back().restore, "step-40.g1");
-}
-
-TEST_F(CoordinatorStateTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_at_once) {
-  start();
-  plan.stop = true;
-  set_plan();
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
-  say(0, heartbeat);
-  ASSERT_FALSE(taken<WriteRecord>().empty());
-  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
-  EXPECT_EQ(taken<WriteRecord>().back().next.generation, 1);
-  written();
-  forget();
-  say(0, exit(0, 1, 83));
-  say(1, exit(1, 1, 83));
-  EXPECT_EQ(phase(), Phase::kStopped);
-  EXPECT_TRUE(taken<WriteRecord>().empty());  // it is known already
-}
-
-TEST_F(CoordinatorStateTest,
-       a_new_leader_that_is_to_stop_a_job_waits_for_who_has_yet_to_come_with_the_last_checkpoint) {
-  start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
-  come_back(1, MemberPhase::kRunning);
-  plan.stop = true;
-  plan.stop_grace_seconds = 20;
-  set_plan();
-  say(1, exit(1, 1, 83));
-  time += seconds(12);  // the way to the leader may be known late on a node
-  job->on_tick(now());
-  EXPECT_NE(job->view()->phase, Phase::kStopped);
-  forget();
-  come_back(0, MemberPhase::kExited);
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kExited;
-  heartbeat.generation = 1;
-  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
-  say(0, heartbeat);
-  say(0, exit(0, 1, 83));
-  ASSERT_FALSE(taken<WriteRecord>().empty());
-  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
-  EXPECT_EQ(job->view()->phase, Phase::kStopped);
-}
-
-TEST_F(CoordinatorStateTest,
-       a_leader_of_a_job_that_stops_already_records_its_last_checkpoint_and_adopts_its_generation_when_it_goes_on) {
-  start();
-  job = make(2);
-  plan.stop = true;
-  plan.stop_grace_seconds = 20;
-  set_plan();
-  loaded();
-  come_back(0, MemberPhase::kRunning);
-  come_back(1, MemberPhase::kRunning);
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.newest_checkpoint = CheckpointReport{"step-41.g1", 41, 1, "ab"};
-  say(0, heartbeat);
-  ASSERT_FALSE(taken<WriteRecord>().empty());
-  EXPECT_EQ(taken<WriteRecord>().back().next.checkpoint->name, "step-41.g1");
-  written();
-  forget();
-  plan.stop = false;
-  set_plan();
-  EXPECT_TRUE(sent<Propose>().empty()) << "generation 1 may be in force";
-  EXPECT_EQ(job->view()->generation, 1);
-}
-
-TEST_F(CoordinatorStateTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
-  start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
-  come_back(1, MemberPhase::kRunning);
-  plan.stop = true;
-  plan.stop_grace_seconds = 20;
-  set_plan();
-  say(1, exit(1, 1, 83));
-  time += seconds(26);
-  job->on_tick(now());
-  EXPECT_EQ(job->view()->phase, Phase::kStopped);
 }
 
 }  // namespace

@@ -76,9 +76,9 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
   const auto& [expected, session, agent, heard, told, phase, generation, life, step, halted, yields, warmed_at,
-               regroups, told_to_leave, reach, early_exits, early_broken, early_heartbeat] = member;
+               regroups, told_to_leave, reach, to_acknowledge, early_exits, early_broken, early_heartbeat] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
-         told_to_leave, reach, early_exits, early_broken, early_heartbeat);
+         told_to_leave, reach, to_acknowledge, early_exits, early_broken, early_heartbeat);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Roster& roster) {
@@ -265,9 +265,9 @@ void Contents::add(Fingerprint& to, const Record::Member& member) {
 
 void Contents::add(Fingerprint& to, const JobPlan& plan) {
   const auto& [name_space, name, uid, kind, slots, spares, min_slots, stabilization_seconds, procs_per_node, port,
-               max_restarts, env, checkpoint_path, checkpoint_every_seconds, members, handled_generation, stop,
+               max_restarts, env, checkpoint_path, checkpoint_every_seconds, members, handled_generation, stop, goes_on,
                stop_grace_seconds, start_timeout_seconds, progress_seconds, watch_reports] = plan;
-  to.add(kind, slots, spares, min_slots, procs_per_node, members, handled_generation, stop, progress_seconds);
+  to.add(kind, slots, spares, min_slots, procs_per_node, members, handled_generation, stop, goes_on, progress_seconds);
 }
 
 void Contents::add(Fingerprint& to, const ExpectedMember& member) {

@@ -308,6 +308,16 @@ TEST_F(MemberLeavesTest, an_agent_stays_until_a_coordinator_has_heard_of_the_las
   EXPECT_EQ(taken<ExitAgent>()[0].code, 143);
 }
 
+TEST_F(MemberLeavesTest, an_ack_may_take_as_long_as_the_checkpoint_takes_to_be_recorded) {
+  save_alone();
+  member.on_connected(now);
+  tell(Welcome{2});
+  wait(seconds(29));
+  EXPECT_TRUE(taken<ExitAgent>().empty());
+  wait(seconds(1));
+  EXPECT_EQ(taken<ExitAgent>().size(), 1U);
+}
+
 TEST_F(MemberLeavesTest, but_no_longer_than_another_operator_takes_to_lead) {
   save_alone();
   EXPECT_LE(member.deadline(), now + seconds(30));
