@@ -139,10 +139,13 @@ class Cluster:
         first = [(int(label["lockstep.dev/incarnation"]), name) for label, name in labels if label["lockstep.dev/slot"] == "0"]
         return max(first)[1] if first else None
 
+    def record(self, job, namespace="default"):
+        """What the coordinator has recorded of a job."""
+        return json.loads(self.read(f"/api/v1/namespaces/{namespace}/configmaps/{job}-record")["data"]["record"])
+
     def gang(self, job, namespace="default"):
         """Slots of the members of the generation in force, as the coordinator has recorded them."""
-        data = self.read(f"/api/v1/namespaces/{namespace}/configmaps/{job}-record")["data"]
-        return sorted(member["slot"] for member in json.loads(data["record"])["members"])
+        return sorted(member["slot"] for member in self.record(job, namespace)["members"])
 
     def by_slot(self, job, namespace="default"):
         """The pods of a job that are to stay, by slot: of each slot the newest."""

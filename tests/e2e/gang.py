@@ -145,7 +145,7 @@ class Gang:
         """Has what is left of the steps made without the pace: the job is suspended for that, since a command stays as it is."""
         self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
         self.cluster.wait_condition(self.name, "Suspended", deadline=90)
-        e2e.wait_for("no pod is left", lambda: not self.cluster.pods(self.name), deadline=60)
+        e2e.wait_for("no pod is left", lambda: not self.cluster.pods(self.name), deadline=120)
         command = ["lockstep-trainer", *(flag for flag in self.flags if "min-step-seconds" not in flag), "--ledger=/checkpoints/ledger"]
         self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": False, "command": command}}))
 

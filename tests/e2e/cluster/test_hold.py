@@ -43,6 +43,8 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
         assert saved and "stopped between generations" in said.text, said.text
         assert time.monotonic() - since > 3
         assert cluster.job(name)["status"]["state"] == "Restarting"
+        recorded = cluster.record(name).get("checkpoint")
+        assert recorded and recorded["name"] == saved[-1], f"{recorded}\n{said.text}\n{cluster.tail(name)}"
     finally:
         for pod in lost:
             cluster.kubectl("uncordon", pod["spec"]["nodeName"])
@@ -50,6 +52,6 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
     assert found["status"]["attempts"][-1]["cause"] == "Completed"
     # Two of three are enough to go on: slot 0 may take the state of the others, and one may not have begun at the end.
     logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", check=False).stdout for pod in cluster.pods(name)]
-    assert any(f"restored {saved[-1]} at step" in log for log in logs), [log[:1000] for log in logs]
+    assert any(f"restored {saved[-1]} at step" in log for log in logs), (recorded, [log[:1000] for log in logs])
     alone = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout
     assert cluster.trainer_result(name)["digest"] == e2e.trainer_result(alone)["digest"]
