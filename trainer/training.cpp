@@ -187,6 +187,7 @@ Status Training::begin() {
   bool first = !std::exchange(introduced_, true);
   if (first) first_step_ = state().step;
   if (leads()) {
+    if (state().step > 0) tell_progress();  // there may be no further step of which it would be told
     if (first) print_configuration();
     bool regrouped = !first || world_.state_source.rank >= 0;
     if (regrouped) print(stdout, "regrouped into generation {} at step {}\n", generation_, state().step);
@@ -228,6 +229,15 @@ bool Training::due_by_step(std::int64_t step) const {
   return flags_.checkpoint_every_steps > 0 && step % flags_.checkpoint_every_steps == 0;
 }
 
+void Training::tell_progress() const {
+  agent_->progress({.step = state().step,
+                    .total_steps = flags_.steps,
+                    .epoch = epoch(),
+                    .loss = loss_,
+                    .samples_per_second = throughput_.samples_per_second(),
+                    .eta_seconds = throughput_.eta_seconds()});
+}
+
 Status Training::after_step(const core::StepReport& report) {
   if (!report.committed) {
     doing_ = Origin::kNumerics;
@@ -244,15 +254,9 @@ Status Training::after_step(const core::StepReport& report) {
   throughput_.add(report.step, samples, took);
   LOCKSTEP_CHECK_OK(take_published());
   if (!leads()) return {};
-  std::int64_t epoch = report.step * flags_.batch_size / task_->epoch_samples;
-  agent_->progress({.step = report.step,
-                    .total_steps = flags_.steps,
-                    .epoch = epoch,
-                    .loss = report.loss,
-                    .samples_per_second = throughput_.samples_per_second(),
-                    .eta_seconds = throughput_.eta_seconds()});
+  tell_progress();
   report::ProgressLine line{
-      report.step, flags_.steps, epoch, report.loss, throughput_.samples_per_second(), throughput_.eta_seconds()};
+      report.step, flags_.steps, epoch(), report.loss, throughput_.samples_per_second(), throughput_.eta_seconds()};
   if (report.step % flags_.log_every == 0 || report.step == flags_.steps) {
     print(stdout, "{}\n", report::format_progress(line));
   }

@@ -75,6 +75,7 @@ class Training {
   Status commit_to_ledger();
   Status prepare_writer();
   Status after_step(const core::StepReport& report);
+  void tell_progress() const;
   Status evaluate();
   Status save(checkpoint::Busy busy);
   Status settle_checkpoints();
@@ -83,6 +84,7 @@ class Training {
   Status write_sample();
 
   bool leads() const { return world_.rank == 0; }
+  std::int64_t epoch() const { return state().step * flags_.batch_size / task_->epoch_samples; }
   core::State& state() const { return replica_->state(); }
   checkpoint::Identity identity() const;
   checkpoint::Snapshot snapshot() const;

@@ -241,7 +241,7 @@ void CoordinatorState::note_advance(Member& member, std::int64_t step, Now now) 
 }
 
 void CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
-  note_advance(member, progress.step, now);
+  if (progress.step > gang_->restored_step) note_advance(member, progress.step, now);
   const int slot = member.expected.slot;
   if (slot > progress_slot_ || progress == progress_) return;
   progress_slot_ = slot;

@@ -27,7 +27,7 @@ def job(name, steps, *flags):
         "metadata": {"name": name},
         "spec": {
             "image": "none",
-            "command": ["lockstep-trainer", *model(steps), "--min-step-seconds=0.02", *OVER_FAKE, *flags],
+            "command": ["lockstep-trainer", *model(steps), "--min-step-seconds=0.03", *OVER_FAKE, *flags],
             "nodes": 3,
             "checkpoint": {"path": "/checkpoints"},
         },

@@ -36,14 +36,15 @@ def test_a_program_written_for_torchrun_runs_unchanged_and_survives_a_kill(run, 
 
 def test_pytorch_ddp_goes_on_from_its_own_checkpoint_when_a_worker_dies(run, tmp_path):
     python = e2e.run(e2e.ROOT / "tests/e2e/torch.sh", deadline=840).stdout.strip()
-    steps, digests = 150, []
+    steps, digests = 600, []  # so many that the kill is there in time
     for killed in (False, True):
         folder = tmp_path / f"checkpoints-{killed}"
         folder.mkdir()
         command = run(program("ddp", python, PROGRAMS / "ddp_gloo.py", steps, folder, nodes=2))
         if killed:
+            worker = e2e.wait_for("rank 1", lambda: command.worker(1), deadline=60, every=0.01)
             e2e.wait_for("a checkpoint", (folder / "newest.pt").exists, deadline=240, every=0.01)
-            os.kill(command.worker(1), signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
         assert command.wait(240) == 0, command
         logs = rank_logs(command, 2)
         # Both ranks, once each: the program itself has compared the parameters of all ranks before it prints this.

@@ -455,10 +455,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_gang_says_that_it_yielded_
   time += milliseconds(100);
   beat(1, 2, 8);
   plan.handled_generation = 1;
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   time += seconds(6);
   job->on_tick(now());
   for (const int slot : {1, 2}) come_back(slot, MemberPhase::kRunning, 2);
@@ -498,10 +495,7 @@ TEST_F(CoordinatorElasticTest, an_exit_of_a_rank_that_is_another_slots_is_ignore
 TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
   run_two();
   plan.handled_generation = 1;
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   for (const int slot : {1, 2}) come_back(slot, MemberPhase::kRunning, 2);
   EXPECT_EQ(phase(), Phase::kUp);
   EXPECT_TRUE(sent<Propose>().empty());
@@ -516,10 +510,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_wh
   stored.record.term = 1;
   stored.record.members = {{0, 1, 1}, {2, 1, 1}};
   stored.version = "7";
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   Hello message = hello(2);
   message.phase = MemberPhase::kReady;
   message.promised = {1, 2};
@@ -567,10 +558,7 @@ TEST_F(CoordinatorElasticTest, a_record_that_appears_late_is_taken_over_like_any
 
 TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_member_of_the_records_generation_speaks_may_leave_others_out) {
   run_three();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(0, MemberPhase::kRunning);
   come_back(1, MemberPhase::kRunning);
   for (int i = 0; i < 40; ++i) {

@@ -154,6 +154,13 @@ class CoordinatorStateTest : public testing::Test {
     beat(1, 1);
     forget();
   }
+  // Another operator, which has recorded its term and met nobody yet.
+  void another_leads() {
+    job = make(2);
+    set_plan();
+    loaded();
+    written();
+  }
   Phase phase() const { return job->view()->phase; }
 };
 

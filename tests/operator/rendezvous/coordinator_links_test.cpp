@@ -177,10 +177,7 @@ TEST_F(CoordinatorLinksTest, whoever_is_still_silent_when_another_speaks_again_i
 TEST_F(CoordinatorLinksTest, that_nobody_has_found_a_new_coordinator_yet_is_no_silence_of_the_network) {
   start();
   time += seconds(6);
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   for (int i = 0; i < 8; ++i) {  // two seconds, in which the agents look for it
     time += milliseconds(250);
     job->on_tick(now());
@@ -306,10 +303,7 @@ TEST_F(CoordinatorLinksTest, what_an_earlier_coordinator_saw_does_not_count) {
   start();
   lose_one_another(1, true);
   form_again(2);
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(0, MemberPhase::kRunning, 2);
   come_back(1, MemberPhase::kRunning, 2);
   lose_one_another(2, false);

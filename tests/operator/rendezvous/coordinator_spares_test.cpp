@@ -199,10 +199,7 @@ TEST_F(CoordinatorSparesTest, a_gang_that_is_to_be_smaller_gives_up_a_member_whi
 
 TEST_F(CoordinatorSparesTest, a_new_leader_waits_for_the_gang_before_it_turns_to_a_spare) {
   run_two_of_three();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(0, MemberPhase::kRunning);
   join(2);
   time += seconds(2);
@@ -220,10 +217,7 @@ TEST_F(CoordinatorSparesTest, a_new_leader_that_does_not_know_what_is_in_force_h
   stored.version = "7";
   plan.slots = 1;
   plan.spares = 2;
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   for (const int slot : {0, 1, 2}) {
     Hello message = hello(slot);
     message.phase = slot == 0 ? MemberPhase::kExited : MemberPhase::kReady;

@@ -146,10 +146,7 @@ TEST_F(CoordinatorStateTest, a_write_that_fails_while_a_failure_is_not_dealt_wit
 // One coordinator asked for READY and died before it recorded the generation; its successor knows only the one before.
 TEST_F(CoordinatorStateTest, a_generation_that_its_members_have_renounced_is_followed_by_another) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   for (const int slot : {0, 1}) {
     Hello message = hello(slot);
     message.phase = MemberPhase::kReady;
@@ -178,10 +175,7 @@ TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_
 
 TEST_F(CoordinatorStateTest, after_a_take_over_communication_failures_wait_for_the_agent_of_the_one_who_began) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(1, MemberPhase::kRunning);
   say(1, Broken{1, {1, 0, "rank 0 went away", false}});
   for (int i = 0; i < 3; ++i) {
@@ -199,10 +193,7 @@ TEST_F(CoordinatorStateTest, after_a_take_over_communication_failures_wait_for_t
 
 TEST_F(CoordinatorStateTest, after_a_take_over_an_agent_that_does_not_come_is_waited_for_a_second) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(1, MemberPhase::kRunning);
   say(1, Broken{1, {1, 0, "rank 0 went away", false}});
   for (int i = 0; i < 4; ++i) {
@@ -267,10 +258,7 @@ TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
 // Rank 0, which alone tells of progress, is the one that is not heard of.
 TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_its_part_in) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(1, MemberPhase::kRunning);
   Heartbeat heartbeat;
   heartbeat.phase = MemberPhase::kRunning;
@@ -332,10 +320,7 @@ TEST_F(CoordinatorStateTest, a_generation_that_ended_without_a_coordinator_ends_
 
 TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_is_lost_after_five_seconds) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   Hello message = hello(0);
   message.phase = MemberPhase::kRunning;
   message.generation = 1;
@@ -439,10 +424,7 @@ TEST_F(CoordinatorStateTest, all_zero_exits_finish_the_job_and_done_waits_for_th
   EXPECT_TRUE(taken<WriteRecord>().back().next.finished);
   written();
   EXPECT_EQ(sent<Done>().size(), 2U);
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   EXPECT_EQ(phase(), Phase::kFinished);
 }
 
@@ -452,10 +434,7 @@ TEST_F(CoordinatorStateTest, a_leader_that_finds_a_finished_job_knows_how_far_it
   say(0, exit(0, 1, 0));
   say(1, exit(1, 1, 0));
   written();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();  // the new term
+  another_leads();  // the new term
   EXPECT_EQ(phase(), Phase::kFinished);
   EXPECT_EQ(job->view()->progress.step, 9);
 }

@@ -76,10 +76,7 @@ TEST_F(CoordinatorStopTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_
 
 TEST_F(CoordinatorStopTest, a_new_leader_that_is_to_stop_a_job_waits_for_who_has_yet_to_come_with_the_last_checkpoint) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(1, MemberPhase::kRunning);
   plan.stop = true;
   plan.stop_grace_seconds = 20;
@@ -124,10 +121,7 @@ TEST_F(CoordinatorStopTest,
 
 TEST_F(CoordinatorStopTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
   start();
-  job = make(2);
-  set_plan();
-  loaded();
-  written();
+  another_leads();
   come_back(1, MemberPhase::kRunning);
   plan.stop = true;
   plan.stop_grace_seconds = 20;

@@ -59,6 +59,20 @@ class Regroup : public testing::InFolder {
   std::unique_ptr<PlayedGang> gang_;
 };
 
+TEST_F(Regroup, a_rank_0_that_is_new_tells_how_far_the_others_had_come_before_it_does_a_step) {
+  PlayedGang& gang = start(training());
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(0);
+  for (size_t rank : {1U, 2U, 3U}) gang.hears_broken(rank);
+  gang.regroup(2);
+  const std::int64_t held = gang.source().version.step;
+  gang.join();
+  gang.replace_the_dead();
+  auto first = gang.hears(0, [](const PlayedGang::WorkerMessage& it) { return it.progress.has_value(); });
+  EXPECT_EQ(first.progress.value_or(rendezvous::Progress()).step, held);
+  expect_the_result_of_an_undisturbed_run();
+}
+
 TEST_F(Regroup, a_rank_that_is_killed_is_replaced_and_the_others_lose_nothing) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
