@@ -345,9 +345,7 @@ class Running {
   // No event tells when a silence on a node that is not ready has been long enough.
   void look_again_at_silent() {
     const bool waits = std::any_of(gang_.slots.begin(), gang_.slots.end(), [this](const SlotView& slot) {
-      const auto* member = snapshot_.view ? snapshot_.view->member_of(slot.slot) : nullptr;
-      return slot.state == SlotState::kLive && on_dead_node(snapshot_, *slot.pod) &&
-             !(member != nullptr && member->connected && member->incarnation == slot.incarnation);
+      return slot.state == SlotState::kLive && silent_on_dead_node(snapshot_, *slot.pod);
     });
     if (waits) plan_.look_again_in(std::chrono::seconds(1));
   }

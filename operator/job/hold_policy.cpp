@@ -60,11 +60,9 @@ bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& 
     }
     let_go(snapshot, status, plan);
   }
-  const bool stopped = snapshot.view && snapshot.view->phase == Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool may_save = pod->phase == "Running" && !stopped && !lost_with_node(snapshot, *pod);
-    if (!may_save) unwanted.push_back(pod.get());
+    if (!may_save(snapshot, *pod)) unwanted.push_back(pod.get());
   }
   delete_pods(snapshot, unwanted, "too few are left", plan);
   plan.coordinator = stop_plan(snapshot, status);

@@ -234,10 +234,10 @@ rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobSt
   rendezvous::JobPlan plan = job_plan(snapshot, survey, status);
   plan.stop = plan.goes_on = true;
   for (const SlotView& slot : survey.slots) {
-    const bool may_save = slot.pod != nullptr && !slot.usable() && !slot.pod->terminal();
+    const bool may_tell = slot.pod != nullptr && !slot.usable() && !slot.pod->terminal();
     const bool known = std::any_of(plan.members.begin(), plan.members.end(),
                                    [&](const auto& member) { return member.slot == slot.slot; });
-    if (!may_save || known || lost_with_node(snapshot, *slot.pod)) continue;
+    if (!may_tell || known || lost_with_node(snapshot, *slot.pod)) continue;
     plan.members.push_back(to_member(*slot.pod, {slot.slot, slot.incarnation}, false));
   }
   return plan;

@@ -211,14 +211,23 @@ bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
 }
 
-bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
+bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   const auto identity = identity_of(pod.meta);
   const bool speaks = identity && is_connected(snapshot, identity->slot, identity->incarnation);
+  return on_dead_node(snapshot, pod) && !speaks;
+}
+
+bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
   const auto& attempts = snapshot.job->status.attempts;
   const bool told = std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
     return attempt.cause == kCauseNodeLost && attempt.pod == pod.meta.name;
   });
-  return on_dead_node(snapshot, pod) && !speaks && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
+  return silent_on_dead_node(snapshot, pod) && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
+}
+
+bool may_save(const Snapshot& snapshot, const api::Pod& pod) {
+  const bool stopped = snapshot.view && snapshot.view->phase == Phase::kStopped;
+  return pod.phase == "Running" && !stopped && !lost_with_node(snapshot, pod);
 }
 
 Survey survey(const Snapshot& snapshot) {

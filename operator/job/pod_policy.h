@@ -66,9 +66,13 @@ Survey survey(const Snapshot& snapshot);
 
 // True when the pod's node is known and is not ready or was taken out of service.
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
-// And its agent is silent, too, though it had the time to find this process, or an attempt tells of that loss already.
+// And its agent is silent, too.
+bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
+// And it is, though it had the time to find this process, or an attempt tells of that loss already.
 // A node is also called not ready when only its kubelet is away, or the API server was.
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod);
+// Of a job that stops and is to go on later: its processes may still save what they hold, or tell of it.
+bool may_save(const Snapshot& snapshot, const api::Pod& pod);
 
 // Deletes every pod of `pods`. One that is on a dead node gets restart.forceDeleteAfterSeconds to go and is then
 // removed by force; one that is going away already is left alone.

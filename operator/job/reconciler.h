@@ -17,7 +17,6 @@
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
 #include "operator/rendezvous/coordinator.h"
-#include "operator/rendezvous/protocol.h"
 
 namespace lockstep::job {
 

@@ -33,11 +33,9 @@ void carry_on_suspension(const Snapshot& snapshot, api::TrainingJobStatus& statu
   const auto* suspended = api::find_condition(status.conditions, "Suspended");
   const auto begun = suspended->last_transition.value_or(snapshot.now);
   const auto pods_end = begun + std::chrono::seconds(snapshot.job->spec.checkpoint.grace_period_seconds + 1);
-  const bool stopped = snapshot.view && snapshot.view->phase == rendezvous::Phase::kStopped;
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    const bool may_save = pod->phase == "Running" && !stopped && !lost_with_node(snapshot, *pod);
-    if (may_save && (snapshot.now < pods_end || snapshot.sought)) {
+    if (may_save(snapshot, *pod) && (snapshot.now < pods_end || snapshot.sought)) {
       plan.look_again_in(std::max<Duration>(pods_end - snapshot.now, std::chrono::seconds(1)));
     } else {
       unwanted.push_back(pod.get());

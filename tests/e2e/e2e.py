@@ -271,8 +271,8 @@ class Ledgers:
         return generation > newer_than and done == [steps] * world
 
 
-def ledger_verdict(folder, reference=None):
-    """tests/ledger/check_ledger.py of a job's ledgers, against those of a run that nobody disturbed where there is one."""
+def ledger_verdict(folder, reference):
+    """tests/ledger/check_ledger.py of a job's ledgers, against those of a run that nobody disturbed."""
     result = check_ledger.check(folder, reference)
     print(result.summary())
     return result

@@ -1,5 +1,4 @@
 #include "trainer/elastic/stop.h"
-#include "operator/base/thread.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +10,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <utility>
+
+#include "operator/base/thread.h"
 
 namespace lockstep::trainer::elastic {
 namespace {

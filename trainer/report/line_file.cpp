@@ -26,12 +26,12 @@ Result<std::unique_ptr<LineFile>> LineFile::open(std::string what, const std::st
 Result<std::unique_ptr<LineFile>> LineFile::begin(const std::string& what, const std::string& path, std::string line) {
   const std::string begun = path + ".new";
   LOCKSTEP_TRY(auto file, open(what, begun));
+  file->name_ = fmt::format("{} {}", what, path);
   LOCKSTEP_CHECK_OK(file->write(std::move(line)));
   if (::rename(begun.c_str(), path.c_str()) != 0) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} cannot be named {}: {}", file->name_, path, std::strerror(errno)));
+                fmt::format("{} {} cannot be renamed to {}: {}", what, begun, path, std::strerror(errno)));
   }
-  file->name_ = fmt::format("{} {}", what, path);
   return file;
 }
 

@@ -15,7 +15,8 @@ class LineFile {
   // it cannot be opened.
   static Result<std::unique_ptr<LineFile>> open(std::string what, const std::string& path);
   // A new file that gets its name, which nobody else may have, once it has its first line: under that name there is
-  // never one without, wherever this process is killed. Errors are those of open() and write().
+  // never one without, wherever this process is killed. Errors are those of open() and write(), or kUnavailable: it
+  // cannot be renamed.
   static Result<std::unique_ptr<LineFile>> begin(const std::string& what, const std::string& path, std::string line);
   ~LineFile();
   LineFile(const LineFile&) = delete;

@@ -81,10 +81,6 @@ def api_server_is_away(gang):
     leads_another(gang.cluster, holder)
 
 
-def ready(node):
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in node["status"]["conditions"])
-
-
 def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(operators, job, tmp_path):
     cluster = operators
     # A pod takes all GPUs of its node, so that each node has one.
@@ -166,7 +162,7 @@ def test_nobody_is_lost_while_nodes_are_called_not_ready_because_the_api_server_
     with gang.fault("the API server is away", costs_a_member=False):
         api_server_is_away(gang)
         # Until the kubelets have found it again, and kube-proxies the new leader, that sees dead nodes and silent agents.
-        gang.until("the nodes are ready", lambda: all(ready(node) for node in operators.get("nodes")["items"]), deadline=120)
+        operators.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=120s", deadline=150)
         gang.makes_steps(20)
 
 

@@ -279,6 +279,23 @@ TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_it
   EXPECT_EQ(job->view()->failure->slot, 0);
 }
 
+TEST_F(CoordinatorStateTest, the_step_that_a_generation_began_with_is_no_advance) {
+  start();
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  heartbeat.up = true;
+  for (int i = 0; i < 13; ++i) {
+    time += milliseconds(250);
+    if (i == 10) {
+      heartbeat.progress = Progress{0, 100, 0, 1.0, 1.0, 1.0};
+      heartbeat.ranks = {{'R', 10, Activity{1, Activity::Doing::kForward, 0}}};
+    }
+    say(0, heartbeat);
+  }
+  EXPECT_EQ(phase(), Phase::kBroken) << "slot 1 has been silent for more than three seconds";
+}
+
 TEST_F(CoordinatorStateTest, a_coordinator_that_was_held_up_blames_nobody) {
   start();
   time += seconds(30);

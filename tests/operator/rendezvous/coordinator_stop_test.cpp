@@ -18,6 +18,15 @@ class CoordinatorStopTest : public CoordinatorStateTest {
     tells_of_the_checkpoint();
     say(0, exit(0, 1, 83));
   }
+  // Another operator leads and is to stop the job; slot 1 has come, and ended, and slot 0 was not heard of yet.
+  void another_leads_and_stops_all_but_the_first() {
+    another_leads();
+    come_back(1, MemberPhase::kRunning);
+    plan.stop = true;
+    plan.stop_grace_seconds = 20;
+    set_plan();
+    say(1, exit(1, 1, 83));
+  }
   void tells_of_the_checkpoint() {
     Heartbeat heartbeat;
     heartbeat.phase = MemberPhase::kRunning;
@@ -76,12 +85,7 @@ TEST_F(CoordinatorStopTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_
 
 TEST_F(CoordinatorStopTest, a_new_leader_that_is_to_stop_a_job_waits_for_who_has_yet_to_come_with_the_last_checkpoint) {
   start();
-  another_leads();
-  come_back(1, MemberPhase::kRunning);
-  plan.stop = true;
-  plan.stop_grace_seconds = 20;
-  set_plan();
-  say(1, exit(1, 1, 83));
+  another_leads_and_stops_all_but_the_first();
   time += seconds(12);  // the way to the leader may be known late on a node
   job->on_tick(now());
   EXPECT_NE(job->view()->phase, Phase::kStopped);
@@ -121,12 +125,7 @@ TEST_F(CoordinatorStopTest,
 
 TEST_F(CoordinatorStopTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
   start();
-  another_leads();
-  come_back(1, MemberPhase::kRunning);
-  plan.stop = true;
-  plan.stop_grace_seconds = 20;
-  set_plan();
-  say(1, exit(1, 1, 83));
+  another_leads_and_stops_all_but_the_first();
   time += seconds(26);
   job->on_tick(now());
   EXPECT_EQ(job->view()->phase, Phase::kStopped);

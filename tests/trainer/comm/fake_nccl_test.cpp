@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -159,22 +160,27 @@ TEST_F(FakeNccl, an_id_is_good_for_one_communicator) {
   EXPECT_EQ(api_.comm_init_rank_config(&second, 2, id_, 0, &config), NcclResult::kInvalidUsage);
 }
 
-TEST_F(FakeNccl, giving_memory_back_waits_for_the_gpu) {
+TEST_F(FakeNccl, memory_is_taken_and_given_back_once_the_gpu_is_idle) {
+  api_.set_device(0);
+  void* before = nullptr;
+  EXPECT_EQ(api_.device_allocate(&before, 64), CudaError::kSuccess);
   zero_.sum();
   EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
-  std::atomic<bool> given{false};
-  std::thread giver([&] {
+  void* after = nullptr;
+  auto taking = std::async(std::launch::async, [&] {
     api_.set_device(0);
-    void* memory = nullptr;
-    api_.device_allocate(&memory, 64);
-    given = true;
-    api_.device_free(memory);
+    return api_.device_allocate(&after, 64);
   });
-  std::this_thread::sleep_for(milliseconds(50));  // that it waits can only be seen by giving it the time not to
-  EXPECT_FALSE(given);
+  auto giving = std::async(std::launch::async, [&] {
+    api_.set_device(0);
+    return api_.device_free(before);
+  });
+  EXPECT_EQ(taking.wait_for(milliseconds(50)), std::future_status::timeout);
+  EXPECT_EQ(giving.wait_for(milliseconds(50)), std::future_status::timeout);
   api_.comm_abort(std::exchange(zero_.comm, nullptr));
-  giver.join();
-  EXPECT_TRUE(given);
+  EXPECT_EQ(taking.get(), CudaError::kSuccess);
+  EXPECT_EQ(giving.get(), CudaError::kSuccess);
+  EXPECT_EQ(api_.device_free(after), CudaError::kSuccess);
 }
 
 }  // namespace

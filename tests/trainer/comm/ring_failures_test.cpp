@@ -336,7 +336,7 @@ TEST(RingLinks, a_rank_may_come_late) {
   RingOptions zero = parts.options(0);
   RingOptions one = parts.options(1);
   auto first = std::async(std::launch::async, [&zero] { return make_communicator(zero); });
-  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_EQ(first.wait_for(milliseconds(300)), std::future_status::timeout) << "it waits for the other";
   const auto second = make_communicator(one);
   EXPECT_TRUE(second.ok());
   EXPECT_TRUE(first.get().ok());
