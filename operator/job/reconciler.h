@@ -17,6 +17,7 @@
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
 
 namespace lockstep::job {
 

@@ -21,10 +21,6 @@ namespace lockstep::rendezvous {
 
 enum class Kind { kLockstep, kTorch, kNone };
 
-// For agents to find a new leader. After an API server that was away kube-proxy knows the way late: client-go, with
-// which it watches, doubles its pauses up to 30 s and adds as much by chance.
-inline constexpr Duration kFoundWithin = std::chrono::seconds(60);
-
 // A pod that should take part. A member that says HELLO with another uid or incarnation is told to go.
 struct ExpectedMember {
   int slot = 0;

@@ -115,9 +115,8 @@ struct MemberOptions {
   Duration orphan_after = kOrphanAfter;
   Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
-  // For a coordinator to be found that hears of a checkpoint of which none has heard: as long as another operator takes
-  // to lead, and its address to get around. The pod's own grace ends it before.
-  Duration tell_checkpoint_within = std::chrono::seconds(30);
+  // For a coordinator to be found that hears of a checkpoint of which none has heard. A pod's own grace ends it before.
+  Duration tell_checkpoint_within = kFoundWithin;
 };
 
 // One owner, one thread.

@@ -6,10 +6,11 @@ thread each. torchrun and torchft have gloo and the settings with which they rec
 
   stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
                  where all are restarted
-  seconds lost   in the first half of the time to the next kill: how much longer it was than its steps take undisturbed, by the
-                 mean step of the whole gang before the kill and in the second half, when nothing of the fault is left. Steps done
-                 again since a checkpoint, slower steps with fewer ranks and the join of the replacement are all in it. A machine
-                 that others use is now faster and now slower: the error is that of the mean over the faults
+  seconds lost   from the kill until 3 s after the gang is whole again: how much longer that was than its steps take undisturbed,
+                 by the mean step of the whole gang in as much time before it and after it. Steps done again since a checkpoint,
+                 steps with fewer ranks, the join of the replacement and slower steps after it are all in it. A machine that
+                 others use is now faster and now slower: the longer the time, the more of that is in the figure, too. The error is
+                 that of the mean over the faults
 
 A fault after which nothing new is committed until the next one is due costs infinity ("never").
 """
@@ -32,6 +33,7 @@ from lockstep_gang import MODELS, ROOT, Gang
 
 RANKS, MEBIBYTES = 4, 16
 SETTLE = 10  # steps of the whole gang before the first kill, and before a later one
+AFTER_NS = 3_000_000_000  # for slower steps after the join: the caches of a replacement are cold
 
 
 class Ours(Gang):
@@ -54,6 +56,7 @@ def one_fault(system, chance, every):
     newest = figures.newest_step(processes, killed)
     again = figures.progress_ns(generation, newest, going_on, RANKS if system.restarts_all else RANKS - 1)
     return {"rank": ranks[victim], "killedNs": killed, "endNs": end, "load": os.getloadavg()[0],
+            "wholeNs": figures.whole_again_ns(generation, newest, processes, RANKS),
             "standsStillMs": math.inf if again is None else (again - killed) / 1e6}
 
 
@@ -61,6 +64,18 @@ def undisturbed_step(processes, begin_ns, end_ns):
     """The mean step of the whole gang in that time, without the first ones of each generation."""
     whole = [[commit for commit in commits if commit.world == RANKS and begin_ns <= commit.ns <= end_ns] for commits in processes]
     return figures.mean([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
+
+
+def lost(processes, fault):
+    """What a fault cost, and the undisturbed step by which that was found. Infinite where it is not over in half of the time to the next."""
+    killed, end = fault["killedNs"], fault["endNs"]
+    if fault["wholeNs"] is None or fault["wholeNs"] > (killed + end) // 2:
+        return {"lostMs": math.inf, "stepMs": math.nan}
+    over = min(fault["wholeNs"] + AFTER_NS, (killed + end) // 2)
+    # On both sides of what is measured, because the machine may get busier meanwhile. Before the first fault there may be little.
+    sides = (undisturbed_step(processes, killed - (over - killed), killed), undisturbed_step(processes, over, over + (over - killed)))
+    step = figures.mean([side for side in sides if not math.isnan(side)])
+    return {"lostMs": figures.lost_ms(processes, killed, over, step), "stepMs": step}
 
 
 def measure(system, faults, every, chance):
@@ -76,15 +91,8 @@ def measure(system, faults, every, chance):
         print(f"  {error}", flush=True)
     processes = list(system.ledgers.commits.values())
     result["stepMs"] = undisturbed_step(processes, 0, math.inf)
-    before = None  # the quiet half before the kill
     for fault in result["faults"]:
-        middle = (fault["killedNs"] + fault["endNs"]) // 2
-        quiet = undisturbed_step(processes, middle, fault["endNs"])
-        # On both sides of what is measured, because the machine may get busier meanwhile.
-        fault["stepMs"] = quiet if before is None or math.isnan(before) else (before + quiet) / 2
-        known = not math.isinf(fault["standsStillMs"]) and not math.isnan(fault["stepMs"])
-        fault["lostMs"] = figures.lost_ms(processes, fault["killedNs"], middle, fault["stepMs"]) if known else math.inf
-        before = quiet
+        fault.update(lost(processes, fault))
     while len(result["faults"]) < faults:  # those that it did not live to see
         result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
     return result

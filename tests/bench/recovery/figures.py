@@ -82,10 +82,28 @@ def newest_step(processes, until_ns):
     return max((commit.step for commits in processes for commit in commits if commit.ns <= until_ns), default=0)
 
 
+def whole_again_ns(generation, newest, processes, world):
+    """When all `world` ranks of one newer generation had committed a step that was new to all; None where they have not."""
+    firsts = {}  # by generation: the first such commit of each process
+    for commits in processes:
+        first = next((commit for commit in commits if commit.generation > generation and commit.world == world and commit.step > newest), None)
+        if first is not None:
+            firsts.setdefault(first.generation, []).append(first.ns)
+    return min((max(times) for times in firsts.values() if len(times) == world), default=None)
+
+
 def lost_ms(processes, begin_ns, end_ns, step_ms):
-    """How much longer the time from `begin_ns` to `end_ns` was than its steps would have taken undisturbed."""
-    steps = newest_step(processes, end_ns) - newest_step(processes, begin_ns)
-    return (end_ns - begin_ns) / 1e6 - steps * step_ms
+    """How much longer the time from `begin_ns` to `end_ns` was than its steps would have taken undisturbed. Both are moved back to
+    the commit before them, so that a step that was under way there is not counted in part."""
+    first, last = newest_step(processes, begin_ns), newest_step(processes, end_ns)
+    begin = committed_ns(processes, first)
+    end = end_ns if last == first else committed_ns(processes, last)
+    return (end - (begin_ns if begin is None else begin)) / 1e6 - (last - first) * step_ms
+
+
+def committed_ns(processes, step):
+    """When the first process had committed that step for the first time; None where none has."""
+    return min((commit.ns for commits in processes for commit in commits if commit.step == step), default=None)
 
 
 def join(survivors, before_world, world):

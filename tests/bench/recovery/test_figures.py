@@ -66,6 +66,26 @@ def test_lost_time_is_what_the_steps_made_do_not_explain():
     assert figures.lost_ms(commits, 200 * MS, 1000 * MS, 100) == 600
 
 
+def test_a_step_that_was_under_way_at_either_end_is_not_lost_in_part():
+    commits = [run(0, 2, 1, list(range(1, 20)), 0, 100)]
+    assert figures.lost_ms(commits, 350 * MS, 990 * MS, 100) == 0
+    assert figures.lost_ms(commits, 350 * MS, 1010 * MS, 100) == 0
+
+
+def test_all_time_is_lost_in_which_no_new_step_was_committed():
+    commits = [run(0, 2, 1, [1, 2, 3], 0, 100) + run(0, 2, 2, [1, 2, 3], 900, 100)]
+    assert figures.lost_ms(commits, 250 * MS, 1150 * MS, 100) == 950
+
+
+def test_a_gang_is_whole_again_when_each_rank_has_made_a_step_that_is_new():
+    survivor = run(0, 2, 1, [1, 2, 3], 0, 100) + run(0, 1, 2, [4, 5], 300, 100) + run(0, 2, 3, [6, 7], 600, 100)
+    newcomer = run(1, 2, 3, [6, 7], 650, 100)
+    killed = run(1, 2, 1, [1, 2, 3], 0, 100)
+    assert figures.whole_again_ns(1, 3, [survivor, killed, newcomer], 2) == 650 * MS
+    assert figures.whole_again_ns(1, 6, [survivor, killed, newcomer], 2) == 750 * MS
+    assert figures.whole_again_ns(1, 3, [survivor, killed], 2) is None
+
+
 def test_a_join_is_the_longest_gap_of_those_that_were_there():
     survivors = [run(0, 3, 2, [5, 6], 0, 100) + run(0, 4, 3, [7], 350, 100), run(1, 3, 2, [5, 6], 0, 100) + run(1, 4, 3, [7], 400, 100)]
     assert figures.join(survivors, 3, 4).milliseconds == 300
