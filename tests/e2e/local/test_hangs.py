@@ -104,7 +104,7 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
     assert [int(generation) for generation, _ in said] == [2, 3], said
     assert e2e.trainer_result(text)["digest"] == e2e.trainer_result((undisturbed.folder / "run/logs/rank-0.log").read_text())["digest"]
     message = attempts(command)[0]["message"]
-    assert "lockstep::trainer::Training::" in message, message
+    assert "lockstep::trainer::" in message, message  # frames further out may have no room left
     assert all(attempt["strategy"] == "InPlace" for attempt in attempts(command)[:2]), attempts(command)
     print(f"\nstopped {dict(places)}\n{message}")
 
