@@ -9,6 +9,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 
 
+def is_served(cluster):
+    """`kubectl wait` fails on a CRD so new that its conditions are null."""
+    found = cluster.read("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.lockstep.dev") or {}
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+
+
 @pytest.fixture(scope="session")
 def cluster():
     folder = e2e.OUT / "fault-images"
@@ -19,7 +26,7 @@ def cluster():
         for image in ("operator", "trainer"):
             found.command("load", folder / f"{image}.tar")
         found.kubectl("apply", "-f", e2e.ROOT / "manifests/crd.yaml")
-        found.kubectl("wait", "crd/trainingjobs.lockstep.dev", "--for=condition=Established", "--timeout=30s")
+        e2e.wait_for("the CRD is served", lambda: is_served(found), deadline=30)
         yield found
     finally:
         found.down()
