@@ -168,9 +168,10 @@ def test_nobody_is_lost_while_nodes_are_called_not_ready_because_the_api_server_
 
 # --- the source of a state dies while it gives it ---
 
-LARGE = ["--model=mlp", "--width=768", "--layers=5", "--batch-size=6", "--micro-batch-size=2", "--threads=1", "--seed=7",
+WIDTH = 1536  # so that the state takes many times as long to be sent as a look at how much is there
+LARGE = ["--model=mlp", f"--width={WIDTH}", "--layers=5", "--batch-size=6", "--micro-batch-size=2", "--threads=1", "--seed=7",
          "--log-every=10", "--deterministic"]
-STATE = 12 * 4 * 768 * 768  # bytes, or a little more: parameters and two moments of each
+STATE = 12 * 4 * WIDTH * WIDTH  # bytes, or a little more: parameters and two moments of each
 
 
 def received(pid):
