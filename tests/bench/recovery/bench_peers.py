@@ -6,13 +6,14 @@ thread each. torchrun and torchft have gloo and the settings with which they rec
 
   stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
                  where all are restarted
-  seconds lost   from the kill until 3 s after the gang is whole again: how much longer that was than its steps take undisturbed,
-                 by the mean step of the whole gang in as much time before it and after it. Steps done again since a checkpoint,
-                 steps with fewer ranks, the join of the replacement and slower steps after it are all in it. A machine that
-                 others use is now faster and now slower: the longer the time, the more of that is in the figure, too. The error is
-                 that of the mean over the faults
+  seconds lost   from the kill until 3 s after the gang is whole again, but no longer than half of the time to the next kill: how
+                 much longer that was than its steps take undisturbed, by the mean step of the whole gang in as much time before it
+                 and after it. Steps done again since a checkpoint, steps with fewer ranks, the join of the replacement and slower
+                 steps after it are all in it. A machine that others use is now faster and now slower: the longer the time, the more
+                 of that is in the figure, too. The error is that of the mean over the faults
 
-A fault after which nothing new is committed until the next one is due costs infinity ("never").
+A fault after which nothing new is committed until the next one is due, or after which the gang is not whole in half of that time,
+costs infinity ("never").
 """
 
 import argparse
@@ -60,24 +61,6 @@ def one_fault(system, chance, every):
             "standsStillMs": math.inf if again is None else (again - killed) / 1e6}
 
 
-def undisturbed_step(processes, begin_ns, end_ns):
-    """The mean step of the whole gang in that time, without the first ones of each generation."""
-    whole = [[commit for commit in commits if commit.world == RANKS and begin_ns <= commit.ns <= end_ns] for commits in processes]
-    return figures.mean([gap for commits in whole for gap in figures.step_gaps(commits, skip=3)])
-
-
-def lost(processes, fault):
-    """What a fault cost, and the undisturbed step by which that was found. Infinite where it is not over in half of the time to the next."""
-    killed, end = fault["killedNs"], fault["endNs"]
-    if fault["wholeNs"] is None or fault["wholeNs"] > (killed + end) // 2:
-        return {"lostMs": math.inf, "stepMs": math.nan}
-    over = min(fault["wholeNs"] + AFTER_NS, (killed + end) // 2)
-    # On both sides of what is measured, because the machine may get busier meanwhile. Before the first fault there may be little.
-    sides = (undisturbed_step(processes, killed - (over - killed), killed), undisturbed_step(processes, over, over + (over - killed)))
-    step = figures.mean([side for side in sides if not math.isnan(side)])
-    return {"lostMs": figures.lost_ms(processes, killed, over, step), "stepMs": step}
-
-
 def measure(system, faults, every, chance):
     result = {"system": system.name, "faults": [], "problem": ""}
     try:
@@ -90,9 +73,10 @@ def measure(system, faults, every, chance):
         result["problem"] = str(error)
         print(f"  {error}", flush=True)
     processes = list(system.ledgers.commits.values())
-    result["stepMs"] = undisturbed_step(processes, 0, math.inf)
+    result["stepMs"] = figures.undisturbed_ms(processes, RANKS, 0, math.inf)
     for fault in result["faults"]:
-        fault.update(lost(processes, fault))
+        killed, middle = fault["killedNs"], (fault["killedNs"] + fault["endNs"]) // 2
+        fault["lostMs"], fault["stepMs"] = figures.cost(processes, RANKS, killed, fault["wholeNs"], AFTER_NS, middle)
     while len(result["faults"]) < faults:  # those that it did not live to see
         result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
     return result

@@ -67,43 +67,64 @@ def recovery(killed_ns, generation, survivors):
     return Recovery((last.ns - killed_ns) / 1e6, last.world, lost)
 
 
+def first_new(commits, generation, newest, world=None):
+    """A process' first commit of a step that was new to all, in a newer generation (of so many ranks); None where it made none."""
+    return next((commit for commit in commits if commit.generation > generation and commit.step > newest
+                 and world in (None, commit.world)), None)
+
+
 def progress_ns(generation, newest, processes, count):
-    """When `count` of the processes had each committed, in a newer generation, a step that was new to all; None where they have not."""
-    firsts = []
-    for commits in processes:
-        first = next((commit.ns for commit in commits if commit.generation > generation and commit.step > newest), None)
-        if first is not None:
-            firsts.append(first)
-    return sorted(firsts)[count - 1] if len(firsts) >= count else None
+    """When `count` of the processes had each made such a commit; None where they have not."""
+    firsts = [first_new(commits, generation, newest) for commits in processes]
+    times = sorted(first.ns for first in firsts if first is not None)
+    return times[count - 1] if len(times) >= count else None
+
+
+def newest_commit(processes, until_ns):
+    """The first commit of the largest step that any process had committed by then; None where there was none."""
+    return max((commit for commits in processes for commit in commits if commit.ns <= until_ns),
+               key=lambda commit: (commit.step, -commit.ns), default=None)
 
 
 def newest_step(processes, until_ns):
-    """The largest step that any process had committed by then."""
-    return max((commit.step for commits in processes for commit in commits if commit.ns <= until_ns), default=0)
+    found = newest_commit(processes, until_ns)
+    return found.step if found else 0
 
 
 def whole_again_ns(generation, newest, processes, world):
     """When all `world` ranks of one newer generation had committed a step that was new to all; None where they have not."""
-    firsts = {}  # by generation: the first such commit of each process
+    times = {}  # by generation
     for commits in processes:
-        first = next((commit for commit in commits if commit.generation > generation and commit.world == world and commit.step > newest), None)
+        first = first_new(commits, generation, newest, world)
         if first is not None:
-            firsts.setdefault(first.generation, []).append(first.ns)
-    return min((max(times) for times in firsts.values() if len(times) == world), default=None)
+            times.setdefault(first.generation, []).append(first.ns)
+    return min((max(each) for each in times.values() if len(each) == world), default=None)
 
 
 def lost_ms(processes, begin_ns, end_ns, step_ms):
-    """How much longer the time from `begin_ns` to `end_ns` was than its steps would have taken undisturbed. Both are moved back to
-    the commit before them, so that a step that was under way there is not counted in part."""
-    first, last = newest_step(processes, begin_ns), newest_step(processes, end_ns)
-    begin = committed_ns(processes, first)
-    end = end_ns if last == first else committed_ns(processes, last)
-    return (end - (begin_ns if begin is None else begin)) / 1e6 - (last - first) * step_ms
+    """How much longer the time from `begin_ns`, before which there is a commit, to `end_ns` was than its steps would have taken
+    undisturbed. Both are moved back to the commit before them, so that a step that was under way there is not counted in part."""
+    first, last = newest_commit(processes, begin_ns), newest_commit(processes, end_ns)
+    end = end_ns if last == first else last.ns
+    return (end - first.ns) / 1e6 - (last.step - first.step) * step_ms
 
 
-def committed_ns(processes, step):
-    """When the first process had committed that step for the first time; None where none has."""
-    return min((commit.ns for commits in processes for commit in commits if commit.step == step), default=None)
+def undisturbed_ms(processes, world, begin_ns, end_ns):
+    """The mean step of the whole gang in that time, without the first ones of each generation; NaN where there was none."""
+    whole = [[commit for commit in commits if commit.world == world and begin_ns <= commit.ns <= end_ns] for commits in processes]
+    return mean([gap for commits in whole for gap in step_gaps(commits, skip=3)])
+
+
+def cost(processes, world, killed_ns, whole_ns, after_ns, until_ns):
+    """(milliseconds lost, the undisturbed step) by a kill after which the gang was whole again at `whole_ns`: until `after_ns` later,
+    but until `until_ns` at most. Infinite where the gang was not whole by then, or nothing undisturbed is known."""
+    if whole_ns is None or whole_ns > until_ns:
+        return math.inf, math.nan
+    over = min(whole_ns + after_ns, until_ns)
+    # On both sides of what is measured, because the machine may get busier meanwhile. Before the first fault there may be little.
+    sides = (undisturbed_ms(processes, world, 2 * killed_ns - over, killed_ns), undisturbed_ms(processes, world, over, 2 * over - killed_ns))
+    step = mean([side for side in sides if not math.isnan(side)])
+    return (math.inf if math.isnan(step) else lost_ms(processes, killed_ns, over, step)), step
 
 
 def join(survivors, before_world, world):

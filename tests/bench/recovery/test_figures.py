@@ -86,6 +86,21 @@ def test_a_gang_is_whole_again_when_each_rank_has_made_a_step_that_is_new():
     assert figures.whole_again_ns(1, 3, [survivor, killed], 2) is None
 
 
+def test_a_kill_costs_what_is_lost_until_some_time_after_the_gang_is_whole_by_the_steps_on_both_sides():
+    # Steps of 90 ms before the kill at 2000, 700 ms until the next one, then of 110 ms.
+    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110) for rank in range(2)]
+    lost, step = figures.cost(gang, 2, 2000 * MS, 2700 * MS, 440 * MS, 9000 * MS)
+    assert round(step) == 100
+    assert round(lost) == (2700 + 440 - 2000) - 5 * 100  # steps 22 to 26
+
+
+def test_a_kill_after_which_the_gang_is_not_whole_in_time_costs_infinity():
+    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110) for rank in range(2)]
+    assert math.isinf(figures.cost(gang, 2, 2000 * MS, None, 440 * MS, 9000 * MS)[0])
+    assert math.isinf(figures.cost(gang, 2, 2000 * MS, 2700 * MS, 440 * MS, 2600 * MS)[0])
+    assert math.isinf(figures.cost([run(0, 2, 1, [1, 2], 0, 100)], 2, 50 * MS, 100 * MS, 10 * MS, 9000 * MS)[0]), "no step to go by"
+
+
 def test_a_join_is_the_longest_gap_of_those_that_were_there():
     survivors = [run(0, 3, 2, [5, 6], 0, 100) + run(0, 4, 3, [7], 350, 100), run(1, 3, 2, [5, 6], 0, 100) + run(1, 4, 3, [7], 400, 100)]
     assert figures.join(survivors, 3, 4).milliseconds == 300

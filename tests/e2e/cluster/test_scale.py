@@ -15,7 +15,7 @@ SCALINGS = int(os.environ.get("LOCKSTEP_SCALINGS", 6))
 LOSE = "a pod is deleted"  # whose place the spare takes
 # Two numbers: the second follows at once, before anything has come of the first.
 CHANGES = list(itertools.islice(itertools.cycle([(4,), (2,), LOSE, (3,), (1, 3), (2,)]), SCALINGS))
-STEPS = 1200 + 200 * SCALINGS  # twice as many as it takes where other tests run beside this one
+STEPS = 1200 + 200 * SCALINGS  # what the changes take, and half a minute more where other tests run beside this one
 MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=12", "--micro-batch-size=2", f"--steps={STEPS}", "--threads=1",
          "--seed=7", "--log-every=10", "--deterministic"]
 PACE = 0.02  # seconds of a step, or more: a change takes two or three seconds, whatever the machine

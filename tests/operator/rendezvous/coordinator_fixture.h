@@ -117,11 +117,12 @@ class CoordinatorStateTest : public testing::Test {
     job->on_message(kFirst + static_cast<SessionId>(slot), message, now());
     collect();
   }
+  // The heartbeat of a member whose processes are up.
+  static Heartbeat runs(std::int64_t generation) {
+    return {.phase = MemberPhase::kRunning, .generation = generation, .up = true};
+  }
   void beat(int slot, std::int64_t generation, std::int64_t step = 0) {
-    Heartbeat heartbeat;
-    heartbeat.phase = MemberPhase::kRunning;
-    heartbeat.generation = generation;
-    heartbeat.up = true;
+    Heartbeat heartbeat = runs(generation);
     if (step > 0) heartbeat.progress = Progress{step, 100, 0, 1.0, 1.0, 1.0};
     say(slot, heartbeat);
   }

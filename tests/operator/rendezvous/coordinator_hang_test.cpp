@@ -20,10 +20,7 @@ class CoordinatorHangTest : public CoordinatorStateTest {
 
   void heartbeats() {
     for (int slot = 0; slot < 2; ++slot) {
-      Heartbeat heartbeat;
-      heartbeat.phase = MemberPhase::kRunning;
-      heartbeat.generation = 1;
-      heartbeat.up = true;
+      Heartbeat heartbeat = runs(1);
       heartbeat.ranks = {says[static_cast<std::size_t>(slot)]};
       say(slot, heartbeat);
     }
@@ -91,7 +88,7 @@ TEST_F(CoordinatorHangTest, a_rank_whose_agent_has_just_come_back_is_not_judged_
   const RankActivity waits = says[0];
   for (int i = 0; i < 9; ++i) {  // slot 1 is cut off, and slot 0 waits for it
     time += milliseconds(250);
-    Heartbeat heartbeat{.phase = MemberPhase::kRunning, .generation = 1, .up = true};
+    Heartbeat heartbeat = runs(1);
     heartbeat.ranks = {waits};
     say(0, heartbeat);
   }

@@ -131,10 +131,7 @@ TEST_F(CoordinatorStateTest, what_was_asked_early_is_void_when_the_controller_wa
 TEST_F(CoordinatorStateTest, a_write_that_fails_while_a_failure_is_not_dealt_with_does_not_hide_it) {
   start();
   time += seconds(11);
-  Heartbeat saved;
-  saved.phase = MemberPhase::kRunning;
-  saved.generation = 1;
-  saved.up = true;
+  Heartbeat saved = runs(1);
   saved.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "abc"};
   say(0, saved);
   say(1, exit(1, 1, 137, 9));
@@ -260,10 +257,7 @@ TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_it
   start();
   another_leads();
   come_back(1, MemberPhase::kRunning);
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.up = true;
+  Heartbeat heartbeat = runs(1);
   heartbeat.ranks = {{'R', 10, Activity{1, Activity::Doing::kForward, 7}}};
   for (int i = 0; i < 80; ++i) {
     time += milliseconds(250);
@@ -281,10 +275,7 @@ TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_it
 
 TEST_F(CoordinatorStateTest, the_step_that_a_generation_began_with_is_no_advance) {
   start();
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.up = true;
+  Heartbeat heartbeat = runs(1);
   for (int i = 0; i < 13; ++i) {
     time += milliseconds(250);
     if (i == 10) {
@@ -526,10 +517,7 @@ TEST_F(CoordinatorStateTest, a_coordinator_that_meets_a_later_term_does_nothing_
 
 TEST_F(CoordinatorStateTest, the_newest_checkpoint_is_recorded_and_restored) {
   start();
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
-  heartbeat.up = true;
+  Heartbeat heartbeat = runs(1);
   heartbeat.newest_checkpoint = CheckpointReport{"step-40.g1", 40, 1, "ab"};
   time += seconds(10);
   say(0, heartbeat);
