@@ -42,7 +42,7 @@ def run(*command, deadline=60, check=True, env=None, stdin=None, cwd=ROOT):
 
 
 def wait_for(what, look, deadline=60.0, every=0.1):
-    """Calls `look` until it returns something true; its last value is in the failure."""
+    """Calls `look` until it returns something true, and hands that out."""
     end = time.monotonic() + deadline
     while True:
         value = look()
@@ -203,21 +203,21 @@ class Cluster:
 
         def look():
             job = self.job(name, namespace)
-            if job is None:
-                return None
-            true = {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
+            true = true_conditions(job or {})
             if condition in true:
                 return job
-            if true & ends:
-                raise AssertionError(f"{name} is {true & ends}: {json.dumps(job['status'], indent=1)[:4000]}\n{self.tail(name)}")
+            assert not true & ends, f"{name} is to be {condition}, and is {true & ends}"
             return None
 
+        return self.wait_for(name, f"{condition} is True", look, deadline, 0.2, namespace)
+
+    def wait_for(self, name, what, look, deadline=60.0, every=0.1, namespace="default"):
+        """As the function of that name; a failure says what is known of the job."""
         try:
-            return wait_for(f"{name} is {condition}", look, deadline, every=0.2)
+            return wait_for(f"{name}: {what}", look, deadline, every)
         except AssertionError as error:
-            job = self.job(name, namespace)
-            status = json.dumps((job or {}).get("status"), indent=1)
-            raise AssertionError(f"{error}\n{status[:4000]}\n{self.tail(name)}") from None
+            status = json.dumps((self.job(name, namespace) or {}).get("status"), indent=1)
+            raise AssertionError(f"{error}\n{status[:6000]}\n{self.tail(name, namespace)}") from None
 
     def tail(self, job, namespace="default"):
         """The last lines of every pod of a job and of the operator, for a failure's message."""

@@ -49,11 +49,7 @@ class Gang:
             self.ledgers.read()
             return look()
 
-        try:
-            return e2e.wait_for(f"{self.name}: {what}", look_again, deadline, every=0.02)
-        except AssertionError as error:
-            status = json.dumps(self.cluster.job(self.name).get("status"), indent=1)
-            raise AssertionError(f"{error}\n{status[:6000]}\n{self.cluster.tail(self.name)}") from None
+        return self.cluster.wait_for(self.name, what, look_again, deadline, every=0.02)
 
     def makes_steps(self, count):
         since = self.ledgers.read().step()

@@ -23,6 +23,11 @@ def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
     return job
 
 
+def pace(seconds):
+    """The flag with which no step takes less: a job to which something is done is not over before, however fast the machine is."""
+    return f"--min-step-seconds={seconds}"
+
+
 def small_model(steps, *more):
     """A transformer small enough that a step takes some ten milliseconds on a shared core."""
     return ["--model=char-transformer", "--data=/usr/share/common-licenses", f"--steps={steps}", "--batch-size=12",

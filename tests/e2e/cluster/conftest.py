@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest

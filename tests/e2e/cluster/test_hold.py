@@ -10,7 +10,7 @@ import jobs
 
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
-FLAGS = ["--model=mlp", "--steps=12000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
+FLAGS = ["--model=mlp", "--steps=1500", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
          "--deterministic"]
 
 
@@ -23,10 +23,10 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
     name = "hold"
     cluster.command("volume", "default", "hold-state")
     # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by time.
-    job(jobs.trainer(name, *FLAGS, claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
+    job(jobs.trainer(name, *FLAGS, jobs.pace(0.01), claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
                      elastic={"minNodes": 2, "holdSeconds": 3, "stabilizationSeconds": 1}))
-    e2e.wait_for("all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
-    e2e.wait_for("200 steps", lambda: cluster.logged_step(name) >= 200, deadline=120)
+    cluster.wait_for(name, "all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
+    cluster.wait_for(name, "200 steps", lambda: cluster.logged_step(name) >= 200, deadline=120)
     pods = {int(pod["metadata"]["labels"]["lockstep.dev/slot"]): pod for pod in cluster.pods(name)}
     last = pods[0]["metadata"]["name"]
     lost = [pods[1], pods[2]]
@@ -36,9 +36,9 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
         with cluster.following(last) as said:
             since = time.monotonic()
             cluster.kubectl("delete", "pod", *(pod["metadata"]["name"] for pod in lost), "--grace-period=0", "--force")
-            e2e.wait_for("it lets go", lambda: reason(cluster, name) in ("BelowMinimum", "Released"), deadline=60)
+            cluster.wait_for(name, "it lets go", lambda: reason(cluster, name) in ("BelowMinimum", "Released"), deadline=60)
             print(f"\n{name}: it held for {time.monotonic() - since:.1f} s")
-            e2e.wait_for("its pod is gone", lambda: last not in {pod["metadata"]["name"] for pod in cluster.pods(name)}, deadline=60)
+            cluster.wait_for(name, "its pod is gone", lambda: last not in {pod["metadata"]["name"] for pod in cluster.pods(name)})
         saved = re.findall(r"checkpoint (step-\d+\.g\d+)", said.text)  # the last: leaving is a reason for one, too
         assert saved and "stopped between generations" in said.text, said.text
         assert time.monotonic() - since > 3

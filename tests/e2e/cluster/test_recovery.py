@@ -11,14 +11,16 @@ import jobs
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
 
-def start(cluster, job, name, steps=400, **spec):
-    """A trainer job that has committed its first checkpointed steps."""
+def apply(cluster, job, name, steps=400, pace=0.02, **spec):
     cluster.command("volume", "default", f"{name}-state")
-    job(jobs.trainer(name, *jobs.small_model(steps, "--deterministic"), claim=f"{name}-state",
+    job(jobs.trainer(name, *jobs.small_model(steps, "--deterministic", jobs.pace(pace)), claim=f"{name}-state",
                      restart={"forceDeleteAfterSeconds": 1}, **spec))
-    # An elastic job begins as soon as enough pods are there, and may be done before the last one comes.
-    e2e.wait_for(f"all pods of {name} train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
-    e2e.wait_for(f"{name} has committed 40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
+
+
+def train(cluster, name):
+    """Waits until all three pods train and steps are committed; the pods by name."""
+    cluster.wait_for(name, "all pods train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
+    cluster.wait_for(name, "40 steps are committed", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     return {pod["metadata"]["name"]: pod for pod in cluster.pods(name)}
 
 
@@ -31,7 +33,7 @@ def recovered(cluster, name, cause, since):
             return found
         return None
 
-    found = e2e.wait_for(f"{name} runs again after {cause}", look, deadline=120)
+    found = cluster.wait_for(name, f"it runs again after {cause}", look, deadline=120)
     attempt = found["status"]["attempts"][-1]
     print(f"\n{name}: {cause}, running again {time.monotonic() - since:.2f} s after the fault; attempt: {attempt}")
     return attempt
@@ -52,7 +54,8 @@ def took_the_survivors_state(cluster, pod):
 
 def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job):
     name = "kill-process"
-    pods = start(cluster, job, name)
+    apply(cluster, job, name)
+    pods = train(cluster, name)
     victim = sorted(pods)[1]
     node = pods[victim]["spec"]["nodeName"]
     since = time.monotonic()
@@ -71,7 +74,8 @@ def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job
 
 def test_a_deleted_pod_is_replaced_and_the_others_stay(cluster, job):
     name = "delete-pod"
-    pods = start(cluster, job, name)
+    apply(cluster, job, name)
+    pods = train(cluster, name)
     victim = sorted(pods)[2]
     since = time.monotonic()
     cluster.kubectl("delete", "pod", victim, "--wait=false")
@@ -93,7 +97,7 @@ def went_on_with_fewer(cluster, name, since):
         status = found["status"]
         return status if status.get("attempts") and status["worldSize"] == 2 and "Running" in e2e.true_conditions(found) else None
 
-    status = e2e.wait_for(f"{name} runs with two", look, deadline=120)
+    status = cluster.wait_for(name, "it runs with two", look, deadline=120)
     seconds = time.monotonic() - since
     print(f"\n{name}: running with two {seconds:.2f} s after the fault; attempt: {status['attempts'][-1]}")
     assert status["attempts"][-1]["strategy"] == "Shrink"
@@ -102,8 +106,10 @@ def went_on_with_fewer(cluster, name, since):
 
 def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_wait_for_that(cluster, job):
     name, few = "power-off", "power-off-few"
-    others = start(cluster, job, few, 600, elastic={"minNodes": 2, "stabilizationSeconds": 1})
-    pods = start(cluster, job, name)
+    # Both at once, and long enough for the one to train still when the other trains, too.
+    apply(cluster, job, few, steps=600, pace=0.05, elastic={"minNodes": 2, "stabilizationSeconds": 1})
+    apply(cluster, job, name, steps=600, pace=0.05)
+    others, pods = train(cluster, few), train(cluster, name)
     carried = collections.Counter(pod["spec"]["nodeName"] for pod in others.values())
     # With one pod of the elastic job: two of three would be too many for it.
     nodes = {pod["spec"]["nodeName"] for pod in pods.values()} & {node for node, count in carried.items() if count == 1}

@@ -51,9 +51,9 @@ def test_a_job_that_is_scaled_up_and_down_ends_with_an_exact_ledger_and_the_bits
     procs = 2
     name, nodes = "scaled", 2
     ledgers = e2e.Ledgers(cluster.command("volume", "default", f"{name}-state").stdout.strip() + "/ledger")
-    job(jobs.trainer(name, *MODEL, f"--min-step-seconds={PACE}", "--ledger=/checkpoints/ledger", nodes=nodes, procs=procs, claim=f"{name}-state",
+    job(jobs.trainer(name, *MODEL, jobs.pace(PACE), "--ledger=/checkpoints/ledger", nodes=nodes, procs=procs, claim=f"{name}-state",
                      every=3600, spares={"nodes": 1}, elastic={"minNodes": 1, "maxNodes": 4, "stabilizationSeconds": 1}))
-    e2e.wait_for("it trains, with a spare", lambda: trains_with(cluster, name, nodes, procs), deadline=90)
+    cluster.wait_for(name, "it trains, with a spare", lambda: trains_with(cluster, name, nodes, procs), deadline=90)
     begun = time.monotonic()
     seconds = []
     for change in CHANGES:
@@ -65,7 +65,7 @@ def test_a_job_that_is_scaled_up_and_down_ends_with_an_exact_ledger_and_the_bits
         else:
             for nodes in change:
                 assert scale(cluster, name, nodes).returncode == 0
-        e2e.wait_for(f"{name} trains with {nodes}", lambda nodes=nodes, generation=generation:
+        cluster.wait_for(name, f"{nodes} pods train", lambda nodes=nodes, generation=generation:
                      trains_with(cluster, name, nodes, procs) and ledgers.read().trains_with(nodes * procs, generation), deadline=60)
         seconds.append(round(time.monotonic() - since, 2))
         assert cluster.job(name)["status"]["state"] == "Running", cluster.job(name)["status"]

@@ -9,7 +9,7 @@ import jobs
 
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
-FLAGS = ["--model=mlp", "--steps=12000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
+FLAGS = ["--model=mlp", "--steps=2000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
          "--deterministic"]
 
 
@@ -43,9 +43,9 @@ def has_spare(cluster, name):
 
 
 def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_next_spare(cluster, job, digest):
-    name = job(jobs.trainer("spare", *FLAGS, nodes=2, spares={"nodes": 1}))
+    name = job(jobs.trainer("spare", *FLAGS, jobs.pace(0.015), nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
-    status = e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
+    status = cluster.wait_for(name, "the spare is there", lambda: has_spare(cluster, name), deadline=60)
     assert status["worldSize"] == 2 and len(cluster.pods(name)) == 3
 
     gang, spare = gang_and_spare(cluster, name)
@@ -53,12 +53,12 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     since = time.monotonic()
     victim = by_slot(cluster, name)[lost]
     cluster.kubectl("delete", "pod", victim, "--wait=false")
-    status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
+    status = cluster.wait_for(name, "it runs again", lambda: runs(cluster, name, 2), deadline=60)
     print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: {status['attempts'][-1]}")
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
     assert status["worldSize"] == 2
     generation = status["membershipGeneration"]  # numbers of proposals that came to nothing are left out
-    status = e2e.wait_for("there is a spare again", lambda: has_spare(cluster, name), deadline=60)
+    status = cluster.wait_for(name, "there is a spare again", lambda: has_spare(cluster, name), deadline=60)
     slots = by_slot(cluster, name)
     assert slots[lost] != victim and len(slots) == 3
     assert gang_and_spare(cluster, name) == (sorted([gang[0], spare]), lost)
@@ -66,7 +66,7 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     assert "received the state of step" in cluster.kubectl("logs", slots[spare], "-c", "trainer").stdout
 
     cluster.kubectl("delete", "pod", slots[lost], "--wait=false")  # which is the spare now
-    e2e.wait_for("it is made anew", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
+    cluster.wait_for(name, "it is made anew", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["PodDeleted", "Completed"]
     assert found["status"]["restarts"]["total"] == 1
@@ -77,10 +77,10 @@ def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(clus
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'
     name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
-    e2e.wait_for("the spare is there", lambda: has_spare(cluster, name), deadline=60)
+    cluster.wait_for(name, "the spare is there", lambda: has_spare(cluster, name), deadline=60)
     gang, spare = gang_and_spare(cluster, name)
     cluster.kubectl("delete", "pod", by_slot(cluster, name)[gang[0]], "--grace-period=1", "--wait=false")
-    status = e2e.wait_for("it runs again", lambda: runs(cluster, name, 2), deadline=60)
+    status = cluster.wait_for(name, "it runs again", lambda: runs(cluster, name, 2), deadline=60)
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
     log = cluster.kubectl("logs", by_slot(cluster, name)[max(gang[1], spare)], "-c", "trainer").stdout
     assert "rank 1 of 2" in log, log

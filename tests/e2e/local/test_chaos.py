@@ -15,6 +15,7 @@ import sys
 import pytest
 
 import e2e
+import jobs
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ledger"))
 import check_ledger  # noqa: E402
@@ -47,7 +48,7 @@ def job(name, steps, *flags):
         "spec": {
             "image": "none",
             # It has batch norm, whose statistics a step that is done again must not have changed.
-            "command": ["lockstep-trainer", *model(steps), f"--min-step-seconds={STEP_SECONDS}", *flags],
+            "command": ["lockstep-trainer", *model(steps), jobs.pace(STEP_SECONDS), *flags],
             "nodes": WORKERS,
             "checkpoint": {"path": "/checkpoints", "everySeconds": 5},  # for when all are gone
             "elastic": {"minNodes": max(1, WORKERS // 2), "stabilizationSeconds": 1},
@@ -131,7 +132,7 @@ def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(
     steps = SMALL_FAULTS * STEPS_PER_FAULT
     given = job(f"bits-{number}", steps)
     given["spec"] |= {"nodes": nodes, "procsPerNode": procs, "elastic": {"minNodes": max(1, nodes // 2), "stabilizationSeconds": 1},
-                      "command": ["lockstep-trainer", *words_of(model, steps), f"--min-step-seconds={STEP_SECONDS}",
+                      "command": ["lockstep-trainer", *words_of(model, steps), jobs.pace(STEP_SECONDS),
                                   f"--transport={transport}"]}
     command = run(given, "--chaos", f"{seed}:{SMALL_FAULTS}", "--json")
     assert command.wait(300) == 0, command

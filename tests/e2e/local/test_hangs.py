@@ -87,7 +87,7 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
     model = jobs.small_model(400, "--deterministic")
     undisturbed = run(job("whole", "lockstep-trainer", *model))
     assert undisturbed.wait(240) == 0, undisturbed
-    command = run(job("stopped", "lockstep-trainer", *model, progress=2))
+    command = run(job("stopped", "lockstep-trainer", *model, jobs.pace(0.01), progress=2))
     log = command.folder / "run/logs/rank-0.log"
     places = collections.Counter()
     for step, rank in ((30, 1), (150, 3)):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import e2e
+import jobs
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ledger"))
 import check_ledger  # noqa: E402
@@ -27,7 +28,7 @@ def job(name, steps, *flags):
         "metadata": {"name": name},
         "spec": {
             "image": "none",
-            "command": ["lockstep-trainer", *model(steps), "--min-step-seconds=0.03", *OVER_FAKE, *flags],
+            "command": ["lockstep-trainer", *model(steps), jobs.pace(0.03), *OVER_FAKE, *flags],
             "nodes": 3,
             "checkpoint": {"path": "/checkpoints"},
         },

@@ -12,7 +12,7 @@ import jobs
 from command import Command
 
 STEPS, KILL_AT = 80, 30
-PACE = "--min-step-seconds=0.05"  # the launcher hears of steps once a second, and the kill is to be there in time
+PACE = jobs.pace(0.05)  # the launcher hears of steps once a second, and the kill is to be there in time
 JOB = {
     "apiVersion": "lockstep.dev/v1alpha1",
     "kind": "TrainingJob",
