@@ -216,18 +216,18 @@ class Cluster:
         try:
             return wait_for(f"{name}: {what}", look, deadline, every)
         except AssertionError as error:
-            status = json.dumps((self.job(name, namespace) or {}).get("status"), indent=1)
-            raise AssertionError(f"{error}\n{status[:6000]}\n{self.tail(name, namespace)}") from None
+            raise AssertionError(f"{error}\n{self.known(name, namespace)}") from None
 
-    def tail(self, job, namespace="default"):
-        """The last lines of every pod of a job and of the operator, for a failure's message."""
+    def known(self, job, namespace="default"):
+        """The status of a job and the last lines of each of its pods and of the operator, for a failure's message."""
+        status = json.dumps((self.job(job, namespace) or {}).get("status"), indent=1)
         text = []
         for pod in self.pods(job, namespace):
             name = pod["metadata"]["name"]
             log = self.kubectl("logs", "-n", namespace, name, "--tail=12", check=False)
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
         log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
-        return "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+        return status[:6000] + "\n" + "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
 
 
 class Ledgers:

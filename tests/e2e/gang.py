@@ -31,7 +31,7 @@ def reference(folder, *flags):
 class Gang:
     """A job with a ledger, and what is done to it. Slots are ranks, because each fault begins when all are there again."""
 
-    def __init__(self, cluster, job, name, *flags, steps, nodes=NODES, elastic=True, **spec):
+    def __init__(self, cluster, job, name, *flags, steps, pace, nodes=NODES, elastic=True, **spec):
         flags += (f"--steps={steps}",)
         self.cluster, self.name, self.flags, self.steps, self.nodes = cluster, name, flags, steps, nodes
         if elastic:
@@ -39,7 +39,7 @@ class Gang:
         state = cluster.command("volume", "default", f"{name}-state").stdout.strip()
         self.ledgers = e2e.Ledgers(f"{state}/ledger")
         self.rows = []  # (what, begun, ended, attempts)
-        job(jobs.trainer(name, *flags, "--ledger=/checkpoints/ledger", claim=f"{name}-state", every=3600, nodes=nodes,
+        job(jobs.trainer(name, *flags, jobs.pace(pace), "--ledger=/checkpoints/ledger", claim=f"{name}-state", every=3600, nodes=nodes,
                          restart={"maxRestarts": 100, "forceDeleteAfterSeconds": 1}, **spec))
         self.until("all train", lambda: self.ledgers.trains_with(nodes))
 
@@ -142,7 +142,7 @@ class Gang:
         self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
         self.cluster.wait_condition(self.name, "Suspended", deadline=90)
         e2e.wait_for("no pod is left", lambda: not self.cluster.pods(self.name), deadline=120)
-        command = ["lockstep-trainer", *(flag for flag in self.flags if "min-step-seconds" not in flag), "--ledger=/checkpoints/ledger"]
+        command = ["lockstep-trainer", *self.flags, "--ledger=/checkpoints/ledger"]
         self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": False, "command": command}}))
 
     def finish(self):

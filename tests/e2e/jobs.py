@@ -34,6 +34,12 @@ def small_model(steps, *more):
             "--micro-batch-size=1", "--layers=2", "--width=64", "--threads=1", "--seed=7", "--log-every=10", *more]
 
 
+def mlp(steps):
+    """A perceptron whose steps take a few milliseconds; the same bits for any number of workers."""
+    return ["--model=mlp", f"--steps={steps}", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
+            "--deterministic"]
+
+
 def shell(name, script, nodes=1, **spec):
     """A job whose processes run a shell script (busybox)."""
     return {

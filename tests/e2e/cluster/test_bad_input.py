@@ -49,10 +49,7 @@ def failing_condition(cluster, name, word, deadline):
                 return condition
         return None
 
-    try:
-        return e2e.wait_for(f"a condition of {name} that says {word}", look, deadline, every=0.3)
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{cluster.job(name)['status']}\n{cluster.tail(name)}") from None
+    return cluster.wait_for(name, f"a condition that says {word}", look, deadline, every=0.3)
 
 
 CASES = {

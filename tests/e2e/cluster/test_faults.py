@@ -10,7 +10,6 @@ import time
 import pytest
 
 import e2e
-import jobs
 from gang import FLAGS, NODES, Gang, p99, reference
 
 AWAY = int(os.environ.get("LOCKSTEP_AWAY_SECONDS", "15"))
@@ -85,7 +84,7 @@ def api_server_is_away(gang):
 def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(operators, job, tmp_path):
     cluster = operators
     # A pod takes all GPUs of its node, so that each node has one.
-    gang = Gang(cluster, job, "faults", *FLAGS, jobs.pace(PACE), steps=STEPS, gpusPerNode=8)
+    gang = Gang(cluster, job, "faults", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
     gang.makes_steps(60)
     away = []  # (what, begun, ended): nobody of the gang is lost then
 
@@ -159,7 +158,7 @@ def test_nobody_is_lost_while_nodes_are_called_not_ready_because_the_api_server_
     patient = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
                for what in ("not-ready", "unreachable")]
     template = {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], "tolerations": patient}}
-    gang = Gang(operators, job, "unfound", *FLAGS, jobs.pace(PACE), steps=4000, gpusPerNode=8, podTemplate=template)
+    gang = Gang(operators, job, "unfound", *FLAGS, pace=PACE, steps=4000, gpusPerNode=8, podTemplate=template)
     with gang.fault("the API server is away", costs_a_member=False):
         api_server_is_away(gang)
         # Until the kubelets have found it again, and kube-proxies the new leader, that sees dead nodes and silent agents.
@@ -182,7 +181,7 @@ def received(pid):
 
 
 def test_a_rank_that_dies_while_it_gives_its_state_to_another_leaves_nobody_with_half_of_one(cluster, job, tmp_path):
-    gang = Gang(cluster, job, "halves", *LARGE, jobs.pace(0.1), steps=100)
+    gang = Gang(cluster, job, "halves", *LARGE, pace=0.1, steps=100)
     with gang.fault("the source dies in the transfer") as generation:
         agent, source = gang.process(2, "lockstep-agent"), gang.process(1)
         gang.kill_process(2)

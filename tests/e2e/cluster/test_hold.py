@@ -10,8 +10,7 @@ import jobs
 
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
-FLAGS = ["--model=mlp", "--steps=1500", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
-         "--deterministic"]
+FLAGS = jobs.mlp(1500)
 
 
 def reason(cluster, name):
@@ -44,7 +43,7 @@ def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_the
         assert time.monotonic() - since > 3
         assert cluster.job(name)["status"]["state"] == "Restarting"
         recorded = cluster.record(name).get("checkpoint")
-        assert recorded and recorded["name"] == saved[-1], f"{recorded}\n{said.text}\n{cluster.tail(name)}"
+        assert recorded and recorded["name"] == saved[-1], f"{recorded}\n{said.text}\n{cluster.known(name)}"
     finally:
         for pod in lost:
             cluster.kubectl("uncordon", pod["spec"]["nodeName"])

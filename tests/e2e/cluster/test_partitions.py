@@ -7,7 +7,6 @@ import json
 import time
 
 import e2e
-import jobs
 from gang import FLAGS, Gang, reference
 
 PACE = 0.05
@@ -53,7 +52,7 @@ def ends_as_undisturbed(gang, alone):
 
 
 def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cut_from_one_another_one_moves(cluster, job, tmp_path):
-    gang = Gang(cluster, job, "cut-off", *FLAGS, jobs.pace(PACE), steps=STEPS, nodes=2, elastic=False,
+    gang = Gang(cluster, job, "cut-off", *FLAGS, pace=PACE, steps=STEPS, nodes=2, elastic=False,
                 gpusPerNode=8, deadlines={"progressSeconds": 3})
     gang.makes_steps(60)
     pods = [gang.pod(slot) for slot in range(2)]
@@ -93,7 +92,7 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
 
 
 def test_a_newcomer_that_does_not_reach_the_others_is_taken_in_when_it_does_and_nobody_stops_for_it_before(cluster, job, tmp_path):
-    gang = Gang(cluster, job, "newcomer", *FLAGS, jobs.pace(PACE), steps=STEPS, gpusPerNode=8)
+    gang = Gang(cluster, job, "newcomer", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
     gang.makes_steps(40)
     (here, its), (there, other) = [(pod["spec"]["nodeName"], network(pod)) for pod in (gang.pod(0), gang.pod(2))]
     with gang.fault("a pod is deleted, its successor cut off") as generation:

@@ -91,6 +91,7 @@ def test_a_job_that_is_scaled_up_and_down_ends_with_an_exact_ledger_and_the_bits
 
 
 def test_the_server_refuses_what_the_job_did_not_ask_for(cluster, job):
+    # Programs that are still there when they are to be scaled; nothing waits for their end.
     name = job(jobs.shell("bounded", "sleep 60", nodes=2, elastic={"minNodes": 2, "maxNodes": 3}))
     fixed = job(jobs.shell("fixed", "sleep 60", nodes=1))
     for target, nodes, why in ((name, 4, "nodes must not be greater than elastic.maxNodes"),

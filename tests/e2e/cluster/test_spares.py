@@ -9,8 +9,7 @@ import jobs
 
 pytestmark = pytest.mark.usefixtures("language_model_example")
 
-FLAGS = ["--model=mlp", "--steps=2000", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
-         "--deterministic"]
+FLAGS = jobs.mlp(2000)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +73,7 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
 
 
 def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
+    # It runs until it is told to end; a shell runs its trap between two commands, so each is short. No one waits for this loop.
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'
     name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
