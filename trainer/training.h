@@ -80,6 +80,8 @@ class Training {
   Status save(checkpoint::Busy busy);
   Status settle_checkpoints();
   Status save_alone();
+  Status adopt_checkpoint();
+  void tell_of_checkpoint(const checkpoint::Published& published);
   Status take_published();
   Status write_sample();
 

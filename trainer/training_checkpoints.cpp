@@ -152,15 +152,34 @@ Status Training::save_alone() {
   }
   LOCKSTEP_CHECK_OK(make_writer(true));
   auto taken = writer_->write(snapshot(), Busy::kWait, kWriteDeadline);
-  if (!taken && taken.error().code == ErrorCode::kAlreadyExists) {
-    print(stdout, "checkpoint {} is there already\n", checkpoint::folder_name(state().step, generation_));
-    return {};
-  }
+  if (!taken && taken.error().code == ErrorCode::kAlreadyExists) return adopt_checkpoint();
   if (!taken) return taken.error();
   writer_->confirm(state().step + 1);
   LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
   static_cast<void>(last);
   return take_published();
+}
+
+// Another rank was first to save what this one holds, too. It may have died before it could tell anybody, so this one
+// tells of it as of its own.
+Status Training::adopt_checkpoint() {
+  const std::string name = checkpoint::folder_name(state().step, generation_);
+  LOCKSTEP_TRY(const auto manifest, checkpoint::verify(flags_.checkpoint_dir, name));
+  LOCKSTEP_TRY(const std::string digest, checkpoint::state_digest(snapshot().state));
+  if (manifest.digest != digest) {
+    return fail(ErrorCode::kAlreadyExists,
+                fmt::format("checkpoint {} of {} is there already and holds another state, of digest {} instead of {}: "
+                            "is the directory another job's, too?",
+                            name, flags_.checkpoint_dir, manifest.digest, digest));
+  }
+  tell_of_checkpoint({name, manifest.step, manifest.generation, digest});
+  return {};
+}
+
+void Training::tell_of_checkpoint(const checkpoint::Published& published) {
+  agent_->checkpoint(
+      {.name = published.name, .step = published.step, .generation = published.generation, .digest = published.digest});
+  print(stdout, "checkpoint {}  digest {}\n", published.name, published.digest);
 }
 
 // A collective has just succeeded: what was written before it may be published, and what was published is reported.
@@ -170,12 +189,7 @@ Status Training::take_published() {
   doing_ = Origin::kSave;
   while (auto outcome = writer_->poll()) {
     if (!*outcome) return outcome->error();
-    const checkpoint::Published& published = **outcome;
-    agent_->checkpoint({.name = published.name,
-                        .step = published.step,
-                        .generation = published.generation,
-                        .digest = published.digest});
-    print(stdout, "checkpoint {}  digest {}\n", published.name, published.digest);
+    tell_of_checkpoint(**outcome);
   }
   return {};
 }

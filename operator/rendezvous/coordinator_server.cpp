@@ -157,6 +157,7 @@ class CoordinatorServer final : public Coordinator {
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
+    MonotonicTime due = MonotonicTime::max();   // of the timer
     std::uint64_t serial = 0;                   // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;              // keys of job_of_pod_
     std::map<std::string, std::string> tokens;  // digest of the token that was found good, by pod uid
@@ -222,12 +223,18 @@ class CoordinatorServer final : public Coordinator {
 
   // Does what the job's state machine asks for, until it asks for nothing.
   void carry_out(Job& job) {
+    if (const Duration late = clock_.now() - job.due; late > CoordinatorTiming().late_by) {
+      log::warn(
+          "the coordinator was held up: no silence until now counts",
+          {{"job", job.plan.name_space + "/" + job.plan.name}, {"milliseconds", fmt::to_string(milliseconds(late))}});
+    }
     for (const CoordinatorAction& action : job.state.take_actions()) {
       if (const auto* out = std::get_if<SendToMember>(&action)) {
         if (Session* session = find_session(out->session)) session->send(out->message);
       } else if (const auto* closing = std::get_if<CloseSession>(&action)) {
         if (Session* session = find_session(closing->session)) {
           session->joined = false;  // the state machine does not want to hear of it any more
+          log::info("an agent's connection is closed", {{"pod", session->pod}});
           session->finish();
         }
       } else if (std::holds_alternative<LoadRecord>(action)) {
@@ -259,8 +266,8 @@ class CoordinatorServer final : public Coordinator {
   }
 
   void wait_for_tick(Job& job) {
-    const Duration wait = std::max<Duration>(std::chrono::milliseconds(1), job.state.deadline() - clock_.now());
-    job.timer.expires_after(wait);
+    job.due = job.state.deadline();
+    job.timer.expires_after(std::max<Duration>(std::chrono::milliseconds(1), job.due - clock_.now()));
     job.timer.async_wait([this, uid = job.plan.uid, serial = job.serial](error_code error) {
       Job* found = error ? nullptr : find_job(uid, serial);
       if (found == nullptr) return;
@@ -330,7 +337,8 @@ class CoordinatorServer final : public Coordinator {
     if (error || sessions_.size() >= kMaxConnections) return;
     if (strangers_.size() >= kMaxStrangers) {
       // The oldest had the most time: who only holds a place must not keep others out.
-      if (Session* oldest = find_session(strangers_.front())) oldest->close();
+      if (Session* oldest = find_session(strangers_.front()))
+        oldest->close("it had not said who it is when others came");
     }
     const SessionId id = ++last_session_;
     const auto session = std::make_shared<Session>(id, std::move(socket), tls_, events_);
@@ -350,7 +358,8 @@ class CoordinatorServer final : public Coordinator {
     no_stranger(session.id());
     const std::shared_ptr<Session> alive = session.shared_from_this();
     sessions_.erase(session.id());
-    if (!session.joined) return;
+    if (!session.joined) return log::debug("a connection ended", {{"pod", session.pod}, {"why", session.why()}});
+    log::info("an agent's connection ended", {{"pod", session.pod}, {"why", session.why()}});
     if (Job* job = find_job(session.job_uid)) {
       job->state.on_disconnected(session.id(), now());
       carry_out(*job);
@@ -359,11 +368,11 @@ class CoordinatorServer final : public Coordinator {
 
   void on_message(Session& session, const AgentToCoordinator& message) {
     if (const auto* hello = std::get_if<Hello>(&message)) {
-      if (session.said_hello) return session.close();
+      if (session.said_hello) return session.close("it said HELLO twice");
       session.said_hello = true;
       return on_hello(session, *hello);
     }
-    if (!session.said_hello) return session.close();
+    if (!session.said_hello) return session.close("it did not say HELLO first");
     if (!session.joined) return;  // its token is still being looked at
     if (Job* job = find_job(session.job_uid)) {
       job->state.on_message(session.id(), message, now());
@@ -384,6 +393,7 @@ class CoordinatorServer final : public Coordinator {
     }
     if (const auto refused = job->state.refusal(hello)) return refuse(session, *refused);
     session.job_uid = job->plan.uid;
+    session.pod = hello.name_space + "/" + hello.pod_name;
     const std::string token = digest(hello.token);
     const auto known = job->tokens.find(hello.pod_uid);
     if (!options_.authenticate || (known != job->tokens.end() && known->second == token))
@@ -425,6 +435,7 @@ class CoordinatorServer final : public Coordinator {
     no_stranger(session.id());
     session.accept();
     session.joined = true;
+    log::info("an agent connected", {{"pod", session.pod}});
     job.state.on_hello(session.id(), hello, now());
     carry_out(job);
   }

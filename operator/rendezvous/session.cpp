@@ -4,8 +4,6 @@
 #include <boost/asio/write.hpp>
 #include <string_view>
 
-#include "operator/base/log.h"
-
 namespace lockstep::rendezvous {
 
 namespace asio = boost::asio;
@@ -20,7 +18,7 @@ void Session::start() {
   stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
   set_deadline(kHandshakeWithin);
   stream_.async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](error_code error) {
-    if (error || self->closed_) return self->close();
+    if (error || self->closed_) return self->close(error.message());
     self->set_deadline(kJoinWithin - kHandshakeWithin);
     self->read_length();
   });
@@ -29,7 +27,7 @@ void Session::start() {
 void Session::set_deadline(std::chrono::milliseconds within) {
   deadline_.expires_after(within);
   deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) self->close();
+    if (!error) self->close("it did not say who it is in time, or did not read its last messages");
   });
 }
 
@@ -41,9 +39,9 @@ void Session::accept() {
 
 void Session::read_length() {
   asio::async_read(stream_, asio::buffer(length_), [self = shared_from_this()](error_code error, std::size_t) {
-    if (error || self->closed_) return self->close();
+    if (error || self->closed_) return self->close(error.message());
     const Result<std::size_t> length = decode_length(std::string_view(self->length_, 4), self->most_);
-    if (!length) return self->close();
+    if (!length) return self->close(length.error().message);
     self->read_body(*length);
   });
 }
@@ -51,13 +49,10 @@ void Session::read_length() {
 void Session::read_body(std::size_t length) {
   body_.resize(length);
   asio::async_read(stream_, asio::buffer(body_), [self = shared_from_this()](error_code error, std::size_t) {
-    if (error || self->closed_) return self->close();
+    if (error || self->closed_) return self->close(error.message());
     if (!self->finishing_) {
       const Result<AgentToCoordinator> message = decode_from_agent(self->body_);
-      if (!message) {
-        log::debug("a connection was closed", {{"reason", message.error().message}});
-        return self->close();
-      }
+      if (!message) return self->close(message.error().message);
       self->events_.on_message(*self, *message);
     }
     if (self->body_.capacity() > kMaxFirstFrame) self->body_ = std::string();
@@ -69,10 +64,9 @@ void Session::send(const CoordinatorToAgent& message) {
   if (closed_ || finishing_) return;
   Result<std::string> frame = encode_frame(message);
   if (!frame || queued_ + frame->size() > kMaxQueued) {
-    log::warn("a connection is closed",
-              {{"reason", frame ? "its agent does not read what it is sent" : frame.error().message}});
+    const std::string why = frame ? "its agent does not read what it is sent" : frame.error().message;
     // Not from inside the caller's loop over sessions.
-    asio::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
+    asio::post(stream_.get_executor(), [self = shared_from_this(), why] { self->close(why); });
     return;
   }
   queued_ += frame->size();
@@ -91,7 +85,7 @@ void Session::write_next() {
   writing_ = true;
   asio::async_write(stream_, asio::buffer(queue_.front()), [self = shared_from_this()](error_code error, std::size_t) {
     self->writing_ = false;
-    if (error || self->closed_) return self->close();
+    if (error || self->closed_) return self->close(error.message());
     self->queued_ -= self->queue_.front().size();
     self->queue_.pop_front();
     self->write_next();
@@ -105,8 +99,9 @@ void Session::finish() {
   write_next();
 }
 
-void Session::close() {
+void Session::close(const std::string& why) {
   if (std::exchange(closed_, true)) return;
+  why_ = why;
   deadline_.cancel();
   error_code ignored;
   stream_.lowest_layer().close(ignored);

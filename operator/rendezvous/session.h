@@ -37,12 +37,15 @@ class Session : public std::enable_shared_from_this<Session> {
   void send(const CoordinatorToAgent& message);
   // Closes once what was sent is written, or after a second. No more messages are handed on.
   void finish();
-  // Closes now.
-  void close();
+  // Closes now; `why` is for the log.
+  void close(const std::string& why);
 
   SessionId id() const { return id_; }
-  // What the server keeps with it: the job that it joined, or asks to join.
+  // Of a closed one: why.
+  const std::string& why() const { return why_; }
+  // What the server keeps with it: the job that it joined, or asks to join, and the pod that it is of, for the log.
   std::string job_uid;
+  std::string pod;
   bool joined = false;
   bool said_hello = false;
 
@@ -62,6 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::deque<std::string> queue_;
   std::size_t queued_ = 0;
   bool writing_ = false, finishing_ = false, closed_ = false;
+  std::string why_;
 };
 
 }  // namespace lockstep::rendezvous

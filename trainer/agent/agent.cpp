@@ -159,14 +159,26 @@ void Agent::step_connection(MonotonicTime now) {
     if (state_.welcomed() && std::holds_alternative<rv::Welcome>(message)) {
       connection_->welcomed();
       last_why_.clear();
+      if (lost_at_) {
+        const auto away = std::chrono::duration<double>(now - *std::exchange(lost_at_, std::nullopt));
+        say(fmt::format("connected to the coordinator again after {:.1f} s", away.count()));
+      }
     }
   }
-  if (happened.closed) state_.on_disconnected(now);
+  if (happened.closed) disconnected(happened.why, now);
   // Right after a close by the coordinator a refusal has been said already; the rest is said once.
   if (!happened.why.empty() && !happened.closed && happened.why != last_why_) {
     last_why_ = happened.why;
     say("the coordinator cannot be reached, trying again: " + last_why_);
   }
+}
+
+void Agent::disconnected(const std::string& why, MonotonicTime now) {
+  if (state_.welcomed()) {
+    lost_at_ = now;
+    if (last_why_.empty()) say("the connection to the coordinator is lost, trying again: " + why);
+  }
+  state_.on_disconnected(now);
 }
 
 void Agent::carry_out(MonotonicTime now) {
@@ -208,7 +220,7 @@ void Agent::carry_out(MonotonicTime now) {
         reap_again = true;
       } else if (const auto* closing = std::get_if<rv::CloseConnection>(&action)) {
         connection_->close(now);
-        state_.on_disconnected(now);
+        disconnected(closing->why, now);
         if (last_why_.empty()) last_why_ = closing->why;
       } else if (const auto* leave = std::get_if<rv::ExitAgent>(&action)) {
         exit_code_ = leave->code;

@@ -32,6 +32,7 @@ class Agent {
   void on_signal(int signal, MonotonicTime now);
   void read_signals(MonotonicTime now);
   void step_connection(MonotonicTime now);
+  void disconnected(const std::string& why, MonotonicTime now);
   void reap(MonotonicTime now);
   std::string token() const;
   void say(const std::string& sentence);
@@ -47,7 +48,8 @@ class Agent {
   std::vector<Fd> listeners_;  // for the proposal under way
   int end_signal_ = SIGTERM;   // how processes are told to end
   bool terminated_ = false;
-  std::string last_why_;  // of a failed connection, so that it is said once
+  std::string last_why_;                  // of a failed connection, so that it is said once
+  std::optional<MonotonicTime> lost_at_;  // the connection of a member, until it is welcomed again
   std::optional<int> exit_code_;
 };
 

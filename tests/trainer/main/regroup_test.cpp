@@ -56,6 +56,27 @@ class Regroup : public testing::InFolder {
     }
     return ends;
   }
+  // All ranks end generation 1 after the same step and wait for the next.
+  void end_the_generation_by_agreement() {
+    ASSERT_TRUE(gang_->process(0).says("step 5/"));
+    gang_->yield({2});
+    for (size_t rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(gang_->hears_broken(rank).yielded);
+    gang_->regroup(2);
+    EXPECT_FALSE(gang_->source().send);
+  }
+  static rendezvous::AgentMessage stop() {
+    return {.kind = rendezvous::AgentMessage::Kind::kStop, .regroup = {}, .join = {}, .yields = 0};
+  }
+  // A rank that waits for a generation is told to stop, and tells of a checkpoint before its end.
+  struct Stopped {
+    rendezvous::CheckpointReport told;
+    Ended ended;
+  };
+  Stopped stopped(size_t rank) {
+    gang_->says(rank, stop());
+    auto message = gang_->hears(rank, [](const PlayedGang::WorkerMessage& it) { return it.checkpoint.has_value(); });
+    return {message.checkpoint.value_or(rendezvous::CheckpointReport()), gang_->process(rank).wait()};
+  }
   std::unique_ptr<PlayedGang> gang_;
 };
 
@@ -291,9 +312,7 @@ TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_h
   gang.regroup(2);
   const std::int64_t step = gang.source().version.step;
   ASSERT_GE(step, 5);
-  for (size_t rank : {1U, 2U, 3U}) {
-    gang.says(rank, {.kind = rendezvous::AgentMessage::Kind::kStop, .regroup = {}, .join = {}, .yields = 0});
-  }
+  for (size_t rank : {1U, 2U, 3U}) gang.says(rank, stop());
   // Who had not heard yet that the last step was complete holds the one before it.
   const auto name_of = [](std::int64_t of) { return "checkpoint step-" + std::to_string(of) + ".g1 "; };
   const std::string name = name_of(step);
@@ -308,6 +327,31 @@ TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_h
   Ended again = run(training({"--checkpoint-dir=" + checkpoints()}));
   EXPECT_THAT(again.out, HasSubstr("restored step-" + std::to_string(step) + ".g1"));
   EXPECT_EQ(value_of(again.out, "digest"), value_of(run(training()).out, "digest"));
+}
+
+// Who was first to save it may be dead before its agent could tell anybody.
+TEST_F(Regroup, of_a_checkpoint_that_several_hold_each_of_them_tells) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  end_the_generation_by_agreement();
+  const auto first = stopped(1);
+  const auto second = stopped(2);
+  const std::string name = "step-" + std::to_string(gang.source().version.step) + ".g1";
+  EXPECT_EQ(first.told.name, name);
+  EXPECT_EQ(second.told, first.told);
+  EXPECT_EQ(second.ended.code, 83) << second.ended.err;
+}
+
+TEST_F(Regroup, a_checkpoint_of_the_same_name_and_other_bits_is_not_told_of) {
+  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  end_the_generation_by_agreement();
+  const std::string step = std::to_string(gang.source().version.step);
+  const Ended other = run({"--model=mlp", "--seed=9", "--steps=" + step, "--checkpoint-dir=" + checkpoints()},
+                          {{"LOCKSTEP_GENERATION", "1"}});
+  EXPECT_THAT(other.out, HasSubstr("checkpoint step-" + step + ".g1 "));
+  gang.says(1, stop());
+  const Ended ended = gang.process(1).wait();
+  EXPECT_THAT(ended.err, HasSubstr("is there already and holds another state"));
+  EXPECT_NE(ended.code, 83);
 }
 
 TEST_F(Regroup, who_waits_for_a_generation_ends_when_its_agent_goes) {
