@@ -226,8 +226,8 @@ class Cluster:
             name = pod["metadata"]["name"]
             log = self.kubectl("logs", "-n", namespace, name, "--tail=12", check=False)
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
-        log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=25", "--prefix", check=False)
-        return status[:6000] + "\n" + "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-4000:]
+        log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=80", "--prefix", check=False)
+        return status[:6000] + "\n" + "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-16000:]
 
 
 class Ledgers:
