@@ -1,4 +1,5 @@
 // Whole jobs: real agents as processes, a real coordinator, workers that know nothing of either.
+#include <algorithm>
 #include <set>
 
 #include "tests/trainer/agent/agents.h"
@@ -62,6 +63,20 @@ TEST_F(AgentJobTest, a_coordinator_that_dies_and_comes_back_does_not_disturb_the
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   handled(1);
   ASSERT_TRUE(reaches(Phase::kUp, 2));
+}
+
+TEST_F(AgentJobTest, an_agent_says_once_that_it_has_lost_the_coordinator_and_once_that_it_is_back) {
+  start_job(1, 1, shell_worker("exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kUp, 1));
+  const auto said = [&](const char* sentence) {
+    const auto lines = lines_of(output(0));
+    return std::count_if(lines.begin(), lines.end(), [&](const auto& it) { return it.find(sentence) != it.npos; });
+  };
+  coordinator.reset();
+  start_coordinator(2);
+  coordinator->set_job(plan);
+  EXPECT_TRUE(eventually([&](const auto&) { return said("connected to the coordinator again after ") == 1; }));
+  EXPECT_EQ(said("the connection to the coordinator is lost, trying again: "), 1) << output(0);
 }
 
 TEST_F(AgentJobTest, a_worker_that_dies_while_there_is_no_coordinator_is_reported_to_the_next) {
