@@ -169,7 +169,7 @@ Status Training::adopt_checkpoint() {
   if (manifest.digest != digest) {
     return fail(ErrorCode::kAlreadyExists,
                 fmt::format("checkpoint {} of {} is there already and holds another state, of digest {} instead of {}: "
-                            "is the directory another job's, too?",
+                            "give this job a checkpoint directory of its own",
                             name, flags_.checkpoint_dir, manifest.digest, digest));
   }
   tell_of_checkpoint({name, manifest.step, manifest.generation, digest});

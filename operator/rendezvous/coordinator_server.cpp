@@ -157,7 +157,6 @@ class CoordinatorServer final : public Coordinator {
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
-    MonotonicTime due = MonotonicTime::max();   // of the timer
     std::uint64_t serial = 0;                   // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;              // keys of job_of_pod_
     std::map<std::string, std::string> tokens;  // digest of the token that was found good, by pod uid
@@ -223,10 +222,10 @@ class CoordinatorServer final : public Coordinator {
 
   // Does what the job's state machine asks for, until it asks for nothing.
   void carry_out(Job& job) {
-    if (const Duration late = clock_.now() - job.due; late > CoordinatorTiming().late_by) {
-      log::warn(
-          "the coordinator was held up: no silence until now counts",
-          {{"job", job.plan.name_space + "/" + job.plan.name}, {"milliseconds", fmt::to_string(milliseconds(late))}});
+    if (const Duration held_up = job.state.take_held_up(); held_up > Duration::zero()) {
+      log::warn("the coordinator was held up: no silence until now counts; has its node enough CPU?",
+                {{"job", job.plan.name_space + "/" + job.plan.name},
+                 {"milliseconds", fmt::to_string(milliseconds(held_up))}});
     }
     for (const CoordinatorAction& action : job.state.take_actions()) {
       if (const auto* out = std::get_if<SendToMember>(&action)) {
@@ -266,8 +265,8 @@ class CoordinatorServer final : public Coordinator {
   }
 
   void wait_for_tick(Job& job) {
-    job.due = job.state.deadline();
-    job.timer.expires_after(std::max<Duration>(std::chrono::milliseconds(1), job.due - clock_.now()));
+    const Duration wait = std::max<Duration>(std::chrono::milliseconds(1), job.state.deadline() - clock_.now());
+    job.timer.expires_after(wait);
     job.timer.async_wait([this, uid = job.plan.uid, serial = job.serial](error_code error) {
       Job* found = error ? nullptr : find_job(uid, serial);
       if (found == nullptr) return;

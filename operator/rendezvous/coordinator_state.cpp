@@ -35,6 +35,7 @@ void CoordinatorState::observe(Now now) {
   if (now.time - last_event_ > timing_.tick + timing_.late_by) {
     for (auto& [slot, member] : members_) member.heard = now.time;
     if (gang_ && gang_->watch) gang_->watch->restart(now.time);
+    held_up_ = now.time - last_event_;
   }
   last_event_ = now.time;
 }

@@ -109,6 +109,9 @@ class CoordinatorState {
   // Whether view() may have changed in more than its progress, or in its progress, since the last call.
   bool take_changed() { return std::exchange(changed_, false); }
   bool take_progress_changed() { return std::exchange(progress_changed_, false); }
+  // For how long nobody called when somebody should have, where that was so long that silence was forgiven; zero when
+  // it was not since the last call.
+  Duration take_held_up() { return std::exchange(held_up_, Duration::zero()); }
   // Why a HELLO would not be let in, empty when it would: {message, final}.
   std::optional<Refused> refusal(const Hello& hello) const;
   std::int64_t ignored() const { return ignored_; }
@@ -360,6 +363,7 @@ class CoordinatorState {
   MonotonicTime last_event_{}, last_advance_{};
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;
+  Duration held_up_{};
 };
 
 }  // namespace lockstep::rendezvous

@@ -16,18 +16,18 @@ void Session::start() {
   error_code ignored;
   stream_.lowest_layer().set_option(asio::ip::tcp::no_delay(true), ignored);
   stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
-  set_deadline(kHandshakeWithin);
+  set_deadline(kHandshakeWithin, "no TLS handshake in time");
   stream_.async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](error_code error) {
     if (error || self->closed_) return self->close(error.message());
-    self->set_deadline(kJoinWithin - kHandshakeWithin);
+    self->set_deadline(kJoinWithin - kHandshakeWithin, "it did not say who it is in time");
     self->read_length();
   });
 }
 
-void Session::set_deadline(std::chrono::milliseconds within) {
+void Session::set_deadline(std::chrono::milliseconds within, const char* why) {
   deadline_.expires_after(within);
-  deadline_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) self->close("it did not say who it is in time, or did not read its last messages");
+  deadline_.async_wait([self = shared_from_this(), why](error_code error) {
+    if (!error) self->close(why);
   });
 }
 
@@ -95,7 +95,7 @@ void Session::write_next() {
 void Session::finish() {
   if (closed_ || finishing_) return;
   finishing_ = true;
-  set_deadline(std::chrono::seconds(1));
+  set_deadline(std::chrono::seconds(1), "it did not read its last messages in time");
   write_next();
 }
 

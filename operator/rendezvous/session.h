@@ -50,7 +50,8 @@ class Session : public std::enable_shared_from_this<Session> {
   bool said_hello = false;
 
  private:
-  void set_deadline(std::chrono::milliseconds within);
+  // Closes, and says `why`, when neither accept() nor another deadline comes first.
+  void set_deadline(std::chrono::milliseconds within, const char* why);
   void read_length();
   void read_body(std::size_t length);
   void write_next();

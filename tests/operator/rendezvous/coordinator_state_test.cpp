@@ -289,9 +289,12 @@ TEST_F(CoordinatorStateTest, the_step_that_a_generation_began_with_is_no_advance
 
 TEST_F(CoordinatorStateTest, a_coordinator_that_was_held_up_blames_nobody) {
   start();
+  job->take_held_up();  // of start(), which lets the time after a take-over pass at once
   time += seconds(30);
   job->on_tick(now());
   EXPECT_EQ(phase(), Phase::kUp);
+  EXPECT_EQ(job->take_held_up(), seconds(30)) << "it says so";
+  EXPECT_EQ(job->take_held_up(), Duration::zero()) << "once";
 }
 
 TEST_F(CoordinatorStateTest, a_new_coordinator_leaves_a_running_generation_alone) {

@@ -57,7 +57,7 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
                step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
                checkpoint, times, divergence, joined_at, evict_from, alone, last_event, last_advance, changed,
-               progress_changed, ignored] = state;
+               progress_changed, ignored, held_up] = state;
   to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
          step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
          checkpoint);

@@ -218,6 +218,7 @@ class AgentJobTest : public testing::Test {
     }
     return found;
   }
+  // A `sleep` in what it does then is a program that stays until somebody ends it; no test waits for its end.
   static std::vector<std::string> shell_worker(const std::string& then) {
     return {"sh", "-c", "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; " + then};
   }

@@ -351,6 +351,7 @@ TEST_F(Regroup, a_checkpoint_of_the_same_name_and_other_bits_is_not_told_of) {
   gang.says(1, stop());
   const Ended ended = gang.process(1).wait();
   EXPECT_THAT(ended.err, HasSubstr("is there already and holds another state"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("checkpoint step-")));
   EXPECT_NE(ended.code, 83);
 }
 
