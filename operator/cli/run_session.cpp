@@ -31,6 +31,9 @@ using nlohmann::json;
 
 constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
+// An agent says that a process has started when its program is being loaded. Only when that is done, which takes seconds
+// on a busy disk, can the process be told by its environment, and nothing says when.
+constexpr Duration kLookAgain = 20ms;
 
 std::string indented(const std::string& text) {
   std::string result = "  ";
@@ -214,7 +217,7 @@ class Session {
       bool gone = false;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, tick_, [this] { return news_; });
+        changed_.wait_for(lock, kill_due_ ? kLookAgain : tick_, [this] { return news_; });
         news_ = false;
         if (newest_) job_ = std::move(*newest_);
         newest_.reset();
@@ -240,6 +243,7 @@ class Session {
     if (progress.step > 0 && (curve_.training.empty() || curve_.training.back().step != progress.step)) {
       curve_.training.push_back({progress.step, progress.loss});
     }
+    kill_due_ = false;
     if (view.phase != rendezvous::Phase::kUp) return;
     for (auto kill = kills_.begin(); kill != kills_.end();) {
       if (progress.step < kill->step) {
@@ -247,7 +251,8 @@ class Session {
         continue;
       }
       const auto worker = runtime_->kill_worker(kill->rank);
-      if (!worker) return;  // it is being restarted: at the next change
+      kill_due_ = !worker;
+      if (!worker) return;
       display_->say(fmt::format("killed rank {} (process {}, pod {}) at step {}, as asked", kill->rank, worker->pid,
                                 worker->pod, progress.step));
       kill = kills_.erase(kill);
@@ -400,6 +405,7 @@ class Session {
   // Of the main thread.
   api::TrainingJob job_;
   std::deque<WorkerKill> kills_;
+  bool kill_due_ = false;            // it is time for one of them, and its process is not to be found
   std::unique_ptr<ChaosRun> chaos_;  // null: nothing disturbs the job
   LossCurve curve_;
   int told_ = 0;  // failures that were said

@@ -60,6 +60,16 @@ TEST_F(Run, a_killed_worker_is_survived_and_listed) {
   EXPECT_TRUE(command.await_no_process());
 }
 
+TEST_F(Run, a_worker_that_cannot_be_told_by_its_rank_yet_is_killed_once_it_can) {
+  // As on a busy disk, where a program is loaded slowly: without its environment for a second after its start.
+  Command command(words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec env -i WAIT=$RANK sh -c "
+                        "\"sleep 1; RANK=\\$WAIT exec sleep 100\"; echo again",
+                        2, {"--kill-worker", "1@0"}));
+  ASSERT_EQ(command.wait(20s), 0) << command.out() << command.err();
+  EXPECT_NE(command.out().find("killed rank 1 (process "), std::string::npos) << command.out();
+  EXPECT_TRUE(command.await_no_process());
+}
+
 TEST_F(Run, a_program_written_for_torchrun_runs_unchanged_and_survives_a_kill) {
   Command command(words(std::string("exec ") + TORCHRUN_STYLE + " 20 50", 3, {"--kill-worker", "1@0"}));
   ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
