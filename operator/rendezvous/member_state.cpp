@@ -313,7 +313,8 @@ void MemberState::send_heartbeat(MonotonicTime now) {
   heartbeat.newest_checkpoint = checkpoint_;
   for (const auto& [number, rank] : ranks_) {
     if (!alive_) break;
-    const Duration age = rank.activity ? now - rank.activity_at : Duration::zero();
+    // What was said after the caller had looked at its clock is new.
+    const Duration age = rank.activity ? std::max(now - rank.activity_at, Duration::zero()) : Duration::zero();
     heartbeat.ranks.push_back(
         {rank.state, std::chrono::duration_cast<std::chrono::milliseconds>(age).count(), rank.activity});
   }

@@ -4,6 +4,8 @@
 #include <boost/asio/write.hpp>
 #include <string_view>
 
+#include "operator/base/log.h"
+
 namespace lockstep::rendezvous {
 
 namespace asio = boost::asio;
@@ -52,7 +54,12 @@ void Session::read_body(std::size_t length) {
     if (error || self->closed_) return self->close(error.message());
     if (!self->finishing_) {
       const Result<AgentToCoordinator> message = decode_from_agent(self->body_);
-      if (!message) return self->close(message.error().message);
+      if (!message) {
+        // Of a stranger that may be anything; of a member it is a defect of ours.
+        if (self->joined)
+          log::error("a member's message is not understood", {{"pod", self->pod}, {"why", message.error().message}});
+        return self->close(message.error().message);
+      }
       self->events_.on_message(*self, *message);
     }
     if (self->body_.capacity() > kMaxFirstFrame) self->body_ = std::string();

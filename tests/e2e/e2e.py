@@ -226,8 +226,11 @@ class Cluster:
             name = pod["metadata"]["name"]
             log = self.kubectl("logs", "-n", namespace, name, "--tail=12", check=False)
             text.append(f"--- {name} {pod['status'].get('phase')}\n{log.stdout}{log.stderr}")
-        log = self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", "--tail=80", "--prefix", check=False)
-        return status[:6000] + "\n" + "\n".join(text)[-4000:] + "\n--- operator\n" + log.stdout[-16000:]
+        return status[:6000] + "\n" + "\n".join(text)[-4000:] + "\n--- operator\n" + self.operators_say(80)[-16000:]
+
+    def operators_say(self, lines=-1):
+        """The last lines of the log of each operator, or all of them."""
+        return self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", f"--tail={lines}", "--prefix", check=False).stdout
 
 
 class Ledgers:

@@ -93,7 +93,9 @@ class Gang:
         else:
             attempts = self.status().get("attempts", [])
             attempts = [attempt for attempt in attempts if attempt["generation"] >= generation]
-            assert attempts == [] and self.ledgers.generation() == generation, f"{what}: {attempts}"
+            later = self.ledgers.read().generation()
+            assert attempts == [] and later == generation, \
+                f"{what}: generation {generation}, then {later}, {attempts}\n{self.cluster.known(self.name)}"
         self.rows.append((what, begun, time.monotonic_ns(), attempts))
         self.makes_steps(10)
 

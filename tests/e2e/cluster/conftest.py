@@ -86,3 +86,5 @@ def job(cluster, request):
     yield apply
     for name in names:
         cluster.delete_job(name)
+    misunderstood = [line for line in cluster.operators_say().splitlines() if "is not understood" in line]
+    assert not misunderstood, "an agent and a coordinator of one version do not understand one another:\n" + "\n".join(misunderstood)

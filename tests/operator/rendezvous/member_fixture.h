@@ -15,7 +15,17 @@ class MemberStateTest : public testing::Test {
   std::vector<MemberAction> seen;
 
   void collect() {
-    for (MemberAction& action : member.take_actions()) seen.push_back(std::move(action));
+    for (MemberAction& action : member.take_actions()) {
+      if (const auto* send = std::get_if<SendToCoordinator>(&action)) expect_understood(send->message);
+      seen.push_back(std::move(action));
+    }
+  }
+  // A coordinator ends the connection of an agent of which it cannot read a message.
+  static void expect_understood(const AgentToCoordinator& message) {
+    const Result<std::string> frame = encode_frame(message);
+    ASSERT_TRUE(frame) << frame.error().message;
+    const auto read = decode_from_agent(std::string_view(*frame).substr(4));
+    EXPECT_TRUE(read) << read.error().message << ": " << frame->substr(4);
   }
   template <typename Message>
   void tell(const Message& message) {

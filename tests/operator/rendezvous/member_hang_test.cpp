@@ -33,6 +33,16 @@ TEST_F(MemberHangTest, heartbeats_carry_what_processes_say_its_age_and_their_sta
   EXPECT_EQ(sent<Heartbeat>().at(1).ranks.at(0).age_ms, 500) << "a stopped process says nothing more";
 }
 
+TEST_F(MemberHangTest, what_a_process_says_after_a_look_at_the_clock_is_new_and_not_of_the_time_to_come) {
+  start();
+  const MonotonicTime looked = now + kHeartbeatEvery;
+  now = looked + milliseconds(5);  // a busy machine ran something else meanwhile
+  worker_says(activity(41));
+  member.on_tick(looked);
+  ASSERT_EQ(sent<Heartbeat>().size(), 1U);
+  EXPECT_EQ(sent<Heartbeat>().at(0).ranks.at(0).age_ms, 0);
+}
+
 TEST_F(MemberHangTest, a_program_that_tells_nothing_has_a_state_all_the_same) {
   start();
   member.on_process_state(1, 'D');
