@@ -1,9 +1,10 @@
 #include "operator/rendezvous/activity_codec.h"
 
 #include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "operator/rendezvous/limits.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -15,8 +16,6 @@ constexpr std::array kDoing = {"starting",   "loading", "forward",    "backward"
 constexpr std::array kStages = {"idle", "reduce-scatter", "all-gather", "exchange", "broadcast"};
 constexpr std::string_view kStates = "RSDTtZXIP?";  // of proc(5), and none
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
-constexpr std::int64_t kMostRanks = 1'000'000;
 constexpr std::size_t kNumbers = 10;      // of an activity
 constexpr std::size_t kMostNumbers = 32;  // of one of a later version
 
@@ -29,7 +28,8 @@ class Values {
   std::int64_t integer(std::int64_t least, std::int64_t most) {
     const Json& value = array_[at_++];
     if (!value.is_number_integer()) return wrong();
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost)) return wrong();
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostCount))
+      return wrong();
     const auto number = value.get<std::int64_t>();
     return number < least || number > most ? wrong() : number;
   }
@@ -71,14 +71,14 @@ Result<Activity> read(const Json& array, std::size_t from) {
   if (array.size() < from + kNumbers || array.size() > from + kMostNumbers) return bad();
   Values values(array, from);
   Activity activity;
-  activity.generation = values.integer(0, kMost);
+  activity.generation = values.integer(0, kMostCount);
   activity.doing = values.name<Activity::Doing>(kDoing);
-  activity.step = values.integer(0, kMost);
-  activity.beats = values.integer(0, kMost);
-  activity.sequence = values.integer(0, kMost);
+  activity.step = values.integer(0, kMostCount);
+  activity.beats = values.integer(0, kMostCount);
+  activity.sequence = values.integer(0, kMostCount);
   activity.stage = values.name<Activity::Stage>(kStages);
-  activity.sent = values.integer(0, kMost);
-  activity.received = values.integer(0, kMost);
+  activity.sent = values.integer(0, kMostCount);
+  activity.received = values.integer(0, kMostCount);
   activity.waits_for_bytes_of = values.rank();
   activity.waits_for_room_at = values.rank();
   if (!values.good()) return bad();
@@ -131,7 +131,7 @@ Result<std::vector<RankActivity>> read_ranks(const Json& json, std::size_t most)
     rank.state = state[0];
     if (entry.size() > 1) {
       Values values(entry, 1);
-      rank.age_ms = values.integer(0, kMost);
+      rank.age_ms = values.integer(0, kMostCount);
       LOCKSTEP_TRY(rank.said, read(entry, 2));
       if (!values.good()) return bad();
     }

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "operator/rendezvous/activity_codec.h"
+#include "operator/rendezvous/limits.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -17,9 +17,6 @@ using Json = nlohmann::json;
 struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
-constexpr std::int64_t kMostRanks = 1'000'000;
 
 // Reads typed fields out of one JSON object. A field that is absent keeps its default.
 class Fields {
@@ -87,7 +84,7 @@ class Fields {
   }
   static std::int64_t integer(const char* name, const Json& field, std::int64_t least, std::int64_t most) {
     if (!field.is_number_integer()) throw wrong(name, "an integer");
-    if (field.is_number_unsigned() && field.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost)) {
+    if (field.is_number_unsigned() && field.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostCount)) {
       throw wrong(name, "in range");
     }
     const auto value = field.get<std::int64_t>();
@@ -126,16 +123,16 @@ Json write(const CheckpointReport& c) {
 Json write(const FailureReport& f) {
   return {{"kind", f.kind == FailureReport::Class::kOwn ? "own" : "communication"},
           {"suspect", f.suspect_rank},
-          {"message", f.message}};
+          {"message", clipped(f.message, kMaxMessage)}};
 }
 
 std::optional<Progress> read_progress(const Json* json) {
   if (json == nullptr) return std::nullopt;
   const Fields fields(*json);
   Progress p;
-  fields.read("step", p.step, 0, kMost);
-  fields.read("total", p.total_steps, 0, kMost);
-  fields.read("epoch", p.epoch, 0, kMost);
+  fields.read("step", p.step, 0, kMostCount);
+  fields.read("total", p.total_steps, 0, kMostCount);
+  fields.read("epoch", p.epoch, 0, kMostCount);
   fields.read("loss", p.loss);
   fields.read("rate", p.samples_per_second);
   fields.read("eta", p.eta_seconds);
@@ -145,10 +142,10 @@ std::optional<CheckpointReport> read_checkpoint(const Json* json) {
   if (json == nullptr) return std::nullopt;
   const Fields fields(*json);
   CheckpointReport c;
-  fields.read("name", c.name, 256);
-  fields.read("step", c.step, 0, kMost);
-  fields.read("generation", c.generation, 0, kMost);
-  fields.read("digest", c.digest, 256);
+  fields.read("name", c.name, kMaxName);
+  fields.read("step", c.step, 0, kMostCount);
+  fields.read("generation", c.generation, 0, kMostCount);
+  fields.read("digest", c.digest, kMaxName);
   return c;
 }
 std::optional<FailureReport> read_failure(const Json* json) {
@@ -158,7 +155,7 @@ std::optional<FailureReport> read_failure(const Json* json) {
   constexpr const char* kClasses[] = {"own", "communication"};
   read_enum(fields, "kind", kClasses, f.kind);
   fields.read("suspect", f.suspect_rank, -1, kMostRanks);
-  fields.read("message", f.message, 4096);
+  fields.read("message", f.message, kMaxMessage);
   return f;
 }
 
@@ -168,8 +165,8 @@ void put_epoch(Json& json, const Epoch& epoch) {
 }
 Epoch read_epoch(const Fields& fields) {
   Epoch epoch;
-  fields.read("term", epoch.term, 0, kMost);
-  fields.read("generation", epoch.generation, 0, kMost);
+  fields.read("term", epoch.term, 0, kMostCount);
+  fields.read("generation", epoch.generation, 0, kMostCount);
   return epoch;
 }
 
@@ -184,9 +181,9 @@ Json write(const StateVersion& v) {
 StateVersion read_version(const Json& json) {
   const Fields fields(json);
   StateVersion v;
-  fields.read("generation", v.generation, 0, kMost);
-  fields.read("step", v.step, 0, kMost);
-  fields.read("digest", v.digest, 64);
+  fields.read("generation", v.generation, 0, kMostCount);
+  fields.read("step", v.step, 0, kMostCount);
+  fields.read("digest", v.digest, kMaxWord);
   return v;
 }
 Json write(const StateSource& s) {
@@ -237,7 +234,7 @@ Json write(const Ready& m) {
       {"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port}, {"life", m.life}};
   put_epoch(json, m.epoch);
   for (const StateVersion& version : m.holdings) json["holdings"].push_back(write(version));
-  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = m.message;
+  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = clipped(m.message, kMaxMessage);
   return json;
 }
 Json write(const Up& m) {
@@ -252,7 +249,7 @@ Json write(const Broken& m) {
           {"rank", m.rank},
           {"generation", m.report.generation},
           {"suspect", m.report.suspect_rank},
-          {"message", m.report.message},
+          {"message", clipped(m.report.message, kMaxMessage)},
           {"yielded", m.report.yielded},
           {"stepped", m.report.stepped}};
 }
@@ -262,7 +259,7 @@ Json write(const Exit& m) {
             {"signal", m.signal},      {"endMs", m.end_ms},
             {"stderr", m.stderr_tail}, {"reason", kReasons[static_cast<int>(m.reason)]}};
   put_optional(json, "report", m.report);
-  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = m.message;
+  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = clipped(m.message, kMaxMessage);
   return json;
 }
 Json write(const Welcome& m) {
@@ -313,7 +310,7 @@ Json write(const Echo& m) {
   return {{"type", "ECHO"}, {"generation", m.generation}, {"addresses", m.addresses}};
 }
 Json write(const Echoed& m) {
-  return {{"type", "ECHOED"}, {"generation", m.generation}, {"problem", m.problem}};
+  return {{"type", "ECHOED"}, {"generation", m.generation}, {"problem", clipped(m.problem, kMaxMessage)}};
 }
 Json write(const Ack& m) {
   return {{"type", "ACK"}, {"generation", m.generation}, {"rank", m.rank}};
@@ -329,7 +326,8 @@ Json write(const Yield& m) {
   return json;
 }
 Json write(const Abort& m) {
-  return {{"type", "ABORT"}, {"generation", m.generation}, {"rank", m.rank}, {"message", m.message}};
+  return {
+      {"type", "ABORT"}, {"generation", m.generation}, {"rank", m.rank}, {"message", clipped(m.message, kMaxMessage)}};
 }
 Json write(const Stop& m) {
   return {{"type", "STOP"}, {"grace", m.grace_seconds}, {"exitCode", m.exit_code}};
@@ -348,23 +346,23 @@ Hello read_hello(const Fields& fields) {
   fields.read("pod", m.pod_name, 256);
   fields.read("uid", m.pod_uid, 256);
   fields.read("slot", m.slot, 0, kMostRanks);
-  fields.read("incarnation", m.incarnation, 0, kMost);
+  fields.read("incarnation", m.incarnation, 0, kMostCount);
   fields.read("token", m.token, 16 * 1024);
   fields.read("session", m.session, 256);
   read_enum(fields, "phase", kPhases, m.phase);
-  fields.read("generation", m.generation, 0, kMost);
+  fields.read("generation", m.generation, 0, kMostCount);
   fields.read("up", m.up);
   fields.read("regroups", m.regroups);
-  fields.read("promisedTerm", m.promised.term, 0, kMost);
-  fields.read("promised", m.promised.generation, 0, kMost);
-  fields.read("life", m.life, 0, kMost);
+  fields.read("promisedTerm", m.promised.term, 0, kMostCount);
+  fields.read("promised", m.promised.generation, 0, kMostCount);
+  fields.read("life", m.life, 0, kMostCount);
   return m;
 }
 Heartbeat read_heartbeat(const Fields& fields) {
   Heartbeat m;
-  fields.read("sequence", m.sequence, 0, kMost);
+  fields.read("sequence", m.sequence, 0, kMostCount);
   read_enum(fields, "phase", kPhases, m.phase);
-  fields.read("generation", m.generation, 0, kMost);
+  fields.read("generation", m.generation, 0, kMostCount);
   fields.read("up", m.up);
   fields.read("regroups", m.regroups);
   m.progress = read_progress(fields.find("progress"));
@@ -393,33 +391,33 @@ Ready read_ready(const Fields& fields) {
   }
   fields.read("host", m.host, 64);
   fields.read("masterPort", m.master_port, 0, 65535);
-  fields.read("life", m.life, 0, kMost);
-  fields.read("problem", m.problem, 64);
-  fields.read("message", m.message, 4096);
+  fields.read("life", m.life, 0, kMostCount);
+  fields.read("problem", m.problem, kMaxWord);
+  fields.read("message", m.message, kMaxMessage);
   return m;
 }
 Broken read_broken(const Fields& fields) {
   Broken m;
   fields.read("rank", m.rank, 0, kMostRanks);
-  fields.read("generation", m.report.generation, 0, kMost);
+  fields.read("generation", m.report.generation, 0, kMostCount);
   fields.read("suspect", m.report.suspect_rank, -1, kMostRanks);
-  fields.read("message", m.report.message, 4096);
+  fields.read("message", m.report.message, kMaxMessage);
   fields.read("yielded", m.report.yielded);
   fields.read("stepped", m.report.stepped);
   return m;
 }
 Exit read_exit(const Fields& fields) {
   Exit m;
-  fields.read("generation", m.generation, 0, kMost);
+  fields.read("generation", m.generation, 0, kMostCount);
   fields.read("rank", m.rank, 0, kMostRanks);
   fields.read("code", m.code, 0, 255);
   fields.read("signal", m.signal, 0, 127);
-  fields.read("endMs", m.end_ms, 0, kMost / 1'000'000);
+  fields.read("endMs", m.end_ms, 0, kMostCount / 1'000'000);
   read_enum(fields, "reason", kReasons, m.reason);
   m.report = read_failure(fields.find("report"));
   fields.read("stderr", m.stderr_tail, 4 * kMaxStderrTail);  // replacement characters may make it longer
-  fields.read("problem", m.problem, 64);
-  fields.read("message", m.message, 4096);
+  fields.read("problem", m.problem, kMaxWord);
+  fields.read("message", m.message, kMaxMessage);
   return m;
 }
 Propose read_propose(const Fields& fields) {
@@ -458,9 +456,9 @@ Go read_go(const Fields& fields) {
 
 Abort read_abort(const Fields& fields) {
   Abort m;
-  fields.read("generation", m.generation, 0, kMost);
+  fields.read("generation", m.generation, 0, kMostCount);
   fields.read("rank", m.rank, 0, kMostRanks);
-  fields.read("message", m.message, 4096);
+  fields.read("message", m.message, kMaxMessage);
   return m;
 }
 
@@ -512,16 +510,16 @@ Result<AgentToCoordinator> decode_from_agent(std::string_view json) {
     if (type == "BROKEN") return read_broken(fields);
     if (type == "ECHOED") {
       Echoed m;
-      fields.read("generation", m.generation, 0, kMost);
-      fields.read("problem", m.problem, 256);
+      fields.read("generation", m.generation, 0, kMostCount);
+      fields.read("problem", m.problem, kMaxMessage);
       return m;
     }
     if (type == "UP") {
       Up m;
-      fields.read("generation", m.generation, 0, kMost);
+      fields.read("generation", m.generation, 0, kMostCount);
       fields.read("regroups", m.regroups);
-      fields.read("initMilliseconds", m.entry.init_ms, -1, kMost);
-      fields.read("transferMilliseconds", m.entry.transfer_ms, -1, kMost);
+      fields.read("initMilliseconds", m.entry.init_ms, -1, kMostCount);
+      fields.read("transferMilliseconds", m.entry.transfer_ms, -1, kMostCount);
       return m;
     }
     return Unknown{};
@@ -532,7 +530,7 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
   return decode<CoordinatorToAgent>(json, [](const std::string& type, const Fields& fields) -> CoordinatorToAgent {
     if (type == "WELCOME") {
       Welcome m;
-      fields.read("term", m.term, 0, kMost);
+      fields.read("term", m.term, 0, kMostCount);
       return m;
     }
     if (type == "REFUSED") {
@@ -550,13 +548,13 @@ Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json) {
     }
     if (type == "ECHO") {
       Echo m;
-      fields.read("generation", m.generation, 0, kMost);
+      fields.read("generation", m.generation, 0, kMostCount);
       fields.read("addresses", m.addresses);
       return m;
     }
     if (type == "ACK") {
       Ack m;
-      fields.read("generation", m.generation, 0, kMost);
+      fields.read("generation", m.generation, 0, kMostCount);
       fields.read("rank", m.rank, 0, kMostRanks);
       return m;
     }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "operator/rendezvous/activity_codec.h"
+#include "operator/rendezvous/limits.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -23,15 +24,13 @@ constexpr const char* kRegroup = "regroup";
 constexpr const char* kJoin = "join";
 constexpr const char* kYield = "yield";
 
-constexpr size_t kMaxText = 4096;  // of one string; keeps every line far below kMaxLinkLine
-
-// Text as JSON can carry it: at most kMaxText bytes, bytes that are no UTF-8 replaced, never a newline of its own.
+// Bytes that are no UTF-8 are replaced, and there is never a newline of its own.
 std::string line_of(const json& value) {
   return value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
 std::string cut(const std::string& text) {
-  return text.substr(0, kMaxText);
+  return clipped(text, kMaxMessage);  // which keeps every line far below kMaxLinkLine
 }
 
 // JSON has no NaN and no infinity; a loss that became one is sent as null and comes back as NaN.
@@ -43,19 +42,20 @@ Error bad(const char* what) {
   return fail(ErrorCode::kInvalid, std::string("a line of the worker link ") + what);
 }
 
-// Reads members of one JSON object; remembers whether all had their type.
+// Reads members of one JSON object; remembers whether all had their type and were in range.
 class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
   bool good() const { return good_; }
 
-  std::int64_t integer(const char* name) {
+  std::int64_t integer(const char* name, std::int64_t least = 0) {
     const auto found = object_.find(name);
     if (found == object_.end()) return 0;
     if (!found->is_number_integer()) return wrong(std::int64_t{0});
-    if (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{INT64_MAX})
+    if (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{kMostCount})
       return wrong(std::int64_t{0});
-    return found->get<std::int64_t>();
+    const auto value = found->get<std::int64_t>();
+    return value >= least ? value : wrong(std::int64_t{0});
   }
   double real(const char* name) {
     const auto found = object_.find(name);
@@ -74,16 +74,15 @@ class Fields {
     return found->is_boolean() ? found->get<bool>() : wrong(false);
   }
   int rank(const char* name) {
-    const std::int64_t value = object_.contains(name) ? integer(name) : -1;
-    return value >= -1 && value <= INT32_MAX ? static_cast<int>(value) : wrong(-1);
+    const std::int64_t value = object_.contains(name) ? integer(name, -1) : -1;
+    return value <= kMostRanks ? static_cast<int>(value) : wrong(-1);
   }
   std::int64_t milliseconds(const char* name) {  // -1: not known
-    const std::int64_t value = object_.contains(name) ? integer(name) : -1;
-    return value >= -1 ? value : wrong(std::int64_t{-1});
+    return object_.contains(name) ? integer(name, -1) : -1;
   }
   StateVersion version() {
     StateVersion found{integer("stateGeneration"), integer("step"), text("digest")};
-    return found.generation >= 0 && found.step >= 0 && found.digest.size() <= 16 ? found : wrong(StateVersion());
+    return found.digest.size() <= 16 ? found : wrong(StateVersion());
   }
   std::vector<std::string> texts(const char* name) {
     std::vector<std::string> values;
@@ -102,7 +101,7 @@ class Fields {
     if (found == object_.end()) return values;
     if (!found->is_array()) return wrong(values);
     for (const json& item : *found) {
-      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > INT32_MAX) return wrong(values);
+      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > std::uint64_t{kMostRanks}) return wrong(values);
       values.push_back(item.get<int>());
     }
     return values;
@@ -230,8 +229,9 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
                                 fields.real("loss"),    fields.real("samplesPerSecond"), fields.real("etaSeconds")};
   } else if (kind == kCheckpoint) {
     message.checkpoint = CheckpointReport{fields.text("name"), fields.integer("step"), fields.integer("generation"),
-                                          fields.text("digest")};
-    if (message.checkpoint->name.empty() || message.checkpoint->name.find('/') != std::string::npos) {
+                                          clipped(fields.text("digest"), kMaxName)};
+    const std::string& name = message.checkpoint->name;
+    if (name.empty() || name.size() > kMaxName || name.find('/') != std::string::npos) {
       return bad("names a checkpoint that is no folder");
     }
   } else if (kind == kBroken) {
@@ -249,7 +249,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     message.failure = FailureReport{cause == "own" ? FailureReport::Class::kOwn : FailureReport::Class::kCommunication,
                                     fields.rank("suspectRank"), fields.text("message")};
   }
-  if (!fields.good()) return bad("holds a field of another type");
+  if (!fields.good()) return bad("holds a field of another type, or out of its range");
   return message;
 }
 
@@ -280,7 +280,7 @@ Result<AgentMessage> decode_agent_message(std::string_view line) {
     if (join.peers.size() != static_cast<size_t>(join.world_size)) return bad("lists another number of peers");
     if (join.source.rank >= join.world_size) return bad("names a source that the world does not have");
   }
-  if (!fields.good()) return bad("holds a field of another type");
+  if (!fields.good()) return bad("holds a field of another type, or out of its range");
   return message;
 }
 

@@ -3,7 +3,8 @@
 //
 // The link is one end of an AF_UNIX stream socketpair (descriptor number in LOCKSTEP_AGENT_FD). Both sides write
 // lines of JSON, a worker's of at most kMaxLinkLine bytes, an agent's of at most kMaxAgentLine; a longer or unreadable
-// line closes the link. An agent never blocks on a worker: a worker that does not read loses messages, not the agent.
+// line, and one with a number out of range (limits.h), closes the link; longer texts are cut. An agent never blocks on
+// a worker: a worker that does not read loses messages, not the agent.
 //
 // A worker that says `regroups` with its `up` keeps its memory when another one dies:
 //
