@@ -33,7 +33,7 @@ constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
 // An agent says that a process has started when its program is being loaded. Only when that is done, which takes seconds
 // on a busy disk, can the process be told by its environment, and nothing says when.
-constexpr Duration kLookAgain = 20ms;
+constexpr Duration kLookAgain = 100ms;
 
 std::string indented(const std::string& text) {
   std::string result = "  ";

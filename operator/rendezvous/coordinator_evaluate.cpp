@@ -276,6 +276,21 @@ bool CoordinatorState::cut_off(Now now) const {
   return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
 }
 
+// One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
+// the way, too. Where all have kept them it was a machine that stood still for a moment: who is there is heard of with
+// its next heartbeat, and who has died meanwhile is to be lost no later for it.
+void CoordinatorState::hear_again(Duration quiet, Now now) {
+  const bool lost_way =
+      quiet > timing_.silent_after || std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
+        return in_gang(entry.second) && entry.second.session == 0;
+      });
+  const MonotonicTime heard = lost_way ? now.time : now.time + kTwoHeartbeats - timing_.silent_after;
+  for (auto& [slot, member] : members_) member.heard = std::max(member.heard, heard);
+  if (!lost_way) return;
+  evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
+  if (gang_->watch) gang_->watch->restart(now.time);
+}
+
 MonotonicTime CoordinatorState::last_heard() const {
   MonotonicTime heard{};
   for (const auto& [slot, member] : members_) {
@@ -287,16 +302,11 @@ MonotonicTime CoordinatorState::last_heard() const {
 void CoordinatorState::evaluate_losses(Now now) {
   if (now.time < evict_from_) return;
   if (cut_off(now)) {
-    alone_ = true;
+    if (!alone_since_) alone_since_ = last_heard();
     return;
   }
-  if (std::exchange(alone_, false) &&
-      now.time - last_heard() <= kTwoHeartbeats) {  // one is back: the others have the time to find the way, too
-    evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
-    for (auto& [slot, member] : members_) member.heard = std::max(member.heard, now.time);
-    if (gang_->watch) gang_->watch->restart(now.time);
-    return;
-  }
+  const std::optional<MonotonicTime> alone_since = std::exchange(alone_since_, std::nullopt);
+  if (alone_since && now.time - last_heard() <= kTwoHeartbeats) return hear_again(last_heard() - *alone_since, now);
   for (const auto& [slot, member] : members_) {
     const MonotonicTime since = std::max(member.heard, last_advance_);
     if (!in_gang(member) || slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;

@@ -228,7 +228,8 @@ class CoordinatorState {
   void evaluate_exits(Now now);
   // How long that member may be quiet before it counts as lost.
   Duration silence_of(const Member& member) const;
-  MonotonicTime last_heard() const;  // of anybody of the gang
+  MonotonicTime last_heard() const;
+  void hear_again(Duration quiet, Now now);  // of anybody of the gang
   bool cut_off(Now now) const;
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
@@ -359,7 +360,7 @@ class CoordinatorState {
 
   MonotonicTime joined_at_{};   // when a member last came that no connection was there of
   MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back
-  bool alone_ = false;          // nobody of the generation is heard of
+  std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;

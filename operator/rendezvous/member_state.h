@@ -119,8 +119,8 @@ struct MemberOptions {
   Duration tell_checkpoint_within = kFoundWithin;
 };
 
-// One owner, one thread. The times of two calls may be a little out of order: an event counts from the look at the clock
-// that was nearest to it.
+// One owner, one thread. The times of two calls may be a little out of order: an agent looks at its clock once for
+// several things, and what a process says meanwhile has a time of its own.
 class MemberState {
  public:
   MemberState(MemberOptions options, MonotonicTime now);

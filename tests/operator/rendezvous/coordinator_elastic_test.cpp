@@ -87,6 +87,7 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
   void silence_until(Duration wait, const std::vector<int>& speaking, std::int64_t generation) {
     for (const MonotonicTime end = time + wait; time < end; time += milliseconds(250)) {
       for (const int slot : speaking) beat(slot, generation);
+      job->on_tick(now());
     }
   }
 };
@@ -303,6 +304,31 @@ TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_le
   EXPECT_TRUE(sent<Go>().empty());
   ready_of({0, 1}, 2);
   EXPECT_EQ(sent<Go>().size(), 2U);
+}
+
+// A machine under all of them stands still for a moment just when one has died.
+TEST_F(CoordinatorElasticTest, a_moment_in_which_nobody_is_heard_of_does_not_put_off_the_loss_of_one) {
+  run_three();
+  silence_until(milliseconds(500), {0, 1}, 1);
+  silence_until(milliseconds(1000), {}, 1);
+  silence_until(milliseconds(1500), {0, 1}, 1);
+  EXPECT_EQ(phase(), Phase::kUp);
+  forget();
+  silence_until(milliseconds(500), {0, 1}, 1);
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->slot, 2);
+  EXPECT_EQ(sent<Propose>().size(), 2U);
+}
+
+TEST_F(CoordinatorElasticTest, whoever_is_heard_of_a_heartbeat_after_the_others_is_not_lost) {
+  run_three();
+  silence_until(milliseconds(2900), {}, 1);
+  beat(0, 1);
+  time += milliseconds(300);
+  beat(1, 1);
+  time += milliseconds(200);
+  for (const int slot : {0, 1, 2}) beat(slot, 1);
+  EXPECT_EQ(phase(), Phase::kUp);
 }
 
 TEST_F(CoordinatorElasticTest, newcomers_alone_do_not_go_on_while_one_of_before_may_be_at_work) {

@@ -56,7 +56,7 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   const auto& [term, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
                step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
-               checkpoint, times, divergence, joined_at, evict_from, alone, last_event, last_advance, changed,
+               checkpoint, times, divergence, joined_at, evict_from, alone_since, last_event, last_advance, changed,
                progress_changed, ignored, held_up] = state;
   to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
          step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
@@ -64,7 +64,7 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
   if (failure) to.add(failure->generation, failure->exit_code, failure->cause == "Partitioned", failure->slot);
-  to.add_due(store_retry_at).add_due(evict_from).add(alone, last_event, actions.size());
+  to.add_due(store_retry_at).add_due(evict_from).add(alone_since, last_event, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
   to.add_due(plan->min_slots > 0, joined_at + seconds(plan->stabilization_seconds));
