@@ -65,7 +65,7 @@ TEST_F(Run, a_worker_that_cannot_be_told_by_its_rank_yet_is_killed_once_it_can) 
   Command command(words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec env -i WAIT=$RANK sh -c "
                         "\"sleep 1; RANK=\\$WAIT exec sleep 100\"; echo again",
                         2, {"--kill-worker", "1@0"}));
-  ASSERT_EQ(command.wait(20s), 0) << command.out() << command.err();
+  ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
   EXPECT_NE(command.out().find("killed rank 1 (process "), std::string::npos) << command.out();
   EXPECT_TRUE(command.await_no_process());
 }
