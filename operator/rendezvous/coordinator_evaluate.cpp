@@ -277,14 +277,16 @@ bool CoordinatorState::cut_off(Now now) const {
 }
 
 // One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
-// the way, too. Where all have kept them it was a machine that stood still for a moment: who is there is heard of with
-// its next heartbeat, and who has died meanwhile is to be lost no later for it.
+// the way, too. Where all have kept them, what the others say comes with the next repetition of their TCP, which waits
+// at most as long again as the silence was (RFC 6298, section 5.5), and a heartbeat; who has died meanwhile is to be
+// lost no later than that.
 void CoordinatorState::hear_again(Duration quiet, Now now) {
   const bool lost_way =
       quiet > timing_.silent_after || std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
         return in_gang(entry.second) && entry.second.session == 0;
       });
-  const MonotonicTime heard = lost_way ? now.time : now.time + kTwoHeartbeats - timing_.silent_after;
+  const Duration repeated = std::min(quiet + kTwoHeartbeats, timing_.silent_after);
+  const MonotonicTime heard = lost_way ? now.time : now.time + repeated - timing_.silent_after;
   for (auto& [slot, member] : members_) member.heard = std::max(member.heard, heard);
   if (!lost_way) return;
   evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
