@@ -25,7 +25,7 @@ def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
 
 def patient():
     """A pod template that bears a node which is not ready for five minutes, as pods do by default; here it is five seconds,
-    which after an API server that was away is about what kubelets take to be back."""
+    in which a kubelet on a busy machine may not find an API server that was away."""
     tolerations = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
                    for what in ("not-ready", "unreachable")]
     return {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], "tolerations": tolerations}}
