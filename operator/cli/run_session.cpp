@@ -31,8 +31,8 @@ using nlohmann::json;
 
 constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
-// An agent says that a process has started when its program is being loaded. Only when that is done, which takes seconds
-// on a busy disk, can the process be told by its environment, and nothing says when.
+// An agent says that a process has started when its program is being loaded. Only when that is done, which takes
+// seconds on a busy disk, can the process be told by its environment, and nothing says when.
 constexpr Duration kLookAgain = 100ms;
 
 std::string indented(const std::string& text) {
@@ -213,11 +213,12 @@ class Session {
 
   // Until the job is finished or a signal came.
   void follow() {
+    bool kill_due = false;  // it is time for one, and its process is not to be found
     while (signal_.load() == 0) {
       bool gone = false;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, kill_due_ ? kLookAgain : tick_, [this] { return news_; });
+        changed_.wait_for(lock, kill_due ? kLookAgain : tick_, [this] { return news_; });
         news_ = false;
         if (newest_) job_ = std::move(*newest_);
         newest_.reset();
@@ -227,7 +228,8 @@ class Session {
       if (chaos_ && !finished()) disturb();
       if (!controller_) return;  // it could not be started again
       const auto view = controller_->coordinator().view(job_.meta.uid);
-      if (view) look_at(*view);
+      if (view) note_loss(view->progress);
+      kill_due = view && view->phase == rendezvous::Phase::kUp && !kill_if_due(view->progress);
       tell_attempts();
       show(view);
       if (gone || finished()) return;
@@ -238,26 +240,27 @@ class Session {
     return api::is_true(job_.status.conditions, "Succeeded") || api::is_true(job_.status.conditions, "Failed");
   }
 
-  void look_at(const rendezvous::JobView& view) {
-    const rendezvous::Progress& progress = view.progress;
+  void note_loss(const rendezvous::Progress& progress) {
     if (progress.step > 0 && (curve_.training.empty() || curve_.training.back().step != progress.step)) {
       curve_.training.push_back({progress.step, progress.loss});
     }
-    kill_due_ = false;
-    if (view.phase != rendezvous::Phase::kUp) return;
+  }
+
+  // One of the workers that are to be killed by now; false: it is not to be found yet.
+  bool kill_if_due(const rendezvous::Progress& progress) {
     for (auto kill = kills_.begin(); kill != kills_.end();) {
       if (progress.step < kill->step) {
         ++kill;
         continue;
       }
       const auto worker = runtime_->kill_worker(kill->rank);
-      kill_due_ = !worker;
-      if (!worker) return;
+      if (!worker) return false;
       display_->say(fmt::format("killed rank {} (process {}, pod {}) at step {}, as asked", kill->rank, worker->pid,
                                 worker->pod, progress.step));
       kill = kills_.erase(kill);
-      return;  // the next one when the job runs again
+      return true;  // the next one when the job runs again
     }
+    return true;
   }
 
   void disturb() {
@@ -405,7 +408,6 @@ class Session {
   // Of the main thread.
   api::TrainingJob job_;
   std::deque<WorkerKill> kills_;
-  bool kill_due_ = false;            // it is time for one of them, and its process is not to be found
   std::unique_ptr<ChaosRun> chaos_;  // null: nothing disturbs the job
   LossCurve curve_;
   int told_ = 0;  // failures that were said

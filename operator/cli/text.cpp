@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "operator/base/utf8.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -78,9 +80,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& names
 
 std::string shortened(const std::string& text, size_t bytes) {
   if (text.size() <= bytes) return text;
-  size_t end = bytes < 3 ? 0 : bytes - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return whole_characters(text, bytes < 3 ? 0 : bytes - 3) + "...";
 }
 
 std::string printable(std::string_view text) {

@@ -6,19 +6,9 @@
 
 #include "operator/base/log.h"
 #include "operator/base/timestamp.h"
+#include "operator/base/utf8.h"
 
 namespace lockstep::kube {
-namespace {
-
-// Cut to at most `most` bytes, not within a UTF-8 character.
-std::string cut(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return text.substr(0, end);
-}
-
-}  // namespace
 
 EventRecorder::EventRecorder(Api& api, Clock& clock, MetricsRegistry& metrics, EventRecorderOptions options)
     : api_(api), clock_(clock), metrics_(metrics), options_(std::move(options)), thread_([this] { run(); }) {}
@@ -39,7 +29,12 @@ void EventRecorder::drop(const char* why) {
 
 void EventRecorder::record(const EventObject& about, const std::string& type, const std::string& reason,
                            const std::string& action, const std::string& note) {
-  Item item{about, type, cut(reason, 128), cut(action, 128), cut(note, 1000), clock_.wall_now()};
+  Item item{about,
+            type,
+            whole_characters(reason, 128),
+            whole_characters(action, 128),
+            whole_characters(note, 1000),
+            clock_.wall_now()};
   {
     const std::lock_guard guard(mutex_);
     if (!stop_ && queue_.size() < options_.most_queued) {
@@ -92,7 +87,7 @@ bool EventRecorder::allowed(const std::string& uid) {
 
 Json EventRecorder::make_event(const Item& item, std::string& name) {
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(item.time.time_since_epoch()).count();
-  name = fmt::format("{}.{:x}{:02x}", cut(item.about.name, 200), micros, names_++ & 0xffU);
+  name = fmt::format("{}.{:x}{:02x}", whole_characters(item.about.name, 200), micros, names_++ & 0xffU);
   const std::string name_space = item.about.name_space.empty() ? "default" : item.about.name_space;
   Json regarding{{"apiVersion", item.about.api_version}, {"kind", item.about.kind}, {"name", item.about.name}};
   if (!item.about.name_space.empty()) regarding["namespace"] = item.about.name_space;
@@ -102,7 +97,7 @@ Json EventRecorder::make_event(const Item& item, std::string& name) {
           {"metadata", {{"name", name}, {"namespace", name_space}}},
           {"eventTime", format_micro_timestamp(item.time)},
           {"reportingController", options_.controller},
-          {"reportingInstance", cut(options_.instance.empty() ? "lockstep" : options_.instance, 128)},
+          {"reportingInstance", whole_characters(options_.instance.empty() ? "lockstep" : options_.instance, 128)},
           {"action", item.action},
           {"reason", item.reason},
           {"regarding", std::move(regarding)},

@@ -26,12 +26,9 @@ class Values {
   bool good() const { return good_; }
 
   std::int64_t integer(std::int64_t least, std::int64_t most) {
-    const Json& value = array_[at_++];
-    if (!value.is_number_integer()) return wrong();
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostCount))
-      return wrong();
-    const auto number = value.get<std::int64_t>();
-    return number < least || number > most ? wrong() : number;
+    const auto number = integer_within(array_[at_++], least, most);
+    good_ = good_ && number;
+    return number.value_or(0);
   }
   int rank() { return static_cast<int>(integer(-1, kMostRanks)); }
   template <typename Enum, std::size_t N>
@@ -40,16 +37,11 @@ class Values {
     for (std::size_t i = 0; value.is_string() && i < N; ++i) {
       if (value.get_ref<const std::string&>() == names[i]) return static_cast<Enum>(i);
     }
-    wrong();
+    good_ = false;
     return {};
   }
 
  private:
-  std::int64_t wrong() {
-    good_ = false;
-    return 0;
-  }
-
   const Json& array_;
   std::size_t at_;
   bool good_ = true;

@@ -2,25 +2,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include "operator/base/utf8.h"
+
 namespace lockstep::rendezvous {
-namespace {
 
-// At most `most` bytes, and no part of a UTF-8 character at the end.
-std::string_view whole_characters(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end);
+std::optional<std::int64_t> integer_within(const nlohmann::json& value, std::int64_t least, std::int64_t most) {
+  if (!value.is_number_integer()) return std::nullopt;
+  constexpr std::uint64_t kMostSigned = std::numeric_limits<std::int64_t>::max();
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > kMostSigned) return std::nullopt;
+  const auto number = value.get<std::int64_t>();
+  return number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
-
-}  // namespace
 
 std::string clipped(std::string_view text, std::size_t most) {
   using Json = nlohmann::json;
   // What JSON cannot carry is replaced by what is longer: before it is measured.
-  const Json sent(std::string(whole_characters(text, most)));
+  const Json sent(whole_characters(text, most));
   const auto arrives = Json::parse(sent.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-  return std::string(whole_characters(arrives, most));
+  return whole_characters(arrives, most);
 }
 
 }  // namespace lockstep::rendezvous

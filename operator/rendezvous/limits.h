@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,11 @@ inline constexpr int kMostRanks = 1'000'000;
 
 // Bytes.
 inline constexpr std::size_t kMaxMessage = 4096;  // a sentence for people
-inline constexpr std::size_t kMaxName = 256;      // of a checkpoint; also its digest
-inline constexpr std::size_t kMaxWord = 64;       // one of a list of words
+inline constexpr std::size_t kMaxName = 256;      // of a pod, a checkpoint; also its digest
+inline constexpr std::size_t kMaxWord = 64;       // one of a list of words, an address
+
+// The integer that `value` is; none when it is something else, or not from `least` to `most`.
+std::optional<std::int64_t> integer_within(const nlohmann::json& value, std::int64_t least, std::int64_t most);
 
 // The beginning of `text` as it arrives in a message: at most `most` bytes of whole UTF-8 characters, U+FFFD for what
 // was none.

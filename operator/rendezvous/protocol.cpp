@@ -84,12 +84,9 @@ class Fields {
   }
   static std::int64_t integer(const char* name, const Json& field, std::int64_t least, std::int64_t most) {
     if (!field.is_number_integer()) throw wrong(name, "an integer");
-    if (field.is_number_unsigned() && field.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostCount)) {
-      throw wrong(name, "in range");
-    }
-    const auto value = field.get<std::int64_t>();
-    if (value < least || value > most) throw wrong(name, "in range");
-    return value;
+    const auto value = integer_within(field, least, most);
+    if (!value) throw wrong(name, "in range");
+    return *value;
   }
 
   const Json& object_;
@@ -342,13 +339,13 @@ Json write(const Unknown&) {
 Hello read_hello(const Fields& fields) {
   Hello m;
   fields.read("protocol", m.protocol, 1, 1000);
-  fields.read("namespace", m.name_space, 256);
-  fields.read("pod", m.pod_name, 256);
-  fields.read("uid", m.pod_uid, 256);
+  fields.read("namespace", m.name_space, kMaxName);
+  fields.read("pod", m.pod_name, kMaxName);
+  fields.read("uid", m.pod_uid, kMaxName);
   fields.read("slot", m.slot, 0, kMostRanks);
   fields.read("incarnation", m.incarnation, 0, kMostCount);
   fields.read("token", m.token, 16 * 1024);
-  fields.read("session", m.session, 256);
+  fields.read("session", m.session, kMaxName);
   read_enum(fields, "phase", kPhases, m.phase);
   fields.read("generation", m.generation, 0, kMostCount);
   fields.read("up", m.up);
@@ -389,7 +386,7 @@ Ready read_ready(const Fields& fields) {
     }
     for (const Json& version : *holdings) m.holdings.push_back(read_version(version));
   }
-  fields.read("host", m.host, 64);
+  fields.read("host", m.host, kMaxWord);
   fields.read("masterPort", m.master_port, 0, 65535);
   fields.read("life", m.life, 0, kMostCount);
   fields.read("problem", m.problem, kMaxWord);

@@ -57,7 +57,8 @@ void Session::read_body(std::size_t length) {
       if (!message) {
         // Of a stranger that may be anything; of a member it is a defect of ours.
         if (self->joined)
-          log::error("a member's message is not understood", {{"pod", self->pod}, {"why", message.error().message}});
+          log::error("a member's message is not understood: is its agent of this version?",
+                     {{"pod", self->pod}, {"why", message.error().message}});
         return self->close(message.error().message);
       }
       self->events_.on_message(*self, *message);

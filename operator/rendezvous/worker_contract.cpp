@@ -38,59 +38,56 @@ json number(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
-Error bad(const char* what) {
-  return fail(ErrorCode::kInvalid, std::string("a line of the worker link ") + what);
+Error bad(const std::string& what) {
+  return fail(ErrorCode::kInvalid, "a line of the worker link " + what);
 }
 
-// Reads members of one JSON object; remembers whether all had their type and were in range.
+// Reads members of one JSON object; remembers the first that was of another type or out of range.
 class Fields {
  public:
   explicit Fields(const json& object) : object_(object) {}
-  bool good() const { return good_; }
+  Status good() const {
+    if (wrong_.empty()) return {};
+    return bad("holds the field \"" + wrong_ + "\" with a value that is of another type, or out of range");
+  }
 
-  std::int64_t integer(const char* name, std::int64_t least = 0) {
+  std::int64_t integer(const char* name, std::int64_t least = 0, std::int64_t most = kMostCount) {
     const auto found = object_.find(name);
     if (found == object_.end()) return 0;
-    if (!found->is_number_integer()) return wrong(std::int64_t{0});
-    if (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{kMostCount})
-      return wrong(std::int64_t{0});
-    const auto value = found->get<std::int64_t>();
-    return value >= least ? value : wrong(std::int64_t{0});
+    const auto value = integer_within(*found, least, most);
+    return value ? *value : wrong(name, std::int64_t{0});
   }
   double real(const char* name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return 0;
     if (found->is_null()) return std::nan("");
-    return found->is_number() ? found->get<double>() : wrong(0.0);
+    return found->is_number() ? found->get<double>() : wrong(name, 0.0);
   }
   std::string text(const char* name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return "";
-    return found->is_string() ? cut(found->get_ref<const std::string&>()) : wrong(std::string());
+    return found->is_string() ? cut(found->get_ref<const std::string&>()) : wrong(name, std::string());
   }
   bool flag(const char* name) {
     const auto found = object_.find(name);
     if (found == object_.end()) return false;
-    return found->is_boolean() ? found->get<bool>() : wrong(false);
+    return found->is_boolean() ? found->get<bool>() : wrong(name, false);
   }
-  int rank(const char* name) {
-    const std::int64_t value = object_.contains(name) ? integer(name, -1) : -1;
-    return value <= kMostRanks ? static_cast<int>(value) : wrong(-1);
-  }
+  int rank(const char* name) { return object_.contains(name) ? static_cast<int>(integer(name, -1, kMostRanks)) : -1; }
   std::int64_t milliseconds(const char* name) {  // -1: not known
     return object_.contains(name) ? integer(name, -1) : -1;
   }
   StateVersion version() {
     StateVersion found{integer("stateGeneration"), integer("step"), text("digest")};
-    return found.digest.size() <= 16 ? found : wrong(StateVersion());
+    return found.digest.size() <= 16 ? found : wrong("digest", StateVersion());
   }
   std::vector<std::string> texts(const char* name) {
     std::vector<std::string> values;
     const auto found = object_.find(name);
     if (found == object_.end()) return values;
-    if (!found->is_array()) return wrong(values);
+    if (!found->is_array()) return wrong(name, values);
     for (const json& item : *found) {
-      if (!item.is_string()) return wrong(values);
+      if (!item.is_string()) return wrong(name, values);
       values.push_back(cut(item.get_ref<const std::string&>()));
     }
     return values;
@@ -99,22 +96,23 @@ class Fields {
     std::vector<int> values;
     const auto found = object_.find(name);
     if (found == object_.end()) return values;
-    if (!found->is_array()) return wrong(values);
+    if (!found->is_array()) return wrong(name, values);
     for (const json& item : *found) {
-      if (!item.is_number_unsigned() || item.get<std::uint64_t>() > std::uint64_t{kMostRanks}) return wrong(values);
-      values.push_back(item.get<int>());
+      const auto value = integer_within(item, 0, kMostRanks);
+      if (!value) return wrong(name, values);
+      values.push_back(static_cast<int>(*value));
     }
     return values;
   }
 
  private:
   template <typename T>
-  T wrong(T value) {
-    good_ = false;
+  T wrong(const char* name, T value) {
+    if (wrong_.empty()) wrong_ = name;
     return value;
   }
   const json& object_;
-  bool good_ = true;
+  std::string wrong_;
 };
 
 // The object of exactly one message, with its kind.
@@ -232,7 +230,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
                                           clipped(fields.text("digest"), kMaxName)};
     const std::string& name = message.checkpoint->name;
     if (name.empty() || name.size() > kMaxName || name.find('/') != std::string::npos) {
-      return bad("names a checkpoint that is no folder");
+      return bad("names a checkpoint that is no folder of at most " + std::to_string(kMaxName) + " bytes");
     }
   } else if (kind == kBroken) {
     message.broken = BrokenReport{fields.integer("generation"), fields.rank("suspectRank"), fields.text("message"),
@@ -249,7 +247,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     message.failure = FailureReport{cause == "own" ? FailureReport::Class::kOwn : FailureReport::Class::kCommunication,
                                     fields.rank("suspectRank"), fields.text("message")};
   }
-  if (!fields.good()) return bad("holds a field of another type, or out of its range");
+  LOCKSTEP_CHECK_OK(fields.good());
   return message;
 }
 
@@ -280,7 +278,7 @@ Result<AgentMessage> decode_agent_message(std::string_view line) {
     if (join.peers.size() != static_cast<size_t>(join.world_size)) return bad("lists another number of peers");
     if (join.source.rank >= join.world_size) return bad("names a source that the world does not have");
   }
-  if (!fields.good()) return bad("holds a field of another type, or out of its range");
+  LOCKSTEP_CHECK_OK(fields.good());
   return message;
 }
 

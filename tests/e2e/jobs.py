@@ -1,6 +1,11 @@
 """Jobs that the end-to-end tests run, as a user would write them."""
 
 
+def pod_template(**spec):
+    """Of a job whose image is on the nodes and in no registry."""
+    return {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], **spec}}
+
+
 def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
     """A job of our own trainer on the licence texts; checkpoints on the claim where one is given."""
     job = {
@@ -14,7 +19,7 @@ def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
             "procsPerNode": procs,
             # A pod that requests nothing gets a hundredth of the share of any process on a machine that is busy.
             "resources": {"requests": {"cpu": "200m"}},
-            "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}},
+            "podTemplate": pod_template(),
             **spec,
         },
     }
@@ -28,7 +33,7 @@ def patient():
     in which a kubelet on a busy machine may not find an API server that was away."""
     tolerations = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
                    for what in ("not-ready", "unreachable")]
-    return {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], "tolerations": tolerations}}
+    return pod_template(tolerations=tolerations)
 
 
 def pace(seconds):
@@ -59,7 +64,7 @@ def shell(name, script, nodes=1, **spec):
             "command": ["/bin/sh", "-c", script],
             "nodes": nodes,
             "rendezvous": {"kind": "Torch"},
-            "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}},
+            "podTemplate": pod_template(),
             **spec,
         },
     }

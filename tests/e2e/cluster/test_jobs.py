@@ -73,7 +73,7 @@ def test_a_torchrun_style_program_runs_unchanged(cluster, job):
         "apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "torchrun-style"},
         "spec": {"image": "docker.io/lockstep/torchrun-style:test", "command": ["/torchrun-style"], "nodes": 3,
                  "procsPerNode": 2, "rendezvous": {"kind": "Torch"},
-                 "podTemplate": {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}]}}}})
+                 "podTemplate": jobs.pod_template()}})
     found = cluster.wait_condition(name, "Succeeded", deadline=120)
     assert found["status"]["worldSize"] == 6
 

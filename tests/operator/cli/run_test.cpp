@@ -1,5 +1,5 @@
 // `lockstep run` as people use it, with shell scripts as training programs: exit statuses, recovery, and that nothing
-// stays behind whatever is killed.
+// stays behind whatever is killed. A `sleep` in a script is a program that stays until somebody ends it.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -61,10 +61,12 @@ TEST_F(Run, a_killed_worker_is_survived_and_listed) {
 }
 
 TEST_F(Run, a_worker_that_cannot_be_told_by_its_rank_yet_is_killed_once_it_can) {
-  // As on a busy disk, where a program is loaded slowly: without its environment for a second after its start.
-  Command command(words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec env -i WAIT=$RANK sh -c "
-                        "\"sleep 1; RANK=\\$WAIT exec sleep 100\"; echo again",
-                        2, {"--kill-worker", "1@0"}));
+  // As on a busy disk, where a program is loaded slowly: without its environment for a second after its start. Nothing
+  // tells when it was looked for in vain, so that is a time.
+  Command command(
+      words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec env -i WAIT=$RANK sh -c "
+            "\"sleep 1; RANK=\\$WAIT exec sleep 100\"; echo again",
+            2, {"--kill-worker", "1@0"}));
   ASSERT_EQ(command.wait(), 0) << command.out() << command.err();
   EXPECT_NE(command.out().find("killed rank 1 (process "), std::string::npos) << command.out();
   EXPECT_TRUE(command.await_no_process());

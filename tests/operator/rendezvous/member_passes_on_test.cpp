@@ -6,8 +6,6 @@
 namespace lockstep::rendezvous {
 namespace {
 
-using std::chrono::milliseconds;
-
 std::string repeated(const std::string& text, int times) {
   std::string all;
   for (int i = 0; i < times; ++i) all += text;

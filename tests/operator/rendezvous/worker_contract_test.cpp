@@ -151,6 +151,12 @@ TEST(WorkerContract, whatever_is_not_exactly_one_message_is_refused) {
   EXPECT_FALSE(decode_agent_message("stop").ok());
 }
 
+TEST(WorkerContract, a_field_out_of_range_is_named) {
+  const auto message = decode_worker_message(R"({"progress":{"step":7,"totalSteps":-1}})");
+  ASSERT_FALSE(message.ok());
+  EXPECT_NE(message.error().message.find("\"totalSteps\""), std::string::npos) << message.error().message;
+}
+
 TEST(WorkerContract, deep_nesting_and_random_bytes_are_survived) {
   EXPECT_FALSE(decode_worker_message(std::string(60'000, '[')).ok());
   const unsigned seed = std::random_device{}();

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,16 +94,13 @@ class Child {
   void signal(int number) const { ::kill(pid_, number); }
   // Its exit code (128 + signal), -1 when it does not end within `patience`.
   int wait(std::chrono::milliseconds patience = seconds(20)) {
-    for (const auto deadline = std::chrono::steady_clock::now() + patience;
-         std::chrono::steady_clock::now() < deadline;) {
-      int status = 0;
-      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      }
-      ::usleep(5000);
-    }
-    return -1;
+    pollfd ended{static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)), POLLIN, 0};
+    const bool in_time = ::poll(&ended, 1, static_cast<int>(patience.count())) == 1;
+    ::close(ended.fd);
+    int status = 0;
+    if (!in_time || ::waitpid(pid_, &status, WNOHANG) != pid_) return -1;
+    pid_ = -1;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 
  private:
