@@ -83,7 +83,8 @@ class Impl final : public JobController {
                         [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
     controller_.emplace(
         queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock, metrics,
-        control::ControllerOptions{.workers = options_.workers, .resync = options_.resync_every},
+        control::ControllerOptions{
+            .workers = options_.workers, .resync = options_.resync_every, .stuck_after = options_.stuck_after},
         [this](const api::ObjectKey& key) { return reconciler_->reconcile(key); }, [this] { return all_keys(); });
     jobs_.start();
     pods_.start();

@@ -29,6 +29,8 @@ struct JobControllerOptions {
   int workers = 4;                                     // jobs that are reconciled at the same time
   int parallel_creates = 16;                           // pods of one job that are created or deleted at the same time
   Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not
+  // A reconcile or a bulk write that lasts longer makes healthy() false: several deadlines of a call.
+  Duration stuck_after = std::chrono::minutes(1);
 
   // Asked right before each write; false refuses it with kCancelled. Empty: always allowed. The operator passes the
   // leader elector's deadline check.

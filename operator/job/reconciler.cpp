@@ -16,12 +16,16 @@ namespace {
 
 using api::Json;
 
-// Runs work(0) ... work(count - 1) on at most `width` threads, this one among them.
+// Runs work(0) ... work(count - 1) on at most `width` threads, this one among them. After the first that returns false
+// no other begins.
 template <typename Work>
 void in_parallel(size_t count, int width, const Work& work) {
   std::atomic<size_t> next{0};
+  std::atomic<bool> go_on{true};
   const auto run = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
+    for (size_t i = next++; i < count && go_on; i = next++) {
+      if (!work(i)) go_on = false;
+    }
   };
   std::vector<std::jthread> helpers;
   const size_t threads = std::min(count, static_cast<size_t>(std::max(width, 1)));
@@ -32,6 +36,12 @@ void in_parallel(size_t count, int width, const Work& work) {
 // What the API server will say again however often it is asked.
 bool is_refusal(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden || code == ErrorCode::kAlreadyExists;
+}
+
+// What concerns one object alone: the next may go well. All other errors would meet the next object as well, and a
+// server that is away takes a call's deadline for each.
+bool concerns_one(ErrorCode code) {
+  return code == ErrorCode::kAlreadyExists || code == ErrorCode::kConflict;
 }
 
 std::string resource_version(const Json& object) {
@@ -96,11 +106,13 @@ Result<std::optional<Duration>> Reconciler::execute(const Snapshot& snapshot, Pl
   std::optional<Error> failed;
   std::mutex mutex;
   in_parallel(plan.deletes.size(), options_.parallel_creates, [&](size_t i) {
-    if (auto removed = remove_pod(job, plan.deletes[i]); !removed) {
-      const std::lock_guard guard(mutex);
-      failed = removed.error();
-    }
+    const auto removed = remove_pod(job, plan.deletes[i]);
+    if (removed) return true;
+    const std::lock_guard guard(mutex);
+    failed = removed.error();
+    return is_refusal(failed->code);  // of this pod
   });
+  if (failed && !is_refusal(failed->code)) return *failed;
   if (plan.create_service || !plan.creates.empty()) {
     auto creates = create_children(job, plan, memory.run_as_non_root);
     memory.run_as_non_root = creates.run_as_non_root;
@@ -152,7 +164,7 @@ Reconciler::Creates Reconciler::create_children(const api::TrainingJob& job, con
   std::atomic<bool> non_root = run_as_non_root;
   std::mutex mutex;
   const auto judge = [&](const char* kind, const std::string& name, const Status& created) {
-    if (created) return;
+    if (created) return true;
     const std::lock_guard guard(mutex);
     const Error& error = created.error();
     if (is_refusal(error.code)) {
@@ -166,6 +178,7 @@ Reconciler::Creates Reconciler::create_children(const api::TrainingJob& job, con
     } else {
       outcome.error = error.in(std::string("creating ") + kind + " " + name);
     }
+    return concerns_one(error.code);
   };
   if (plan.create_service) {
     judge("Service", service_name(job), create_one(job, kube::kServices, kServiceCache, build_service(job)));
@@ -175,11 +188,11 @@ Reconciler::Creates Reconciler::create_children(const api::TrainingJob& job, con
   // The first alone: what is refused for one is refused for all, and one refusal is enough.
   const auto create = [&](size_t i) {
     const auto& wanted = plan.creates[i];
-    judge("Pod", pod_name(job, wanted.slot, wanted.incarnation), create_pod(job, wanted, non_root));
+    return judge("Pod", pod_name(job, wanted.slot, wanted.incarnation), create_pod(job, wanted, non_root));
   };
   if (!plan.creates.empty()) create(0);
   if (plan.creates.size() > 1 && !outcome.refusal && !outcome.error) {
-    in_parallel(plan.creates.size() - 1, options_.parallel_creates, [&](size_t i) { create(i + 1); });
+    in_parallel(plan.creates.size() - 1, options_.parallel_creates, [&](size_t i) { return create(i + 1); });
   }
   outcome.run_as_non_root = non_root;
   return outcome;

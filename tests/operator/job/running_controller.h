@@ -1,0 +1,176 @@
+// A job controller over an in-memory API whose writes a test can watch, delay and refuse, with a coordinator that knows
+// no job. Time is real, because the controller's threads are.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/training_job.h"
+#include "operator/base/metrics.h"
+#include "operator/job/job_controller.h"
+#include "operator/local/memory_api.h"
+
+namespace lockstep::job::testing {
+
+// The controller's way to the server. Thread-safe.
+class WatchedApi final : public kube::Api {
+ public:
+  using Json = kube::Json;
+  struct Write {
+    const char* verb;
+    const kube::Resource& resource;
+    const std::string& name;
+  };
+  // Asked before each write, on the writing thread: an error is the write's answer, and nothing is written.
+  using Before = std::function<std::optional<Error>(const Write&)>;
+
+  WatchedApi(kube::Api& api, Before before) : api_(api), before_(std::move(before)) {}
+
+  // Creates that the server took, by the object's name.
+  std::map<std::string, int> created() const {
+    const std::lock_guard guard(mutex_);
+    return created_;
+  }
+  // Writes that the server took, by verb and kind: "replace TrainingJob".
+  std::map<std::string, int> writes() const {
+    const std::lock_guard guard(mutex_);
+    return writes_;
+  }
+
+  Result<Json> get(const kube::Resource& resource, const std::string& name_space, const std::string& name) override {
+    return api_.get(resource, name_space, name);
+  }
+  Result<kube::ListPage> list(const kube::Resource& resource, const kube::ListOptions& options) override {
+    return api_.list(resource, options);
+  }
+  Status watch(const kube::Resource& resource, const kube::WatchOptions& options,
+               const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override {
+    return api_.watch(resource, options, on_event, std::move(stop));
+  }
+  Result<Json> create(const kube::Resource& resource, const std::string& name_space, const Json& object,
+                      const kube::WriteOptions& options) override {
+    const std::string name = object["metadata"].value("name", "");
+    if (auto error = before_({"create", resource, name})) return *error;
+    auto created = api_.create(resource, name_space, object, options);
+    if (created) count("create", resource, &name);
+    return created;
+  }
+  Result<Json> replace(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                       const Json& object, const std::string& subresource, const kube::WriteOptions& options) override {
+    if (auto error = before_({"replace", resource, name})) return *error;
+    auto replaced = api_.replace(resource, name_space, name, object, subresource, options);
+    if (replaced) count("replace", resource);
+    return replaced;
+  }
+  Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                     kube::PatchType type, const Json& patch, const std::string& subresource,
+                     const kube::WriteOptions& options) override {
+    if (auto error = before_({"patch", resource, name})) return *error;
+    auto patched = api_.patch(resource, name_space, name, type, patch, subresource, options);
+    if (patched) count("patch", resource);
+    return patched;
+  }
+  Status remove(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                const kube::DeleteOptions& options) override {
+    if (auto error = before_({"delete", resource, name})) return *error;
+    auto removed = api_.remove(resource, name_space, name, options);
+    if (removed) count("delete", resource);
+    return removed;
+  }
+  Status read_log(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
+                  const std::function<bool(std::string_view)>& on_data, std::stop_token stop) override {
+    return api_.read_log(name_space, pod, options, on_data, std::move(stop));
+  }
+
+ private:
+  void count(const char* verb, const kube::Resource& resource, const std::string* created = nullptr) {
+    const std::lock_guard guard(mutex_);
+    ++writes_[std::string(verb) + " " + resource.kind];
+    if (created != nullptr) ++created_[*created];
+  }
+
+  kube::Api& api_;
+  const Before before_;
+  mutable std::mutex mutex_;
+  std::map<std::string, int> created_, writes_;  // protected by mutex_
+};
+
+class SilentCoordinator final : public rendezvous::Coordinator {
+ public:
+  void set_job(const rendezvous::JobPlan&) override {}
+  void forget_job(const std::string&) override {}
+  std::optional<rendezvous::JobView> view(const std::string&) const override { return std::nullopt; }
+  std::string address() const override { return "127.0.0.1:7077"; }
+};
+
+// Waits until `condition` holds; false after `patience`.
+inline bool holds_within(std::chrono::milliseconds patience, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+// A running controller; `before` as WatchedApi has it.
+class RunningController {
+ public:
+  explicit RunningController(WatchedApi::Before before, JobControllerOptions options = {})
+      : watched(api, std::move(before)) {
+    options.agent_image = "agent";
+    if (!options.make_coordinator) {
+      options.make_coordinator = [](const auto&, auto&, auto&, auto&, const auto&) {
+        return Result<std::unique_ptr<rendezvous::Coordinator>>(std::make_unique<SilentCoordinator>());
+      };
+    }
+    auto started = start_job_controller(options, watched, metrics, SystemClock::instance());
+    EXPECT_TRUE(started) << started.error().message;
+    if (started) controller = std::move(*started);
+    EXPECT_TRUE(holds_within(std::chrono::seconds(10), [this] { return controller->synced(); }));
+  }
+
+  void create_job(const std::string& name, int nodes, const std::function<void(api::TrainingJobSpec&)>& change = {}) {
+    api::TrainingJobSpec spec;
+    spec.image = "image";
+    spec.command = {"train"};
+    spec.nodes = nodes;
+    if (change) change(spec);
+    const kube::Json object{{"apiVersion", kube::kTrainingJobs.api_version()},
+                            {"kind", kube::kTrainingJobs.kind},
+                            {"metadata", {{"name", name}, {"namespace", "default"}}},
+                            {"spec", api::to_json(spec)}};
+    const auto created = api.create(kube::kTrainingJobs, "default", object, {});
+    EXPECT_TRUE(created) << created.error().message;
+  }
+  api::TrainingJob job(const std::string& name) {
+    const auto object = api.get(kube::kTrainingJobs, "default", name);
+    const auto parsed = object ? api::parse_training_job(*object) : object.error();
+    return parsed ? *parsed : api::TrainingJob{};
+  }
+  // Pods of the job that exist.
+  size_t pods(const std::string& name) {
+    const auto page = api.list(kube::kPods, {.name_space = "default",
+                                             .label_selector = std::string(api::kLabelJob) + "=" + name,
+                                             .limit = 0});
+    return page ? page->items.size() : 0;
+  }
+
+  local::MemoryApi api;
+  MetricsRegistry metrics;
+  WatchedApi watched;
+  std::unique_ptr<JobController> controller;  // last: its threads use all of the above
+};
+
+}  // namespace lockstep::job::testing
