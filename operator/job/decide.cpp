@@ -262,7 +262,7 @@ class Running {
 
   // A new round of pods: written before the first of them is created.
   void begin_round() {
-    status_.incarnation = known_incarnation(snapshot_) + 1;
+    status_.incarnation = next_incarnation(snapshot_);
     set_condition(snapshot_, status_, "Placed", false, "Replacing", "pods are made anew");
   }
 
@@ -422,7 +422,8 @@ Plan decide(const Snapshot& snapshot) {
     settle(snapshot, std::move(status), plan);
     return plan;
   }
-  status.incarnation = std::max<std::int64_t>({status.incarnation, known_incarnation(snapshot), 1});
+  status.incarnation = std::clamp<std::int64_t>(status.incarnation, 1, kMostIncarnation);
+  status.incarnation = std::max(status.incarnation, known_incarnation(snapshot));
   Running running(snapshot, status, plan);
   running.decide();
   count(snapshot, running.gang(), status);

@@ -47,7 +47,7 @@ bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& 
   const auto* restarting = api::find_condition(status.conditions, "Restarting");
   const bool lets_go = restarting != nullptr && restarting->status == "True" && restarting->reason == kBelowMinimum;
   if (lets_go && snapshot.pods.empty()) {
-    status.incarnation = known_incarnation(snapshot) + 1;
+    status.incarnation = next_incarnation(snapshot);
     set_condition(snapshot, status, "Restarting", true, "Released", "the job goes on from its checkpoint");
     return false;
   }

@@ -17,7 +17,7 @@
 namespace lockstep::job {
 namespace {
 
-constexpr const char* kNodePrefix = "node/";  // of index values; never part of a uid
+constexpr const char* kNodePrefix = "node/";  // of index values; owner_index() has another one
 
 Result<ServiceRecord> parse_service(const api::Json& object) {
   LOCKSTEP_TRY(auto meta, api::parse_meta(object));
@@ -49,7 +49,7 @@ class Impl final : public JobController {
               {.reflector = everywhere(api::kLabelJobUid),
                .index_by =
                    [](const api::Pod& pod) {
-                     return std::vector{pod.meta.controller_uid(), kNodePrefix + pod.node_name};
+                     return std::vector{owner_index(pod.meta), kNodePrefix + pod.node_name};
                    }},
               [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }),
         nodes_(api_, clock, metrics, kube::kNodes, api::parse_node, {},
@@ -57,7 +57,7 @@ class Impl final : public JobController {
         services_(
             api_, clock, metrics, kube::kServices, parse_service,
             {.reflector = everywhere(api::kLabelJobUid),
-             .index_by = [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }},
+             .index_by = [](const ServiceRecord& service) { return std::vector{owner_index(service.meta)}; }},
             [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }) {
     own_writes_.add_cache(kJobCache, control::view_of(jobs_.store()));
     own_writes_.add_cache(kPodCache, control::view_of(pods_.store()));

@@ -199,11 +199,15 @@ int Survey::ready() const {
 }
 
 std::int64_t known_incarnation(const Snapshot& snapshot) {
-  std::int64_t newest = snapshot.job->status.incarnation;
+  std::int64_t newest = std::clamp<std::int64_t>(snapshot.job->status.incarnation, 0, kMostIncarnation);
   for (const auto& pod : snapshot.pods) {
     if (const auto identity = identity_of(pod->meta)) newest = std::max(newest, identity->incarnation);
   }
   return newest;
+}
+
+std::int64_t next_incarnation(const Snapshot& snapshot) {
+  return std::min(known_incarnation(snapshot) + 1, kMostIncarnation);
 }
 
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {

@@ -56,6 +56,8 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempt
 
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.
 std::int64_t known_incarnation(const Snapshot& snapshot);
+// That of the next round of pods; never above kMostIncarnation.
+std::int64_t next_incarnation(const Snapshot& snapshot);
 
 // Sorts the pods of the job into slots, for a job whose newest round is `incarnation`; with strategy Gang all pods of
 // older rounds are leftovers. `unhandled_generation`: a generation exists whose end was not dealt with.

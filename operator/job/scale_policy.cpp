@@ -78,7 +78,7 @@ void apply_scale(const Snapshot& snapshot, Survey& survey, api::TrainingJobStatu
   const Release release{first, known_incarnation(snapshot)};
   std::erase_if(status.released, [&](const Release& older) { return older.from_slot >= release.from_slot; });
   status.released.push_back(release);
-  status.incarnation = release.incarnation + 1;
+  status.incarnation = next_incarnation(snapshot);
   survey.released.insert(survey.released.end(), survey.surplus.begin(), survey.surplus.end());
   survey.surplus.clear();
 }

@@ -55,8 +55,7 @@ struct ServiceRecord {
   api::ObjectMeta meta;
 };
 
-// What the caches hold, pods and Services indexed by the uid of their controller; all of them synced before the first
-// snapshot.
+// What the caches hold, pods and Services indexed by owner_index(); all of them synced before the first snapshot.
 struct Caches {
   const cache::Store<api::TrainingJob>* jobs = nullptr;
   const cache::Store<api::Pod>* pods = nullptr;
@@ -68,7 +67,15 @@ struct Caches {
 // (view, create_problem, ...). Any thread.
 std::optional<Snapshot> gather(const Caches& caches, const api::ObjectKey& key);
 
-// Slot and incarnation of a pod by its labels; empty when they are not numbers.
+// The value under which a cache finds the children of a job. An owner reference names a uid and no namespace, and any
+// tenant may write any uid into a pod of its own namespace; so the namespace is part of the value.
+std::string owner_index(const std::string& name_space, const std::string& uid);
+std::string owner_index(const api::ObjectMeta& child);  // "" when nothing controls `child`
+
+// Incarnations end here: one a second lasts for 31 years. A label above it is not ours.
+inline constexpr std::int64_t kMostIncarnation = 1'000'000'000;
+
+// Slot and incarnation of a pod by its labels; empty when they are not numbers in their ranges.
 struct PodIdentity {
   int slot = 0;
   std::int64_t incarnation = 0;

@@ -55,7 +55,7 @@ bool apply_suspend(const Snapshot& snapshot, api::TrainingJobStatus& status, Pla
   if (!wanted && !suspended) return false;
   if (!wanted && snapshot.pods.empty()) {
     set_condition(snapshot, status, "Suspended", false, "Resumed", "the job was resumed");
-    status.incarnation = known_incarnation(snapshot) + 1;
+    status.incarnation = next_incarnation(snapshot);
     plan.events.push_back({false, "Resumed", "Resume", "spec.suspend was cleared"});
     return false;
   }

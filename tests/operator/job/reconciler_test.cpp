@@ -35,6 +35,61 @@ TEST(Reconciler, one_service_and_one_pod_per_slot_are_created) {
   for (const auto& [name, times] : world.mortal.pods_created) EXPECT_EQ(times, 1) << name;
 }
 
+// Whoever may create pods in a namespace can write any owner into them.
+kube::Json forged_pod(World& world, const std::string& name_space, const std::string& incarnation) {
+  api::OwnerReference owner = owner_reference(world.job());
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata",
+           {{"name", "forged"},
+            {"namespace", name_space},
+            {"labels",
+             {{api::kLabelJob, "a"},
+              {api::kLabelJobUid, owner.uid},
+              {api::kLabelSlot, "0"},
+              {api::kLabelIncarnation, incarnation}}},
+            {"ownerReferences", kube::Json::array({to_json(owner)})}}},
+          {"spec", {{"nodeName", "node-0"}}}};
+}
+
+TEST(Reconciler, a_pod_of_another_namespace_is_never_one_of_the_job) {
+  World world;
+  world.create_job();
+  world.run(10);
+  const int writes = world.mortal.writes;
+  ASSERT_TRUE(world.api.create(kube::kPods, "other", forged_pod(world, "other", "7"), {}));
+  world.run(10);
+  EXPECT_EQ(world.mortal.writes, writes);
+  EXPECT_EQ(world.pods().size(), 3u);
+  EXPECT_EQ(world.job().status.state, "Running");
+  EXPECT_EQ(world.job().status.incarnation, 1);
+  EXPECT_TRUE(world.api.get(kube::kPods, "other", "forged")) << "it is left alone";
+}
+
+TEST(Reconciler, a_service_of_another_namespace_stands_for_none_of_the_job) {
+  World world;
+  world.create_job();
+  kube::Json service = build_service(world.job());
+  service["metadata"]["namespace"] = "other";
+  ASSERT_TRUE(world.api.create(kube::kServices, "other", service, {}));
+  world.run(5);
+  EXPECT_TRUE(world.api.get(kube::kServices, "default", "a"));
+}
+
+TEST(Reconciler, an_incarnation_beyond_the_bound_is_not_counted_from) {
+  World world;
+  world.create_job();
+  world.run(10);
+  ASSERT_TRUE(world.api.create(kube::kPods, "default", forged_pod(world, "default", "9223372036854775807"), {}));
+  world.run(10);
+  EXPECT_EQ(world.job().status.incarnation, 1);
+  EXPECT_EQ(world.job().status.state, "Running");
+  world.delete_pod(pod_name(world.job(), 1, 1));
+  world.run(10);
+  EXPECT_EQ(world.job().status.incarnation, 2);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
 TEST(Reconciler, a_quota_is_a_condition_and_the_job_runs_when_it_is_raised) {
   World world;
   bool full = true;

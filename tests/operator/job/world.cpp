@@ -125,10 +125,10 @@ struct World::Operator {
     own_writes.add_cache(kServiceCache, control::view_of(services));
   }
   cache::Store<api::TrainingJob> jobs;
-  cache::Store<api::Pod> pods{[](const api::Pod& pod) { return std::vector{pod.meta.controller_uid()}; }};
+  cache::Store<api::Pod> pods{[](const api::Pod& pod) { return std::vector{owner_index(pod.meta)}; }};
   cache::Store<api::Node> nodes;
   cache::Store<ServiceRecord> services{
-      [](const ServiceRecord& service) { return std::vector{service.meta.controller_uid()}; }};
+      [](const ServiceRecord& service) { return std::vector{owner_index(service.meta)}; }};
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
   Reconciler reconciler;
@@ -241,7 +241,7 @@ void World::sync() {
   if (operator_->synced == api.version()) return;
   operator_->synced = api.version();
   const auto fill = [&](const kube::Resource& resource, auto& store, const auto& parse) {
-    auto page = api.list(resource, {.name_space = resource.namespaced ? "default" : ""});
+    auto page = api.list(resource, {});  // of every namespace, as the operator's watches have them
     std::vector<typename std::decay_t<decltype(*parse(Json()))>> objects;
     for (const Json& item : page->items) objects.push_back(*parse(item));
     store.replace(std::move(objects), {}, page->resource_version);
