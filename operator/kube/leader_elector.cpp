@@ -55,9 +55,8 @@ LeaderState::Step LeaderState::next(MonotonicTime now, WallTime wall) {
   if (!known_) return {Step::Action::kRead, {}, {}};
   if (!lease_) return {Step::Action::kCreate, claim(wall), {}};
   const std::string holder = text_at(*lease_, {"spec", "holderIdentity"});
-  if (holder.empty() || (leads_until_ && holder == options_.identity)) {
-    return {Step::Action::kReplace, claim(wall), {}};
-  }
+  // Our own name without leadership: the answer to an earlier claim was lost. Nobody else may take that one.
+  if (holder.empty() || holder == options_.identity) return {Step::Action::kReplace, claim(wall), {}};
   const auto seconds = std::clamp<std::int64_t>(integer_at(*lease_, {"spec", "leaseDurationSeconds"}, 15), 1, 3600);
   if (now - changed_at_ >= std::chrono::seconds(seconds)) return {Step::Action::kReplace, claim(wall), {}};
   return {Step::Action::kRead, {}, {}};
@@ -84,15 +83,16 @@ Json LeaderState::claim(WallTime wall) const {
 }
 
 void LeaderState::read(const std::optional<Json>& lease, MonotonicTime now) {
-  const bool same = known_ && lease.has_value() == lease_.has_value() && (!lease || same_claim(*lease, *lease_));
+  // A look that failed in between changes nothing: the Lease is as it was seen before, or its claim differs.
+  const bool same = seen_ && lease.has_value() == lease_.has_value() && (!lease || same_claim(*lease, *lease_));
   // The first look starts the clock: how long the Lease has been like this before, nobody can tell.
-  if (!same || changed_at_ == MonotonicTime{}) changed_at_ = now;
+  if (!same) changed_at_ = now;
   lease_ = lease;
-  known_ = true;
+  known_ = seen_ = true;
   if (!lease) return;  // create at once, also when we led: nobody else can have taken it meanwhile
   const std::string holder = text_at(*lease, {"spec", "holderIdentity"});
   if (leads_until_ && holder != options_.identity) lost_ = true;
-  if (!leads_until_ && !holder.empty()) {
+  if (!leads_until_ && !holder.empty() && holder != options_.identity) {
     const auto seconds = std::clamp<std::int64_t>(integer_at(*lease, {"spec", "leaseDurationSeconds"}, 15), 1, 3600);
     if (now - changed_at_ < std::chrono::seconds(seconds)) next_try_ = now + retry_delay();
   }
@@ -100,7 +100,7 @@ void LeaderState::read(const std::optional<Json>& lease, MonotonicTime now) {
 
 void LeaderState::wrote(const Json& lease, MonotonicTime sent) {
   lease_ = lease;
-  known_ = true;
+  known_ = seen_ = true;
   changed_at_ = sent;
   term_ = integer_at(lease, {"spec", "leaseTransitions"}, term_);
   // From when it was sent: others count from when they see it, which is later.

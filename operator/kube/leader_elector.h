@@ -73,7 +73,8 @@ class LeaderState {
   const LeaderOptions options_;
   std::minstd_rand random_;
   std::optional<Json> lease_;   // the newest known; nullopt: there is none
-  bool known_ = false;          // lease_ says what the server has
+  bool known_ = false;          // lease_ says what the server has: no request has failed since
+  bool seen_ = false;           // lease_ was what the server had, once
   MonotonicTime changed_at_{};  // when we first saw lease_ as it is
   MonotonicTime next_try_{};
   std::optional<MonotonicTime> leads_until_;

@@ -194,6 +194,37 @@ TEST(LeaderState, a_lease_that_another_has_is_lost_at_once) {
   EXPECT_TRUE(a.state.lost(clock.now()));
 }
 
+TEST(LeaderState, lossy_reads_do_not_restart_the_observation_of_an_expired_lease) {
+  ManualClock clock;
+  LeaseBox box;
+  Candidate dead("dead", {}, 1), standby("standby", {}, 2);
+  for (int i = 0; i < 3; ++i) dead.step(box, clock);
+  standby.step(box, clock);
+  int ticks = 0;
+  for (; ticks < 600 && !standby.leads(clock); ++ticks) {
+    clock.advance(milliseconds(100));
+    standby.reachable = ticks / 30 % 2 == 1;  // three seconds away, three seconds back: at least one look each
+    standby.step(box, clock);
+  }
+  EXPECT_LE(ticks, 150 + 30 + 24) << "lease, the longest outage, and the delay of one retry";
+  EXPECT_TRUE(standby.leads(clock));
+}
+
+TEST(LeaderState, a_claim_whose_answer_was_lost_is_taken_up_at_the_next_look) {
+  ManualClock clock;
+  LeaseBox box;
+  Candidate a("a", {}, 1);
+  a.step(box, clock);  // looks: there is none
+  ASSERT_TRUE(box.write(a.state.next(clock.now(), clock.wall_now()).lease, true));
+  a.state.failed(fail(ErrorCode::kDeadlineExceeded, "no answer"), clock.now());
+  for (int i = 0; i < 3; ++i) {
+    clock.advance(seconds(3));
+    a.step(box, clock);
+  }
+  ASSERT_TRUE(a.leads(clock));
+  EXPECT_EQ(a.state.term(), 2);
+}
+
 TEST(LeaderState, a_lease_deleted_under_its_leader_is_made_again_with_a_higher_term) {
   ManualClock clock;
   LeaseBox box;
