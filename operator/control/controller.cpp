@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kCacheWait = std::chrono::milliseconds(50);
 // Our write comes back as an event, which adds the key; this is for the write whose event concerns no key of ours.
 constexpr Duration kOwnWriteWait = std::chrono::milliseconds(250);
+// A renewal of the Lease is late. It arrives within seconds, or the process starts anew; neither is the job's failure.
+constexpr Duration kFenceWait = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -107,6 +109,7 @@ void Controller::settle(const api::ObjectKey& key, const Result<std::optional<Du
       queue_.forget(key);
       return;
     case ErrorCode::kCancelled:
+      queue_.add_after(key, kFenceWait);
       return;
     case ErrorCode::kConflict:
       queue_.retry(key);

@@ -33,8 +33,9 @@ class Controller {
  public:
   // Brings one job nearer to what it should be, from the newest state. Returns when to look again without an event
   // (nullopt: not at all). Errors: kConflict is retried quietly; kInvalid is final until something changes; kCancelled
-  // is dropped; kTooManyRequests waits as long as the server asked; all others are retried with backoff. Never called
-  // for one key on two threads at once.
+  // (the fence refused a write) is retried within a second, because leadership is verified again or ends the process;
+  // kTooManyRequests waits as long as the server asked; all others are retried with backoff. Never called for one key
+  // on two threads at once.
   using Reconcile = std::function<Result<std::optional<Duration>>(const api::ObjectKey& key)>;
 
   // The references outlive this. `all_keys` feeds the resync.

@@ -218,6 +218,22 @@ TEST_F(ControllerTest, failures_and_conflicts_are_tried_again_and_an_exception_i
   }
 }
 
+TEST_F(ControllerTest, a_write_that_the_fence_refused_is_tried_again_within_a_second) {
+  std::atomic<bool> leads = false;
+  start([&](const ObjectKey&) -> Outcome {
+    if (!leads) return fail(ErrorCode::kCancelled, "the renewal is late");
+    return std::optional<Duration>();
+  });
+  queue.add(kJob);
+  ASSERT_TRUE(ran(1));
+  EXPECT_TRUE(ran(20, milliseconds(100)));  // however long the renewal takes
+  leads = true;
+  const int before = count();
+  EXPECT_TRUE(ran(before + 1, milliseconds(100)));
+  EXPECT_TRUE(rests(count(), seconds(1)));
+  controller->stop();
+}
+
 TEST_F(ControllerTest, a_server_that_asks_to_wait_is_obeyed) {
   start([](const ObjectKey&) -> Outcome { return Error{ErrorCode::kTooManyRequests, "slow down", 20.0}; });
   queue.add(kJob);
