@@ -38,7 +38,7 @@ class Impl final : public JobController {
       : options_(options),
         api_(api, options.may_write),
         records_(api_),
-        token_authenticator_(api_),
+        token_authenticator_(api),  // a TokenReview is a question: it needs no leader
         queue_(clock, metrics),
         own_writes_(clock),
         events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
@@ -100,6 +100,7 @@ class Impl final : public JobController {
     pods_.stop();
     nodes_.stop();
     services_.stop();
+    events_.stop();
   }
 
   std::string advertise_address() const override {

@@ -9,18 +9,27 @@
 #include "operator/base/utf8.h"
 
 namespace lockstep::kube {
+namespace {
+
+constexpr Duration kAskAgain = std::chrono::milliseconds(500);  // of an Api that allows no write at the moment
+
+}  // namespace
 
 EventRecorder::EventRecorder(Api& api, Clock& clock, MetricsRegistry& metrics, EventRecorderOptions options)
     : api_(api), clock_(clock), metrics_(metrics), options_(std::move(options)), thread_([this] { run(); }) {}
 
 EventRecorder::~EventRecorder() {
+  stop();
+}
+
+void EventRecorder::stop() {
   {
     const std::lock_guard guard(mutex_);
+    if (!stop_) stop_deadline_ = clock_.now() + std::chrono::seconds(2);
     stop_ = true;
-    stop_deadline_ = clock_.now() + std::chrono::seconds(2);
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void EventRecorder::drop(const char* why) {
@@ -60,11 +69,19 @@ void EventRecorder::run() {
       if (last) return;
       continue;
     }
-    const Item item = std::move(queue_.front());
+    Item item = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    handle(item);
+    const bool handled = handle(item);
     lock.lock();
+    if (handled) continue;
+    if (stop_) {
+      drop("refused");
+      continue;
+    }
+    queue_.push_front(std::move(item));
+    const auto again = clock_.now() + kAskAgain;
+    while (!stop_ && clock_.now() < again) clock_.wait_until(lock, changed_, again);
   }
 }
 
@@ -105,7 +122,7 @@ Json EventRecorder::make_event(const Item& item, std::string& name) {
           {"type", item.type}};
 }
 
-void EventRecorder::handle(const Item& item) {
+bool EventRecorder::handle(const Item& item) {
   const auto now = clock_.now();
   while (!series_.empty() &&
          (now - series_.front().last_seen > options_.series_window || series_.size() > options_.most_series)) {
@@ -120,22 +137,27 @@ void EventRecorder::handle(const Item& item) {
     series.last_seen = now;
     series_.splice(series_.end(), series_, known->second);
     if (now - series.last_write >= options_.series_flush) flush_series(false);
-    return;
+    return true;
   }
   if (!allowed(item.about.uid)) {
     drop("too_many");
-    return;
+    return true;
   }
   std::string name;
   const Json event = make_event(item, name);
   const std::string name_space = event["metadata"]["namespace"];
   if (const auto created = api_.create(kEvents, name_space, event); !created) {
+    if (created.error().code == ErrorCode::kCancelled) {
+      buckets_.at(item.about.uid).tokens += 1;
+      return false;
+    }
     log::debug("an event was not written", {{"reason", item.reason}, {"error", created.error().message}});
     drop("refused");
-    return;
+    return true;
   }
   series_.push_back({key, name_space, name, 1, 1, item.time, now, now});
   by_key_[key] = std::prev(series_.end());
+  return true;
 }
 
 void EventRecorder::flush_series(bool all) {
@@ -143,8 +165,10 @@ void EventRecorder::flush_series(bool all) {
   for (Series& series : series_) {
     if (series.count == series.written || (!all && now - series.last_write < options_.series_flush)) continue;
     const Json patch{{"series", {{"count", series.count}, {"lastObservedTime", format_micro_timestamp(series.last)}}}};
+    const auto patched = api_.patch(kEvents, series.name_space, series.name, PatchType::kMerge, patch);
+    if (!patched && patched.error().code == ErrorCode::kCancelled && !all) return;  // the next flush has it
     series.last_write = now;
-    if (api_.patch(kEvents, series.name_space, series.name, PatchType::kMerge, patch)) {
+    if (patched) {
       series.written = series.count;
     } else {
       drop("refused");

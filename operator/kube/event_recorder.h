@@ -1,5 +1,6 @@
 // Events (events.k8s.io/v1): what happened to an object, for people. Said once; said again, it becomes a series on the
-// same Event. Best effort: recording never waits for the API server, and what cannot be delivered is dropped.
+// same Event. Best effort: recording never waits for the API server, and what cannot be delivered is dropped. An Api
+// that refuses writes for the moment (kCancelled: a renewal of the Lease is late) is asked again.
 #pragma once
 
 #include <condition_variable>
@@ -40,10 +41,14 @@ class EventRecorder {
  public:
   // The references outlive this. Starts its thread.
   EventRecorder(Api& api, Clock& clock, MetricsRegistry& metrics, EventRecorderOptions options);
-  // Writes what is queued, for two seconds at most, and joins.
+  // stop()
   ~EventRecorder();
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
+
+  // Writes what is queued, for two seconds and the call in flight at most, and joins the thread. What is recorded
+  // later is dropped. A leader calls it before it gives its Lease back. Idempotent; one thread.
+  void stop();
 
   // `type` is "Normal" or "Warning"; `reason` and `action` are CamelCase words of at most 128 characters; `note` is a
   // sentence, cut to 1 kB. Never blocks. Any thread.
@@ -72,8 +77,8 @@ class EventRecorder {
   };
 
   void run();
-  // Creates the Event, or counts it in its series.
-  void handle(const Item& item);
+  // Creates the Event, or counts it in its series. False when the Api allows no write at the moment.
+  bool handle(const Item& item);
   void flush_series(bool all);
   bool allowed(const std::string& uid);
   Json make_event(const Item& item, std::string& name);
