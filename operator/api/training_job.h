@@ -119,10 +119,32 @@ struct Release {
   bool operator==(const Release&) const = default;
 };
 
+// Restarts that the budget remembers. While they are few each has an entry of its own.
+struct CountedRestarts {
+  WallTime time{};  // of the newest of them
+  std::int32_t count = 1;
+  bool operator==(const CountedRestarts&) const = default;
+};
+
+// A failure by the program's own doing.
+struct OwnFailure {
+  std::int64_t step = 0;
+  std::int32_t exit_code = 0;
+  bool operator==(const OwnFailure&) const = default;
+};
+
+// All that the restart policy remembers of a job; the list of attempts is for people.
 struct RestartsStatus {
-  std::int32_t total = 0;
-  std::int32_t counted = 0;  // those within the window that count towards maxRestarts
+  std::int32_t total = 0;    // since the job was created
+  std::int32_t charged = 0;  // of those, the ones that counted towards maxRestarts
+  std::int32_t counted = 0;  // the sum of `window` when it last changed
   std::string last_cause;
+  // Charged restarts since the last progress, oldest first; empty optional: written by a version without this field.
+  std::optional<std::vector<CountedRestarts>> window;
+  std::int32_t without_progress = 0;  // restarts in a row; sets the pause before the next one
+  std::int64_t best_step = 0;         // the highest committed step at the end of any attempt
+  std::optional<OwnFailure> last_failure;
+  bool out_of_memory = false;  // a pod of the job was killed for memory
   bool operator==(const RestartsStatus&) const = default;
 };
 

@@ -14,6 +14,47 @@ std::string field_of(const RecoveryPhase& phase) {
   return std::string(phase.name) + "Milliseconds";
 }
 
+void read_restarts(const Reader& root, RestartsStatus& restarts) {
+  root.read("total", restarts.total);
+  root.read("charged", restarts.charged);
+  root.read("counted", restarts.counted);
+  root.read("lastCause", restarts.last_cause);
+  if (root.has("window")) restarts.window.emplace();
+  for (const Reader& item : root.children("window")) {
+    std::optional<WallTime> time;
+    item.read("time", time);
+    CountedRestarts& entry = restarts.window->emplace_back();
+    entry.time = time.value_or(WallTime());
+    item.read("count", entry.count);
+  }
+  root.read("withoutProgress", restarts.without_progress);
+  root.read("bestStep", restarts.best_step);
+  if (root.has("lastFailure")) {
+    OwnFailure& failure = restarts.last_failure.emplace();
+    root.child("lastFailure").read("step", failure.step);
+    root.child("lastFailure").read("exitCode", failure.exit_code);
+  }
+  root.read("outOfMemory", restarts.out_of_memory);
+}
+
+Json restarts_json(const RestartsStatus& restarts) {
+  Json json{{"total", restarts.total}, {"charged", restarts.charged}, {"counted", restarts.counted}};
+  put(json, "lastCause", restarts.last_cause);
+  if (restarts.window) {
+    Json& window = json["window"] = Json::array();
+    for (const CountedRestarts& entry : *restarts.window) {
+      window.push_back({{"time", format_timestamp(entry.time)}, {"count", entry.count}});
+    }
+  }
+  if (restarts.without_progress > 0) json["withoutProgress"] = restarts.without_progress;
+  if (restarts.best_step > 0) json["bestStep"] = restarts.best_step;
+  if (restarts.last_failure) {
+    json["lastFailure"] = {{"step", restarts.last_failure->step}, {"exitCode", restarts.last_failure->exit_code}};
+  }
+  if (restarts.out_of_memory) json["outOfMemory"] = true;
+  return json;
+}
+
 void read_attempt(const Reader& item, Attempt& attempt) {
   item.read("generation", attempt.generation);
   item.read("cause", attempt.cause);
@@ -100,10 +141,7 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   nodes.read("summary", status.nodes.summary);
   root.read("procsPerNode", status.procs_per_node);
   root.read("worldSize", status.world_size);
-  const Reader restarts = root.child("restarts");
-  restarts.read("total", status.restarts.total);
-  restarts.read("counted", status.restarts.counted);
-  restarts.read("lastCause", status.restarts.last_cause);
+  read_restarts(root.child("restarts"), status.restarts);
   for (const Reader& item : root.children("attempts")) read_attempt(item, status.attempts.emplace_back());
   if (root.has("progress")) read_progress(root.child("progress"), status.progress.emplace());
   root.read("startTime", status.start_time);
@@ -118,14 +156,13 @@ Json to_json(const TrainingJobStatus& status) {
             {"nodes", {{"desired", status.nodes.desired}, {"ready", status.nodes.ready}, {"min", status.nodes.min}}},
             {"procsPerNode", status.procs_per_node},
             {"worldSize", status.world_size},
-            {"restarts", {{"total", status.restarts.total}, {"counted", status.restarts.counted}}}};
+            {"restarts", restarts_json(status.restarts)}};
   if (status.nodes.max) json["nodes"]["max"] = *status.nodes.max;
   if (status.nodes.spare) json["nodes"]["spare"] = *status.nodes.spare;
   put(json["nodes"], "summary", status.nodes.summary);
   for (const Release& release : status.released) {
     json["released"].push_back({{"fromSlot", release.from_slot}, {"incarnation", release.incarnation}});
   }
-  put(json["restarts"], "lastCause", status.restarts.last_cause);
   for (const Condition& condition : status.conditions) json["conditions"].push_back(to_json(condition));
   put(json, "state", status.state);
   for (const Attempt& attempt : status.attempts) json["attempts"].push_back(attempt_json(attempt));

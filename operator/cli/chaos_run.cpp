@@ -55,7 +55,7 @@ ChaosReport ChaosRun::report(const api::TrainingJobStatus& status) {
           .ledger = judge_ledger(ledger_->record(), succeeded),
           .succeeded = succeeded,
           .restarts = status.restarts.total,
-          .charged = status.restarts.counted,
+          .charged = status.restarts.charged,
           .max_restarts = plan_.max_restarts};
 }
 

@@ -94,7 +94,7 @@ std::string explanation(const api::TrainingJob& job, WallTime now) {
   if (!status.nodes.summary.empty()) text += fmt::format(", {} ready", status.nodes.summary);
   if (status.world_size > 0) text += fmt::format(", {} ranks", status.world_size);
   text += fmt::format(", {} restart{}, of which {} charged to restart.maxRestarts ({})\n", status.restarts.total,
-                      status.restarts.total == 1 ? "" : "s", status.restarts.counted, job.spec.restart.max_restarts);
+                      status.restarts.total == 1 ? "" : "s", status.restarts.charged, job.spec.restart.max_restarts);
   for (const api::Condition& condition : status.conditions) {
     const bool matters = condition.type == status.state || (condition.type == "Running" && condition.status != "True");
     if (!matters || condition.message.empty()) continue;

@@ -70,7 +70,10 @@ class Running {
     }
     apply_scale(snapshot_, gang_, status_, plan_);
     // Until the coordinator has read the record, nobody knows which generation a failure would belong to.
-    if (snapshot_.view) handle_failure();
+    if (snapshot_.view) {
+      take_progress();
+      handle_failure();
+    }
     if (is_finished(status_)) return;
     replace_outside();
     if (is_finished(status_)) return;
@@ -87,6 +90,16 @@ class Running {
  private:
   bool unhandled() const {
     return snapshot_.view && snapshot_.view->generation > handled_generation(status_) && exists(snapshot_.view->phase);
+  }
+
+  // Of the generation that runs, or ran until a failure that is to be judged.
+  void take_progress() {
+    const auto& view = *snapshot_.view;
+    if (view.generation <= handled_generation(status_)) return;
+    if (view.phase != Phase::kUp && view.phase != Phase::kBroken) return;
+    const auto& saved = view.newest_checkpoint;
+    note_progress(view.progress.step, saved ? std::optional(saved->step) : std::nullopt, snapshot_.now,
+                  status_.restarts);
   }
 
   // The generation that ended: the coordinator's, or the newest that the status knows of.
@@ -223,15 +236,14 @@ class Running {
   }
 
   void add_restart(Attempt attempt) {
-    const int counted = counted_restarts(job_.spec, status_, snapshot_.now) + (attempt.counted ? 1 : 0);
-    status_.restarts = {.total = status_.restarts.total + 1, .counted = counted, .last_cause = attempt.cause};
+    note_restart(job_.spec, attempt, snapshot_.now, status_.restarts);
     append_attempt(status_, std::move(attempt));
   }
 
   void handle_failure() {
     auto attempt = what_failed();
     if (!attempt) return;
-    const auto verdict = judge_failure(job_.spec, status_, *attempt, snapshot_.now);
+    const auto verdict = judge_failure(job_.spec, status_.restarts, *attempt, snapshot_.now);
     if (!verdict.restart) return give_up(std::move(*attempt), verdict);
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
     const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr || attempt->cause == kCausePartitioned;
@@ -292,15 +304,14 @@ class Running {
         attempt.strategy = "ReplaceFailed";
         name_slot(attempt, slot.slot);
       }
-      const auto verdict = judge_failure(job_.spec, status_, attempt, snapshot_.now);
+      const auto verdict = judge_failure(job_.spec, status_.restarts, attempt, snapshot_.now);
       if (!verdict.restart) return give_up(std::move(attempt), verdict, told);
       attempt.counted = verdict.counted;
       attempt.decision = verdict.explanation;
       plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
+        note_verdict(job_.spec, attempt, snapshot_.now, status_.restarts);
         *told = std::move(attempt);
-        status_.restarts.last_cause = slot.cause;
-        status_.restarts.counted = counted_restarts(job_.spec, status_, snapshot_.now);
       } else if (!is_infrastructure(attempt)) {
         add_restart(std::move(attempt));
       }
@@ -351,7 +362,7 @@ class Running {
   }
 
   void run_pods() {
-    const auto delay = restart_delay(job_.spec, status_.attempts);
+    const auto delay = restart_delay(job_.spec, status_.restarts);
     const auto* last = status_.attempts.empty() ? nullptr : &status_.attempts.back();
     const bool repairing =
         api::is_true(status_.conditions, "Restarting") || (api::may_leave_out(job_.spec) && !gang_.all_placed());

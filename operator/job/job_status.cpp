@@ -134,6 +134,7 @@ void fill_in(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   status.procs_per_node = api::resolved_procs_per_node(job.spec);
   const bool formed = snapshot.view && snapshot.view->world_size > 0;
   status.world_size = formed ? snapshot.view->world_size : job.spec.nodes * status.procs_per_node;
+  if (!status.restarts.window) recall_restarts(job.spec, status.attempts, snapshot.now, status.restarts);
   status.selector = fmt::format("{}={}", api::kLabelJobUid, job.meta.uid);
 }
 

@@ -1,6 +1,7 @@
 #include "operator/job/restart_policy.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -13,8 +14,9 @@ using api::Attempt;
 
 constexpr int kSigkillCode = 128 + 9;
 constexpr int kSigtermCode = 128 + 15;
-constexpr size_t kStoredAttempts = 10;
-// A job that reports no steps is taken to have made progress when it ran for this long (the kubelet's own rule for
+// Entries of the window. Beyond it the two that are closest in time become one, which counts until the newer leaves.
+constexpr size_t kMostEntries = 32;
+// A job that ran for this long has made progress if it reports no steps, or new ones (the kubelet's own rule for
 // resetting the back-off of a container).
 constexpr auto kLongRun = std::chrono::minutes(10);
 
@@ -59,10 +61,6 @@ bool is_process_cause(const std::string& cause) {
   return cause == kCauseProcessExit || cause == kCauseProcessSignal || cause == kCauseStopped;
 }
 
-bool is_restart(const Attempt& attempt) {
-  return attempt.strategy != "None";
-}
-
 RestartVerdict go_on_uncounted(std::string explanation) {
   return {.restart = true, .counted = false, .reason = "", .explanation = std::move(explanation)};
 }
@@ -72,16 +70,36 @@ RestartVerdict give_up(std::string reason, std::string explanation) {
 }
 
 // Has the last own failure of the job been the same one?
-bool repeats(const api::TrainingJobSpec& spec, const std::vector<Attempt>& attempts, const Attempt& failure) {
-  if (!is_own_failure(failure)) return false;
+bool repeats(const api::TrainingJobSpec& spec, const std::optional<api::OwnFailure>& last, const Attempt& failure) {
+  if (!last || !is_own_failure(failure)) return false;
   // Without reported steps every failure is at step 0, which then says nothing.
   if (failure.step == 0 && spec.rendezvous.kind != api::RendezvousKind::kLockstep) return false;
-  const auto last = std::find_if(attempts.rbegin(), attempts.rend(), is_own_failure);
-  return last != attempts.rend() && last->step == failure.step && last->exit_code == failure.exit_code;
+  return *last == api::OwnFailure{failure.step, *failure.exit_code};
 }
 
-RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status, WallTime now) {
-  const int counted = counted_restarts(spec, status, now);
+WallTime begin_of_window(const api::TrainingJobSpec& spec, WallTime now) {
+  return now - std::chrono::seconds(spec.restart.window_seconds);
+}
+
+void charge(const api::TrainingJobSpec& spec, WallTime end, WallTime now, api::RestartsStatus& restarts) {
+  auto& window = *restarts.window;
+  std::erase_if(window, [&](const auto& entry) { return entry.time <= begin_of_window(spec, now); });
+  // A clock that was set back must not keep them for longer than the window.
+  for (auto& entry : window) entry.time = std::min(entry.time, now);
+  window.push_back({.time = std::min(end, now), .count = 1});
+  ++restarts.charged;
+  if (window.size() > kMostEntries) {
+    size_t closest = 1;
+    for (size_t i = 2; i < window.size(); ++i) {
+      if (window[i].time - window[i - 1].time < window[closest].time - window[closest - 1].time) closest = i;
+    }
+    window[closest].count += window[closest - 1].count;
+    window.erase(window.begin() + static_cast<std::ptrdiff_t>(closest) - 1);
+  }
+}
+
+RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts, WallTime now) {
+  const int counted = counted_restarts(spec, restarts, now);
   if (counted < spec.restart.max_restarts) {
     return {.restart = true,
             .counted = true,
@@ -106,7 +124,7 @@ bool is_infrastructure(const Attempt& attempt) {
   return is_process_cause(attempt.cause) && attempt.exit_code == rendezvous::kExitStopped;
 }
 
-RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status,
+RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts,
                              const Attempt& failure, WallTime now) {
   for (size_t i = 0; i < spec.restart.rules.size(); ++i) {
     const auto& rule = spec.restart.rules[i];
@@ -115,7 +133,7 @@ RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::Traini
       return give_up("RestartRule", fmt::format("restart.rules[{}] says Fail", i));
     }
     if (!rule.counts_towards_max) return go_on_uncounted(fmt::format("restart.rules[{}] says Restart, not counted", i));
-    RestartVerdict verdict = within_budget(spec, status, now);
+    RestartVerdict verdict = within_budget(spec, restarts, now);
     verdict.explanation = fmt::format("restart.rules[{}] says Restart: {}", i, verdict.explanation);
     return verdict;
   }
@@ -123,48 +141,91 @@ RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::Traini
   if (failure.cause == kCauseCommandNotFound) {
     return give_up(kCauseCommandNotFound, "a command that is not there now will not be there later");
   }
-  if (failure.cause == kCauseOomKilled) {
-    const auto before = std::find_if(status.attempts.begin(), status.attempts.end(),
-                                     [](const Attempt& attempt) { return attempt.cause == kCauseOomKilled; });
-    if (before != status.attempts.end()) {
-      return give_up(kCauseOomKilled, "it ran out of memory for the second time; raise resources.limits.memory");
-    }
+  if (failure.cause == kCauseOomKilled && restarts.out_of_memory) {
+    return give_up(kCauseOomKilled, "it ran out of memory for the second time; raise resources.limits.memory");
   }
   if (is_process_cause(failure.cause) && failure.exit_code &&
       is_permanent_code(spec.rendezvous.kind, *failure.exit_code)) {
     return give_up("PermanentExitCode", fmt::format("exit code {} is permanent", *failure.exit_code));
   }
-  if (repeats(spec, status.attempts, failure)) {
+  if (repeats(spec, restarts.last_failure, failure)) {
     return give_up("CrashLoop",
                    fmt::format("step {} failed twice with exit code {}", failure.step, *failure.exit_code));
   }
-  return within_budget(spec, status, now);
+  return within_budget(spec, restarts, now);
 }
 
-int counted_restarts(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status, WallTime now) {
-  const auto begin = now - std::chrono::seconds(spec.restart.window_seconds);
-  const auto inside = [&](const Attempt& attempt) { return attempt.end_time && *attempt.end_time > begin; };
-  const auto listed = static_cast<int>(std::count_if(status.attempts.begin(), status.attempts.end(),
-                                                     [&](const Attempt& a) { return a.counted && inside(a); }));
-  if (status.attempts.size() < kStoredAttempts || !inside(status.attempts.front())) return listed;
-  return std::max(listed, status.restarts.counted);
+void note_verdict(const api::TrainingJobSpec& spec, const Attempt& attempt, WallTime now,
+                  api::RestartsStatus& restarts) {
+  if (!restarts.window) restarts.window.emplace();
+  if (attempt.counted) charge(spec, attempt.end_time.value_or(now), now, restarts);
+  restarts.counted = counted_restarts(spec, restarts, now);
+  restarts.last_cause = attempt.cause;
+  if (is_own_failure(attempt)) restarts.last_failure = api::OwnFailure{attempt.step, *attempt.exit_code};
+  if (attempt.cause == kCauseOomKilled) restarts.out_of_memory = true;
 }
 
-Duration restart_delay(const api::TrainingJobSpec& spec, const std::vector<Attempt>& attempts) {
-  int without_progress = 0;  // restarts in a row, counted from the newest
-  for (size_t i = attempts.size(); i-- > 0;) {
-    const Attempt& attempt = attempts[i];
-    if (!is_restart(attempt)) break;
-    ++without_progress;
-    std::int64_t best_before = 0;
-    for (size_t j = 0; j < i; ++j) best_before = std::max(best_before, attempts[j].step);
-    if (attempt.step > best_before) break;
-    if (attempt.start_time && attempt.end_time && *attempt.end_time - *attempt.start_time >= kLongRun) break;
+void note_restart(const api::TrainingJobSpec& spec, const Attempt& attempt, WallTime now,
+                  api::RestartsStatus& restarts) {
+  ++restarts.total;
+  const bool long_run = attempt.start_time && attempt.end_time && *attempt.end_time - *attempt.start_time >= kLongRun;
+  const bool progress = long_run || attempt.step > restarts.best_step;
+  restarts.without_progress = progress ? 1 : restarts.without_progress + 1;
+  restarts.best_step = std::max(restarts.best_step, attempt.step);
+  note_verdict(spec, attempt, now, restarts);
+}
+
+void recall_restarts(const api::TrainingJobSpec& spec, const std::vector<Attempt>& attempts, WallTime now,
+                     api::RestartsStatus& restarts) {
+  const api::RestartsStatus stored = restarts;
+  restarts = {};
+  restarts.window.emplace();
+  for (const Attempt& attempt : attempts) {
+    if (attempt.strategy == "None") {
+      forgive_all(restarts);
+    } else {
+      note_restart(spec, attempt, now, restarts);
+    }
   }
-  if (without_progress <= 1) return Duration::zero();
+  restarts.total = stored.total;
+  restarts.charged = std::max(restarts.charged, stored.counted);
+  restarts.last_cause = stored.last_cause;
+}
+
+void note_progress(std::int64_t step, std::optional<std::int64_t> checkpoint, WallTime now,
+                   api::RestartsStatus& restarts) {
+  if (!restarts.window || restarts.window->empty() || step <= restarts.best_step) return;
+  const bool durable = checkpoint && *checkpoint > restarts.best_step;
+  if (!durable && now - restarts.window->back().time < kLongRun) return;
+  restarts.window->clear();
+  restarts.counted = 0;
+  restarts.without_progress = 0;
+  restarts.last_failure.reset();
+}
+
+void forgive_all(api::RestartsStatus& restarts) {
+  if (restarts.window) restarts.window->clear();
+  restarts.counted = 0;
+  restarts.without_progress = 0;
+  restarts.best_step = 0;
+  restarts.last_failure.reset();
+  restarts.out_of_memory = false;
+}
+
+int counted_restarts(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts, WallTime now) {
+  if (!restarts.window) return 0;
+  std::int64_t counted = 0;
+  for (const auto& entry : *restarts.window) {
+    if (entry.time > begin_of_window(spec, now)) counted += entry.count;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(counted, 0, std::numeric_limits<int>::max()));
+}
+
+Duration restart_delay(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts) {
+  if (restarts.without_progress <= 1) return Duration::zero();
   const std::int64_t most = std::max(spec.restart.backoff_max_seconds, 0);
   std::int64_t seconds = std::max(spec.restart.backoff_initial_seconds, 0);
-  for (int i = 2; i < without_progress && seconds < most; ++i) seconds *= 2;
+  for (int i = 2; i < restarts.without_progress && seconds > 0 && seconds < most; ++i) seconds *= 2;
   return std::chrono::seconds(std::min(seconds, most));
 }
 

@@ -1,5 +1,6 @@
 // Whether a failed attempt is followed by another: rules (first match), exit-code classes, causes that are never
-// charged to the job, crash loops at one step, and the budget. And how long to wait before the next one.
+// charged to the job, crash loops at one step, and the budget. And how long to wait before the next one. What the policy
+// remembers is status.restarts alone, which is bounded and stored; the list of attempts, which is cut, decides nothing.
 #pragma once
 
 #include <optional>
@@ -40,17 +41,35 @@ struct RestartVerdict {
   bool operator==(const RestartVerdict&) const = default;
 };
 
-// Judges `failure`, which is not yet in `status.attempts`.
-RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status,
+// Judges `failure`, which is not yet in `restarts`.
+RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts,
                              const api::Attempt& failure, WallTime now);
 
-// Counted restarts that ended within the window before `now`. Only the last ten attempts are stored: when all ten lie
-// in the window, the stored count is carried on, which never counts too few.
-int counted_restarts(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status, WallTime now);
+// Takes note of a restart: the attempt that ended, with its verdict in `attempt.counted`.
+void note_restart(const api::TrainingJobSpec& spec, const api::Attempt& attempt, WallTime now,
+                  api::RestartsStatus& restarts);
+// Takes note of a cause and a verdict that became known after the restart.
+void note_verdict(const api::TrainingJobSpec& spec, const api::Attempt& attempt, WallTime now,
+                  api::RestartsStatus& restarts);
+// The same for all attempts of a status that an earlier version wrote, which kept no more than the attempts.
+void recall_restarts(const api::TrainingJobSpec& spec, const std::vector<api::Attempt>& attempts, WallTime now,
+                     api::RestartsStatus& restarts);
+
+// Resets the budget, the back-off and the memory of a crash loop when the job has made progress: a committed `step`
+// beyond that of every failure, and either a `checkpoint` (its step) beyond it too or ten minutes without a charged
+// failure.
+void note_progress(std::int64_t step, std::optional<std::int64_t> checkpoint, WallTime now,
+                   api::RestartsStatus& restarts);
+
+// Forgets all failures: somebody suspended the job, and may have mended what failed.
+void forgive_all(api::RestartsStatus& restarts);
+
+// Charged restarts since the last progress and within the window before `now`; never too few.
+int counted_restarts(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts, WallTime now);
 
 // How long after the end of the last attempt the next one may begin: nothing for the first failure after progress, then
 // backoff.initialSeconds, doubling up to backoff.maxSeconds.
-Duration restart_delay(const api::TrainingJobSpec& spec, const std::vector<api::Attempt>& attempts);
+Duration restart_delay(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts);
 
 // PodDeleted, NodeLost, Preempted, Evicted, MemberLost, ConnectionBroken, Partitioned, Stopped (exit code 83): the
 // cluster's doing, not the job's.

@@ -26,6 +26,7 @@ void begin_suspension(const Snapshot& snapshot, api::TrainingJobStatus& status, 
     append_attempt(status, std::move(attempt));
   }
   status.start_time.reset();
+  forgive_all(status.restarts);
   plan.events.push_back({false, "Suspended", "Suspend", "spec.suspend was set"});
 }
 

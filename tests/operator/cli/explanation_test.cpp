@@ -19,7 +19,7 @@ api::TrainingJob disturbed() {
   job.status.state = "Running";
   job.status.nodes.summary = "4/4";
   job.status.world_size = 8;
-  job.status.restarts = {.total = 1, .counted = 1, .last_cause = "ProcessSignal"};
+  job.status.restarts = {.total = 1, .charged = 1, .counted = 1, .last_cause = "ProcessSignal"};
   job.status.conditions = {{.type = "Running",
                             .status = "True",
                             .reason = "AllRanksUp",

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 namespace lockstep::job {
 namespace {
 
@@ -28,6 +31,14 @@ Attempt counted_at(WallTime end, std::int64_t step = 0) {
   attempt.counted = true;
   attempt.end_time = end;
   return attempt;
+}
+
+// What the status remembers after `attempts`, judged at `now`.
+api::RestartsStatus after(const std::vector<Attempt>& attempts, WallTime now = kNow,
+                          const api::TrainingJobSpec& spec = {}) {
+  api::RestartsStatus restarts;
+  for (const Attempt& attempt : attempts) note_restart(spec, attempt, now, restarts);
+  return restarts;
 }
 
 struct Row {
@@ -87,10 +98,7 @@ TEST(RestartPolicy, every_verdict_says_by_which_rule) {
   api::TrainingJobSpec spec;
   spec.restart.max_restarts = 5;
   spec.restart.window_seconds = 60;
-  api::TrainingJobStatus status;
-  status.attempts = {failure("ProcessSignal", 137)};
-  status.attempts[0].counted = true;
-  status.attempts[0].end_time = kNow;
+  const api::RestartsStatus status = after({counted_at(kNow)});
   EXPECT_EQ(judge_failure(spec, status, failure("ProcessSignal", 137), kNow).explanation,
             "restart 2 of restart.maxRestarts (5) within 60 s");
   EXPECT_EQ(judge_failure(spec, status, failure("NodeLost"), kNow).explanation, "not the job's doing, so not counted");
@@ -134,10 +142,9 @@ TEST(RestartPolicy, the_budget_is_a_sliding_window) {
   api::TrainingJobSpec spec;
   spec.restart.max_restarts = 2;
   spec.restart.window_seconds = 100;
-  api::TrainingJobStatus status;
-  status.attempts = {counted_at(kNow - 150s), counted_at(kNow - 50s)};
+  api::RestartsStatus status = after({counted_at(kNow - 150s), counted_at(kNow - 50s)});
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 137), kNow).restart);
-  status.attempts.push_back(counted_at(kNow - 10s));
+  note_restart(spec, counted_at(kNow - 10s), kNow, status);
   EXPECT_EQ(judge_failure(spec, status, failure("ProcessSignal", 137), kNow).reason, "RestartBudgetExceeded");
   EXPECT_TRUE(judge_failure(spec, status, failure("PodDeleted"), kNow).restart) << "not charged to the job";
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 137), kNow + 60s).restart) << "the window moved on";
@@ -146,46 +153,87 @@ TEST(RestartPolicy, the_budget_is_a_sliding_window) {
 TEST(RestartPolicy, more_counted_restarts_than_attempts_are_stored_still_end_the_job) {
   api::TrainingJobSpec spec;
   spec.restart.max_restarts = 15;
-  api::TrainingJobStatus status;
+  api::RestartsStatus status;
   int restarts = 0;
   for (; restarts < 40; ++restarts) {
     const WallTime now = kNow + std::chrono::seconds(restarts);
     const auto verdict = judge_failure(spec, status, failure("ProcessSignal", 137, restarts), now);
     if (!verdict.restart) break;
-    status.restarts.counted = counted_restarts(spec, status, now) + 1;
-    status.attempts.push_back(counted_at(now, restarts));
-    if (status.attempts.size() > 10) status.attempts.erase(status.attempts.begin());
+    note_restart(spec, counted_at(now, restarts), now, status);
   }
   EXPECT_EQ(restarts, 15);
 }
 
+TEST(RestartPolicy, the_window_is_bounded_and_never_counts_too_few) {
+  api::TrainingJobSpec spec;
+  spec.restart.max_restarts = 10'000;
+  spec.restart.window_seconds = 1000;
+  api::RestartsStatus restarts;
+  std::mt19937 random(1);
+  std::vector<WallTime> ends;
+  WallTime now = kNow;
+  for (int i = 0; i < 2000; ++i) {
+    now += std::chrono::seconds(random() % 60);
+    note_restart(spec, counted_at(now), now, restarts);
+    ends.push_back(now);
+    const auto inside = std::count_if(ends.begin(), ends.end(), [&](WallTime end) { return end > now - 1000s; });
+    ASSERT_LE(restarts.window->size(), 32u);
+    ASSERT_GE(restarts.counted, inside);
+    ASSERT_LE(restarts.counted, inside + 8) << "seed 1, restart " << i;
+  }
+  EXPECT_EQ(counted_restarts(spec, restarts, now + 1000s), 0);
+}
+
+TEST(RestartPolicy, a_clock_that_was_set_back_keeps_no_restart_for_longer_than_the_window) {
+  api::TrainingJobSpec spec;
+  spec.restart.window_seconds = 100;
+  api::RestartsStatus restarts = after({counted_at(kNow)}, kNow, spec);
+  const WallTime earlier = kNow - 24h;
+  EXPECT_EQ(counted_restarts(spec, restarts, earlier), 1);
+  note_restart(spec, counted_at(earlier), earlier, restarts);
+  EXPECT_EQ(counted_restarts(spec, restarts, earlier + 99s), 2);
+  EXPECT_EQ(counted_restarts(spec, restarts, earlier + 100s), 0);
+}
+
+TEST(RestartPolicy, a_status_of_an_earlier_version_is_carried_on) {
+  api::TrainingJobSpec spec;
+  spec.restart.max_restarts = 2;
+  api::RestartsStatus restarts{.total = 12, .counted = 2, .last_cause = "ProcessSignal"};
+  Attempt crash = counted_at(kNow - 10s, 40);
+  crash.exit_code = 139;
+  recall_restarts(spec, {counted_at(kNow - 20s, 40), crash}, kNow, restarts);
+  EXPECT_EQ(restarts.total, 12);
+  EXPECT_EQ(restarts.charged, 2);
+  EXPECT_EQ(restarts.counted, 2);
+  EXPECT_EQ(restarts.without_progress, 2);
+  EXPECT_EQ(judge_failure(spec, restarts, failure("ProcessSignal", 137, 50), kNow).reason, "RestartBudgetExceeded");
+  EXPECT_EQ(judge_failure(spec, restarts, failure("ProcessSignal", 139, 40), kNow).reason, "CrashLoop");
+}
+
 TEST(RestartPolicy, the_same_step_failing_twice_in_the_same_way_is_a_crash_loop) {
   api::TrainingJobSpec spec;
-  api::TrainingJobStatus status;
-  status.attempts = {failure("ProcessSignal", 139, 40), failure("PodDeleted", {}, 40)};
+  api::RestartsStatus status = after({failure("ProcessSignal", 139, 40), failure("PodDeleted", {}, 40)});
   EXPECT_EQ(judge_failure(spec, status, failure("ProcessSignal", 139, 40), kNow).reason, "CrashLoop");
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 139, 41), kNow).restart) << "another step";
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 134, 40), kNow).restart) << "another code";
-  status.attempts = {failure("ProcessSignal", 137, 40)};
+  status = after({failure("ProcessSignal", 137, 40)});
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 137, 40), kNow).restart)
       << "SIGKILL is nobody's own";
-  status.attempts = {failure("ProcessSignal", 143, 40)};
+  status = after({failure("ProcessSignal", 143, 40)});
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessSignal", 143, 40), kNow).restart) << "SIGTERM neither";
-  status.attempts = {failure("ProcessExit", 80, 40)};
+  status = after({failure("ProcessExit", 80, 40)});
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessExit", 80, 40), kNow).restart) << "a peer's fault";
 }
 
 TEST(RestartPolicy, a_program_that_reports_no_steps_has_no_crash_loop_by_step) {
   api::TrainingJobSpec spec;
   spec.rendezvous.kind = RendezvousKind::kTorch;
-  api::TrainingJobStatus status;
-  status.attempts = {failure("ProcessExit", 1)};
+  const api::RestartsStatus status = after({failure("ProcessExit", 1)});
   EXPECT_TRUE(judge_failure(spec, status, failure("ProcessExit", 1), kNow).restart);
 }
 
 TEST(RestartPolicy, out_of_memory_is_forgiven_once) {
-  api::TrainingJobStatus status;
-  status.attempts = {failure("OOMKilled", 137, 10), failure("PodDeleted")};
+  const api::RestartsStatus status = after({failure("OOMKilled", 137, 10), failure("PodDeleted")});
   EXPECT_EQ(judge_failure({}, status, failure("OOMKilled", 137, 90), kNow).reason, "OOMKilled");
 }
 
@@ -193,15 +241,15 @@ TEST(RestartPolicy, the_first_restart_is_immediate_and_later_ones_back_off_until
   api::TrainingJobSpec spec;
   spec.restart.backoff_initial_seconds = 2;
   spec.restart.backoff_max_seconds = 10;
-  std::vector<Attempt> attempts;
-  EXPECT_EQ(restart_delay(spec, attempts), 0s);
+  api::RestartsStatus restarts;
+  EXPECT_EQ(restart_delay(spec, restarts), 0s);
   const Duration expected[] = {0s, 2s, 4s, 8s, 10s, 10s};
   for (const auto delay : expected) {
-    attempts.push_back(failure("ProcessSignal", 137, 100));
-    EXPECT_EQ(restart_delay(spec, attempts), delay) << attempts.size();
+    note_restart(spec, failure("ProcessSignal", 137, 100), kNow, restarts);
+    EXPECT_EQ(restart_delay(spec, restarts), delay) << restarts.total;
   }
-  attempts.push_back(failure("ProcessSignal", 137, 101));
-  EXPECT_EQ(restart_delay(spec, attempts), 0s) << "one more step than ever before is progress";
+  note_restart(spec, failure("ProcessSignal", 137, 101), kNow, restarts);
+  EXPECT_EQ(restart_delay(spec, restarts), 0s) << "one more step than ever before is progress";
 }
 
 TEST(RestartPolicy, a_long_run_counts_as_progress_where_no_steps_are_reported) {
@@ -210,8 +258,8 @@ TEST(RestartPolicy, a_long_run_counts_as_progress_where_no_steps_are_reported) {
   quick.start_time = kNow - 1s;
   auto slow = quick;
   slow.start_time = kNow - 11min;
-  EXPECT_GT(restart_delay(spec, {quick, quick}), 0s);
-  EXPECT_EQ(restart_delay(spec, {quick, slow}), 0s);
+  EXPECT_GT(restart_delay(spec, after({quick, quick})), 0s);
+  EXPECT_EQ(restart_delay(spec, after({quick, slow})), 0s);
 }
 
 }  // namespace
