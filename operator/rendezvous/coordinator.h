@@ -225,6 +225,8 @@ struct CoordinatorOptions {
   std::int64_t term = 1;                                 // the Lease's leaseTransitions
   bool authenticate = true;                              // false only in tests of the protocol
   Duration heartbeat_timeout = std::chrono::seconds(3);  // a member that says nothing for this long is lost
+  // For an agent to take what it is sent before its connection is closed; counts anew with each frame.
+  Duration read_within = std::chrono::seconds(10);
 };
 
 // Binds and starts its threads; they are joined by the destructor. kUnavailable when the port is taken.

@@ -327,34 +327,40 @@ std::vector<HeldState> CoordinatorState::held_states() const {
   return held;
 }
 
+Go CoordinatorState::Gang::go_to(int slot) const {
+  Go to = *go;
+  to.first_rank = first_rank(slot);
+  to.group_rank = to.first_rank / procs;
+  return to;
+}
+
 void CoordinatorState::go(Now now) {
   Gang gang = proposed_gang();
   gang.go_at = now.time;
 
   Go go = go_for(gang);
   go.epoch = {term_, gang.generation};
+  std::vector<PeerBlock::Member> peers;
   for (const auto& [slot, ready] : proposal_->ready) {
-    go.peers.insert(go.peers.end(), ready.addresses.begin(), ready.addresses.end());
-    go.member_of_rank.insert(go.member_of_rank.end(), static_cast<std::size_t>(gang.procs), slot);
+    peers.push_back({slot, gang.incarnation_of_slot.at(slot), ready.addresses});
   }
+  go.peers = Peers(std::move(peers));
   const Ready& first = proposal_->ready.begin()->second;
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
-  if (kMutation == Mutation::kReuseKey && gang_ && !gang_->go.empty()) go.key = gang_->go.begin()->second.key;
+  if (kMutation == Mutation::kReuseKey && gang_ && gang_->go) go.key = gang_->go->key;
   SourceChoice choice = choose_source(held_states(), gang.ranks(), checkpoint_);
   go.source = choice.source;
   if (!choice.divergence.empty()) divergence_ = fmt::format("generation {}: {}", gang.generation, choice.divergence);
   if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
+  gang.go = std::move(go);
   for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
     Member& member = members_.at(slot);
-    go.first_rank = gang.first_rank(slot);
-    go.group_rank = go.first_rank / gang.procs;
-    gang.go[slot] = go;
     member.step = -1;
     member.warmed_at.reset();
-    if (member.session != 0) send(member.session, go);
+    if (member.session != 0) send(member.session, gang.go_to(slot));
   }
   in_force_ = InForce{*proposal_, gang.kind, true};
   if (times_.into == 0) {

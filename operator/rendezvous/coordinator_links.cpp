@@ -74,8 +74,7 @@ Place CoordinatorState::place_of(int rank) const {
 // Rule 10: whoever cannot reach the others would have them end a step for nothing, and then wait for its links.
 bool CoordinatorState::reaches_gang(Member& member, Now now) {
   constexpr int kMostDoublings = 6;
-  const auto peers = gang_->go.begin();
-  if (peers == gang_->go.end()) return true;  // of a generation that was taken over the addresses are not known
+  if (!gang_->go) return true;  // of a generation that was taken over the addresses are not known
   const std::string problem = member.reach ? member.reach->problem : "";
   const int failures = member.reach ? member.reach->failures : 0;
   const Duration back_off = std::chrono::seconds(1) * (1 << std::min(failures, kMostDoublings));
@@ -83,7 +82,7 @@ bool CoordinatorState::reaches_gang(Member& member, Now now) {
                                                   : member.reach->generation != gang_->generation);
   if (due) {
     member.reach = Reach{gang_->generation, now.time, false, problem, failures};
-    send(member.session, Echo{gang_->generation, peers->second.peers});
+    send(member.session, Echo{gang_->generation, gang_->go->peers});
   }
   const Reach& reach = *member.reach;
   if (!reach.answered) return reach.failures == 0 && now.time - reach.asked_at > timing_.echo_within;

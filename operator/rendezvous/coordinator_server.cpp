@@ -81,6 +81,7 @@ class CoordinatorServer final : public Coordinator {
         accept_again_(io_) {
     events_.on_message = [this](Session& session, const AgentToCoordinator& message) { on_message(session, message); };
     events_.on_closed = [this](Session& session) { on_closed(session); };
+    events_.read_within = options_.read_within;
   }
 
   ~CoordinatorServer() override {
@@ -432,7 +433,7 @@ class CoordinatorServer final : public Coordinator {
 
   void join(Session& session, Job& job, const Hello& hello) {
     no_stranger(session.id());
-    session.accept();
+    session.accept(hello.protocol);
     session.joined = true;
     log::info("an agent connected", {{"pod", session.pod}});
     job.state.on_hello(session.id(), hello, now());

@@ -161,9 +161,8 @@ void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
     if (hello.up) gang_->up[slot] = true;
     return;
   }
-  const auto go = gang_->go.find(slot);
-  if (go != gang_->go.end() && hello.phase == MemberPhase::kReady && hello.promised == go->second.epoch) {
-    send(member.session, go->second);
+  if (gang_->go && hello.phase == MemberPhase::kReady && hello.promised == gang_->go->epoch) {
+    send(member.session, gang_->go_to(slot));
   } else if (step_ != Step::kResuming) {
     lose_member(slot, "its agent came back without its processes", now.time, now);
   }

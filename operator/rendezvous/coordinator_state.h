@@ -187,7 +187,7 @@ class CoordinatorState {
     std::map<int, bool> up;              // by slot
     std::map<int, Exit> exits;           // by rank
     std::map<int, BrokenReport> broken;  // by rank: its communicator failed, and the process waits to be regrouped
-    std::map<int, Go> go;                // by slot, to send again
+    std::optional<Go> go;                // as its first member had it; none: of a generation that was taken over
     MonotonicTime go_at{}, up_at{};
     MonotonicTime gather_until = MonotonicTime::max();
     std::int64_t restored_step = 0;
@@ -201,6 +201,8 @@ class CoordinatorState {
       MonotonicTime since{};
     };
     std::optional<Hang> hang;  // the processes to blame are being ended
+
+    Go go_to(int slot) const;  // one that had its GO
   };
   // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
   // its generation had its GO, or the one before is still in force; a member that runs it does.

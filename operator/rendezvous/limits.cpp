@@ -15,10 +15,10 @@ std::optional<std::int64_t> integer_within(const nlohmann::json& value, std::int
 }
 
 std::string clipped(std::string_view text, std::size_t most) {
-  using Json = nlohmann::json;
   // What JSON cannot carry is replaced by what is longer: before it is measured.
-  const Json sent(whole_characters(text, most));
-  const auto arrives = Json::parse(sent.dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  const nlohmann::json sent(whole_characters(text, most));
+  const auto arrives =
+      nlohmann::json::parse(sent.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).get<std::string>();
   return whole_characters(arrives, most);
 }
 

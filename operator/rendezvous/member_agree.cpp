@@ -6,16 +6,6 @@
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
-namespace {
-
-// Whether the ranks of this member are where we said that they listen.
-bool lists(const Go& go, const std::vector<std::string>& addresses) {
-  const auto first = static_cast<std::size_t>(go.first_rank);
-  return go.peers.size() >= first + addresses.size() &&
-         std::equal(addresses.begin(), addresses.end(), go.peers.begin() + go.first_rank);
-}
-
-}  // namespace
 
 bool MemberState::all_regroup() const {
   return alive_ && !ending_ && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
@@ -185,7 +175,8 @@ void MemberState::on(const Go& go, MonotonicTime now) {
     ++ignored_;
     return;
   }
-  if (kept_ready_ && !keeping_ && !(ready_ && lists(go, ready_->addresses))) return take_over(go);
+  if (kept_ready_ && !keeping_ && !(ready_ && go.peers && go.peers->lists(go.first_rank, ready_->addresses)))
+    return take_over(go);
   if (!ready_) {
     ++ignored_;
     return;

@@ -133,7 +133,7 @@ void MemberState::on(const Done&, MonotonicTime now) {
 }
 
 void MemberState::on(const Echo& echo, MonotonicTime) {
-  actions_.push_back(DialAddresses{echo.generation, echo.addresses});
+  actions_.push_back(DialAddresses{echo.generation, echo.peers});
 }
 
 void MemberState::on_dialled(std::int64_t generation, const std::string& problem) {

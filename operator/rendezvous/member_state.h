@@ -53,7 +53,7 @@ struct AskYield {
 // Try to reach each of these data addresses; answered by on_dialled(). A later one takes the place of an earlier one.
 struct DialAddresses {
   std::int64_t generation = 0;
-  std::vector<std::string> addresses;
+  Peers peers;
 };
 // The processes that are there, some of which may have ended, have the ranks from `first_rank` on from now on.
 struct RenumberProcesses {

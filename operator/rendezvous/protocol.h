@@ -19,10 +19,15 @@
 #include "operator/base/result.h"
 #include "operator/rendezvous/activity.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/peer_block.h"
 
 namespace lockstep::rendezvous {
 
-inline constexpr int kProtocolVersion = 1;
+// What an agent speaks is in its HELLO. A coordinator answers each in its own.
+//   1: GO and WARM list the peers, ECHO the addresses
+//   2: PEERS frames carry them, once for each generation and connection; GO and ECHO name them by their digest
+inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolOfPeerBlocks = 2;
 inline constexpr std::size_t kMaxFrame = 256 * 1024;      // bytes of JSON in a frame
 inline constexpr std::size_t kMaxFirstFrame = 24 * 1024;  // of a HELLO, whose sender is not known yet
 inline constexpr std::size_t kMaxStderrTail = 2 * 1024;
@@ -172,8 +177,7 @@ struct Go {
   int world_size = 1;
   int group_rank = 0;  // of this member among members
   int group_world_size = 1;
-  std::vector<std::string> peers;   // data addresses by rank
-  std::vector<int> member_of_rank;  // by rank
+  Peers peers;  // of all ranks; none in a WARM
   std::string master_addr;
   int master_port = 0;
   std::string key;      // 64 hexadecimal digits
@@ -198,7 +202,7 @@ struct Warm {
 // asked before the others end a step for it.
 struct Echo {
   std::int64_t generation = 0;
-  std::vector<std::string> addresses;
+  Peers peers;
   bool operator==(const Echo&) const = default;
 };
 
@@ -255,12 +259,36 @@ using CoordinatorToAgent =
 
 // A whole frame, length included. kExhausted when the JSON would be longer than kMaxFrame.
 Result<std::string> encode_frame(const AgentToCoordinator& message);
-Result<std::string> encode_frame(const CoordinatorToAgent& message);
 
 // The JSON of one frame, without its length. kInvalid with a sentence for anything malformed or out of range.
 Result<AgentToCoordinator> decode_from_agent(std::string_view json);
-Result<CoordinatorToAgent> decode_from_coordinator(std::string_view json);
 
+// What the coordinator writes to one connection, in the protocol that its agent speaks.
+class CoordinatorWriter {
+ public:
+  explicit CoordinatorWriter(int protocol = 1) : protocol_(protocol) {}
+  // The frames of `message`, in order; before them those of its peers, where this connection has not had them yet.
+  // kExhausted when a frame would be longer than kMaxFrame; then nothing counts as sent.
+  Result<std::vector<Chunk>> encode(const CoordinatorToAgent& message);
+
+ private:
+  int protocol_;
+  Peers sent_;  // the newest
+};
+
+// What an agent reads of the coordinator on one connection, in either protocol.
+class CoordinatorReader {
+ public:
+  // The JSON of one frame, without its length; none when it was a part of the peers that a later message names.
+  // kInvalid with a sentence for anything malformed or out of range.
+  Result<std::optional<CoordinatorToAgent>> decode(std::string_view json);
+
+ private:
+  PeerParts parts_;
+};
+
+// The four bytes ahead of so much JSON; kExhausted above kMaxFrame.
+Result<std::string> encode_length(std::size_t json_bytes);
 // The first four bytes of a frame; kInvalid when it is 0 or above `most`.
 Result<std::size_t> decode_length(std::string_view four_bytes, std::size_t most = kMaxFrame);
 

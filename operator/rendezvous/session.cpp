@@ -11,13 +11,24 @@ namespace lockstep::rendezvous {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+namespace {
+constexpr int kSocketBuffer = 256 * 1024;  // bytes; a frame of the largest size
+}  // namespace
+
 Session::Session(SessionId id, asio::ip::tcp::socket socket, asio::ssl::context& tls, const Events& events)
-    : id_(id), stream_(std::move(socket), tls), deadline_(stream_.get_executor()), events_(events) {}
+    : id_(id),
+      stream_(std::move(socket), tls),
+      deadline_(stream_.get_executor()),
+      unread_(stream_.get_executor()),
+      events_(events) {}
 
 void Session::start() {
   error_code ignored;
   stream_.lowest_layer().set_option(asio::ip::tcp::no_delay(true), ignored);
   stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
+  // The kernel would let each buffer grow to some megabytes, on our account.
+  stream_.lowest_layer().set_option(asio::socket_base::send_buffer_size(kSocketBuffer), ignored);
+  stream_.lowest_layer().set_option(asio::socket_base::receive_buffer_size(kSocketBuffer), ignored);
   set_deadline(kHandshakeWithin, "no TLS handshake in time");
   stream_.async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](error_code error) {
     if (error || self->closed_) return self->close(error.message());
@@ -33,10 +44,11 @@ void Session::set_deadline(std::chrono::milliseconds within, const char* why) {
   });
 }
 
-void Session::accept() {
+void Session::accept(int protocol) {
   if (finishing_) return;
   deadline_.cancel();
   most_ = kMaxFrame;
+  writer_ = CoordinatorWriter(protocol);
 }
 
 void Session::read_length() {
@@ -70,15 +82,17 @@ void Session::read_body(std::size_t length) {
 
 void Session::send(const CoordinatorToAgent& message) {
   if (closed_ || finishing_) return;
-  Result<std::string> frame = encode_frame(message);
-  if (!frame || queued_ + frame->size() > kMaxQueued) {
-    const std::string why = frame ? "its agent does not read what it is sent" : frame.error().message;
+  Result<std::vector<Chunk>> chunks = writer_.encode(message);
+  if (chunks) {
+    for (const Chunk& chunk : *chunks) queued_ += chunk.shared ? 0 : chunk.bytes->size();
+  }
+  if (!chunks || queued_ > kMaxQueued) {
+    const std::string why = chunks ? "its agent does not read what it is sent" : chunks.error().message;
     // Not from inside the caller's loop over sessions.
     asio::post(stream_.get_executor(), [self = shared_from_this(), why] { self->close(why); });
     return;
   }
-  queued_ += frame->size();
-  queue_.push_back(std::move(*frame));
+  queue_.insert(queue_.end(), chunks->begin(), chunks->end());
   write_next();
 }
 
@@ -91,13 +105,20 @@ void Session::write_next() {
     return;
   }
   writing_ = true;
-  asio::async_write(stream_, asio::buffer(queue_.front()), [self = shared_from_this()](error_code error, std::size_t) {
+  unread_.expires_after(events_.read_within);
+  unread_.async_wait([self = shared_from_this()](error_code error) {
+    if (!error) self->close("its agent does not read what it is sent");
+  });
+  const auto written = [self = shared_from_this()](error_code error, std::size_t) {
     self->writing_ = false;
+    self->unread_.cancel();
     if (error || self->closed_) return self->close(error.message());
-    self->queued_ -= self->queue_.front().size();
+    const Chunk& chunk = self->queue_.front();
+    self->queued_ -= chunk.shared ? 0 : chunk.bytes->size();
     self->queue_.pop_front();
     self->write_next();
-  });
+  };
+  asio::async_write(stream_, asio::buffer(*queue_.front().bytes), written);
 }
 
 void Session::finish() {
@@ -111,6 +132,7 @@ void Session::close(const std::string& why) {
   if (std::exchange(closed_, true)) return;
   why_ = why;
   deadline_.cancel();
+  unread_.cancel();
   error_code ignored;
   stream_.lowest_layer().close(ignored);
   events_.on_closed(*this);

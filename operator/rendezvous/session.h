@@ -19,21 +19,22 @@ namespace lockstep::rendezvous {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  static constexpr std::size_t kMaxQueued = 1024 * 1024;  // bytes that an agent may leave unread
+  static constexpr std::size_t kMaxQueued = 1024 * 1024;  // bytes of its own that an agent may leave unread
   static constexpr auto kJoinWithin = std::chrono::seconds(10);
   static constexpr auto kHandshakeWithin = std::chrono::seconds(5);
 
   struct Events {
     std::function<void(Session&, const AgentToCoordinator&)> on_message;
     std::function<void(Session&)> on_closed;  // once, also when we closed it
+    Duration read_within{};                   // for an agent to make room for what it is sent next; then it is closed
   };
 
   Session(SessionId id, boost::asio::ip::tcp::socket socket, boost::asio::ssl::context& tls, const Events& events);
 
   // Handshake, then messages; `on_closed` when that does not come to a HELLO in time.
   void start();
-  // Its sender is known: no deadline, and frames of full size.
-  void accept();
+  // Its sender is known, and speaks that protocol: no deadline, and frames of full size.
+  void accept(int protocol);
   void send(const CoordinatorToAgent& message);
   // Closes once what was sent is written, or after a second. No more messages are handed on.
   void finish();
@@ -58,13 +59,14 @@ class Session : public std::enable_shared_from_this<Session> {
 
   const SessionId id_;
   boost::asio::ssl::stream<boost::asio::ip::tcp::socket> stream_;
-  boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer deadline_, unread_;
   const Events& events_;
   char length_[4] = {};
   std::string body_;
   std::size_t most_ = kMaxFirstFrame;
-  std::deque<std::string> queue_;
-  std::size_t queued_ = 0;
+  CoordinatorWriter writer_;
+  std::deque<Chunk> queue_;
+  std::size_t queued_ = 0;  // bytes that no other session shares
   bool writing_ = false, finishing_ = false, closed_ = false;
   std::string why_;
 };

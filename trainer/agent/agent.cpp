@@ -204,8 +204,8 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->join(go_on->go);
       } else if (const auto* yield = std::get_if<rv::AskYield>(&action)) {
         processes_->yield(yield->generation);
-      } else if (auto* dial = std::get_if<rv::DialAddresses>(&action)) {
-        dials_.start(dial->generation, std::move(dial->addresses));
+      } else if (const auto* dial = std::get_if<rv::DialAddresses>(&action)) {
+        dials_.start(dial->generation, dial->peers ? dial->peers->addresses() : std::vector<std::string>());
       } else if (const auto* renumber = std::get_if<rv::RenumberProcesses>(&action)) {
         processes_->renumber(renumber->first_rank);
       } else if (const auto* abort = std::get_if<rv::AbortProcess>(&action)) {

@@ -166,6 +166,7 @@ void Connection::connect(MonotonicTime now, Happened& happened) {
   phase_ = Phase::kConnecting;
   at_ = now + kConnectWithin;
   reader_ = rendezvous::FrameReader();
+  messages_ = rendezvous::CoordinatorReader();
   if (!fd_) return drop(now, happened, std::strerror(errno));
   const int on = 1;
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -219,9 +220,9 @@ void Connection::exchange(MonotonicTime now, Happened& happened) {
       Result<std::optional<std::string>> frame = reader_.next();
       if (!frame) return drop(now, happened, frame.error().message);
       if (!*frame) break;
-      auto message = rendezvous::decode_from_coordinator(**frame);
+      auto message = messages_.decode(**frame);
       if (!message) return drop(now, happened, message.error().message);
-      happened.messages.push_back(std::move(*message));
+      if (*message) happened.messages.push_back(std::move(**message));
     }
   }
 }

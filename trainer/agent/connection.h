@@ -68,6 +68,7 @@ class Connection {
   std::string out_;
   bool overflow_ = false;
   rendezvous::FrameReader reader_;
+  rendezvous::CoordinatorReader messages_;
   Backoff backoff_{{std::chrono::milliseconds(100), std::chrono::seconds(1), 0.5}};
 };
 

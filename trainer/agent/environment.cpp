@@ -32,8 +32,10 @@ void add_ours(Variables& variables, const Go& go) {
 }
 
 void add_peers(Variables& variables, const Go& go) {
-  variables[rendezvous::kEnvPeers] = fmt::format("{}", fmt::join(go.peers, ","));
-  variables[rendezvous::kEnvMemberOfRank] = fmt::format("{}", fmt::join(go.member_of_rank, ","));
+  if (go.peers) {
+    variables[rendezvous::kEnvPeers] = fmt::format("{}", fmt::join(go.peers->addresses(), ","));
+    variables[rendezvous::kEnvMemberOfRank] = fmt::format("{}", fmt::join(go.peers->slots(), ","));
+  }
   variables[rendezvous::kEnvGenerationKey] = go.key;
 }
 

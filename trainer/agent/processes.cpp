@@ -282,8 +282,17 @@ void Processes::renumber(int first_rank) {
 void Processes::join(const Go& go) {
   rendezvous::AgentMessage message;
   message.kind = rendezvous::AgentMessage::Kind::kJoin;
-  message.join = {go.epoch.term, go.epoch.generation, 0,         go.world_size, go.peers, go.member_of_rank,
-                  go.key,        go.source,           go.restore};
+  rendezvous::Join& join = message.join;
+  join.term = go.epoch.term;
+  join.generation = go.epoch.generation;
+  join.world_size = go.world_size;
+  if (go.peers) {
+    join.peers = go.peers->addresses();
+    join.member_of_rank = go.peers->slots();
+  }
+  join.key = go.key;
+  join.source = go.source;
+  join.restore = go.restore;
   for (const auto& worker : workers_) {
     message.join.rank = worker->rank;
     tell(*worker, message);

@@ -29,8 +29,8 @@ TEST_F(CoordinatorElasticTest, those_that_are_left_go_on_at_once_with_ranks_in_a
   EXPECT_EQ(gos[1].group_rank, 1);
   EXPECT_EQ(gos[0].world_size, 2);
   EXPECT_EQ(gos[0].group_world_size, 2);
-  EXPECT_EQ(gos[0].peers, (std::vector<std::string>{"10.0.0.1:1", "10.0.0.2:1"}));
-  EXPECT_EQ(gos[0].member_of_rank, (std::vector<int>{1, 2}));
+  EXPECT_EQ(gos[0].peers->addresses(), (std::vector<std::string>{"10.0.0.1:1", "10.0.0.2:1"}));
+  EXPECT_EQ(gos[0].peers->slots(), (std::vector<int>{1, 2}));
 }
 
 TEST_F(CoordinatorElasticTest, those_whose_processes_live_do_not_wait_for_one_to_be_started_anew) {

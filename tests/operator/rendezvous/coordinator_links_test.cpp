@@ -255,7 +255,7 @@ TEST_F(CoordinatorEchoTest, a_newcomer_that_reaches_all_data_addresses_is_taken_
   begin();
   ASSERT_EQ(sent<Echo>().size(), 1U);
   EXPECT_EQ(sent<Echo>()[0].generation, 1);
-  EXPECT_EQ(sent<Echo>()[0].addresses, (std::vector<std::string>{"10.0.0.0:1"}));
+  EXPECT_EQ(sent<Echo>()[0].peers->addresses(), (std::vector<std::string>{"10.0.0.0:1"}));
   EXPECT_EQ(sent<Yield>().size(), 1U);
 }
 

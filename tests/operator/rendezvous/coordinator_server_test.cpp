@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <mutex>
 
 #include "operator/rendezvous/coordinator.h"
@@ -22,13 +24,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-int dial(const std::string& address) {
+// `window`: bytes that its kernel takes for it unread; 0: as many as usual.
+int dial(const std::string& address, int window = 0) {
   const int port = std::stoi(address.substr(address.rfind(':') + 1));
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in target{};
   target.sin_family = AF_INET;
   target.sin_port = htons(static_cast<std::uint16_t>(port));
   target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (window > 0) ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &window, sizeof window);
   const timeval patience{10, 0};
   ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof target), 0);
@@ -38,8 +42,9 @@ int dial(const std::string& address) {
 // A blocking TLS client that speaks frames.
 class Client {
  public:
-  Client(const std::string& address, const std::string& ca, const std::string& name = kCoordinatorServerName)
-      : fd_(dial(address)), context_(SSL_CTX_new(TLS_client_method())) {
+  Client(const std::string& address, const std::string& ca, const std::string& name = kCoordinatorServerName,
+         int window = 0)
+      : fd_(dial(address, window)), context_(SSL_CTX_new(TLS_client_method())) {
     BIO* text = BIO_new_mem_buf(ca.data(), static_cast<int>(ca.size()));
     X509* authority = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context_), authority);
@@ -76,8 +81,10 @@ class Client {
         reader_.feed({buffer, static_cast<std::size_t>(length)});
         frame = reader_.next();
       }
-      const auto message = decode_from_coordinator(**frame);
-      if (const auto* wanted = std::get_if<M>(&*message)) return *wanted;
+      const auto message = messages_.decode(**frame);
+      EXPECT_TRUE(message) << message.error().message;
+      if (!*message) continue;  // a part of the peers
+      if (const auto* wanted = std::get_if<M>(&**message)) return *wanted;
     }
   }
   bool closed() { return !next<Unknown>(); }
@@ -88,6 +95,7 @@ class Client {
   SSL* ssl_ = nullptr;
   bool connected_ = false;
   FrameReader reader_;
+  CoordinatorReader messages_;
 };
 
 class CoordinatorServerTest : public testing::Test {
@@ -102,8 +110,7 @@ class CoordinatorServerTest : public testing::Test {
   std::unique_ptr<Coordinator> coordinator;
 
   void SetUp() override { start(); }
-  void start(std::int64_t term = 1) {
-    CoordinatorOptions options;
+  void start(std::int64_t term = 1, CoordinatorOptions options = {}) {
     options.listen_address = "127.0.0.1";
     options.certificate_pem = serving.certificate_pem;
     options.private_key_pem = serving.private_key_pem;
@@ -176,6 +183,74 @@ TEST_F(CoordinatorServerTest, a_member_joins_and_is_started) {
   EXPECT_EQ(store.record("uid").generation, 1);
   client.send(Up{1});
   EXPECT_TRUE(wait_for([](const JobView& view) { return view.phase == Phase::kUp; }));
+}
+
+// Members of so many ranks that the peers are more than a socket holds.
+class LargeGangTest : public CoordinatorServerTest {
+ protected:
+  static constexpr int kMembers = 30;
+  static constexpr int kRanks = static_cast<int>(kMaxRanksPerMember);
+  std::vector<std::unique_ptr<Client>> clients;
+
+  std::string pod(int slot) const { return fmt::format("a-{}", slot); }
+  void join_all(const std::function<int(int)>& protocol_of, int window_of_last = 0) {
+    JobPlan large = plan();
+    large.slots = kMembers;
+    large.procs_per_node = kRanks;
+    large.members.clear();
+    for (int slot = 0; slot < kMembers; ++slot)
+      large.members.push_back({slot, 1, pod(slot), fmt::format("u{}", slot), ""});
+    coordinator->set_job(large);
+    ASSERT_TRUE(wait_for([](const JobView&) { return true; }));
+    for (int slot = 0; slot < kMembers; ++slot) {
+      clients.push_back(std::make_unique<Client>(coordinator->address(), authority.certificate_pem,
+                                                 kCoordinatorServerName, slot + 1 == kMembers ? window_of_last : 0));
+      Hello made = hello();
+      made.protocol = protocol_of(slot);
+      made.slot = slot;
+      made.pod_name = pod(slot);
+      made.pod_uid = fmt::format("u{}", slot);
+      made.token = "token-of-" + pod(slot);
+      clients.back()->send(made);
+      ASSERT_TRUE(clients.back()->next<Welcome>());
+    }
+    for (int slot = 0; slot < kMembers; ++slot) {
+      const auto propose = clients[static_cast<std::size_t>(slot)]->next<Propose>();
+      ASSERT_TRUE(propose);
+      Ready ready;
+      ready.epoch = propose->epoch;
+      for (int i = 0; i < kRanks; ++i)
+        ready.addresses.push_back(fmt::format("[2001:db8:1234:5678:9abc:def0:1234:{:x}]:{}", slot, 20'000 + i));
+      ready.host = "10.0.0.1";
+      clients[static_cast<std::size_t>(slot)]->send(ready);
+    }
+  }
+};
+
+TEST_F(LargeGangTest, more_peers_than_a_frame_holds_reach_every_member) {
+  join_all([](int) { return 2; });
+  for (const auto& client : clients) {
+    const auto go = client->next<Go>();
+    ASSERT_TRUE(go);
+    EXPECT_EQ(go->peers->ranks(), static_cast<std::size_t>(kMembers * kRanks));
+  }
+}
+
+TEST_F(LargeGangTest, an_agent_that_does_not_read_holds_nobody_up_and_is_closed) {
+  CoordinatorOptions options;
+  options.read_within = seconds(3);
+  coordinator.reset();
+  start(1, options);
+  join_all([](int) { return 2; }, 4096);
+  std::vector<std::future<bool>> started;
+  for (int slot = 0; slot + 1 < kMembers; ++slot) {
+    Client* const client = clients[static_cast<std::size_t>(slot)].get();
+    started.push_back(std::async(std::launch::async, [client] { return client->next<Go>().has_value(); }));
+  }
+  for (auto& each : started) EXPECT_TRUE(each.get());
+  EXPECT_TRUE(
+      wait_for([](const JobView& view) { return !view.members.back().connected && view.members.front().connected; }));
+  EXPECT_FALSE(clients.back()->next<Go>());
 }
 
 TEST_F(CoordinatorServerTest, a_wrong_token_is_refused_and_shown) {

@@ -25,7 +25,7 @@ TEST_F(CoordinatorStateTest, a_generation_forms_when_all_members_are_there) {
   ready(1, 1);
   const auto go = sent<Go>();
   ASSERT_EQ(go.size(), 2U);
-  EXPECT_EQ(go[0].peers, (std::vector<std::string>{"10.0.0.0:1", "10.0.0.1:1"}));
+  EXPECT_EQ(go[0].peers->addresses(), (std::vector<std::string>{"10.0.0.0:1", "10.0.0.1:1"}));
   EXPECT_EQ(go[1].peers, go[0].peers);
   EXPECT_EQ(go[1].first_rank, 1);
   EXPECT_EQ(go[1].master_addr, "10.0.0.0");

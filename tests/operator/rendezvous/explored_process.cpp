@@ -26,7 +26,7 @@ bool other_state(const StateVersion& own, const StateVersion& wanted) {
 void Process::enter(const Go& go) {
   generation = go.epoch.generation;
   rank = go.first_rank;
-  slots = go.member_of_rank;
+  slots = go.peers ? go.peers->slots() : std::vector<int>();
   key = go.key;
   source = go.source;
   restore = go.restore;

@@ -44,7 +44,7 @@ std::string Explored::broken_by_following(const World& world, int slot, const Go
       }
     }
   }
-  const std::string agreed = fmt::format("{} {}", go.key, fmt::join(go.peers, ","));
+  const std::string agreed = fmt::format("{} {}", go.key, fmt::join(go.peers->addresses(), ","));
   const auto told = chronicle(world).agreed.find(generation);
   if (told != chronicle(world).agreed.end() && told->second != agreed) {
     return fmt::format("members of generation {} were told different things", generation);

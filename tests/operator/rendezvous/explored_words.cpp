@@ -68,7 +68,7 @@ struct CoordinatorWords {
       from = fmt::format("{} of rank {}{}", in_words(m.source.version), m.source.rank, m.source.send ? ", sent" : "");
     }
     return fmt::format("GO (term {}, g{}) as rank {} of slots {}, from {}", m.epoch.term, m.epoch.generation,
-                       m.first_rank, fmt::join(m.member_of_rank, " "), from);
+                       m.first_rank, fmt::join(m.peers->slots(), " "), from);
   }
   std::string operator()(const Warm&) const { return "WARM"; }
   std::string operator()(const Echo& m) const { return fmt::format("ECHO g{}", m.generation); }

@@ -202,10 +202,16 @@ void Contents::add(Fingerprint& to, const Propose& propose) {
 
 void Contents::add(Fingerprint& to, const Go& go) {
   const auto& [epoch, job, job_uid, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers,
-               member_of_rank, master_addr, master_port, key, source, restore, checkpoint_path,
-               checkpoint_every_seconds, max_restarts, env] = go;
-  to.add(epoch, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, member_of_rank, master_addr,
-         master_port, key, source, restore);
+               master_addr, master_port, key, source, restore, checkpoint_path, checkpoint_every_seconds, max_restarts,
+               env] = go;
+  to.add(epoch, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, master_addr, master_port, key,
+         source, restore);
+}
+
+void Contents::add(Fingerprint& to, const Peers& peers) {
+  to.add(static_cast<bool>(peers));
+  if (!peers) return;
+  for (const auto& [slot, incarnation, addresses] : peers->members()) to.add(slot, incarnation, addresses);
 }
 
 void Contents::add(Fingerprint& to, const Warm& warm) {
@@ -219,8 +225,8 @@ void Contents::add(Fingerprint& to, const Abort& abort) {
 }
 
 void Contents::add(Fingerprint& to, const Echo& echo) {
-  const auto& [generation, addresses] = echo;
-  to.add(generation, addresses);
+  const auto& [generation, peers] = echo;
+  to.add(generation, peers);
 }
 
 void Contents::add(Fingerprint& to, const Echoed& echoed) {

@@ -54,6 +54,7 @@ struct Contents {
   static void add(Fingerprint& to, const Refused& refused);
   static void add(Fingerprint& to, const Propose& propose);
   static void add(Fingerprint& to, const Go& go);
+  static void add(Fingerprint& to, const Peers& peers);
   static void add(Fingerprint& to, const Warm& warm);
   static void add(Fingerprint& to, const Abort& abort);
   static void add(Fingerprint& to, const Echo& echo);

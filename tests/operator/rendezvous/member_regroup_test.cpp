@@ -41,7 +41,7 @@ class MemberRegroupTest : public MemberStateTest {
   }
   Go go_to(const std::string& address) {
     Go message = go(2);
-    message.peers = {"10.0.0.0:5", address};
+    message.peers = Peers({{0, 1, {"10.0.0.0:5"}}, {1, 1, {address}}});
     return message;
   }
 };
@@ -77,8 +77,7 @@ class MemberOfThreeTest : public MemberRegroupTest {
     message.first_rank = kFirst;
     message.ranks = 3;
     message.world_size = 6;
-    message.peers = {"a", "b", "c"};
-    message.peers.insert(message.peers.end(), addresses.begin(), addresses.end());
+    message.peers = Peers({{0, 1, {"a", "b", "c"}}, {1, 1, addresses}});
     return message;
   }
   void hear(int rank, const WorkerMessage& message) {
@@ -439,7 +438,7 @@ TEST_F(MemberRegroupTest, a_process_that_stays_may_have_another_rank_in_the_next
   Go message = go(2);
   message.first_rank = 0;
   message.world_size = 1;
-  message.peers = {"10.0.0.1:5"};
+  message.peers = Peers({{0, 1, {"10.0.0.1:5"}}});
   tell(message);
   EXPECT_EQ(taken<ContinueProcesses>().at(0).go.first_rank, 0);
   forget();
@@ -460,7 +459,7 @@ TEST_F(MemberRegroupTest, a_process_that_died_before_its_go_is_reported_under_it
   forget();
   Go message = go(2);
   message.first_rank = 0;
-  message.peers = {"10.0.0.1:5", "10.0.0.2:5"};
+  message.peers = Peers({{0, 1, {"10.0.0.1:5"}}, {1, 1, {"10.0.0.2:5"}}});
   tell(message);
   EXPECT_EQ(taken<RenumberProcesses>().at(0).first_rank, 0);
   const Exit exit = sent<Exit>().at(0);

@@ -15,8 +15,47 @@ AgentToCoordinator there_and_back(const AgentToCoordinator& message) {
   EXPECT_EQ(*decode_length(frame.substr(0, 4)), frame.size() - 4);
   return *decode_from_agent(std::string_view(frame).substr(4));
 }
-CoordinatorToAgent there_and_back(const CoordinatorToAgent& message) {
-  return *decode_from_coordinator(std::string_view(*encode_frame(message)).substr(4));
+// The bytes that a connection of that protocol carries for one message.
+std::string written(const CoordinatorToAgent& message, int protocol) {
+  std::string bytes;
+  const std::vector<Chunk> chunks = *CoordinatorWriter(protocol).encode(message);
+  for (const Chunk& chunk : chunks) bytes += *chunk.bytes;
+  return bytes;
+}
+// What an agent reads of them; messages only.
+std::vector<CoordinatorToAgent> read(const std::string& bytes) {
+  FrameReader frames;
+  CoordinatorReader reader;
+  frames.feed(bytes);
+  std::vector<CoordinatorToAgent> messages;
+  for (auto frame = frames.next(); *frame; frame = frames.next()) {
+    if (const auto message = reader.decode(**frame); *message) messages.push_back(**message);
+  }
+  return messages;
+}
+
+Go full_go() {
+  Go go;
+  go.epoch = {2, 8};
+  go.job = "a";
+  go.job_uid = "uid";
+  go.kind = Kind::kTorch;
+  go.first_rank = 2;
+  go.ranks = 2;
+  go.world_size = 4;
+  go.group_rank = 1;
+  go.group_world_size = 2;
+  go.peers = Peers({{0, 0, {"10.0.0.1:1", "10.0.0.1:2"}}, {1, 0, {"10.0.0.2:1", "10.0.0.2:2"}}});
+  go.master_addr = "10.0.0.1";
+  go.master_port = 20'001;
+  go.key = std::string(64, 'a');
+  go.restore = "step-1.g7";
+  go.source = {2, {7, 42, "00fe"}, true};
+  go.checkpoint_path = "/ckpt";
+  go.checkpoint_every_seconds = 300;
+  go.max_restarts = 10;
+  go.env = {{"NCCL_DEBUG", "INFO"}};
+  return go;
 }
 
 Exit full_exit() {
@@ -67,47 +106,57 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
 }
 
 TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
-  Go go;
-  go.epoch = {2, 8};
-  go.job = "a";
-  go.job_uid = "uid";
-  go.kind = Kind::kTorch;
-  go.first_rank = 2;
-  go.ranks = 2;
-  go.world_size = 4;
-  go.group_rank = 1;
-  go.group_world_size = 2;
-  go.peers = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "10.0.0.2:2"};
-  go.member_of_rank = {0, 0, 1, 1};
-  go.master_addr = "10.0.0.1";
-  go.master_port = 20'001;
-  go.key = std::string(64, 'a');
-  go.restore = "step-1.g7";
-  go.source = {2, {7, 42, "00fe"}, true};
-  go.checkpoint_path = "/ckpt";
-  go.checkpoint_every_seconds = 300;
-  go.max_restarts = 10;
-  go.env = {{"NCCL_DEBUG", "INFO"}};
+  const Go go = full_go();
   Go no_rank = go;
   no_rank.epoch.generation = 0;
+  no_rank.peers = {};
   for (const CoordinatorToAgent& message : std::vector<CoordinatorToAgent>{
            Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
            Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Echo{7, go.peers}, Stop{60, 3}, Done{}}) {
-    EXPECT_EQ(there_and_back(message), message);
+    for (const int protocol : {1, 2}) {
+      // Protocol 1 does not say whose the addresses of an ECHO are.
+      if (protocol == 1 && std::holds_alternative<Echo>(message)) continue;
+      EXPECT_EQ(read(written(message, protocol)), std::vector<CoordinatorToAgent>{message}) << protocol;
+    }
   }
+  const auto echo = read(written(Echo{7, go.peers}, 1));
+  ASSERT_EQ(echo.size(), 1U);
+  EXPECT_EQ(std::get<Echo>(echo[0]).peers->addresses(), go.peers->addresses());
+}
+
+// Word for word what the agents of protocol 1 have always been sent.
+TEST(Protocol, protocol_1_is_written_byte_for_byte) {
+  const std::string tail =
+      R"("ranks":2,"restore":"step-1.g7","source":{"rank":2,"send":true,"version":{"digest":"00fe","generation":7,"step":42}},)"
+      R"("term":2,"type":)";
+  const auto head = [](int generation) {
+    return R"({"checkpointEvery":300,"checkpointPath":"/ckpt","env":{"NCCL_DEBUG":"INFO"},"firstRank":2,"generation":)" +
+           std::to_string(generation) + R"(,"groupRank":1,"groupWorldSize":2,"job":"a","jobUid":"uid","key":")" +
+           std::string(64, 'a') + R"(","kind":"Torch","masterAddr":"10.0.0.1","masterPort":20001,"maxRestarts":10,)";
+  };
+  const std::string go = head(8) +
+                         R"("members":[0,0,1,1],"peers":["10.0.0.1:1","10.0.0.1:2","10.0.0.2:1","10.0.0.2:2"],)" +
+                         tail + R"("GO","worldSize":4})";
+  EXPECT_EQ(written(full_go(), 1), *encode_length(go.size()) + go);
+  Warm warm{full_go()};
+  warm.go.epoch.generation = 0;
+  const std::string warmed = head(0) + R"("members":[],"peers":[],)" + tail + R"("WARM","worldSize":4})";
+  EXPECT_EQ(written(warm, 1), *encode_length(warmed.size()) + warmed);
+  const std::string echo =
+      R"({"addresses":["10.0.0.1:1","10.0.0.1:2","10.0.0.2:1","10.0.0.2:2"],"generation":7,"type":"ECHO"})";
+  EXPECT_EQ(written(Echo{7, full_go().peers}, 1), *encode_length(echo.size()) + echo);
 }
 
 TEST(Protocol, a_member_is_not_warmed_for_a_generation) {
   Go go;
   go.epoch = {2, 7};
-  const std::string frame = *encode_frame(CoordinatorToAgent(Warm{go}));
-  EXPECT_FALSE(decode_from_coordinator(std::string_view(frame).substr(4)).ok());
+  EXPECT_FALSE(CoordinatorReader().decode(written(Warm{go}, 2).substr(4)).ok());
 }
 
 TEST(Protocol, unknown_fields_are_ignored_and_unknown_types_say_so) {
   EXPECT_EQ(*decode_from_agent(R"({"type":"UP","generation":4,"colour":"blue"})"), AgentToCoordinator(Up{4}));
   EXPECT_EQ(*decode_from_agent(R"({"type":"SING"})"), AgentToCoordinator(Unknown{}));
-  EXPECT_EQ(*decode_from_coordinator(R"({"type":"SING"})"), CoordinatorToAgent(Unknown{}));
+  EXPECT_EQ(**CoordinatorReader().decode(R"({"type":"SING"})"), CoordinatorToAgent(Unknown{}));
 }
 
 TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
@@ -125,6 +174,8 @@ TEST(Protocol, what_is_not_a_message_is_refused_with_a_reason) {
                           R"({"type":"EXIT","code":256})",
                           R"({"type":"EXIT","reason":"boredom"})",
                           R"({"type":"READY","addresses":["a,b"]})",
+                          R"({"type":"READY","addresses":["\u0001"]})",
+                          R"({"type":"READY","addresses":["10.0.0.1:1\""]})",
                           R"({"type":"HEARTBEAT","ranks":{}})",
                           R"({"type":"HEARTBEAT","ranks":[[]]})",
                           R"({"type":"HEARTBEAT","ranks":["S"]})",
@@ -179,7 +230,9 @@ TEST(Protocol, what_a_later_version_appends_to_an_activity_is_ignored) {
 TEST(Protocol, a_frame_is_at_most_256_KiB_in_both_directions) {
   Go go;
   go.key = std::string(kMaxFrame, 'x');
-  EXPECT_EQ(encode_frame(CoordinatorToAgent(go)).error().code, ErrorCode::kExhausted);
+  for (const int protocol : {1, 2}) {
+    EXPECT_EQ(CoordinatorWriter(protocol).encode(go).error().code, ErrorCode::kExhausted);
+  }
   EXPECT_EQ(*decode_length(std::string("\x00\x04\x00\x00", 4)), kMaxFrame);
   EXPECT_FALSE(decode_length(std::string("\x00\x04\x00\x01", 4)));
   EXPECT_FALSE(decode_length(std::string("\xff\xff\xff\xff", 4)));

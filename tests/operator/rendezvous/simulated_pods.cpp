@@ -211,7 +211,8 @@ void SimulatedWorld::act(const PodPtr& pod, const MemberAction& action) {
       after(ms(between(0, 40)), [process, generation = yield->generation] { process->yields = generation; });
     }
   } else if (const auto* dial = std::get_if<DialAddresses>(&action)) {
-    const bool cut = std::any_of(dial->addresses.begin(), dial->addresses.end(), [&](const std::string& address) {
+    const std::vector<std::string> addresses = dial->peers->addresses();
+    const bool cut = std::any_of(addresses.begin(), addresses.end(), [&](const std::string& address) {
       return cut_pods_.count(std::minmax(pod->uid, address.substr(0, address.find(':')))) != 0;
     });
     after(ms(cut ? 2000 : between(0, 40)), [this, pod, cut, generation = dial->generation] {

@@ -35,7 +35,7 @@ void SimulatedWorld::check_generation(const PodPtr& pod, const Go& go) {
                         pod->incarnation, generation));
   }
   const std::string agreed =
-      fmt::format("{} {} {} {} {}", go.peers.size(), go.key, go.master_addr, go.master_port, fmt::join(go.peers, ","));
+      fmt::format("{} {} {} {}", go.key, go.master_addr, go.master_port, fmt::join(go.peers->addresses(), ","));
   if (const auto at = agreed_.emplace(generation, agreed).first; at->second != agreed) {
     violate(fmt::format("members of generation {} were given different peers", generation));
   }

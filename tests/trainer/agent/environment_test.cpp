@@ -23,8 +23,7 @@ Go two_by_two(Kind kind) {
   go.world_size = 4;
   go.group_rank = 1;
   go.group_world_size = 2;
-  go.peers = {"10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1", "10.0.0.2:2"};
-  go.member_of_rank = {0, 0, 1, 1};
+  go.peers = rendezvous::Peers({{0, 1, {"10.0.0.1:1", "10.0.0.1:2"}}, {1, 1, {"10.0.0.2:1", "10.0.0.2:2"}}});
   go.master_addr = "10.0.0.1";
   go.master_port = 20'001;
   go.key = "abc";
