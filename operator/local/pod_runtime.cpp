@@ -17,6 +17,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "operator/base/log.h"
 #include "operator/base/timestamp.h"
@@ -198,6 +199,7 @@ class Runtime final : public PodRuntime {
       std::array<epoll_event, 64> events{};
       const int count = epoll_wait(epoll_, events.data(), events.size(), timeout_ms());
       for (int i = 0; i < count; ++i) handle(events[static_cast<size_t>(i)].data.fd);
+      finish_ended();
       kill_overdue();
     }
     kill_children([](pid_t) { return false; });
@@ -234,7 +236,7 @@ class Runtime final : public PodRuntime {
     }
     for (auto& [uid, one] : running_) {
       if (fd == one.process.output) return pump(one, 16);
-      if (fd == one.process.pidfd) return finish(std::string(uid));
+      if (fd == one.process.pidfd) return dead_.push_back(uid);
     }
   }
 
@@ -367,15 +369,23 @@ class Runtime final : public PodRuntime {
     }
   }
 
-  void finish(const std::string& uid) {
+  // All pods that ended since the last look: what is left behind is searched for once, among all processes of the machine.
+  void finish_ended() {
+    std::vector<std::pair<std::string, ProcessEnd>> finished;
+    for (std::string& uid : std::exchange(dead_, {})) {
+      if (const auto end = reap(running_.at(uid).process.pid)) finished.emplace_back(std::move(uid), *end);
+    }
+    if (finished.empty()) return;
+    std::set<pid_t> living;
+    for (const auto& [uid, one] : running_) living.insert(one.process.pid);
+    for (const auto& [uid, end] : finished) living.erase(running_.at(uid).process.pid);
+    // Whatever a pod left behind became our child: with its first process the whole pod ends.
+    kill_children([&](pid_t pid) { return living.contains(pid); });
+    for (const auto& [uid, end] : finished) finish(uid, end);
+  }
+
+  void finish(const std::string& uid, const ProcessEnd& end) {
     Running& one = running_.at(uid);
-    const auto end = reap(one.process.pid);
-    if (!end) return;
-    // Whatever the pod left behind became our child: with its first process the whole pod ends.
-    kill_children([&](pid_t pid) {
-      return std::any_of(running_.begin(), running_.end(),
-                         [&](const auto& other) { return other.first != uid && other.second.process.pid == pid; });
-    });
     pump(one, std::numeric_limits<int>::max());
     if (options_.on_line && !one.line.empty()) options_.on_line(name_of(one.pod), one.line);
     one.log->finish();
@@ -385,7 +395,7 @@ class Runtime final : public PodRuntime {
     const Running done = std::move(one);
     running_.erase(uid);
     if (done.removed) return;
-    write_status(done.pod, ended_status(done.pod, done.times, *end, done.log->tail()));
+    write_status(done.pod, ended_status(done.pod, done.times, end, done.log->tail()));
     const auto now = api_.get(kPods, space_of(done.pod), name_of(done.pod));
     if (now && uid_of(*now) == uid && meta_of(*now).contains("deletionTimestamp")) {
       const Status ignored =
@@ -455,6 +465,7 @@ class Runtime final : public PodRuntime {
 
   // Of the loop's thread.
   std::map<std::string, Running> running_;  // by uid
+  std::vector<std::string> dead_;           // uids of running_ whose process is seen to have ended
   std::set<std::string> seen_;              // uids that were started once
   bool stopping_ = false;
 };

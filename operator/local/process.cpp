@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
@@ -31,7 +32,7 @@ struct Report {
   char what[256];
 };
 
-// Between fork and exec: system calls only.
+// Between fork (or vfork) and exec: system calls only.
 [[noreturn]] void become(const ProcessSpec& spec, const MountPlan& mounts, char* const* argv, char* const* env,
                          pid_t parent, int null_fd, int output_fd, int report_fd) {
   Report report{};
@@ -98,12 +99,37 @@ Error exhausted(const char* what) {
 
 // Field 4 of /proc/<pid>/stat; the name before it may hold anything, but ends with the last parenthesis.
 pid_t parent_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
+  const int file = open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  std::array<char, 256> head{};  // the name has 15 bytes at most
+  const ssize_t length = read(file, head.data(), head.size() - 1);
+  close(file);
+  const std::string_view line(head.data(), length > 0 ? static_cast<size_t>(length) : 0);
   const auto end = line.rfind(')');
-  if (end == std::string::npos || line.size() < end + 5) return -1;
-  return static_cast<pid_t>(atoi(line.c_str() + end + 4));
+  if (end == std::string_view::npos || line.size() < end + 5) return -1;
+  return static_cast<pid_t>(atoi(line.data() + end + 4));
+}
+
+// Whether this process has any child, living or not yet reaped.
+bool has_children() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+// A process that runs become(). Without mounts it borrows this process's memory until it runs its program: a copy of the
+// page tables of a controller of some hundred pods takes longer than all else here. A user namespace needs memory of its own.
+pid_t start(const ProcessSpec& spec, const MountPlan& mounts, char* const* argv, char* const* env, int null_fd,
+            int output_fd, int report_fd) {
+  const pid_t parent = getpid();
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // no handler of ours runs in the borrowed memory
+  const pid_t pid = mounts.empty() ? vfork() : fork();
+  if (pid == 0) become(spec, mounts, argv, env, parent, null_fd, output_fd, report_fd);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
 }
 
 }  // namespace
@@ -120,9 +146,7 @@ Result<Process> start_process(const ProcessSpec& spec) {
     return error;
   }
   const int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) become(spec, mounts, argv.data(), env.data(), parent, null_fd, output[1], report[1]);
+  const pid_t pid = start(spec, mounts, argv.data(), env.data(), null_fd, output[1], report[1]);
   const Error fork_error = exhausted("a process");
   close(null_fd);
   close(output[1]);
@@ -170,6 +194,7 @@ void adopt_orphans() {
 
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
+  if (parent == getpid() && !has_children()) return children;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename();
