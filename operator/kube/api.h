@@ -78,6 +78,8 @@ struct WriteOptions {
   bool strict = false;  // fieldValidation=Strict: unknown and duplicate fields are kInvalid
   bool dry_run = false;
   std::string field_manager = "lockstep-operator";
+  // One of many: the caller limits how many are under way, and no other call waits for them.
+  bool bulk = false;
 };
 
 enum class PatchType { kMerge, kJson, kStrategicMerge, kApply };
@@ -87,6 +89,7 @@ struct DeleteOptions {
   std::string resource_version;  // precondition; "" for none
   std::optional<int> grace_period_seconds;
   std::string propagation = "Background";
+  bool bulk = false;  // as in WriteOptions
 };
 
 struct LogOptions {

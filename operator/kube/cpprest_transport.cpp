@@ -380,7 +380,7 @@ class CpprestTransport final : public Transport {
   const ClusterAccess access_;
   const Proxy proxy_;
   std::mutex mutex_;  // protects what follows
-  std::array<std::shared_ptr<http_client>, 3> clients_;
+  std::array<std::shared_ptr<http_client>, kLanes> clients_;
   ClientCertificate certificate_;
 };
 

@@ -12,6 +12,8 @@
 namespace lockstep::kube {
 namespace {
 
+constexpr const char* kJsonType = "application/json";
+
 // managedFields is a third of an object's bytes, and nobody here reads it.
 Json parse_object(std::string_view text) {
   return Json::parse(
@@ -44,8 +46,9 @@ const char* content_type_of(PatchType type) {
   return "application/json";
 }
 
-Lane lane_of(const Resource& resource) {
-  return resource == kLeases ? Lane::kLease : Lane::kCall;
+Lane lane_of(const Resource& resource, bool bulk) {
+  if (resource == kLeases) return Lane::kLease;
+  return bulk ? Lane::kBulk : Lane::kCall;
 }
 
 std::string host_of(const std::string& url) {
@@ -89,8 +92,8 @@ Result<Response> HttpApi::exchange(Request request, const std::function<Result<R
 }
 
 Result<Response> HttpApi::limited_call(const Request& request) {
-  // Leases never wait behind other writes.
-  if (request.lane == Lane::kLease) return transport_->call(request);
+  // Leases never wait behind other calls, and no call waits behind bulk writes, which their caller limits.
+  if (request.lane == Lane::kLease || request.lane == Lane::kBulk) return transport_->call(request);
   if (!limit_.enter(clock_.now() + request.deadline)) {
     return Error{ErrorCode::kTooManyRequests, "the API server asked us to wait", 1.0};
   }
@@ -104,11 +107,11 @@ Result<Response> HttpApi::limited_call(const Request& request) {
 }
 
 Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
-                           std::string content_type) {
+                           std::string content_type, bool bulk) {
   Request request;
   request.method = std::move(method);
   request.target = std::move(target);
-  request.lane = lane_of(resource);
+  request.lane = lane_of(resource, bulk);
   request.deadline = request.lane == Lane::kLease ? options_.lease_deadline : options_.call_deadline;
   if (body != nullptr) {
     // Messages may hold the last words of a program, in any encoding.
@@ -234,13 +237,14 @@ Result<Json> HttpApi::create(const Resource& resource, const std::string& name_s
   if (resource.namespaced && name_space.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("a {} is created in a namespace", resource.kind));
   }
-  return call(resource, "POST", collection_path(resource, name_space) + write_query(options).text(), &object);
+  return call(resource, "POST", collection_path(resource, name_space) + write_query(options).text(), &object,
+              kJsonType, options.bulk);
 }
 
 Result<Json> HttpApi::replace(const Resource& resource, const std::string& name_space, const std::string& name,
                               const Json& object, const std::string& subresource, const WriteOptions& options) {
   LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name, subresource));
-  return call(resource, "PUT", path + write_query(options).text(), &object);
+  return call(resource, "PUT", path + write_query(options).text(), &object, kJsonType, options.bulk);
 }
 
 Result<Json> HttpApi::patch(const Resource& resource, const std::string& name_space, const std::string& name,
@@ -249,7 +253,7 @@ Result<Json> HttpApi::patch(const Resource& resource, const std::string& name_sp
   LOCKSTEP_TRY(const std::string path, object_path(resource, name_space, name, subresource));
   Query query = write_query(options);
   if (type == PatchType::kApply) query.add("force", "true");
-  return call(resource, "PATCH", path + query.text(), &patch, content_type_of(type));
+  return call(resource, "PATCH", path + query.text(), &patch, content_type_of(type), options.bulk);
 }
 
 Status HttpApi::remove(const Resource& resource, const std::string& name_space, const std::string& name,
@@ -260,7 +264,7 @@ Status HttpApi::remove(const Resource& resource, const std::string& name_space, 
   if (options.grace_period_seconds) body["gracePeriodSeconds"] = *options.grace_period_seconds;
   if (!options.uid.empty()) body["preconditions"]["uid"] = options.uid;
   if (!options.resource_version.empty()) body["preconditions"]["resourceVersion"] = options.resource_version;
-  LOCKSTEP_TRY(const Json answer, call(resource, "DELETE", path, &body));
+  LOCKSTEP_TRY(const Json answer, call(resource, "DELETE", path, &body, kJsonType, options.bulk));
   static_cast<void>(answer);
   return {};
 }

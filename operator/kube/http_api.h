@@ -47,7 +47,7 @@ class HttpApi final : public Api {
 
  private:
   Result<Json> call(const Resource& resource, std::string method, std::string target, const Json* body = nullptr,
-                    std::string content_type = "application/json");
+                    std::string content_type = "application/json", bool bulk = false);
   Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);
   Result<Response> limited_call(const Request& request);
   void count(const std::string& method, const Result<Response>& response);

@@ -13,9 +13,10 @@
 
 namespace lockstep::kube {
 
-// Requests of different lanes never wait for each other's connections: a lease is renewed while thousands of pods are
-// being created, and a watch that is silent for a minute holds up nobody.
-enum class Lane { kCall, kLease, kWatch };
+// Requests of different lanes never wait for each other's connections: a lease is renewed and a status is written while
+// thousands of pods are being created, and a watch that is silent for a minute holds up nobody.
+enum class Lane { kCall, kLease, kWatch, kBulk };
+inline constexpr std::size_t kLanes = 4;
 
 struct Request {
   std::string method = "GET";

@@ -99,6 +99,18 @@ TEST_F(HttpApiTest, writes_say_who_writes_and_how) {
   }
 }
 
+TEST_F(HttpApiTest, bulk_writes_have_a_lane_of_their_own) {
+  const Json pod{{"kind", "Pod"}};
+  ASSERT_TRUE(api.create(kPods, "x", pod, {.bulk = true}));
+  EXPECT_EQ(wire->last.lane, Lane::kBulk);
+  ASSERT_TRUE(api.remove(kPods, "x", "p", {.bulk = true}));
+  EXPECT_EQ(wire->last.lane, Lane::kBulk);
+  ASSERT_TRUE(api.replace(kTrainingJobs, "x", "j", pod, "status"));
+  EXPECT_EQ(wire->last.lane, Lane::kCall);
+  ASSERT_TRUE(api.replace(kLeases, "x", "l", pod, "", {.bulk = true}));
+  EXPECT_EQ(wire->last.lane, Lane::kLease);
+}
+
 TEST_F(HttpApiTest, a_delete_carries_its_preconditions) {
   ASSERT_TRUE(api.remove(kPods, "x", "p", {.uid = "u", .resource_version = "7", .grace_period_seconds = 0}));
   EXPECT_EQ(sent(), "DELETE /api/v1/namespaces/x/pods/p");

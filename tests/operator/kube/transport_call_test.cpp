@@ -314,6 +314,39 @@ TEST_F(Tls, the_ca_file_is_read_again_for_a_new_connection) {
   std::filesystem::remove(file);
 }
 
+TEST(Call, a_lease_and_a_status_never_wait_for_thousands_of_creates) {
+  constexpr int kCreates = 4096, kThreads = 64;
+  auto server = ScriptedServer([](Peer& peer) {
+    while (auto request = peer.read_request()) {
+      if (request->method == "POST") ::usleep(20'000);
+      peer.answer(200, R"({"metadata":{"name":"x","resourceVersion":"1"}})");
+    }
+  });
+  Client client(access_to(server.url()));
+  std::atomic<int> left = kCreates, made = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      while (left-- > 0) made += client.api->create(kPods, "x", Json{{"kind", "Pod"}}, {.bulk = true}) ? 1 : 0;
+    });
+  }
+  steady_clock::duration slowest{};
+  int renewed = 0;
+  const Json object{{"metadata", {{"name", "x"}}}};
+  while (left > 0) {
+    const auto begin = steady_clock::now();
+    ASSERT_TRUE(client.api->replace(kLeases, "x", "lease", object));
+    ASSERT_TRUE(client.api->replace(kTrainingJobs, "x", "job", object, "status"));
+    slowest = std::max(slowest, steady_clock::now() - begin);
+    ++renewed;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  threads.clear();
+  EXPECT_EQ(made, kCreates);
+  EXPECT_GT(renewed, 10);
+  EXPECT_LT(slowest, seconds(2)) << "of the ten that a leader has";
+}
+
 std::ptrdiff_t count_threads() {
   using Entries = std::filesystem::directory_iterator;
   return std::distance(Entries("/proc/self/task"), Entries());

@@ -1,0 +1,63 @@
+// How many bulk requests may be under way at once, learnt from the server's answers. Pure: the owner brings the clock
+// and the lock. There is no fixed rate: an idle server is used, a busy one is spared.
+//
+// A round is as many answers as the limit allows requests. After each round (see docs/adr/0001-adaptive-limit.md):
+//
+//   next = limit * clamp(tolerance * lowest latency / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
+//
+// so the limit grows while the server answers about as fast as it does when it is idle, and stops near the number at
+// which more requests only wait in the server's queues. A refusal (429, 503) or a lost answer halves it, once per round,
+// and for `forget_refusal` it stays below the number at which the server refused.
+#pragma once
+
+#include "operator/base/clock.h"
+
+namespace lockstep::kube {
+
+class AdaptiveLimit {
+ public:
+  struct Options {
+    double first = 8, least = 1, most = 64;
+    double tolerance = 2;  // of the mean latency over the lowest, before the limit shrinks
+    Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
+    Duration forget_refusal = std::chrono::seconds(2);
+  };
+  enum class Answer {
+    kServed,   // whatever it said about the object
+    kRefused,  // asked to wait: 429 or 503
+    kLost,     // none: time out or a broken connection
+  };
+
+  AdaptiveLimit() : AdaptiveLimit(Options()) {}
+  explicit AdaptiveLimit(Options options) : options_(options), limit_(options.first) {}
+
+  // A request ended. `inside`: how many were under way with it; a limit that is not used does not grow. `retry_after`:
+  // with kRefused, how long the server asked to wait; zero when it did not say.
+  void ended(MonotonicTime now, Duration latency, Answer answer, int inside, Duration retry_after = {});
+
+  // Requests that may be under way; at least 1.
+  int limit() const { return static_cast<int>(limit_); }
+  // No request may begin before; the server asked for it.
+  MonotonicTime closed_until() const { return closed_until_; }
+
+ private:
+  void end_round(MonotonicTime now);
+  double lowest() const;
+
+  Options options_;
+  double limit_;
+  // The round under way.
+  int answers_ = 0;
+  int served_ = 0;
+  double seconds_ = 0;  // sum of the latencies of what was served
+  bool used_ = false;   // at least half of the limit was under way at once
+  bool cut_ = false;    // the limit was halved in this round
+  // Lowest latencies in seconds; 0: none yet.
+  double lowest_now_ = 0, lowest_before_ = 0;
+  MonotonicTime period_{};
+  MonotonicTime closed_until_{};
+  double ceiling_ = 0;  // below which the server refused nothing; 0: none
+  MonotonicTime refused_{};
+};
+
+}  // namespace lockstep::kube

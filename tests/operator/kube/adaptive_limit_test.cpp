@@ -1,0 +1,133 @@
+// AdaptiveLimit against a simulated server: a few cores, a queue, and refusals beyond its length.
+#include "operator/kube/adaptive_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <queue>
+#include <random>
+#include <vector>
+
+namespace lockstep::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using Answer = AdaptiveLimit::Answer;
+
+struct Server {
+  int cores = 4;
+  double seconds = 0.004;  // of one core for one request
+  double away = 0.002;     // network and disk: no core
+  int queue = 1000;        // requests beyond are refused
+};
+
+// Keeps as many requests under way as the limit allows.
+class Load {
+ public:
+  explicit Load(Server server, AdaptiveLimit::Options options = {}) : limit(options), server_(server) {}
+
+  // Requests served in `seconds` of virtual time.
+  int run(double seconds) {
+    const double end = now_ + seconds;
+    int served = 0;
+    while (true) {
+      while (static_cast<int>(events_.size()) < limit.limit() && time(now_) >= limit.closed_until()) begin();
+      const double next = events_.empty() ? now_ + 0.001 : events_.top().end;
+      if (next > end) return served;
+      now_ = next;
+      if (events_.empty()) continue;
+      const Request request = events_.top();
+      events_.pop();
+      const int inside = static_cast<int>(events_.size()) + 1;
+      served += request.answer == Answer::kServed ? 1 : 0;
+      limit.ended(time(now_), std::chrono::duration_cast<Duration>(std::chrono::duration<double>(now_ - request.begin)),
+                  request.answer, inside, request.answer == Answer::kRefused ? milliseconds(100) : milliseconds(0));
+    }
+  }
+  void set(Server server) { server_ = server; }
+
+  AdaptiveLimit limit;
+
+ private:
+  struct Request {
+    double end, begin;
+    Answer answer;
+    bool operator<(const Request& other) const { return end > other.end; }
+  };
+  static MonotonicTime time(double seconds) {
+    return MonotonicTime{std::chrono::duration_cast<MonotonicTime::duration>(
+        std::chrono::duration<double>(1000 + seconds))};
+  }
+  void begin() {
+    if (static_cast<int>(events_.size()) >= server_.queue) {
+      events_.push({now_ + server_.away, now_, Answer::kRefused});
+      return;
+    }
+    const double rate = static_cast<double>(server_.cores);
+    const double start = std::max(free_at_, now_);
+    free_at_ = start + server_.seconds / rate;  // the cores together
+    const double jitter = std::uniform_real_distribution(0.8, 1.2)(random_);
+    events_.push({std::max(free_at_, now_ + server_.seconds) + server_.away * jitter, now_, Answer::kServed});
+  }
+
+  Server server_;
+  double now_ = 0;
+  double free_at_ = 0;
+  std::minstd_rand random_{7};
+  std::priority_queue<Request> events_;
+};
+
+TEST(AdaptiveLimit, it_uses_a_server_fully_without_filling_its_queues) {
+  for (const int cores : {1, 2, 8, 16}) {
+    Load load({.cores = cores});
+    load.run(5);
+    const double best = 10 * cores / 0.004;
+    EXPECT_GT(load.run(10), 0.95 * best) << cores << " cores";
+    // 1.5 * cores are enough for this server; the rest waits in its queues.
+    EXPECT_LE(load.limit.limit(), 8 * cores + 8) << cores << " cores";
+  }
+}
+
+TEST(AdaptiveLimit, it_follows_a_server_that_becomes_slower_and_faster) {
+  Load load({.cores = 16});
+  load.run(5);
+  const int before = load.limit.limit();
+  load.set({.cores = 2});
+  load.run(5);
+  EXPECT_LT(load.limit.limit(), before / 2);
+  load.set({.cores = 16});
+  load.run(30);
+  EXPECT_GE(load.limit.limit(), before * 2 / 3);
+}
+
+TEST(AdaptiveLimit, refusals_halve_it_once_per_round) {
+  AdaptiveLimit limit({.first = 32});
+  const MonotonicTime now{std::chrono::hours(1)};
+  for (int i = 0; i < 16; ++i) limit.ended(now, milliseconds(5), Answer::kRefused, 32, std::chrono::seconds(2));
+  EXPECT_EQ(limit.limit(), 16) << "one congestion, however many requests saw it";
+  EXPECT_EQ(limit.closed_until(), now + std::chrono::seconds(2));
+  for (int i = 0; i < 1000; ++i) limit.ended(now, milliseconds(5), Answer::kLost, 1);
+  EXPECT_EQ(limit.limit(), 1) << "the least";
+}
+
+TEST(AdaptiveLimit, a_server_that_refuses_beyond_eight_is_not_asked_for_many_more) {
+  Load load({.cores = 16, .queue = 8});
+  load.run(5);
+  EXPECT_GT(load.run(10), 4000);
+  EXPECT_LE(load.limit.limit(), 16);
+}
+
+TEST(AdaptiveLimit, a_limit_that_is_not_used_does_not_grow) {
+  AdaptiveLimit limit({.first = 8});
+  const MonotonicTime now{std::chrono::hours(1)};
+  for (int i = 0; i < 1000; ++i) limit.ended(now, milliseconds(5), Answer::kServed, 1);
+  EXPECT_EQ(limit.limit(), 8);
+}
+
+TEST(AdaptiveLimit, it_stays_within_its_bounds) {
+  Load load({.cores = 100}, {.first = 8, .most = 20});
+  load.run(5);
+  EXPECT_EQ(load.limit.limit(), 20);
+}
+
+}  // namespace
+}  // namespace lockstep::kube
