@@ -31,7 +31,44 @@ WorkQueue::WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions op
 
 void WorkQueue::add(const api::ObjectKey& key) {
   const std::lock_guard guard(mutex_);
-  if (!shutting_down_) add_locked(key);
+  if (!shutting_down_) add_rested_locked(key, Pace::kNow);
+}
+
+void WorkQueue::add_soon(const api::ObjectKey& key) {
+  const std::lock_guard guard(mutex_);
+  if (!shutting_down_) add_rested_locked(key, Pace::kSoon);
+}
+
+void WorkQueue::add_rested_locked(const api::ObjectKey& key, Pace pace) {
+  if (processing_.contains(key)) {
+    const auto [it, fresh] = again_.try_emplace(key, pace);
+    if (!fresh && pace == Pace::kNow) it->second = pace;
+    return;
+  }
+  const auto at = rested_locked(key, pace);
+  const auto now = clock_.now();
+  if (now >= at) {
+    add_locked(key);
+  } else {
+    add_after_locked(key, at - now);
+  }
+}
+
+MonotonicTime WorkQueue::rested_locked(const api::ObjectKey& key, Pace pace) const {
+  const auto known = rests_.find(key);
+  if (known == rests_.end()) return MonotonicTime{};
+  const bool soon = pace == Pace::kSoon;
+  const auto rest =
+      std::chrono::duration_cast<Duration>(known->second.work * (soon ? options_.soon_share : options_.now_share));
+  return known->second.since + (soon ? std::clamp(rest, options_.soon_least, options_.soon_most)
+                                     : std::min(rest, options_.now_most));
+}
+
+void WorkQueue::forget_rests_locked() {
+  if (rests_.size() < rests_bound_) return;
+  const auto now = clock_.now();
+  std::erase_if(rests_, [&](const auto& entry) { return now - entry.second.since > options_.soon_most; });
+  rests_bound_ = std::max<std::size_t>(64, 2 * rests_.size());
 }
 
 void WorkQueue::add_locked(const api::ObjectKey& key) {
@@ -124,12 +161,20 @@ void WorkQueue::done(const api::ObjectKey& key) {
   const std::lock_guard guard(mutex_);
   const auto it = processing_.find(key);
   if (it == processing_.end()) return;
-  work_seconds_.observe(seconds(clock_.now() - it->second));
+  const auto now = clock_.now();
+  work_seconds_.observe(seconds(now - it->second));
+  rests_[key] = {now, now - it->second};
   processing_.erase(it);
   if (dirty_.contains(key)) {
     queue_.push_back(key);
     changed_.notify_one();
   }
+  if (const auto again = again_.find(key); again != again_.end()) {
+    const Pace pace = again->second;
+    again_.erase(again);
+    if (!shutting_down_) add_rested_locked(key, pace);
+  }
+  forget_rests_locked();
   measure_locked();
 }
 
@@ -138,6 +183,7 @@ void WorkQueue::shut_down() {
   shutting_down_ = true;
   waiting_.clear();
   due_.clear();
+  again_.clear();
   changed_.notify_all();
 }
 
@@ -146,6 +192,7 @@ void WorkQueue::shut_down_now() {
   shutting_down_ = true;
   waiting_.clear();
   due_.clear();
+  again_.clear();
   queue_.clear();
   dirty_.clear();
   measure_locked();

@@ -3,6 +3,14 @@
 // Guarantees: a key is never with two workers at once; a key that is added while it waits is handed out once; a key
 // that is added while it is being worked on is handed out again afterwards. Keys come in the order in which they were
 // added, so a hot one waits its turn like all others.
+//
+// A burst of events costs a bounded share of one worker. Working on a key costs time that grows with the size of its
+// job, so the key rests after it was worked on, in proportion to how long that took:
+//
+//   add()       rests 1x as long, at most 50 ms
+//   add_soon()  rests 4x as long, at least 20 ms and at most 1 s
+//
+// A key that has rested is handed out at once.
 #pragma once
 
 #include <deque>
@@ -27,6 +35,10 @@ struct WorkQueueOptions {
   // Retries of all keys together, as a bucket: a cluster-wide outage must not turn into a flood of retries.
   double retries_per_second = 10;
   double retry_burst = 100;
+  // Rest of a key after it was worked on; the table above.
+  double now_share = 1, soon_share = 4;
+  Duration now_most = std::chrono::milliseconds(50);
+  Duration soon_least = std::chrono::milliseconds(20), soon_most = std::chrono::seconds(1);
 };
 
 // Thread-safe.
@@ -34,8 +46,10 @@ class WorkQueue {
  public:
   WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions options = {});
 
-  // The key needs attention now.
+  // The key needs attention now: somebody failed, left, or asked for something.
   void add(const api::ObjectKey& key);
+  // Many such events make one picture: a pod of hundreds was created, or its agent connected.
+  void add_soon(const api::ObjectKey& key);
   // ... after `delay`; of several delays for one key the earliest counts.
   void add_after(const api::ObjectKey& key, Duration delay);
   // ... after the key's backoff, because working on it failed.
@@ -60,7 +74,18 @@ class WorkQueue {
   Duration longest_running() const;
 
  private:
+  // Since when a key has rested, and from how much work.
+  struct Rest {
+    MonotonicTime since;
+    Duration work;
+  };
+  enum class Pace { kNow, kSoon };
+
   void add_locked(const api::ObjectKey& key);
+  void add_rested_locked(const api::ObjectKey& key, Pace pace);
+  // When the key may be handed out.
+  MonotonicTime rested_locked(const api::ObjectKey& key, Pace pace) const;
+  void forget_rests_locked();
   void add_after_locked(const api::ObjectKey& key, Duration delay);
   // Moves due keys into the queue; returns when the next becomes due.
   std::optional<MonotonicTime> promote_locked();
@@ -87,6 +112,10 @@ class WorkQueue {
   // Keys that will need attention: by time, and the earliest time of each.
   std::set<std::pair<MonotonicTime, api::ObjectKey>> waiting_;
   std::map<api::ObjectKey, MonotonicTime> due_;
+  // Of keys at work: they are added when they are done and have rested.
+  std::map<api::ObjectKey, Pace> again_;
+  std::map<api::ObjectKey, Rest> rests_;
+  std::size_t rests_bound_ = 64;            // beyond, those that are over are forgotten
   std::map<api::ObjectKey, int> failures_;  // in a row
   double tokens_;                           // of the retry bucket; below zero: promised to retries that wait
   MonotonicTime tokens_at_;

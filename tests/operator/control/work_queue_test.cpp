@@ -114,6 +114,74 @@ TEST_F(WorkQueueTest, a_flood_of_retries_is_spread_and_first_adds_are_not) {
   EXPECT_LE(later, 51);
 }
 
+TEST_F(WorkQueueTest, a_burst_costs_a_share_of_a_worker_that_work_bounds) {
+  // 1,000 events within a second, of a job whose reconcile takes 10 ms: it rests for 40 ms after each.
+  int runs = 0;
+  Duration worked{};
+  for (int event = 0; event < 1000; ++event) {
+    queue.add_soon(kA);
+    clock.advance(milliseconds(1));
+    if (take() != "a") continue;
+    for (int i = 0; i < 10; ++i) {
+      queue.add_soon(kA);
+      clock.advance(milliseconds(1));
+    }
+    queue.done(kA);
+    ++runs;
+    worked += milliseconds(10);
+  }
+  EXPECT_GE(runs, 20);
+  EXPECT_LE(runs, 30) << "and not 1,000";
+  clock.advance(seconds(1));
+  EXPECT_EQ(take(), "a") << "the last event is not forgotten";
+  queue.done(kA);
+  clock.advance(seconds(1));
+  EXPECT_EQ(take(), "");
+}
+
+TEST_F(WorkQueueTest, the_first_event_after_a_rest_is_handed_out_at_once) {
+  queue.add_soon(kA);
+  EXPECT_EQ(take(), "a");
+  clock.advance(milliseconds(10));
+  queue.done(kA);
+  queue.add_soon(kA);
+  clock.advance(milliseconds(39));
+  EXPECT_EQ(take(), "");
+  clock.advance(milliseconds(1));
+  EXPECT_EQ(take(), "a");
+  queue.done(kA);
+  clock.advance(milliseconds(20));
+  queue.add_soon(kA);
+  EXPECT_EQ(take(), "a");
+}
+
+TEST_F(WorkQueueTest, an_urgent_event_does_not_wait_for_a_burst) {
+  queue.add(kA);
+  EXPECT_EQ(take(), "a");
+  queue.add_soon(kA);
+  clock.advance(milliseconds(10));
+  queue.done(kA);
+  queue.add_soon(kA);
+  queue.add(kA);
+  clock.advance(milliseconds(10));
+  EXPECT_EQ(take(), "a") << "after a rest as long as its work, instead of four times that";
+  clock.advance(seconds(30));
+  queue.done(kA);
+  queue.add(kA);
+  EXPECT_EQ(take(), "");
+  clock.advance(milliseconds(50));
+  EXPECT_EQ(take(), "a") << "50 ms at most, however long its work took";
+}
+
+TEST_F(WorkQueueTest, an_urgent_event_during_work_overrides_a_soft_one) {
+  queue.add(kA);
+  EXPECT_EQ(take(), "a");
+  queue.add(kA);
+  queue.add_soon(kA);
+  queue.done(kA);
+  EXPECT_EQ(take(), "a");
+}
+
 TEST_F(WorkQueueTest, shut_down_hands_out_what_is_queued_and_takes_no_more) {
   queue.add(kA);
   queue.add_after(kB, seconds(1));
