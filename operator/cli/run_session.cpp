@@ -120,6 +120,7 @@ class Session {
     options.coordinator = coordinator;
     options.event_source = "lockstep-run";
     options.workers = 1;
+    options.most_bulk_writes = 4;  // the server is this process
     options.make_coordinator = [this](const rendezvous::CoordinatorOptions& how, rendezvous::GenerationStore& store,
                                       rendezvous::MemberAuthenticator& authenticator, Clock& clock,
                                       rendezvous::OnViewChange on_change) {

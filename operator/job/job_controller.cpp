@@ -1,5 +1,7 @@
 #include "operator/job/job_controller.h"
 
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "operator/api/pod.h"
@@ -9,6 +11,7 @@
 #include "operator/control/own_writes.h"
 #include "operator/control/work_queue.h"
 #include "operator/job/api_generation_store.h"
+#include "operator/job/executor.h"
 #include "operator/job/fenced_api.h"
 #include "operator/job/reconciler.h"
 #include "operator/job/token_authenticator.h"
@@ -32,6 +35,27 @@ bool same_for_jobs(const api::Node& a, const api::Node& b) {
   return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service;
 }
 
+// Something happened to a pod that was there. Otherwise it is one of many that come and start.
+bool is_loss(const api::Pod* before, const api::Pod* after) {
+  if (after == nullptr) return true;
+  const bool was_well = before == nullptr || (!before->terminal() && !before->meta.deleted);
+  return was_well && (after->terminal() || after->meta.deleted);
+}
+
+// A plan that was made for `before` is not the one for `after`.
+bool outdates_plan(const api::TrainingJob* before, const api::TrainingJob* after) {
+  return before == nullptr || after == nullptr || before->meta.uid != after->meta.uid ||
+         before->meta.generation != after->meta.generation || after->meta.deleted != before->meta.deleted;
+}
+
+// What of a coordinator's view calls for a decision at once; everything else is about single members.
+struct Heard {
+  std::int64_t generation = 0;
+  rendezvous::Phase phase = rendezvous::Phase::kWaiting;
+  bool failed = false;
+  bool operator==(const Heard&) const = default;
+};
+
 class Impl final : public JobController {
  public:
   Impl(const JobControllerOptions& options, kube::Api& api, MetricsRegistry& metrics, Clock& clock)
@@ -41,17 +65,19 @@ class Impl final : public JobController {
         token_authenticator_(api),  // a TokenReview is a question: it needs no leader
         queue_(clock, metrics),
         own_writes_(clock),
+        executor_(clock, metrics, {.most = options.most_bulk_writes, .stuck_after = options.stuck_after},
+                  [this](const api::ObjectKey& key) { queue_.add(key); }),
         events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
         jobs_(api_, clock, metrics, kube::kTrainingJobs, api::parse_training_job,
               {.reflector = everywhere(""), .index_by = {}},
-              [this](const auto& before, const auto& after) { queue_.add((after ? after : before)->meta.key()); }),
+              [this](const auto& before, const auto& after) { job_changed(before.get(), after.get()); }),
         pods_(api_, clock, metrics, kube::kPods, api::parse_pod,
               {.reflector = everywhere(api::kLabelJobUid),
                .index_by =
                    [](const api::Pod& pod) {
                      return std::vector{owner_index(pod.meta), kNodePrefix + pod.node_name};
                    }},
-              [this](const auto& before, const auto& after) { queue_.add(job_of((after ? after : before)->meta)); }),
+              [this](const auto& before, const auto& after) { pod_changed(before.get(), after.get()); }),
         nodes_(api_, clock, metrics, kube::kNodes, api::parse_node, {},
                [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
         services_(
@@ -71,15 +97,14 @@ class Impl final : public JobController {
     const auto make = options_.make_coordinator ? options_.make_coordinator : rendezvous::start_coordinator;
     LOCKSTEP_TRY(coordinator_, make(options_.coordinator, records_, authenticator, clock,
                                     [this](const std::string& name_space, const std::string& name) {
-                                      queue_.add({name_space, name});
+                                      view_changed({name_space, name});
                                     }));
     ReconcilerOptions reconciling;
     reconciling.agent.image = options_.agent_image;
     reconciling.agent.coordinator_address = advertise_address();
     reconciling.agent.coordinator_ca_pem = options_.coordinator_ca_pem;
-    reconciling.parallel_creates = options_.parallel_creates;
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
-    reconciler_.emplace(api_, caches, *coordinator_, own_writes_, clock, metrics, reconciling,
+    reconciler_.emplace(api_, caches, *coordinator_, own_writes_, executor_, clock, metrics, reconciling,
                         [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
     controller_.emplace(
         queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock, metrics,
@@ -96,6 +121,7 @@ class Impl final : public JobController {
 
   void stop() override {
     if (controller_) controller_->stop();
+    executor_.stop();
     jobs_.stop();
     pods_.stop();
     nodes_.stop();
@@ -111,7 +137,7 @@ class Impl final : public JobController {
     return has_port ? wanted : wanted + own.substr(own.rfind(':'));
   }
   bool synced() const override { return controller_ && controller_->caches_synced(); }
-  bool healthy() const override { return !controller_ || controller_->healthy(); }
+  bool healthy() const override { return executor_.healthy() && (!controller_ || controller_->healthy()); }
   const rendezvous::Coordinator& coordinator() const override { return *coordinator_; }
 
  private:
@@ -120,6 +146,43 @@ class Impl final : public JobController {
     options.name_space = options_.watch_namespace;
     options.label_selector = label_selector;
     return options;
+  }
+
+  void job_changed(const api::TrainingJob* before, const api::TrainingJob* after) {
+    const auto key = (after != nullptr ? after : before)->meta.key();
+    if (outdates_plan(before, after)) executor_.interrupt(key);
+    if (after == nullptr) {
+      const std::lock_guard guard(mutex_);
+      heard_.erase(key);
+    }
+    queue_.add(key);
+  }
+
+  void pod_changed(const api::Pod* before, const api::Pod* after) {
+    const auto key = job_of((after != nullptr ? after : before)->meta);
+    if (is_loss(before, after)) {
+      queue_.add(key);
+    } else {
+      queue_.add_soon(key);
+    }
+  }
+
+  // On the coordinator's thread.
+  void view_changed(const api::ObjectKey& key) {
+    const auto job = jobs_.store().get(key);
+    const auto view = job ? coordinator_->view(job->meta.uid) : std::nullopt;
+    if (!view) return queue_.add(key);
+    const Heard heard{view->generation, view->phase, view->failure.has_value()};
+    bool news = false;
+    {
+      const std::lock_guard guard(mutex_);
+      Heard& last = heard_[key];
+      news = heard != last;
+      last = heard;
+    }
+    if (!news) return queue_.add_soon(key);
+    if (heard.failed) executor_.interrupt(key);
+    queue_.add(key);
   }
 
   void node_changed(const api::Node* before, const api::Node* after) {
@@ -146,11 +209,14 @@ class Impl final : public JobController {
   TokenAuthenticator token_authenticator_;
   control::WorkQueue queue_;
   control::OwnWrites own_writes_;
+  Executor executor_;
   kube::EventRecorder events_;
   cache::Informer<api::TrainingJob> jobs_;
   cache::Informer<api::Pod> pods_;
   cache::Informer<api::Node> nodes_;
   cache::Informer<ServiceRecord> services_;
+  std::mutex mutex_;
+  std::map<api::ObjectKey, Heard> heard_;  // of jobs that the coordinator spoke of; protected by mutex_
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   std::optional<Reconciler> reconciler_;
   std::optional<control::Controller> controller_;  // last: its threads use all of the above

@@ -27,7 +27,7 @@ struct JobControllerOptions {
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
   std::string instance;                                // reportingInstance
   int workers = 4;                                     // jobs that are reconciled at the same time
-  int parallel_creates = 16;                           // pods of one job that are created or deleted at the same time
+  int most_bulk_writes = 64;                           // creates and deletes of pods under way at most, of all jobs
   Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not
   // A reconcile or a bulk write that lasts longer makes healthy() false: several deadlines of a call.
   Duration stuck_after = std::chrono::minutes(1);
@@ -57,7 +57,8 @@ class JobController {
   virtual std::string advertise_address() const = 0;
   // True once every cache has been filled (readiness); nothing is written before. Any thread.
   virtual bool synced() const = 0;
-  // True while no worker is stuck inside one reconcile (liveness). Any thread.
+  // True while no worker is stuck inside one reconcile, nor the executor inside one write (liveness). An API server that
+  // is away makes neither stuck. Any thread.
   virtual bool healthy() const = 0;
   // For views of jobs in the same process (`lockstep run`'s live display). Any thread; until destruction.
   virtual const rendezvous::Coordinator& coordinator() const = 0;

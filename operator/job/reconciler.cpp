@@ -1,8 +1,7 @@
 #include "operator/job/reconciler.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -10,54 +9,37 @@
 #include "operator/base/log.h"
 #include "operator/cache/store.h"
 #include "operator/job/decide.h"
+#include "operator/job/finish_policy.h"
 
 namespace lockstep::job {
 namespace {
 
 using api::Json;
 
-// Runs work(0) ... work(count - 1) on at most `width` threads, this one among them. After the first that returns false
-// no other begins.
-template <typename Work>
-void in_parallel(size_t count, int width, const Work& work) {
-  std::atomic<size_t> next{0};
-  std::atomic<bool> go_on{true};
-  const auto run = [&] {
-    for (size_t i = next++; i < count && go_on; i = next++) {
-      if (!work(i)) go_on = false;
-    }
-  };
-  std::vector<std::jthread> helpers;
-  const size_t threads = std::min(count, static_cast<size_t>(std::max(width, 1)));
-  for (size_t i = 1; i < threads; ++i) helpers.emplace_back(run);
-  run();
+// After a batch failed: 50 ms, doubling.
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(50);
+constexpr Duration kMostBackoff = std::chrono::seconds(30);
+
+Duration backoff_after(int failures) {
+  return failures > 10 ? kMostBackoff : std::min(kMostBackoff, kFirstBackoff * (1 << (failures - 1)));
 }
 
-// What the API server will say again however often it is asked.
-bool is_refusal(ErrorCode code) {
-  return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden || code == ErrorCode::kAlreadyExists;
-}
-
-// What concerns one object alone: the next may go well. All other errors would meet the next object as well, and a
-// server that is away takes a call's deadline for each.
-bool concerns_one(ErrorCode code) {
-  return code == ErrorCode::kAlreadyExists || code == ErrorCode::kConflict;
-}
-
-std::string resource_version(const Json& object) {
-  auto meta = api::parse_meta(object);
-  return meta ? meta->resource_version : std::string();
+// A job that has trained is waited for by the pods that are left.
+Executor::Priority priority_of(const api::TrainingJob& job) {
+  const bool repair = job.status.start_time && !is_finished(job.status) && !job.spec.suspend;
+  return repair ? Executor::Priority::kRepair : Executor::Priority::kBulk;
 }
 
 }  // namespace
 
 Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator,
-                       control::OwnWrites& own_writes, Clock& clock, MetricsRegistry& metrics,
+                       control::OwnWrites& own_writes, Executor& executor, Clock& clock, MetricsRegistry& metrics,
                        ReconcilerOptions options, SendEvent send_event)
     : api_(api),
       caches_(caches),
       coordinator_(coordinator),
       own_writes_(own_writes),
+      executor_(executor),
       clock_(clock),
       metrics_(metrics),
       options_(std::move(options)),
@@ -67,7 +49,9 @@ Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordin
       pods_deleted_(metrics.counter("lockstep_pods_deleted_total", "Pods that were deleted.")) {}
 
 Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key) {
+  if (executor_.busy(key)) return std::optional<Duration>();
   Memory memory = recall(key);
+  if (auto taken = take_outcome(key, memory); !taken) return taken.error();
   auto snapshot = gather(caches_, key);
   if (!snapshot || (!memory.uid.empty() && memory.uid != snapshot->job->meta.uid)) {
     if (!memory.uid.empty()) coordinator_.forget_job(memory.uid);
@@ -103,30 +87,18 @@ Result<std::optional<Duration>> Reconciler::execute(const Snapshot& snapshot, Pl
   if (plan.forget) coordinator_.forget_job(job.meta.uid);
   if (plan.coordinator) coordinator_.set_job(*plan.coordinator);
 
-  std::optional<Error> failed;
-  std::mutex mutex;
-  in_parallel(plan.deletes.size(), options_.parallel_creates, [&](size_t i) {
-    const auto removed = remove_pod(job, plan.deletes[i]);
-    if (removed) return true;
-    const std::lock_guard guard(mutex);
-    failed = removed.error();
-    return is_refusal(failed->code);  // of this pod
-  });
-  if (failed && !is_refusal(failed->code)) return *failed;
-  if (plan.create_service || !plan.creates.empty()) {
-    auto creates = create_children(job, plan, memory.run_as_non_root);
-    memory.run_as_non_root = creates.run_as_non_root;
-    if (creates.refusal) {
-      const int times = memory.create_problem ? memory.create_problem->times : 0;
-      creates.refusal->times = times + 1;
-      memory.create_problem = std::move(creates.refusal);
-      plan.look_again_in(Duration::zero());  // it becomes a condition
-    } else {
-      memory.create_problem.reset();
-    }
-    if (creates.error) failed = std::move(creates.error);
+  if (plan.deletes.empty() && plan.creates.empty() && !plan.create_service) return plan.requeue_after;
+  if (const auto now = clock_.now(); now < memory.next_batch) {
+    plan.look_again_in(memory.next_batch - now);
+    return plan.requeue_after;
   }
-  if (failed) return *failed;
+  start_batch(snapshot, plan, memory);
+  // Where the executor has done it by now.
+  const bool refused_before = memory.create_problem.has_value();
+  const int failed_before = memory.failed_batches;
+  LOCKSTEP_CHECK_OK(take_outcome(job.meta.key(), memory));
+  if (memory.create_problem || refused_before) plan.look_again_in(Duration::zero());  // it becomes a condition
+  if (memory.failed_batches > failed_before) plan.look_again_in(memory.next_batch - clock_.now());
   return plan.requeue_after;
 }
 
@@ -142,107 +114,56 @@ Status Reconciler::write_status(const api::TrainingJob& job, const api::Training
                     {"status", api::to_json(status)}};
   LOCKSTEP_TRY(const auto written,
                api_.replace(kube::kTrainingJobs, job.meta.name_space, job.meta.name, object, "status"));
-  own_writes_.wrote(job.meta.key(), kJobCache, resource_version(written));
+  own_writes_.wrote(job.meta.key(), kJobCache, resource_version_of(written));
   return {};
 }
 
-Status Reconciler::remove_pod(const api::TrainingJob& job, const PodToDelete& removal) {
-  const kube::DeleteOptions options{.uid = removal.uid, .grace_period_seconds = removal.grace_period_seconds};
-  const auto removed = api_.remove(kube::kPods, job.meta.name_space, removal.name, options);
-  // Gone already, or the name has been taken by another pod: what was asked for has happened.
-  if (!removed && removed.error().code != ErrorCode::kNotFound && removed.error().code != ErrorCode::kConflict) {
-    return removed.error().in("deleting pod " + removal.name);
-  }
-  log::info("pod deleted", {{"job", job.meta.key().text()}, {"pod", removal.name}, {"why", removal.why}});
-  if (removed) pods_deleted_.increment();
-  own_writes_.deleted(job.meta.key(), kPodCache, removal.uid);
-  return {};
-}
-
-Reconciler::Creates Reconciler::create_children(const api::TrainingJob& job, const Plan& plan, bool run_as_non_root) {
-  Creates outcome;
-  std::atomic<bool> non_root = run_as_non_root;
-  std::mutex mutex;
-  const auto judge = [&](const char* kind, const std::string& name, const Status& created) {
-    if (created) return true;
-    const std::lock_guard guard(mutex);
-    const Error& error = created.error();
-    if (is_refusal(error.code)) {
-      outcome.refusal = CreateProblem{.kind = kind,
-                                      .name = name,
-                                      .code = error.code,
-                                      .message = error.message,
-                                      .last = clock_.wall_now(),
-                                      .times = 0,
-                                      .job_generation = job.meta.generation};
-    } else {
-      outcome.error = error.in(std::string("creating ") + kind + " " + name);
-    }
-    return concerns_one(error.code);
-  };
-  if (plan.create_service) {
-    judge("Service", service_name(job), create_one(job, kube::kServices, kServiceCache, build_service(job)));
-    outcome.run_as_non_root = run_as_non_root;
-    if (outcome.refusal || outcome.error) return outcome;
-  }
-  // The first alone: what is refused for one is refused for all, and one refusal is enough.
-  const auto create = [&](size_t i) {
-    const auto& wanted = plan.creates[i];
-    return judge("Pod", pod_name(job, wanted.slot, wanted.incarnation), create_pod(job, wanted, non_root));
-  };
-  if (!plan.creates.empty()) create(0);
-  if (plan.creates.size() > 1 && !outcome.refusal && !outcome.error) {
-    in_parallel(plan.creates.size() - 1, options_.parallel_creates, [&](size_t i) { return create(i + 1); });
-  }
-  outcome.run_as_non_root = non_root;
-  return outcome;
-}
-
-Status Reconciler::create_pod(const api::TrainingJob& job, const PodToCreate& wanted,
-                              std::atomic<bool>& run_as_non_root) {
+void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory) {
   AgentSettings agent = options_.agent;
-  agent.run_as_non_root = run_as_non_root;
-  LOCKSTEP_TRY(const auto pod, build_pod(job, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
-  auto created = create_one(job, kube::kPods, kPodCache, pod);
-  // A namespace that enforces the `restricted` standard says so in its refusal; no right to read namespaces is needed.
-  if (created || agent.run_as_non_root || created.error().code != ErrorCode::kForbidden ||
-      created.error().message.find("runAsNonRoot") == std::string::npos) {
-    return created;
-  }
-  agent.run_as_non_root = true;
-  LOCKSTEP_TRY(const auto strict_pod, build_pod(job, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
-  created = create_one(job, kube::kPods, kPodCache, strict_pod);
-  if (created) run_as_non_root = true;
-  return created;
+  agent.run_as_non_root = memory.run_as_non_root;
+  const ChildWrites::Tools tools{api_, own_writes_, clock_, pods_created_, pods_deleted_};
+  const auto writes = std::make_shared<ChildWrites>(tools, std::move(agent), snapshot.job, plan);
+  const auto key = snapshot.job->meta.key();
+  executor_.submit({.key = key,
+                    .priority = priority_of(*snapshot.job),
+                    .count = writes->count(),
+                    .write = [writes](std::size_t i) { return writes->write(i); },
+                    .barriers = writes->barriers(),
+                    .done =
+                        [this, key, writes](const std::optional<Error>& error) {
+                          auto outcome = writes->outcome();
+                          if (error && !outcome.refusal && !outcome.error) outcome.error = error;
+                          const std::lock_guard guard(mutex_);
+                          outcomes_[key] = std::move(outcome);
+                        }});
 }
 
-Status Reconciler::create_one(const api::TrainingJob& job, const kube::Resource& resource, const char* cache,
-                              const Json& object) {
-  const auto key = job.meta.key();
-  LOCKSTEP_TRY(const auto wanted, api::parse_meta(object));
-  auto created = api_.create(resource, job.meta.name_space, object, {.strict = true});
-  if (created) {
-    own_writes_.wrote(key, cache, resource_version(*created));
-    if (resource == kube::kPods) {
-      pods_created_.increment();
-      log::info("pod created", {{"job", key.text()}, {"pod", wanted.name}});
-    }
+Status Reconciler::take_outcome(const api::ObjectKey& key, Memory& memory) {
+  std::optional<ChildWrites::Outcome> outcome;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = outcomes_.find(key);
+    if (found == outcomes_.end()) return {};
+    outcome = std::move(found->second);
+    outcomes_.erase(found);
+  }
+  memory.run_as_non_root = outcome->run_as_non_root;
+  if (outcome->refusal) {
+    outcome->refusal->times = memory.create_problem ? memory.create_problem->times + 1 : 1;
+    memory.create_problem = std::move(outcome->refusal);
+  } else if (outcome->created) {
+    memory.create_problem.reset();
+  }
+  if (!outcome->error) {
+    memory.failed_batches = 0;
     return {};
   }
-  if (created.error().code != ErrorCode::kAlreadyExists) return created.error();
-  // Either an earlier try of ours succeeded and its answer was lost, or the name is somebody else's.
-  auto existing = api_.get(resource, job.meta.name_space, wanted.name);
-  if (!existing && existing.error().code == ErrorCode::kNotFound) {
-    return fail(ErrorCode::kConflict, wanted.name + " went away while it was looked at");
-  }
-  if (!existing) return existing.error();
-  LOCKSTEP_TRY(const auto meta, api::parse_meta(*existing));
-  const bool mine = meta.controller_uid() == job.meta.uid &&
-                    meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
-                    meta.label(api::kLabelIncarnation) == wanted.label(api::kLabelIncarnation);
-  if (!mine) return fail(ErrorCode::kAlreadyExists, wanted.name + " belongs to another object");
-  // One of ours that is going away shows up in the cache as a loss and is dealt with there.
-  own_writes_.wrote(key, cache, meta.resource_version);
+  const Error& error = *outcome->error;
+  if (error.code == ErrorCode::kCancelled) return error;
+  const Duration wait = backoff_after(++memory.failed_batches);
+  memory.next_batch = clock_.now() + wait;
+  log::warn("writing the pods of a job failed and will be tried again",
+            {{"job", key.text()}, {"error", error.message}});
   return {};
 }
 
@@ -292,6 +213,7 @@ void Reconciler::forget(const api::ObjectKey& key) {
   own_writes_.forget(key);
   const std::lock_guard guard(mutex_);
   memory_.erase(key);
+  outcomes_.erase(key);
 }
 
 }  // namespace lockstep::job

@@ -1,7 +1,6 @@
 // Gathers a snapshot, decides, and carries the plan out. The only writer of pods, Services and the status of jobs.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -12,7 +11,9 @@
 #include "operator/base/metrics.h"
 #include "operator/base/result.h"
 #include "operator/control/own_writes.h"
+#include "operator/job/child_writes.h"
 #include "operator/job/children.h"
+#include "operator/job/executor.h"
 #include "operator/job/plan.h"
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
@@ -21,14 +22,8 @@
 
 namespace lockstep::job {
 
-// Names under which own writes are awaited.
-inline constexpr const char* kJobCache = "TrainingJob";
-inline constexpr const char* kPodCache = "Pod";
-inline constexpr const char* kServiceCache = "Service";
-
 struct ReconcilerOptions {
   AgentSettings agent;
-  int parallel_creates = 16;
   // Right after taking over, a member's silence says nothing: it has to find the new leader first.
   Duration settle = std::chrono::seconds(5);
   // Until then a node that is called not ready and silent does not count as dead.
@@ -40,12 +35,14 @@ class Reconciler {
  public:
   using SendEvent = std::function<void(const api::TrainingJob& job, const EventToSend& event)>;
 
-  // The references outlive this.
+  // The references outlive this. The executor is stopped before this is destroyed.
   Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator, control::OwnWrites& own_writes,
-             Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options, SendEvent send_event);
+             Executor& executor, Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options,
+             SendEvent send_event);
 
   // One step towards what the job should be; returns when to look again without an event. Errors as
-  // control::Controller::Reconcile has them.
+  // control::Controller::Reconcile has them. While the executor carries out the job's last plan nothing is decided: it
+  // tells of its end.
   Result<std::optional<Duration>> reconcile(const api::ObjectKey& key);
 
  private:
@@ -55,13 +52,8 @@ class Reconciler {
     std::optional<CreateProblem> create_problem;
     std::optional<WallTime> last_status_write;
     bool run_as_non_root = false;  // the namespace asked for it
-  };
-
-  // Creates that were refused for good, by the newest refusal; or an error that is worth a retry.
-  struct Creates {
-    std::optional<CreateProblem> refusal;
-    std::optional<Error> error;
-    bool run_as_non_root = false;
+    int failed_batches = 0;        // in a row
+    MonotonicTime next_batch{};    // after a failure, not before
   };
 
   Memory recall(const api::ObjectKey& key);
@@ -70,13 +62,10 @@ class Reconciler {
 
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);
   Status write_status(const api::TrainingJob& job, const api::TrainingJobStatus& status);
-  Status remove_pod(const api::TrainingJob& job, const PodToDelete& removal);
-  Creates create_children(const api::TrainingJob& job, const Plan& plan, bool run_as_non_root);
-  // Builds and creates a pod; `run_as_non_root` is set when the namespace turns out to ask for it.
-  Status create_pod(const api::TrainingJob& job, const PodToCreate& wanted, std::atomic<bool>& run_as_non_root);
-  // Success also when the object is there already and is ours. kAlreadyExists: it is not.
-  Status create_one(const api::TrainingJob& job, const kube::Resource& resource, const char* cache,
-                    const kube::Json& object);
+  // Hands the plan's deletes and creates to the executor.
+  void start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory);
+  // What became of the job's last batch; an error that ends this reconcile.
+  Status take_outcome(const api::ObjectKey& key, Memory& memory);
   void observe_phases(const api::Attempt& before, const api::Attempt& attempt);
   void count_changes(const api::TrainingJob& job, const api::TrainingJobStatus& status);
 
@@ -84,6 +73,7 @@ class Reconciler {
   const Caches caches_;
   rendezvous::Coordinator& coordinator_;
   control::OwnWrites& own_writes_;
+  Executor& executor_;
   Clock& clock_;
   MetricsRegistry& metrics_;
   const ReconcilerOptions options_;
@@ -94,6 +84,7 @@ class Reconciler {
 
   std::mutex mutex_;
   std::map<api::ObjectKey, Memory> memory_;  // protected by mutex_
+  std::map<api::ObjectKey, ChildWrites::Outcome> outcomes_;  // of batches that ended; protected by mutex_
 };
 
 }  // namespace lockstep::job

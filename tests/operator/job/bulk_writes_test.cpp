@@ -68,5 +68,72 @@ TEST(BulkWrites, a_plan_stops_at_the_first_call_without_an_answer) {
   EXPECT_EQ(twice, 0);
 }
 
+TEST(BulkWrites, pods_that_come_by_the_hundred_cause_few_reconciles) {
+  RunningController running([](const WatchedApi::Write&) { return std::nullopt; });
+  running.create_job("a", 1000);
+  ASSERT_TRUE(holds_within(seconds(60), [&] { return running.pods("a") == 1000; }));
+  std::this_thread::sleep_for(milliseconds(500));
+  // By the kubelets: each pod starts.
+  const auto page = running.api.list(kube::kPods, {.name_space = "default", .limit = 0});
+  ASSERT_TRUE(page);
+  for (const kube::Json& pod : page->items) {
+    kube::Json started = pod;
+    started["status"]["phase"] = "Running";
+    ASSERT_TRUE(running.api.replace(kube::kPods, "default", pod["metadata"]["name"], started, "status", {}));
+  }
+  const auto text = running.metrics.text();
+  const auto at = text.find("lockstep_operator_reconcile_total{result=\"success\"} ");
+  ASSERT_NE(at, std::string::npos);
+  const int reconciles = std::stoi(text.substr(text.find("} ", at) + 2));
+  EXPECT_LT(reconciles, 200) << "2,000 events";
+}
+
+TEST(BulkWrites, a_job_that_is_deleted_meanwhile_gets_no_further_pods) {
+  std::atomic<int> creates = 0;
+  RunningController running(
+      [&](const WatchedApi::Write& write) -> std::optional<Error> {
+        if (write.resource == kube::kPods && std::string(write.verb) == "create") {
+          ++creates;
+          std::this_thread::sleep_for(milliseconds(5));
+        }
+        return std::nullopt;
+      },
+      {.most_bulk_writes = 2});
+  running.create_job("a", 2000);
+  ASSERT_TRUE(holds_within(seconds(20), [&] { return creates > 20; }));
+  ASSERT_TRUE(running.api.remove(kube::kTrainingJobs, "default", "a", {}));
+  std::this_thread::sleep_for(milliseconds(200));
+  const int by_then = creates;
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(creates, by_then);
+  EXPECT_LT(by_then, 1000);
+}
+
+TEST(BulkWrites, other_jobs_get_their_pods_while_a_large_one_is_created) {
+  RunningController running(
+      [&](const WatchedApi::Write& write) -> std::optional<Error> {
+        if (write.resource == kube::kPods) std::this_thread::sleep_for(milliseconds(5));
+        return std::nullopt;
+      },
+      {.most_bulk_writes = 2});
+  for (const char* name : {"large-a", "large-b", "large-c", "large-d", "large-e"}) running.create_job(name, 1000);
+  ASSERT_TRUE(holds_within(seconds(20), [&] { return running.pods("large-e") > 0; }));
+  running.create_job("small", 4);
+  EXPECT_TRUE(holds_within(seconds(2), [&] { return running.pods("small") == 4; }))
+      << "more large ones than workers do not stop it";
+  EXPECT_LT(running.pods("large-a"), 1000u);
+}
+
+TEST(BulkWrites, a_hundred_idle_jobs_cause_no_write) {
+  RunningController running([](const WatchedApi::Write&) { return std::nullopt; }, {.resync_every = seconds(1)});
+  for (int i = 0; i < 100; ++i) running.create_job("job-" + std::to_string(i), 4);
+  ASSERT_TRUE(holds_within(seconds(60), [&] { return running.watched.created().size() >= 500; }));
+  std::this_thread::sleep_for(seconds(6));  // a new leader looks again after five seconds
+  const auto before = running.watched.writes();
+  std::this_thread::sleep_for(seconds(4));  // of which each is a resync
+  auto after = running.watched.writes();
+  EXPECT_EQ(after, before);
+}
+
 }  // namespace
 }  // namespace lockstep::job

@@ -117,8 +117,9 @@ struct World::Operator {
   explicit Operator(World& world)
       : coordinator(world),
         own_writes(world.clock),
-        reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, world.clock,
-                   world.metrics, ReconcilerOptions{.agent = {}, .parallel_creates = 1},
+        executor(world.clock, world.metrics, {.most = 0}),
+        reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, executor,
+                   world.clock, world.metrics, ReconcilerOptions{.agent = {}},
                    [&world](const api::TrainingJob&, const EventToSend& event) { world.events.push_back(event); }) {
     own_writes.add_cache(kJobCache, control::view_of(jobs));
     own_writes.add_cache(kPodCache, control::view_of(pods));
@@ -131,6 +132,7 @@ struct World::Operator {
       [](const ServiceRecord& service) { return std::vector{owner_index(service.meta)}; }};
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
+  Executor executor;
   Reconciler reconciler;
   std::uint64_t synced = 0;  // version of the store that the caches hold
 };

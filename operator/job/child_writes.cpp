@@ -1,0 +1,145 @@
+#include "operator/job/child_writes.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "operator/base/log.h"
+
+namespace lockstep::job {
+namespace {
+
+// What the API server will say again however often it is asked.
+bool is_refusal(ErrorCode code) {
+  return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden || code == ErrorCode::kAlreadyExists;
+}
+
+}  // namespace
+
+std::string resource_version_of(const kube::Json& object) {
+  auto meta = api::parse_meta(object);
+  return meta ? meta->resource_version : std::string();
+}
+
+ChildWrites::ChildWrites(const Tools& tools, AgentSettings agent, std::shared_ptr<const api::TrainingJob> job,
+                         const Plan& plan)
+    : tools_(tools),
+      agent_(std::move(agent)),
+      job_(std::move(job)),
+      deletes_(plan.deletes),
+      services_(plan.create_service ? 1 : 0),
+      creates_(plan.creates),
+      run_as_non_root_(agent_.run_as_non_root) {}
+
+std::set<std::size_t> ChildWrites::barriers() const {
+  const std::size_t first_pod = deletes_.size() + services_;
+  return {1, deletes_.size(), first_pod, first_pod + 1};
+}
+
+Status ChildWrites::write(std::size_t i) {
+  if (i < deletes_.size()) {
+    auto removed = remove_pod(deletes_[i]);
+    if (removed || !is_refusal(removed.error().code)) return removed;
+    const std::lock_guard guard(mutex_);
+    outcome_.error = removed.error();  // of this pod alone
+    return {};
+  }
+  i -= deletes_.size();
+  if (i < services_) {
+    return judge("Service", service_name(*job_), create_one(kube::kServices, kServiceCache, build_service(*job_)));
+  }
+  const auto& wanted = creates_[i - services_];
+  return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
+}
+
+ChildWrites::Outcome ChildWrites::outcome() const {
+  const std::lock_guard guard(mutex_);
+  Outcome outcome = outcome_;
+  outcome.run_as_non_root = run_as_non_root_;
+  return outcome;
+}
+
+Status ChildWrites::judge(const char* kind, const std::string& name, const Status& created) {
+  const std::lock_guard guard(mutex_);
+  if (created) {
+    outcome_.created = true;
+    return {};
+  }
+  const Error& error = created.error();
+  if (is_refusal(error.code)) {
+    outcome_.refusal = CreateProblem{.kind = kind,
+                                     .name = name,
+                                     .code = error.code,
+                                     .message = error.message,
+                                     .last = tools_.clock.wall_now(),
+                                     .times = 0,
+                                     .job_generation = job_->meta.generation};
+    if (error.code == ErrorCode::kAlreadyExists && *kind == 'P') return {};  // the next name may be free
+    return error;
+  }
+  if (error.code == ErrorCode::kTooManyRequests) return error;  // made again
+  outcome_.error = error.in(std::string("creating ") + kind + " " + name);
+  if (error.code == ErrorCode::kConflict) return {};  // of this object alone
+  return *outcome_.error;
+}
+
+Status ChildWrites::remove_pod(const PodToDelete& removal) {
+  const kube::DeleteOptions options{
+      .uid = removal.uid, .grace_period_seconds = removal.grace_period_seconds, .bulk = true};
+  const auto removed = tools_.api.remove(kube::kPods, job_->meta.name_space, removal.name, options);
+  // Gone already, or the name has been taken by another pod: what was asked for has happened.
+  if (!removed && removed.error().code != ErrorCode::kNotFound && removed.error().code != ErrorCode::kConflict) {
+    return removed.error().in("deleting pod " + removal.name);
+  }
+  log::info("pod deleted", {{"job", job_->meta.key().text()}, {"pod", removal.name}, {"why", removal.why}});
+  if (removed) tools_.pods_deleted.increment();
+  tools_.own_writes.deleted(job_->meta.key(), kPodCache, removal.uid);
+  return {};
+}
+
+Status ChildWrites::create_pod(const PodToCreate& wanted) {
+  AgentSettings agent = agent_;
+  agent.run_as_non_root = run_as_non_root_;
+  LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
+  auto created = create_one(kube::kPods, kPodCache, pod);
+  // A namespace that enforces the `restricted` standard says so in its refusal; no right to read namespaces is needed.
+  if (created || agent.run_as_non_root || created.error().code != ErrorCode::kForbidden ||
+      created.error().message.find("runAsNonRoot") == std::string::npos) {
+    return created;
+  }
+  agent.run_as_non_root = true;
+  LOCKSTEP_TRY(const auto strict_pod, build_pod(*job_, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
+  created = create_one(kube::kPods, kPodCache, strict_pod);
+  if (created) run_as_non_root_ = true;
+  return created;
+}
+
+Status ChildWrites::create_one(const kube::Resource& resource, const char* cache, const kube::Json& object) {
+  const auto key = job_->meta.key();
+  LOCKSTEP_TRY(const auto wanted, api::parse_meta(object));
+  auto created = tools_.api.create(resource, job_->meta.name_space, object, {.strict = true, .bulk = true});
+  if (created) {
+    tools_.own_writes.wrote(key, cache, resource_version_of(*created));
+    if (resource == kube::kPods) {
+      tools_.pods_created.increment();
+      log::info("pod created", {{"job", key.text()}, {"pod", wanted.name}});
+    }
+    return {};
+  }
+  if (created.error().code != ErrorCode::kAlreadyExists) return created.error();
+  // Either an earlier try of ours succeeded and its answer was lost, or the name is somebody else's.
+  auto existing = tools_.api.get(resource, job_->meta.name_space, wanted.name);
+  if (!existing && existing.error().code == ErrorCode::kNotFound) {
+    return fail(ErrorCode::kConflict, wanted.name + " went away while it was looked at");
+  }
+  if (!existing) return existing.error();
+  LOCKSTEP_TRY(const auto meta, api::parse_meta(*existing));
+  const bool mine = meta.controller_uid() == job_->meta.uid &&
+                    meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
+                    meta.label(api::kLabelIncarnation) == wanted.label(api::kLabelIncarnation);
+  if (!mine) return fail(ErrorCode::kAlreadyExists, wanted.name + " belongs to another object");
+  // One of ours that is going away shows up in the cache as a loss and is dealt with there.
+  tools_.own_writes.wrote(key, cache, meta.resource_version);
+  return {};
+}
+
+}  // namespace lockstep::job

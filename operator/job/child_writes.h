@@ -1,0 +1,83 @@
+// The deletes and creates of one plan as a row of writes that an Executor makes: what each writes, what an answer means,
+// and what is known in the end.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/base/metrics.h"
+#include "operator/base/result.h"
+#include "operator/control/own_writes.h"
+#include "operator/job/children.h"
+#include "operator/job/plan.h"
+#include "operator/job/snapshot.h"
+#include "operator/kube/api.h"
+
+namespace lockstep::job {
+
+// Names under which own writes are awaited.
+inline constexpr const char* kJobCache = "TrainingJob";
+inline constexpr const char* kPodCache = "Pod";
+inline constexpr const char* kServiceCache = "Service";
+
+// The resourceVersion of an object that the server sent; "" when it has none.
+std::string resource_version_of(const kube::Json& object);
+
+// Thread-safe. Deletes come first, then the Service, then the pods.
+class ChildWrites {
+ public:
+  // Outlive the writes.
+  struct Tools {
+    kube::Api& api;
+    control::OwnWrites& own_writes;
+    Clock& clock;
+    Counter& pods_created;
+    Counter& pods_deleted;
+  };
+  struct Outcome {
+    // Creates that were refused for good, by the newest refusal; `times` is 0.
+    std::optional<CreateProblem> refusal;
+    std::optional<Error> error;  // worth a retry
+    bool created = false;        // at least one create succeeded
+    bool run_as_non_root = false;
+  };
+
+  // `plan`: its deletes, create_service and creates are read. `agent.run_as_non_root`: the namespace asked for it.
+  ChildWrites(const Tools& tools, AgentSettings agent, std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
+
+  std::size_t count() const { return deletes_.size() + services_ + creates_.size(); }
+  // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone: what is
+  // refused for one is refused for all, and a server that is away costs one call.
+  std::set<std::size_t> barriers() const;
+  // Makes write i. An error: the next would meet it as well.
+  Status write(std::size_t i);
+  // What is known so far.
+  Outcome outcome() const;
+
+ private:
+  Status remove_pod(const PodToDelete& removal);
+  // Builds and creates a pod, anew when the namespace turns out to ask for runAsNonRoot.
+  Status create_pod(const PodToCreate& wanted);
+  // Success also when the object is there already and is ours. kAlreadyExists: it is not.
+  Status create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);
+  // Remembers what became of a create; an error when the others need not be tried.
+  Status judge(const char* kind, const std::string& name, const Status& created);
+
+  const Tools tools_;
+  const AgentSettings agent_;
+  const std::shared_ptr<const api::TrainingJob> job_;
+  const std::vector<PodToDelete> deletes_;
+  const std::size_t services_;  // 0 or 1
+  const std::vector<PodToCreate> creates_;
+  std::atomic<bool> run_as_non_root_;
+  mutable std::mutex mutex_;
+  Outcome outcome_;  // protected by mutex_
+};
+
+}  // namespace lockstep::job

@@ -1,0 +1,232 @@
+#include "operator/job/executor.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "operator/base/log.h"
+#include "operator/base/thread.h"
+
+namespace lockstep::job {
+
+struct Executor::Running {
+  explicit Running(Batch given) : batch(std::move(given)) {}
+
+  Batch batch;
+  std::size_t next = 0;            // the first write that has not begun
+  std::vector<std::size_t> again;  // writes that the server refused for now
+  int inside = 0;                  // writes under way
+  bool closed = false;             // no write begins any more
+  bool queued = true;              // it is in its line
+  std::optional<MonotonicTime> until;  // end of its slice; empty before its first write
+  std::optional<Error> error;
+
+  bool exhausted() const { return closed || (next == batch.count && again.empty()); }
+  // A write may begin: there is one, and no barrier is before it.
+  bool ready() const {
+    if (exhausted()) return false;
+    if (!again.empty()) return true;
+    return inside == 0 || !batch.barriers.contains(next);
+  }
+  std::size_t take() {
+    if (again.empty()) return next++;
+    const std::size_t index = again.back();
+    again.pop_back();
+    return index;
+  }
+};
+
+Executor::Executor(Clock& clock, MetricsRegistry& metrics, ExecutorOptions options,
+                   std::function<void(const api::ObjectKey&)> ended)
+    : clock_(clock),
+      options_(options),
+      ended_(std::move(ended)),
+      limit_gauge_(metrics.gauge("lockstep_bulk_writes_limit", "Bulk writes that may be under way at once.")),
+      inside_gauge_(metrics.gauge("lockstep_bulk_writes_under_way", "Bulk writes that are under way.")),
+      seconds_(metrics.histogram("lockstep_bulk_write_duration_seconds", "Seconds that a bulk write took.")),
+      limit_({.first = static_cast<double>(std::max(options.first, 1)),
+              .most = static_cast<double>(std::max(options.most, 1))}) {}
+
+Executor::~Executor() {
+  stop();
+}
+
+void Executor::submit(Batch batch) {
+  if (options_.most == 0) return carry_out(batch);
+  const std::lock_guard guard(mutex_);
+  if (stop_) return;
+  auto running = std::make_shared<Running>(std::move(batch));
+  batches_[running->batch.key] = running;
+  line_of(*running).push_back(std::move(running));
+  const bool all_busy = idle_ == 0 && static_cast<int>(threads_.size()) <= options_.most;
+  if (all_busy) threads_.push_back(start_without_signals([this] { work(); }));
+  changed_.notify_one();
+}
+
+void Executor::carry_out(Batch& batch) {
+  std::optional<Error> error;
+  for (std::size_t i = 0; i < batch.count && !error; ++i) {
+    if (auto written = batch.write(i); !written) error = written.error();
+  }
+  batch.done(error);
+  if (ended_) ended_(batch.key);
+}
+
+bool Executor::busy(const api::ObjectKey& key) const {
+  const std::lock_guard guard(mutex_);
+  return batches_.contains(key);
+}
+
+void Executor::interrupt(const api::ObjectKey& key) {
+  const std::lock_guard guard(mutex_);
+  const auto found = batches_.find(key);
+  if (found == batches_.end()) return;
+  found->second->closed = true;
+  changed_.notify_one();  // a batch with nothing under way is ended by a worker
+}
+
+void Executor::stop() {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard guard(mutex_);
+    stop_ = true;
+    repair_.clear();
+    bulk_.clear();
+    threads.swap(threads_);
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::lock_guard guard(mutex_);
+  batches_.clear();
+}
+
+bool Executor::healthy() const {
+  const std::lock_guard guard(mutex_);
+  return under_way_.empty() || clock_.now() - *under_way_.begin() < options_.stuck_after;
+}
+
+int Executor::limit() const {
+  const std::lock_guard guard(mutex_);
+  return limit_.limit();
+}
+
+Executor::Line& Executor::line_of(const Running& batch) {
+  return batch.batch.priority == Priority::kRepair ? repair_ : bulk_;
+}
+
+std::shared_ptr<Executor::Running> Executor::take_from(Line& line, MonotonicTime now) {
+  for (std::size_t left = line.size(); left > 0; --left) {
+    auto batch = std::move(line.front());
+    line.pop_front();
+    if (batch->until && now >= *batch->until) batch->closed = true;
+    if (batch->exhausted()) {
+      batch->queued = false;
+      if (batch->inside == 0) return batch;  // to be ended
+      continue;                              // the last of its writes ends it
+    }
+    const bool ready = batch->ready();
+    line.push_back(batch);
+    if (ready) return batch;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Executor::Running> Executor::next_locked() {
+  const auto now = clock_.now();
+  const int inside = static_cast<int>(under_way_.size());
+  if (now < limit_.closed_until()) return nullptr;
+  if (inside <= limit_.limit()) {
+    if (auto batch = take_from(repair_, now)) return batch;
+  }
+  if (inside < limit_.limit()) return take_from(bulk_, now);
+  return nullptr;
+}
+
+void Executor::work() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const auto batch = next_locked();
+    if (!batch) {
+      ++idle_;
+      const auto now = clock_.now();
+      const bool closed = now < limit_.closed_until();
+      clock_.wait_until(lock, changed_, closed ? limit_.closed_until() : now + std::chrono::hours(1));
+      --idle_;
+      continue;
+    }
+    if (batch->exhausted()) {
+      end_batch(lock, batch);
+      continue;
+    }
+    const std::size_t index = batch->take();
+    const auto start = clock_.now();
+    if (!batch->until) batch->until = start + options_.slice;
+    const auto since = under_way_.insert(start);
+    ++batch->inside;
+    // The next thread looks for the next write while this one makes its own.
+    if (idle_ > 0) {
+      changed_.notify_one();
+    } else if (static_cast<int>(threads_.size()) <= std::min(options_.most, limit_.limit())) {
+      threads_.push_back(start_without_signals([this] { work(); }));
+    }
+    lock.unlock();
+    const Status written = [&]() -> Status {
+      try {
+        return batch->batch.write(index);
+      } catch (const std::exception& error) {
+        return fail(ErrorCode::kInternal, std::string("an exception: ") + error.what());
+      }
+    }();
+    lock.lock();
+    count_answer(written, clock_.now() - start);
+    under_way_.erase(since);
+    inside_gauge_.set(static_cast<double>(under_way_.size()));
+    --batch->inside;
+    if (!written && written.error().code == ErrorCode::kTooManyRequests) {
+      batch->again.push_back(index);
+      if (!batch->queued) line_of(*batch).push_back(batch);
+      batch->queued = true;
+    } else if (!written && !batch->error) {
+      batch->error = written.error();
+      batch->closed = true;
+    }
+    if (batch->inside == 0 && batch->exhausted() && !stop_) end_batch(lock, batch);
+  }
+}
+
+void Executor::count_answer(const Status& written, Duration latency) {
+  using Answer = kube::AdaptiveLimit::Answer;
+  seconds_.observe(std::chrono::duration<double>(latency).count());
+  auto answer = Answer::kServed;
+  Duration wait{};
+  if (!written) {
+    const Error& error = written.error();
+    if (error.code == ErrorCode::kTooManyRequests) {
+      answer = Answer::kRefused;
+      wait = std::chrono::duration_cast<Duration>(
+          std::chrono::duration<double>(std::max(error.retry_after_seconds, 0.1)));
+    } else if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
+      answer = Answer::kLost;
+    } else {
+      return;  // a refusal by policy is quicker than a write, and says nothing of the load
+    }
+  }
+  limit_.ended(clock_.now(), latency, answer, static_cast<int>(under_way_.size()), wait);
+  limit_gauge_.set(limit_.limit());
+}
+
+void Executor::end_batch(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Running>& batch) {
+  std::erase(line_of(*batch), batch);
+  const api::ObjectKey key = batch->batch.key;
+  const auto known = batches_.find(key);
+  if (known == batches_.end() || known->second != batch) return;
+  lock.unlock();
+  batch->batch.done(batch->error);
+  lock.lock();
+  batches_.erase(key);
+  lock.unlock();
+  if (ended_) ended_(key);
+  lock.lock();
+}
+
+}  // namespace lockstep::job
