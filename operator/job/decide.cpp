@@ -8,6 +8,7 @@
 #include "operator/job/hold_policy.h"
 #include "operator/job/job_status.h"
 #include "operator/job/pod_policy.h"
+#include "operator/job/quota_policy.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
 #include "operator/job/startup_policy.h"
@@ -77,7 +78,8 @@ class Running {
     if (is_finished(status_)) return;
     replace_outside();
     if (is_finished(status_)) return;
-    const auto blocker = find_blocker(snapshot_, gang_);
+    auto blocker = find_blocker(snapshot_, gang_);
+    const bool released = release_for_quota(snapshot_, gang_, status_, blocker, plan_);
     if (blocker && blocker->permanent) return fail(blocker->reason, blocker->message);
     if (const auto end = startup_deadline(job_, status_)) {
       if (snapshot_.now >= *end) return miss_startup(blocker);
@@ -85,6 +87,7 @@ class Running {
     }
     describe(snapshot_, gang_, blocker, status_, plan_);
     run_pods();
+    if (released) plan_.creates.clear();
   }
 
  private:

@@ -40,7 +40,7 @@ Blocker from_refusal(const api::TrainingJob& job, const CreateProblem& problem) 
     blocker.message = fmt::format("{} was refused: {}", what, problem.message);
     blocker.permanent = problem.job_generation == job.meta.generation;
   } else {
-    blocker.reason = problem.message.find("exceeded quota") != std::string::npos ? "QuotaExceeded" : "PodForbidden";
+    blocker.reason = problem.message.find("exceeded quota") != std::string::npos ? kQuotaExceeded : "PodForbidden";
     blocker.message = fmt::format("{} was refused: {}", what, problem.message);
   }
   return blocker;

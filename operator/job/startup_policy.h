@@ -11,6 +11,8 @@
 
 namespace lockstep::job {
 
+inline constexpr const char* kQuotaExceeded = "QuotaExceeded";
+
 struct Blocker {
   std::string reason;      // CamelCase: ImagePullBackOff, Unschedulable, QuotaExceeded, NameConflict, ...
   std::string message;     // one sentence that names the object

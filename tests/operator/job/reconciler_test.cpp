@@ -108,6 +108,52 @@ TEST(Reconciler, a_quota_is_a_condition_and_the_job_runs_when_it_is_raised) {
   EXPECT_EQ(world.job().status.state, "Running");
 }
 
+TEST(Reconciler, a_quota_that_refuses_a_part_of_a_gang_releases_the_rest) {
+  World world;
+  bool full = true;
+  world.mortal.refuse_create = [&](const std::string& kind, const kube::Json&) -> std::optional<Error> {
+    if (kind == "Pod" && full && world.pods().size() >= 2) return fail(ErrorCode::kForbidden, "exceeded quota: small");
+    return std::nullopt;
+  };
+  world.create_job();
+  int turns_with_pods = 0;
+  for (int turn = 0; turn < 300; ++turn) {
+    world.run(1);
+    turns_with_pods += world.pods().empty() ? 0 : 1;
+  }
+  EXPECT_LT(turns_with_pods, 60) << "each try holds pods for a moment, and tries come ever more seldom";
+  EXPECT_EQ(reason_of(world, "Placed"), "QuotaExceeded");
+  const auto* placed = api::find_condition(world.job().status.conditions, "Placed");
+  ASSERT_NE(placed, nullptr);
+  EXPECT_NE(placed->message.find("released until all of them fit"), std::string::npos) << placed->message;
+  EXPECT_TRUE(world.job().status.attempts.empty()) << "a release is no failure";
+  for (const auto& [name, times] : world.mortal.pods_created) EXPECT_EQ(times, 1) << name;
+  full = false;
+  world.run(60);
+  EXPECT_EQ(world.job().status.state, "Running");
+  EXPECT_TRUE(world.violations.empty());
+}
+
+TEST(Reconciler, a_quota_that_refuses_a_replacement_releases_no_survivor) {
+  World world;
+  world.create_job();
+  world.run(10);
+  ASSERT_EQ(world.job().status.state, "Running");
+  world.mortal.refuse_create = [](const std::string& kind, const kube::Json&) -> std::optional<Error> {
+    if (kind == "Pod") return fail(ErrorCode::kForbidden, "exceeded quota: small");
+    return std::nullopt;
+  };
+  world.gang_holds_state = true;
+  world.fail_pod(pod_name(world.job(), 1, 1), 1);
+  world.run(30);
+  int live = 0;
+  for (const auto& pod : world.pods()) live += pod.terminal() || pod.meta.deleted ? 0 : 1;
+  EXPECT_EQ(live, 2) << "they hold what they have trained";
+  world.mortal.refuse_create = {};
+  world.run(60);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
 TEST(Reconciler, a_pod_that_is_refused_as_invalid_fails_the_job) {
   World world;
   world.mortal.refuse_create = [](const std::string& kind, const kube::Json&) -> std::optional<Error> {

@@ -46,7 +46,8 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
       const bool connected = pod && world_.works(*pod) && !silent;
       const auto in_gang = gang.uid_of_slot.find(member.slot);
       const bool takes_part = !gang.over && in_gang != gang.uid_of_slot.end() && in_gang->second == member.pod_uid;
-      view.members.push_back({member.slot, member.incarnation, connected, takes_part, takes_part, member.leaving});
+      view.members.push_back({member.slot, member.incarnation, connected, takes_part, takes_part, member.leaving,
+                              world_.gang_holds_state && connected});
     }
     if (view.phase == Phase::kUp && gang.generation > 1) {
       view.times = {.after = gang.generation - 1, .into = gang.generation, .agree_ms = 20, .start_ms = 300};

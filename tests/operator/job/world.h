@@ -114,6 +114,7 @@ class World {
   std::vector<EventToSend> events;
   std::vector<std::string> violations;  // of what must always hold
   int crashes = 0;                      // of the operator, after a write
+  bool gang_holds_state = false;        // processes of pods that run keep their memory between generations
 
   // The job that every World has; `change` may change it before it is created.
   void create_job(const std::function<void(api::TrainingJob&)>& change = {});
