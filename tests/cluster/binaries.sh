@@ -9,7 +9,8 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
-go_toolchain=go1.26.8
+# shellcheck source=tests/cluster/go_build.sh
+source "$here/go_build.sh"
 
 # name  module folder  package
 programs=(
@@ -25,7 +26,6 @@ programs=(
   "kwok                     kwok        sigs.k8s.io/kwok/cmd/kwok"
 )
 
-version_of() { awk -v m="$1" '$1 == "require" && $2 == m {print $3; exit} $1 == m && $2 ~ /^v/ {print $2; exit}' "$2"; }
 kubernetes_version=$(version_of k8s.io/kubernetes "$here/modules/kubernetes/go.mod")
 # The folder's name changes with every pinned version, so an old cache is never mistaken for a new one.
 pins=$(cat "$here"/modules/*/go.mod | sha256sum | cut -c1-12)
@@ -60,38 +60,6 @@ fi
 exec 9>"$bin/.lock"
 flock -w 5000 9 || { echo "binaries.sh: another build held $bin/.lock for over 80 minutes; end it and try again" >&2; exit 1; }
 
-find_go() {
-  # A Go that is new enough, the pinned toolchain from the module proxy otherwise (Debian 12's own Go fetches it).
-  local found version
-  found=$(command -v go || true)
-  [ -n "$found" ] || { [ -x /usr/local/go/bin/go ] && found=/usr/local/go/bin/go; } || true
-  [ -n "$found" ] || { echo "binaries.sh: no 'go' on this machine; run 'make setup', or: apt-get install golang-go" >&2; exit 1; }
-  version=$(GOTOOLCHAIN=local "$found" env GOVERSION)
-  if [ "$(printf '%s\n%s\n' "$go_toolchain" "$version" | sort -V | head -n 1)" = "$go_toolchain" ]; then
-    echo "$found"
-    return
-  fi
-  local root=$cache/toolchain/$go_toolchain
-  if [ ! -x "$root/bin/go" ]; then
-    echo "  go        $version is older than $go_toolchain: fetching that toolchain" >&2
-    local work dir
-    work=$(mktemp -d)
-    printf 'module fetch\n\ngo 1.19\n' >"$work/go.mod"
-    dir=$(cd "$work" && GOFLAGS=-mod=mod "$found" mod download -json "golang.org/toolchain@v0.0.1-$go_toolchain.linux-amd64" |
-      sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p')
-    [ -d "$dir" ] || { echo "binaries.sh: $go_toolchain could not be fetched from the Go module proxy; is the network there?" >&2; exit 1; }
-    mkdir -p "$(dirname "$root")"
-    # The module cache is read-only and its files are not executable: copy the toolchain out first.
-    cp -r "$dir" "$root.part"
-    chmod -R u+w "$root.part"
-    chmod -R +x "$root.part/bin" "$root.part/pkg/tool"
-    mv "$root.part" "$root"
-    rm -rf "$work"
-  fi
-  echo "$root/bin/go"
-}
-
-go_program=
 for row in "${programs[@]}"; do
   read -r name module package <<<"$row"
   is_wanted "$name" || continue
@@ -102,23 +70,8 @@ for row in "${programs[@]}"; do
     mv "$bin/$name.part" "$bin/$name"
     continue
   fi
-  if [ -z "$go_program" ]; then
-    go_program=$(find_go)
-    export GOFLAGS="-mod=readonly -buildvcs=false" GOTOOLCHAIN=local CGO_ENABLED=0
-    export GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build
-  fi
-  started=$SECONDS
-  printf '  %-25s building\n' "$name" >&2
-  flags="-s -w"
-  if [ "$module" = kubernetes ]; then
-    minor=$(cut -d. -f2 <<<"$kubernetes_version")
-    for unit in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-      flags+=" -X $unit.gitVersion=$kubernetes_version -X $unit.gitMajor=1 -X $unit.gitMinor=$minor"
-      flags+=" -X $unit.gitTreeState=clean -X $unit.buildDate=1970-01-01T00:00:00Z"
-    done
-  fi
-  (cd "$here/modules/$module" && "$go_program" build -trimpath -tags selinux,notest,grpcnotrace -ldflags "$flags" -o "$bin/$name.part" "$package")
-  mv "$bin/$name.part" "$bin/$name"
-  printf '  %-25s built in %d s\n' "$name" $((SECONDS - started)) >&2
+  flags=
+  if [ "$module" = kubernetes ]; then flags=$(kubernetes_flags "$kubernetes_version"); fi
+  build_go_program "$name" "$here/modules/$module" "$package" "$bin/$name" "$flags"
 done
 echo "$bin"
