@@ -1,10 +1,12 @@
 #include "operator/job/api_generation_store.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
 
 #include "operator/api/object.h"
+#include "operator/rendezvous/limits.h"
 
 namespace lockstep::job {
 namespace {
@@ -52,6 +54,7 @@ Result<std::string> version_of(const Result<Json>& written) {
 
 std::string record_to_text(const Record& record) {
   Json json{{"term", record.term}, {"generation", record.generation}, {"members", Json::array()}};
+  if (!record.writer.empty()) json["writer"] = record.writer;
   for (const auto& member : record.members) {
     json["members"].push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});
   }
@@ -79,6 +82,7 @@ Result<Record> record_from_text(const std::string& text) {
     Record record;
     record.term = json.at("term").get<std::int64_t>();
     record.generation = json.at("generation").get<std::int64_t>();
+    record.writer = json.value("writer", "");
     for (const Json& member : json.at("members")) {
       record.members.push_back({.slot = member.at("slot").get<int>(),
                                 .incarnation = member.at("incarnation").get<std::int64_t>(),
@@ -97,6 +101,10 @@ Result<Record> record_from_text(const std::string& text) {
                                              .total_steps = progress->at("totalSteps").get<std::int64_t>(),
                                              .epoch = progress->at("epoch").get<std::int64_t>(),
                                              .loss = loss.is_null() ? std::nan("") : loss.get<double>()};
+    }
+    if (std::clamp<std::int64_t>(record.term, 0, rendezvous::kMostCount) != record.term ||
+        std::clamp<std::int64_t>(record.generation, 0, rendezvous::kMostCount) != record.generation) {
+      return fail(ErrorCode::kCorrupt, "the record cannot be read: its term or generation is out of range");
     }
     return record;
   } catch (const Json::exception& error) {

@@ -81,6 +81,7 @@ Json write(const Hello& m) {
           {"regroups", m.regroups},
           {"promisedTerm", m.promised.term},
           {"promised", m.promised.generation},
+          {"welcomed", m.welcomed},
           {"life", m.life}};
 }
 Json write(const Heartbeat& m) {
@@ -157,6 +158,7 @@ Hello read_hello(const Fields& fields) {
   fields.read("regroups", m.regroups);
   fields.read("promisedTerm", m.promised.term, 0, kMostCount);
   fields.read("promised", m.promised.generation, 0, kMostCount);
+  fields.read("welcomed", m.welcomed, 0, kMostCount);
   fields.read("life", m.life, 0, kMostCount);
   return m;
 }

@@ -159,6 +159,7 @@ struct JobView {
 // The record of DESIGN "Membership": written only by the coordinator, by compare-and-set.
 struct Record {
   std::int64_t term = 0;
+  std::string writer;  // which coordinator wrote it: terms begin again when the Lease is deleted
   std::int64_t generation = 0;
   struct Member {
     int slot = 0;
@@ -222,7 +223,8 @@ struct CoordinatorOptions {
   int port = 0;                 // 0: any free one
   std::string certificate_pem;  // empty with an empty key: plain TCP is never spoken; start() fails
   std::string private_key_pem;
-  std::int64_t term = 1;                                 // the Lease's leaseTransitions
+  std::int64_t term = 1;                                 // that this leader claimed; a job may move above it
+  std::function<bool()> leads;                           // whether this process holds the Lease now; empty: always
   bool authenticate = true;                              // false only in tests of the protocol
   Duration heartbeat_timeout = std::chrono::seconds(3);  // a member that says nothing for this long is lost
   // For an agent to take what it is sent before its connection is closed; counts anew with each frame.

@@ -42,7 +42,7 @@ void CoordinatorState::evaluate_broken(Now now) {
 
 // Who may form a generation now; empty: nobody yet.
 std::vector<int> CoordinatorState::next_gang(Now now) const {
-  if (!record_ || plan_->slots < 1) return {};
+  if (!claimed() || plan_->slots < 1) return {};
   const std::vector<int> all = present(now);
   std::vector<int> near = all;
   std::erase_if(near, [this](int slot) { return unreaching(members_.at(slot)); });
@@ -222,7 +222,6 @@ void CoordinatorState::record_proposal(Now now) {
   proposal_->permitted_at = now.time;
   enter(Step::kProposing);
   Record record;
-  record.term = term_;
   record.generation = proposal_->generation;
   for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
     record.members.push_back({slot, incarnation, members_.at(slot).life + 1});

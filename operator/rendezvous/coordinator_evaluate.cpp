@@ -12,6 +12,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
+constexpr std::size_t kWriterDigits = 16;
 constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::milliseconds(50);
 
 }  // namespace
@@ -22,6 +23,7 @@ void CoordinatorState::enter(Step step) {
 }
 
 void CoordinatorState::evaluate(Now now) {
+  evaluate_term(now);
   if (!plan_) return;
   for (int round = 0; round < 8; ++round) {
     const Step before = step_;
@@ -31,6 +33,30 @@ void CoordinatorState::evaluate(Now now) {
   tell_members(now);
   evaluate_store(now);
   acknowledge_exits();
+}
+
+// The terms of leaders begin again when somebody deletes the Lease; those of a job never do. The proposal that is out
+// has a term that its members may have left.
+void CoordinatorState::evaluate_term(Now now) {
+  if (foreign_term_ < term_) return;
+  changed_ = changed_ || now.leads == deposed_;
+  deposed_ = !now.leads;
+  if (deposed_) return;
+  term_ = foreign_term_ + 1;
+  write_next_.reset();
+  if (!proposal_) return;
+  if (proposal_->permitted) return discard_proposal();
+  proposal_.reset();
+}
+
+bool CoordinatorState::claimed() const {
+  if (!record_) return false;
+  if (record_->generation == 0) return true;
+  return record_->term == term_ && is_mine(*record_);
+}
+
+bool CoordinatorState::is_mine(const Record& record) const {
+  return !writer_.empty() && record.writer == writer_;
 }
 
 void CoordinatorState::evaluate_step(Now now) {
@@ -47,7 +73,7 @@ void CoordinatorState::evaluate_step(Now now) {
     enter(record_seen_ && adopted ? Step::kWaiting : Step::kLoading);
   }
   if (step_ == Step::kLoading) {
-    if (record_ && (record_->generation == 0 || record_->term == term_)) adopt_record(now);
+    if (claimed()) adopt_record(now);
     return;
   }
   if (gang_ && !gang_->over) {
@@ -90,6 +116,7 @@ void CoordinatorState::tell_members(Now now) {
         send(member.session, Stop{plan_->stop_grace_seconds, code});
       }
     }
+    if (record_ && !claimed()) continue;  // an order has a term, which is not this coordinator's yet
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
     const bool of_gang = gang_ && in_gang(member) && member.generation == gang_->generation;
     const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
@@ -410,6 +437,9 @@ void CoordinatorState::acknowledge_exits() {
 }
 
 void CoordinatorState::write(Record next) {
+  if (writer_.empty()) writer_ = make_key_().substr(0, kWriterDigits);
+  next.term = term_;
+  next.writer = writer_;
   if (store_work_ != StoreWork::kNone) {
     write_next_ = std::move(next);
     return;
@@ -424,17 +454,14 @@ void CoordinatorState::evaluate_store(Now now) {
   if (!record_) {
     store_work_ = StoreWork::kLoad;
     actions_.push_back(LoadRecord{});
-  } else if (step_ == Step::kLoading && record_->generation > 0 && record_->term < term_) {
+  } else if (!claimed()) {
     // The leader before may still be at work. From this write on none of its own succeeds: it starts no generation
     // and finishes no job that this coordinator does not know of.
-    Record next = *record_;
-    next.term = term_;
-    write(next);
+    if (now.leads) write(*record_);
   } else if (write_next_) {
     write(*std::exchange(write_next_, std::nullopt));
   } else if (step_ == Step::kFinished && !record_->finished) {
     Record next = *record_;
-    next.term = term_;
     next.finished = true;
     next.progress = progress_;
     next.checkpoint = checkpoint_;
@@ -446,7 +473,6 @@ void CoordinatorState::evaluate_store(Now now) {
                now.time - checkpoint_written_at_ >= timing_.checkpoint_every))) {
     checkpoint_written_at_ = now.time;
     Record next = *record_;
-    next.term = term_;
     next.checkpoint = checkpoint_;
     write(next);
   }

@@ -166,7 +166,7 @@ class CoordinatorServer final : public Coordinator {
     MonotonicTime progress_told{};
   };
 
-  Now now() const { return {clock_.now(), clock_.wall_now()}; }
+  Now now() const { return {clock_.now(), clock_.wall_now(), !options_.leads || options_.leads()}; }
 
   Job* find_job(const std::string& uid, std::uint64_t serial = 0) {
     const auto at = jobs_.find(uid);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "operator/rendezvous/failure_choice.h"
+#include "operator/rendezvous/limits.h"
 #include "operator/rendezvous/mutation.h"
 
 // Events. What follows from them is in coordinator_evaluate.cpp, what people see of it in coordinator_view.cpp.
@@ -104,9 +105,16 @@ void CoordinatorState::on_sign_of_life(const Hello& hello, Now now) {
 void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) {
   observe(now);
   std::optional<Refused> refused = refusal(hello);
-  if (!refused && hello.promised.term > term_) {
-    deposed_ = changed_ = true;
-    refused = Refused{"this coordinator's term is over", false};
+  const std::int64_t known = std::max(hello.promised.term, hello.welcomed);
+  if (!refused && (std::max(known, hello.promised.generation) > kMostPromised)) {
+    refused = Refused{fmt::format("slot {} promised term {} and generation {}: at most {} is possible", hello.slot,
+                                  known, hello.promised.generation, kMostPromised),
+                      false};
+    on_turned_away(refused->message);
+  } else if (!refused && known > term_) {
+    foreign_term_ = std::max(foreign_term_, known);
+    evaluate_term(now);
+    if (deposed_) refused = Refused{"this coordinator's term is over", false};
   }
   if (refused) {
     if (refused->final) on_turned_away(refused->message);
@@ -328,9 +336,10 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
     record_seen_ = true;
     highest_ = std::max(highest_, record_->generation);
     note_checkpoint(record_->checkpoint);
-    if (record_->term > term_) deposed_ = true;
-    if (record_->generation > 0 && record_->term < term_ && step_ != Step::kLoading) {
-      // There was no record when this coordinator began, and the leader before has made it since: what it started runs.
+    const bool foreign = record_->generation > 0 && !is_mine(*record_);
+    if (foreign) foreign_term_ = std::max(foreign_term_, record_->term);
+    if (foreign && step_ != Step::kLoading) {
+      // Another coordinator has written it since this one last read it: what that one started runs.
       proposal_.reset();
       evict_from_ = now.time + timing_.no_eviction_for;
       enter(Step::kLoading);

@@ -52,6 +52,7 @@ using CoordinatorAction = std::variant<SendToMember, CloseSession, LoadRecord, W
 struct Now {
   MonotonicTime time{};
   WallTime wall{};
+  bool leads = true;  // this process holds the Lease at this moment
 };
 
 inline std::int64_t milliseconds(Duration duration) {
@@ -82,7 +83,7 @@ struct CoordinatorTiming {
 // One owner, one thread.
 class CoordinatorState {
  public:
-  // `make_key` gives 64 hexadecimal digits, fresh each time.
+  // `make_key` gives 64 hexadecimal digits, fresh each time. `term` is the leader's; the job's may be higher.
   CoordinatorState(std::int64_t term, CoordinatorTiming timing, std::function<std::string()> make_key, Now now);
 
   void on_plan(const JobPlan& plan, Now now);
@@ -220,6 +221,11 @@ class CoordinatorState {
 
   void observe(Now now);
   void evaluate(Now now);
+  // Moves the job above a term of another coordinator, where this process leads; else this coordinator is deposed.
+  void evaluate_term(Now now);
+  // The record is known, and no other coordinator can act on it: there is none, or this one's term stands in it.
+  bool claimed() const;
+  bool is_mine(const Record& record) const;
   void evaluate_step(Now now);
   void tell_members(Now now);
   void evaluate_stop(Now now);
@@ -321,7 +327,9 @@ class CoordinatorState {
   Member* find(SessionId session);
   std::string waiting_message() const;
 
-  const std::int64_t term_;
+  std::int64_t term_;                // of this job: the leader's, or one above what its record or members knew
+  std::int64_t foreign_term_ = -1;   // the highest of another coordinator that the record or a member told of
+  std::string writer_;               // tells this coordinator's records from those of others under an equal term
   const CoordinatorTiming timing_;
   const std::function<std::string()> make_key_;
   std::vector<CoordinatorAction> actions_;
@@ -342,7 +350,7 @@ class CoordinatorState {
   std::string store_error_;
   bool record_seen_ = false;  // at least once
   std::int64_t highest_ = 0;  // generation number ever seen or tried
-  bool deposed_ = false;      // a later term has been seen: this coordinator must not act
+  bool deposed_ = false;      // another's term has been seen and this process does not lead: it must not act
 
   Step step_ = Step::kLoading;
   std::optional<Gang> gang_;

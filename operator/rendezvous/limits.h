@@ -13,6 +13,8 @@
 namespace lockstep::rendezvous {
 
 inline constexpr std::int64_t kMostCount = std::numeric_limits<std::int64_t>::max() / 2;  // of anything that is counted
+// Of a term or a generation that a member claims to have promised: a job that moves above it still counts for ever.
+inline constexpr std::int64_t kMostPromised = kMostCount / 2;
 inline constexpr int kMostRanks = 1'000'000;
 
 // Bytes.

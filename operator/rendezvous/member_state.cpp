@@ -56,6 +56,7 @@ void MemberState::on_connected(MonotonicTime) {
   hello.up = up_;
   hello.regroups = all_regroup();
   hello.promised = promised_;
+  hello.welcomed = term_;
   hello.life = life_;
   send(hello);
 }

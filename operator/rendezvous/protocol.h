@@ -75,6 +75,7 @@ struct Hello {
   bool up = false;              // all its processes of `generation` are up
   bool regroups = false;        // all its processes live, and keep what they hold from one generation to the next
   Epoch promised;               // highest PROPOSE accepted
+  std::int64_t welcomed = 0;    // the highest term that welcomed it; it leaves a coordinator of a lower one
   std::int64_t life = 0;        // how often it started processes
   bool operator==(const Hello&) const = default;
 };

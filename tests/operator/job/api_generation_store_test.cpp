@@ -14,6 +14,7 @@ using rendezvous::Record;
 Record some_record() {
   Record record;
   record.term = 3;
+  record.writer = "0123456789abcdef";
   record.generation = 7;
   record.members = {{0, 1, 2}, {1, 4, 1}};
   record.checkpoint = rendezvous::CheckpointReport{"step-120.g3", 120, 3, "abc"};
@@ -31,7 +32,9 @@ TEST(ApiGenerationStore, a_record_comes_back_as_it_went) {
 
 TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
   for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
-                           R"({"term":1,"generation":1,"members":[1]})"}) {
+                           R"({"term":1,"generation":1,"members":[1]})",
+                           R"({"term":9223372036854775807,"generation":1,"members":[]})",
+                           R"({"term":1,"generation":-1,"members":[]})"}) {
     const auto record = record_from_text(text);
     ASSERT_FALSE(record) << text;
     EXPECT_EQ(record.error().code, ErrorCode::kCorrupt) << text;

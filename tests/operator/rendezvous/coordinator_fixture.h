@@ -20,6 +20,7 @@ class CoordinatorStateTest : public testing::Test {
   std::vector<CoordinatorAction> seen;
   GenerationStore::Versioned stored;
   int version = 0;
+  bool leads = true;
 
   static JobPlan two_slots() {
     JobPlan made;
@@ -34,7 +35,7 @@ class CoordinatorStateTest : public testing::Test {
     return std::make_unique<CoordinatorState>(
         term, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now());
   }
-  Now now() const { return {time, WallTime(std::chrono::seconds(1'700'000'000))}; }
+  Now now() const { return {time, WallTime(std::chrono::seconds(1'700'000'000)), leads}; }
 
   // Newcomers reach everybody, or what `unreached` says.
   std::string unreached;

@@ -506,8 +506,9 @@ TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
-TEST_F(CoordinatorStateTest, a_coordinator_that_meets_a_later_term_does_nothing_more) {
+TEST_F(CoordinatorStateTest, a_coordinator_that_leads_no_more_and_meets_a_later_term_does_nothing_more) {
   start();
+  leads = false;
   Hello later = hello(0);
   later.promised = {2, 5};
   job->on_hello(777, later, now());

@@ -44,11 +44,11 @@ Result<std::string> written(const Answer& answer) {
 
 }  // namespace
 
-Coordinator new_coordinator(std::int64_t term) {
+Coordinator new_coordinator(int number, std::int64_t term) {
   const MonotonicTime start{std::chrono::hours(1)};
-  const auto make_key = [term] { return fmt::format("key-{}-{}", term, ++*keys_made); };
+  const auto make_key = [number] { return fmt::format("key-{}-{}", number, ++*keys_made); };
   return Coordinator{
-      .term = term, .clock = start, .state = CoordinatorState(term, timing(), make_key, {start, wall(start)})};
+      .number = number, .clock = start, .state = CoordinatorState(term, timing(), make_key, {start, wall(start)})};
 }
 
 CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
@@ -56,7 +56,7 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   if (event.kind == Kind::kClock) coordinator.clock += kQuarterSecond;
   keys_made = &coordinator.keys;
   CoordinatorState& state = coordinator.state;
-  const Now now{coordinator.clock, wall(coordinator.clock)};
+  const Now now{coordinator.clock, wall(coordinator.clock), event.leads};
   switch (event.kind) {
     case Kind::kHears:
       if (const auto* hello = std::get_if<Hello>(event.message)) {
@@ -111,15 +111,15 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
 }
 
 void add(Fingerprint& to, const Coordinator& coordinator) {
-  const auto& [term, alive, frozen, clock, state, keys, broken, evicts, up] = coordinator;
-  to.add(term, alive, frozen, keys, broken, evicts, up);
+  const auto& [number, alive, frozen, clock, state, keys, broken, evicts, up] = coordinator;
+  to.add(number, alive, frozen, keys, broken, evicts, up);
   if (alive) to.add(state);
 }
 
 std::uint64_t fingerprint(const CoordinatorEvent& event) {
-  const auto& [kind, session, message, plan, id, answer] = event;
+  const auto& [kind, session, message, plan, leads, id, answer] = event;
   const auto& [loaded, version, conflict, unavailable] = answer;
-  return Fingerprint().add(kind, session, id, loaded, version, conflict, unavailable).value();
+  return Fingerprint().add(kind, session, leads, id, loaded, version, conflict, unavailable).value();
 }
 
 }  // namespace lockstep::rendezvous::explorer

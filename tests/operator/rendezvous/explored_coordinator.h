@@ -14,7 +14,7 @@
 namespace lockstep::rendezvous::explorer {
 
 struct Coordinator {
-  std::int64_t term = 1;
+  int number = 1;  // its keys differ from those of another, whose term may be the same
   bool alive = true, frozen = false;
   MonotonicTime clock{std::chrono::hours(1)};
   CoordinatorState state;
@@ -28,7 +28,7 @@ struct Coordinator {
 
 void add(Fingerprint& to, const Coordinator& coordinator);
 
-Coordinator new_coordinator(std::int64_t term);
+Coordinator new_coordinator(int number, std::int64_t term);
 
 // What became of a write or a load.
 struct Answer {
@@ -54,6 +54,7 @@ struct CoordinatorEvent {
   SessionId session = 0;
   const AgentToCoordinator* message = nullptr;
   const JobPlan* plan = nullptr;
+  bool leads = true;      // holds the Lease when this reaches it
   std::uint64_t id = 0;  // of the message or the plan
   Answer answer;
 };

@@ -26,7 +26,7 @@ World Explored::boot() {
   world.plan = parts_.plans.put(std::move(plan));
   world.store = parts_.stores.put({});
   world.chronicle = parts_.chronicles.put({});
-  world.coordinators[0] = parts_.coordinators.put(new_coordinator(1));
+  world.coordinators[0] = parts_.coordinators.put(new_coordinator(1, 1));
   world.faults = scenario_.faults;
   world.delays = scenario_.delays;
   world.kinds = scenario_.kinds;

@@ -71,7 +71,7 @@ class Explored::Step {
     to_pod(choice.a, {.kind = kind, .number = number, .generation = choice.b, .state = {}});
   }
   void close_agent_side(int slot);
-  void to_coordinator(int index, const CoordinatorEvent& event);
+  void to_coordinator(int index, CoordinatorEvent event);
   void give_plan(int index);
   void cut(int slot);
   void deliver_up(int slot, int index);
@@ -139,7 +139,8 @@ void Explored::Step::close_agent_side(int slot) {
   });
 }
 
-void Explored::Step::to_coordinator(int index, const CoordinatorEvent& event) {
+void Explored::Step::to_coordinator(int index, CoordinatorEvent event) {
+  event.leads = index == explored_.leader(world_);
   const Parts::CoordinatorResult& result = parts_.after(world_.coordinators[at(index)], event);
   world_.coordinators[at(index)] = result.coordinator;
   const auto slot_of = [](SessionId session) { return static_cast<int>((session - 1) % kMostSlots); };
@@ -262,7 +263,7 @@ void Explored::Step::pass() {
 }
 
 void Explored::Step::lead() {
-  world_.coordinators[1] = parts_.coordinators.put(new_coordinator(2));
+  world_.coordinators[1] = parts_.coordinators.put(new_coordinator(2, explored_.scenario_.second_term));
   give_plan(1);
 }
 

@@ -54,6 +54,7 @@ struct Scenario {
   int min_slots = 0;  // 0: not elastic
   int steps = 2;      // of the whole training
   bool checkpoints = false;
+  std::int64_t second_term = 2;  // of the second leader; 1: somebody deleted the Lease
   Root root = Root::kUp;
   int late_slots = 0;  // that have not connected at the root, the last ones
   std::vector<Waypoint> by = {};

@@ -53,12 +53,12 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [term, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
+  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
                step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
                checkpoint, times, divergence, joined_at, evict_from, alone_since, last_event, last_advance, changed,
                progress_changed, ignored, held_up] = state;
-  to.add(term, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
+  to.add(term, foreign_term, writer, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
          step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
          checkpoint);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
@@ -156,8 +156,8 @@ void Contents::add(Fingerprint& to, const Prepared& prepared) {
 
 void Contents::add(Fingerprint& to, const Hello& hello) {
   const auto& [protocol, name_space, pod_name, pod_uid, slot, incarnation, token, session, phase, generation, up,
-               regroups, promised, life] = hello;
-  to.add(protocol, pod_uid, slot, incarnation, session, phase, generation, up, regroups, promised, life);
+               regroups, promised, welcomed, life] = hello;
+  to.add(protocol, pod_uid, slot, incarnation, session, phase, generation, up, regroups, promised, welcomed, life);
 }
 
 void Contents::add(Fingerprint& to, const Heartbeat& heartbeat) {
@@ -260,8 +260,8 @@ void Contents::add(Fingerprint& to, const Stop& stop) {
 }
 
 void Contents::add(Fingerprint& to, const Record& record) {
-  const auto& [term, generation, members, checkpoint, finished, progress] = record;
-  to.add(term, generation, members, checkpoint, finished, progress);
+  const auto& [term, writer, generation, members, checkpoint, finished, progress] = record;
+  to.add(term, writer, generation, members, checkpoint, finished, progress);
 }
 
 void Contents::add(Fingerprint& to, const Record::Member& member) {

@@ -7,8 +7,9 @@ namespace lockstep::rendezvous {
 
 void SimulatedWorld::start_leader() {
   leader_ = std::make_shared<Coordinator>();
+  if (faults_ && chance(20)) term_ = 0;
   leader_->state = std::make_unique<CoordinatorState>(
-      ++term_, CoordinatorTiming{}, [this] { return fmt::format("key-{}", ++last_key_); }, clock());
+      ++term_, CoordinatorTiming{}, [this] { return fmt::format("key-{}", ++last_key_); }, clock(leader_));
   coordinators_.push_back(leader_);
   plan_all();
   tick(leader_);
@@ -28,7 +29,7 @@ void SimulatedWorld::tick(const std::shared_ptr<Coordinator>& coordinator) {
   const Duration wait = std::max<Duration>(ms(1), coordinator->state->deadline() - now_);
   after(wait, [this, coordinator] {
     if (!coordinator->alive) return;
-    at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_tick(clock()); });
+    at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_tick(clock(coordinator)); });
     tick(coordinator);
   });
 }
@@ -71,7 +72,7 @@ void SimulatedWorld::plan_all() {
   for (const auto& coordinator : std::vector(coordinators_)) {
     // One that lost its lease may still be told things for a while, as its own caches see them.
     if (coordinator != leader_ && chance(50)) continue;
-    at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_plan(plan_now(), clock()); });
+    at_coordinator(coordinator, [this, coordinator] { coordinator->state->on_plan(plan_now(), clock(coordinator)); });
   }
 }
 
@@ -100,7 +101,7 @@ void SimulatedWorld::pump(const std::shared_ptr<Coordinator>& coordinator) {
       after(ms(between(1, 60)), [this, coordinator] {
         const auto loaded = store_.load();
         after(ms(between(1, 60)), [this, coordinator, loaded] {
-          at_coordinator(coordinator, [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock()); });
+          at_coordinator(coordinator, [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock(coordinator)); });
         });
       });
     } else if (const auto* writing = std::get_if<WriteRecord>(&action)) {
@@ -108,7 +109,7 @@ void SimulatedWorld::pump(const std::shared_ptr<Coordinator>& coordinator) {
         const auto written = store_.compare_and_set(write);
         after(ms(between(1, chance(10) ? 800 : 60)), [this, coordinator, written] {
           at_coordinator(coordinator,
-                         [this, coordinator, written] { coordinator->state->on_written(written, clock()); });
+                         [this, coordinator, written] { coordinator->state->on_written(written, clock(coordinator)); });
         });
       });
     }

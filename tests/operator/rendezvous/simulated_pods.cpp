@@ -110,7 +110,7 @@ void SimulatedWorld::cut(const PodPtr& pod) {
   pod->state->on_disconnected(now_);
   pump(pod);
   after(ms(between(0, 50)), [this, link] {
-    at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
+    at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
   });
   connect_later(pod);
 }
@@ -131,7 +131,7 @@ void SimulatedWorld::kill_pod(const PodPtr& pod) {
   if (const auto link = std::exchange(pod->link, nullptr)) {
     link->open = false;
     after(ms(between(0, 50)), [this, link] {
-      at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock()); });
+      at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
     });
   }
   end_of_pod(pod);
@@ -175,9 +175,9 @@ void SimulatedWorld::act(const PodPtr& pod, const MemberAction& action) {
       at_coordinator(link->coordinator, [this, link, message] {
         CoordinatorState& state = *link->coordinator->state;
         if (const auto* hello = std::get_if<Hello>(&message)) {
-          state.on_hello(link->id, *hello, clock());
+          state.on_hello(link->id, *hello, clock(link->coordinator));
         } else {
-          state.on_message(link->id, message, clock());
+          state.on_message(link->id, message, clock(link->coordinator));
         }
       });
     });

@@ -111,7 +111,9 @@ class SimulatedWorld {
   int between(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
   bool chance(int percent) { return between(1, 100) <= percent; }
   void after(Duration delay, std::function<void()> act) { events_.push({now_ + delay, ++order_, std::move(act)}); }
-  Now clock() const { return {now_, WallTime(now_.time_since_epoch())}; }
+  Now clock(const std::shared_ptr<Coordinator>& coordinator) const {
+    return {now_, WallTime(now_.time_since_epoch()), coordinator == leader_};
+  }
   void violate(const std::string& what);
 
   // ---- pods ----
@@ -219,7 +221,8 @@ class SimulatedWorld {
   std::map<int, std::int64_t> incarnation_of_slot_;
   std::vector<std::shared_ptr<Coordinator>> coordinators_;
   std::shared_ptr<Coordinator> leader_;
-  std::int64_t term_ = 0, handled_ = 0, noticed_ = 0;
+  std::int64_t term_ = 0;  // of the Lease, which somebody may delete
+  std::int64_t handled_ = 0, noticed_ = 0;
   SessionId last_session_ = 0;
   int last_key_ = 0, last_port_ = 0, starts_ = 0, warm_starts_ = 0, partly_kept_ = 0, released_ = 0, aborted_ = 0,
       evicted_ = 0;
