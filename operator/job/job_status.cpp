@@ -105,6 +105,11 @@ api::TrainingJobStatus hard_part(api::TrainingJobStatus status) {
 
 }  // namespace
 
+Duration progress_interval(std::size_t running_jobs) {
+  const Duration of_budget = std::chrono::seconds(1) * static_cast<std::int64_t>(running_jobs) / kProgressWritesPerSecond;
+  return std::max<Duration>(kProgressEvery, of_budget);
+}
+
 WallTime whole_seconds(WallTime time) {
   return std::chrono::floor<std::chrono::seconds>(time);
 }
@@ -332,7 +337,7 @@ void settle(const Snapshot& snapshot, api::TrainingJobStatus status, Plan& plan)
     const bool only_progress = without_progress == stored;
     std::optional<WallTime> not_before;
     if (only_progress && stored.progress && stored.progress->last_update) {
-      not_before = *stored.progress->last_update + kProgressEvery;
+      not_before = *stored.progress->last_update + snapshot.progress_every;
     } else if (!only_progress && snapshot.last_status_write) {
       not_before = *snapshot.last_status_write + kStatusEvery;
     }

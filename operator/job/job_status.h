@@ -1,6 +1,6 @@
 // How the status of a job is written: conditions by the metav1 rules, the word for people, numbers, and when a change
 // is worth a write. Conditions and attempts are written at once; counts and sentences at most once a second; progress
-// at most every 15 s; nothing at all when nothing changed.
+// at most every 15 s, and at most 20 times a second for all jobs together; nothing at all when nothing changed.
 #pragma once
 
 #include <string>
@@ -14,7 +14,11 @@ namespace lockstep::job {
 
 inline constexpr Duration kStatusEvery = std::chrono::seconds(1);
 inline constexpr Duration kProgressEvery = std::chrono::seconds(15);
+inline constexpr int kProgressWritesPerSecond = 20;
 inline constexpr size_t kStoredAttempts = 10;
+
+// How often a job's progress alone is written when so many jobs run: their writes stay within the cluster's budget.
+Duration progress_interval(std::size_t running_jobs);
 
 // Status stores whole seconds.
 WallTime whole_seconds(WallTime time);

@@ -10,6 +10,7 @@
 #include "operator/cache/store.h"
 #include "operator/job/decide.h"
 #include "operator/job/finish_policy.h"
+#include "operator/job/job_status.h"
 
 namespace lockstep::job {
 namespace {
@@ -63,6 +64,8 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->view = coordinator_.view(memory.uid);
   snapshot->create_problem = memory.create_problem;
   snapshot->last_status_write = memory.last_status_write;
+  memory.runs = snapshot->view && snapshot->view->phase == rendezvous::Phase::kUp;
+  snapshot->progress_every = progress_interval(running());
   snapshot->settling = clock_.now() - started_ < options_.settle;
   snapshot->sought = clock_.now() - started_ < options_.sought;
   snapshot->now = clock_.wall_now();
@@ -206,13 +209,23 @@ Reconciler::Memory Reconciler::recall(const api::ObjectKey& key) {
 
 void Reconciler::remember(const api::ObjectKey& key, Memory memory) {
   const std::lock_guard guard(mutex_);
-  memory_[key] = std::move(memory);
+  Memory& known = memory_[key];
+  running_ = running_ - (known.runs ? 1 : 0) + (memory.runs ? 1 : 0);
+  known = std::move(memory);
+}
+
+std::size_t Reconciler::running() const {
+  const std::lock_guard guard(mutex_);
+  return running_;
 }
 
 void Reconciler::forget(const api::ObjectKey& key) {
   own_writes_.forget(key);
   const std::lock_guard guard(mutex_);
-  memory_.erase(key);
+  if (const auto known = memory_.find(key); known != memory_.end()) {
+    running_ -= known->second.runs ? 1 : 0;
+    memory_.erase(known);
+  }
   outcomes_.erase(key);
 }
 

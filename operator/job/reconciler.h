@@ -54,11 +54,13 @@ class Reconciler {
     bool run_as_non_root = false;  // the namespace asked for it
     int failed_batches = 0;        // in a row
     MonotonicTime next_batch{};    // after a failure, not before
+    bool runs = false;             // its ranks report progress
   };
 
   Memory recall(const api::ObjectKey& key);
   void remember(const api::ObjectKey& key, Memory memory);
   void forget(const api::ObjectKey& key);
+  std::size_t running() const;
 
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);
   Status write_status(const api::TrainingJob& job, const api::TrainingJobStatus& status);
@@ -82,8 +84,9 @@ class Reconciler {
   Counter& pods_created_;
   Counter& pods_deleted_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<api::ObjectKey, Memory> memory_;  // protected by mutex_
+  std::size_t running_ = 0;                  // jobs that run; protected by mutex_
   std::map<api::ObjectKey, ChildWrites::Outcome> outcomes_;  // of batches that ended; protected by mutex_
 };
 

@@ -2,6 +2,9 @@
 // liveness says meanwhile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/operator/job/running_controller.h"
 
 namespace lockstep::job {
@@ -122,6 +125,62 @@ TEST(BulkWrites, other_jobs_get_their_pods_while_a_large_one_is_created) {
   EXPECT_TRUE(holds_within(seconds(2), [&] { return running.pods("small") == 4; }))
       << "more large ones than workers do not stop it";
   EXPECT_LT(running.pods("large-a"), 1000u);
+}
+
+// Milliseconds from a changed spec to the status that tells of it, of one job after the other; the 99th percentile.
+double reaction(RunningController& running, int jobs, int rounds) {
+  std::vector<double> took;
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < jobs; ++i) {
+      const std::string name = "job-" + std::to_string(i);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto changed =
+          running.api.patch(kube::kTrainingJobs, "default", name, kube::PatchType::kMerge,
+                            {{"spec", {{"deadlines", {{"activeSeconds", 1000 + round + rounds * (i + 1)}}}}}}, "", {});
+      EXPECT_TRUE(changed) << changed.error().message;
+      const auto generation = running.job(name).meta.generation;
+      EXPECT_TRUE(holds_within(seconds(20), [&] { return running.job(name).status.observed_generation >= generation; }));
+      took.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    }
+  }
+  std::sort(took.begin(), took.end());
+  return took[took.size() * 99 / 100];
+}
+
+TEST(BulkWrites, a_hot_job_does_not_double_the_reaction_to_others) {
+  RunningController running([](const WatchedApi::Write& write) -> std::optional<Error> {
+    if (write.resource == kube::kPods) std::this_thread::sleep_for(milliseconds(1));
+    return std::nullopt;
+  });
+  constexpr int kJobs = 99;
+  for (int i = 0; i < kJobs; ++i) running.create_job("job-" + std::to_string(i), 2);
+  running.create_job("hot", 100);
+  ASSERT_TRUE(holds_within(seconds(60), [&] { return running.pods("hot") == 100 && running.pods("job-98") == 2; }));
+  std::this_thread::sleep_for(milliseconds(300));
+  const double quiet = reaction(running, kJobs, 2);
+  // Its pods fail again and again, as fast as they can be told to.
+  std::atomic<bool> stop = false;
+  std::atomic<int> failures = 0;
+  std::jthread crash_loop([&] {
+    while (!stop) {
+      const auto page = running.api.list(
+          kube::kPods, {.name_space = "default", .label_selector = std::string(api::kLabelJob) + "=hot", .limit = 0});
+      for (const kube::Json& pod : page->items) {
+        kube::Json failed = pod;
+        failed["status"]["phase"] = failures++ % 2 == 0 ? "Failed" : "Running";
+        (void)running.api.replace(kube::kPods, "default", pod["metadata"]["name"], failed, "status", {});
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+    }
+  });
+  const double beside = reaction(running, kJobs, 2);
+  stop = true;
+  crash_loop.join();
+  EXPECT_GT(failures, 100);
+  RecordProperty("quiet_ms", std::to_string(quiet));
+  RecordProperty("beside_ms", std::to_string(beside));
+  // The machine that tests run on is busy: a few milliseconds are its own.
+  EXPECT_LT(beside, 2 * quiet + 20) << quiet << " ms without the hot job";
 }
 
 TEST(BulkWrites, a_hundred_idle_jobs_cause_no_write) {

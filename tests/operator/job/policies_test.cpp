@@ -347,6 +347,24 @@ TEST(JobStatus, progress_is_written_every_fifteen_seconds) {
   EXPECT_EQ(s.job.status.progress->percentage, 25);
 }
 
+TEST(JobStatus, progress_of_all_jobs_stays_within_twenty_writes_a_second) {
+  EXPECT_EQ(progress_interval(0), 15s);
+  EXPECT_EQ(progress_interval(300), 15s);
+  EXPECT_EQ(progress_interval(6000), 300s);
+  Situation s;
+  s.running();
+  s.progress_every = progress_interval(6000);
+  s.view->progress = {.step = 1, .total_steps = 200};
+  s.accept();
+  s.view->progress.step = 50;
+  s.now += 299s;
+  const Plan plan = s.plan();
+  EXPECT_FALSE(plan.status);
+  EXPECT_EQ(plan.requeue_after, 1s);
+  s.now += 1s;
+  EXPECT_TRUE(s.plan().status);
+}
+
 TEST(JobStatus, an_endless_loss_is_text_not_a_crash) {
   Situation s;
   s.running();

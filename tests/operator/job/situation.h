@@ -25,6 +25,7 @@ struct Situation {
   std::optional<CreateProblem> problem;
   std::optional<WallTime> last_write;
   bool settling = false, sought = false;
+  Duration progress_every = kProgressEvery;
   WallTime now = kStart;
 
   explicit Situation(int slots = 2, int procs = 1) {
@@ -113,6 +114,7 @@ struct Situation {
     snapshot.last_status_write = last_write;
     snapshot.settling = settling;
     snapshot.sought = sought;
+    snapshot.progress_every = progress_every;
     snapshot.now = now;
     return snapshot;
   }
