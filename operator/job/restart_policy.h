@@ -15,6 +15,7 @@ namespace lockstep::job {
 // Causes of attempts. The coordinator's (ProcessExit ... Hang) come with rendezvous::Failure.
 inline constexpr const char* kCauseProcessExit = "ProcessExit";
 inline constexpr const char* kCauseProcessSignal = "ProcessSignal";
+inline constexpr const char* kCauseProcessFailed = "ProcessFailed";
 inline constexpr const char* kCauseMemberLost = "MemberLost";
 inline constexpr const char* kCauseConnectionBroken = "ConnectionBroken";
 inline constexpr const char* kCausePartitioned = "Partitioned";

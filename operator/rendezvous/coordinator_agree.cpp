@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/failure_choice.h"
 #include "operator/rendezvous/gang_choice.h"
 #include "operator/rendezvous/mutation.h"
 
@@ -261,7 +262,9 @@ void CoordinatorState::evaluate_proposal(Now now) {
   const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
   if (!recorded) return;
   for (const auto& [slot, ready] : proposal_->ready) {
-    if (!ready.problem.empty()) return give_up_proposal(slot, ready.problem, ready.message, now);
+    if (ready.problem.empty()) continue;
+    const Failure explained = failure_by_agent(ready.problem, ready.message);
+    return give_up_proposal(slot, explained.cause, explained.message, now);
   }
   const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
   if (missing < 0 && in_force_ends_with(promised)) return go(now);

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <tuple>
 
+#include "operator/api/cause.h"
+
 namespace lockstep::rendezvous {
 
 Blame blame_of(const Exit& exit, Kind kind) {
@@ -50,6 +52,14 @@ std::string signal_name(int signal) {
   return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation) : fmt::format("signal {}", signal);
 }
 
+Failure failure_by_agent(const std::string& problem, const std::string& message) {
+  const api::Cause cause = api::cause_of_agent(problem);
+  Failure failure;
+  failure.cause = api::name_of(cause);
+  failure.message = failure.cause == problem ? message : fmt::format("the agent says \"{}\": {}", problem, message);
+  return failure;
+}
+
 Failure failure_of(const Exit& exit, int slot) {
   Failure failure;
   failure.generation = exit.generation;
@@ -59,8 +69,9 @@ Failure failure_of(const Exit& exit, int slot) {
   failure.signal = exit.signal;
   failure.time = WallTime(std::chrono::milliseconds(exit.end_ms));
   if (!exit.problem.empty()) {
-    failure.cause = exit.problem;
-    failure.message = exit.message;
+    const Failure explained = failure_by_agent(exit.problem, exit.message);
+    failure.cause = explained.cause;
+    failure.message = explained.message;
   } else if (exit.reason == Exit::Reason::kTerminated) {
     failure.cause = "Stopped";
     failure.message = fmt::format("the pod of slot {} was told to stop, which ended rank {}", slot, exit.rank);

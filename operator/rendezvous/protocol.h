@@ -101,7 +101,8 @@ struct Ready {
   std::string host;                    // MASTER_ADDR if its rank 0 is here
   int master_port = 0;                 // a free port on this host
   std::int64_t life = 0;
-  // Why the generation cannot start here, as a Failure's cause ("PortInUse") and sentence; empty: it can.
+  // Why the generation cannot start here: a cause that an agent may name ("PortInUse", see api::cause_of_agent()) and a
+  // sentence; empty: it can.
   std::string problem, message;
   bool operator==(const Ready&) const = default;
 };

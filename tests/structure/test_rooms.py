@@ -9,15 +9,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Arrows that the design allows (docs/layout.md draws them). A room's CMakeLists.txt may use fewer.
 ALLOWED = {
     "base": set(),
-    "api": {"base"},
-    "kube": {"api", "base", "metrics"},
-    "cache": {"kube", "api", "base", "metrics"},
-    "control": {"cache", "kube", "api", "base", "metrics"},
-    "placement": {"api", "base"},
-    "rendezvous": {"base", "metrics"},
-    "job": {"control", "cache", "kube", "placement", "rendezvous", "api", "base", "metrics"},
-    "local": {"job", "control", "cache", "kube", "rendezvous", "api", "base", "metrics"},
-    "cli": {"local", "job", "control", "cache", "kube", "rendezvous", "api", "base", "metrics"},
+    "api": {"cause", "base"},
+    "kube": {"api", "cause", "base", "metrics"},
+    "cache": {"kube", "api", "cause", "base", "metrics"},
+    "control": {"cache", "kube", "api", "cause", "base", "metrics"},
+    "placement": {"api", "cause", "base"},
+    "rendezvous": {"cause", "base", "metrics"},
+    "job": {"control", "cache", "kube", "placement", "rendezvous", "api", "cause", "base", "metrics"},
+    "local": {"job", "control", "cache", "kube", "rendezvous", "api", "cause", "base", "metrics"},
+    "cli": {"local", "job", "control", "cache", "kube", "rendezvous", "api", "cause", "base", "metrics"},
     "ops": {"base", "metrics"},
     "core": {"comm", "base"},
     "backend": {"core", "base"},
@@ -30,6 +30,8 @@ ALLOWED = {
     "report": {"rendezvous", "base"},
     "agent": {"rendezvous", "base"},
 }
+# Headers that are a library of their own beside their room's.
+LIBRARIES = {("base", "metrics.h"): "metrics", ("api", "cause.h"): "cause"}
 SIDES = ("operator", "trainer")
 
 
@@ -60,8 +62,7 @@ def included_rooms(path):
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         match = re.match(r'\s*#\s*include\s+"(operator|trainer)/(\w+)/([^"]+)"', line)
         if match:
-            room = "metrics" if match[2] == "base" and match[3] == "metrics.h" else match[2]
-            yield number, match[1], room
+            yield number, match[1], LIBRARIES.get((match[2], match[3]), match[2])
 
 
 def sources(folder):

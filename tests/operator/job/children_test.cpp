@@ -6,7 +6,6 @@
 #include <regex>
 
 #include "operator/api/schema.h"
-#include "operator/job/restart_policy.h"
 
 namespace lockstep::job {
 namespace {
@@ -270,16 +269,6 @@ TEST(PodTemplate, rank_variables_are_the_users_where_there_is_no_rendezvous) {
 TEST(PodTemplate, can_be_checked_without_a_cluster) {
   EXPECT_TRUE(check_pod_template(job_of(kSmall)));
   EXPECT_FALSE(check_pod_template(job_of(R"({"podTemplate": {"spec": {"hostname": "x"}}})")));
-}
-
-// A reason that no attempt can have would be a rule that never matches.
-TEST(RestartReasons, that_the_crd_takes_are_the_causes_of_attempts) {
-  const Json& rule =
-      api::training_job_schema()["properties"]["spec"]["properties"]["restart"]["properties"]["rules"]["items"];
-  EXPECT_EQ(rule["properties"]["onReasons"]["items"]["enum"],
-            Json({kCauseProcessExit, kCauseProcessSignal, kCauseMemberLost, kCauseConnectionBroken, kCausePartitioned,
-                  kCauseStartTimeout, kCausePortInUse, kCauseCommandNotFound, kCauseStopped, kCauseHang,
-                  kCausePodDeleted, kCausePodFailed, kCauseNodeLost, kCausePreempted, kCauseEvicted, kCauseOomKilled}));
 }
 
 // Whatever stands in the fields that are passed through, the result is a pod or a sentence.

@@ -78,6 +78,7 @@ TEST(RestartPolicy, exit_codes_and_causes_decide) {
       {"stopped", kLockstep, failure("Stopped", 143), true, false, ""},
       {"pod failed", kLockstep, failure("PodFailed", 1), true, true, ""},
       {"out of memory, first time", kLockstep, failure("OOMKilled", 137), true, true, ""},
+      {"a word that only an agent knows", kTorch, failure("ProcessFailed", 83), true, true, ""},
       {"port in use", kTorch, failure("PortInUse"), true, true, ""},
       {"start timeout", kTorch, failure("StartTimeout"), true, true, ""},
       {"hung, and ended for its stack", kLockstep, failure("Hang", 134), true, true, ""},

@@ -468,6 +468,22 @@ TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
   EXPECT_EQ(job->view()->failure->generation, 1);
 }
 
+TEST_F(CoordinatorStateTest, a_ready_with_an_unknown_problem_is_a_failure_of_the_process) {
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  Ready message;
+  message.epoch = {1, 1};
+  message.problem = "NodeLost";
+  message.message = "so it says";
+  say(0, message);
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, "ProcessFailed");
+  EXPECT_EQ(job->view()->failure->message, "the agent says \"NodeLost\": so it says");
+}
+
 TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
   set_plan();
   loaded();

@@ -70,5 +70,17 @@ TEST(FailureChoice, causes_are_told_apart) {
   EXPECT_EQ(failure_of(exit, 0).message, "no such command");
 }
 
+TEST(FailureChoice, an_agent_never_names_a_cause_of_the_cluster) {
+  for (const char* word : {"MemberLost", "NodeLost", "Preempted", "Evicted", "PodDeleted", "ConnectionBroken",
+                           "Partitioned", "Stopped", "Completed", "", "Anything\nelse"}) {
+    Exit exit = ended(0, 3, 0, 1);
+    exit.problem = std::string(word) + (*word == 0 ? " " : "");
+    exit.message = "a sentence";
+    const Failure failure = failure_of(exit, 0);
+    EXPECT_EQ(failure.cause, "ProcessFailed") << word;
+    EXPECT_EQ(failure.message, "the agent says \"" + exit.problem + "\": a sentence");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous
