@@ -206,6 +206,10 @@ void prefer_other_nodes(Json& pod_spec, const std::vector<std::string>& nodes) {
 
 }  // namespace
 
+std::string trust_label(const std::string& fingerprint) {
+  return "lockstep.dev/trusts-" + fingerprint;
+}
+
 std::string pod_name(const TrainingJob& job, int slot, std::int64_t incarnation) {
   std::string uid;
   for (const char c : job.meta.uid) {
@@ -244,6 +248,7 @@ Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnatio
   Json meta = metadata(job, pod_name(job, slot, incarnation));
   meta["labels"][api::kLabelSlot] = std::to_string(slot);
   meta["labels"][api::kLabelIncarnation] = std::to_string(incarnation);
+  for (const std::string& fingerprint : settings.trusts) meta["labels"][trust_label(fingerprint)] = "";
   meta["annotations"] = {{"kubectl.kubernetes.io/default-container", kTrainerContainer}};
   Json security{{"seccompProfile", {{"type", "RuntimeDefault"}}}};
   if (settings.run_as_non_root) security["runAsNonRoot"] = true;
@@ -267,7 +272,7 @@ Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnatio
 }
 
 Status check_pod_template(const TrainingJob& job) {
-  auto pod = build_pod(job, 0, 1, AgentSettings{"agent", "127.0.0.1:1", "", false});
+  auto pod = build_pod(job, 0, 1, {.image = "agent", .coordinator_address = "127.0.0.1:1"});
   if (!pod) return pod.error();
   return {};
 }

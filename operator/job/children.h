@@ -19,12 +19,16 @@ inline constexpr const char* kAgentContainer = "lockstep-agent";  // init contai
 struct AgentSettings {
   std::string image;                // of the init container; it holds /lockstep-agent
   std::string coordinator_address;  // numeric "ip:port"
-  std::string coordinator_ca_pem;   // certificate by which agents know the coordinator
+  std::string coordinator_ca_pem;   // certificates by which agents know the coordinator
+  std::vector<std::string> trusts;  // their fingerprints; each is a label of the pod
   // Asks for securityContext.runAsNonRoot, which namespaces that enforce the `restricted` standard want.
   bool run_as_non_root = false;
 
   bool operator==(const AgentSettings&) const = default;
 };
+
+// The label by which a pod says that it trusts the certificate of that fingerprint.
+std::string trust_label(const std::string& fingerprint);
 
 // "<job>-<first 4 of its uid>-<slot>-<incarnation>": a DNS-1123 label of at most 63 characters.
 std::string pod_name(const api::TrainingJob& job, int slot, std::int64_t incarnation);

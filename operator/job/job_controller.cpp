@@ -100,9 +100,7 @@ class Impl final : public JobController {
                                       view_changed({name_space, name});
                                     }));
     ReconcilerOptions reconciling;
-    reconciling.agent.image = options_.agent_image;
-    reconciling.agent.coordinator_address = advertise_address();
-    reconciling.agent.coordinator_ca_pem = options_.coordinator_ca_pem;
+    reconciling.agent = agent_settings(options_.advertise_address, options_.coordinator_ca_pem);
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
     reconciler_.emplace(api_, caches, *coordinator_, own_writes_, executor_, clock, metrics, reconciling,
                         [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
@@ -130,11 +128,14 @@ class Impl final : public JobController {
   }
 
   std::string advertise_address() const override {
-    const auto own = coordinator_->address();
-    const auto& wanted = options_.advertise_address;
-    if (wanted.empty()) return own;
-    const bool has_port = wanted.find(':') != std::string::npos && !wanted.ends_with(']');
-    return has_port ? wanted : wanted + own.substr(own.rfind(':'));
+    const std::lock_guard guard(access_mutex_);
+    return advertised_;
+  }
+  Status change_access(const std::string& advertise_address, const std::string& ca_pem,
+                       const rendezvous::KeyPair& serving) override {
+    LOCKSTEP_CHECK_OK(coordinator_->use_certificate(serving));
+    reconciler_->set_agent(agent_settings(advertise_address, ca_pem));
+    return {};
   }
   bool synced() const override { return controller_ && controller_->caches_synced(); }
   bool healthy() const override { return executor_.healthy() && (!controller_ || controller_->healthy()); }
@@ -185,6 +186,20 @@ class Impl final : public JobController {
     queue_.add(key);
   }
 
+  // Of pods that dial `wanted`: an address, one without a port, or "" for where the coordinator listens.
+  AgentSettings agent_settings(const std::string& wanted, const std::string& ca_pem) {
+    const auto own = coordinator_->address();
+    const bool has_port = wanted.find(':') != std::string::npos && !wanted.ends_with(']');
+    AgentSettings agent;
+    agent.image = options_.agent_image;
+    agent.coordinator_address = wanted.empty() ? own : has_port ? wanted : wanted + own.substr(own.rfind(':'));
+    agent.coordinator_ca_pem = ca_pem;
+    agent.trusts = rendezvous::fingerprints(ca_pem);
+    const std::lock_guard guard(access_mutex_);
+    advertised_ = agent.coordinator_address;
+    return agent;
+  }
+
   void node_changed(const api::Node* before, const api::Node* after) {
     if (before != nullptr && after != nullptr && same_for_jobs(*before, *after)) return;
     const auto& name = (after != nullptr ? after : before)->meta.name;
@@ -204,6 +219,8 @@ class Impl final : public JobController {
   }
 
   const JobControllerOptions options_;
+  mutable std::mutex access_mutex_;
+  std::string advertised_;  // protected by access_mutex_
   FencedApi api_;
   ApiGenerationStore records_;
   TokenAuthenticator token_authenticator_;
@@ -248,7 +265,6 @@ Status check_access(kube::Api& api, const std::string& watch_namespace) {
 
 Result<std::unique_ptr<JobController>> start_job_controller(const JobControllerOptions& options, kube::Api& api,
                                                             MetricsRegistry& metrics, Clock& clock) {
-  LOCKSTEP_CHECK_OK(check_access(api, options.watch_namespace));
   auto controller = std::make_unique<Impl>(options, api, metrics, clock);
   LOCKSTEP_CHECK_OK(controller->start(metrics, clock));
   return std::unique_ptr<JobController>(std::move(controller));

@@ -21,7 +21,7 @@ struct JobControllerOptions {
   // What pods are told to dial: numeric "ip:port", or "ip" (or "[ip]") for the port on which the coordinator listens.
   // Empty: the very address on which it listens.
   std::string advertise_address;
-  std::string coordinator_ca_pem;              // certificate of the authority, for LOCKSTEP_COORDINATOR_CA
+  std::string coordinator_ca_pem;              // certificates of the authority, for LOCKSTEP_COORDINATOR_CA
   rendezvous::CoordinatorOptions coordinator;  // where to listen, serving certificate and key, term
 
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
@@ -55,6 +55,10 @@ class JobController {
   virtual void stop() = 0;
   // "ip:port" that pods are told to dial.
   virtual std::string advertise_address() const = 0;
+  // Pods that are built from now on dial `advertise_address` (as in JobControllerOptions) and trust `ca_pem`; the
+  // coordinator serves new connections with `serving`. kInvalid when that is no certificate with its key. Any thread.
+  virtual Status change_access(const std::string& advertise_address, const std::string& ca_pem,
+                               const rendezvous::KeyPair& serving) = 0;
   // True once every cache has been filled (readiness); nothing is written before. Any thread.
   virtual bool synced() const = 0;
   // True while no worker is stuck inside one reconcile, nor the executor inside one write (liveness). An API server that
@@ -69,8 +73,8 @@ class JobController {
 Status check_access(kube::Api& api, const std::string& watch_namespace);
 
 // Starts the coordinator, the caches and the workers, and returns; the workers begin when every cache is filled. `api`,
-// `metrics` and `clock` must outlive the controller. Errors: those of check_access(), and kUnavailable when the port of
-// the coordinator is taken.
+// `metrics` and `clock` must outlive the controller; ask check_access() first. Errors: kInvalid for a serving certificate
+// or a listen address that is none, kUnavailable when the port of the coordinator is taken.
 Result<std::unique_ptr<JobController>> start_job_controller(const JobControllerOptions& options, kube::Api& api,
                                                             MetricsRegistry& metrics, Clock& clock);
 

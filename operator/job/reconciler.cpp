@@ -47,7 +47,8 @@ Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordin
       send_event_(std::move(send_event)),
       started_(clock.now()),
       pods_created_(metrics.counter("lockstep_pods_created_total", "Pods that were created.")),
-      pods_deleted_(metrics.counter("lockstep_pods_deleted_total", "Pods that were deleted.")) {}
+      pods_deleted_(metrics.counter("lockstep_pods_deleted_total", "Pods that were deleted.")),
+      agent_(options_.agent) {}
 
 Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key) {
   if (executor_.busy(key)) return std::optional<Duration>();
@@ -122,7 +123,7 @@ Status Reconciler::write_status(const api::TrainingJob& job, const api::Training
 }
 
 void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory) {
-  AgentSettings agent = options_.agent;
+  AgentSettings agent = agent_settings();
   agent.run_as_non_root = memory.run_as_non_root;
   const ChildWrites::Tools tools{api_, own_writes_, clock_, pods_created_, pods_deleted_};
   const auto writes = std::make_shared<ChildWrites>(tools, std::move(agent), snapshot.job, plan);
@@ -199,6 +200,16 @@ void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJ
                                 {"cause", attempt.cause},
                                 {"strategy", attempt.strategy}});
   }
+}
+
+void Reconciler::set_agent(const AgentSettings& agent) {
+  const std::lock_guard guard(mutex_);
+  agent_ = agent;
+}
+
+AgentSettings Reconciler::agent_settings() {
+  const std::lock_guard guard(mutex_);
+  return agent_;
 }
 
 Reconciler::Memory Reconciler::recall(const api::ObjectKey& key) {

@@ -23,7 +23,7 @@
 namespace lockstep::job {
 
 struct ReconcilerOptions {
-  AgentSettings agent;
+  AgentSettings agent;  // until set_agent()
   // Right after taking over, a member's silence says nothing: it has to find the new leader first.
   Duration settle = std::chrono::seconds(5);
   // Until then a node that is called not ready and silent does not count as dead.
@@ -39,6 +39,9 @@ class Reconciler {
   Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator, control::OwnWrites& own_writes,
              Executor& executor, Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options,
              SendEvent send_event);
+
+  // What pods that are built from now on know of the operator. Any thread.
+  void set_agent(const AgentSettings& agent);
 
   // One step towards what the job should be; returns when to look again without an event. Errors as
   // control::Controller::Reconcile has them. While the executor carries out the job's last plan nothing is decided: it
@@ -61,6 +64,7 @@ class Reconciler {
   void remember(const api::ObjectKey& key, Memory memory);
   void forget(const api::ObjectKey& key);
   std::size_t running() const;
+  AgentSettings agent_settings();
 
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);
   Status write_status(const api::TrainingJob& job, const api::TrainingJobStatus& status);
@@ -85,6 +89,7 @@ class Reconciler {
   Counter& pods_deleted_;
 
   mutable std::mutex mutex_;
+  AgentSettings agent_;                      // protected by mutex_
   std::map<api::ObjectKey, Memory> memory_;  // protected by mutex_
   std::size_t running_ = 0;                  // jobs that run; protected by mutex_
   std::map<api::ObjectKey, ChildWrites::Outcome> outcomes_;  // of batches that ended; protected by mutex_

@@ -1,4 +1,6 @@
-// The coordinator's certificate authority and serving certificates (coordinator.h), with OpenSSL.
+#include "operator/rendezvous/certificates.h"
+
+#include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -27,8 +29,8 @@ using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Deleter<X509_EXTENSION_free>>;
 
-constexpr long kValidSeconds = 10L * 365 * 24 * 3600;  // an operator may run for years without a restart
 constexpr long kClockSkewSeconds = 3600;
+constexpr unsigned kFingerprintBytes = 8;
 
 // The newest entry of OpenSSL's queue of errors, as a value.
 Error openssl_error(const std::string& doing) {
@@ -64,7 +66,7 @@ bool add_extension(X509* certificate, X509* issuer, int nid, const char* value) 
 }
 
 // A certificate with everything but its extensions and signature.
-Certificate blank(const std::string& common_name, EVP_PKEY* key) {
+Certificate blank(const std::string& common_name, EVP_PKEY* key, std::chrono::seconds valid) {
   Certificate certificate(X509_new());
   unsigned char serial[16];
   if (!certificate || RAND_bytes(serial, sizeof serial) != 1) return nullptr;
@@ -75,7 +77,7 @@ Certificate blank(const std::string& common_name, EVP_PKEY* key) {
   if (!number || BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate.get())) == nullptr ||
       X509_set_version(certificate.get(), 2) != 1 ||
       X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -kClockSkewSeconds) == nullptr ||
-      X509_gmtime_adj(X509_getm_notAfter(certificate.get()), kValidSeconds) == nullptr ||
+      X509_gmtime_adj(X509_getm_notAfter(certificate.get()), static_cast<long>(valid.count())) == nullptr ||
       X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, text, -1, -1, 0) != 1 ||
       X509_set_pubkey(certificate.get(), key) != 1) {
     return nullptr;
@@ -83,12 +85,30 @@ Certificate blank(const std::string& common_name, EVP_PKEY* key) {
   return certificate;
 }
 
+struct ReadPair {
+  Certificate certificate;
+  Key key;
+};
+
+Result<ReadPair> read_pair(const KeyPair& pair) {
+  const Bio certificate_text(
+      BIO_new_mem_buf(pair.certificate_pem.data(), static_cast<int>(pair.certificate_pem.size())));
+  const Bio key_text(BIO_new_mem_buf(pair.private_key_pem.data(), static_cast<int>(pair.private_key_pem.size())));
+  ReadPair read{Certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr)),
+                Key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr))};
+  if (!read.certificate || !read.key || X509_check_private_key(read.certificate.get(), read.key.get()) != 1) {
+    ERR_clear_error();
+    return fail(ErrorCode::kCorrupt, "the coordinator's authority is not a certificate with its private key");
+  }
+  return read;
+}
+
 }  // namespace
 
-Result<KeyPair> make_authority() {
+Result<KeyPair> make_authority(std::chrono::seconds valid) {
   const Key key(EVP_EC_gen("P-256"));
   if (!key) return openssl_error("making the authority's key");
-  const Certificate certificate = blank("lockstep-coordinator-ca", key.get());
+  const Certificate certificate = blank("lockstep-coordinator-ca", key.get(), valid);
   if (!certificate || X509_set_issuer_name(certificate.get(), X509_get_subject_name(certificate.get())) != 1 ||
       !add_extension(certificate.get(), certificate.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
       !add_extension(certificate.get(), certificate.get(), NID_key_usage, "critical,keyCertSign,cRLSign") ||
@@ -99,22 +119,43 @@ Result<KeyPair> make_authority() {
   return to_pem(certificate.get(), key.get());
 }
 
-Result<KeyPair> issue_serving_certificate(const KeyPair& authority) {
-  const Bio certificate_text(
-      BIO_new_mem_buf(authority.certificate_pem.data(), static_cast<int>(authority.certificate_pem.size())));
-  const Bio key_text(
-      BIO_new_mem_buf(authority.private_key_pem.data(), static_cast<int>(authority.private_key_pem.size())));
-  const Certificate issuer(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
-  const Key issuer_key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
-  if (!issuer || !issuer_key || X509_check_private_key(issuer.get(), issuer_key.get()) != 1) {
+Status check_key_pair(const KeyPair& pair) {
+  const auto issuer = read_pair(pair);
+  return issuer ? Status() : issuer.error();
+}
+
+Result<WallTime> valid_until(const std::string& pem) {
+  const Bio text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  const Certificate certificate(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
+  std::tm end{};
+  if (!certificate || ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &end) != 1) {
     ERR_clear_error();
-    return fail(ErrorCode::kCorrupt,
-                "the coordinator's authority is not a certificate with its private key; "
-                "delete its Secret to have a new one made");
+    return fail(ErrorCode::kCorrupt, "not a certificate");
   }
+  return WallTime(std::chrono::seconds(timegm(&end)));
+}
+
+std::vector<std::string> fingerprints(const std::string& pem) {
+  std::vector<std::string> found;
+  const Bio text(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  while (const Certificate certificate{PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr)}) {
+    unsigned char bytes[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    if (X509_digest(certificate.get(), EVP_sha256(), bytes, &length) != 1 || length < kFingerprintBytes) break;
+    std::string name;
+    for (unsigned i = 0; i < kFingerprintBytes; ++i) name += fmt::format("{:02x}", bytes[i]);
+    found.push_back(std::move(name));
+  }
+  ERR_clear_error();
+  return found;
+}
+
+Result<KeyPair> issue_serving_certificate(const KeyPair& authority) {
+  LOCKSTEP_TRY(const auto read, read_pair(authority));
+  const auto& [issuer, issuer_key] = read;
   const Key key(EVP_EC_gen("P-256"));
   if (!key) return openssl_error("making the coordinator's key");
-  const Certificate certificate = blank(kCoordinatorServerName, key.get());
+  const Certificate certificate = blank(kCoordinatorServerName, key.get(), kAuthorityValid);
   const std::string names = std::string("DNS:") + kCoordinatorServerName;
   if (!certificate || X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get())) != 1 ||
       !add_extension(certificate.get(), issuer.get(), NID_basic_constraints, "critical,CA:FALSE") ||

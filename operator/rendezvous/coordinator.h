@@ -15,6 +15,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "operator/rendezvous/certificates.h"
 #include "operator/rendezvous/worker_contract.h"
 
 namespace lockstep::rendezvous {
@@ -212,6 +213,9 @@ class Coordinator {
   virtual std::optional<JobView> view(const std::string& uid) const = 0;
   // "ip:port" that it listens on.
   virtual std::string address() const = 0;
+  // Serves connections that are accepted from now on with `serving`; those that exist stay as they are. kInvalid when
+  // it is no certificate with its key. Any thread.
+  virtual Status use_certificate(const KeyPair& serving) = 0;
 };
 
 // Called when a job's view changed in more than its progress (and at most once a second for progress alone).
@@ -235,16 +239,6 @@ struct CoordinatorOptions {
 Result<std::unique_ptr<Coordinator>> start_coordinator(const CoordinatorOptions& options, GenerationStore& store,
                                                        MemberAuthenticator& authenticator, Clock& clock,
                                                        OnViewChange on_change);
-
-// The certificate authority of a cluster's coordinators, kept in a Secret, and certificates issued from it (OpenSSL,
-// ECDSA P-256). `certificate_pem` of the authority goes to the agents in LOCKSTEP_COORDINATOR_CA.
-struct KeyPair {
-  std::string certificate_pem;
-  std::string private_key_pem;
-};
-Result<KeyPair> make_authority();
-// Serving certificate for the DNS name "lockstep-coordinator", which agents verify whatever address they dial.
-Result<KeyPair> issue_serving_certificate(const KeyPair& authority);
 
 // Environment of the agent (set by the pod builder).
 inline constexpr const char* kEnvCoordinator = "LOCKSTEP_COORDINATOR";       // "10.0.3.4:7077", numeric

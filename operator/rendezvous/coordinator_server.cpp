@@ -67,6 +67,20 @@ std::string pod_base(const std::string& name_space, const std::string& pod, int 
   return name_space + "/" + (ours ? pod.substr(0, pod.size() - tail.size()) : pod);
 }
 
+Result<std::shared_ptr<asio::ssl::context>> tls_context(const KeyPair& serving) {
+  const auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  try {
+    context->use_certificate_chain(asio::buffer(serving.certificate_pem));
+    context->use_private_key(asio::buffer(serving.private_key_pem), asio::ssl::context::pem);
+  } catch (const boost::system::system_error& error) {
+    return fail(ErrorCode::kInvalid, fmt::format("the coordinator's serving certificate: {}", error.what()));
+  }
+  SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_3_VERSION);
+  SSL_CTX_set_num_tickets(context->native_handle(), 0);
+  SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
+  return context;
+}
+
 class CoordinatorServer final : public Coordinator {
  public:
   CoordinatorServer(const CoordinatorOptions& options, GenerationStore& store, MemberAuthenticator& authenticator,
@@ -76,7 +90,6 @@ class CoordinatorServer final : public Coordinator {
         authenticator_(authenticator),
         clock_(clock),
         on_change_(std::move(on_change)),
-        tls_(asio::ssl::context::tls_server),
         acceptor_(io_),
         accept_again_(io_) {
     events_.on_message = [this](Session& session, const AgentToCoordinator& message) { on_message(session, message); };
@@ -97,16 +110,7 @@ class CoordinatorServer final : public Coordinator {
     if (options_.certificate_pem.empty() || options_.private_key_pem.empty()) {
       return fail(ErrorCode::kInvalid, "the coordinator needs a serving certificate and its key");
     }
-    try {
-      tls_.use_certificate_chain(asio::buffer(options_.certificate_pem));
-      tls_.use_private_key(asio::buffer(options_.private_key_pem), asio::ssl::context::pem);
-    } catch (const boost::system::system_error& error) {
-      return fail(ErrorCode::kInvalid, fmt::format("the coordinator's serving certificate: {}", error.what()));
-    }
-    SSL_CTX* const context = tls_.native_handle();
-    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
-    SSL_CTX_set_num_tickets(context, 0);
-    SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+    LOCKSTEP_TRY(tls_, tls_context({options_.certificate_pem, options_.private_key_pem}));
 
     error_code error;
     const auto ip = asio::ip::make_address(options_.listen_address, error);
@@ -150,6 +154,11 @@ class CoordinatorServer final : public Coordinator {
     return at == views_.end() ? std::nullopt : std::optional(at->second);
   }
   std::string address() const override { return address_; }
+  Status use_certificate(const KeyPair& serving) override {
+    LOCKSTEP_TRY(auto context, tls_context(serving));
+    asio::post(io_, [this, made = std::move(context)] { tls_ = made; });
+    return {};
+  }
 
  private:
   struct Job {
@@ -341,7 +350,7 @@ class CoordinatorServer final : public Coordinator {
         oldest->close("it had not said who it is when others came");
     }
     const SessionId id = ++last_session_;
-    const auto session = std::make_shared<Session>(id, std::move(socket), tls_, events_);
+    const auto session = std::make_shared<Session>(id, std::move(socket), *tls_, events_);
     sessions_[id] = session;
     stranger_at_[id] = strangers_.insert(strangers_.end(), id);
     session->start();
@@ -453,7 +462,7 @@ class CoordinatorServer final : public Coordinator {
   // Everything below belongs to the io thread.
   Session::Events events_;
   asio::io_context io_{1};
-  asio::ssl::context tls_;
+  std::shared_ptr<asio::ssl::context> tls_;  // of connections to come; OpenSSL keeps those of existing ones
   tcp::acceptor acceptor_;
   asio::steady_timer accept_again_;
   std::unordered_map<std::string, std::unique_ptr<Job>> jobs_;  // by uid

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "operator/local/memory_api.h"
@@ -24,6 +25,7 @@ class QuietCoordinator final : public rendezvous::Coordinator {
   void forget_job(const std::string&) override {}
   std::optional<rendezvous::JobView> view(const std::string&) const override { return std::nullopt; }
   std::string address() const override { return "127.0.0.1:7077"; }
+  Status use_certificate(const rendezvous::KeyPair&) override { return {}; }
 };
 
 // The server, which answers creates of Events only while the gate is open.
@@ -89,10 +91,11 @@ class JobControllerTest : public ::testing::Test {
     controller = std::move(*started);
   }
   void create_job(const std::string& name, bool suspend = false) {
-    const Json job{{"apiVersion", "lockstep.dev/v1alpha1"},
-                   {"kind", "TrainingJob"},
-                   {"metadata", {{"name", name}, {"namespace", "default"}}},
-                   {"spec", {{"image", "trainer:dev"}, {"command", Json::array({"train"})}, {"nodes", 2}, {"suspend", suspend}}}};
+    const Json job{
+        {"apiVersion", "lockstep.dev/v1alpha1"},
+        {"kind", "TrainingJob"},
+        {"metadata", {{"name", name}, {"namespace", "default"}}},
+        {"spec", {{"image", "trainer:dev"}, {"command", Json::array({"train"})}, {"nodes", 2}, {"suspend", suspend}}}};
     ASSERT_TRUE(memory.create(kube::kTrainingJobs, "default", job));
   }
   std::size_t count(const kube::Resource& resource) {
@@ -167,6 +170,29 @@ TEST_F(JobControllerTest, the_last_events_go_out_before_the_lease_is_given_back)
   controller.reset();
   EXPECT_EQ(count(kube::kEvents), 2U);
   EXPECT_EQ(metrics.text().find("lockstep_events_dropped_total"), std::string::npos);
+}
+
+TEST_F(JobControllerTest, pods_made_after_a_change_of_access_dial_and_trust_what_it_says) {
+  start();
+  ASSERT_TRUE(wait_for([&] { return controller->synced(); }));
+  const auto old = rendezvous::make_authority(), next = rendezvous::make_authority();
+  ASSERT_TRUE(old && next);
+  ASSERT_TRUE(controller->change_access("10.96.0.99:7077", old->certificate_pem + next->certificate_pem, *old));
+  EXPECT_EQ(controller->advertise_address(), "10.96.0.99:7077");
+  create_job("a");
+  ASSERT_TRUE(wait_for([&] { return count(kube::kPods) == 2; }));
+  controller->stop();
+  const Json pod = memory.list(kube::kPods, {.name_space = "default"})->items.at(0);
+  for (const auto* authority : {&*old, &*next}) {
+    EXPECT_TRUE(pod["metadata"]["labels"].contains("lockstep.dev/trusts-" +
+                                                   rendezvous::fingerprints(authority->certificate_pem).at(0)));
+  }
+  std::map<std::string, std::string> environment;
+  for (const Json& variable : pod["spec"]["containers"][0]["env"]) {
+    environment[variable["name"]] = variable.value("value", "");
+  }
+  EXPECT_EQ(environment["LOCKSTEP_COORDINATOR"], "10.96.0.99:7077");
+  EXPECT_EQ(environment["LOCKSTEP_COORDINATOR_CA"], old->certificate_pem + next->certificate_pem);
 }
 
 }  // namespace

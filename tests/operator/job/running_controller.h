@@ -112,6 +112,7 @@ class SilentCoordinator final : public rendezvous::Coordinator {
   void forget_job(const std::string&) override {}
   std::optional<rendezvous::JobView> view(const std::string&) const override { return std::nullopt; }
   std::string address() const override { return "127.0.0.1:7077"; }
+  Status use_certificate(const rendezvous::KeyPair&) override { return {}; }
 };
 
 // Waits until `condition` holds; false after `patience`.

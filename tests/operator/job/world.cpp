@@ -57,6 +57,7 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     return view;
   }
   std::string address() const override { return "127.0.0.1:7077"; }
+  Status use_certificate(const rendezvous::KeyPair&) override { return {}; }
 
   void step() {
     if (!plan_) return;

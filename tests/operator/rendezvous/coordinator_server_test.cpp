@@ -46,9 +46,10 @@ class Client {
          int window = 0)
       : fd_(dial(address, window)), context_(SSL_CTX_new(TLS_client_method())) {
     BIO* text = BIO_new_mem_buf(ca.data(), static_cast<int>(ca.size()));
-    X509* authority = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
-    X509_STORE_add_cert(SSL_CTX_get_cert_store(context_), authority);
-    X509_free(authority);
+    while (X509* authority = PEM_read_bio_X509(text, nullptr, nullptr, nullptr)) {
+      X509_STORE_add_cert(SSL_CTX_get_cert_store(context_), authority);
+      X509_free(authority);
+    }
     BIO_free(text);
     SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
     ssl_ = SSL_new(context_);
@@ -183,6 +184,33 @@ TEST_F(CoordinatorServerTest, a_member_joins_and_is_started) {
   EXPECT_EQ(store.record("uid").generation, 1);
   client.send(Up{1});
   EXPECT_TRUE(wait_for([](const JobView& view) { return view.phase == Phase::kUp; }));
+}
+
+TEST_F(CoordinatorServerTest, a_new_certificate_serves_new_connections_beside_old_ones) {
+  const KeyPair next = *make_authority();
+  const std::string old_ca = authority.certificate_pem, both = old_ca + next.certificate_pem;
+  coordinator->set_job(plan());
+  ASSERT_TRUE(wait_for([](const JobView& view) { return view.phase == Phase::kWaiting; }));
+  Client member(coordinator->address(), both);
+  member.send(hello());
+  ASSERT_TRUE(member.next<Welcome>());
+  const auto propose = member.next<Propose>();
+  ASSERT_TRUE(propose);
+
+  EXPECT_FALSE(coordinator->use_certificate({next.certificate_pem, authority.private_key_pem}));
+  EXPECT_TRUE(Client(coordinator->address(), old_ca).connected());
+  ASSERT_TRUE(coordinator->use_certificate(*issue_serving_certificate(next)));
+  EXPECT_FALSE(Client(coordinator->address(), old_ca).connected());
+  EXPECT_TRUE(Client(coordinator->address(), next.certificate_pem).connected());
+  EXPECT_TRUE(Client(coordinator->address(), both).connected());
+
+  Ready ready;
+  ready.epoch = propose->epoch;
+  ready.addresses = {"127.0.0.1:1"};
+  ready.host = "127.0.0.1";
+  ready.master_port = 20'000;
+  member.send(ready);
+  EXPECT_TRUE(member.next<Go>());
 }
 
 // Members of so many ranks that the peers are more than a socket holds.
