@@ -30,6 +30,7 @@ LeaderOptions leader_options(Duration lease_duration) {
   options.lease_duration = lease_duration;
   options.renew_deadline = lease_duration * 2 / 3;
   options.retry_period = lease_duration * 2 / 15;
+  options.look_period = lease_duration / 30;
   return options;
 }
 
@@ -42,9 +43,9 @@ std::string make_leader_identity() {
 
 LeaderState::LeaderState(LeaderOptions options, unsigned seed) : options_(std::move(options)), random_(seed) {}
 
-Duration LeaderState::retry_delay() {
+Duration LeaderState::jittered(Duration delay) {
   const double factor = 1.0 + std::uniform_real_distribution<double>(0.0, kJitter)(random_);
-  return std::chrono::duration_cast<Duration>(options_.retry_period * factor);
+  return std::chrono::duration_cast<Duration>(delay * factor);
 }
 
 LeaderState::Step LeaderState::next(MonotonicTime now, WallTime wall) {
@@ -75,6 +76,8 @@ Json LeaderState::claim(WallTime wall) const {
     // A Lease that somebody deleted under us goes on counting where we were.
     const std::int64_t before = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
     spec["leaseTransitions"] = before + 1;
+  } else {
+    spec["leaseTransitions"] = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
   }
   spec["holderIdentity"] = options_.identity;
   spec["leaseDurationSeconds"] = std::chrono::duration_cast<std::chrono::seconds>(options_.lease_duration).count();
@@ -94,7 +97,8 @@ void LeaderState::read(const std::optional<Json>& lease, MonotonicTime now) {
   if (leads_until_ && holder != options_.identity) lost_ = true;
   if (!leads_until_ && !holder.empty() && holder != options_.identity) {
     const auto seconds = std::clamp<std::int64_t>(integer_at(*lease, {"spec", "leaseDurationSeconds"}, 15), 1, 3600);
-    if (now - changed_at_ < std::chrono::seconds(seconds)) next_try_ = now + retry_delay();
+    const MonotonicTime expires = changed_at_ + std::chrono::seconds(seconds);
+    if (now < expires) next_try_ = std::min(now + jittered(options_.look_period), expires);
   }
 }
 
@@ -102,7 +106,7 @@ void LeaderState::wrote(const Json& lease, MonotonicTime sent) {
   lease_ = lease;
   known_ = seen_ = true;
   changed_at_ = sent;
-  term_ = integer_at(lease, {"spec", "leaseTransitions"}, term_);
+  term_ = std::max(term_, integer_at(lease, {"spec", "leaseTransitions"}, term_));
   // From when it was sent: others count from when they see it, which is later.
   leads_until_ = sent + options_.renew_deadline;
   next_try_ = sent + options_.retry_period;
@@ -114,13 +118,14 @@ void LeaderState::failed(const Error& error, MonotonicTime now) {
   const bool raced = error.code == ErrorCode::kConflict || error.code == ErrorCode::kAlreadyExists;
   if (raced && leads_until_) return;  // look at once who has it
   const auto asked = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(error.retry_after_seconds));
-  next_try_ = now + std::max(retry_delay(), leads_until_ ? Duration::zero() : asked);
+  next_try_ = now + std::max(jittered(options_.retry_period), leads_until_ ? Duration::zero() : asked);
 }
 
 Json LeaderState::released(WallTime wall) const {
   Json lease = lease_.value_or(Json::object());
   lease["spec"]["holderIdentity"] = "";
   lease["spec"]["leaseDurationSeconds"] = 1;
+  lease["spec"]["leaseTransitions"] = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
   lease["spec"]["renewTime"] = format_micro_timestamp(wall);
   return lease;
 }
@@ -149,6 +154,12 @@ void LeaderElector::stop_thread() {
   if (thread_.joinable()) thread_.join();
 }
 
+void LeaderElector::raise_term(std::int64_t term) {
+  std::int64_t known = least_term_;
+  while (known < term && !least_term_.compare_exchange_weak(known, term)) {
+  }
+}
+
 bool LeaderElector::is_leader_now() const {
   return clock_.now().time_since_epoch().count() < leads_until_ns_.load();
 }
@@ -169,6 +180,7 @@ void LeaderElector::run(std::stop_token stop) {
       if (callbacks_.on_lost) callbacks_.on_lost();
       return;
     }
+    state_.raise_term(least_term_);
     const auto step = state_.next(clock_.now(), clock_.wall_now());
     if (step.action == LeaderState::Step::Action::kWait) {
       std::unique_lock lock(mutex);
@@ -218,6 +230,7 @@ void LeaderElector::perform(const LeaderState::Step& step) {
 void LeaderElector::release() {
   stop_thread();
   if (!is_leader_now()) return;
+  state_.raise_term(least_term_);
   leads_until_ns_ = 0;
   master_.set(0);
   auto written = api_.replace(kLeases, options_.name_space, options_.name, state_.released(clock_.wall_now()));

@@ -6,6 +6,7 @@
 // that every write is conditional on a resourceVersion or uid, and terms order what two leaders say.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -30,6 +31,8 @@ struct LeaderOptions {
   Duration lease_duration = std::chrono::seconds(15);
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
+  // Between two looks at a Lease that another holds. A leader that ends in order is replaced within this.
+  Duration look_period = std::chrono::milliseconds(500);
 };
 
 // Options for a Lease of `lease_duration`, at least 3 s: the other times in the ecosystem's proportions.
@@ -63,12 +66,15 @@ class LeaderState {
   bool lost(MonotonicTime now) const { return lost_ || (leads_until_ && now >= *leads_until_); }
   // leaseTransitions of our leadership: every leader's is higher than those before.
   std::int64_t term() const { return term_; }
+  // Our term is at least `term`: the next claim writes it.
+  void raise_term(std::int64_t term) { term_ = std::max(term_, term); }
   // The Lease with no holder, free at once. Only for a leader whose workers have all stopped.
   Json released(WallTime wall) const;
 
  private:
   Json claim(WallTime wall) const;
-  Duration retry_delay();
+  // How long until the next request: a fifth more at most, so that candidates do not meet in step.
+  Duration jittered(Duration delay);
 
   const LeaderOptions options_;
   std::minstd_rand random_;
@@ -102,6 +108,9 @@ class LeaderElector {
   bool is_leader_now() const;
   // Of our leadership; 0 before it. Any thread.
   std::int64_t term() const { return term_; }
+  // The leader has found out that terms up to `term` - 1 were used before it: the Lease says `term` from the next
+  // renewal on. Any thread.
+  void raise_term(std::int64_t term);
   // Ends the election and, when we lead, gives the Lease back, so that the next leader need not wait. Only after
   // everything that writes as leader has stopped. Blocks for two lease calls at most.
   void release();
@@ -119,6 +128,7 @@ class LeaderElector {
   LeaderState state_;                             // of the thread; of release() once that has ended
   std::atomic<std::int64_t> leads_until_ns_ = 0;  // of the monotonic clock; 0: does not lead
   std::atomic<std::int64_t> term_ = 0;
+  std::atomic<std::int64_t> least_term_ = 0;  // as raise_term() said
   std::jthread thread_;
 };
 

@@ -273,7 +273,7 @@ TEST(LeaderElector, hands_over_when_one_releases) {
   };
   const auto make = [&](const std::string& name, std::atomic<std::int64_t>& term, MetricsRegistry& metrics) {
     auto quick = options(name);
-    quick.retry_period = milliseconds(20);
+    quick.retry_period = quick.look_period = milliseconds(20);
     return std::make_unique<LeaderElector>(api, SystemClock::instance(), metrics, quick,
                                            LeaderElector::Callbacks{[&](std::int64_t now) { term = now; }, nullptr});
   };
