@@ -1,46 +1,168 @@
 #include "operator/leadership.h"
 
+#include <condition_variable>
+#include <string>
+#include <utility>
+
+#include "operator/base/backoff.h"
 #include "operator/base/log.h"
-#include "operator/job/coordinator_service.h"
 
 namespace lockstep {
+namespace {
 
-Result<std::unique_ptr<job::JobController>> lead(const OperatorOptions& options, kube::Api& api,
-                                                 const kube::LeaderElector* elector, MetricsRegistry& metrics,
-                                                 Clock& clock) {
-  const bool by_service = options.advertise_address.empty();
-  if (by_service && options.pod_ip.empty()) {
-    return fail(ErrorCode::kInvalid,
-                "agents need an address to dial: set POD_IP in a pod, or --coordinator-advertise-address outside of "
-                "the cluster");
+// A deleted EndpointSlice is back within this. Three small reads: a watch of each would hold three connections for it.
+constexpr Duration kLookEvery = std::chrono::seconds(3);
+constexpr BackoffOptions kRetry{
+    .first = std::chrono::milliseconds(200), .most = std::chrono::seconds(5), .jitter = 0.5};
+
+job::LeaderDutiesOptions duties_options(const OperatorOptions& options, const kube::LeaderElector* elector) {
+  job::LeaderDutiesOptions duties;
+  duties.name_space = options.name_space;
+  duties.watch_namespace = options.watch_namespace;
+  duties.lease_term = elector != nullptr ? elector->term() : 0;
+  duties.advertise_address = options.advertise_address;
+  duties.pod_ip = options.pod_ip;
+  return duties;
+}
+
+std::function<bool()> fence(const kube::LeaderElector* elector) {
+  if (elector == nullptr) return {};
+  return [elector] { return elector->is_leader_now(); };
+}
+
+}  // namespace
+
+Leadership::Leadership(const OperatorOptions& options, kube::Api& api, kube::LeaderElector* elector,
+                       MetricsRegistry& metrics, Clock& clock, OnFailed on_failed)
+    : options_(options),
+      api_(api),
+      elector_(elector),
+      metrics_(metrics),
+      clock_(clock),
+      on_failed_(std::move(on_failed)),
+      fenced_(api, fence(elector)),
+      waiting_(clock) {}
+
+Leadership::~Leadership() {
+  stop();
+}
+
+void Leadership::start() {
+  duties_.emplace(fenced_, clock_, duties_options(options_, elector_));
+  started_ = true;
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void Leadership::stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  if (controller_) controller_->stop();
+}
+
+Status Leadership::ready() const {
+  if (!started_) return {};
+  LOCKSTEP_CHECK_OK(waiting_.status());
+  const auto* controller = leading_.load();
+  if (controller == nullptr || !controller->synced()) {
+    return fail(ErrorCode::kUnavailable, "the caches are not filled yet");
   }
+  return {};
+}
+
+bool Leadership::healthy() const {
+  const auto* controller = leading_.load();
+  return controller == nullptr || controller->healthy();
+}
+
+void Leadership::run(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable wake;
+  const std::stop_callback on_stop(stop, [&] {
+    const std::lock_guard guard(mutex);
+    wake.notify_all();
+  });
+  Backoff backoff(kRetry);
+  while (!stop.stop_requested()) {
+    Duration pause = kLookEvery;
+    if (const Status done = pass()) {
+      waiting_.over();
+      backoff.reset();
+    } else if (failed_) {
+      on_failed_(*failed_);
+      return;
+    } else {
+      // Neither is anybody's trouble: the object changed between our read and our write, or a renewal is late.
+      const auto code = done.error().code;
+      if (code != ErrorCode::kConflict && code != ErrorCode::kCancelled) waiting_.because(done.error().message);
+      pause = backoff.next();
+    }
+    std::unique_lock lock(mutex);
+    const auto until = clock_.now() + pause;
+    while (!stop.stop_requested() && clock_.now() < until) clock_.wait_until(lock, wake, until);
+  }
+}
+
+Status Leadership::pass() {
+  std::optional<int> port;
+  if (controller_) {
+    const auto address = controller_->coordinator().address();
+    port = std::stoi(address.substr(address.rfind(':') + 1));
+  }
+  const Status kept = duties_->reconcile(port);
+  if (duties_->term() == 0 || duties_->address().empty()) return kept;
+  if (elector_ != nullptr) elector_->raise_term(duties_->term());
+  if (!controller_) {
+    LOCKSTEP_CHECK_OK(kept);
+    LOCKSTEP_CHECK_OK(start_controller());
+    return pass();  // the endpoint: its port is known from here on
+  }
+  LOCKSTEP_CHECK_OK(follow_duties());
+  return kept;
+}
+
+Status Leadership::start_controller() {
+  // Before anything is bound: what is missing here may come.
+  LOCKSTEP_CHECK_OK(job::check_access(api_, options_.watch_namespace));
+  const auto& authority = *duties_->authority();
+  LOCKSTEP_TRY(serving_, rendezvous::issue_serving_certificate(authority.current));
   job::JobControllerOptions controller;
-  controller.watch_namespace = options.watch_namespace;
-  controller.agent_image = options.agent_image;
-  controller.workers = options.workers;
+  controller.watch_namespace = options_.watch_namespace;
+  controller.agent_image = options_.agent_image;
+  controller.workers = options_.workers;
   controller.instance = kube::make_leader_identity();
-  if (elector != nullptr) controller.may_write = [elector] { return elector->is_leader_now(); };
-
-  LOCKSTEP_TRY(const auto authority, job::load_or_make_authority(api, options.name_space));
-  LOCKSTEP_TRY(const auto serving, rendezvous::issue_serving_certificate(authority));
-  controller.coordinator_ca_pem = authority.certificate_pem;
-  controller.coordinator.port = options.coordinator_port;
-  controller.coordinator.certificate_pem = serving.certificate_pem;
-  controller.coordinator.private_key_pem = serving.private_key_pem;
-  if (elector != nullptr) controller.coordinator.term = elector->term();
-
-  controller.advertise_address = options.advertise_address;
-  if (by_service) {
-    LOCKSTEP_TRY(controller.advertise_address, job::service_address(api, options.name_space));
+  controller.may_write = fence(elector_);
+  controller.coordinator_ca_pem = authority.trusted_pem();
+  controller.coordinator.port = options_.coordinator_port;
+  controller.coordinator.certificate_pem = serving_.certificate_pem;
+  controller.coordinator.private_key_pem = serving_.private_key_pem;
+  controller.coordinator.term = duties_->term();
+  controller.coordinator.leads = controller.may_write;
+  controller.advertise_address = duties_->address();
+  auto started = job::start_job_controller(controller, api_, metrics_, clock_);
+  if (!started) {
+    failed_ = started.error();
+    return *failed_;
   }
-  LOCKSTEP_TRY(auto started, job::start_job_controller(controller, api, metrics, clock));
-  if (by_service) {
-    const auto address = started->coordinator().address();
-    const int port = std::stoi(address.substr(address.rfind(':') + 1));
-    LOCKSTEP_CHECK_OK(job::publish_endpoint(api, options.name_space, options.pod_ip, port));
+  controller_ = std::move(*started);
+  followed_ = authority;
+  followed_address_ = duties_->address();
+  leading_ = controller_.get();
+  log::info("leading", {{"advertise", controller_->advertise_address()}, {"term", std::to_string(duties_->term())}});
+  return {};
+}
+
+// New pods get the address and the authorities as they are now; the coordinator serves with the current one.
+Status Leadership::follow_duties() {
+  const auto& authority = *duties_->authority();
+  const bool same_trust = followed_->current == authority.current && followed_->next == authority.next;
+  if (same_trust && followed_address_ == duties_->address()) return {};
+  if (followed_->current != authority.current) {
+    LOCKSTEP_TRY(serving_, rendezvous::issue_serving_certificate(authority.current));
   }
-  log::info("leading", {{"advertise", started->advertise_address()}});
-  return started;
+  LOCKSTEP_CHECK_OK(controller_->change_access(duties_->address(), authority.trusted_pem(), serving_));
+  followed_ = authority;
+  followed_address_ = duties_->address();
+  return {};
 }
 
 }  // namespace lockstep

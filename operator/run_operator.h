@@ -1,4 +1,6 @@
-// The operator from its options to its end: credentials, waiting to lead, and the job controller while it leads.
+// The operator from its options to its end: credentials, waiting for the API server, waiting to lead, and the job
+// controller while it leads. Only what no waiting mends ends the process: bad options, an unreadable kubeconfig, a port
+// that is taken.
 // Signals drive it: SIGTERM and SIGINT end it in order, a second one at once; losing the Lease starts the process anew
 // in place, which drops everything that a former leader knew. The command line is left to main().
 #pragma once

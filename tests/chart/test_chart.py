@@ -84,7 +84,7 @@ def test_permissions_are_the_least_that_is_used(documents):
         ("events.k8s.io", "events"): {"create", "patch"},
         ("coordination.k8s.io", "leases"): {"get", "update", "create"},
         ("discovery.k8s.io", "endpointslices"): {"get", "update", "create"},
-        ("", "secrets"): {"get", "create"},
+        ("", "secrets"): {"get", "update", "create"},
     }
     granted = {}
     for document, rule in rules(documents):
