@@ -301,6 +301,7 @@ SUITES = {
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
+    "leader": ("the leader's objects deleted, its Lease late, the API server away", lambda s: suite_cluster(s, ["tests/e2e/leader"], 600)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "gpu": ("two ranks on one GPU over NCCL: on the fake of it, then on a GPU where there is one", suite_gpu),
     "soak": ("the long forms of the tests", soak),
@@ -310,7 +311,7 @@ SUITES = {
 # What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
 # while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "chart"), ("cluster", "run", "gpu"))
+LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "gpu"))
 
 
 class Report:
@@ -330,7 +331,7 @@ class Report:
     def end(self, name, counts, seconds):
         with self._lock:
             self.total.add(counts)
-            if name in ("cluster", "jobs", "faults"):
+            if name in ("cluster", "jobs", "faults", "leader"):
                 self.cluster_skips += counts.skipped
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
             for line in counts.names:

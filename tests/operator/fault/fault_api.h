@@ -26,7 +26,8 @@ struct Fault {
   std::string die_on;   // after the first write whose line in the journal matches this regular expression; empty: never
   std::string journal;  // a line per write is appended to this file; empty: none
   bool twice = false;   // each pod is made once more under a second name: a bug that the test has to find
-  bool forgetful = false;  // each pod that exists is deleted when the operator starts to lead: likewise
+  std::string hold_renewals;  // while this file exists, a replace of the Lease waits before it is sent; empty: never
+  bool forgetful = false;     // each pod that exists is deleted when the operator starts to lead: likewise
 };
 
 class FaultApi final : public kube::Api {
@@ -69,6 +70,10 @@ class FaultApi final : public kube::Api {
   }
   Result<Json> replace(const kube::Resource& resource, const std::string& name_space, const std::string& name,
                        const Json& object, const std::string& subresource, const kube::WriteOptions& options) override {
+    while (resource == kube::kLeases && !fault_.hold_renewals.empty() &&
+           access(fault_.hold_renewals.c_str(), F_OK) == 0) {
+      usleep(10'000);
+    }
     auto replaced = api_->replace(resource, name_space, name, object, subresource, options);
     if (replaced) wrote("replace", resource, name + said_by(*replaced, subresource));
     return replaced;

@@ -3,6 +3,7 @@
 //   LOCKSTEP_FAULT_AFTER=k             dies after the k-th write; unset: never
 //   LOCKSTEP_FAULT_ON=regex            dies after the first write whose line in the journal matches
 //   LOCKSTEP_FAULT_JOURNAL=path        a line per write is appended to this file
+//   LOCKSTEP_FAULT_HOLD_RENEWALS=path  while that file exists, renewals of the Lease wait before they are sent
 //   LOCKSTEP_FAULT_MUTATION=twice      a bug on purpose: each pod is made once more under a second name
 //   LOCKSTEP_FAULT_MUTATION=forgetful  a bug on purpose: pods that exist when the operator begins are deleted
 #include <signal.h>
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
   fault.die_after = std::atoi(variable("LOCKSTEP_FAULT_AFTER").c_str());
   fault.die_on = variable("LOCKSTEP_FAULT_ON");
   fault.journal = variable("LOCKSTEP_FAULT_JOURNAL");
+  fault.hold_renewals = variable("LOCKSTEP_FAULT_HOLD_RENEWALS");
   fault.twice = variable("LOCKSTEP_FAULT_MUTATION") == "twice";
   fault.forgetful = variable("LOCKSTEP_FAULT_MUTATION") == "forgetful";
   return lockstep::run_operator(options, argv, [&](std::unique_ptr<lockstep::kube::Api> api) {
