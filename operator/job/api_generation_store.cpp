@@ -53,7 +53,10 @@ Result<std::string> version_of(const Result<Json>& written) {
 }  // namespace
 
 std::string record_to_text(const Record& record) {
-  Json json{{"term", record.term}, {"generation", record.generation}, {"members", Json::array()}};
+  Json json{{"format", record.format},
+            {"term", record.term},
+            {"generation", record.generation},
+            {"members", Json::array()}};
   if (!record.writer.empty()) json["writer"] = record.writer;
   for (const auto& member : record.members) {
     json["members"].push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});
@@ -83,7 +86,9 @@ Result<Record> record_from_text(const std::string& text) {
     record.term = json.at("term").get<std::int64_t>();
     record.generation = json.at("generation").get<std::int64_t>();
     record.writer = json.value("writer", "");
-    for (const Json& member : json.at("members")) {
+    record.format = json.value("format", 1);
+    const bool known = record.format <= rendezvous::kRecordFormat;
+    for (const Json& member : known ? json.at("members") : Json::array()) {
       record.members.push_back({.slot = member.at("slot").get<int>(),
                                 .incarnation = member.at("incarnation").get<std::int64_t>(),
                                 .life = member.at("life").get<std::int64_t>()});

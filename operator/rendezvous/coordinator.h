@@ -148,17 +148,23 @@ struct JobView {
   std::string divergence;
   std::vector<std::string> refused;  // the last few members that were turned away, and why
 
-  // What is known of the member of a slot; null when none is expected there.
+  // What is known of the member of a slot; null when none is expected there. Without gaps a slot is its own index.
   const MemberView* member_of(int slot) const {
-    const auto at =
-        std::find_if(members.begin(), members.end(), [&](const auto& member) { return member.slot == slot; });
-    return at == members.end() ? nullptr : &*at;
+    const auto guess = static_cast<std::size_t>(slot);
+    if (slot >= 0 && guess < members.size() && members[guess].slot == slot) return &members[guess];
+    const auto at = std::lower_bound(members.begin(), members.end(), slot,
+                                     [](const auto& member, int wanted) { return member.slot < wanted; });
+    return at == members.end() || at->slot != slot ? nullptr : &*at;
   }
   bool operator==(const JobView&) const = default;
 };
 
 // The record of DESIGN "Membership": written only by the coordinator, by compare-and-set.
+inline constexpr int kRecordFormat = 2;
 struct Record {
+  // 1: members in order of slots; 2: in order of rank. What a later format says of members is not known: its
+  // generation is re-formed, never adopted.
+  int format = kRecordFormat;
   std::int64_t term = 0;
   std::string writer;  // which coordinator wrote it: terms begin again when the Lease is deleted
   std::int64_t generation = 0;
@@ -168,7 +174,7 @@ struct Record {
     std::int64_t life = 0;
     bool operator==(const Member&) const = default;
   };
-  std::vector<Member> members;
+  std::vector<Member> members;  // empty, of a generation: not known
   std::optional<CheckpointReport> checkpoint;
   bool finished = false;  // every rank of `generation` exited with 0: agents may leave, nothing follows
   // With `finished`: how training ended, for a leader that no agent tells it any more.

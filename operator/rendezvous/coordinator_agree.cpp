@@ -43,7 +43,7 @@ void CoordinatorState::evaluate_broken(Now now) {
 
 // Who may form a generation now; empty: nobody yet.
 std::vector<int> CoordinatorState::next_gang(Now now) const {
-  if (!claimed() || plan_->slots < 1) return {};
+  if (!claimed() || plan_->slots < 1 || too_few()) return {};
   const std::vector<int> all = present(now);
   std::vector<int> near = all;
   std::erase_if(near, [this](int slot) { return unreaching(members_.at(slot)); });
@@ -53,6 +53,10 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
   }
   if (std::vector<int> slots = may_form(choose(near), now); !slots.empty()) return slots;
   return near.size() < all.size() ? may_form(choose(all), now) : std::vector<int>();
+}
+
+bool CoordinatorState::too_few() const {
+  return slot_of_session_.size() < static_cast<std::size_t>(elastic() ? plan_->min_slots : plan_->slots);
 }
 
 // `slots`, with those who have to promise as well; empty: they may not.
@@ -86,8 +90,8 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
 
 // Whether the proposal that is out is of these slots, as they are planned now.
 bool CoordinatorState::proposes(const std::vector<int>& slots) const {
-  return proposal_->procs == plan_->procs_per_node && still_expected(*proposal_) &&
-         slots.size() == proposal_->incarnation_of_slot.size() &&
+  return proposal_->procs() == plan_->procs_per_node && still_expected(*proposal_) &&
+         slots.size() == proposal_->size() &&
          std::all_of(slots.begin(), slots.end(), [this](int slot) { return proposal_->has(slot); });
 }
 
@@ -105,9 +109,12 @@ std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
   std::vector<int> found;
   for (const int slot : slots) {
     const Member& member = members_.at(slot);
-    const bool died = in_gang(member) && std::any_of(gang_->exits.begin(), gang_->exits.end(), [&](const auto& exit) {
-                        return gang_->slot_of(exit.first) == slot;
-                      });
+    bool died = false;
+    if (in_gang(member)) {
+      const int first = gang_->first_rank(slot);
+      const auto exit = gang_->exits.lower_bound(first);
+      died = exit != gang_->exits.end() && exit->first < first + gang_->procs();
+    }
     const bool holds = member.regroups && !died && (in_gang(member) || member.phase == MemberPhase::kReady);
     if (holds || member.phase == MemberPhase::kWarm) found.push_back(slot);
   }
@@ -115,8 +122,8 @@ std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
 }
 
 bool CoordinatorState::gang_regroups() const {
-  return std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(), [this](const auto& entry) {
-    const auto at = members_.find(entry.first);
+  return std::all_of(gang_->places().begin(), gang_->places().end(), [this](const Place& place) {
+    const auto at = members_.find(place.slot);
     return at != members_.end() && at->second.regroups;
   });
 }
@@ -124,9 +131,9 @@ bool CoordinatorState::gang_regroups() const {
 // What the processes of `member` have to know before they have a rank.
 void CoordinatorState::warm(Member& member, Now now) {
   member.warmed_at = now.time;
-  Roster whole;
-  for (int slot = 0; slot < plan_->slots; ++slot) whole.incarnation_of_slot[slot] = 0;
-  whole.procs = plan_->procs_per_node;
+  std::vector<Place> places;
+  for (int slot = 0; slot < plan_->slots; ++slot) places.push_back({slot, 0});
+  const Roster whole(std::move(places), plan_->procs_per_node);
   Go go = go_for(whole);
   go.epoch = {term_, 0};
   go.group_rank = std::min(member.expected.slot, plan_->slots - 1);  // a spare has a slot beyond
@@ -139,9 +146,9 @@ Go CoordinatorState::go_for(const Roster& roster) const {
   go.job = plan_->name;
   go.job_uid = plan_->uid;
   go.kind = plan_->kind;
-  go.ranks = roster.procs;
+  go.ranks = roster.procs();
   go.world_size = roster.ranks();
-  go.group_world_size = static_cast<int>(roster.incarnation_of_slot.size());
+  go.group_world_size = static_cast<int>(roster.size());
   go.checkpoint_path = plan_->checkpoint_path;
   go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
   go.max_restarts = plan_->max_restarts;
@@ -177,10 +184,11 @@ void CoordinatorState::evaluate_growth(Now now) {
     if (now.time - *gang_->yields_since > timing_.yield_within) end_gang();
     return;
   }
+  if (gang_->size() == gang_size()) return;
   const std::vector<int> there = present(now);
   const bool stays = plan_->kind == Kind::kLockstep && gang_regroups();
   std::vector<int> fit = stays ? quick(there) : there;
-  const std::size_t now_size = gang_->incarnation_of_slot.size();
+  const std::size_t now_size = gang_->size();
   const bool too_large = now_size > gang_size();
   if (stays && now_size < gang_size()) {
     std::erase_if(fit, [&](int slot) {
@@ -192,8 +200,8 @@ void CoordinatorState::evaluate_growth(Now now) {
   if (!too_large && size <= now_size) return;
   // Who has foreign processes is told to leave by the controller.
   if (too_large && plan_->kind != Kind::kLockstep) return;
-  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
-    if (std::find(there.begin(), there.end(), slot) == there.end() || slot_exited(slot)) return;
+  for (const auto& [slot, incarnation] : gang_->places()) {
+    if (!among(there, slot) || slot_exited(slot)) return;
   }
   const bool whole = size == gang_size() || too_large;
   const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
@@ -207,10 +215,12 @@ void CoordinatorState::evaluate_growth(Now now) {
 }
 
 void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
+  std::vector<Place> places;
+  places.reserve(slots.size());
+  for (const int slot : slots) places.push_back({slot, members_.at(slot).expected.incarnation});
   Proposal proposal;
+  static_cast<Roster&>(proposal) = Roster(std::move(places), plan_->procs_per_node);
   proposal.generation = ++highest_;
-  for (const int slot : slots) proposal.incarnation_of_slot[slot] = members_.at(slot).expected.incarnation;
-  proposal.procs = plan_->procs_per_node;
   proposal.at = now.time;
   proposal_ = proposal;
   const bool recovers = failure_ || !gang_ || !gang_->yields_since;
@@ -224,7 +234,7 @@ void CoordinatorState::record_proposal(Now now) {
   enter(Step::kProposing);
   Record record;
   record.generation = proposal_->generation;
-  for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+  for (const auto& [slot, incarnation] : proposal_->places()) {
     record.members.push_back({slot, incarnation, members_.at(slot).life + 1});
   }
   record.checkpoint = checkpoint_;
@@ -236,7 +246,7 @@ void CoordinatorState::send_propose(const Member& member) {
   Propose propose;
   propose.epoch = {term_, proposal_->generation};
   propose.first_rank = proposal_->first_rank(member.expected.slot);
-  propose.ranks = proposal_->procs;
+  propose.ranks = proposal_->procs();
   propose.world_size = proposal_->ranks();
   propose.port = plan_->port;
   send(member.session, propose);
@@ -250,11 +260,11 @@ void CoordinatorState::discard_proposal() {
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  if (!still_expected(*proposal_) || somebody_leaves(*proposal_) || proposal_->procs != plan_->procs_per_node) {
+  if (!still_expected(*proposal_) || somebody_leaves(*proposal_) || proposal_->procs() != plan_->procs_per_node) {
     return discard_proposal();
   }
   int missing = -1;
-  for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+  for (const auto& [slot, incarnation] : proposal_->places()) {
     const Member& member = members_.at(slot);
     if (now.time - member.heard > silence_of(member)) return discard_proposal();
     if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
@@ -305,22 +315,23 @@ void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string
 // asked, where it is known which generation that is.
 bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& promises) const {
   if (!in_force_) return true;
-  const auto expected = [this](const auto& old) {
-    const auto at = members_.find(old.first);
-    return at != members_.end() && at->second.expected.incarnation == old.second;
+  const auto expected = [this](const Place& old) {
+    const auto at = members_.find(old.slot);
+    return at != members_.end() && at->second.expected.incarnation == old.incarnation;
   };
-  const auto& before = in_force_->incarnation_of_slot;
+  const auto& before = in_force_->places();
   const bool by_one = (in_force_->kind == Kind::kLockstep && in_force_->known &&
                        std::any_of(before.begin(), before.end(),
-                                   [&](const auto& old) { return expected(old) && promises(old.first); })) ||
+                                   [&](const Place& old) { return expected(old) && promises(old.slot); })) ||
                       kMutation == Mutation::kDisjointSuccessor;
   return by_one || std::all_of(before.begin(), before.end(),
-                               [&](const auto& old) { return !expected(old) || promises(old.first); });
+                               [&](const Place& old) { return !expected(old) || promises(old.slot); });
 }
 
 std::vector<HeldState> CoordinatorState::held_states() const {
   std::vector<HeldState> held;
-  for (const auto& [slot, ready] : proposal_->ready) {
+  for (const auto& [slot, incarnation] : proposal_->places()) {
+    const Ready& ready = proposal_->ready.at(slot);
     for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
       if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
       held.push_back({proposal_->first_rank(slot) + static_cast<int>(i), ready.holdings[i]});
@@ -332,7 +343,7 @@ std::vector<HeldState> CoordinatorState::held_states() const {
 Go CoordinatorState::Gang::go_to(int slot) const {
   Go to = *go;
   to.first_rank = first_rank(slot);
-  to.group_rank = to.first_rank / procs;
+  to.group_rank = static_cast<int>(index_of(slot));
   return to;
 }
 
@@ -343,11 +354,12 @@ void CoordinatorState::go(Now now) {
   Go go = go_for(gang);
   go.epoch = {term_, gang.generation};
   std::vector<PeerBlock::Member> peers;
-  for (const auto& [slot, ready] : proposal_->ready) {
-    peers.push_back({slot, gang.incarnation_of_slot.at(slot), ready.addresses});
+  peers.reserve(gang.size());
+  for (const auto& [slot, incarnation] : gang.places()) {
+    peers.push_back({slot, incarnation, proposal_->ready.at(slot).addresses});
   }
   go.peers = Peers(std::move(peers));
-  const Ready& first = proposal_->ready.begin()->second;
+  const Ready& first = proposal_->ready.at(gang.slot_of(0));
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
@@ -358,7 +370,7 @@ void CoordinatorState::go(Now now) {
   if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
   gang.go = std::move(go);
-  for (const auto& [slot, incarnation] : gang.incarnation_of_slot) {
+  for (const auto& [slot, incarnation] : gang.places()) {
     Member& member = members_.at(slot);
     member.step = -1;
     member.warmed_at.reset();
@@ -372,7 +384,7 @@ void CoordinatorState::go(Now now) {
     times_.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
     times_.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
   }
-  progress_slot_ = plan_->slots;
+  progress_place_ = gang.size();
   last_advance_ = now.time;
   gang_ = std::move(gang);
   proposal_.reset();

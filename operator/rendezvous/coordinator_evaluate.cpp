@@ -13,7 +13,6 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kWriterDigits = 16;
-constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -23,6 +22,8 @@ void CoordinatorState::enter(Step step) {
 }
 
 void CoordinatorState::evaluate(Now now) {
+  evaluated_at_ = now.time;
+  ++evaluations_;
   evaluate_term(now);
   if (!plan_) return;
   for (int round = 0; round < 8; ++round) {
@@ -141,12 +142,28 @@ void CoordinatorState::tell_members(Now now) {
   }
 }
 
-// The generation of the record, of which it is not known whether anybody runs it.
+void CoordinatorState::know(const Record& record) {
+  record_ = record;
+  auto& members = record_->members;
+  if (record.format < kRecordFormat) {
+    std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
+  }
+  std::vector<Place> places;
+  places.reserve(members.size());
+  for (const Record::Member& member : members) places.push_back({member.slot, member.incarnation});
+  recorded_ = Roster(std::move(places), 1);
+}
+
+// The generation of the record, of which it is not known whether anybody runs it. Where it is not known either who is
+// in it, it may be anybody who is expected.
 void CoordinatorState::adopt_gang() {
+  std::vector<Place> places = recorded_.places();
+  if (places.empty()) {
+    for (const auto& [slot, member] : members_) places.push_back({slot, member.expected.incarnation});
+  }
   Gang gang;
+  static_cast<Roster&>(gang) = Roster(std::move(places), plan_->procs_per_node);
   gang.generation = record_->generation;
-  for (const Record::Member& member : record_->members) gang.incarnation_of_slot[member.slot] = member.incarnation;
-  gang.procs = plan_->procs_per_node;
   gang.kind = plan_->kind;
   gang.resumed = true;
   gang_ = gang;
@@ -162,22 +179,17 @@ void CoordinatorState::adopt_record(Now now) {
   }
   adopt_gang();
   const Gang& gang = *gang_;
-  for (auto& [slot, member] : members_) {
-    for (const auto& [rank, exit] : member.early_exits) {
-      if (in_gang(member) && exit.generation == gang.generation && gang.slot_of(rank) == slot) {
-        gang_->exits.emplace(rank, exit);
-      }
+  for (const auto& [slot, early] : std::exchange(early_, {})) {
+    Member& member = members_.at(slot);
+    if (!in_gang(member)) continue;
+    for (const auto& [rank, exit] : early.exits) {
+      if (exit.generation == gang.generation && gang.slot_of(rank) == slot) gang_->note_exit(exit);
     }
-    member.early_exits.clear();
-    for (const auto& [rank, report] : member.early_broken) {
-      if (in_gang(member) && report.generation == gang.generation && gang.slot_of(rank) == slot) {
-        note_broken(rank, report);
-      }
+    for (const auto& [rank, report] : early.broken) {
+      if (report.generation == gang.generation && gang.slot_of(rank) == slot) note_broken(rank, report);
     }
-    member.early_broken.clear();
-    const auto early = std::exchange(member.early_heartbeat, std::nullopt);
-    if (early && early->progress && in_gang(member) && early->generation == gang.generation) {
-      note_progress(member, *early->progress, now);
+    if (early.heartbeat && early.heartbeat->progress && early.heartbeat->generation == gang.generation) {
+      note_progress(member, *early.heartbeat->progress, now);
     }
   }
   if (record_->finished) {
@@ -185,6 +197,7 @@ void CoordinatorState::adopt_record(Now now) {
     if (record_->progress && record_->progress->step > progress_.step) progress_ = *record_->progress;
     return enter(Step::kFinished);
   }
+  if (recorded_.size() == 0) return end_gang();  // a later format: its members form another generation
   enter(Step::kResuming);  // evaluate_step() ends it when the controller's word says that it is over
 }
 
@@ -219,8 +232,8 @@ void CoordinatorState::evaluate_up(Now now) {
   if (step_ == Step::kUp) evaluate_hang(now);
   if (step_ != Step::kStarting) return;
   int missing = -1;
-  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
-    if (missing < 0 && !gang_->up[slot] && !slot_succeeded(slot)) missing = slot;
+  for (const auto& [slot, incarnation] : gang_->places()) {
+    if (missing < 0 && !gang_->is_up(slot) && !slot_succeeded(slot)) missing = slot;
   }
   if (missing < 0) {
     gang_->up_at = now.time;
@@ -242,11 +255,11 @@ void CoordinatorState::evaluate_up(Now now) {
 
 void CoordinatorState::evaluate_exits(Now now) {
   if (gang_->exits.empty() && gang_->broken.empty()) return;
-  if (std::all_of(gang_->incarnation_of_slot.begin(), gang_->incarnation_of_slot.end(),
-                  [this](const auto& entry) { return slot_succeeded(entry.first); })) {
+  if (gang_->successes == gang_->ranks()) {
     finished_ = true;
     return enter(Step::kFinished);
   }
+  if (gang_->broken.empty() && gang_->successes == static_cast<int>(gang_->exits.size())) return;
   std::vector<Exit> exits;
   Blame most = Blame::kNone;
   bool ordered = false, left = false;
@@ -300,7 +313,7 @@ Duration CoordinatorState::silence_of(const Member& member) const {
 bool CoordinatorState::cut_off(Now now) const {
   if (kMutation == Mutation::kBlameWhenCutOff) return false;
   const Duration silence = now.time - last_heard();
-  return gang_->incarnation_of_slot.size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
+  return gang_->size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
 }
 
 // One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
@@ -404,9 +417,7 @@ void CoordinatorState::evaluate_stop(Now now) {
       // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
       // last checkpoint, from which the job is to go on.
       const bool has_run =
-          record_ && std::any_of(record_->members.begin(), record_->members.end(), [&](const auto& it) {
-            return it.slot == slot && it.incarnation == member.expected.incarnation;
-          });
+          record_ && recorded_.has(slot, member.expected.incarnation);
       left = left || (has_run && may_come) || (waited < settle && !(record_ && record_->generation == 0));
     } else if (overdue) {
       continue;
@@ -428,16 +439,20 @@ bool CoordinatorState::checkpoint_awaited() const {
 // An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
 // process alone, so it is recorded first: should this leader end before, the agents tell the next one.
 void CoordinatorState::acknowledge_exits() {
-  if (checkpoint_awaited()) return;
-  for (auto& [slot, member] : members_) {
-    for (const auto& [rank, generation] : std::exchange(member.to_acknowledge, {})) {
-      if (member.session != 0) send(member.session, Ack{generation, rank});
+  if (unacknowledged_.empty() || !plan_ || checkpoint_awaited()) return;
+  std::sort(unacknowledged_.begin(), unacknowledged_.end());
+  for (const int slot : std::exchange(unacknowledged_, {})) {
+    const auto at = members_.find(slot);
+    if (at == members_.end()) continue;
+    for (const auto& [rank, generation] : std::exchange(at->second.to_acknowledge, {})) {
+      if (at->second.session != 0) send(at->second.session, Ack{generation, rank});
     }
   }
 }
 
 void CoordinatorState::write(Record next) {
   if (writer_.empty()) writer_ = make_key_().substr(0, kWriterDigits);
+  next.format = kRecordFormat;
   next.term = term_;
   next.writer = writer_;
   if (store_work_ != StoreWork::kNone) {

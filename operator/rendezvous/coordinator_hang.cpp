@@ -26,24 +26,25 @@ void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbea
   if (!gang_->watch) return;
   member.told = now.time;
   if (heartbeat.progress) gang_->watch->note_step(heartbeat.progress->step, now.time);
-  if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs)) return;
+  if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs())) return;
   const int first = gang_->first_rank(member.expected.slot);
-  for (int i = 0; i < gang_->procs; ++i) {
+  for (int i = 0; i < gang_->procs(); ++i) {
     gang_->watch->note(first + i, heartbeat.ranks[static_cast<std::size_t>(i)], now.time);
   }
 }
 
 std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
   std::vector<WatchedRank> ranks;
+  const auto& seen = gang_->watch->ranks();
   for (int rank = 0; rank < gang_->ranks(); ++rank) {
     if (gang_->exits.count(rank) != 0) continue;
     const int slot = gang_->slot_of(rank);
     const Member& member = members_.at(slot);
-    const auto seen = gang_->watch->ranks().find(rank);
+    const auto at = static_cast<std::size_t>(rank);
     // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
     const bool lately = member.session != 0 && now.time - member.told <= timing_.lost_after;
-    if (!lately || seen == gang_->watch->ranks().end()) return {};
-    ranks.push_back({rank, slot, member.expected.node, seen->second.activity, now.time - seen->second.moved});
+    if (!lately || at >= seen.size() || !seen[at]) return {};
+    ranks.push_back({rank, slot, member.expected.node, seen[at]->activity, now.time - seen[at]->moved});
   }
   return ranks;
 }

@@ -29,8 +29,7 @@ void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch:
   // Of one that was taken over nobody knows whether it has.
   bool stepped = gang_->resumed || last_advance_ > gang_->go_at;
   for (const auto& [rank, report] : gang_->broken) stepped = stepped || report.stepped;
-  std::set<Place> gang;
-  for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) gang.insert({slot, incarnation});
+  const std::set<Place> gang(gang_->places().begin(), gang_->places().end());
   const auto eviction = edges_.failed(reports, stepped, gang);
   if (eviction && kMutation != Mutation::kKeepBadLinks) {
     const auto name = [this](int slot) {
@@ -67,8 +66,7 @@ std::vector<EdgeWatch::Report> CoordinatorState::link_reports() const {
 }
 
 Place CoordinatorState::place_of(int rank) const {
-  const int slot = gang_->slot_of(rank);
-  return {slot, gang_->incarnation_of_slot.at(slot)};
+  return gang_->places()[static_cast<std::size_t>(rank / gang_->procs())];
 }
 
 // Rule 10: whoever cannot reach the others would have them end a step for nothing, and then wait for its links.
@@ -89,15 +87,16 @@ bool CoordinatorState::reaches_gang(Member& member, Now now) {
   return reach.problem.empty();
 }
 
-void CoordinatorState::on(Member& member, const Echoed& echoed, Now) {
+bool CoordinatorState::on(Member& member, const Echoed& echoed, Now) {
   if (!member.reach || member.reach->answered || echoed.generation != member.reach->generation) {
     ++ignored_;
-    return;
+    return false;
   }
   member.reach->answered = true;
   member.reach->problem = echoed.problem;
   member.reach->failures = echoed.problem.empty() ? 0 : member.reach->failures + 1;
   changed_ = true;
+  return true;
 }
 
 bool CoordinatorState::unreaching(const Member& member) const {

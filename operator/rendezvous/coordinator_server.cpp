@@ -167,6 +167,7 @@ class CoordinatorServer final : public Coordinator {
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
+    MonotonicTime waits_until{};  // when `timer` ends
     std::uint64_t serial = 0;                   // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;              // keys of job_of_pod_
     std::map<std::string, std::string> tokens;  // digest of the token that was found good, by pod uid
@@ -275,11 +276,14 @@ class CoordinatorServer final : public Coordinator {
   }
 
   void wait_for_tick(Job& job) {
+    if (job.waits_until == job.state.deadline()) return;
+    job.waits_until = job.state.deadline();
     const Duration wait = std::max<Duration>(std::chrono::milliseconds(1), job.state.deadline() - clock_.now());
     job.timer.expires_after(wait);
     job.timer.async_wait([this, uid = job.plan.uid, serial = job.serial](error_code error) {
       Job* found = error ? nullptr : find_job(uid, serial);
       if (found == nullptr) return;
+      found->waits_until = {};
       found->state.on_tick(now());
       carry_out(*found);
     });

@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::size_t kRefusedKept = 5;
 
+bool succeeded(const Exit& exit) {
+  return exit.code == 0 && exit.reason == Exit::Reason::kOwn;
+}
+
 bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
   return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
 }
@@ -29,7 +33,8 @@ CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, 
       joined_at_(now.time),
       evict_from_(now.time + timing.no_eviction_for),
       last_event_(now.time),
-      last_advance_(now.time) {}
+      last_advance_(now.time),
+      evaluated_at_(now.time) {}
 
 // A loop that was held up has not read what arrived meanwhile: silence until now proves nothing.
 void CoordinatorState::observe(Now now) {
@@ -43,7 +48,8 @@ void CoordinatorState::observe(Now now) {
 
 void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   observe(now);
-  std::map<int, Member> old = std::exchange(members_, {});
+  SlotMap<Member> old = std::exchange(members_, {});
+  members_.reserve(plan.members.size());
   for (const ExpectedMember& expected : plan.members) {
     Member member;
     member.heard = now.time;
@@ -51,10 +57,12 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
                                                  at->second.expected.incarnation == expected.incarnation &&
                                                  at->second.expected.pod_uid == expected.pod_uid) {
       member = std::move(at->second);
-      old.erase(at);
+      at->second.session = 0;
+    } else {
+      early_.erase(expected.slot);
     }
     member.expected = expected;
-    members_[expected.slot] = std::move(member);
+    members_.put(expected.slot, std::move(member));
   }
   for (auto& [slot, member] : old) {
     if (member.session == 0) continue;
@@ -62,6 +70,7 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
     actions_.push_back(CloseSession{member.session});
     slot_of_session_.erase(member.session);
   }
+  std::erase_if(early_, [this](const auto& entry) { return !members_.contains(entry.first); });
   plan_ = plan;
   highest_ = std::max(highest_, plan.handled_generation);
   changed_ = true;
@@ -151,10 +160,10 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
 }
 
 // A member runs, or has run, the generation of the record.
-void CoordinatorState::note_in_force(const Member& member) {
-  if (in_force_ && gang_ && gang_->resumed && in_gang(member) && member.generation == gang_->generation) {
-    in_force_->known = true;
-  }
+bool CoordinatorState::note_in_force(const Member& member) {
+  if (!in_force_ || in_force_->known || !gang_ || !gang_->resumed) return false;
+  in_force_->known = in_gang(member) && member.generation == gang_->generation;
+  return in_force_->known;
 }
 
 // What a member that came (back) has missed.
@@ -166,7 +175,7 @@ void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
   }
   if (!active() || !in_gang(member)) return;
   if (hello.generation == gang_->generation) {
-    if (hello.up) gang_->up[slot] = true;
+    if (hello.up) gang_->note_up(slot);
     return;
   }
   if (gang_->go && hello.phase == MemberPhase::kReady && hello.promised == gang_->go->epoch) {
@@ -191,68 +200,74 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
   observe(now);
   Member* member = find(session);
   if (member == nullptr) return;
+  // Somebody is heard of again, after everybody or this member was not.
+  const bool again = alone_since_ || now.time - member->heard > kTwoHeartbeats;
   member->heard = now.time;
-  if (const auto* heartbeat = std::get_if<Heartbeat>(&message)) {
-    on(*member, *heartbeat, now);
-  } else if (const auto* ready = std::get_if<Ready>(&message)) {
-    on(*member, *ready, now);
-  } else if (const auto* up = std::get_if<Up>(&message)) {
-    if (active() && in_gang(*member) && up->generation == gang_->generation) {
-      gang_->up[member->expected.slot] = true;
-      member->regroups = up->regroups;
-      if (recovered_into_gang()) {
-        times_.init_ms = std::max(times_.init_ms, up->entry.init_ms);
-        times_.transfer_ms = std::max(times_.transfer_ms, up->entry.transfer_ms);
-      }
-      changed_ = true;
-    }
-  } else if (const auto* broken = std::get_if<Broken>(&message)) {
-    on(*member, *broken, now);
-  } else if (const auto* exit = std::get_if<Exit>(&message)) {
-    on(*member, *exit, now);
-  } else if (const auto* echoed = std::get_if<Echoed>(&message)) {
-    on(*member, *echoed, now);
-  } else {
-    ++ignored_;
-  }
-  evaluate(now);
+  const bool news = std::visit([&](const auto& m) { return on(*member, m, now); }, message);
+  if (news || again) return evaluate(now);
+  acknowledge_exits();
 }
 
-void CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
+bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   if (heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
+  const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && in_gang(member) &&
+                    heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang_->generation;
+  bool news = !runs && (member.phase != heartbeat.phase || member.regroups != heartbeat.regroups ||
+                        member.generation != heartbeat.generation);
   member.phase = heartbeat.phase;
   member.regroups = heartbeat.regroups;
   member.generation = heartbeat.generation;
-  note_in_force(member);
-  note_checkpoint(heartbeat.newest_checkpoint);
-  if (step_ == Step::kLoading) member.early_heartbeat = heartbeat;
-  if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return;
-  const int slot = member.expected.slot;
-  if (heartbeat.up && !gang_->up[slot]) {
-    gang_->up[slot] = true;
+  news = note_in_force(member) || news;
+  news = note_checkpoint(heartbeat.newest_checkpoint) || news;
+  if (step_ == Step::kLoading) early_[member.expected.slot].heartbeat = heartbeat;
+  if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return news;
+  if (heartbeat.up && gang_->note_up(member.expected.slot)) {
     changed_ = true;
+    news = news || news_of_up();
   }
-  if (heartbeat.progress) note_progress(member, *heartbeat.progress, now);
+  if (heartbeat.progress) news = note_progress(member, *heartbeat.progress, now) || news;
   // Only rank 0 tells of progress, and its agent may be the one that has yet to find the way.
   for (const RankActivity& rank : heartbeat.ranks) {
     const bool committed = rank.said && rank.said->generation == gang_->generation;
-    if (committed && rank.said->step > gang_->restored_step) note_advance(member, rank.said->step, now);
+    if (!committed || rank.said->step <= gang_->restored_step) continue;
+    news = note_advance(member, rank.said->step, now) || news;
   }
   note_activities(member, heartbeat, now);
+  return news;
 }
 
-// A step is committed by all or by nobody: that one rank has done it shows that none is lost.
-void CoordinatorState::note_advance(Member& member, std::int64_t step, Now now) {
-  if (step <= member.step) return;
+bool CoordinatorState::on(Member& member, const Up& up, Now) {
+  if (!active() || !in_gang(member) || up.generation != gang_->generation) return false;
+  gang_->note_up(member.expected.slot);
+  member.regroups = up.regroups;
+  if (recovered_into_gang()) {
+    times_.init_ms = std::max(times_.init_ms, up.entry.init_ms);
+    times_.transfer_ms = std::max(times_.transfer_ms, up.entry.transfer_ms);
+  }
+  changed_ = true;
+  return news_of_up();
+}
+
+// Before the last one is up nothing follows from it, unless a rank has ended already.
+bool CoordinatorState::news_of_up() const {
+  return gang_->ups == gang_->size() || !gang_->exits.empty();
+}
+
+// A step is committed by all or by nobody: that one rank has done it shows that none is lost. The first one of a
+// generation is news.
+bool CoordinatorState::note_advance(Member& member, std::int64_t step, Now now) {
+  if (step <= member.step) return false;
+  const bool first = last_advance_ <= gang_->up_at;
   member.step = step;
   last_advance_ = now.time;
+  return first;
 }
 
-void CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
-  if (progress.step > gang_->restored_step) note_advance(member, progress.step, now);
-  const int slot = member.expected.slot;
-  if (slot > progress_slot_ || progress == progress_) return;
-  progress_slot_ = slot;
+bool CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
+  const bool news = progress.step > gang_->restored_step && note_advance(member, progress.step, now);
+  const std::size_t place = gang_->index_of(member.expected.slot);
+  if (place > progress_place_ || progress == progress_) return news;
+  progress_place_ = place;
   progress_ = progress;
   progress_changed_ = true;
   if (step_ == Step::kUp && recovered_into_gang() && times_.first_step_ms < 0 &&
@@ -260,42 +275,48 @@ void CoordinatorState::note_progress(Member& member, const Progress& progress, N
     times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();
     changed_ = true;
   }
+  return news;
 }
 
-void CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& checkpoint) {
-  if (!checkpoint || !newer(*checkpoint, checkpoint_)) return;
+bool CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& checkpoint) {
+  if (!checkpoint || !newer(*checkpoint, checkpoint_)) return false;
   checkpoint_ = checkpoint;
   progress_changed_ = true;
+  return true;
 }
 
-void CoordinatorState::on(Member& member, const Ready& ready, Now now) {
+bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
   if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation} || !proposal_->has(member.expected.slot)) {
     ++ignored_;
-    return;
+    return false;
   }
   const auto procs = static_cast<std::size_t>(plan_->procs_per_node);
   if (ready.problem.empty() &&
       (ready.addresses.size() != procs || (!ready.holdings.empty() && ready.holdings.size() != procs))) {
     ++ignored_;  // it cannot become part of a list of peers; the deadline for READY will name it
-    return;
+    return false;
   }
   member.phase = MemberPhase::kReady;
   member.life = ready.life;
   if (proposal_->ready.insert_or_assign(member.expected.slot, ready).second) proposal_->ready_at = now.time;
   changed_ = true;
+  return proposal_->ready.size() == proposal_->size() || !ready.problem.empty();
 }
 
-void CoordinatorState::on(Member& member, const Broken& broken, Now) {
+bool CoordinatorState::on(Member& member, const Broken& broken, Now) {
   if (step_ == Step::kLoading) {  // which ranks it has is not known yet
-    if (member.early_broken.size() < kMaxRanksPerMember) member.early_broken[broken.rank] = broken.report;
-    return;
+    auto& early = early_[member.expected.slot].broken;
+    if (early.size() < kMaxRanksPerMember) early[broken.rank] = broken.report;
+    return false;
   }
-  if (!active() || !in_gang(member) || broken.report.generation != gang_->generation) return;
+  if (!active() || !in_gang(member) || broken.report.generation != gang_->generation) return false;
   if (gang_->slot_of(broken.rank) != member.expected.slot) {
     ++ignored_;
-    return;
+    return false;
   }
   note_broken(broken.rank, broken.report);
+  // Others that say the same do not shorten the time for which a death is listened for.
+  return broken.report.yielded || gang_->broken.size() == 1;
 }
 
 void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
@@ -306,20 +327,27 @@ void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
   }
 }
 
-void CoordinatorState::on(Member& member, const Exit& exit, Now) {
+bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
+  if (member.to_acknowledge.empty()) unacknowledged_.push_back(member.expected.slot);
   if (member.to_acknowledge.size() < kMaxRanksPerMember) member.to_acknowledge[exit.rank] = exit.generation;
   if (step_ == Step::kLoading) {
-    if (member.early_exits.size() < kMaxRanksPerMember) member.early_exits[exit.rank] = exit;
-    return;
+    auto& early = early_[member.expected.slot].exits;
+    if (early.size() < kMaxRanksPerMember) early[exit.rank] = exit;
+    return true;
   }
-  if (!gang_ || exit.generation != gang_->generation || !in_gang(member)) return;
+  if (!gang_ || exit.generation != gang_->generation || !in_gang(member)) return true;
   if (gang_->slot_of(exit.rank) != member.expected.slot) {
     ++ignored_;
-    return;
+    return true;
   }
-  gang_->exits.emplace(exit.rank, exit);
+  const bool fresh = gang_->note_exit(exit);
   if (slot_exited(member.expected.slot)) member.phase = MemberPhase::kExited;
   changed_ = true;
+  // Of ranks that end well the last one is news, of those that saw a peer go away the first one.
+  if (step_ != Step::kUp || !fresh) return true;
+  if (succeeded(exit)) return gang_->successes == gang_->ranks();
+  const auto failures = static_cast<int>(gang_->exits.size()) - gang_->successes;
+  return failures == 1 || blame_of(exit, gang_->kind) != Blame::kCommunication;
 }
 
 void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
@@ -331,7 +359,7 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
     store_retry_at_ = now.time + timing_.store_retry;
   } else {
     store_error_.clear();
-    record_ = loaded->record;
+    know(loaded->record);
     version_ = loaded->version;
     record_seen_ = true;
     highest_ = std::max(highest_, record_->generation);
@@ -355,7 +383,7 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
   if (version) {
     store_error_.clear();
     version_ = *version;
-    record_ = writing_;
+    know(writing_);
     if (proposal_ && proposal_->generation == writing_.generation) {
       proposal_->recorded = true;
       proposal_->recorded_at = now.time;
@@ -386,8 +414,8 @@ void CoordinatorState::on_tick(Now now) {
 }
 
 MonotonicTime CoordinatorState::deadline() const {
-  MonotonicTime next = last_event_ + timing_.tick;
-  if (active() && gang_->gather_until > last_event_) next = std::min(next, gang_->gather_until);
+  MonotonicTime next = evaluated_at_ + timing_.tick;
+  if (active() && gang_->gather_until > evaluated_at_) next = std::min(next, gang_->gather_until);
   return next;
 }
 
@@ -401,15 +429,13 @@ void CoordinatorState::send(SessionId session, CoordinatorToAgent message) {
 }
 
 bool CoordinatorState::in_gang(const Member& member) const {
-  if (!gang_) return false;
-  const auto at = gang_->incarnation_of_slot.find(member.expected.slot);
-  return at != gang_->incarnation_of_slot.end() && at->second == member.expected.incarnation;
+  return gang_ && gang_->has(member.expected.slot, member.expected.incarnation);
 }
 
 bool CoordinatorState::still_expected(const Roster& roster) const {
-  return std::all_of(roster.incarnation_of_slot.begin(), roster.incarnation_of_slot.end(), [this](const auto& entry) {
-    const auto at = members_.find(entry.first);
-    return at != members_.end() && at->second.expected.incarnation == entry.second;
+  return std::all_of(roster.places().begin(), roster.places().end(), [this](const Place& place) {
+    const auto at = members_.find(place.slot);
+    return at != members_.end() && at->second.expected.incarnation == place.incarnation;
   });
 }
 
@@ -419,32 +445,38 @@ bool CoordinatorState::leaves(int slot) const {
 }
 
 bool CoordinatorState::somebody_leaves(const Roster& roster) const {
-  return std::any_of(roster.incarnation_of_slot.begin(), roster.incarnation_of_slot.end(),
-                     [this](const auto& entry) { return leaves(entry.first); });
+  return std::any_of(roster.places().begin(), roster.places().end(),
+                     [this](const Place& place) { return leaves(place.slot); });
 }
 
-int CoordinatorState::Roster::first_rank(int slot) const {
-  return static_cast<int>(std::distance(incarnation_of_slot.begin(), incarnation_of_slot.find(slot))) * procs;
+bool CoordinatorState::Gang::note_up(int slot) {
+  up.resize(size());
+  if (up[index_of(slot)]) return false;
+  ++ups;
+  return up[index_of(slot)] = true;
 }
 
-int CoordinatorState::Roster::slot_of(int rank) const {
-  if (rank < 0 || rank >= ranks()) return -1;
-  return std::next(incarnation_of_slot.begin(), rank / procs)->first;
+bool CoordinatorState::Gang::note_exit(const Exit& exit) {
+  const bool fresh = exits.emplace(exit.rank, exit).second;
+  if (fresh && succeeded(exit)) ++successes;
+  return fresh;
 }
 
 bool CoordinatorState::slot_exited(int slot) const {
+  if (gang_->exits.empty()) return false;
   const int first = gang_->first_rank(slot);
-  for (int i = 0; i < gang_->procs; ++i) {
+  for (int i = 0; i < gang_->procs(); ++i) {
     if (gang_->exits.count(first + i) == 0) return false;
   }
   return true;
 }
 
 bool CoordinatorState::slot_succeeded(int slot) const {
+  if (gang_->successes < gang_->procs()) return false;
   const int first = gang_->first_rank(slot);
-  for (int i = 0; i < gang_->procs; ++i) {
+  for (int i = 0; i < gang_->procs(); ++i) {
     const auto at = gang_->exits.find(first + i);
-    if (at == gang_->exits.end() || at->second.code != 0 || at->second.reason != Exit::Reason::kOwn) return false;
+    if (at == gang_->exits.end() || !succeeded(at->second)) return false;
   }
   return true;
 }

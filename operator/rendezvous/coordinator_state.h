@@ -1,7 +1,8 @@
 // The coordinator's side of the protocol for one job, as a pure state machine: events and the time go in, actions come
 // out. It has no socket, no store, no clock and no thread; coordinator_server.cpp carries the actions out.
 //
-// It is level-triggered: each event updates what is known, then evaluate() looks at all of it and takes the next step.
+// It is level-triggered: an event updates what is known; where that is news, and with each tick, evaluate() looks at all
+// of it and takes the next step. A heartbeat without news looks at its own member only, whatever the gang's size.
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
@@ -16,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +28,8 @@
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/protocol.h"
+#include "operator/rendezvous/roster.h"
+#include "operator/rendezvous/slot_map.h"
 #include "operator/rendezvous/source_choice.h"
 
 namespace lockstep::rendezvous {
@@ -58,6 +62,9 @@ struct Now {
 inline std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
+
+// A silence that no delay of a heartbeat explains.
+inline constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::milliseconds(50);
 
 struct CoordinatorTiming {
   Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
@@ -99,7 +106,7 @@ class CoordinatorState {
   void on_written(const Result<std::string>& version, Now now);
   void on_tick(Now now);
 
-  // When on_tick() is next of use: never later than `tick` after the last event.
+  // When on_tick() is next of use: never later than `tick` after it last looked at everything.
   MonotonicTime deadline() const;
   std::vector<CoordinatorAction> take_actions() { return std::exchange(actions_, {}); }
 
@@ -116,6 +123,8 @@ class CoordinatorState {
   // Why a HELLO would not be let in, empty when it would: {message, final}.
   std::optional<Refused> refusal(const Hello& hello) const;
   std::int64_t ignored() const { return ignored_; }
+  // How often it looked at all members.
+  std::int64_t evaluations() const { return evaluations_; }
 
  private:
   friend struct Contents;  // tests: a fingerprint of all that it holds
@@ -144,40 +153,29 @@ class CoordinatorState {
 
   // An expected pod and what its agent last said.
   struct Member {
-    ExpectedMember expected;
+    // What a heartbeat touches comes first.
     SessionId session = 0;
-    std::string agent;      // Hello::session; "" before the first HELLO
     MonotonicTime heard{};  // last sign of life, or when the connection broke
     MonotonicTime told{};   // when it last said what its ranks are doing
-    MemberPhase phase = MemberPhase::kIdle;
     std::int64_t generation = 0;
+    std::int64_t step = -1;  // last progress of the generation in force
+    MemberPhase phase = MemberPhase::kIdle;
+    bool regroups = false;       // its processes live, and keep what they hold
+    bool told_to_leave = false;  // STOP or DONE was sent on this connection
+    ExpectedMember expected;
+    std::string agent;  // Hello::session; "" before the first HELLO
     std::int64_t life = 0;
-    std::int64_t step = -1;                      // last progress of the generation in force
     std::int64_t halted = 0;                     // HALT up to this one was sent on this connection
     std::int64_t yields = 0;                     // YIELD of this one was sent on this connection
     std::optional<MonotonicTime> warmed_at;      // WARM was sent on this connection
-    bool regroups = false;                       // its processes live, and keep what they hold
-    bool told_to_leave = false;                  // STOP or DONE was sent on this connection
     std::optional<Reach> reach;                  // ECHO was sent on this connection
     std::map<int, std::int64_t> to_acknowledge;  // exits heard on this connection, by rank: their generation
-    // Reported before it was known which generation counts.
-    std::map<int, Exit> early_exits;  // by rank
-    std::map<int, BrokenReport> early_broken;
-    std::optional<Heartbeat> early_heartbeat;
   };
-  // Who is in a generation. Its ranks follow the order of the slots, `procs` to each, whichever slots those are.
-  struct Roster {
-    std::map<int, std::int64_t> incarnation_of_slot;
-    int procs = 1;
-
-    bool has(int slot) const { return incarnation_of_slot.count(slot) != 0; }
-    bool has(int slot, std::int64_t incarnation) const {
-      const auto at = incarnation_of_slot.find(slot);
-      return at != incarnation_of_slot.end() && at->second == incarnation;
-    }
-    int ranks() const { return static_cast<int>(incarnation_of_slot.size()) * procs; }
-    int first_rank(int slot) const;  // of a slot that it has
-    int slot_of(int rank) const;     // -1: there is no such rank
+  // What a member reported before it was known which generation counts.
+  struct Early {
+    std::map<int, Exit> exits;  // by rank
+    std::map<int, BrokenReport> broken;
+    std::optional<Heartbeat> heartbeat;
   };
   // A generation that may have had its GO.
   struct Gang : Roster {
@@ -185,8 +183,10 @@ class CoordinatorState {
     Kind kind = Kind::kLockstep;
     bool resumed = false;                // known from the record of an earlier term or process
     bool over = false;                   // ended by the controller's word, or abandoned
-    std::map<int, bool> up;              // by slot
+    std::vector<bool> up;                // by place
+    std::size_t ups = 0;                 // places that are up
     std::map<int, Exit> exits;           // by rank
+    int successes = 0;                   // of `exits`
     std::map<int, BrokenReport> broken;  // by rank: its communicator failed, and the process waits to be regrouped
     std::optional<Go> go;                // as its first member had it; none: of a generation that was taken over
     MonotonicTime go_at{}, up_at{};
@@ -204,6 +204,9 @@ class CoordinatorState {
     std::optional<Hang> hang;  // the processes to blame are being ended
 
     Go go_to(int slot) const;  // one that had its GO
+    bool is_up(int slot) const { return index_of(slot) < up.size() && up[index_of(slot)]; }
+    bool note_up(int slot);  // false: it was known
+    bool note_exit(const Exit& exit);
   };
   // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
   // its generation had its GO, or the one before is still in force; a member that runs it does.
@@ -248,19 +251,31 @@ class CoordinatorState {
   // Of a job that stops to go on later: the newest checkpoint is not in the record yet.
   bool checkpoint_awaited() const;
   void acknowledge_exits();
+  // The members that are there are too few for any generation.
+  bool too_few() const;
 
-  void note_in_force(const Member& member);
+  // Of a session that was a member's.
+  void drop_session(SessionId session) { slot_of_session_.erase(session); }
+  bool note_in_force(const Member& member);  // whether that is news
   void note_broken(int rank, const BrokenReport& report);
   void greet(Member& member, const Hello& hello, Now now);
-  void on(Member& member, const Heartbeat& heartbeat, Now now);
-  void on(Member& member, const Ready& ready, Now now);
-  void on(Member& member, const Broken& broken, Now now);
-  void on(Member& member, const Exit& exit, Now now);
-  void on(Member& member, const Echoed& echoed, Now now);
-  void note_advance(Member& member, std::int64_t step, Now now);
-  void note_progress(Member& member, const Progress& progress, Now now);
+  // Each says whether that is news: something follows from it that evaluate() has to find before the next tick.
+  bool on(Member& member, const Heartbeat& heartbeat, Now now);
+  bool on(Member& member, const Ready& ready, Now now);
+  bool on(Member& member, const Up& up, Now now);
+  bool on(Member& member, const Broken& broken, Now now);
+  bool on(Member& member, const Exit& exit, Now now);
+  bool on(Member& member, const Echoed& echoed, Now now);
+  template <typename Message>
+  bool on(Member&, const Message&, Now) {  // an agent's first message, or of an unknown type
+    ++ignored_;
+    return false;
+  }
+  bool news_of_up() const;
+  bool note_advance(Member& member, std::int64_t step, Now now);
+  bool note_progress(Member& member, const Progress& progress, Now now);
   void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
-  void note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
+  bool note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;
   std::vector<int> may_form(std::vector<int> slots, Now now) const;
@@ -283,6 +298,7 @@ class CoordinatorState {
   // It said that it does not reach the others, and is not one of them.
   bool unreaching(const Member& member) const;
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
+  void know(const Record& record);
   void adopt_gang();
   void adopt_record(Now now);
   void end_gang();
@@ -335,12 +351,15 @@ class CoordinatorState {
   std::vector<CoordinatorAction> actions_;
 
   std::optional<JobPlan> plan_;
-  std::map<int, Member> members_;  // by slot, as planned
-  std::map<SessionId, int> slot_of_session_;
+  SlotMap<Member> members_;  // as planned
+  std::unordered_map<SessionId, int> slot_of_session_;
+  std::map<int, Early> early_;       // by slot, until the record is known
+  std::vector<int> unacknowledged_;  // slots with exits to acknowledge
   std::vector<std::string> refused_;
 
   // The record, and the one operation on it that may be under way.
   std::optional<Record> record_;  // empty: not known (any more)
+  Roster recorded_;               // its members
   std::string version_;
   enum class StoreWork { kNone, kLoad, kWrite } store_work_ = StoreWork::kNone;
   Record writing_;
@@ -363,7 +382,7 @@ class CoordinatorState {
   std::optional<MonotonicTime> stop_since_;
 
   Progress progress_;
-  int progress_slot_ = 0;
+  std::size_t progress_place_ = 0;  // in the gang, of whose ranks `progress_` is
   std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
   std::string divergence_;  // what the newest generation whose ranks held other bits of the same state found
@@ -372,6 +391,8 @@ class CoordinatorState {
   MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back
   std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};
+  MonotonicTime evaluated_at_{};
+  std::int64_t evaluations_ = 0;
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;
   Duration held_up_{};

@@ -39,15 +39,14 @@ std::string CoordinatorState::waiting_message() const {
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
     case Step::kProposing:
-      for (const auto& [slot, incarnation] : proposal_->incarnation_of_slot) {
+      for (const auto& [slot, incarnation] : proposal_->places()) {
         if (proposal_->ready.count(slot) == 0) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
       return "waiting for the job's record to be written" + store;
     case Step::kStarting:
-      for (const auto& [slot, incarnation] : gang_->incarnation_of_slot) {
-        const auto at = gang_->up.find(slot);
-        if (at == gang_->up.end() || !at->second) slots.push_back(slot);
+      for (const auto& [slot, incarnation] : gang_->places()) {
+        if (!gang_->is_up(slot)) slots.push_back(slot);
       }
       return "waiting for the processes of " + slots_in_words(slots) + " to come up";
     case Step::kBroken:
@@ -62,7 +61,7 @@ std::string CoordinatorState::waiting_message() const {
         return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.reach->problem);
       }
       if (!gang_->yields_since) break;
-      if (gang_->incarnation_of_slot.size() > gang_size()) return "the gang will be smaller after this step";
+      if (gang_->size() > gang_size()) return "the gang will be smaller after this step";
       for (const auto& [slot, member] : members_) {
         const bool warm = member.phase == MemberPhase::kWarm || !gang_regroups();
         if (member.session != 0 && !in_gang(member) && warm) slots.push_back(slot);
@@ -113,6 +112,7 @@ std::optional<JobView> CoordinatorState::view() const {
       view.phase = Phase::kStopped;
       break;
   }
+  view.members.reserve(members_.size());
   for (const auto& [slot, member] : members_) {
     MemberView seen;
     seen.slot = slot;
@@ -122,10 +122,7 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.alive = member.session != 0 && (member.phase == MemberPhase::kRunning ||
                                          (member.phase == MemberPhase::kReady && member.generation > 0));
     seen.in_gang = in_gang(member) && !gang_->over;
-    if (active() && in_gang(member)) {
-      const auto at = gang_->up.find(slot);
-      seen.up = at != gang_->up.end() && at->second && !slot_exited(slot);
-    }
+    seen.up = active() && in_gang(member) && gang_->is_up(slot) && !slot_exited(slot);
     view.members.push_back(seen);
   }
   if (gang_) view.world_size = gang_->ranks();

@@ -12,15 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "operator/rendezvous/roster.h"
+
 namespace lockstep::rendezvous {
-
-// A pod of a slot.
-struct Place {
-  int slot = 0;
-  std::int64_t incarnation = 0;
-
-  auto operator<=>(const Place&) const = default;
-};
 
 class EdgeWatch {
  public:

@@ -18,8 +18,11 @@ bool got_on(const Activity& before, const Activity& now) {
 }  // namespace
 
 void HangWatch::note(int rank, const RankActivity& activity, MonotonicTime now) {
-  const auto [at, first] = ranks_.try_emplace(rank, Seen{activity, now});
-  Seen& seen = at->second;
+  const auto at = static_cast<std::size_t>(rank);
+  if (at >= ranks_.size()) ranks_.resize(at + 1);
+  const bool first = !ranks_[at];
+  if (first) ranks_[at] = Seen{activity, now};
+  Seen& seen = *ranks_[at];
   if (activity.said && (first || !seen.activity.said || got_on(*seen.activity.said, *activity.said))) {
     seen.moved = moved_ = now;
   }
@@ -40,7 +43,9 @@ void HangWatch::note_step(std::int64_t committed, MonotonicTime now) {
 
 void HangWatch::restart(MonotonicTime now) {
   moved_ = now;
-  for (auto& [rank, seen] : ranks_) seen.moved = now;
+  for (auto& seen : ranks_) {
+    if (seen) seen->moved = now;
+  }
 }
 
 Duration HangWatch::patience(Duration least) const {

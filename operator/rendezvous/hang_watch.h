@@ -7,8 +7,8 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "operator/base/clock.h"
 #include "operator/rendezvous/activity.h"
@@ -25,6 +25,7 @@ class HangWatch {
   // Of a generation that is up now and began with `committed` steps; empty: it is not known with how many.
   HangWatch(std::optional<std::int64_t> committed, MonotonicTime now) : step_(committed), step_at_(now), moved_(now) {}
 
+  // `rank` is one of the generation's.
   void note(int rank, const RankActivity& activity, MonotonicTime now);
   void note_step(std::int64_t committed, MonotonicTime now);
   // Nobody could see anything until now: what did not change meanwhile proves nothing.
@@ -39,10 +40,10 @@ class HangWatch {
   // How long nobody has to get on until it is a hang: five times the 99th percentile of the last 128 times that a step
   // took, the first one left out, because it has much to prepare; and at least `least`.
   Duration patience(Duration least) const;
-  const std::map<int, Seen>& ranks() const { return ranks_; }
+  const std::vector<std::optional<Seen>>& ranks() const { return ranks_; }  // by rank, those that were noted
 
  private:
-  std::map<int, Seen> ranks_;
+  std::vector<std::optional<Seen>> ranks_;
   std::optional<std::int64_t> step_;  // the newest committed
   MonotonicTime step_at_, moved_;
   bool stepped_ = false;

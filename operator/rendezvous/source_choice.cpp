@@ -60,10 +60,11 @@ SourceChoice choose_source(const std::vector<HeldState>& held, int ranks,
     source.version = version;
   }
   // The state goes round the ring: best from right before who needs it.
-  const auto holds = [&](int rank) {
-    return std::any_of(held.begin(), held.end(),
-                       [&](const HeldState& each) { return each.rank == rank && each.version == source.version; });
-  };
+  std::vector<bool> holders_of_it(static_cast<std::size_t>(ranks));
+  for (const HeldState& each : held) {
+    if (each.version == source.version) holders_of_it[static_cast<std::size_t>(each.rank)] = true;
+  }
+  const auto holds = [&](int rank) { return holders_of_it[static_cast<std::size_t>(rank)]; };
   for (int rank = 0; rank < ranks; ++rank) {
     if (!holds(rank) || holds((rank + 1) % ranks)) continue;
     source.rank = rank;

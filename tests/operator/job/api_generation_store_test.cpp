@@ -30,6 +30,25 @@ TEST(ApiGenerationStore, a_record_comes_back_as_it_went) {
   EXPECT_EQ(*record_from_text(record_to_text(record)), record);
 }
 
+TEST(ApiGenerationStore, a_record_of_the_first_format_is_read_as_such) {
+  const auto record = record_from_text(
+      R"({"term":3,"generation":7,"members":[{"slot":1,"incarnation":4,"life":1},{"slot":0,"incarnation":1,"life":2}]})");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->format, 1);
+  EXPECT_EQ(record->members.size(), 2U);
+}
+
+TEST(ApiGenerationStore, of_a_record_of_a_later_format_the_members_are_not_known) {
+  const auto record = record_from_text(
+      R"({"format":9,"term":3,"generation":7,"members":{"racks":[[0,1]]},"checkpoint":)"
+      R"({"name":"step-120.g3","step":120,"generation":3,"digest":"abc"}})");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->format, 9);
+  EXPECT_EQ(record->generation, 7) << "its number is not used again";
+  EXPECT_EQ(record->checkpoint->step, 120) << "training goes on from there";
+  EXPECT_TRUE(record->members.empty());
+}
+
 TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
   for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
                            R"({"term":1,"generation":1,"members":[1]})",

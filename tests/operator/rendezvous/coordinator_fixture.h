@@ -116,6 +116,7 @@ class CoordinatorStateTest : public testing::Test {
   }
   void say(int slot, const AgentToCoordinator& message) {
     job->on_message(kFirst + static_cast<SessionId>(slot), message, now());
+    if (time >= job->deadline()) job->on_tick(now());  // as the server does
     collect();
   }
   // The heartbeat of a member whose processes are up.

@@ -216,7 +216,7 @@ TEST_F(CoordinatorHangTest, a_checkpoint_has_the_writers_own_deadline_unless_the
   pass(seconds(140));
   EXPECT_TRUE(sent<Abort>().empty());
   says[1].state = 'T';
-  pass(milliseconds(250));
+  pass(milliseconds(500));  // the tick after it was told
   EXPECT_EQ(sent<Abort>().size(), 1U);
 }
 

@@ -237,18 +237,18 @@ TEST_F(CoordinatorStateTest, a_broken_connection_alone_has_a_second) {
 
 TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
   start();
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 20; ++i) {
     time += milliseconds(250);
     beat(0, 1, 1 + i);
   }
   EXPECT_EQ(phase(), Phase::kUp);
   for (int i = 0; i < 12; ++i) {
     time += milliseconds(250);
-    beat(0, 1, 40);
+    beat(0, 1, 20);
   }
   EXPECT_EQ(phase(), Phase::kUp) << "three seconds of silence are allowed while the connection stands";
   time += milliseconds(250);
-  beat(0, 1, 40);
+  beat(0, 1, 20);
   EXPECT_EQ(phase(), Phase::kBroken);
 }
 

@@ -20,11 +20,11 @@ constexpr bool kOf9 = requires {
   T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 template <typename T>
-constexpr bool kOf19 = requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+constexpr bool kOf21 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 }
 &&!requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 
 }  // namespace
@@ -53,13 +53,16 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, refused, record, version, store_work,
+  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, early, unacknowledged, refused, record, recorded,
+               version, store_work,
                writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
-               step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_slot,
-               checkpoint, times, divergence, joined_at, evict_from, alone_since, last_event, last_advance, changed,
+               step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_place,
+               checkpoint, times, divergence, joined_at, evict_from, alone_since, last_event, last_advance, evaluated_at,
+               evaluations, changed,
                progress_changed, ignored, held_up] = state;
-  to.add(term, foreign_term, writer, plan, members, slot_of_session, record, version, store_work, write_next, record_seen, highest, deposed,
-         step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_slot,
+  to.add(term, foreign_term, writer, plan, members, std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()),
+         early, unacknowledged, record, version, store_work, write_next, record_seen, highest, deposed,
+         step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_place,
          checkpoint);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
@@ -75,20 +78,24 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
-  const auto& [expected, session, agent, heard, told, phase, generation, life, step, halted, yields, warmed_at,
-               regroups, told_to_leave, reach, to_acknowledge, early_exits, early_broken, early_heartbeat] = member;
+  const auto& [session, heard, told, generation, step, phase, regroups, told_to_leave, expected, agent, life, halted,
+               yields, warmed_at, reach, to_acknowledge] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
-         told_to_leave, reach, to_acknowledge, early_exits, early_broken, early_heartbeat);
+         told_to_leave, reach, to_acknowledge);
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::Roster& roster) {
-  const auto& [incarnation_of_slot, procs] = roster;
-  to.add(incarnation_of_slot, procs);
+void Contents::add(Fingerprint& to, const CoordinatorState::Early& early) {
+  const auto& [exits, broken, heartbeat] = early;
+  to.add(exits, broken, heartbeat);
+}
+
+void Contents::add(Fingerprint& to, const Roster& roster) {
+  to.add(roster.places(), roster.procs());  // the index follows from them
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Gang& gang) {
-  static_assert(kOf19<CoordinatorState::Gang>, "add the new member here");
-  add(to, static_cast<const CoordinatorState::Roster&>(gang));
+  static_assert(kOf21<CoordinatorState::Gang>, "add the new member here");
+  add(to, static_cast<const Roster&>(gang));
   to.add(gang.generation, gang.kind, gang.resumed, gang.over, gang.up, gang.exits, gang.broken, gang.go,
          gang.restored_step, gang.gather_until == MonotonicTime::max(), gang.yields_since, gang.renounced_since,
          gang.lost_slot, gang.yielded, gang.hang.has_value());
@@ -99,13 +106,13 @@ void Contents::add(Fingerprint& to, const CoordinatorState::Gang& gang) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::InForce& in_force) {
   static_assert(kOf3<CoordinatorState::InForce>, "add the new member here");
-  add(to, static_cast<const CoordinatorState::Roster&>(in_force));
+  add(to, static_cast<const Roster&>(in_force));
   to.add(in_force.kind, in_force.known);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Proposal& proposal) {
   static_assert(kOf9<CoordinatorState::Proposal>, "add the new member here");
-  add(to, static_cast<const CoordinatorState::Roster&>(proposal));  // of the times only `at` decides anything
+  add(to, static_cast<const Roster&>(proposal));  // of the times only `at` decides anything
   to.add(proposal.generation, proposal.at, proposal.permitted, proposal.recorded, proposal.ready);
 }
 
@@ -260,8 +267,8 @@ void Contents::add(Fingerprint& to, const Stop& stop) {
 }
 
 void Contents::add(Fingerprint& to, const Record& record) {
-  const auto& [term, writer, generation, members, checkpoint, finished, progress] = record;
-  to.add(term, writer, generation, members, checkpoint, finished, progress);
+  const auto& [format, term, writer, generation, members, checkpoint, finished, progress] = record;
+  to.add(format, term, writer, generation, members, checkpoint, finished, progress);
 }
 
 void Contents::add(Fingerprint& to, const Record::Member& member) {

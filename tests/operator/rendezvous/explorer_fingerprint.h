@@ -30,7 +30,8 @@ struct Contents {
   static void add(Fingerprint& to, const MemberState::Rank& rank);
   static void add(Fingerprint& to, const CoordinatorState& state);
   static void add(Fingerprint& to, const CoordinatorState::Member& member);
-  static void add(Fingerprint& to, const CoordinatorState::Roster& roster);
+  static void add(Fingerprint& to, const CoordinatorState::Early& early);
+  static void add(Fingerprint& to, const Roster& roster);
   static void add(Fingerprint& to, const CoordinatorState::Gang& gang);
   static void add(Fingerprint& to, const CoordinatorState::InForce& in_force);
   static void add(Fingerprint& to, const CoordinatorState::Proposal& proposal);
@@ -128,6 +129,11 @@ class Fingerprint {
   void add_one(const std::vector<T>& values) {
     mix(values.size());
     for (const T& value : values) add_one(value);
+  }
+  template <typename T>
+  void add_one(const SlotMap<T>& values) {
+    mix(values.size());
+    for (const auto& [slot, value] : values) add(slot, value);
   }
   template <typename K, typename V>
   void add_one(const std::map<K, V>& values) {

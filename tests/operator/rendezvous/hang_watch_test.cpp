@@ -38,8 +38,8 @@ TEST(HangWatch, whatever_any_rank_gets_done_counts_and_where_it_waits_does_not) 
     row.change(after);
     watch.note(1, {'S', 200, after}, kBegin + seconds(1));
     EXPECT_EQ(watch.moved(), row.counts ? kBegin + seconds(1) : kBegin) << row.what;
-    EXPECT_EQ(watch.ranks().at(1).moved, watch.moved()) << row.what;
-    EXPECT_EQ(watch.ranks().at(1).activity.age_ms, 200) << "the newest is kept: " << row.what;
+    EXPECT_EQ(watch.ranks().at(1)->moved, watch.moved()) << row.what;
+    EXPECT_EQ(watch.ranks().at(1)->activity.age_ms, 200) << "the newest is kept: " << row.what;
   }
 }
 
@@ -52,7 +52,7 @@ TEST(HangWatch, one_rank_that_gets_on_is_enough) {
     watch.note(1, says(0, i), kBegin + seconds(i));
   }
   EXPECT_EQ(watch.moved(), kBegin + seconds(100));
-  EXPECT_EQ(watch.ranks().at(0).moved, kBegin);
+  EXPECT_EQ(watch.ranks().at(0)->moved, kBegin);
 }
 
 TEST(HangWatch, patience_is_five_times_the_99th_percentile_of_the_last_steps_and_at_least_what_is_asked) {
@@ -98,7 +98,7 @@ TEST(HangWatch, a_restart_makes_all_that_was_seen_new) {
   watch.note(0, says(1), kBegin);
   watch.restart(kBegin + seconds(60));
   EXPECT_EQ(watch.moved(), kBegin + seconds(60));
-  EXPECT_EQ(watch.ranks().at(0).moved, kBegin + seconds(60));
+  EXPECT_EQ(watch.ranks().at(0)->moved, kBegin + seconds(60));
 }
 
 }  // namespace

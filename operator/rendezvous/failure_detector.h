@@ -1,0 +1,47 @@
+// How long a member may be silent before it counts as lost: an accrual failure detector (phi; Hayashibara, Defago,
+// Yared, Katayama: "The phi accrual failure detector", SRDS 2004) over the member's own inter-arrival times. Pure; the
+// coordinator's machine keeps one for each member, and asks only while no step advances.
+//
+// phi(t) = -log10(P(a heartbeat comes later than t)), with gaps taken as normal. A member is suspected from phi = 8 on:
+// one wrong suspicion in 10^8 heartbeats if the model held. It does not hold on a busy machine, whose gaps have a long
+// tail, so the longest recent gap counts as well, and the answer has bounds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "operator/base/clock.h"
+
+namespace lockstep::rendezvous {
+
+struct SilenceBounds {
+  Duration least = std::chrono::milliseconds(750);
+  Duration most = std::chrono::seconds(3);  // also until enough heartbeats have come
+};
+
+// Of the heartbeats of one connection. Its size does not grow.
+class ArrivalTimes {
+ public:
+  // A heartbeat came. The first one, and one after more than `longest`, begin a gap and end none.
+  void note(MonotonicTime now, Duration longest);
+  // How long the member may be silent. `every` is what it was told to say a heartbeat at: the bounds are at least three
+  // and four times that.
+  Duration silence(Duration every, const SilenceBounds& bounds) const;
+  // How suspect a silence of that length is. 0 while too few heartbeats have come.
+  double phi(Duration silent, Duration every) const;
+  // Gaps that count.
+  std::int64_t gaps() const { return gaps_; }
+
+  static constexpr std::int64_t kLeastGaps = 8;  // before anything is concluded from them
+  static constexpr int kWindow = 256;            // gaps that have weight
+
+ private:
+  double deviation(Duration every) const;  // milliseconds
+
+  MonotonicTime last_{};
+  double mean_ = 0, variance_ = 0;  // milliseconds; of about the last kWindow gaps
+  std::int64_t gaps_ = 0;
+  std::array<Duration, 2> longest_{};  // of the window that fills, and of the one before
+};
+
+}  // namespace lockstep::rendezvous
