@@ -100,7 +100,7 @@ std::vector<int> CoordinatorState::present(Now now) const {
   for (const auto& [slot, member] : members_) {
     if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0) continue;
     if (member.expected.leaving || evicted(member)) continue;
-    if (now.time - member.heard <= timing_.silent_after) slots.push_back(slot);
+    if (now.time - member.heard <= silence_of(member)) slots.push_back(slot);
   }
   return slots;
 }

@@ -23,6 +23,7 @@ void CoordinatorState::enter(Step step) {
 
 void CoordinatorState::evaluate(Now now) {
   evaluated_at_ = now.time;
+  loss_due_ = MonotonicTime::max();
   ++evaluations_;
   evaluate_term(now);
   if (!plan_) return;
@@ -304,7 +305,8 @@ void CoordinatorState::evaluate_exits(Now now) {
 }
 
 Duration CoordinatorState::silence_of(const Member& member) const {
-  return member.session == 0 ? timing_.lost_after : timing_.silent_after;
+  if (member.session == 0) return timing_.lost_after;
+  return member.arrivals.silence(kHeartbeatEvery, {timing_.silent_least, timing_.silent_after});
 }
 
 // Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
@@ -326,8 +328,9 @@ void CoordinatorState::hear_again(Duration quiet, Now now) {
         return in_gang(entry.second) && entry.second.session == 0;
       });
   const Duration repeated = std::min(quiet + kTwoHeartbeats, timing_.silent_after);
-  const MonotonicTime heard = lost_way ? now.time : now.time + repeated - timing_.silent_after;
-  for (auto& [slot, member] : members_) member.heard = std::max(member.heard, heard);
+  for (auto& [slot, member] : members_) {
+    member.heard = std::max(member.heard, lost_way ? now.time : now.time + repeated - silence_of(member));
+  }
   if (!lost_way) return;
   evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
   if (gang_->watch) gang_->watch->restart(now.time);
@@ -350,8 +353,12 @@ void CoordinatorState::evaluate_losses(Now now) {
   const std::optional<MonotonicTime> alone_since = std::exchange(alone_since_, std::nullopt);
   if (alone_since && now.time - last_heard() <= kTwoHeartbeats) return hear_again(last_heard() - *alone_since, now);
   for (const auto& [slot, member] : members_) {
-    const MonotonicTime since = std::max(member.heard, last_advance_);
-    if (!in_gang(member) || slot_succeeded(slot) || now.time - since <= silence_of(member)) continue;
+    if (!in_gang(member) || slot_succeeded(slot)) continue;
+    const MonotonicTime lost_at = std::max(member.heard, last_advance_) + silence_of(member);
+    if (now.time <= lost_at) {
+      loss_due_ = std::min(loss_due_, lost_at + std::chrono::milliseconds(1));
+      continue;
+    }
     return lose_member(slot, member.session == 0 ? "its connection is gone" : "it is silent", member.heard, now);
   }
 }

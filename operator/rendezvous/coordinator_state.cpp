@@ -150,6 +150,7 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.regroups = hello.regroups;
   member.told_to_leave = false;
   member.reach.reset();
+  member.arrivals = {};
   member.to_acknowledge.clear();
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
@@ -209,6 +210,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 }
 
 bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
+  member.arrivals.note(now.time, timing_.silent_after);
   if (heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
   const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && in_gang(member) &&
                     heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang_->generation;
@@ -416,6 +418,7 @@ void CoordinatorState::on_tick(Now now) {
 MonotonicTime CoordinatorState::deadline() const {
   MonotonicTime next = evaluated_at_ + timing_.tick;
   if (active() && gang_->gather_until > evaluated_at_) next = std::min(next, gang_->gather_until);
+  if (active() && loss_due_ > evaluated_at_) next = std::min(next, loss_due_);
   return next;
 }
 

@@ -25,6 +25,7 @@
 #include "operator/base/clock.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/edge_watch.h"
+#include "operator/rendezvous/failure_detector.h"
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/protocol.h"
@@ -68,8 +69,9 @@ inline constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::mi
 
 struct CoordinatorTiming {
   Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
-  // A connection that stands without a word. Longer, because a node whose cores are all taken is late, not dead, and
-  // peers that miss a member say so before.
+  // A connection that stands without a word: between these, as the member's own heartbeats came so far
+  // (failure_detector.h). A node whose cores are all taken is late, not dead.
+  Duration silent_least = std::chrono::milliseconds(750);
   Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
@@ -157,6 +159,7 @@ class CoordinatorState {
     SessionId session = 0;
     MonotonicTime heard{};  // last sign of life, or when the connection broke
     MonotonicTime told{};   // when it last said what its ranks are doing
+    ArrivalTimes arrivals;  // of this connection's heartbeats
     std::int64_t generation = 0;
     std::int64_t step = -1;  // last progress of the generation in force
     MemberPhase phase = MemberPhase::kIdle;
@@ -392,6 +395,7 @@ class CoordinatorState {
   std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};
   MonotonicTime evaluated_at_{};
+  MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost if nothing is heard of it
   std::int64_t evaluations_ = 0;
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;

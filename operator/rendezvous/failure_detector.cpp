@@ -9,6 +9,7 @@ namespace {
 constexpr double kDeviationsOfPhi8 = 5.612;  // of the normal distribution, where P(later) = 10^-8
 // A quiet cluster's gaps hardly differ; a timer and a switch are never more exact than this part of the interval.
 constexpr int kLeastDeviation = 5;
+constexpr int kLeastIntervals = 3;
 constexpr int kOfLongest = 2;  // a gap twice as long as the longest one is another thing
 
 double ms(Duration duration) {
@@ -22,7 +23,7 @@ void ArrivalTimes::note(MonotonicTime now, Duration longest) {
   const bool first = last_ == MonotonicTime{};
   last_ = now;
   if (first || gap > longest || gap < Duration::zero()) return;
-  if (gaps_ % kWindow == 0) longest_ = {Duration::zero(), longest_[0]};
+  if (gaps_ % kLongestOf == 0) longest_ = {Duration::zero(), longest_[0]};
   longest_[0] = std::max(longest_[0], gap);
   ++gaps_;
   // Welford's update, with the weight of a gap bounded below, so that old ones fade.
@@ -37,8 +38,8 @@ double ArrivalTimes::deviation(Duration every) const {
 }
 
 Duration ArrivalTimes::silence(Duration every, const SilenceBounds& bounds) const {
-  const Duration most = std::max(bounds.most, 4 * every);
-  const Duration least = std::min(std::max(bounds.least, 3 * every), most);
+  const Duration most = std::max(bounds.most, kLeastIntervals * every);
+  const Duration least = std::min(std::max(bounds.least, kLeastIntervals * every), most);
   if (gaps_ < kLeastGaps) return most;
   const double suspect = mean_ + kDeviationsOfPhi8 * deviation(every);
   const Duration by_phi = std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(suspect));

@@ -24,16 +24,18 @@ class ArrivalTimes {
  public:
   // A heartbeat came. The first one, and one after more than `longest`, begin a gap and end none.
   void note(MonotonicTime now, Duration longest);
-  // How long the member may be silent. `every` is what it was told to say a heartbeat at: the bounds are at least three
-  // and four times that.
+  // How long the member may be silent. It was told to say a heartbeat `every` so often; both bounds are at least three
+  // times that.
   Duration silence(Duration every, const SilenceBounds& bounds) const;
   // How suspect a silence of that length is. 0 while too few heartbeats have come.
   double phi(Duration silent, Duration every) const;
   // Gaps that count.
   std::int64_t gaps() const { return gaps_; }
 
-  static constexpr std::int64_t kLeastGaps = 8;  // before anything is concluded from them
-  static constexpr int kWindow = 256;            // gaps that have weight
+  // Before anything is concluded from them: 30 s, so that what is late now and then has been late.
+  static constexpr std::int64_t kLeastGaps = 120;
+  static constexpr int kWindow = 256;          // gaps that have weight in the mean
+  static constexpr int kLongestOf = 10 * 240;  // gaps among which the longest is kept twice: 10 minutes
 
  private:
   double deviation(Duration every) const;  // milliseconds
@@ -41,7 +43,7 @@ class ArrivalTimes {
   MonotonicTime last_{};
   double mean_ = 0, variance_ = 0;  // milliseconds; of about the last kWindow gaps
   std::int64_t gaps_ = 0;
-  std::array<Duration, 2> longest_{};  // of the window that fills, and of the one before
+  std::array<Duration, 2> longest_{};  // of the kLongestOf gaps that fill up, and of those before
 };
 
 }  // namespace lockstep::rendezvous

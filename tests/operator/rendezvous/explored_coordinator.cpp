@@ -12,7 +12,7 @@ CoordinatorTiming timing() {
   using std::chrono::milliseconds;
   CoordinatorTiming timing;
   timing.lost_after = milliseconds(600);
-  timing.silent_after = milliseconds(850);
+  timing.silent_least = timing.silent_after = milliseconds(850);  // so that past heartbeats do not tell states apart
   timing.no_eviction_for = milliseconds(1100);
   timing.ready_within = milliseconds(1350);
   timing.session_silence = milliseconds(1600);
