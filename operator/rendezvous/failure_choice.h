@@ -21,6 +21,11 @@ enum class Blame {
 };
 Blame blame_of(const Exit& exit, Kind kind);
 
+// It ended by itself, and well.
+inline bool succeeded(const Exit& exit) {
+  return exit.code == 0 && exit.reason == Exit::Reason::kOwn;
+}
+
 // How long to wait for a better explanation when `most` is the strongest blame known.
 Duration gather_time(Blame most);
 
