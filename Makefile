@@ -5,24 +5,26 @@ JOBS ?= $(shell nproc)
 PYTHON ?= /usr/bin/python3
 KILLS ?= 200
 FAULTS ?= 20
+PODS ?= 0
+ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-peers lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-peers bench-control-plane lint cluster cluster-down install clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build ## train a small language model on 4 workers, kill one on the way
 	@scripts/demo.sh $(BUILD)
 
 setup: ## install what the build needs (Debian packages; sudo when not root)
-	@scripts/setup.sh build
+	@scripts/setup.sh build >&2
 
 setup-test:
-	@scripts/setup.sh test
+	@scripts/setup.sh test >&2
 
 build: setup ## build everything into build/release
-	@scripts/build.sh release $(BUILD) $(JOBS)
+	@scripts/build.sh release $(BUILD) $(JOBS) >&2
 
 test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep run, the chart, real clusters
 	@$(PYTHON) scripts/run_tests.py all
@@ -45,10 +47,15 @@ bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Locks
 	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/recovery/bench_peers.py --faults $(FAULTS)
 
+bench-control-plane: setup-test ## the time to a job's last pod, against a raw client and JobSet (an hour; PODS=300 ROUNDS=1 for a look)
+	@scripts/build.sh release $(BUILD) $(JOBS) lockstep lockstep-agent lockstep-operator
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/bench_control_plane.py --pods $(PODS) --rounds $(ROUNDS)
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/sleepers.py
+
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh
 
-cluster: setup-test build ## a real 3-node cluster with the operator installed
+cluster: setup-test build ## a real 3-node cluster with the operator installed: eval "$(make cluster)"
 	@scripts/cluster.sh up
 
 cluster-down: ## remove that cluster and all of it

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make cluster / make cluster-down: a real cluster of three nodes on this machine with the operator installed in it.
+# make cluster / make cluster-down: a real cluster of three nodes on this machine with the operator installed in it, and a
+# volume for the claim of examples/storage/checkpoints.yaml. Standard output is one line for eval: KUBECONFIG, and PATH with kubectl and helm.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${NAME:-dev}
@@ -13,11 +14,13 @@ case "${1:-}" in
     trap 'rm -rf "$images"' EXIT
     containers/build-images.sh build/release "$images" >&2
     for archive in "$images"/*.tar; do "$tool" load "$archive" --name "$name" >&2; done
-    helm=$(tests/cluster/binaries.sh helm)/helm
-    KUBECONFIG=$kubeconfig "$helm" upgrade --install lockstep charts/lockstep -n lockstep-system --create-namespace \
+    # examples/storage/checkpoints.yaml claims it; this cluster has no storage class that could make one.
+    "$tool" volume default checkpoints --no-claim --size 10Gi --name "$name" >/dev/null
+    bin=$(tests/cluster/binaries.sh kubectl helm)
+    KUBECONFIG=$kubeconfig "$bin/helm" upgrade --install lockstep charts/lockstep -n lockstep-system --create-namespace \
       --set image.tag=dev --set image.pullPolicy=Never --wait --timeout 120s >&2
-    echo "The cluster is up. kubectl and helm are in $(dirname "$helm"); remove everything with: make cluster-down" >&2
-    echo "export KUBECONFIG=$kubeconfig"
+    echo "The cluster is up. For a shell of yours: eval the next line. Remove everything with: make cluster-down" >&2
+    echo "export KUBECONFIG=$kubeconfig PATH=$bin:\$PATH"
     ;;
   down) "$tool" down --name "$name" ;;
   *)

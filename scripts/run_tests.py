@@ -258,8 +258,14 @@ def soak(suite):
          {"LOCKSTEP_SCALINGS": "50"}),
         ("each fault on three nodes, the API server away for a minute", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_faults.py"],
          {"LOCKSTEP_AWAY_SECONDS": "60", "LOCKSTEP_FAULT_LEASE": "15"}),
-        ("five idle minutes", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
-         {"LOCKSTEP_IDLE_SECONDS": "300"}),
+        ("ten idle minutes beside a hundred jobs", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
+         {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"}),
+        ("ten pulled cables, ten nodes without power", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_detection.py"],
+         {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"}),
+        ("leaders that end, neighbours of a crash loop", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py",
+                                                          "tests/e2e/faults/test_neighbours.py"],
+         {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
+        ("README's command blocks, the long ones too", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/readme"], {"LOCKSTEP_README": "whole"}),
     ]
     counts = Counts()
     for name, command, env in forms:
@@ -303,6 +309,7 @@ SUITES = {
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
     "leader": ("the leader's objects deleted, its Lease late, the API server away", lambda s: suite_cluster(s, ["tests/e2e/leader"], 600)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
+    "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "gpu": ("two ranks on one GPU over NCCL: on the fake of it, then on a GPU where there is one", suite_gpu),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
@@ -311,7 +318,7 @@ SUITES = {
 # What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
 # while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "gpu"))
+LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "readme", "gpu"))
 
 
 class Report:
@@ -331,7 +338,7 @@ class Report:
     def end(self, name, counts, seconds):
         with self._lock:
             self.total.add(counts)
-            if name in ("cluster", "jobs", "faults", "leader"):
+            if name in ("cluster", "jobs", "faults", "leader", "readme"):
                 self.cluster_skips += counts.skipped
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
             for line in counts.names:

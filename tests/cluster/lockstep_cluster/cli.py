@@ -168,7 +168,7 @@ def do_load(asked):
 
 def do_volume(asked):
     cluster, api, _ = opened(asked)
-    print(volumes.make(cluster, api, asked.namespace, asked.claim, asked.size))
+    print(volumes.make(cluster, api, asked.namespace, asked.claim, asked.size, not asked.no_claim))
 
 
 def do_kubeconfig(asked):
@@ -400,6 +400,7 @@ def parser():
     sub.add_argument("namespace", metavar="NAMESPACE")
     sub.add_argument("claim", metavar="NAME", help="name of the PersistentVolumeClaim")
     sub.add_argument("--size", default="1Gi", help="what the volume claims to hold (default: 1Gi)")
+    sub.add_argument("--no-claim", action="store_true", help="make the volume alone; a claim of that name binds to it")
     return top
 
 

@@ -7,8 +7,11 @@ from .host import Problem, wait_until
 IN_NODES = "/var/lib/lockstep-shared"  # where node/enter.sh binds the cluster's shared folder
 
 
-def make(cluster, api, namespace, name, size):
-    """Makes the folder, a PersistentVolume for it and a bound claim <name>; returns the folder's path on the host."""
+def make(cluster, api, namespace, name, size, with_claim=True):
+    """Makes the folder, a PersistentVolume for it and a bound claim <name>; returns the folder's path on the host.
+
+    Without the claim, the volume waits for whoever makes a claim of that name.
+    """
     for word in (namespace, name):
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", word):
             raise Problem(f"'{word}' is no name of a namespace or claim: use lower-case letters, digits and '-'.")
@@ -32,6 +35,8 @@ def make(cluster, api, namespace, name, size):
             },
         }
     )
+    if not with_claim:
+        return cluster.shared / folder
     api.apply(
         {
             "apiVersion": "v1",

@@ -51,26 +51,16 @@ def cluster(bare_cluster):
 
 
 def place_of(item):
-    """First what needs the cluster to itself and waits, then everything that goes on beside the longest job, and its end."""
+    """First what needs the cluster to itself and waits, last what takes nodes away from it."""
     if "test_operator" in item.nodeid:
         return 0
-    if "language_model_example" in item.name:
-        return 2
-    if "test_faults" in item.nodeid or "test_partitions" in item.nodeid:
-        return 4  # pods that take a node each, and nodes, the API server and the operators are away
-    return 3 if "powered_off" in item.name else 1  # the node has a worker of that job
+    if any(name in item.nodeid for name in ("test_faults", "test_partitions", "test_detection")):
+        return 3  # pods that take a node each, and nodes, the API server and the operators are away
+    return 2 if "powered_off" in item.name else 1
 
 
 def pytest_collection_modifyitems(items):
     items.sort(key=place_of)
-
-
-@pytest.fixture(scope="session")
-def language_model_example(request, cluster):
-    """Starts the longest job of these tests, whose test waits for its end, where that test is to be run."""
-    if any("language_model_example" in item.name for item in request.session.items):
-        cluster.command("volume", "default", "checkpoints")
-        cluster.kubectl("apply", "-f", e2e.ROOT / "examples/language-model.yaml")
 
 
 @pytest.fixture

@@ -3,12 +3,8 @@
 import collections
 import time
 
-import pytest
-
 import e2e
 import jobs
-
-pytestmark = pytest.mark.usefixtures("language_model_example")
 
 
 def apply(cluster, job, name, steps=400, pace=0.02, **spec):

@@ -1,0 +1,112 @@
+"""README's command blocks, taken from README.md and run word for word, as a newcomer types them.
+
+LOCKSTEP_README=whole also runs the blocks that take minutes and whose parts other tests cover (`make soak` does)."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import e2e  # noqa: E402
+
+README = (e2e.ROOT / "README.md").read_text()
+WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
+CLUSTER = "readme"  # beside a cluster that the developer has; the commands themselves know nothing of it
+
+
+def blocks():
+    """The indented blocks of commands, by the heading above them; that above the first heading is called `Lockstep`."""
+    found, heading, block, fenced = {}, "", [], False
+    for line in README.splitlines() + ["# end"]:
+        fenced ^= line.startswith("```")
+        if line.startswith("    ") and not fenced:
+            block.append(line[4:])
+            continue
+        if block and line.strip():
+            found.setdefault(heading, []).append("\n".join(block).strip())
+            block = []
+        if line.startswith("#") and not fenced:
+            heading = line.lstrip("# ")
+    return found
+
+
+def write_job(folder):
+    """Makes job.yaml, the job that README shows; returns the folder."""
+    (folder / "job.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.S)[1])
+    return folder
+
+
+def run(script, deadline, cwd=e2e.ROOT, **environment):
+    """What a shell prints for the commands; each has to succeed, and all of them in time. Nothing of them outlives the call."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**inherited, **environment})
+    try:
+        out, _ = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, _ = process.communicate()
+        raise AssertionError(f"no end after {deadline} s:\n{script}\n--- it printed\n{out[-6000:]}") from None
+    assert process.returncode == 0, f"exit {process.returncode} of:\n{script}\n--- it printed\n{out[-6000:]}"
+    return out
+
+
+@pytest.fixture
+def cluster_of_make():
+    """The environment in which `make cluster` makes a cluster of its own; the cluster is gone after the test."""
+    yield {"NAME": CLUSTER}
+    e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
+
+
+def test_every_command_block_is_run_by_a_test():
+    assert {heading: len(found) for heading, found in blocks().items()} == {
+        "Lockstep": 1, "Chaos on your own machine": 1, "On a cluster": 1, "Working on it": 1}
+
+
+def test_the_first_block_names_the_demo_and_the_cluster():
+    (block,) = blocks()["Lockstep"]
+    assert [line.partition("#")[0].strip() for line in block.splitlines()] == ["make demo", "make cluster"]
+
+
+def test_make_demo_trains_through_a_killed_worker():
+    out = run("make demo", 600)
+    assert re.search(r"killed rank 2 .* at step \d+, as asked", out), out
+    assert re.search(r"held-out loss \S+ at step 0, \S+ at step 600", out), out
+    assert re.search(r"^2 +Completed", out, re.M), out
+
+
+def test_the_cluster_block_trains_to_the_end(cluster_of_make):
+    """Waits that cannot end fail after 15 minutes by the block's own timeout."""
+    (block,) = blocks()["On a cluster"]
+    *commands, down = block.splitlines()
+    assert "make cluster" in commands[0] and down.startswith("make cluster-down")
+    out = run("\n".join([*commands, "kubectl get trainingjob/language-model -o json | tr -d '\\n'; echo", down]), 1100, **cluster_of_make)
+    status = next(json.loads(line) for line in out.splitlines() if line.startswith("{"))["status"]
+    assert status["state"] == "Succeeded" and status["nodes"]["summary"]
+    assert re.search(r"^NAME +STATE +READY +STEP +SAMPLES/S +RESTARTS +AGE", out, re.M | re.I), out
+    assert f"cluster {CLUSTER}:" not in e2e.run(e2e.ROOT / "tests/cluster/cluster", "status").stdout
+
+
+def test_the_chaos_block_makes_its_faults(tmp_path):
+    (block,) = blocks()["Chaos on your own machine"]
+    if not WHOLE:  # the command is valid; tests/e2e/local/test_chaos.py runs one like it to its end
+        assert re.fullmatch(r"lockstep run job.yaml --deterministic --chaos \d+:\d+", block)
+        run("lockstep validate job.yaml", 60, cwd=write_job(tmp_path), PATH=f"{e2e.BUILD}/bin:{os.environ['PATH']}")
+        return
+    out = run(block, 900, cwd=write_job(tmp_path), PATH=f"{e2e.BUILD}/bin:{os.environ['PATH']}")
+    assert "each step was committed once, whole, with the same bits on all ranks" in out, out
+
+
+def test_the_last_block_names_targets_that_exist():
+    (block,) = blocks()["Working on it"]
+    targets = re.findall(r"^make (\S+)", block, re.M)
+    assert len(targets) == len(block.splitlines()) - sum(line.startswith(" ") for line in block.splitlines())
+    listed = run("make -s help", 60)
+    for target in targets:
+        assert f"make {target} " in listed, target
