@@ -10,10 +10,15 @@ import jobs
 OPERATOR = f"system:serviceaccount:{e2e.NAMESPACE}:"
 
 
-def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job):
-    name = job(jobs.shell("idle", "exit 0"))
-    cluster.wait_condition(name, "Succeeded", deadline=90)
-    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "30"))  # five minutes in the long form
+def test_an_operator_with_nothing_to_do_writes_only_its_lease(cluster, job):
+    """One job has ended; the others run and make no progress."""
+    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "60"))  # ten minutes in the long form
+    running = int(os.environ.get("LOCKSTEP_IDLE_JOBS", "10"))  # a hundred there
+    done = job(jobs.shell("idle", "exit 0"))
+    names = [job(jobs.shell(f"idle-{number}", "exec sleep 7200")) for number in range(running)]
+    cluster.wait_condition(done, "Succeeded", deadline=90 + 3 * running)
+    for name in names:
+        cluster.wait_condition(name, "Running", deadline=90 + 3 * running)
     begin = time.time() + 20  # events and the last status write are out by then
     e2e.wait_for("the window has passed", lambda: time.time() > begin + window, deadline=window + 40, every=1)
     counts = collections.Counter()
@@ -22,8 +27,9 @@ def test_an_idle_operator_writes_only_its_lease_and_lists_nothing(cluster, job):
             continue
         if begin <= e2e.seconds_of(entry["requestReceivedTimestamp"]) <= begin + window and entry["verb"] not in ("watch", "get"):
             counts[f"{entry['verb']} {entry['objectRef']['resource']}"] += 1
-    print(f"\nrequests of the idle operator in {window} s: {dict(counts)}")
+    print(f"\nrequests of the operator in {window} s beside {running} jobs that run without progress: {dict(counts)}")
     assert set(counts) <= {"update leases", "patch leases"}
+    assert all("Running" in e2e.true_conditions(cluster.job(name)) for name in names)
 
 
 def test_the_resident_memory_of_the_operator_is_printed(cluster):

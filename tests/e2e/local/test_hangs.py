@@ -1,7 +1,7 @@
 """Ranks that hang: the right one is named and ended with its stack in the attempt, and nobody is who only is slow.
 
 LOCKSTEP_HANG_ROUNDS: how often each kind of hang is tried (2; `make soak`: 20).
-LOCKSTEP_QUIET_SECONDS: how long a job trains beside other work, and nobody may be taken for hung (15; `make soak`: 3600).
+LOCKSTEP_QUIET_SECONDS: how long a job trains beside other work and a disk that stalls, and nobody may be lost (15; `make soak`: 3600).
 """
 
 import collections
@@ -14,12 +14,16 @@ import subprocess
 import sys
 import time
 
+import pytest
+import yaml
+
 import e2e
 import jobs
 
 WORKER = e2e.BUILD / "tests/bin/hanging_worker"
 ROUNDS = int(os.environ.get("LOCKSTEP_HANG_ROUNDS", "2"))
 QUIET_SECONDS = float(os.environ.get("LOCKSTEP_QUIET_SECONDS", "15"))
+STALL = 4  # seconds for which a disk answers nobody: longer than a silence that costs a member
 KINDS = ("computing", "loading", "reduce-scatter", "all-gather", "skipping")
 
 
@@ -109,20 +113,53 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
     print(f"\nstopped {dict(places)}\n{message}")
 
 
-def test_nobody_is_taken_for_hung_on_a_machine_whose_cores_others_use(run):
-    command = run(job("busy", "lockstep-trainer", *jobs.small_model(1_000_000, "--eval-every=200", "--checkpoint-every-steps=200"),
-                      checkpoint={"path": "/checkpoints"}))
-    log = command.folder / "run/logs/rank-0.log"
+@pytest.fixture
+def stalling_disk(tmp_path):
+    """A file system of its own, and a function that has it stall: whoever writes there waits for so many seconds."""
+    image, folder = tmp_path / "disk.img", tmp_path / "disk"
+    folder.mkdir()
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    e2e.run("mkfs.ext4", "-q", image)
+    e2e.run("mount", "-o", "loop", image, folder)
+
+    def stall(seconds):
+        e2e.run("fsfreeze", "--freeze", folder)
+        try:
+            time.sleep(seconds)  # for so long the disk answers nobody
+        finally:
+            e2e.run("fsfreeze", "--unfreeze", folder)
+
+    yield folder, stall
+    e2e.run("umount", "--lazy", folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a disk that can stall")
+def test_nobody_is_lost_beside_busy_cores_and_a_disk_that_stalls(lockstep, stalling_disk, tmp_path):
+    disk, stall = stalling_disk
+    file = tmp_path / "busy.yaml"
+    file.write_text(yaml.safe_dump(job("busy", "lockstep-trainer", *jobs.small_model(1_000_000, "--eval-every=200", "--checkpoint-every-steps=200"),
+                                       checkpoint={"path": "/checkpoints"})))
+    command = lockstep("run", file, "--output", disk / "run")
+    log = disk / "run/logs/rank-0.log"
     e2e.wait_for("step 10", lambda: log.exists() and "step 10/" in log.read_text(), deadline=120)
     spin = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass\n"
     others = [subprocess.Popen([sys.executable, "-c", spin, str(QUIET_SECONDS)]) for _ in range(os.cpu_count() or 1)]
+    begun, stalls = time.monotonic(), 0
     try:
+        while time.monotonic() + STALL < begun + QUIET_SECONDS:
+            stall(STALL)
+            stalls += 1
+            step = newest_step(log)
+            e2e.wait_for("training goes on", lambda step=step: newest_step(log) > step, deadline=60)
+            time.sleep(max(0, min(begun + 3 * STALL * stalls, begun + QUIET_SECONDS) - time.monotonic()))  # undisturbed meanwhile
         for other in others:
             assert other.wait(QUIET_SECONDS + 60) == 0
-            assert command.process.poll() is None, command
+        assert command.process.poll() is None, command
         assert ended(command) == [], str(command)
-        steps = re.findall(r"step (\d+)/", log.read_text())
-        print(f"\n{QUIET_SECONDS:.0f} s with {len(others)} busy processes beside 4 ranks: no alarm, {steps[-1]} steps")
+        print(f"\n{QUIET_SECONDS:.0f} s with {len(others)} busy processes beside 4 ranks and a disk that stalled {stalls} times for {STALL} s: "
+              f"nobody was lost, {newest_step(log)} steps")
+        assert stalls > 0
     finally:
         for other in others:
             if other.poll() is None:
@@ -130,3 +167,7 @@ def test_nobody_is_taken_for_hung_on_a_machine_whose_cores_others_use(run):
             other.wait()
     command.process.send_signal(signal.SIGTERM)
     command.wait(60)
+
+
+def newest_step(log):
+    return int(re.findall(r"step (\d+)/", log.read_text())[-1])
