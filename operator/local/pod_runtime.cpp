@@ -369,7 +369,8 @@ class Runtime final : public PodRuntime {
     }
   }
 
-  // All pods that ended since the last look: what is left behind is searched for once, among all processes of the machine.
+  // All pods that ended since the last look: what is left behind is searched for once, among all processes of the
+  // machine.
   void finish_ended() {
     std::vector<std::pair<std::string, ProcessEnd>> finished;
     for (std::string& uid : std::exchange(dead_, {})) {

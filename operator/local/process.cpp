@@ -116,8 +116,9 @@ bool has_children() {
   return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-// A process that runs become(). Without mounts it borrows this process's memory until it runs its program: a copy of the
-// page tables of a controller of some hundred pods takes longer than all else here. A user namespace needs memory of its own.
+// A process that runs become(). Without mounts it borrows this process's memory until it runs its program: a copy of
+// the page tables of a controller of some hundred pods takes longer than all else here. A user namespace needs memory
+// of its own.
 pid_t start(const ProcessSpec& spec, const MountPlan& mounts, char* const* argv, char* const* env, int null_fd,
             int output_fd, int report_fd) {
   const pid_t parent = getpid();

@@ -1,0 +1,3 @@
+module lockstep.dev/tests/bench/probe
+
+go 1.26.0
