@@ -262,8 +262,7 @@ def soak(suite):
          {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"}),
         ("ten pulled cables, ten nodes without power", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_detection.py"],
          {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"}),
-        ("leaders that end, neighbours of a crash loop", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py",
-                                                          "tests/e2e/faults/test_neighbours.py"],
+        ("leaders that end", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py"],
          {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("README's command blocks, the long ones too", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/readme"], {"LOCKSTEP_README": "whole"}),
     ]
