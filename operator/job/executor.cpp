@@ -8,6 +8,17 @@
 #include "operator/base/thread.h"
 
 namespace lockstep::job {
+namespace {
+
+kube::AdaptiveLimit::Options limit_options(const ExecutorOptions& options) {
+  kube::AdaptiveLimit::Options limit;
+  limit.most = std::max(options.most, 1);
+  limit.first = std::clamp<double>(options.first, 1, limit.most);
+  limit.least = std::min(limit.least, limit.most);
+  return limit;
+}
+
+}  // namespace
 
 struct Executor::Running {
   explicit Running(Batch given) : batch(std::move(given)) {}
@@ -44,8 +55,7 @@ Executor::Executor(Clock& clock, MetricsRegistry& metrics, ExecutorOptions optio
       limit_gauge_(metrics.gauge("lockstep_bulk_writes_limit", "Bulk writes that may be under way at once.")),
       inside_gauge_(metrics.gauge("lockstep_bulk_writes_under_way", "Bulk writes that are under way.")),
       seconds_(metrics.histogram("lockstep_bulk_write_duration_seconds", "Seconds that a bulk write took.")),
-      limit_({.first = static_cast<double>(std::max(options.first, 1)),
-              .most = static_cast<double>(std::max(options.most, 1))}) {}
+      limit_(limit_options(options)) {}
 
 Executor::~Executor() {
   stop();

@@ -17,8 +17,8 @@ namespace lockstep::kube {
 class AdaptiveLimit {
  public:
   struct Options {
-    double first = 8, least = 1, most = 64;
-    double tolerance = 2;  // of the mean latency over the lowest, before the limit shrinks
+    double first = 8, least = 4, most = 64;
+    double tolerance = 3;  // of the mean latency over the lowest, before the limit shrinks
     Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
     Duration forget_refusal = std::chrono::seconds(2);
   };
@@ -35,7 +35,7 @@ class AdaptiveLimit {
   // with kRefused, how long the server asked to wait; zero when it did not say.
   void ended(MonotonicTime now, Duration latency, Answer answer, int inside, Duration retry_after = {});
 
-  // Requests that may be under way; at least 1.
+  // Requests that may be under way.
   int limit() const { return static_cast<int>(limit_); }
   // No request may begin before; the server asked for it.
   MonotonicTime closed_until() const { return closed_until_; }

@@ -106,7 +106,7 @@ TEST(AdaptiveLimit, refusals_halve_it_once_per_round) {
   EXPECT_EQ(limit.limit(), 16) << "one congestion, however many requests saw it";
   EXPECT_EQ(limit.closed_until(), now + std::chrono::seconds(2));
   for (int i = 0; i < 1000; ++i) limit.ended(now, milliseconds(5), Answer::kLost, 1);
-  EXPECT_EQ(limit.limit(), 1) << "the least";
+  EXPECT_EQ(limit.limit(), 4) << "the least";
 }
 
 TEST(AdaptiveLimit, a_server_that_refuses_beyond_eight_is_not_asked_for_many_more) {
