@@ -166,6 +166,25 @@ def test_the_term_never_falls_when_the_lease_or_the_secret_is_deleted(cluster, n
     timed("the annotation is back", lambda: term_of(cluster, namespace) == 3, 8)
 
 
+def test_the_authority_rotates_once_no_pod_trusts_only_the_old_one(cluster, namespace, start):
+    operator = start()
+    operator.wait_until_ready()
+    old = secret_of(cluster, namespace)["data"]["tls.crt"]
+    ignorant = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "labels": {"lockstep.dev/job-uid": "of-a-job"}},
+                "spec": {"containers": [{"name": "c", "image": "nobody"}], "nodeSelector": {"nowhere": "at-all"}}}
+    e2e.wait_for("pods can be made", lambda: cluster.apply(ignorant, namespace, check=False).returncode == 0, 30)
+    cluster.kubectl("annotate", "secret", "lockstep-coordinator-ca", "-n", namespace, "lockstep.dev/rotate=now")
+    timed("the next authority is made", lambda: secret_of(cluster, namespace)["data"].get("next.crt"), 8)
+    following = secret_of(cluster, namespace)["data"]["next.crt"]
+    begun = time.monotonic()
+    e2e.wait_for("the old one could go but for the pod", lambda: time.monotonic() - begun > 36, 40, every=1)
+    assert secret_of(cluster, namespace)["data"]["tls.crt"] == old, "pod `old` trusts no other"
+    cluster.kubectl("delete", "pod", "old", "-n", namespace, "--grace-period=0", "--force")
+    timed("the next authority is the current one", lambda: secret_of(cluster, namespace)["data"]["tls.crt"] == following, 8)
+    assert "next.crt" not in secret_of(cluster, namespace)["data"]
+    assert operator.process.poll() is None
+
+
 def test_a_standby_takes_over_within_a_second_of_an_end_in_order(cluster, namespace, start):
     first = start()
     first.wait_until_ready()
