@@ -230,6 +230,8 @@ void storm(unsigned seed) {
   for (int node = 0; node < 3; ++node) world.set_node(node, true);
   world.set_suspend(false);
   world.run(120);
+  world.clock.advance(std::chrono::minutes(11));  // ten minutes of new steps reset the budget of restarts, once
+  world.run(5);
   const int writes = world.mortal.writes;
   world.run(200);
   EXPECT_EQ(world.mortal.writes, writes) << "written without a change";
