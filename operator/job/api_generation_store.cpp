@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "operator/api/object.h"
+#include "operator/job/predecessor.h"
 #include "operator/rendezvous/limits.h"
 
 namespace lockstep::job {
@@ -129,6 +130,8 @@ Result<rendezvous::GenerationStore::Versioned> ApiGenerationStore::load(const st
     if (meta.label(api::kLabelJobUid).empty()) {
       return fail(ErrorCode::kAlreadyExists, "ConfigMap " + name + " exists and does not belong to this job");
     }
+    LOCKSTEP_TRY(const bool left, left_by_predecessor(api_, meta, job, uid));
+    if (left) return Versioned{Record{}, meta.resource_version};  // the first record of this job replaces it
     return fail(ErrorCode::kUnavailable, "ConfigMap " + name + " of an earlier job of that name is still there");
   }
   const auto data = object->find("data");

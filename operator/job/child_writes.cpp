@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/base/log.h"
+#include "operator/job/predecessor.h"
 
 namespace lockstep::job {
 namespace {
@@ -136,9 +137,24 @@ Status ChildWrites::create_one(const kube::Resource& resource, const char* cache
   const bool mine = meta.controller_uid() == job_->meta.uid &&
                     meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
                     meta.label(api::kLabelIncarnation) == wanted.label(api::kLabelIncarnation);
+  if (!mine && resource == kube::kServices) return take_over_service(*existing, meta, object);
   if (!mine) return fail(ErrorCode::kAlreadyExists, wanted.name + " belongs to another object");
   // One of ours that is going away shows up in the cache as a loss and is dealt with there.
   tools_.own_writes.wrote(key, cache, meta.resource_version);
+  return {};
+}
+
+Status ChildWrites::take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted) {
+  LOCKSTEP_TRY(const bool left, left_by_predecessor(tools_.api, meta, job_->meta.name, job_->meta.uid));
+  // A cluster IP cannot be taken from a Service that has one.
+  if (!left || existing["spec"].value("clusterIP", "None") != "None") {
+    return fail(ErrorCode::kAlreadyExists, meta.name + " belongs to another object");
+  }
+  for (const char* part : {"labels", "ownerReferences"}) existing["metadata"][part] = wanted["metadata"][part];
+  for (const auto& [field, value] : wanted["spec"].items()) existing["spec"][field] = value;
+  LOCKSTEP_TRY(const auto written, tools_.api.replace(kube::kServices, meta.name_space, meta.name, existing));
+  tools_.own_writes.wrote(job_->meta.key(), kServiceCache, resource_version_of(written));
+  log::info("took over the Service of a job that is gone", {{"job", job_->meta.key().text()}, {"service", meta.name}});
   return {};
 }
 

@@ -1,5 +1,5 @@
-// The deletes and creates of one plan as a row of writes that an Executor makes: what each writes, what an answer means,
-// and what is known in the end.
+// The deletes and creates of one plan as a row of writes that an Executor makes: what each writes, what an answer
+// means, and what is known in the end.
 #pragma once
 
 #include <atomic>
@@ -66,6 +66,8 @@ class ChildWrites {
   Status create_pod(const PodToCreate& wanted);
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
   Status create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);
+  // Makes the Service of a job that is gone this job's own. kAlreadyExists: it is somebody else's.
+  Status take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted);
   // Remembers what became of a create; an error when the others need not be tried.
   Status judge(const char* kind, const std::string& name, const Status& created);
 

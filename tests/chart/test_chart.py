@@ -79,7 +79,7 @@ def test_permissions_are_the_least_that_is_used(documents):
         ("lockstep.dev", "trainingjobs/status"): {"update"},
         ("lockstep.dev", "trainingjobs/finalizers"): {"update"},
         ("", "pods"): {"get", "list", "watch", "create", "delete"},
-        ("", "services"): {"get", "list", "watch", "create"},
+        ("", "services"): {"get", "list", "watch", "create", "update"},
         ("", "configmaps"): {"get", "create", "update"},
         ("events.k8s.io", "events"): {"create", "patch"},
         ("coordination.k8s.io", "leases"): {"get", "update", "create"},

@@ -50,10 +50,10 @@ TEST(ApiGenerationStore, of_a_record_of_a_later_format_the_members_are_not_known
 }
 
 TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
-  for (const char* text : {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
-                           R"({"term":1,"generation":1,"members":[1]})",
-                           R"({"term":9223372036854775807,"generation":1,"members":[]})",
-                           R"({"term":1,"generation":-1,"members":[]})"}) {
+  for (const char* text :
+       {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
+        R"({"term":1,"generation":1,"members":[1]})", R"({"term":9223372036854775807,"generation":1,"members":[]})",
+        R"({"term":1,"generation":-1,"members":[]})"}) {
     const auto record = record_from_text(text);
     ASSERT_FALSE(record) << text;
     EXPECT_EQ(record.error().code, ErrorCode::kCorrupt) << text;
@@ -89,6 +89,31 @@ TEST(ApiGenerationStore, the_record_of_an_earlier_job_of_that_name_is_not_used) 
   ApiGenerationStore store(api);
   ASSERT_TRUE(store.compare_and_set("default", "a", "uid-1", "", some_record()));
   EXPECT_EQ(store.load("default", "a", "uid-2").error().code, ErrorCode::kUnavailable);
+}
+
+// --cascade=orphan leaves the record, and its name is the new job's, too.
+TEST(ApiGenerationStore, the_record_of_a_job_that_is_gone_is_taken_over_by_its_successor) {
+  local::MemoryApi api;
+  ApiGenerationStore store(api);
+  const api::Json job{{"apiVersion", kube::kTrainingJobs.api_version()},
+                      {"kind", kube::kTrainingJobs.kind},
+                      {"metadata", {{"name", "a"}, {"namespace", "default"}}},
+                      {"spec", api::Json::object()}};
+  const auto uid_of = [](const Result<api::Json>& object) { return api::parse_meta(*object)->uid; };
+  const auto old_uid = uid_of(api.create(kube::kTrainingJobs, "default", job));
+  ASSERT_TRUE(store.compare_and_set("default", "a", old_uid, "", some_record()));
+  ASSERT_TRUE(api.remove(kube::kTrainingJobs, "default", "a", {.propagation = "Orphan"}));
+  const auto uid = uid_of(api.create(kube::kTrainingJobs, "default", job));
+
+  EXPECT_EQ(store.load("default", "a", old_uid).error().code, ErrorCode::kUnavailable)
+      << "a leader that has not seen the new job yet takes nothing";
+  const auto found = store.load("default", "a", uid);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->record, Record{});
+  EXPECT_FALSE(found->version.empty()) << "what is replaced is the very object that was looked at";
+  EXPECT_EQ(store.compare_and_set("default", "a", uid, "1", some_record()).error().code, ErrorCode::kConflict);
+  ASSERT_TRUE(store.compare_and_set("default", "a", uid, found->version, some_record()));
+  EXPECT_EQ(store.load("default", "a", uid)->record, some_record());
 }
 
 }  // namespace

@@ -254,5 +254,26 @@ TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
   EXPECT_EQ(world.job().status.attempts.size(), 2u);
 }
 
+// ---- what a job that was deleted with --cascade=orphan leaves behind ----
+
+TEST(Reconciler, a_job_takes_over_the_service_of_a_predecessor_that_is_gone) {
+  World world;
+  world.create_job();
+  world.run(10);
+  const std::string before = world.job().meta.uid;
+  ASSERT_TRUE(world.api.remove(kube::kTrainingJobs, "default", "a", {.propagation = "Orphan"}));
+  world.run(2);
+  ASSERT_TRUE(world.api.get(kube::kServices, "default", "a"));
+  world.create_job();
+  ASSERT_NE(world.job().meta.uid, before);
+  world.run(20);
+  EXPECT_EQ(reason_of(world, "Placed"), "AllPodsPlaced");
+  const auto service = world.api.get(kube::kServices, "default", "a");
+  const auto meta = api::parse_meta(*service);
+  EXPECT_EQ(meta->controller_uid(), world.job().meta.uid);
+  EXPECT_EQ(meta->label(api::kLabelJobUid), world.job().meta.uid);
+  EXPECT_EQ((*service)["spec"]["selector"][api::kLabelJobUid], world.job().meta.uid);
+}
+
 }  // namespace
 }  // namespace lockstep::job
