@@ -13,6 +13,7 @@
 #include "operator/job/scale_policy.h"
 #include "operator/job/startup_policy.h"
 #include "operator/job/suspend_policy.h"
+#include "operator/job/time_left.h"
 
 namespace lockstep::job {
 namespace {
@@ -162,7 +163,7 @@ class Running {
 
   // The member speaks again. A connection that nobody closed proves it only once a dead one would have been noticed.
   bool is_back(const rendezvous::Failure& failure) const {
-    if (snapshot_.now < failure.time + kDeadConnection) return false;
+    if (time_left(snapshot_.now, failure.time, kDeadConnection) > Duration::zero()) return false;
     const auto* member = snapshot_.view->member_of(failure.slot);
     return member != nullptr && member->connected;
   }
@@ -213,10 +214,10 @@ class Running {
     set_condition(snapshot_, status_, "Running", false, kCauseMemberLost, sentence);
     set_condition(snapshot_, status_, "Restarting", true, kCauseMemberLost, sentence);
     if (!waiting) plan_.events.push_back({true, kCauseMemberLost, "Restart", sentence});
-    const auto replace_at = failure.time + kSilence;  // the time is of the coordinator's clock, which is ours
-    if (snapshot_.now < replace_at) {
-      const auto back_at = failure.time + kDeadConnection;
-      plan_.look_again_in((snapshot_.now < back_at ? back_at : replace_at) - snapshot_.now);
+    // The time is of the coordinator's clock, which is ours.
+    if (const auto silence = time_left(snapshot_.now, failure.time, kSilence); silence > Duration::zero()) {
+      const auto back = time_left(snapshot_.now, failure.time, kDeadConnection);
+      plan_.look_again_in(back > Duration::zero() ? back : silence);
       return;
     }
     if (failure.slot < 0 || static_cast<size_t>(failure.slot) >= gang_.slots.size()) return;
@@ -351,8 +352,8 @@ class Running {
     const auto* member = snapshot_.view->member_of(slot.slot);
     const auto* told = find_silence(status_.attempts, slot);
     if ((member != nullptr && member->connected) || told == nullptr || !told->end_time) return;
-    const auto replace_at = *told->end_time + kSilence;
-    if (snapshot_.now < replace_at) return plan_.look_again_in(replace_at - snapshot_.now);
+    const auto left = time_left(snapshot_.now, *told->end_time, kSilence);
+    if (left > Duration::zero()) return plan_.look_again_in(left);
     delete_pods(snapshot_, {slot.pod}, "its agent is silent", plan_);
   }
 
@@ -370,7 +371,7 @@ class Running {
     const bool repairing =
         api::is_true(status_.conditions, "Restarting") || (api::may_leave_out(job_.spec) && !gang_.all_placed());
     const bool restarting = repairing && last != nullptr && last->end_time;
-    const auto release = restarting ? *last->end_time + delay : snapshot_.now;
+    const auto release = snapshot_.now + (restarting ? time_left(snapshot_.now, *last->end_time, delay) : Duration{});
     const bool held = snapshot_.now < release;
     plan_pods(snapshot_, gang_, status_.incarnation, release, plan_);
     plan_.coordinator = job_plan(snapshot_, gang_, status_);

@@ -8,6 +8,7 @@
 
 #include "operator/job/restart_policy.h"
 
+#include "operator/job/time_left.h"
 namespace lockstep::job {
 namespace {
 
@@ -335,14 +336,14 @@ void settle(const Snapshot& snapshot, api::TrainingJobStatus status, Plan& plan)
     api::TrainingJobStatus without_progress = status;
     without_progress.progress = stored.progress;
     const bool only_progress = without_progress == stored;
-    std::optional<WallTime> not_before;
+    Duration wait{};
     if (only_progress && stored.progress && stored.progress->last_update) {
-      not_before = *stored.progress->last_update + snapshot.progress_every;
+      wait = time_left(snapshot.now, *stored.progress->last_update, snapshot.progress_every);
     } else if (!only_progress && snapshot.last_status_write) {
-      not_before = *snapshot.last_status_write + kStatusEvery;
+      wait = time_left(snapshot.now, *snapshot.last_status_write, kStatusEvery);
     }
-    if (not_before && snapshot.now < *not_before) {
-      plan.look_again_in(*not_before - snapshot.now);
+    if (wait > Duration::zero()) {
+      plan.look_again_in(wait);
       plan.events.clear();
       return;
     }

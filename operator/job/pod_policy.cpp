@@ -6,6 +6,7 @@
 
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
+#include "operator/job/time_left.h"
 
 namespace lockstep::job {
 namespace {
@@ -315,7 +316,11 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
 
   if (missing.empty() && snapshot.service_present) return;
   WallTime not_before = hold_creates_until;
-  if (snapshot.create_problem) not_before = std::max(not_before, next_create_try(*snapshot.create_problem));
+  if (snapshot.create_problem) {
+    const WallTime refused = snapshot.create_problem->last;
+    const Duration wait = time_left(snapshot.now, refused, next_create_try(*snapshot.create_problem) - refused);
+    not_before = std::max(not_before, snapshot.now + wait);
+  }
   if (snapshot.now < not_before) {
     plan.look_again_in(not_before - snapshot.now);
     return;

@@ -254,6 +254,50 @@ TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
   EXPECT_EQ(world.job().status.attempts.size(), 2u);
 }
 
+// ---- a wall clock that is set back ----
+
+TEST(Reconciler, a_refused_create_is_tried_again_after_the_clock_was_set_back) {
+  World world;
+  bool full = true;
+  world.mortal.refuse_create = [&](const std::string& kind, const kube::Json&) -> std::optional<Error> {
+    if (kind == "Pod" && full) return fail(ErrorCode::kForbidden, "exceeded quota: small");
+    return std::nullopt;
+  };
+  world.create_job();
+  world.run(5);
+  world.clock.jump_wall(-std::chrono::hours(24));
+  full = false;
+  world.run(40);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
+TEST(Reconciler, a_restart_waits_no_longer_when_the_clock_is_set_back) {
+  World world;
+  world.create_job([](api::TrainingJob& job) { job.spec.restart.backoff_initial_seconds = 20; });
+  world.run(10);
+  for (int i = 0; i < 2; ++i) {
+    world.break_gang("ProcessSignal", 1, 137);
+    world.gang.failure->step = 10;
+    world.reconcile();
+  }
+  world.clock.jump_wall(-std::chrono::hours(24));
+  world.run(45);
+  EXPECT_EQ(world.job().status.state, "Running");
+}
+
+TEST(Reconciler, a_status_is_written_after_the_clock_was_set_back) {
+  World world;
+  world.create_job();
+  world.run(10);
+  world.clock.jump_wall(-std::chrono::hours(24));
+  const auto name = world.pods()[0].meta.name;
+  auto pod = world.api.get(kube::kPods, "default", name);
+  (*pod)["status"]["conditions"][0]["status"] = "False";
+  ASSERT_TRUE(world.api.replace(kube::kPods, "default", name, *pod, "status"));
+  world.run(3);
+  EXPECT_EQ(world.job().status.nodes.ready, 2);
+}
+
 // ---- what a job that was deleted with --cascade=orphan leaves behind ----
 
 TEST(Reconciler, a_job_takes_over_the_service_of_a_predecessor_that_is_gone) {
