@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "operator/job/restart_policy.h"
-
 #include "operator/job/time_left.h"
+
 namespace lockstep::job {
 namespace {
 
@@ -107,7 +108,8 @@ api::TrainingJobStatus hard_part(api::TrainingJobStatus status) {
 }  // namespace
 
 Duration progress_interval(std::size_t running_jobs) {
-  const Duration of_budget = std::chrono::seconds(1) * static_cast<std::int64_t>(running_jobs) / kProgressWritesPerSecond;
+  const Duration of_budget =
+      std::chrono::seconds(1) * static_cast<std::int64_t>(running_jobs) / kProgressWritesPerSecond;
   return std::max<Duration>(kProgressEvery, of_budget);
 }
 
@@ -240,11 +242,11 @@ rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobSt
   const Survey survey = job::survey(snapshot);
   rendezvous::JobPlan plan = job_plan(snapshot, survey, status);
   plan.stop = plan.goes_on = true;
+  std::set<int> known;
+  for (const auto& member : plan.members) known.insert(member.slot);
   for (const SlotView& slot : survey.slots) {
     const bool may_tell = slot.pod != nullptr && !slot.usable() && !slot.pod->terminal();
-    const bool known = std::any_of(plan.members.begin(), plan.members.end(),
-                                   [&](const auto& member) { return member.slot == slot.slot; });
-    if (!may_tell || known || lost_with_node(snapshot, *slot.pod)) continue;
+    if (!may_tell || known.count(slot.slot) != 0 || lost_with_node(snapshot, *slot.pod)) continue;
     plan.members.push_back(to_member(*slot.pod, {slot.slot, slot.incarnation}, false));
   }
   return plan;

@@ -28,13 +28,17 @@ bool coordinator_lost(const Snapshot& snapshot, int slot) {
 
 // Of a generation that runs, and of which some speak, the coordinator tells who is lost: it knows whether all advance,
 // which nobody does alone.
-bool coordinator_decides(const Snapshot& snapshot, int slot) {
+bool coordinator_decides(const Snapshot& snapshot, int slot, bool gang_speaks) {
   const auto& view = snapshot.view;
-  if (!view || (view->phase != Phase::kStarting && view->phase != Phase::kUp)) return false;
+  if (!gang_speaks || (view->phase != Phase::kStarting && view->phase != Phase::kUp)) return false;
   const auto* member = view->member_of(slot);
-  return member != nullptr && member->in_gang &&
-         std::any_of(view->members.begin(), view->members.end(),
-                     [](const auto& other) { return other.in_gang && other.connected; });
+  return member != nullptr && member->in_gang;
+}
+
+// Whether any member of the generation has a connection.
+bool speaks(const std::optional<rendezvous::JobView>& view) {
+  return view && std::any_of(view->members.begin(), view->members.end(),
+                             [](const auto& member) { return member.in_gang && member.connected; });
 }
 
 // No agent that could speak may be there yet; and the scheduler may know sooner than we that the node is back.
@@ -90,10 +94,10 @@ bool others_need_it(const Snapshot& snapshot) {
 }
 
 // Says how the pod of the slot was lost; leaves `cause` empty when it was not.
-void find_loss(const Snapshot& snapshot, SlotView& slot) {
+void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
   const api::Pod& pod = *slot.pod;
   const bool lost = coordinator_lost(snapshot, slot.slot) ||
-                    (!coordinator_decides(snapshot, slot.slot) && lost_with_node(snapshot, pod));
+                    (!coordinator_decides(snapshot, slot.slot, gang_speaks) && lost_with_node(snapshot, pod));
   if (on_dead_node(snapshot, pod) && (pod.meta.deleted || lost)) {
     slot.cause = kCauseNodeLost;
     slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
@@ -115,8 +119,8 @@ void find_loss(const Snapshot& snapshot, SlotView& slot) {
   }
 }
 
-void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, std::int64_t incarnation,
-              SlotView& slot) {
+void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, bool gang_speaks,
+              std::int64_t incarnation, SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
   // It was dealt with, and its place is empty.
   if (slot.pod != nullptr && is_partitioned(snapshot.job->status.attempts, *slot.pod)) return;
@@ -127,7 +131,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
       !takes_part(snapshot, slot.slot)) {
     return;
   }
-  if (slot.pod != nullptr) find_loss(snapshot, slot);
+  if (slot.pod != nullptr) find_loss(snapshot, gang_speaks, slot);
   if (slot.pod != nullptr && slot.cause.empty()) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
     if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;
@@ -272,7 +276,8 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
     slot.incarnation = identity->incarnation;
   }
   const bool placed = api::is_true(job.status.conditions, "Placed");
-  for (auto& slot : result.slots) classify(snapshot, unhandled_generation, placed, incarnation, slot);
+  const bool gang_speaks = speaks(snapshot.view);
+  for (auto& slot : result.slots) classify(snapshot, unhandled_generation, placed, gang_speaks, incarnation, slot);
   return result;
 }
 
