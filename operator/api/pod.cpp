@@ -35,7 +35,10 @@ void read_conditions(const Reader& status, Pod& pod) {
       pod.ready = value == "True";
     } else if (type == "PodScheduled") {
       pod.scheduled = value == "True";
-      if (pod.scheduled) continue;
+      if (pod.scheduled) {
+        item.read("lastTransitionTime", pod.scheduled_at);
+        continue;
+      }
       item.read("reason", pod.unschedulable_reason);
       item.read("message", pod.unschedulable_message);
     } else if (type == "DisruptionTarget" && value == "True") {

@@ -35,6 +35,7 @@ struct Pod {
   std::vector<ContainerState> containers;  // init containers too
   // Of conditions PodScheduled and DisruptionTarget, when they are there.
   bool scheduled = false;
+  std::optional<WallTime> scheduled_at;
   std::string unschedulable_reason, unschedulable_message;
   std::string disruption_reason, disruption_message;
   bool ready = false;

@@ -49,7 +49,7 @@ struct RestartSpec {
 };
 
 struct DeadlinesSpec {
-  std::int32_t startup_seconds = 600;          // from creation (or resume) until the first generation is up
+  std::int32_t startup_seconds = 600;          // from when enough pods are bound to nodes until a generation is up
   std::optional<std::int64_t> active_seconds;  // from start to finish
   // Without any rank getting on, least; 0: nobody watches. Not given: 10, of processes that tell what they are doing.
   std::optional<std::int32_t> progress_seconds;

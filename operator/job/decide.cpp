@@ -82,7 +82,7 @@ class Running {
     auto blocker = find_blocker(snapshot_, gang_);
     const bool released = release_for_quota(snapshot_, gang_, status_, blocker, plan_);
     if (blocker && blocker->permanent) return fail(blocker->reason, blocker->message);
-    if (const auto end = startup_deadline(job_, status_)) {
+    if (const auto end = startup_deadline(snapshot_, gang_, status_)) {
       if (snapshot_.now >= *end) return miss_startup(blocker);
       plan_.look_again_in(*end - snapshot_.now);
     }
@@ -399,9 +399,11 @@ class Running {
     const auto seconds = job_.spec.deadlines.startup_seconds;
     if (blocker)
       return fail(blocker->reason,
-                  fmt::format("not started within deadlines.startupSeconds ({}): {}", seconds, blocker->message));
-    fail("StartupDeadlineExceeded", fmt::format("not started within deadlines.startupSeconds ({}): still {}", seconds,
-                                                waiting_for(snapshot_, gang_)));
+                  fmt::format("not started within deadlines.startupSeconds ({}) after enough pods were placed: {}",
+                              seconds, blocker->message));
+    fail("StartupDeadlineExceeded",
+         fmt::format("not started within deadlines.startupSeconds ({}) after enough pods were placed: still {}",
+                     seconds, waiting_for(snapshot_, gang_)));
   }
 
  public:

@@ -1,6 +1,7 @@
 // Whether a failed attempt is followed by another: rules (first match), exit-code classes, causes that are never
-// charged to the job, crash loops at one step, and the budget. And how long to wait before the next one. What the policy
-// remembers is status.restarts alone, which is bounded and stored; the list of attempts, which is cut, decides nothing.
+// charged to the job, crash loops at one step, and the budget. And how long to wait before the next one. What the
+// policy remembers is status.restarts alone, which is bounded and stored; the list of attempts, which is cut, decides
+// nothing.
 #pragma once
 
 #include <optional>

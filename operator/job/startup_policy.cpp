@@ -89,13 +89,20 @@ std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& surv
   return first;
 }
 
-std::optional<WallTime> startup_deadline(const api::TrainingJob& job, const api::TrainingJobStatus& status) {
+std::optional<WallTime> startup_deadline(const Snapshot& snapshot, const Survey& survey,
+                                         const api::TrainingJobStatus& status) {
   if (status.start_time) return std::nullopt;
-  const auto* suspended = api::find_condition(status.conditions, "Suspended");
-  std::optional<WallTime> begin = job.meta.created;
-  if (suspended != nullptr && suspended->last_transition) begin = std::max(begin, suspended->last_transition);
-  if (!begin) return std::nullopt;
-  return *begin + std::chrono::seconds(job.spec.deadlines.startup_seconds);
+  std::vector<WallTime> placed;
+  for (const auto& slot : survey.slots) {
+    if (!slot.usable() || slot.pod->node_name.empty()) continue;
+    const auto since = slot.pod->scheduled_at ? slot.pod->scheduled_at : slot.pod->meta.created;
+    if (since) placed.push_back(*since);
+  }
+  const auto enough = static_cast<size_t>(std::max(api::fewest_nodes(snapshot.job->spec), 1));
+  if (placed.size() < enough) return std::nullopt;
+  const auto last = placed.begin() + static_cast<std::ptrdiff_t>(enough) - 1;
+  std::nth_element(placed.begin(), last, placed.end());
+  return *last + std::chrono::seconds(snapshot.job->spec.deadlines.startup_seconds);
 }
 
 std::string waiting_for(const Snapshot& snapshot, const Survey& survey) {

@@ -1,6 +1,6 @@
-// Why a job does not run yet, in words that name the culprit, and when to stop hoping. What the API server, the
-// scheduler or a kubelet refuses becomes the reason of a condition at once; what can never succeed fails the job at
-// once; the rest fails it at deadlines.startupSeconds. Nothing waits in silence.
+// Why a job does not run yet, in words that name the culprit, and when to give up. What the API server, the scheduler
+// or a kubelet refuses becomes the reason of a condition at once. What can never succeed fails the job at once. A job
+// that waits for room stays Pending with that reason. One whose pods are placed fails after deadlines.startupSeconds.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,10 @@ struct Blocker {
 // The first thing that stands in the way; empty when nothing is known to.
 std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& survey);
 
-// When the start must be over: startupSeconds after creation, or after the job was resumed. Empty once it has started.
-std::optional<WallTime> startup_deadline(const api::TrainingJob& job, const api::TrainingJobStatus& status);
+// When the start must be over: startupSeconds after so many pods were bound to nodes as can train. Empty while a job
+// waits for room, however long, and once it has started.
+std::optional<WallTime> startup_deadline(const Snapshot& snapshot, const Survey& survey,
+                                         const api::TrainingJobStatus& status);
 
 // What the job waits for when nothing stands in its way ("waiting for slots 2, 3 to connect").
 std::string waiting_for(const Snapshot& snapshot, const Survey& survey);

@@ -50,7 +50,7 @@ TEST(Pod, unschedulable_and_disrupted_are_told_by_its_conditions) {
   EXPECT_EQ(waiting->unschedulable_reason, "Unschedulable");
   EXPECT_EQ(waiting->unschedulable_message, "0/3 nodes");
   const auto disrupted = parse_pod(Json::parse(R"({"status": {"conditions": [
-    {"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
+    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T12:00:00Z"}, {"type": "Ready", "status": "True"},
     {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "drain"}]}})"));
   ASSERT_TRUE(disrupted);
   EXPECT_TRUE(disrupted->scheduled);

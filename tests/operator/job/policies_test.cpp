@@ -109,9 +109,10 @@ TEST(StartupPolicy, what_the_api_server_refuses_becomes_a_condition) {
     EXPECT_EQ(plan.requeue_after, 1s) << row.reason;
     s.now += 1s;
     EXPECT_EQ(s.plan().creates.size(), 1u) << row.reason;
-    s.now = kStart + 600s;
+    s.now = kStart + 10h;
     s.accept();
-    EXPECT_EQ(s.reason("Failed"), row.reason);
+    EXPECT_FALSE(s.is("Failed")) << "no pod is placed, so startupSeconds do not count: " << row.reason;
+    EXPECT_EQ(s.job.status.state, "Pending");
   }
 }
 
@@ -130,6 +131,44 @@ TEST(StartupPolicy, members_that_never_connect_are_named_and_end_at_the_deadline
   s.accept();
   EXPECT_EQ(s.reason("Failed"), "StartupDeadlineExceeded");
   EXPECT_NE(s.condition("Failed")->message.find("slot 1"), std::string::npos);
+}
+
+TEST(StartupPolicy, a_job_that_waits_for_capacity_is_pending_and_never_failed) {
+  Situation s;
+  s.see(Phase::kWaiting, 0);
+  s.accept();
+  for (int slot = 0; slot < 2; ++slot) s.pod(slot, 1, "Pending");
+  api::Pod& last = s.pods[1];
+  last.node_name.clear();
+  last.scheduled = false;
+  last.unschedulable_reason = "Unschedulable";
+  last.unschedulable_message = "0/3 nodes are available";
+  s.now += 24h;
+  s.accept();
+  EXPECT_EQ(s.job.status.state, "Pending");
+  EXPECT_EQ(s.reason("Running"), "Unschedulable");
+  last.node_name = "node-1";
+  last.scheduled = true;
+  s.place(last);
+  last.unschedulable_reason.clear();
+  s.accept();
+  s.now += 599s;
+  s.accept();
+  EXPECT_FALSE(s.is("Failed"));
+  s.now += 1s;
+  s.accept();
+  EXPECT_EQ(s.reason("Failed"), "StartupDeadlineExceeded");
+}
+
+TEST(StartupPolicy, of_an_elastic_gang_the_fewest_pods_that_train_start_the_clock) {
+  Situation s(4);
+  s.job.spec.elastic = api::ElasticSpec{.min_nodes = 2};
+  s.see(Phase::kWaiting, 0);
+  s.accept();
+  for (int slot = 0; slot < 2; ++slot) s.pod(slot, 1, "Pending");
+  s.now += 600s;
+  s.accept();
+  EXPECT_TRUE(s.is("Failed"));
 }
 
 TEST(StartupPolicy, a_job_that_has_started_has_no_startup_deadline) {

@@ -49,10 +49,14 @@ struct Situation {
     pod.phase = phase;
     pod.node_name = fmt::format("node-{}", slot);
     pod.scheduled = true;
+    pod.scheduled_at = now;
     pod.ready = phase == "Running";
     pods.push_back(pod);
     return pods.back();
   }
+
+  // As the scheduler does, at `now`.
+  void place(api::Pod& pod) { pod.scheduled_at = now; }
 
   api::Node& node(int number, bool ready) {
     api::Node node;
