@@ -309,6 +309,7 @@ SUITES = {
     "leader": ("the leader's objects deleted, its Lease late, the API server away", lambda s: suite_cluster(s, ["tests/e2e/leader"], 600)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
+    "kind": ("the sandbox of kind, the mock of NVML", lambda s: pytest(s, ["tests/kind"], 300)),
     "gpu": ("two ranks on one GPU over NCCL: on the fake of it, then on a GPU where there is one", suite_gpu),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),

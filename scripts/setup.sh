@@ -16,6 +16,7 @@ build_packages=(
 test_packages=(
   python3 python3-pytest python3-yaml python3-venv                    # test runner, tests on the cluster
   containerd runc containernetworking-plugins                         # the nodes of the test cluster
+  podman netavark aardvark-dns debootstrap                            # images, and the nodes of kind
   iproute2 iptables nftables conntrack util-linux procps kmod         # their networks
   busybox-static openssl jq curl
   clang-format clang-tidy shellcheck

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Makes the container images of the kind tests with podman; called inside `sandbox.sh --network`. What is there is not made again.
+#
+#   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
+#   prepare.sh node        a node of kind with the pinned Kubernetes
+#   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree
+#   prepare.sh baseline    the operator as it was at the commit in tests/compat/BASELINE, by the same Dockerfile
+#   prepare.sh gpu         NVIDIA's device plugin over the mock of NVML
+#
+# Archives for `kind load image-archive` go to images/ in the cache.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+# shellcheck source=tests/kind/layout.sh
+source "$here/layout.sh"
+archives=$kind_state/images
+engine=${LOCKSTEP_KIND_ENGINE:-podman}
+mkdir -p "$archives"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Two seconds of building are worth a line in the log, and no more: what podman says is kept for the case that it fails.
+quietly() {
+  if ! "$@" >"$work/log" 2>&1; then
+    tail -n 40 "$work/log" >&2
+    echo "prepare.sh: $* failed (its last lines are above)" >&2
+    exit 1
+  fi
+}
+
+has() { "$engine" image inspect "$1" >/dev/null 2>&1; }
+
+# save NAME...: the images as one archive each, written anew when the image is another.
+save() {
+  local name id file
+  for name in "$@"; do
+    file=$archives/$(basename "${name%%:*}")-${name##*:}.tar
+    id=$("$engine" image inspect --format '{{.Id}}' "$name")
+    if [ "$(cat "$file.id" 2>/dev/null)" != "$id" ] || [ ! -e "$file" ]; then
+      rm -f "$file" "$file.id"
+      quietly "$engine" save -o "$file" "$name"
+      echo "$id" >"$file.id"
+    fi
+    printf "%-60s %6s MiB\n" "$name" "$(du -m --apparent-size "$file" | cut -f1)"
+  done
+}
+
+# A mirror that the machine's own apt uses is used for the image, too; its address goes into no file of the repository.
+mirror() {
+  awk '/^URIs:/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }' \
+    /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep . || echo http://deb.debian.org/debian
+}
+
+make_debian() {
+  if has docker.io/library/debian:12 || [ "$engine" = docker ]; then return; fi
+  local from
+  from=$(mirror)
+  quietly debootstrap --variant=minbase bookworm "$work/debian" "$from"
+  printf 'deb %s %s main\n' "$from" bookworm "$from" bookworm-updates "${from%/debian}/debian-security" bookworm-security \
+    >"$work/debian/etc/apt/sources.list"
+  tar -C "$work/debian" --exclude='./var/cache/apt/archives/*.deb' --exclude='./var/lib/apt/lists/*' --exclude='./dev/*' --exclude='./proc/*' \
+    --exclude='./sys/*' -cf "$work/debian.tar" .
+  quietly podman import -c 'CMD ["bash"]' "$work/debian.tar" docker.io/library/debian:12
+}
+
+# build DOCKERFILE NAME CONTEXT
+build() {
+  local flags=(--network=host)
+  if [ "$engine" = podman ]; then flags+=(--pull=never); fi
+  quietly "$engine" build "${flags[@]}" -f "$1" -t "$2" "$3"
+}
+
+# system_image NAME FILE ARGUMENTS...: an image of the cluster, as an archive in the node's folder of images
+system_image() {
+  local name=$1 file=$2
+  shift 2
+  "$root/tests/cluster/image" --name "$name" --out "$work/node/images/$file.tar" --env PATH=/usr/local/sbin:/usr/local/bin:/usr/bin:/bin "$@"
+}
+
+make_node() {
+  local cluster bin version name pins
+  cluster=$("$root/tests/cluster/binaries.sh" | tail -n 1)
+  bin=$("$here/binaries.sh" kubeadm | tail -n 1)
+  pins=$({ declare -f make_node system_image; cat "$bin/kubeadm" "$cluster/kubelet"; find "$here/node" -type f -print0 | sort -z | xargs -0 cat; } | sha256sum | cut -c1-12)
+  version=$("$bin/kubeadm" version -o short)
+  name=docker.io/lockstep/kind-node:$version-$pins
+  if ! has "$name"; then
+    make_debian
+    mkdir -p "$work/node/programs" "$work/node/images/node" "$work/node/images/control-plane" "$work/proxy"
+    cp -r "$here/node/." "$work/node/"
+    cp "$bin/kubeadm" "$cluster/kubelet" "$cluster/kubectl" "$work/node/programs/"
+    printf '%s' "$version" >"$work/node/version"
+    # kubeadm says under which names it looks for the images.
+    local wanted etcd coredns pause
+    wanted=$("$bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null)
+    etcd=$(grep /etcd: <<<"$wanted") coredns=$(grep coredns <<<"$wanted") pause=$(grep pause <<<"$wanted")
+    for name in kube-apiserver kube-controller-manager kube-scheduler; do
+      system_image "registry.k8s.io/$name:$version" "control-plane/$name" --file "$cluster/$name:/usr/local/bin/$name"
+    done
+    "$root/containers/collect.sh" "$work/proxy" "$cluster/kube-proxy:/usr/local/bin/kube-proxy" "$(command -v nft):/usr/sbin/nft"
+    system_image "registry.k8s.io/kube-proxy:$version" node/kube-proxy --tree "$work/proxy" --env PATH=/usr/local/bin:/usr/sbin
+    system_image "$etcd" control-plane/etcd --file "$cluster/etcd:/usr/local/bin/etcd"
+    system_image "$coredns" node/coredns --file "$cluster/coredns:/coredns" --entrypoint /coredns
+    gcc -static -Os -s -o "$work/pause" "$root/tests/cluster/images/pause.c"
+    system_image "$pause" node/pause --file "$work/pause:/pause" --entrypoint /pause
+    sed -i "s#registry.k8s.io/pause:[0-9.]*#$pause#" "$work/node/files/etc/containerd/config.toml"
+    name=docker.io/lockstep/kind-node:$version-$pins
+    build "$work/node/Dockerfile" "$name" "$work/node"
+    podman images --format '{{.Repository}}:{{.Tag}}' docker.io/lockstep/kind-node | { grep -v ":$version-$pins$" || true; } |
+      while read -r old; do podman rmi -f "$old" >/dev/null; done
+  fi
+  echo "$name" >"$kind_state/node-image"
+  printf '%-60s %6s MiB\n' "$name" "$(($(podman image inspect --format '{{.Size}}' "$name") >> 20))"
+}
+
+# Buildah keeps the mount `lockstep-ccache` of the Dockerfiles here: the compiler's cache of the host, whose compiler and flags are
+# the same, so that what `make build` has compiled is not compiled again.
+share_compiler_cache() {
+  if [ "$engine" = docker ]; then return; fi
+  if mountpoint -q "$TMPDIR/buildah-cache/lockstep-ccache"; then return; fi
+  mkdir -p "$TMPDIR/buildah-cache/lockstep-ccache" "${CCACHE_DIR:-$cache/ccache}"
+  mount --bind "${CCACHE_DIR:-$cache/ccache}" "$TMPDIR/buildah-cache/lockstep-ccache"
+}
+
+make_lockstep() {
+  make_debian
+  share_compiler_cache
+  local name
+  for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:dev" "$root"; done
+  save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
+}
+
+make_baseline() {
+  local commit tag name
+  commit=$(tr -d '[:space:]' <"$root/tests/compat/BASELINE")
+  tag=baseline-${commit:0:12}
+  if ! has "docker.io/lockstep/trainer:$tag" || [ ! -d "$kind_state/baseline-chart" ]; then
+    git -C "$root" cat-file -e "$commit^{commit}" 2>/dev/null || {
+      echo "prepare.sh: the commit $commit of tests/compat/BASELINE is not in this clone; fetch the whole history: git fetch --unshallow" >&2
+      exit 1
+    }
+    make_debian
+    share_compiler_cache
+    mkdir "$work/baseline"
+    git -C "$root" archive "$commit" | tar -x -C "$work/baseline"
+    for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:$tag" "$work/baseline"; done
+    rm -rf "$kind_state/baseline-chart" "$archives"/*-baseline-*
+    cp -r "$work/baseline/charts/lockstep" "$kind_state/baseline-chart"
+  fi
+  save "docker.io/lockstep/operator:$tag" "docker.io/lockstep/trainer:$tag"
+}
+
+make_gpu() {
+  local bin
+  bin=$("$here/binaries.sh" nvidia-device-plugin | tail -n 1)
+  gcc -std=gnu17 -O1 -g -Wall -Wextra -shared -fPIC -fvisibility=hidden -o "$work/libnvidia-ml.so.1" "$here/mock_nvml/mock_nvml.c"
+  gcc -O1 -Wall -Wextra -o "$work/list_gpus" "$here/mock_nvml/list_gpus.c"
+  "$root/containers/collect.sh" "$work/gpu" "$bin/nvidia-device-plugin:/usr/bin/nvidia-device-plugin" "$work/list_gpus:/usr/bin/list_gpus"
+  # Where the plugin, and the loader, look for the driver's libraries.
+  install -D "$work/libnvidia-ml.so.1" "$work/gpu/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+  "$root/tests/cluster/image" --name docker.io/lockstep/nvidia-device-plugin:mock --tree "$work/gpu" --entrypoint /usr/bin/nvidia-device-plugin \
+    --out "$archives/nvidia-device-plugin-mock.tar"
+  "$root/tests/cluster/image" --name docker.io/lockstep/busybox:test --file "$(command -v busybox):/bin/busybox:0755" \
+    --file "$(command -v busybox):/bin/sh:0755" --out "$archives/busybox-test.tar"
+}
+
+for what in "$@"; do
+  begun=$SECONDS
+  "make_$what"
+  printf 'prepare: %s in %d s\n' "$what" $((SECONDS - begun))
+done

@@ -1,0 +1,56 @@
+"""The sandbox leaves nothing on the machine, also when whoever called it is killed. It runs outside of the sandbox."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[0] / "e2e"))
+import e2e  # noqa: E402
+
+SANDBOX = HERE / "sandbox.sh"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="podman's nodes need root")
+
+
+def cgroups():
+    return [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob("*/lockstep-kind")]
+
+
+def marked(word):
+    """Process numbers of those that have this word as an argument."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and word.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended meanwhile
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told_to_end"])
+def test_a_sandbox_that_ends_early_leaves_nothing(number):
+    seconds = str(100000 + time.monotonic_ns() % 100000)
+    # A process of its own session, as containers have.
+    script = f"ip link add inside type bridge && mount -t tmpfs none /mnt && setsid sleep {seconds} & wait"
+    process = subprocess.Popen([SANDBOX, "bash", "-c", script], start_new_session=True)
+    e2e.wait_for("the sandbox runs", lambda: marked(seconds), deadline=60)
+    assert cgroups()
+    process.send_signal(number)
+    process.wait(timeout=30)
+    e2e.wait_for("its processes are gone", lambda: not marked(seconds), deadline=20)
+    e2e.wait_for("its cgroups are gone", lambda: not cgroups(), deadline=20)
+    names = [line.split(":")[0] for line in pathlib.Path("/proc/net/dev").read_text().splitlines()]
+    assert "inside" not in map(str.strip, names)
+    assert [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if "lockstep-kind" in line] == []
+    done = subprocess.run([SANDBOX, "true"], timeout=60)
+    assert done.returncode == 0, "the next sandbox waits for nothing"
+
+
+def test_a_sandbox_ends_as_its_command_does():
+    assert subprocess.run([SANDBOX, "sh", "-c", "exit 7"], timeout=60).returncode == 7
