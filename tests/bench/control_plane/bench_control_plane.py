@@ -108,7 +108,7 @@ def main():
     given = parser.parse_args()
     sides = [side for side in SIDES if side in given.sides.split(",")]
     chosen = [case for case in cases(given.pods) if given.only in case[0]]
-    remember = given.only in "memory"
+    remember = given.only == "memory"
     sizes = memory.SIZES if not given.pods else (0, given.pods)
     most = max([jobs * pods for _, jobs, pods in chosen] + ([max(sizes)] if remember else []), default=0)
     if not most:
@@ -116,9 +116,11 @@ def main():
     begun, found = time.monotonic(), []
     with fleets.Fleet(most) as fleet:
         print(f"{fleet.size} nodes of the fleet; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.rounds} rounds", flush=True)
-        with controllers.Lockstep(fleet):
-            template = fleet.raw_template()
-        connections = best_connections(fleet, template, min(500, most)) if chosen and "raw" in sides else 0
+        template, connections = None, 0
+        if chosen and "raw" in sides:
+            with controllers.Lockstep(fleet):
+                template = fleet.raw_template()
+            connections = best_connections(fleet, template, min(500, most))
         for name, jobs, pods in chosen:
             rows = []
             for number in range(given.rounds):
