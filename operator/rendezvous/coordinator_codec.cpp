@@ -27,7 +27,7 @@ StateSource read_source(const Json* json) {
 }
 
 Json write(const Welcome& m) {
-  return {{"type", "WELCOME"}, {"term", m.term}};
+  return {{"type", "WELCOME"}, {"term", m.term}, {"heartbeatMilliseconds", m.heartbeat_ms}};
 }
 Json write(const Refused& m) {
   return {{"type", "REFUSED"}, {"message", m.message}, {"final", m.final}};
@@ -228,6 +228,7 @@ CoordinatorToAgent read_message(const std::string& type, const Fields& fields, c
   if (type == "WELCOME") {
     Welcome m;
     fields.read("term", m.term, 0, kMostCount);
+    fields.read("heartbeatMilliseconds", m.heartbeat_ms, 10, 60'000);
     return m;
   }
   if (type == "REFUSED") {

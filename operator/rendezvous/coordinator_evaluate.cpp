@@ -10,6 +10,12 @@
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
+namespace {
+
+constexpr Duration kHeartbeatLate = std::chrono::milliseconds(50);
+
+}  // namespace
+
 void CoordinatorState::enter(Step step) {
   if (step_ != step) changed_ = true;
   step_ = step;
@@ -247,7 +253,7 @@ void CoordinatorState::evaluate_exits(Now now) {
     for (const auto& [slot, member] : members_) {
       if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;
       if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
-      if (over && now.time - member.heard > kTwoHeartbeats) {
+      if (over && now.time - member.heard > two_heartbeats()) {
         return lose_member(slot, "it fell silent and peers lost it", member.heard, now);
       }
     }
@@ -264,7 +270,11 @@ void CoordinatorState::evaluate_exits(Now now) {
 
 Duration CoordinatorState::silence_of(const Member& member) const {
   if (member.session == 0) return timing_.lost_after;
-  return member.arrivals.silence(kHeartbeatEvery, {timing_.silent_least, timing_.silent_after});
+  return member.arrivals.silence(member.heartbeats, {timing_.silent_least, timing_.silent_after});
+}
+
+Duration CoordinatorState::two_heartbeats() const {
+  return 2 * heartbeat_every(kProtocolVersion, members_.size()) + kHeartbeatLate;
 }
 
 // Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
@@ -273,7 +283,7 @@ Duration CoordinatorState::silence_of(const Member& member) const {
 bool CoordinatorState::cut_off(Now now) const {
   if (kMutation == Mutation::kBlameWhenCutOff) return false;
   const Duration silence = now.time - last_heard();
-  return gang_->size() > 1 && silence > kTwoHeartbeats && silence <= timing_.orphan_after;
+  return gang_->size() > 1 && silence > two_heartbeats() && silence <= timing_.orphan_after;
 }
 
 // One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
@@ -285,7 +295,7 @@ void CoordinatorState::hear_again(Duration quiet, Now now) {
       quiet > timing_.silent_after || std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
         return in_gang(entry.second) && entry.second.session == 0;
       });
-  const Duration repeated = std::min(quiet + kTwoHeartbeats, timing_.silent_after);
+  const Duration repeated = std::min(quiet + two_heartbeats(), timing_.silent_after);
   for (auto& [slot, member] : members_) {
     member.heard = std::max(member.heard, lost_way ? now.time : now.time + repeated - silence_of(member));
   }
@@ -309,7 +319,7 @@ void CoordinatorState::evaluate_losses(Now now) {
     return;
   }
   const std::optional<MonotonicTime> alone_since = std::exchange(alone_since_, std::nullopt);
-  if (alone_since && now.time - last_heard() <= kTwoHeartbeats) return hear_again(last_heard() - *alone_since, now);
+  if (alone_since && now.time - last_heard() <= two_heartbeats()) return hear_again(last_heard() - *alone_since, now);
   for (const auto& [slot, member] : members_) {
     if (!in_gang(member) || slot_succeeded(slot)) continue;
     const MonotonicTime lost_at = std::max(member.heard, last_advance_) + silence_of(member);

@@ -107,6 +107,13 @@ void CoordinatorState::on_sign_of_life(const Hello& hello, Now now) {
   evaluate(now);
 }
 
+void CoordinatorState::on_token_pending(const std::vector<Hello>& hellos, Now now) {
+  observe(now);
+  for (const Hello& hello : hellos) {
+    if (!refusal(hello)) members_.at(hello.slot).heard = now.time;
+  }
+}
+
 void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) {
   observe(now);
   std::optional<Refused> refused = refusal(hello);
@@ -150,7 +157,8 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.to_acknowledge.clear();
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
-  send(session, Welcome{term_});
+  member.heartbeats = heartbeat_every(hello.protocol, members_.size());
+  send(session, Welcome{term_, static_cast<int>(milliseconds(member.heartbeats))});
   note_in_force(member);
   greet(member, hello, now);
   evaluate(now);
@@ -198,7 +206,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
   Member* member = find(session);
   if (member == nullptr) return;
   // Somebody is heard of again, after everybody or this member was not.
-  const bool again = alone_since_ || now.time - member->heard > kTwoHeartbeats;
+  const bool again = alone_since_ || now.time - member->heard > two_heartbeats();
   member->heard = now.time;
   const bool news = std::visit([&](const auto& m) { return on(*member, m, now); }, message);
   if (news || again) return evaluate(now);

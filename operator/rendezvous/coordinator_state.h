@@ -64,9 +64,6 @@ inline std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-// A silence that no delay of a heartbeat explains.
-inline constexpr Duration kTwoHeartbeats = 2 * kHeartbeatEvery + std::chrono::milliseconds(50);
-
 struct CoordinatorTiming {
   Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
   // A connection that stands without a word: between these, as the member's own heartbeats came so far
@@ -100,6 +97,8 @@ class CoordinatorState {
   void on_hello(SessionId session, const Hello& hello, Now now);
   // A HELLO that claims to be `hello`, and nobody could say whether it is: a sign of life, no more.
   void on_sign_of_life(const Hello& hello, Now now);
+  // HELLOs of which it is still being asked whether they are what they claim to be: nobody is lost meanwhile.
+  void on_token_pending(const std::vector<Hello>& hellos, Now now);
   // One that was turned away outside (bad token); for the view.
   void on_turned_away(const std::string& why);
   void on_message(SessionId session, const AgentToCoordinator& message, Now now);
@@ -160,6 +159,7 @@ class CoordinatorState {
     MonotonicTime heard{};  // last sign of life, or when the connection broke
     MonotonicTime told{};   // when it last said what its ranks are doing
     ArrivalTimes arrivals;  // of this connection's heartbeats
+    Duration heartbeats = kHeartbeatEvery;  // it was told to say one so often
     std::int64_t generation = 0;
     std::int64_t step = -1;  // last progress of the generation in force
     MemberPhase phase = MemberPhase::kIdle;
@@ -245,6 +245,7 @@ class CoordinatorState {
   MonotonicTime last_heard() const;
   void hear_again(Duration quiet, Now now);  // of anybody of the gang
   bool cut_off(Now now) const;
+  Duration two_heartbeats() const;  // of the job's members: no delay of one explains a longer silence
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
   void evaluate_up(Now now);

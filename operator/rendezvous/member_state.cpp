@@ -85,6 +85,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
     return;
   }
   term_ = welcome.term;
+  heartbeat_every_ = std::chrono::milliseconds(welcome.heartbeat_ms);
   welcomed_ = true;
   if (leave_with_ && !alive_) leave_at_ = now + wait_for_acks();
   send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
@@ -321,7 +322,7 @@ void MemberState::send_heartbeat(MonotonicTime now) {
   }
   send(heartbeat);
   unsaid_ = checkpoint_unsaid_ = false;
-  heartbeat_at_ = now + kHeartbeatEvery;
+  heartbeat_at_ = now + heartbeat_every_;
 }
 
 void MemberState::on_tick(MonotonicTime now) {

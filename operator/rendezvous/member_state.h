@@ -225,6 +225,7 @@ class MemberState {
   std::int64_t term_ = 0;  // highest that welcomed us
   MonotonicTime alone_since_{};
   MonotonicTime heartbeat_at_{};
+  Duration heartbeat_every_ = kHeartbeatEvery;  // as the coordinator wants it
   std::int64_t sequence_ = 0;
 
   Epoch promised_;

@@ -4,6 +4,14 @@
 
 namespace lockstep::rendezvous {
 
+Duration heartbeat_every(int protocol, std::size_t members) {
+  constexpr std::size_t kManyMembers = 512;
+  constexpr Duration kAtMost = std::chrono::seconds(1);
+  if (protocol < kProtocolOfPeerBlocks || members <= kManyMembers) return kHeartbeatEvery;
+  if (members >= 4 * kManyMembers) return kAtMost;
+  return kHeartbeatEvery * static_cast<Duration::rep>(members) / static_cast<Duration::rep>(kManyMembers);
+}
+
 Result<std::string> encode_length(std::size_t json_bytes) {
   if (json_bytes > kMaxFrame) {
     return fail(ErrorCode::kExhausted,
@@ -29,6 +37,7 @@ Result<std::optional<std::string>> FrameReader::next() {
   if (buffer_.size() < 4 + length) return std::optional<std::string>();
   std::optional<std::string> frame = buffer_.substr(4, length);
   buffer_.erase(0, 4 + length);
+  if (buffer_.empty() && buffer_.capacity() > kMaxFirstFrame) buffer_ = std::string();
   return frame;
 }
 

@@ -34,7 +34,11 @@ inline constexpr std::size_t kMaxStderrTail = 2 * 1024;
 inline constexpr std::size_t kMaxRanksPerMember = 1024;
 
 // Timing that both sides must agree on.
-inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);
+inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);  // in gangs of some hundreds, and at least
+// How often an agent of that protocol says a heartbeat, in a job of so many members: 250 ms up to 512 members, then
+// 250 ms * members / 512, at most 1 s (from 2,048 members on). So a job costs its coordinator 2,048 heartbeats a second
+// at most up to 2,048 members, and silence of 3 s is three of them. Agents of protocol 1 have 250 ms always.
+Duration heartbeat_every(int protocol, std::size_t members);
 inline constexpr Duration kKillGrace = std::chrono::milliseconds(500);  // SIGTERM to SIGKILL when a generation is over
 inline constexpr Duration kAbortGrace = std::chrono::milliseconds(1500);  // SIGABRT to SIGKILL, for the stack
 inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);       // PROPOSE to READY, apart from kKillGrace
@@ -149,6 +153,7 @@ struct Exit {
 
 struct Welcome {
   std::int64_t term = 0;
+  int heartbeat_ms = 250;  // heartbeat_every(): say one so often
   bool operator==(const Welcome&) const = default;
 };
 
@@ -299,6 +304,8 @@ class FrameReader {
  public:
   explicit FrameReader(std::size_t most = kMaxFrame) : most_(most) {}
   void feed(std::string_view bytes) { buffer_.append(bytes); }
+  // Frames of so many bytes from the next one on.
+  void allow(std::size_t most) { most_ = most; }
   // The JSON of the next whole frame, empty when more bytes are needed; kInvalid ends the stream.
   Result<std::optional<std::string>> next();
 

@@ -30,7 +30,7 @@ constexpr bool kOf21 = requires {
 }  // namespace
 
 void Contents::add(Fingerprint& to, const MemberState& state) {
-  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, sequence, promised, propose,
+  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence, promised, propose,
                ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby, ranks, alive, up,
                life, ending, progress, checkpoint, unsaid, checkpoint_unsaid, unwanted, leave_with, leave_at, leave_by,
                left, ignored] = state;
@@ -79,7 +79,7 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
   // Of `arrivals` nothing follows where a silence has one length.
-  const auto& [session, heard, told, arrivals, generation, step, phase, regroups, told_to_leave, expected, agent, life, halted,
+  const auto& [session, heard, told, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave, expected, agent, life, halted,
                yields, warmed_at, reach, to_acknowledge] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
          told_to_leave, reach, to_acknowledge);
@@ -194,7 +194,7 @@ void Contents::add(Fingerprint& to, const Exit& exit) {
 }
 
 void Contents::add(Fingerprint& to, const Welcome& welcome) {
-  const auto& [term] = welcome;
+  const auto& [term, heartbeat_ms] = welcome;
   to.add(term);
 }
 

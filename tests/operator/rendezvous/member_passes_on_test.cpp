@@ -158,5 +158,18 @@ TEST(Limits, bytes_that_are_no_text_are_replaced_within_the_limit) {
   EXPECT_LE(clipped(std::string(9000, '\xff'), 4096).size(), 4096U);
 }
 
+TEST_F(MemberStateTest, heartbeats_come_as_often_as_the_coordinator_wants) {
+  member.on_connected(now);
+  tell(Welcome{1, 1000});
+  forget();
+  EXPECT_EQ(member.deadline(), now + std::chrono::seconds(1));
+  now += std::chrono::milliseconds(999);
+  member.on_tick(now);
+  EXPECT_TRUE(sent<Heartbeat>().empty());
+  now += std::chrono::milliseconds(1);
+  member.on_tick(now);
+  EXPECT_EQ(sent<Heartbeat>().size(), 1U);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

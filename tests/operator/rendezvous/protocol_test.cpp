@@ -147,6 +147,15 @@ TEST(Protocol, protocol_1_is_written_byte_for_byte) {
   EXPECT_EQ(written(Echo{7, full_go().peers}, 1), *encode_length(echo.size()) + echo);
 }
 
+TEST(Protocol, heartbeats_of_large_jobs_are_rarer_and_those_of_old_agents_are_not) {
+  using std::chrono::milliseconds;
+  for (const std::size_t members : {1, 512, 4096}) EXPECT_EQ(heartbeat_every(1, members), kHeartbeatEvery);
+  EXPECT_EQ(heartbeat_every(2, 512), kHeartbeatEvery);
+  EXPECT_EQ(heartbeat_every(2, 1024), milliseconds(500));
+  for (const std::size_t members : {2048, 4096, 16'384}) EXPECT_EQ(heartbeat_every(2, members), milliseconds(1000));
+  EXPECT_EQ(std::get<Welcome>(**CoordinatorReader().decode(R"({"type":"WELCOME","term":3})")).heartbeat_ms, 250);
+}
+
 TEST(Protocol, a_member_is_not_warmed_for_a_generation) {
   Go go;
   go.epoch = {2, 7};
