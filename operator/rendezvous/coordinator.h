@@ -198,8 +198,8 @@ class GenerationStore {
                                               const Record& next) = 0;
 };
 
-// Says whether the bearer of `token` is the pod that it claims to be. Blocks; called on a thread of its own, once for
-// a member's first join. kUnauthorized when not.
+// Says whether the bearer of `token` is the pod that it claims to be. Blocks; called on up to 32 threads at the
+// same time, once for each pod and token. kUnauthorized when not.
 class MemberAuthenticator {
  public:
   virtual ~MemberAuthenticator() = default;

@@ -1,63 +1,42 @@
 // The coordinator as a server: TLS connections, one CoordinatorState per job, and the threads that carry out what the
 // state machines ask for. One io thread owns everything but the views; the store and the authenticator block, and
-// each has a thread of its own.
+// run on threads of their own.
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <cerrno>
-#include <list>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
 
 #include "operator/base/log.h"
+#include "operator/base/thread.h"
+#include "operator/rendezvous/connections.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/digest.h"
 #include "operator/rendezvous/session.h"
+#include "operator/rendezvous/token_checks.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
 namespace asio = boost::asio;
-using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kMaxConnections = 20'000;
-constexpr std::size_t kMaxStrangers = 1'024;    // connections whose sender is not known yet
-constexpr std::size_t kMaxTokenChecks = 4'096;  // waiting for the authenticator
-constexpr int kAcceptsAtOnce = 64;              // before the io thread does other work
-constexpr auto kAcceptAgainAfter = std::chrono::milliseconds(100);
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
-
-std::string hexadecimal(const unsigned char* bytes, std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", bytes[i]);
-  return text;
-}
 
 std::string random_key() {
   unsigned char bytes[32];
   // Without randomness there is no key that others could not guess, and nothing sensible to go on with.
   if (RAND_bytes(bytes, sizeof bytes) != 1) std::abort();
   return hexadecimal(bytes, sizeof bytes);
-}
-
-std::string digest(const std::string& text) {
-  unsigned char bytes[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  if (EVP_Digest(text.data(), text.size(), bytes, &length, EVP_sha256(), nullptr) != 1) return "";
-  return hexadecimal(bytes, length);
 }
 
 // The part of a pod's name that its later incarnations share: "<job>-<uid>" of "<job>-<uid>-<slot>-<incarnation>".
@@ -87,58 +66,27 @@ class CoordinatorServer final : public Coordinator {
                     Clock& clock, OnViewChange on_change)
       : options_(options),
         store_(store),
-        authenticator_(authenticator),
         clock_(clock),
         on_change_(std::move(on_change)),
-        acceptor_(io_),
-        accept_again_(io_) {
-    events_.on_message = [this](Session& session, const AgentToCoordinator& message) { on_message(session, message); };
-    events_.on_closed = [this](Session& session) { on_closed(session); };
-    events_.read_within = options_.read_within;
-  }
+        connections_(io_, events()),
+        checks_(authenticator, io_) {}
 
   ~CoordinatorServer() override {
     io_.stop();
     if (io_thread_.joinable()) io_thread_.join();
     store_thread_.stop();
-    token_thread_.stop();
     store_thread_.join();
-    token_thread_.join();
+    checks_.stop();
   }
 
   Status start() {
     if (options_.certificate_pem.empty() || options_.private_key_pem.empty()) {
       return fail(ErrorCode::kInvalid, "the coordinator needs a serving certificate and its key");
     }
-    LOCKSTEP_TRY(tls_, tls_context({options_.certificate_pem, options_.private_key_pem}));
-
-    error_code error;
-    const auto ip = asio::ip::make_address(options_.listen_address, error);
-    if (error) {
-      return fail(ErrorCode::kInvalid,
-                  fmt::format("the coordinator's listen address {} is not an IP address", options_.listen_address));
-    }
-    const tcp::endpoint endpoint(ip, static_cast<unsigned short>(options_.port));
-    // Asio would make descriptors that children inherit: an agent started by this process would keep them open.
-    const int listener = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0) {
-      error = error_code(errno, boost::system::system_category());
-    } else {
-      acceptor_.assign(endpoint.protocol(), listener, error);
-    }
-    if (!error) acceptor_.non_blocking(true, error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error) {
-      return fail(ErrorCode::kUnavailable, fmt::format("the coordinator cannot listen on {}:{}: {}",
-                                                       options_.listen_address, options_.port, error.message()));
-    }
-    const tcp::endpoint bound = acceptor_.local_endpoint();
-    const std::string bound_ip = bound.address().to_string();
-    address_ = fmt::format("{}:{}", bound.address().is_v6() ? fmt::format("[{}]", bound_ip) : bound_ip, bound.port());
-    accept();
-    io_thread_ = std::thread([this] { io_.run(); });
+    LOCKSTEP_TRY(auto tls, tls_context({options_.certificate_pem, options_.private_key_pem}));
+    connections_.use(std::move(tls));
+    LOCKSTEP_TRY(address_, connections_.listen(options_.listen_address, options_.port));
+    io_thread_ = start_without_signals([this] { io_.run(); });  // SIGPIPE as well
     return {};
   }
 
@@ -156,7 +104,7 @@ class CoordinatorServer final : public Coordinator {
   std::string address() const override { return address_; }
   Status use_certificate(const KeyPair& serving) override {
     LOCKSTEP_TRY(auto context, tls_context(serving));
-    asio::post(io_, [this, made = std::move(context)] { tls_ = made; });
+    asio::post(io_, [this, made = std::move(context)] { connections_.use(made); });
     return {};
   }
 
@@ -168,24 +116,27 @@ class CoordinatorServer final : public Coordinator {
     CoordinatorState state;
     asio::steady_timer timer;
     MonotonicTime waits_until{};  // when `timer` ends
-    std::uint64_t serial = 0;                   // tells a job from one of the same uid that was forgotten
-    std::vector<std::string> pods;              // keys of job_of_pod_
-    std::map<std::string, std::string> tokens;  // digest of the token that was found good, by pod uid
+    std::uint64_t serial = 0;       // tells a job from one of the same uid that was forgotten
+    std::vector<std::string> pods;  // keys of job_of_pod_
     std::optional<JobView> shown;
     bool progress_to_tell = false;
     MonotonicTime progress_told{};
+    MonotonicTime pending_told{};
   };
 
+  Session::Events events() {
+    Session::Events events;
+    events.on_message = [this](Session& session, const AgentToCoordinator& message) { on_message(session, message); };
+    events.on_closed = [this](Session& session) { on_closed(session); };
+    events.read_within = options_.read_within;
+    return events;
+  }
   Now now() const { return {clock_.now(), clock_.wall_now(), !options_.leads || options_.leads()}; }
 
   Job* find_job(const std::string& uid, std::uint64_t serial = 0) {
     const auto at = jobs_.find(uid);
     if (at == jobs_.end() || (serial != 0 && at->second->serial != serial)) return nullptr;
     return at->second.get();
-  }
-  Session* find_session(SessionId id) {
-    const auto at = sessions_.find(id);
-    return at == sessions_.end() ? nullptr : at->second.get();
   }
 
   // ---- jobs ----
@@ -204,13 +155,11 @@ class CoordinatorServer final : public Coordinator {
     job->plan = plan;
     for (const std::string& pod : job->pods) job_of_pod_.erase(pod);
     job->pods.clear();
-    std::map<std::string, std::string> tokens;
     for (const ExpectedMember& member : plan.members) {
       job->pods.push_back(pod_base(plan.name_space, member.pod_name, member.slot, member.incarnation));
       job_of_pod_[job->pods.back()] = plan.uid;
-      if (const auto at = job->tokens.find(member.pod_uid); at != job->tokens.end()) tokens.insert(*at);
     }
-    job->tokens = std::move(tokens);
+    checks_.keep(plan.uid, plan.members);
     job->state.on_plan(plan, now());
     carry_out(*job);
   }
@@ -218,17 +167,14 @@ class CoordinatorServer final : public Coordinator {
   void forget_here(const std::string& uid) {
     Job* job = find_job(uid);
     if (job == nullptr) return;
-    std::vector<std::shared_ptr<Session>> theirs;
-    for (const auto& [id, session] : sessions_) {
-      if (session->job_uid == uid) theirs.push_back(session);
-    }
     for (const std::string& pod : job->pods) job_of_pod_.erase(pod);
     jobs_.erase(uid);
+    checks_.forget(uid);
     {
       const std::lock_guard guard(mutex_);
       views_.erase(uid);
     }
-    for (const auto& session : theirs) session->finish();
+    for (const auto& session : connections_.of_job(uid)) session->finish();
   }
 
   // Does what the job's state machine asks for, until it asks for nothing.
@@ -240,9 +186,9 @@ class CoordinatorServer final : public Coordinator {
     }
     for (const CoordinatorAction& action : job.state.take_actions()) {
       if (const auto* out = std::get_if<SendToMember>(&action)) {
-        if (Session* session = find_session(out->session)) session->send(out->message);
+        if (Session* session = connections_.find(out->session)) session->send(out->message);
       } else if (const auto* closing = std::get_if<CloseSession>(&action)) {
-        if (Session* session = find_session(closing->session)) {
+        if (Session* session = connections_.find(closing->session)) {
           session->joined = false;  // the state machine does not want to hear of it any more
           log::info("an agent's connection is closed", {{"pod", session->pod}});
           session->finish();
@@ -284,6 +230,7 @@ class CoordinatorServer final : public Coordinator {
       Job* found = error ? nullptr : find_job(uid, serial);
       if (found == nullptr) return;
       found->waits_until = {};
+      tell_pending(*found);
       found->state.on_tick(now());
       carry_out(*found);
     });
@@ -320,60 +267,12 @@ class CoordinatorServer final : public Coordinator {
 
   // ---- connections ----
 
-  void accept() {
-    acceptor_.async_wait(tcp::acceptor::wait_read, [this](error_code error) {
-      if (error) return;
-      for (int i = 0; i < kAcceptsAtOnce; ++i) {
-        const int fd = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-          return accept_later();  // some will be closed soon
-        }
-        if (fd < 0) break;
-        welcome(fd);
-      }
-      accept();
-    });
-  }
-
-  void accept_later() {
-    accept_again_.expires_after(kAcceptAgainAfter);
-    accept_again_.async_wait([this](error_code stopped) {
-      if (!stopped) accept();
-    });
-  }
-
-  void welcome(int fd) {
-    error_code error;
-    tcp::socket socket(io_);
-    socket.assign(acceptor_.local_endpoint().protocol(), fd, error);
-    if (error) ::close(fd);
-    if (error || sessions_.size() >= kMaxConnections) return;
-    if (strangers_.size() >= kMaxStrangers) {
-      // The oldest had the most time: who only holds a place must not keep others out.
-      if (Session* oldest = find_session(strangers_.front()))
-        oldest->close("it had not said who it is when others came");
-    }
-    const SessionId id = ++last_session_;
-    const auto session = std::make_shared<Session>(id, std::move(socket), *tls_, events_);
-    sessions_[id] = session;
-    stranger_at_[id] = strangers_.insert(strangers_.end(), id);
-    session->start();
-  }
-
-  void no_stranger(SessionId id) {
-    if (const auto at = stranger_at_.find(id); at != stranger_at_.end()) {
-      strangers_.erase(at->second);
-      stranger_at_.erase(at);
-    }
-  }
-
   void on_closed(Session& session) {
-    no_stranger(session.id());
-    const std::shared_ptr<Session> alive = session.shared_from_this();
-    sessions_.erase(session.id());
+    const std::shared_ptr<Session> alive = connections_.on_closed(session);
     if (!session.joined) return log::debug("a connection ended", {{"pod", session.pod}, {"why", session.why()}});
     log::info("an agent's connection ended", {{"pod", session.pod}, {"why", session.why()}});
     if (Job* job = find_job(session.job_uid)) {
+      tell_pending(*job);
       job->state.on_disconnected(session.id(), now());
       carry_out(*job);
     }
@@ -388,6 +287,7 @@ class CoordinatorServer final : public Coordinator {
     if (!session.said_hello) return session.close("it did not say HELLO first");
     if (!session.joined) return;  // its token is still being looked at
     if (Job* job = find_job(session.job_uid)) {
+      tell_pending(*job);
       job->state.on_message(session.id(), message, now());
       carry_out(*job);
     }
@@ -407,29 +307,35 @@ class CoordinatorServer final : public Coordinator {
     if (const auto refused = job->state.refusal(hello)) return refuse(session, *refused);
     session.job_uid = job->plan.uid;
     session.pod = hello.name_space + "/" + hello.pod_name;
-    const std::string token = digest(hello.token);
-    const auto known = job->tokens.find(hello.pod_uid);
-    if (!options_.authenticate || (known != job->tokens.end() && known->second == token))
-      return join(session, *job, hello);
-    if (token_checks_ >= kMaxTokenChecks) return refuse(session, {"too many members join at once", false});
-    ++token_checks_;
-    asio::post(token_thread_, [this, id = session.id(), hello, token, uid = job->plan.uid, serial = job->serial] {
-      Status checked = authenticator_.check(hello.token, hello.name_space, hello.pod_name, hello.pod_uid);
-      asio::post(io_, [this, id, hello, token, uid, serial, checked = std::move(checked)] {
-        --token_checks_;
-        on_token_checked(id, hello, token, find_job(uid, serial), checked);
-      });
-    });
+    if (!options_.authenticate || checks_.knows(job->plan.uid, hello)) return join(session, *job, hello);
+    const bool asked = checks_.start(
+        job->plan.uid, hello,
+        [this, id = session.id(), hello, uid = job->plan.uid, serial = job->serial](const Status& checked) {
+          if (find_job(uid) == nullptr) checks_.forget(uid);
+          on_token_checked(id, hello, find_job(uid, serial), checked);
+        });
+    if (!asked) return refuse(session, {"too many members join at once", false});
+    // It is no stranger that holds a place: how many are asked for at once is bounded.
+    connections_.no_stranger(session.id());
+    session.wait_for_check();
+    job->state.on_token_pending({hello}, now());
+    carry_out(*job);
   }
 
-  void on_token_checked(SessionId id, const Hello& hello, const std::string& token, Job* job, const Status& checked) {
-    Session* session = find_session(id);
+  // Before the state machine looks at who is silent: as often as others say heartbeats.
+  void tell_pending(Job& job) {
+    if (clock_.now() - job.pending_told < kHeartbeatEvery) return;
+    job.pending_told = clock_.now();
+    job.state.on_token_pending(checks_.pending(job.plan.uid), now());
+  }
+
+  void on_token_checked(SessionId id, const Hello& hello, Job* job, const Status& checked) {
+    Session* session = connections_.find(id);
     if (job == nullptr) {
       if (session != nullptr) session->finish();
       return;
     }
     if (checked) {
-      job->tokens[hello.pod_uid] = token;
       if (session != nullptr) join(*session, *job, hello);
       return;
     }
@@ -445,7 +351,7 @@ class CoordinatorServer final : public Coordinator {
   }
 
   void join(Session& session, Job& job, const Hello& hello) {
-    no_stranger(session.id());
+    connections_.no_stranger(session.id());
     session.accept(hello.protocol);
     session.joined = true;
     log::info("an agent connected", {{"pod", session.pod}});
@@ -455,7 +361,6 @@ class CoordinatorServer final : public Coordinator {
 
   const CoordinatorOptions options_;
   GenerationStore& store_;
-  MemberAuthenticator& authenticator_;
   Clock& clock_;
   const OnViewChange on_change_;
   std::string address_;
@@ -464,22 +369,14 @@ class CoordinatorServer final : public Coordinator {
   std::unordered_map<std::string, JobView> views_;  // by uid; protected by mutex_
 
   // Everything below belongs to the io thread.
-  Session::Events events_;
   asio::io_context io_{1};
-  std::shared_ptr<asio::ssl::context> tls_;  // of connections to come; OpenSSL keeps those of existing ones
-  tcp::acceptor acceptor_;
-  asio::steady_timer accept_again_;
   std::unordered_map<std::string, std::unique_ptr<Job>> jobs_;  // by uid
   std::unordered_map<std::string, std::string> job_of_pod_;     // uid by pod_base()
-  std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
-  std::list<SessionId> strangers_;  // oldest first
-  std::unordered_map<SessionId, std::list<SessionId>::iterator> stranger_at_;
-  SessionId last_session_ = 0;
   std::uint64_t last_serial_ = 0;
-  std::size_t token_checks_ = 0;
 
   asio::thread_pool store_thread_{1};
-  asio::thread_pool token_thread_{1};
+  Connections connections_;
+  TokenChecks checks_;
   std::thread io_thread_;
 };
 

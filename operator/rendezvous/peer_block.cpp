@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 
-#include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "operator/rendezvous/digest.h"
 #include "operator/rendezvous/limits.h"
 #include "operator/rendezvous/protocol.h"
 
@@ -16,13 +14,6 @@ namespace {
 
 // A part is full once it holds so much. One more member of the most ranks still fits its frame.
 constexpr std::size_t kFullPart = 64 * 1024;
-
-std::string sha256(const std::string& text) {
-  unsigned char bytes[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  if (EVP_Digest(text.data(), text.size(), bytes, &length, EVP_sha256(), nullptr) != 1) return "";
-  return fmt::format("{:02x}", fmt::join(bytes, bytes + length, ""));
-}
 
 // A text in JSON, quotes included.
 std::string quoted(const std::string& text) {

@@ -1,7 +1,11 @@
 #include "operator/rendezvous/session.h"
 
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
+#include <openssl/err.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <cstring>
 #include <string_view>
 
 #include "operator/base/log.h"
@@ -9,32 +13,48 @@
 namespace lockstep::rendezvous {
 
 namespace asio = boost::asio;
+using asio::ip::tcp;
 using boost::system::error_code;
 
 namespace {
+
 constexpr int kSocketBuffer = 256 * 1024;  // bytes; a frame of the largest size
+constexpr std::size_t kTurn = 64 * 1024;   // bytes that one connection writes before others have theirs
+constexpr int kReadsAtOnce = 16;           // the same for reading, in TLS records
+constexpr const char* kUnread = "its agent does not read what it is sent";
+
+std::string tls_error(int kind) {
+  const int number = errno;
+  const unsigned long code = ERR_peek_error();
+  const char* const reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+  ERR_clear_error();
+  if (reason != nullptr) return reason;
+  if (kind == SSL_ERROR_SYSCALL && number != 0) return std::strerror(number);
+  return "its agent has closed it";
+}
+
 }  // namespace
 
-Session::Session(SessionId id, asio::ip::tcp::socket socket, asio::ssl::context& tls, const Events& events)
+Session::Session(SessionId id, tcp::socket socket, asio::ssl::context& tls, const Events& events)
     : id_(id),
-      stream_(std::move(socket), tls),
-      deadline_(stream_.get_executor()),
-      unread_(stream_.get_executor()),
+      socket_(std::move(socket)),
+      ssl_(SSL_new(tls.native_handle())),
+      deadline_(socket_.get_executor()),
+      unread_(socket_.get_executor()),
       events_(events) {}
 
 void Session::start() {
   error_code ignored;
-  stream_.lowest_layer().set_option(asio::ip::tcp::no_delay(true), ignored);
-  stream_.lowest_layer().set_option(asio::socket_base::keep_alive(true), ignored);
+  socket_.set_option(tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   // The kernel would let each buffer grow to some megabytes, on our account.
-  stream_.lowest_layer().set_option(asio::socket_base::send_buffer_size(kSocketBuffer), ignored);
-  stream_.lowest_layer().set_option(asio::socket_base::receive_buffer_size(kSocketBuffer), ignored);
+  socket_.set_option(asio::socket_base::send_buffer_size(kSocketBuffer), ignored);
+  socket_.set_option(asio::socket_base::receive_buffer_size(kSocketBuffer), ignored);
+  if (!ssl_ || SSL_set_fd(ssl_.get(), socket_.native_handle()) != 1) return close("no memory for TLS");
+  SSL_set_read_ahead(ssl_.get(), 1);  // a record with one call of the kernel
+  SSL_set_mode(ssl_.get(), SSL_MODE_ENABLE_PARTIAL_WRITE);
   set_deadline(kHandshakeWithin, "no TLS handshake in time");
-  stream_.async_handshake(asio::ssl::stream_base::server, [self = shared_from_this()](error_code error) {
-    if (error || self->closed_) return self->close(error.message());
-    self->set_deadline(kJoinWithin - kHandshakeWithin, "it did not say who it is in time");
-    self->read_length();
-  });
+  handshake();
 }
 
 void Session::set_deadline(std::chrono::milliseconds within, const char* why) {
@@ -44,40 +64,84 @@ void Session::set_deadline(std::chrono::milliseconds within, const char* why) {
   });
 }
 
+bool Session::wait(int result, void (Session::*go_on)()) {
+  const int kind = SSL_get_error(ssl_.get(), result);
+  if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE) {
+    close(tls_error(kind));
+    return false;
+  }
+  socket_.async_wait(kind == SSL_ERROR_WANT_READ ? tcp::socket::wait_read : tcp::socket::wait_write,
+                     [self = shared_from_this(), go_on](error_code error) {
+                       if (error) return self->close(error.message());
+                       if (!self->closed_) ((*self).*go_on)();
+                     });
+  return true;
+}
+
+void Session::handshake() {
+  ERR_clear_error();
+  errno = 0;
+  const int result = SSL_accept(ssl_.get());
+  if (result != 1) {
+    wait(result, &Session::handshake);
+    return;
+  }
+  open_ = true;
+  set_deadline(kJoinWithin - kHandshakeWithin, "it did not say who it is in time");
+  read();
+}
+
 void Session::accept(int protocol) {
   if (finishing_) return;
   deadline_.cancel();
-  most_ = kMaxFrame;
+  frames_.allow(kMaxFrame);
   writer_ = CoordinatorWriter(protocol);
 }
 
-void Session::read_length() {
-  asio::async_read(stream_, asio::buffer(length_), [self = shared_from_this()](error_code error, std::size_t) {
-    if (error || self->closed_) return self->close(error.message());
-    const Result<std::size_t> length = decode_length(std::string_view(self->length_, 4), self->most_);
-    if (!length) return self->close(length.error().message);
-    self->read_body(*length);
+void Session::read() {
+  static thread_local char buffer[16 * 1024];
+  for (int round = 0; round < kReadsAtOnce; ++round) {
+    ERR_clear_error();
+    errno = 0;
+    const int length = SSL_read(ssl_.get(), buffer, sizeof buffer);
+    if (length <= 0) {
+      wait(length, &Session::read);
+      return;
+    }
+    frames_.feed({buffer, static_cast<std::size_t>(length)});
+    take_frames();
+    if (closed_) return;
+    if (SSL_has_pending(ssl_.get()) == 0) break;
+  }
+  // What has come meanwhile is read at once; others have their turn first.
+  if (SSL_has_pending(ssl_.get()) != 0) {
+    asio::post(socket_.get_executor(), [self = shared_from_this()] {
+      if (!self->closed_) self->read();
+    });
+    return;
+  }
+  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+    if (error) return self->close(error.message());
+    if (!self->closed_) self->read();
   });
 }
 
-void Session::read_body(std::size_t length) {
-  body_.resize(length);
-  asio::async_read(stream_, asio::buffer(body_), [self = shared_from_this()](error_code error, std::size_t) {
-    if (error || self->closed_) return self->close(error.message());
-    if (!self->finishing_) {
-      const Result<AgentToCoordinator> message = decode_from_agent(self->body_);
-      if (!message) {
-        // Of a stranger that may be anything; of a member it is a defect of ours.
-        if (self->joined)
-          log::error("a member's message is not understood: is its agent of this version?",
-                     {{"pod", self->pod}, {"why", message.error().message}});
-        return self->close(message.error().message);
-      }
-      self->events_.on_message(*self, *message);
+void Session::take_frames() {
+  while (!closed_) {
+    const Result<std::optional<std::string>> frame = frames_.next();
+    if (!frame) return close(frame.error().message);
+    if (!*frame) return;
+    if (finishing_) continue;
+    const Result<AgentToCoordinator> message = decode_from_agent(**frame);
+    if (!message) {
+      // Of a stranger that may be anything; of a member it is a defect of ours.
+      if (joined)
+        log::error("a member's message is not understood: is its agent of this version?",
+                   {{"pod", pod}, {"why", message.error().message}});
+      return close(message.error().message);
     }
-    if (self->body_.capacity() > kMaxFirstFrame) self->body_ = std::string();
-    if (!self->closed_) self->read_length();
-  });
+    events_.on_message(*this, *message);
+  }
 }
 
 void Session::send(const CoordinatorToAgent& message) {
@@ -87,45 +151,59 @@ void Session::send(const CoordinatorToAgent& message) {
     for (const Chunk& chunk : *chunks) queued_ += chunk.shared ? 0 : chunk.bytes->size();
   }
   if (!chunks || queued_ > kMaxQueued) {
-    const std::string why = chunks ? "its agent does not read what it is sent" : chunks.error().message;
+    const std::string why = chunks ? kUnread : chunks.error().message;
     // Not from inside the caller's loop over sessions.
-    asio::post(stream_.get_executor(), [self = shared_from_this(), why] { self->close(why); });
+    asio::post(socket_.get_executor(), [self = shared_from_this(), why] { self->close(why); });
     return;
   }
   queue_.insert(queue_.end(), chunks->begin(), chunks->end());
-  write_next();
+  write_later();
 }
 
-void Session::write_next() {
-  if (writing_ || closed_) return;
-  if (queue_.empty()) {
-    // Our end is closed first: closing it all with something unread would take back what was just written.
-    error_code ignored;
-    if (finishing_) stream_.lowest_layer().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-    return;
-  }
+void Session::write_later() {
+  if (writing_ || closed_ || !open_) return;
   writing_ = true;
-  unread_.expires_after(events_.read_within);
-  unread_.async_wait([self = shared_from_this()](error_code error) {
-    if (!error) self->close("its agent does not read what it is sent");
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (!self->closed_) self->write();
   });
-  const auto written = [self = shared_from_this()](error_code error, std::size_t) {
-    self->writing_ = false;
-    self->unread_.cancel();
-    if (error || self->closed_) return self->close(error.message());
-    const Chunk& chunk = self->queue_.front();
-    self->queued_ -= chunk.shared ? 0 : chunk.bytes->size();
-    self->queue_.pop_front();
-    self->write_next();
-  };
-  asio::async_write(stream_, asio::buffer(*queue_.front().bytes), written);
+}
+
+void Session::write() {
+  std::size_t turn = 0;
+  while (!queue_.empty() && turn < kTurn) {
+    const std::string& bytes = *queue_.front().bytes;
+    const std::size_t length = std::min(bytes.size() - written_, kTurn);
+    ERR_clear_error();
+    errno = 0;
+    const int result = SSL_write(ssl_.get(), bytes.data() + written_, static_cast<int>(length));
+    if (result <= 0) {
+      if (!wait(result, &Session::write)) return;
+      unread_.expires_after(events_.read_within);
+      unread_.async_wait([self = shared_from_this()](error_code error) {
+        if (!error) self->close(kUnread);
+      });
+      return;
+    }
+    unread_.cancel();
+    turn += static_cast<std::size_t>(result);
+    written_ += static_cast<std::size_t>(result);
+    if (written_ < bytes.size()) continue;
+    queued_ -= queue_.front().shared ? 0 : bytes.size();
+    queue_.pop_front();
+    written_ = 0;
+  }
+  writing_ = false;
+  if (!queue_.empty()) return write_later();
+  // Our end is closed first: closing it all with something unread would take back what was just written.
+  error_code ignored;
+  if (finishing_) socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
 void Session::finish() {
   if (closed_ || finishing_) return;
   finishing_ = true;
   set_deadline(std::chrono::seconds(1), "it did not read its last messages in time");
-  write_next();
+  write_later();
 }
 
 void Session::close(const std::string& why) {
@@ -134,7 +212,7 @@ void Session::close(const std::string& why) {
   deadline_.cancel();
   unread_.cancel();
   error_code ignored;
-  stream_.lowest_layer().close(ignored);
+  socket_.close(ignored);
   events_.on_closed(*this);
 }
 

@@ -1,11 +1,15 @@
 // One TLS connection of an agent, on the server's io thread: frames in, frames out, bounded in bytes and in time until
 // its sender is known. What frames mean is the server's business.
+//
+// OpenSSL reads and writes the socket itself, and Asio only says when: Asio's own TLS stream keeps 34 KiB of buffers
+// for each connection, which thousands of idle agents would hold all day.
 #pragma once
+
+#include <openssl/ssl.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <deque>
@@ -33,8 +37,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Handshake, then messages; `on_closed` when that does not come to a HELLO in time.
   void start();
+  // It has said who it is, and that is being checked: no deadline until then.
+  void wait_for_check() { deadline_.cancel(); }
   // Its sender is known, and speaks that protocol: no deadline, and frames of full size.
   void accept(int protocol);
+  // Queues a message. It is written once the caller is done.
   void send(const CoordinatorToAgent& message);
   // Closes once what was sent is written, or after a second. No more messages are handed on.
   void finish();
@@ -51,23 +58,31 @@ class Session : public std::enable_shared_from_this<Session> {
   bool said_hello = false;
 
  private:
+  struct FreeSsl {
+    void operator()(SSL* ssl) const { SSL_free(ssl); }
+  };
+
   // Closes, and says `why`, when neither accept() nor another deadline comes first.
   void set_deadline(std::chrono::milliseconds within, const char* why);
-  void read_length();
-  void read_body(std::size_t length);
-  void write_next();
+  // Calls `go_on` once the socket is ready for what OpenSSL asked for; false when `result` is an error, and closes.
+  bool wait(int result, void (Session::*go_on)());
+  void handshake();
+  void read();
+  void take_frames();
+  void write_later();
+  void write();
 
   const SessionId id_;
-  boost::asio::ssl::stream<boost::asio::ip::tcp::socket> stream_;
+  boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<SSL, FreeSsl> ssl_;
   boost::asio::steady_timer deadline_, unread_;
   const Events& events_;
-  char length_[4] = {};
-  std::string body_;
-  std::size_t most_ = kMaxFirstFrame;
+  FrameReader frames_{kMaxFirstFrame};
   CoordinatorWriter writer_;
   std::deque<Chunk> queue_;
-  std::size_t queued_ = 0;  // bytes that no other session shares
-  bool writing_ = false, finishing_ = false, closed_ = false;
+  std::size_t written_ = 0;  // bytes of the first chunk
+  std::size_t queued_ = 0;   // bytes that no other session shares
+  bool open_ = false, writing_ = false, finishing_ = false, closed_ = false;
   std::string why_;
 };
 

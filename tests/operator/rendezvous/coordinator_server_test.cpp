@@ -8,11 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <thread>
 
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/protocol.h"
@@ -105,6 +108,7 @@ class CoordinatorServerTest : public testing::Test {
   KeyPair serving = *issue_serving_certificate(authority);
   MemoryStore store;
   NameAuthenticator authenticator;
+  MemberAuthenticator* asked = &authenticator;
   std::mutex mutex;
   std::condition_variable changed;
   int changes = 0;
@@ -116,7 +120,7 @@ class CoordinatorServerTest : public testing::Test {
     options.certificate_pem = serving.certificate_pem;
     options.private_key_pem = serving.private_key_pem;
     options.term = term;
-    auto started = start_coordinator(options, store, authenticator, SystemClock::instance(),
+    auto started = start_coordinator(options, store, *asked, SystemClock::instance(),
                                      [this](const std::string&, const std::string&) {
                                        const std::lock_guard guard(mutex);
                                        ++changes;
@@ -279,6 +283,81 @@ TEST_F(LargeGangTest, an_agent_that_does_not_read_holds_nobody_up_and_is_closed)
   EXPECT_TRUE(
       wait_for([](const JobView& view) { return !view.members.back().connected && view.members.front().connected; }));
   EXPECT_FALSE(clients.back()->next<Go>());
+}
+
+// A gang that runs, and looks for the next leader.
+class FailOverTest : public CoordinatorServerTest {
+ protected:
+  static constexpr int kPods = 32;
+  SlowAuthenticator slow{milliseconds(300)};
+  std::vector<std::unique_ptr<Client>> clients;
+
+  ~FailOverTest() override {
+    slow.go_on();
+    coordinator.reset();
+  }
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);  // of a connection that the coordinator has closed
+    Record record;
+    record.term = 1;
+    record.generation = 1;
+    for (int slot = 0; slot < kPods; ++slot) record.members.push_back({slot, 1, 1});
+    ASSERT_TRUE(store.compare_and_set("ns", "a", "uid", "", record));
+    asked = &slow;
+    start(2);
+    JobPlan many = plan();
+    many.slots = kPods;
+    many.members.clear();
+    for (int slot = 0; slot < kPods; ++slot) many.members.push_back({slot, 1, pod(slot), pod(slot), ""});
+    coordinator->set_job(many);
+  }
+  static std::string pod(int slot) { return fmt::format("a-{}", slot); }
+  Client& come_back(int slot) {
+    clients.push_back(std::make_unique<Client>(coordinator->address(), authority.certificate_pem));
+    Hello made = hello();
+    made.slot = slot;
+    made.pod_name = made.pod_uid = made.session = pod(slot);
+    made.phase = MemberPhase::kRunning;
+    made.generation = 1;
+    made.up = true;
+    made.promised = {1, 1};
+    clients.back()->send(made);
+    return *clients.back();
+  }
+  static bool runs(const JobView& view) { return view.generation == 1 && view.phase == Phase::kUp; }
+  static auto connected(const JobView& view) {
+    return std::count_if(view.members.begin(), view.members.end(), [](const auto& member) { return member.connected; });
+  }
+};
+
+TEST_F(FailOverTest, slow_reviews_of_many_pods_break_no_healthy_gang) {
+  for (int slot = 0; slot < kPods; ++slot) come_back(slot);
+  const auto until = std::chrono::steady_clock::now() + seconds(15);
+  while (std::chrono::steady_clock::now() < until) {
+    for (const auto& client : clients) client->send(Heartbeat{1, MemberPhase::kRunning, 1, true});
+    const auto view = coordinator->view("uid");
+    if (view && (view->phase == Phase::kBroken || connected(*view) == kPods)) break;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  EXPECT_TRUE(wait_for([](const JobView& view) { return runs(view) && connected(view) == kPods; }));
+  EXPECT_EQ(slow.checks(), kPods);
+}
+
+TEST_F(FailOverTest, nobody_is_lost_while_its_token_is_being_reviewed) {
+  slow.hold(pod(7));
+  Client& late = come_back(7);
+  for (int slot = 0; slot < kPods; ++slot) {
+    if (slot != 7) come_back(slot);
+  }
+  // Past the time after a take-over in which nobody is evicted, and past the time for which a member may be silent.
+  const auto until = std::chrono::steady_clock::now() + seconds(9);
+  while (std::chrono::steady_clock::now() < until) {
+    for (const auto& client : clients) client->send(Heartbeat{1, MemberPhase::kRunning, 1, true});
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  slow.go_on();
+  EXPECT_TRUE(late.next<Welcome>());
+  EXPECT_TRUE(wait_for([](const JobView& view) { return runs(view) && connected(view) == kPods; }));
 }
 
 TEST_F(CoordinatorServerTest, a_wrong_token_is_refused_and_shown) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <string>
@@ -58,6 +60,41 @@ class NameAuthenticator final : public MemberAuthenticator {
   int checks() const { return checks_; }
 
  private:
+  std::atomic<int> checks_{0};
+};
+
+// Takes as long over each as an API server that is far away, or for ever over one pod, until it is let go on.
+class SlowAuthenticator final : public MemberAuthenticator {
+ public:
+  explicit SlowAuthenticator(std::chrono::milliseconds each) : each_(each) {}
+  ~SlowAuthenticator() override { go_on(); }
+
+  Status check(const std::string&, const std::string&, const std::string& pod_name, const std::string&) override {
+    ++checks_;
+    std::unique_lock lock(mutex_);
+    if (pod_name == held_) {
+      change_.wait(lock, [this] { return held_.empty(); });
+    } else {
+      change_.wait_for(lock, each_, [] { return false; });
+    }
+    return {};
+  }
+  void hold(const std::string& pod_name) {
+    const std::lock_guard guard(mutex_);
+    held_ = pod_name;
+  }
+  void go_on() {
+    const std::lock_guard guard(mutex_);
+    held_.clear();
+    change_.notify_all();
+  }
+  int checks() const { return checks_; }
+
+ private:
+  const std::chrono::milliseconds each_;
+  std::mutex mutex_;
+  std::condition_variable change_;
+  std::string held_;
   std::atomic<int> checks_{0};
 };
 
