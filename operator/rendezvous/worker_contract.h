@@ -40,6 +40,9 @@ inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal
 inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";            // "ip:port,..." by rank: data addresses
 inline constexpr const char* kEnvMemberOfRank =
     "LOCKSTEP_MEMBERS";  // "0,0,1,1": which ranks share a pod (and /dev/shm)
+// A file with both lists, a line each, instead of the variables where they are longer than the kernel takes (128 KiB).
+inline constexpr const char* kEnvPeersFile = "LOCKSTEP_PEERS_FILE";
+inline constexpr size_t kMostInVariable = 120 * 1024;  // bytes of a list that is passed in its variable
 // "rank generation step digest": who gives the state to start from, and its version; empty: nobody holds one.
 inline constexpr const char* kEnvStateSource = "LOCKSTEP_STATE_SOURCE";
 inline constexpr const char* kEnvListenFd = "LOCKSTEP_LISTEN_FD";            // bound, listening TCP socket of this rank
@@ -54,7 +57,7 @@ inline constexpr const char* kEnvRestore = "LOCKSTEP_RESTORE";  // name of the c
 inline constexpr const char* kEnvStandby = "LOCKSTEP_STANDBY";
 
 inline constexpr size_t kMaxLinkLine = 64 * 1024;
-inline constexpr size_t kMaxAgentLine = 256 * 1024;  // a join carries the addresses of all ranks
+inline constexpr size_t kMaxAgentLine = 2 * 1024 * 1024;  // a join carries the addresses of all ranks: some 40,000
 
 // How training stands. Written by rank 0 (others may; the agent keeps rank 0's), at most 4 times a second.
 struct Progress {

@@ -31,10 +31,21 @@ void add_ours(Variables& variables, const Go& go) {
   }
 }
 
-void add_peers(Variables& variables, const Go& go) {
-  if (go.peers) {
-    variables[rendezvous::kEnvPeers] = fmt::format("{}", fmt::join(go.peers->addresses(), ","));
-    variables[rendezvous::kEnvMemberOfRank] = fmt::format("{}", fmt::join(go.peers->slots(), ","));
+std::string addresses_of(const Go& go) {
+  return fmt::format("{}", fmt::join(go.peers->addresses(), ","));
+}
+std::string slots_of(const Go& go) {
+  return fmt::format("{}", fmt::join(go.peers->slots(), ","));
+}
+
+void add_peers(Variables& variables, const Go& go, int peers_fd) {
+  if (go.peers && peers_fd >= 0) {
+    variables.erase(rendezvous::kEnvPeers);
+    variables.erase(rendezvous::kEnvMemberOfRank);
+    variables[rendezvous::kEnvPeersFile] = fmt::format("/proc/self/fd/{}", peers_fd);
+  } else if (go.peers) {
+    variables[rendezvous::kEnvPeers] = addresses_of(go);
+    variables[rendezvous::kEnvMemberOfRank] = slots_of(go);
   }
   variables[rendezvous::kEnvGenerationKey] = go.key;
 }
@@ -75,7 +86,7 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
 }  // namespace
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const Go& go, int local_rank,
-                                            int listen_fd, int agent_fd) {
+                                            int listen_fd, int agent_fd, int peers_fd) {
   Variables variables;
   for (const std::string& entry : base) {
     const std::size_t equals = entry.find('=');
@@ -87,7 +98,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   }
   for (const auto& [name, value] : go.env) variables[name] = value;
   add_ours(variables, go);
-  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go);
+  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, peers_fd);
   if (go.kind != Kind::kNone) add_torch(variables, go, local_rank);
   if (listen_fd >= 0) variables[rendezvous::kEnvListenFd] = std::to_string(listen_fd);
   if (agent_fd >= 0) variables[rendezvous::kEnvAgentFd] = std::to_string(agent_fd);
@@ -96,6 +107,14 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   entries.reserve(variables.size());
   for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;
+}
+
+std::string peers_text(const Go& go) {
+  if (go.kind != Kind::kLockstep || go.epoch.generation == 0 || !go.peers) return "";
+  const std::string addresses = addresses_of(go);
+  const std::string slots = slots_of(go);
+  if (std::max(addresses.size(), slots.size()) <= rendezvous::kMostInVariable) return "";
+  return addresses + "\n" + slots + "\n";
 }
 
 }  // namespace lockstep::trainer::agent

@@ -11,8 +11,11 @@ namespace lockstep::trainer::agent {
 
 // `base` ("NAME=value" each) is the agent's own environment: it is passed on without what is the agent's alone. Over
 // it lie spec.rendezvous.env, and over both the variables of the generation. `listen_fd` and `agent_fd` are
-// descriptors in the worker, -1 for none.
+// descriptors in the worker, -1 for none; so is `peers_fd`, of a file with peers_text().
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const rendezvous::Go& go,
-                                            int local_rank, int listen_fd, int agent_fd);
+                                            int local_rank, int listen_fd, int agent_fd, int peers_fd = -1);
+
+// What LOCKSTEP_PEERS_FILE holds; empty where the lists fit their variables, or there are none.
+std::string peers_text(const rendezvous::Go& go);
 
 }  // namespace lockstep::trainer::agent

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -117,7 +118,7 @@ struct Launch {
   char* const* shell_argv;  // for a script without #!, as execvp does it
   char* const* environment;
   int out, err, input, report;
-  int keep[2];  // descriptors that the program inherits, or -1
+  int keep[3];  // descriptors that the program inherits, or -1
   pid_t parent;
 };
 
@@ -219,8 +220,15 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
   if (!input) return out_of_descriptors();
   for (const Fd* fd : {&worker.out, &worker.err, &worker.link}) set_nonblocking(fd->get());
 
+  Fd peers;
+  if (const std::string text = peers_text(go); !text.empty()) {
+    peers = Fd(::memfd_create("lockstep-peers", MFD_CLOEXEC));
+    if (!peers || ::write(peers.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+      return out_of_descriptors();
+    }
+  }
   std::vector<std::string> environment =
-      worker_environment(environment_, go, local_rank, listener.get(), link_there.get());
+      worker_environment(environment_, go, local_rank, listener.get(), link_there.get(), peers.get());
   const std::string file = resolve(command_.front(), variable(environment, "PATH"), failed);
   if (file.empty()) return false;
   std::vector<std::string> argv = command_;
@@ -229,9 +237,16 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
   const std::vector<char*> argv_pointers = pointers(argv);
   const std::vector<char*> shell_pointers = pointers(shell_argv);
   const std::vector<char*> environment_pointers = pointers(environment);
-  const Launch plan{
-      file.c_str(),    argv_pointers.data(), shell_pointers.data(), environment_pointers.data(),        out_there.get(),
-      err_there.get(), input.get(),          report_there.get(),    {listener.get(), link_there.get()}, ::getpid()};
+  const Launch plan{file.c_str(),
+                    argv_pointers.data(),
+                    shell_pointers.data(),
+                    environment_pointers.data(),
+                    out_there.get(),
+                    err_there.get(),
+                    input.get(),
+                    report_there.get(),
+                    {listener.get(), link_there.get(), peers.get()},
+                    ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) return out_of_descriptors();
   if (pid == 0) launch(plan);

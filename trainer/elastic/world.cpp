@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <string_view>
 
@@ -88,6 +89,24 @@ std::vector<std::string> split(const std::string& text) {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
 
+// The lists of peers and of their members, as they stand in two variables, or in two lines of a file.
+struct PeerLists {
+  const char* name = kEnvPeers;  // of the variable that says so
+  std::string peers, members;
+};
+Result<PeerLists> read_peer_lists(const Variables& variables) {
+  const std::string path = variables.text(kEnvPeersFile);
+  if (variables.has(kEnvPeers) || path.empty()) {
+    return PeerLists{kEnvPeers, variables.text(kEnvPeers), variables.text(kEnvMemberOfRank)};
+  }
+  PeerLists lists{kEnvPeersFile, "", ""};
+  std::ifstream file(path);
+  if (!std::getline(file, lists.peers) || !std::getline(file, lists.members)) {
+    return bad(fmt::format("{}={} does not hold two lines, of peers and of their members", kEnvPeersFile, path));
+  }
+  return lists;
+}
+
 Status read_ranks(const Variables& variables, World& world) {
   for (const char* needed : {"RANK", "WORLD_SIZE"}) {
     if (!variables.has(needed)) {
@@ -163,7 +182,7 @@ Status read_agents_world(const Variables& variables, World& world) {
   world.source = World::Source::kAgent;
   LOCKSTEP_CHECK_OK(read_ranks(variables, world));
   world.standby = variables.has(kEnvStandby);
-  const char* given = world.standby ? kEnvStandby : kEnvPeers;
+  const char* given = world.standby ? kEnvStandby : variables.has(kEnvPeers) ? kEnvPeers : kEnvPeersFile;
   for (const char* needed : {kEnvJobUid, kEnvGeneration, kEnvGenerationKey, kEnvListenFd}) {
     if (world.standby && needed == kEnvGenerationKey) continue;
     if (!variables.has(needed)) return bad(fmt::format("{} is not set, though {} is", needed, given));
@@ -177,13 +196,14 @@ Status read_agents_world(const Variables& variables, World& world) {
     return {};
   }
   const auto size = static_cast<size_t>(world.size);
-  world.peers = split(variables.text(kEnvPeers));
+  LOCKSTEP_TRY(const PeerLists lists, read_peer_lists(variables));
+  world.peers = split(lists.peers);
   if (world.peers.size() != size) {
-    return bad(fmt::format("{} lists {} addresses for WORLD_SIZE={}", kEnvPeers, world.peers.size(), world.size));
+    return bad(fmt::format("{} lists {} addresses for WORLD_SIZE={}", lists.name, world.peers.size(), world.size));
   }
-  LOCKSTEP_CHECK_OK(check_peers(world, kEnvPeers));
-  if (const std::string members = variables.text(kEnvMemberOfRank); !members.empty()) {
-    for (const std::string& part : split(members)) {
+  LOCKSTEP_CHECK_OK(check_peers(world, lists.name));
+  if (!lists.members.empty()) {
+    for (const std::string& part : split(lists.members)) {
       if (part.empty()) return bad(fmt::format("{} has an empty entry", kEnvMemberOfRank));
       LOCKSTEP_TRY(const auto member,
                    Variables([&](const char*) { return part.c_str(); }).integer(kEnvMemberOfRank, 0, 0, kMostRanks));
@@ -236,7 +256,7 @@ Result<World> world_from_environment(const Environment& lookup) {
     return bad(fmt::format("{}={} is set, and {} is not: there is no folder to find it in", kEnvRestore, world.restore,
                            kEnvCheckpointDir));
   }
-  if (variables.has(kEnvPeers) || variables.has(kEnvStandby)) {
+  if (variables.has(kEnvPeers) || variables.has(kEnvPeersFile) || variables.has(kEnvStandby)) {
     LOCKSTEP_CHECK_OK(read_agents_world(variables, world));
   } else if (variables.has("RANK") || variables.has("WORLD_SIZE")) {
     LOCKSTEP_CHECK_OK(read_torchrun_world(variables, world));

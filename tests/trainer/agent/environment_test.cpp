@@ -75,6 +75,26 @@ TEST(Environment, our_trainer_gets_its_peers_and_where_to_go_on) {
   }
 }
 
+TEST(Environment, lists_of_peers_that_fit_no_variable_are_in_a_file) {
+  Go go = two_by_two(Kind::kLockstep);
+  EXPECT_EQ(peers_text(go), "") << "foreign programs find the variables where they fit";
+  std::vector<rendezvous::PeerBlock::Member> members;
+  std::string peers, slots;
+  for (int slot = 0; slot < 1024; ++slot) {
+    members.push_back({slot, 1, std::vector<std::string>(8, "10.100.100.100:65535")});
+    for (int i = 0; i < 8; ++i) {
+      peers += (peers.empty() ? "" : ",") + members.back().addresses.front();
+      slots += (slots.empty() ? "" : ",") + std::to_string(slot);
+    }
+  }
+  go.peers = rendezvous::Peers(std::move(members));
+  EXPECT_EQ(peers_text(go), peers + "\n" + slots + "\n");
+  const auto environment = worker_environment({}, go, 0, 5, 7, 9);
+  EXPECT_THAT(environment, Contains("LOCKSTEP_PEERS_FILE=/proc/self/fd/9"));
+  EXPECT_THAT(environment, Each(Not(StartsWith("LOCKSTEP_PEERS="))));
+  EXPECT_THAT(environment, Each(Not(StartsWith("LOCKSTEP_MEMBERS="))));
+}
+
 TEST(Environment, rendezvous_none_sets_no_rendezvous_variable) {
   const auto environment = worker_environment({"HOME=/root"}, two_by_two(Kind::kNone), 0, -1, -1);
   for (const char* name : {"RANK=", "WORLD_SIZE=", "MASTER_", "PET_", "TORCHELASTIC_", "LOCKSTEP_PEERS="}) {

@@ -103,8 +103,8 @@ TEST_F(Orders, a_newer_regroup_takes_a_join_back_that_nobody_has_seen) {
 
 TEST_F(Orders, a_join_of_a_great_gang_fits) {
   Join join = join_of(1, 2);
-  join.world_size = 4096;
-  join.peers.assign(4096, "[2001:db8:1234:5678:9abc:def0:1234:5678]:65000");
+  join.world_size = 8192;
+  join.peers.assign(8192, "[2001:db8:1234:5678:9abc:def0:1234:5678]:65000");
   ASSERT_GT(rendezvous::encode(rendezvous::AgentMessage{.kind = Kind::kJoin, .regroup = {}, .join = join, .yields = 0})
                 .size(),
             rendezvous::kMaxLinkLine);

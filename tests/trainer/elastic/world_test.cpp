@@ -1,6 +1,6 @@
 // From variables to a world, from a world to a ring, and from failures to exit codes.
-#include "operator/base/address.h"
 #include "trainer/elastic/world.h"
+#include "operator/base/address.h"
 
 #include <gmock/gmock.h>
 #include <netinet/in.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <map>
 #include <optional>
@@ -75,6 +76,31 @@ class AgentsWorld : public ::testing::Test {
   UniqueFd agent_ = listen_on_loopback();
   Variables variables_;
 };
+
+// More addresses than the kernel lets a variable hold.
+TEST_F(AgentsWorld, peers_and_members_may_be_in_a_file) {
+  constexpr int kRanks = 8192;
+  const std::string path = testing::TempDir() + "lockstep-peers-" + std::to_string(::getpid());
+  std::string peers, members;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    peers += (rank > 0 ? "," : "") + std::string("10.100.") + std::to_string(rank / 256) + "." +
+             std::to_string(rank % 256) + ":20000";
+    members += (rank > 0 ? "," : "") + std::to_string(rank / 8);
+  }
+  std::ofstream(path) << peers << "\n" << members << "\n";
+  variables_.erase("LOCKSTEP_PEERS");
+  variables_.erase("LOCKSTEP_MEMBERS");
+  variables_["LOCKSTEP_PEERS_FILE"] = path;
+  variables_["WORLD_SIZE"] = std::to_string(kRanks);
+  const auto world = world_of(variables_);
+  ASSERT_TRUE(world.ok()) << world.error().message;
+  EXPECT_EQ(world->peers.size(), static_cast<size_t>(kRanks));
+  EXPECT_EQ(world->peers.back(), "10.100.31.255:20000");
+  EXPECT_EQ(world->members.back(), 1023);
+  std::ofstream(path) << peers << "\n";
+  EXPECT_THAT(refusal(), HasSubstr("LOCKSTEP_PEERS_FILE=" + path + " does not hold two lines"));
+  ::unlink(path.c_str());
+}
 
 TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
   const auto world = world_of(variables_);
