@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-peers bench-control-plane lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ BENCHED = lockstep lockstep-agent lockstep-trainer all_reduce_bench
 bench-recovery: setup-test ## ranks of a training job killed KILLS=200 times: how long the others stand still, against a bound
 	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/recovery/bench_recovery.py --kills $(KILLS)
+
+MEMBERS ?= 100 4096
+bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a gang forms, loses one, finds a new coordinator
+	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench
+	@$(BUILD)/tests/bin/coordinator_bench --members $(MEMBERS) --most-mib 200
 
 bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Lockstep, torchrun and torchft (downloads PyTorch once)
 	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)

@@ -1,0 +1,48 @@
+// Agents that say what real ones would, over TLS, and have no processes: thousands of them in one process, on two
+// threads. Each comes back when its connection ends, as agents do.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lockstep::bench {
+
+class ScriptedGang {
+ public:
+  // `ca_pem`: who vouches for the coordinator, which listens on the loopback.
+  ScriptedGang(int members, const std::string& ca_pem, int port);
+  ~ScriptedGang();
+
+  // Its pod is gone: the connection ends and does not come back. The others say that their communicators failed.
+  void lose(int slot);
+  // The pod of that incarnation takes the slot.
+  void replace(int slot, std::int64_t incarnation);
+
+  // Heartbeats that all of them have said so far.
+  std::int64_t heartbeats() const { return heartbeats_.load(); }
+  // How often a member was told to start, or to go on.
+  std::int64_t started() const { return started_.load(); }
+  // Bytes that all of them have read, after decryption.
+  std::int64_t bytes() const { return bytes_.load(); }
+
+ private:
+  friend class ScriptedAgent;
+  static constexpr int kThreads = 2;
+
+  boost::asio::ssl::context tls_;
+  const int port_;
+  std::atomic<std::int64_t> heartbeats_{0}, started_{0}, bytes_{0};
+  std::atomic<int> failing_{-1};  // the slot that the others cannot reach
+  // Agent i lives on loop i % kThreads.
+  std::vector<std::unique_ptr<boost::asio::io_context>> loops_;
+  std::vector<std::shared_ptr<class ScriptedAgent>> agents_;  // by slot
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace lockstep::bench
