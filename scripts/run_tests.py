@@ -221,6 +221,11 @@ def suite_cluster(suite, paths, deadline):
     return failed or pytest(suite, paths, deadline)
 
 
+def suite_compat(suite):
+    failed = need(suite, ("the release build", lambda: build(suite, "release")))
+    return failed or pytest(suite, ["tests/compat"], 1800)
+
+
 def test_cluster(suite):
     failed = need(suite, ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
     return failed or script(suite, ["tests/cluster/test_cluster.py"], 900)
@@ -303,6 +308,7 @@ SUITES = {
     "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),
     "run": ("lockstep run on this machine, and who counts what it trained", lambda s: suite_cluster(s, ["tests/ledger", "tests/e2e/local"], 1800)),
+    "compat": ("agents of the commit in tests/compat/BASELINE under this coordinator", suite_compat),
     "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
@@ -318,7 +324,7 @@ SUITES = {
 # What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
 # while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "readme", "gpu"))
+LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "compat", "readme", "gpu"))
 
 
 class Report:

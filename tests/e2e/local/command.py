@@ -53,7 +53,7 @@ def marked(word):
 class Command:
     """A running `lockstep`. A word in its environment finds every process of it, also those that lost their parents."""
 
-    def __init__(self, folder, *words, env=None, stdin=None):
+    def __init__(self, folder, *words, env=None, stdin=None, program=LOCKSTEP):
         self.folder = folder
         self.words = [str(word) for word in words]
         self.mark = f"E2E_RUN={uuid.uuid4().hex}"
@@ -62,7 +62,7 @@ class Command:
         variables.update({"HOME": str(folder), name: value, **(env or {})})
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen([str(LOCKSTEP), *self.words], cwd=folder, env=variables, stdout=out, stderr=err,
+            self.process = subprocess.Popen([str(program), *self.words], cwd=folder, env=variables, stdout=out, stderr=err,
                                             stdin=stdin or subprocess.DEVNULL, start_new_session=True,
                                             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
 
