@@ -21,7 +21,7 @@ api::TrainingJob job_of(const char* spec) {
 }
 
 constexpr const char* kSmall = R"({"image": "img", "command": ["train"], "args": ["--x"], "nodes": 2})";
-const AgentSettings kSettings{"agent:1", "10.0.3.4:7077", "-----PEM-----", false};
+const AgentSettings kSettings{"agent:1", "10.0.3.4:7077", "-----PEM-----", {}, false};
 
 Json pod_of(const api::TrainingJob& job) {
   auto pod = build_pod(job, 1, 3, kSettings);
