@@ -26,6 +26,7 @@ constexpr Row kRows[] = {
     {.cause = Cause::kConnectionBroken, .name = "ConnectionBroken", .infrastructure = true},
     {.cause = Cause::kPartitioned, .name = "Partitioned", .infrastructure = true},
     {.cause = Cause::kStartTimeout, .name = "StartTimeout"},
+    {.cause = Cause::kIdentityMismatch, .name = "IdentityMismatch"},
     {.cause = Cause::kPodDeleted, .name = "PodDeleted", .infrastructure = true},
     {.cause = Cause::kPodFailed, .name = "PodFailed"},
     {.cause = Cause::kOomKilled, .name = "OOMKilled"},

@@ -24,6 +24,7 @@ enum class Cause {
   kConnectionBroken,
   kPartitioned,
   kStartTimeout,
+  kIdentityMismatch,  // its ranks would compute differently
   // Of a pod, by what the API server says.
   kPodDeleted,
   kPodFailed,

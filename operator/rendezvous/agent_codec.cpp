@@ -60,6 +60,30 @@ std::optional<FailureReport> read_failure(const Json* json) {
   return f;
 }
 
+Json write(const std::vector<IdentityRun>& runs) {
+  Json json = Json::array();
+  for (const IdentityRun& run : runs) {
+    if (json.size() < kMostIdentityRuns) {
+      json.push_back({{"ranks", run.ranks}, {"line", clipped(run.line, kMaxMessage)}});
+    } else {
+      json.back()["ranks"] = json.back()["ranks"].get<int>() + run.ranks;
+    }
+  }
+  return json;
+}
+std::vector<IdentityRun> read_identities(const Json* json) {
+  std::vector<IdentityRun> runs;
+  if (json == nullptr) return runs;
+  if (!json->is_array() || json->size() > kMostIdentityRuns) throw Malformed("field identities must be a short array");
+  for (const Json& item : *json) {
+    const Fields fields(item);
+    IdentityRun& run = runs.emplace_back();
+    fields.read("ranks", run.ranks, 1, static_cast<std::int64_t>(kMaxRanksPerMember));
+    fields.read("line", run.line, kMaxMessage);
+  }
+  return runs;
+}
+
 template <typename T>
 void put_optional(Json& json, const char* name, const std::optional<T>& value) {
   if (value) json[name] = write(*value);
@@ -94,6 +118,7 @@ Json write(const Heartbeat& m) {
   put_optional(json, "progress", m.progress);
   put_optional(json, "checkpoint", m.newest_checkpoint);
   if (!m.ranks.empty()) json["ranks"] = write_ranks(m.ranks);
+  if (!m.identities.empty()) json["identities"] = write(m.identities);
   return json;
 }
 Json write(const Ready& m) {
@@ -101,6 +126,7 @@ Json write(const Ready& m) {
       {"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port}, {"life", m.life}};
   put_epoch(json, m.epoch);
   for (const StateVersion& version : m.holdings) json["holdings"].push_back(write_version(version));
+  if (!m.identities.empty()) json["identities"] = write(m.identities);
   if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = clipped(m.message, kMaxMessage);
   return json;
 }
@@ -176,6 +202,7 @@ Heartbeat read_heartbeat(const Fields& fields) {
     if (!read) throw Malformed(read.error().message);
     m.ranks = std::move(*read);
   }
+  m.identities = read_identities(fields.find("identities"));
   return m;
 }
 Ready read_ready(const Fields& fields) {
@@ -199,6 +226,7 @@ Ready read_ready(const Fields& fields) {
   fields.read("life", m.life, 0, kMostCount);
   fields.read("problem", m.problem, kMaxWord);
   fields.read("message", m.message, kMaxMessage);
+  m.identities = read_identities(fields.find("identities"));
   return m;
 }
 Broken read_broken(const Fields& fields) {

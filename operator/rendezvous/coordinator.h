@@ -90,7 +90,7 @@ enum class Phase {
 struct Failure {
   std::int64_t generation = 0;
   // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, Partitioned, StartTimeout, PortInUse, CommandNotFound,
-  // Stopped, Hang
+  // Stopped, Hang, IdentityMismatch
   std::string cause;
   int rank = -1;
   int slot = -1;
@@ -104,6 +104,9 @@ struct Failure {
   bool operator==(const Failure&) const = default;
 };
 
+// The cause of a generation whose ranks are not of one kind, by their identity lines.
+inline constexpr const char* kIdentityMismatch = "IdentityMismatch";
+
 struct MemberView {
   int slot = 0;
   std::int64_t incarnation = 0;
@@ -111,7 +114,7 @@ struct MemberView {
   bool in_gang = false;  // it is one of the current generation, which may run without some
   bool up = false;       // its processes of the current generation run
   bool leaving = false;  // as the plan has it
-  bool alive = false;    // it has processes, of whatever generation, and they may hold a state
+  bool alive = false;    // it has processes of some generation, and they may hold a state
 
   bool operator==(const MemberView&) const = default;
 };

@@ -21,6 +21,7 @@ bool among(const std::vector<int>& slots, int slot) {
 
 void CoordinatorState::evaluate_waiting(Now now) {
   if (const std::vector<int> slots = next_gang(now); !slots.empty()) {
+    if (awaits_warm(slots, now)) return;
     if (!proposal_ || !proposes(slots)) propose(slots, now);
     record_proposal(now);
   } else {
@@ -46,7 +47,10 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
   if (!claimed() || plan_->slots < 1 || too_few()) return {};
   const std::vector<int> all = present(now);
   std::vector<int> near = all;
-  std::erase_if(near, [this](int slot) { return unreaching(members_.at(slot)); });
+  std::erase_if(near, [this](int slot) {
+    const Member& member = members_.at(slot);
+    return unreaching(member) || differs_from_gang(member);
+  });
   // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
   if (gang_) {
     if (std::vector<int> slots = may_form(choose(quick(near)), now); !slots.empty()) return slots;
@@ -128,19 +132,6 @@ bool CoordinatorState::gang_regroups() const {
   });
 }
 
-// What the processes of `member` have to know before they have a rank.
-void CoordinatorState::warm(Member& member, Now now) {
-  member.warmed_at = now.time;
-  std::vector<Place> places;
-  for (int slot = 0; slot < plan_->slots; ++slot) places.push_back({slot, 0});
-  const Roster whole(std::move(places), plan_->procs_per_node);
-  Go go = go_for(whole);
-  go.epoch = {term_, 0};
-  go.group_rank = std::min(member.expected.slot, plan_->slots - 1);  // a spare has a slot beyond
-  go.first_rank = whole.first_rank(go.group_rank);
-  send(member.session, Warm{go});
-}
-
 Go CoordinatorState::go_for(const Roster& roster) const {
   Go go;
   go.job = plan_->name;
@@ -193,7 +184,7 @@ void CoordinatorState::evaluate_growth(Now now) {
   if (stays && now_size < gang_size()) {
     std::erase_if(fit, [&](int slot) {
       Member& member = members_.at(slot);
-      return !in_gang(member) && !reaches_gang(member, now);
+      return !in_gang(member) && (differs_from_gang(member) || !reaches_gang(member, now));
     });
   }
   const std::size_t size = std::min(fit.size(), gang_size());
@@ -275,6 +266,11 @@ void CoordinatorState::evaluate_proposal(Now now) {
     if (ready.problem.empty()) continue;
     const Failure explained = failure_by_agent(ready.problem, ready.message);
     return give_up_proposal(slot, explained.cause, explained.message, now);
+  }
+  if (missing < 0) {
+    if (const auto difference = difference_in(*proposal_)) {
+      return give_up_proposal(difference->slot, kIdentityMismatch, in_words(*difference), now);
+    }
   }
   const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
   if (missing < 0 && in_force_ends_with(promised)) return go(now);

@@ -67,6 +67,7 @@ Json write(const Go& m) {
 Json write(const Warm& m) {
   Json json = write(m.go);
   json["type"] = "WARM";
+  if (m.first) json["first"] = true;
   return json;
 }
 // Without the addresses.
@@ -241,6 +242,7 @@ CoordinatorToAgent read_message(const std::string& type, const Fields& fields, c
   if (type == "GO") return read_go(fields, parts);
   if (type == "WARM") {
     Warm m{read_go(fields, parts)};
+    fields.read("first", m.first);
     if (m.go.epoch.generation != 0) throw Malformed("field generation of a WARM must be 0");
     return m;
   }

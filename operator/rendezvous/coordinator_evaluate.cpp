@@ -111,7 +111,11 @@ void CoordinatorState::tell_members(Now now) {
         plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving && !evicted(member);
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
     const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
-    if (left_out && cold && !told && gang_regroups()) warm(member, now);
+    if (left_out && cold && !told && gang_regroups()) warm(member, false, now);
+    // Until all have come those that are here load their programs.
+    const bool early = step_ == Step::kWaiting && !gang_ && record_ && plan_->kind == Kind::kLockstep && !plan_->stop;
+    const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.warmed_at;
+    if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
     if (of_gang && active() && gang_->yields_since && member.yields < gang_->generation) {
       member.yields = gang_->generation;
       send(member.session, Yield{{term_, gang_->generation}});
@@ -193,6 +197,7 @@ void CoordinatorState::evaluate_up(Now now) {
   if (active()) evaluate_losses(now);
   evaluate_renounced(now);
   if (active() && gang_->yielded) return end_gang();
+  if (active()) evaluate_identities(now);
   evaluate_growth(now);
   if (step_ == Step::kUp) evaluate_hang(now);
   if (step_ != Step::kStarting) return;

@@ -150,10 +150,12 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   member.agent = hello.session;
   member.halted = member.yields = 0;
   member.warmed_at.reset();
+  member.start = Member::Start::kAwaited;
   member.regroups = hello.regroups;
   member.told_to_leave = false;
   member.reach.reset();
   member.arrivals = {};
+  member.identities.clear();
   member.to_acknowledge.clear();
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
@@ -215,7 +217,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 
 bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.arrivals.note(now.time, timing_.silent_after);
-  if (heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
+  if (gang_ && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
   const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && in_gang(member) &&
                     heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang_->generation;
   bool news = !runs && (member.phase != heartbeat.phase || member.regroups != heartbeat.regroups ||
@@ -223,6 +225,14 @@ bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.phase = heartbeat.phase;
   member.regroups = heartbeat.regroups;
   member.generation = heartbeat.generation;
+  if (member.generation == 0 && heartbeat.up && !heartbeat.regroups && member.start == Member::Start::kAwaited) {
+    member.start = Member::Start::kForeign;
+    news = true;
+  }
+  if (!heartbeat.identities.empty() && heartbeat.identities != member.identities) {
+    member.identities = heartbeat.identities;
+    identities_changed_ = news = true;
+  }
   news = note_in_force(member) || news;
   news = note_checkpoint(heartbeat.newest_checkpoint) || news;
   if (step_ == Step::kLoading) early_[member.expected.slot].heartbeat = heartbeat;
@@ -304,6 +314,7 @@ bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
   }
   member.phase = MemberPhase::kReady;
   member.life = ready.life;
+  member.identities = ready.identities;
   if (proposal_->ready.insert_or_assign(member.expected.slot, ready).second) proposal_->ready_at = now.time;
   changed_ = true;
   return proposal_->ready.size() == proposal_->size() || !ready.problem.empty();
@@ -336,6 +347,8 @@ void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
 bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
   if (member.to_acknowledge.empty()) unacknowledged_.push_back(member.expected.slot);
   if (member.to_acknowledge.size() < kMaxRanksPerMember) member.to_acknowledge[exit.rank] = exit.generation;
+  const bool failed = exit.reason == Exit::Reason::kOwn && (exit.code != 0 || exit.signal != 0);
+  if (exit.generation == 0 && failed) member.start = Member::Start::kFailed;
   if (step_ == Step::kLoading) {
     auto& early = early_[member.expected.slot].exits;
     if (early.size() < kMaxRanksPerMember) early[exit.rank] = exit;

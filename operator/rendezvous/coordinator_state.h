@@ -28,6 +28,7 @@
 #include "operator/rendezvous/failure_detector.h"
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
+#include "operator/rendezvous/identity_choice.h"
 #include "operator/rendezvous/protocol.h"
 #include "operator/rendezvous/roster.h"
 #include "operator/rendezvous/slot_map.h"
@@ -168,10 +169,12 @@ class CoordinatorState {
     ExpectedMember expected;
     std::string agent;  // Hello::session; "" before the first HELLO
     std::int64_t life = 0;
-    std::int64_t halted = 0;                     // HALT up to this one was sent on this connection
-    std::int64_t yields = 0;                     // YIELD of this one was sent on this connection
-    std::optional<MonotonicTime> warmed_at;      // WARM was sent on this connection
+    std::int64_t halted = 0;                 // HALT up to this one was sent on this connection
+    std::int64_t yields = 0;                 // YIELD of this one was sent on this connection
+    std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
+    enum class Start { kAwaited, kForeign, kFailed } start = Start::kAwaited;  // of processes before any generation
     std::optional<Reach> reach;                  // ECHO was sent on this connection
+    std::vector<IdentityRun> identities;         // of its processes; empty: nothing is known
     std::map<int, std::int64_t> to_acknowledge;  // exits heard on this connection, by rank: their generation
   };
   // What a member reported before it was known which generation counts.
@@ -290,7 +293,10 @@ class CoordinatorState {
   void send_propose(const Member& member);
   Gang proposed_gang() const;
   Go go_for(const Roster& roster) const;
-  void warm(Member& member, Now now);
+  void warm(Member& member, bool first, Now now);
+  // Whether the first generation, of `slots`, has to wait for their processes to be warm; tells them to be.
+  bool awaits_warm(const std::vector<int>& slots, Now now);
+  bool awaited(Member& member, Now now) const;
   void go(Now now);
   std::vector<HeldState> held_states() const;  // by rank
   void break_connection(Now now);
@@ -303,6 +309,12 @@ class CoordinatorState {
   bool unreaching(const Member& member) const;
   void give_up_proposal(int slot, std::string cause, std::string message, Now now);
   void know(const Record& record);
+  // Whether ranks of `roster` differ in what all must have in common (identity_choice.h).
+  std::optional<IdentityDifference> difference_in(const Roster& roster) const;
+  std::string in_words(const IdentityDifference& difference) const;
+  // In what a member that is not of the gang differs from it; it is not taken in.
+  std::optional<IdentityDifference> differs_from_gang(const Member& member) const;
+  void evaluate_identities(Now now);
   void adopt_gang();
   void adopt_record(Now now);
   void end_gang();
@@ -389,7 +401,8 @@ class CoordinatorState {
   std::size_t progress_place_ = 0;  // in the gang, of whose ranks `progress_` is
   std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
-  std::string divergence_;  // what the newest generation whose ranks held other bits of the same state found
+  bool identities_changed_ = false;  // of a member of the generation that runs: to be compared
+  std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found
 
   MonotonicTime joined_at_{};   // when a member last came that no connection was there of
   MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back

@@ -32,6 +32,10 @@ std::string CoordinatorState::waiting_message() const {
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to connect";
       if (!record_) return "waiting for the job's record to be read" + store;
+      for (const auto& [slot, member] : members_) {
+        if (member.warmed_at && member.phase != MemberPhase::kWarm && member.generation == 0) slots.push_back(slot);
+      }
+      if (!slots.empty()) return "waiting for the processes of " + slots_in_words(slots) + " to be ready to start";
       return "waiting for a member that is silent";
     case Step::kResuming:
       for (const auto& [slot, member] : members_) {
@@ -57,6 +61,9 @@ std::string CoordinatorState::waiting_message() const {
       return "waiting for the processes to end";
     case Step::kUp:
       for (const auto& [slot, member] : members_) {
+        if (const auto difference = differs_from_gang(member)) {
+          return fmt::format("slot {} is not taken in: {}", slot, in_words(*difference));
+        }
         if (!unreaching(member)) continue;
         return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.reach->problem);
       }
@@ -119,8 +126,8 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.incarnation = member.expected.incarnation;
     seen.connected = member.session != 0;
     seen.leaving = member.expected.leaving;
-    seen.alive = member.session != 0 && (member.phase == MemberPhase::kRunning ||
-                                         (member.phase == MemberPhase::kReady && member.generation > 0));
+    seen.alive = member.session != 0 && member.generation > 0 &&
+                 (member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kReady);
     seen.in_gang = in_gang(member) && !gang_->over;
     seen.up = active() && in_gang(member) && gang_->is_up(slot) && !slot_exited(slot);
     view.members.push_back(seen);

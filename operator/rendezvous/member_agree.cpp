@@ -44,7 +44,7 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
     return;
   }
   if (alive_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
-  if (!alive_ || kMutation == Mutation::kReadyWhileRunning) actions_.push_back(PrepareSockets{propose});
+  if (!alive_ || kMutation == Mutation::kReadyWhileRunning) prepare_ready();
 }
 
 // Whether the processes can be regrouped: those that live have said that they can, and of the others nothing is left.
@@ -55,6 +55,36 @@ bool MemberState::can_keep(const Propose& propose) const {
          std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
            return entry.second.exit ? !entry.second.left_behind : entry.second.regroups && !entry.second.hang;
          });
+}
+
+// Whether one of the processes has failed, or all have ended, before there was a generation. The first one has them:
+// what they ended with is told as if it had been then, so that policy sees it.
+bool MemberState::ended_before_first() const {
+  if (!standby_ || !first_) return false;
+  const auto by_itself = [](const Rank& rank) { return rank.exit && rank.exit->reason == Exit::Reason::kOwn; };
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [&](const auto& entry) {
+                       const Rank& rank = entry.second;
+                       return by_itself(rank) && (rank.exit->code != 0 || rank.exit->signal != 0);
+                     }) ||
+         std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) { return by_itself(entry.second); });
+}
+
+// Nothing is left: READY once there are sockets for new processes, or at once for those that ended too early.
+void MemberState::prepare_ready() {
+  if (!ended_before_first() || propose_->ranks != go_->ranks) {
+    actions_.push_back(PrepareSockets{*propose_});
+    return;
+  }
+  Ready ready;
+  ready.epoch = propose_->epoch;
+  ready.addresses = offered_.addresses;
+  ready.host = offered_.host;
+  ready.master_port = offered_.master_port;
+  ready.life = life_;
+  ready_ = ready;
+  kept_ready_ = true;
+  if (welcomed_) send(ready);
 }
 
 // How many of the processes have ended, while the others stay.
@@ -92,6 +122,7 @@ void MemberState::ready_to_go_on() {
   ready.host = offered_.host;
   ready.master_port = offered_.master_port;
   ready.life = life_;
+  ready.identities = identities();
   ready_ = ready;
   kept_ready_ = true;
   if (welcomed_) send(ready);
@@ -105,15 +136,16 @@ void MemberState::stop_keeping() {
 }
 
 void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now) {
-  if (warming_ && epoch == warming_->epoch) {
-    const Go go = *std::exchange(warming_, std::nullopt);
+  if (warming_ && epoch == warming_->go.epoch) {
+    const Warm warm = *std::exchange(warming_, std::nullopt);
     if (!prepared.problem.empty()) {  // READY will say so when it matters
       actions_.push_back(DropSockets{});
       return;
     }
     offered_ = prepared;
-    start(go, now);
+    start(warm.go, now);
     standby_ = true;
+    first_ = warm.first;
     return;
   }
   if (!propose_ || propose_->epoch != epoch || ready_) return;
@@ -154,7 +186,7 @@ void MemberState::adopt(const Go& go) {
   }
   go_ = go;
   used_ = std::max(used_, go.epoch.generation);
-  up_ = standby_ = false;
+  up_ = standby_ = first_ = false;
   progress_.reset();
   actions_.push_back(RenumberProcesses{go.first_rank});
 }
@@ -175,8 +207,8 @@ void MemberState::on(const Go& go, MonotonicTime now) {
     ++ignored_;
     return;
   }
-  if (kept_ready_ && !keeping_ && !(ready_ && go.peers && go.peers->lists(go.first_rank, ready_->addresses)))
-    return take_over(go);
+  const bool listed = ready_ && go.peers && go.peers->lists(go.first_rank, ready_->addresses);
+  if (kept_ready_ && !keeping_ && (!listed || ended_before_first())) return take_over(go);
   if (!ready_) {
     ++ignored_;
     return;
@@ -209,7 +241,7 @@ void MemberState::start(const Go& go, MonotonicTime now) {
   for (int i = 0; i < go.ranks; ++i) ranks_[go.first_rank + i];
   alive_ = true;
   ending_.reset();
-  up_ = standby_ = false;
+  up_ = standby_ = first_ = false;
   progress_.reset();
   ++life_;
   actions_.push_back(StartProcesses{go, {}});
@@ -226,18 +258,27 @@ void MemberState::on(const Warm& warm, MonotonicTime now) {
   drop_proposal();
   if (waiting) {
     standby_ = true;
+    first_ = warm.first;
     return send_heartbeat(now);
   }
-  warming_ = warm.go;
+  if (ended_before_first() && !warm.first) {  // another generation was the first: now they are newcomers that fail
+    const auto failed = std::find_if(ranks_.begin(), ranks_.end(), [](const auto& entry) {
+      return entry.second.exit && entry.second.exit->code != 0;
+    });
+    return leave(failed == ranks_.end() ? 1 : failed->second.exit->code, now);
+  }
+  warming_ = warm;
   if (!alive_) prepare_warm();
 }
 
 void MemberState::prepare_warm() {
   Propose as_if;
-  as_if.epoch = warming_->epoch;
-  as_if.first_rank = warming_->first_rank;
-  as_if.ranks = warming_->ranks;
-  as_if.world_size = warming_->world_size;
+  const Go& go = warming_->go;
+  as_if.epoch = go.epoch;
+  as_if.first_rank = go.first_rank;
+  as_if.ranks = go.ranks;
+  as_if.world_size = go.world_size;
+  as_if.port = go.master_port;
   actions_.push_back(PrepareSockets{as_if});
 }
 

@@ -88,6 +88,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   heartbeat_every_ = std::chrono::milliseconds(welcome.heartbeat_ms);
   welcomed_ = true;
   if (leave_with_ && !alive_) leave_at_ = now + wait_for_acks();
+  identity_unsaid_ = true;
   send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
   for (auto& [number, rank] : ranks_) {
     rank.acknowledged = false;  // this coordinator may be another than the one that acknowledged
@@ -181,6 +182,11 @@ void MemberState::on_worker_message(int number, const WorkerMessage& message, Mo
     checkpoint_unsaid_ = true;
   }
   if (message.failure) rank->report = message.failure;
+  if (message.identity && *message.identity != rank->identity) {
+    rank->identity = *message.identity;
+    identity_unsaid_ = true;
+    if (welcomed_) send_heartbeat(now);  // others may wait for it
+  }
   if (message.holding) note_holding(*rank, *message.holding);
   if (message.broken && message.broken->generation == generation()) {
     rank->broken = message.broken;
@@ -226,8 +232,15 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
     stop_keeping();
     if (!ending_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
-  // Who waits for a generation has nothing to do that it could end with: the pod fails, and policy sees that.
-  if (standby_ && !ending_) leave(end.code == 0 ? 1 : end.code, now);
+  if (standby_ && first_) {
+    if (!ending_ && ended_before_first() && !all_exited()) {
+      end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+    }
+    if (welcomed_) send_heartbeat(now);  // nobody need wait for them
+  } else if (standby_ && !ending_) {
+    // A newcomer's process has nothing to do that it could end with: the pod fails, and policy sees that.
+    leave(end.code == 0 ? 1 : end.code, now);
+  }
   // What is left now was left behind; it is not asked, only ended.
   if (ending_ && all_exited()) actions_.push_back(KillProcesses{});
 }
@@ -240,7 +253,7 @@ void MemberState::on_no_process_left(MonotonicTime now) {
   if (leave_with_) {
     leave_when_told(now);
   } else if (propose_ && !ready_) {
-    actions_.push_back(PrepareSockets{*propose_});
+    prepare_ready();
   } else if (warming_) {
     prepare_warm();
   }
@@ -304,6 +317,22 @@ void MemberState::leave_if_done(MonotonicTime now) {
   actions_.push_back(ExitAgent{*leave_with_});
 }
 
+// Of the processes that are there; empty: none of them has said anything.
+std::vector<IdentityRun> MemberState::identities() const {
+  std::vector<IdentityRun> runs;
+  bool said = false;
+  for (const auto& [number, rank] : ranks_) {
+    const std::string line = rank.exit ? "" : rank.identity;
+    said = said || !line.empty();
+    if (!runs.empty() && runs.back().line == line) {
+      ++runs.back().ranks;
+    } else {
+      runs.push_back({1, line});
+    }
+  }
+  return said ? runs : std::vector<IdentityRun>();
+}
+
 void MemberState::send_heartbeat(MonotonicTime now) {
   Heartbeat heartbeat;
   heartbeat.sequence = ++sequence_;
@@ -320,8 +349,9 @@ void MemberState::send_heartbeat(MonotonicTime now) {
     heartbeat.ranks.push_back(
         {rank.state, std::chrono::duration_cast<std::chrono::milliseconds>(age).count(), rank.activity});
   }
+  if (identity_unsaid_) heartbeat.identities = identities();
   send(heartbeat);
-  unsaid_ = checkpoint_unsaid_ = false;
+  unsaid_ = checkpoint_unsaid_ = identity_unsaid_ = false;
   heartbeat_at_ = now + heartbeat_every_;
 }
 

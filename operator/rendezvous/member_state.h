@@ -6,6 +6,7 @@
 //   * READY is said only when nothing of an older generation can be committed on this pod any more: its processes are
 //     gone, or each of them has said (Holding) that it ended its communicator or has ended and left nothing behind;
 //   * GO is followed only for the very proposal that READY was said for, and once;
+//   * processes that end before their first generation are in it: READY is said for them, and GO answered with EXIT;
 //   * without a coordinator training goes on, for at most `orphan_after`.
 #pragma once
 
@@ -170,6 +171,7 @@ class MemberState {
     bool left_behind = false;  // by a process that has exited
     bool acknowledged = false;
     std::optional<FailureReport> report;
+    std::string identity;  // its line; empty: it has said none
     char state = '?';
     std::optional<Activity> activity;
     MonotonicTime activity_at{};
@@ -197,11 +199,14 @@ class MemberState {
 
   void send(AgentToCoordinator message);
   void send_heartbeat(MonotonicTime now);
+  std::vector<IdentityRun> identities() const;
   void end_processes(Exit::Reason reason, Duration grace, bool ask, MonotonicTime now);
   void drop_proposal();
   bool all_regroup() const;
   bool can_keep(const Propose& propose) const;
   void prepare_warm();
+  bool ended_before_first() const;
+  void prepare_ready();
   void start(const Go& go, MonotonicTime now);
   int to_start_anew() const;
   void note_holding(Rank& rank, const Holding& holding);
@@ -237,12 +242,13 @@ class MemberState {
   MonotonicTime hold_until_{};
   Prepared offered_;  // where the processes of go_ listen
 
-  std::optional<Go> go_;       // what the processes were last told: a generation, or that they are to wait for one
-  std::int64_t used_ = 0;      // highest generation that ever had its GO here
-  std::optional<Go> warming_;  // to be started without a generation, once nothing is left of the one before
-  bool standby_ = false;       // the processes wait for a generation, which goes on without them
-  std::map<int, Rank> ranks_;  // of go_
-  bool alive_ = false;         // a process of go_, or one that it left behind, may be alive
+  std::optional<Go> go_;         // what the processes were last told: a generation, or that they are to wait for one
+  std::int64_t used_ = 0;        // highest generation that ever had its GO here
+  std::optional<Warm> warming_;  // to be started without a generation, once nothing is left of the one before
+  bool standby_ = false;         // the processes wait for a generation, which goes on without them or has yet to be
+  bool first_ = false;           // while standby_: no generation runs, and how they end is told in the first
+  std::map<int, Rank> ranks_;    // of go_
+  bool alive_ = false;           // a process of go_, or one that it left behind, may be alive
   bool up_ = false;
   std::int64_t life_ = 0;
   std::optional<Ending> ending_;
@@ -250,6 +256,7 @@ class MemberState {
   std::optional<CheckpointReport> checkpoint_;
   bool unsaid_ = false;             // progress_ or checkpoint_ has changed since the last heartbeat
   bool checkpoint_unsaid_ = false;  // perhaps no coordinator has heard of checkpoint_
+  bool identity_unsaid_ = false;    // a process has said another line since, or this coordinator has heard of none
 
   bool unwanted_ = false;  // a coordinator has refused this pod for good
   std::optional<int> leave_with_;

@@ -64,6 +64,15 @@ enum class MemberPhase {
   kWarm,     // processes wait for a generation to join, as quickly as those that are in one
 };
 
+// The identity line (worker_contract.h) of so many of a member's processes, one after the other by local rank.
+struct IdentityRun {
+  int ranks = 1;
+  std::string line;  // empty: they have said none
+  bool operator==(const IdentityRun&) const = default;
+};
+// Runs of a message. Of more, which are a difference in any case, the last ones count as one.
+inline constexpr std::size_t kMostIdentityRuns = 16;
+
 // ---- agent to coordinator ----
 
 // First message of a connection: who speaks, and where it stands.
@@ -93,6 +102,8 @@ struct Heartbeat {
   std::optional<Progress> progress;  // of the lowest local rank that reports it
   std::optional<CheckpointReport> newest_checkpoint;
   std::vector<RankActivity> ranks;  // what the processes of `generation` are doing, by local rank; empty: none runs
+  // When a process has said another line, and in the first of a connection; empty: as before.
+  std::vector<IdentityRun> identities = {};
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -108,6 +119,7 @@ struct Ready {
   // Why the generation cannot start here: a cause that an agent may name ("PortInUse", see api::cause_of_agent()) and a
   // sentence; empty: it can.
   std::string problem, message;
+  std::vector<IdentityRun> identities = {};  // of processes that are there; empty: nothing is known
   bool operator==(const Ready&) const = default;
 };
 
@@ -197,11 +209,13 @@ struct Go {
   bool operator==(const Go&) const = default;
 };
 
-// The generation that runs does without this member. Its processes are to start all the same, or to wait if they are
-// there, so that they can join it quickly; until then they have no rank that counts and no peers. `go` says what they
-// need to know; its generation is 0, or the sender is not understood.
+// There is no generation yet, or the one that runs does without this member. Its processes are to start all the same,
+// or to wait if they are there, so that they can join it quickly; until then they have no rank that counts and no
+// peers. `go` says what they need to know; its generation is 0, or the sender is not understood.
 struct Warm {
   Go go;
+  // No generation has been yet: processes that end before they were in one are part of the first, see MemberState.
+  bool first = false;
   bool operator==(const Warm&) const = default;
 };
 

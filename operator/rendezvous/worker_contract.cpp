@@ -1,6 +1,8 @@
 #include "operator/rendezvous/worker_contract.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "operator/rendezvous/activity_codec.h"
@@ -142,6 +144,16 @@ json with_version(json body, const StateVersion& version) {
 
 }  // namespace
 
+std::string identity_line(const std::map<std::string, std::string>& fields) {
+  std::string line;
+  for (const auto& [name, value] : fields) {
+    if (!line.empty()) line += ' ';
+    line += name + '=';
+    std::replace_copy(value.begin(), value.end(), std::back_inserter(line), ' ', '_');
+  }
+  return line;
+}
+
 std::string encode(const WorkerMessage& message) {
   json value = json::object();
   if (message.up) {
@@ -182,7 +194,11 @@ std::string encode(const WorkerMessage& message) {
     const Holding& holding = *message.holding;
     value[kHolding] = with_version({{"term", holding.term}, {"generation", holding.generation}}, holding.version);
   }
-  if (message.activity) value[kActivity] = {{"now", write_activity(*message.activity)}};
+  // An agent that knows no identity reads the rest of the message.
+  if (message.activity || message.identity) {
+    value[kActivity] = {{"now", write_activity(message.activity.value_or(Activity()))}};
+    if (message.identity) value[kActivity]["identity"] = cut(*message.identity);
+  }
   return line_of(value);
 }
 
@@ -239,6 +255,7 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     const auto now = body.find("now");
     if (now == body.end()) return bad("holds no activity");
     LOCKSTEP_TRY(message.activity, read_activity(*now));
+    if (body.contains("identity")) message.identity = fields.text("identity");
   } else if (kind == kHolding) {
     message.holding = Holding{fields.integer("term"), fields.integer("generation"), fields.version()};
   } else {

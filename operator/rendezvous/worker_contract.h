@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,8 +53,9 @@ inline constexpr const char* kEnvCheckpointDir = "LOCKSTEP_CHECKPOINT_DIR";  // 
 inline constexpr const char* kEnvCheckpointEvery = "LOCKSTEP_CHECKPOINT_EVERY_SECONDS";  // spec.checkpoint.everySeconds
 inline constexpr const char* kEnvRestore = "LOCKSTEP_RESTORE";  // name of the checkpoint folder to start from, or empty
 
-// "1": the generation that runs does without this process. It gets ready, says `up` with `regroups`, and waits for its
-// first regroup; rank and world size are those that it would have if all slots took part, and there are no peers yet.
+// "1": there is no generation yet, or the one that runs does without this process. It gets ready, says `up` with
+// `regroups`, and waits for its first regroup; rank and world size are those that it would have if all slots took part,
+// and there are no peers yet.
 inline constexpr const char* kEnvStandby = "LOCKSTEP_STANDBY";
 
 inline constexpr size_t kMaxLinkLine = 64 * 1024;
@@ -133,6 +135,11 @@ struct EntryTimes {
   bool operator==(const EntryTimes&) const = default;
 };
 
+// The identity line of a process: what all ranks of a generation must have in common, as `fields`, a name and its
+// value each: "gradients=fp32 numerics=cpu/float32/...", sorted, one blank between two. A blank in a value becomes "_".
+// At most kMaxMessage bytes arrive. identity_choice.h compares them.
+std::string identity_line(const std::map<std::string, std::string>& fields);
+
 // One message from a worker to its agent; exactly one of `up` and the optional members is set. `up` says that the
 // communicators work, `regroups` (with `up`) that the worker can be regrouped.
 struct WorkerMessage {
@@ -145,6 +152,9 @@ struct WorkerMessage {
   std::optional<BrokenReport> broken;
   std::optional<Holding> holding;
   std::optional<Activity> activity;  // what it is doing: every 250 ms, said by a thread that does not train
+  // Its identity line: before `up`, and again when it changes; it travels in an activity, which agents that know no
+  // identity read as well. A process that says none is not compared.
+  std::optional<std::string> identity = {};
 
   bool operator==(const WorkerMessage&) const = default;
 };

@@ -39,6 +39,8 @@ class ScriptedGang {
       hello.pod_name = fmt::format("pod-{}", slot);
       hello.pod_uid = fmt::format("uid-{}", slot);
       hello.session = fmt::format("agent-{}", slot);
+      hello.phase = MemberPhase::kWarm;
+      hello.regroups = true;
       state_.on_hello(session(slot), hello, now());
     }
     drain();

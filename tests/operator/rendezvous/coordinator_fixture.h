@@ -40,6 +40,8 @@ class CoordinatorStateTest : public testing::Test {
   // Newcomers reach everybody, or what `unreached` says.
   std::string unreached;
   bool answers_echo = true;
+  // What is told to get ready for the first generation is ready at once.
+  bool answers_warm = true;
 
   void collect() {
     for (auto actions = job->take_actions(); !actions.empty(); actions = job->take_actions()) {
@@ -48,6 +50,10 @@ class CoordinatorStateTest : public testing::Test {
         const auto* out = std::get_if<SendToMember>(&action);
         const auto* echo = out == nullptr ? nullptr : std::get_if<Echo>(&out->message);
         if (echo != nullptr && answers_echo) job->on_message(out->session, Echoed{echo->generation, unreached}, now());
+        const auto* warm = out == nullptr ? nullptr : std::get_if<Warm>(&out->message);
+        if (warm != nullptr && warm->first && answers_warm) {
+          job->on_message(out->session, Heartbeat{.phase = MemberPhase::kWarm, .regroups = true}, now());
+        }
       }
     }
   }
@@ -95,7 +101,10 @@ class CoordinatorStateTest : public testing::Test {
     made.session = fmt::format("agent-{}-{}", slot, made.incarnation);
     return made;
   }
-  void join(int slot) { job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now()); }
+  void join(int slot) {
+    job->on_hello(kFirst + static_cast<SessionId>(slot), hello(slot), now());
+    collect();
+  }
   // A member of a generation of term 1 comes again, on a connection of its own: to the next leader's coordinator, or to
   // the same.
   void come_back(int slot, MemberPhase phase, std::int64_t generation = 1, SessionId first = kFirst) {

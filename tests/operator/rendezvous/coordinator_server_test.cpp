@@ -158,6 +158,8 @@ class CoordinatorServerTest : public testing::Test {
     made.incarnation = 1;
     made.token = "token-of-a-0";
     made.session = "s";
+    made.phase = MemberPhase::kWarm;  // its processes have loaded
+    made.regroups = true;
     return made;
   }
   bool a_member_can_join() {

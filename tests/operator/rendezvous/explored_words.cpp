@@ -70,7 +70,7 @@ struct CoordinatorWords {
     return fmt::format("GO (term {}, g{}) as rank {} of slots {}, from {}", m.epoch.term, m.epoch.generation,
                        m.first_rank, fmt::join(m.peers->slots(), " "), from);
   }
-  std::string operator()(const Warm&) const { return "WARM"; }
+  std::string operator()(const Warm& m) const { return m.first ? "WARM, first" : "WARM"; }
   std::string operator()(const Echo& m) const { return fmt::format("ECHO g{}", m.generation); }
   std::string operator()(const Abort& m) const { return fmt::format("ABORT g{} rank {}", m.generation, m.rank); }
   std::string operator()(const Ack& m) const { return fmt::format("ACK g{} rank {}", m.generation, m.rank); }

@@ -30,13 +30,13 @@ constexpr bool kOf21 = requires {
 }  // namespace
 
 void Contents::add(Fingerprint& to, const MemberState& state) {
-  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence, promised, propose,
-               ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby, ranks, alive, up,
-               life, ending, progress, checkpoint, unsaid, checkpoint_unsaid, unwanted, leave_with, leave_at, leave_by,
-               left, ignored] = state;
+  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence,
+               promised, propose, ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby,
+               first, ranks, alive, up, life, ending, progress, checkpoint, unsaid, checkpoint_unsaid, identity_unsaid,
+               unwanted, leave_with, leave_at, leave_by, left, ignored] = state;
   to.add(options.slot, options.incarnation, connected, welcomed, term, promised, propose, ready, keeping, prepared,
-         kept_ready, offered, go, used, warming, standby, ranks, alive, up, life, progress, checkpoint, unsaid,
-         checkpoint_unsaid, unwanted, leave_with, left, actions.size());
+         kept_ready, offered, go, used, warming, standby, first, ranks, alive, up, life, progress, checkpoint, unsaid,
+         checkpoint_unsaid, identity_unsaid, unwanted, leave_with, left, actions.size());
   to.add_due(!welcomed && alive && !ending, alone_since + options.orphan_after);
   to.add_due(welcomed, heartbeat_at).add_due(keeping && !ready && !ending, hold_until);
   to.add_due(leave_with && !alive, welcomed ? leave_at : leave_by).add(ending.has_value());
@@ -47,23 +47,22 @@ void Contents::add(Fingerprint& to, const MemberState& state) {
 
 void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
   // Activities are only passed on, for the watch over hangs, which is not explored.
-  const auto& [up, regroups, entry, holding, broken, exit, left_behind, acknowledged, report, process_state, activity,
-               activity_at, hang, kill_at] = rank;
-  to.add(up, regroups, holding, broken, exit, left_behind, acknowledged, report, hang.has_value(), kill_at);
+  const auto& [up, regroups, entry, holding, broken, exit, left_behind, acknowledged, report, identity, process_state,
+               activity, activity_at, hang, kill_at] = rank;
+  to.add(up, regroups, holding, broken, exit, left_behind, acknowledged, report, identity, hang.has_value(), kill_at);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, early, unacknowledged, refused, record, recorded,
-               version, store_work,
-               writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen, highest, deposed,
-               step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since, progress, progress_place,
-               checkpoint, times, divergence, joined_at, evict_from, alone_since, last_event, last_advance, evaluated_at, loss_due,
-               evaluations, changed,
-               progress_changed, ignored, held_up] = state;
-  to.add(term, foreign_term, writer, plan, members, std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()),
-         early, unacknowledged, record, version, store_work, write_next, record_seen, highest, deposed,
-         step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress, progress_place,
-         checkpoint);
+  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, early,
+               unacknowledged, refused, record, recorded, version, store_work, writing, write_next, store_retry_at,
+               checkpoint_written_at, store_error, record_seen, highest, deposed, step, gang, in_force, proposal,
+               failure, edges, evicted, finished, stop_since, progress, progress_place, checkpoint, times,
+               identities_changed, divergence, joined_at, evict_from, alone_since, last_event, last_advance,
+               evaluated_at, loss_due, evaluations, changed, progress_changed, ignored, held_up] = state;
+  to.add(term, foreign_term, writer, plan, members,
+         std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()), early, unacknowledged, record,
+         version, store_work, write_next, record_seen, highest, deposed, step, gang, in_force, proposal,
+         edges.failures(), evicted, finished, stop_since, progress, progress_place, checkpoint, identities_changed);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
   if (failure) to.add(failure->generation, failure->exit_code, failure->cause == "Partitioned", failure->slot);
@@ -79,10 +78,10 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
   // Of `arrivals` nothing follows where a silence has one length.
-  const auto& [session, heard, told, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave, expected, agent, life, halted,
-               yields, warmed_at, reach, to_acknowledge] = member;
-  to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, regroups,
-         told_to_leave, reach, to_acknowledge);
+  const auto& [session, heard, told, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave, expected,
+               agent, life, halted, yields, warmed_at, start, reach, identities, to_acknowledge] = member;
+  to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, start, regroups,
+         told_to_leave, reach, identities, to_acknowledge);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Early& early) {
@@ -162,6 +161,11 @@ void Contents::add(Fingerprint& to, const Prepared& prepared) {
   to.add(addresses, host, master_port, problem);
 }
 
+void Contents::add(Fingerprint& to, const IdentityRun& run) {
+  const auto& [ranks, line] = run;
+  to.add(ranks, line);
+}
+
 void Contents::add(Fingerprint& to, const Hello& hello) {
   const auto& [protocol, name_space, pod_name, pod_uid, slot, incarnation, token, session, phase, generation, up,
                regroups, promised, welcomed, life] = hello;
@@ -169,13 +173,13 @@ void Contents::add(Fingerprint& to, const Hello& hello) {
 }
 
 void Contents::add(Fingerprint& to, const Heartbeat& heartbeat) {
-  const auto& [sequence, phase, generation, up, regroups, progress, newest_checkpoint, ranks] = heartbeat;
-  to.add(phase, generation, up, regroups, progress, newest_checkpoint);  // nobody reads the sequence
+  const auto& [sequence, phase, generation, up, regroups, progress, newest_checkpoint, ranks, identities] = heartbeat;
+  to.add(phase, generation, up, regroups, progress, newest_checkpoint, identities);  // nobody reads the sequence
 }
 
 void Contents::add(Fingerprint& to, const Ready& ready) {
-  const auto& [epoch, addresses, holdings, host, master_port, life, problem, message] = ready;
-  to.add(epoch, addresses, holdings, host, master_port, life, problem);
+  const auto& [epoch, addresses, holdings, host, master_port, life, problem, message, identities] = ready;
+  to.add(epoch, addresses, holdings, host, master_port, life, problem, identities);
 }
 
 void Contents::add(Fingerprint& to, const Up& up) {
@@ -223,8 +227,8 @@ void Contents::add(Fingerprint& to, const Peers& peers) {
 }
 
 void Contents::add(Fingerprint& to, const Warm& warm) {
-  const auto& [go] = warm;
-  to.add(go);
+  const auto& [go, first] = warm;
+  to.add(go, first);
 }
 
 void Contents::add(Fingerprint& to, const Abort& abort) {

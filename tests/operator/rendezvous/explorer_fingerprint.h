@@ -45,6 +45,7 @@ struct Contents {
   static void add(Fingerprint& to, const FailureReport& report);
   static void add(Fingerprint& to, const BrokenReport& report);
   static void add(Fingerprint& to, const Prepared& prepared);
+  static void add(Fingerprint& to, const IdentityRun& run);
   static void add(Fingerprint& to, const Hello& hello);
   static void add(Fingerprint& to, const Heartbeat& heartbeat);
   static void add(Fingerprint& to, const Ready& ready);

@@ -59,6 +59,7 @@ const std::vector<Says>& kinds() {
       {"failure", R"("class":"own")", {"suspectRank"}, {"message"}},
       {"broken", R"("yielded":false)", {"generation", "suspectRank"}, {"message"}},
       {"broken", R"("generation":1)", {"suspectRank"}, {"message"}},
+      {"activity", R"("now":[1,"forward",41,7,3,"idle",0,0,-1,-1])", {}, {"identity"}},
       {"holding", R"("term":1,"generation":2)", {"stateGeneration", "step"}, {"digest"}},
   };
   return all;

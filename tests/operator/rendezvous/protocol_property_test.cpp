@@ -73,7 +73,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
     EXPECT_EQ(kept > 0, GetParam().regroups);
     EXPECT_EQ(partly_kept > 0, GetParam().regroups);
     EXPECT_EQ(smaller > 0, GetParam().elastic);
-    EXPECT_EQ(warm > 0, GetParam().elastic && GetParam().regroups);
+    EXPECT_GT(warm, 0);
     EXPECT_EQ(yields > 0, GetParam().elastic && GetParam().regroups);
     EXPECT_EQ(released > 0, GetParam().elastic);
   }

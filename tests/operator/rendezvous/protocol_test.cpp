@@ -97,12 +97,33 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
+  kept.identities = {{2, "gradients=fp32"}};
+  Heartbeat identified = heartbeat;
+  identified.identities = {{1, "gradients=fp32"}, {3, ""}};
   for (const AgentToCoordinator& message : std::vector<AgentToCoordinator>{
-           hello, heartbeat, watched, Heartbeat{}, ready, kept, Up{4}, Up{4, true},
+           hello, heartbeat, watched, identified, Heartbeat{}, ready, kept, Up{4}, Up{4, true},
            Broken{3, {7, 1, "rank 1 went away"}}, Broken{3, {7, -1, "others join", true}},
            Broken{3, {7, 1, "", false, true}}, Echoed{7, "10.0.0.1:1: no answer"}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
+}
+
+// A process may say a line of 4 KiB, and a member may have 1,024 of them.
+TEST(Protocol, a_ready_with_any_identities_fits_into_a_frame) {
+  Ready ready;
+  for (char c = 'a'; c <= 'z'; ++c) ready.identities.push_back({2, std::string(5000, c)});
+  const auto read = std::get<Ready>(there_and_back(AgentToCoordinator(ready)));
+  ASSERT_EQ(read.identities.size(), kMostIdentityRuns);
+  EXPECT_EQ(read.identities[0], (IdentityRun{2, std::string(4096, 'a')}));
+  EXPECT_EQ(read.identities.back().ranks, 2 * 26 - 2 * 15) << "the others count as one";
+}
+
+TEST(Protocol, more_identities_than_an_agent_sends_are_refused) {
+  std::string runs = R"({"ranks":1,"line":"a"})";
+  for (std::size_t i = 1; i <= kMostIdentityRuns; ++i) runs += R"(,{"ranks":1,"line":"a"})";
+  const auto read = decode_from_agent(R"({"type":"HEARTBEAT","identities":[)" + runs + "]}");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "field identities must be a short array");
 }
 
 TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
@@ -111,8 +132,8 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   no_rank.epoch.generation = 0;
   no_rank.peers = {};
   for (const CoordinatorToAgent& message : std::vector<CoordinatorToAgent>{
-           Warm{no_rank}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go, Ack{8, 3},
-           Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Echo{7, go.peers}, Stop{60, 3}, Done{}}) {
+           Warm{no_rank}, Warm{no_rank, true}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go,
+           Ack{8, 3}, Halt{{2, 7}}, Yield{{2, 7}}, Abort{7, 3, "it sleeps"}, Echo{7, go.peers}, Stop{60, 3}, Done{}}) {
     for (const int protocol : {1, 2}) {
       // Protocol 1 does not say whose the addresses of an ECHO are.
       if (protocol == 1 && std::holds_alternative<Echo>(message)) continue;

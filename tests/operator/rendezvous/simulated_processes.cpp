@@ -122,7 +122,7 @@ void SimulatedWorld::start_processes(const PodPtr& pod, const Go& go, std::vecto
     after(ms(between(5, 100)), [this, pod, process, go, warm] {
       if (!process->alive || !pod->alive) return;
       if (!warm) return enter(pod, process, go);
-      pod->state->on_worker_message(process->rank, {.up = true, .regroups = true}, now_);
+      pod->state->on_worker_message(process->rank, {.up = true, .regroups = regroups_}, now_);
       pump(pod);
     });
   }

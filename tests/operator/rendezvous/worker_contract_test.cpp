@@ -37,8 +37,26 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   const WorkerMessage activity{
       .activity = Activity{3, Activity::Doing::kBackward, 41, 9, 512, Activity::Stage::kAllGather, 1 << 20, 7, 1, -1}};
   EXPECT_EQ(there_and_back(activity), activity);
+  const WorkerMessage identity{.activity = Activity{}, .identity = "gradients=fp32 numerics=cpu/avx2"};
+  EXPECT_EQ(there_and_back(identity), identity);
   const WorkerMessage holding{.holding = Holding{2, 4, {3, 120, "00ff"}}};
   EXPECT_EQ(there_and_back(holding), holding);
+}
+
+TEST(WorkerContract, an_identity_line_is_sorted_and_has_one_blank_between_fields) {
+  EXPECT_EQ(identity_line({{"numerics", "a b"}, {"gradients", "fp32"}}), "gradients=fp32 numerics=a_b");
+  EXPECT_EQ(identity_line({}), "");
+}
+
+// An agent that does not know the line reads what is around it.
+TEST(WorkerContract, an_identity_travels_in_an_activity) {
+  const std::string line = encode(WorkerMessage{.identity = "a=1"});
+  EXPECT_EQ(line.rfind("{\"activity\":{\"identity\":\"a=1\",\"now\":[", 0), 0U) << line;
+}
+
+TEST(WorkerContract, a_long_identity_line_is_cut) {
+  const WorkerMessage identity{.identity = std::string(10'000, 'x')};
+  EXPECT_EQ(there_and_back(identity).identity, std::string(4096, 'x'));
 }
 
 Result<AgentMessage> of_agent(const AgentMessage& message) {

@@ -263,6 +263,7 @@ TEST_F(AgentJobTest, a_flood_of_output_arrives_whole_and_does_not_cost_the_conne
   EXPECT_EQ(next["[1]"], 20'000);
 }
 
+// It cannot be regrouped: what it did before the first generation is ended, and it starts again in it.
 TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is_restored) {
   rv::WorkerMessage up, progress, checkpoint;
   up.up = true;
@@ -274,6 +275,7 @@ TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is
   start_job(
       1, 1,
       {"bash", "-c",
+       "[ -n \"$LOCKSTEP_STANDBY\" ] && { echo '{\"up\":{}}' >&$LOCKSTEP_AGENT_FD; exec sleep 100; }; "
        "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; echo restore=$LOCKSTEP_RESTORE; "
        "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening; while [ ! -e $OUT.go ]; do sleep 0.02; done; cat " +
            (folder / "messages") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
@@ -322,6 +324,37 @@ TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill
         output(static_cast<std::size_t>(rank) / 2).find(fmt::format("[{0}] rank {0} of 4 gathered 40 steps\n", rank)),
         std::string::npos);
   }
+}
+
+TEST_F(AgentJobTest, a_command_of_ours_that_is_not_there_breaks_the_first_generation) {
+  plan.kind = rv::Kind::kLockstep;
+  start_job(2, 1, {"/no/such/program"});
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, "CommandNotFound");
+  EXPECT_EQ(coordinator->view("uid")->failure->exit_code, 127);
+}
+
+TEST_F(AgentJobTest, a_worker_of_ours_that_fails_before_the_first_generation_breaks_it_and_starts_anew_in_the_next) {
+  plan.kind = rv::Kind::kLockstep;
+  start_job(2, 2, shell_worker("[ $RANK = 2 ] && { echo no data >&2; exit 65; }; exec sleep 100"));
+  ASSERT_TRUE(reaches(Phase::kBroken, 1));
+  const rv::Failure failure = *coordinator->view("uid")->failure;
+  EXPECT_EQ(failure.cause, "ProcessExit");
+  EXPECT_EQ(failure.rank, 2);
+  EXPECT_EQ(failure.slot, 1);
+  EXPECT_EQ(failure.exit_code, 65);
+  EXPECT_NE(failure.message.find("no data"), std::string::npos) << failure.message;
+  handled(1);
+  ASSERT_TRUE(reaches(Phase::kBroken, 2));
+}
+
+TEST_F(AgentJobTest, programs_that_know_nothing_of_a_generation_and_end_well_run_once) {
+  plan.kind = rv::Kind::kLockstep;
+  start_job(2, 2, shell_worker("sleep 0.$RANK"));
+  ASSERT_TRUE(reaches(Phase::kFinished, 1));
+  for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
+  EXPECT_EQ(started(0).size(), 4U);
+  EXPECT_TRUE(started(1).empty());
 }
 
 TEST_F(AgentJobTest, an_agent_ends_with_the_process_that_started_it_where_asked) {

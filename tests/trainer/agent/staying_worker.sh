@@ -1,22 +1,40 @@
 #!/bin/bash
 # A worker that keeps its memory, as far as its agent can tell: it speaks the link (operator/rendezvous/worker_contract.h)
-# and holds step 7 of generation 1. Its rank as the first argument makes it mute: it does not answer a regroup.
+# and holds step 7 of generation 1 once it was in a generation. Its rank as the first argument makes it mute: then it does
+# not answer a regroup any more.
 say() { echo "$1" >&"$LOCKSTEP_AGENT_FD"; }
 number() {
   rest=${line#*\""$1"\":}
   echo "${rest%%[,\}]*}"
 }
-echo "$RANK $LOCKSTEP_GENERATION $$" >>"$OUT"
-echo "starts in $LOCKSTEP_GENERATION with the state of '$LOCKSTEP_STATE_SOURCE'"
+starts() {
+  echo "$1 $2 $$" >>"$OUT"
+  echo "starts in $2 with the state of '$LOCKSTEP_STATE_SOURCE'"
+}
+version='"stateGeneration":0,"step":0,"digest":""'
+joined=
+enters() {
+  version='"stateGeneration":1,"step":7,"digest":"ab"'
+  joined=yes
+}
+if [ -z "$LOCKSTEP_STANDBY" ]; then
+  starts "$RANK" "$LOCKSTEP_GENERATION"
+  enters
+fi
 say '{"up":{"regroups":true}}'
 while read -r line <&"$LOCKSTEP_AGENT_FD"; do
   case $line in
     *regroup*)
-      [ "$RANK" = "$1" ] && continue
-      say "{\"holding\":{\"term\":$(number term),\"generation\":$(number generation),\"stateGeneration\":1,\"step\":7,\"digest\":\"ab\"}}"
+      [ -n "$joined" ] && [ "$RANK" = "$1" ] && continue
+      say "{\"holding\":{\"term\":$(number term),\"generation\":$(number generation),$version}}"
       ;;
     *join*)
-      echo "goes on in $(number generation) as rank $(number rank) from rank $(number sourceRank) send $(number send)"
+      if [ -z "$joined" ]; then
+        starts "$(number rank)" "$(number generation)"
+        enters
+      else
+        echo "goes on in $(number generation) as rank $(number rank) from rank $(number sourceRank) send $(number send)"
+      fi
       say '{"up":{"regroups":true}}'
       ;;
     *stop*) exit 83 ;;

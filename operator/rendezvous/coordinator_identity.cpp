@@ -1,0 +1,69 @@
+// Ranks of one generation that are not of one kind: found before GO where their processes are warm, and as soon as
+// they have said what they are where they start with GO.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "operator/rendezvous/coordinator_state.h"
+#include "operator/rendezvous/limits.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::size_t kMaxValue = 256;  // bytes of a value that are shown
+
+}  // namespace
+
+std::optional<IdentityDifference> CoordinatorState::difference_in(const Roster& roster) const {
+  if (plan_->kind != Kind::kLockstep) return std::nullopt;
+  std::vector<MemberIdentity> members;
+  for (const Place& place : roster.places()) {
+    const auto at = members_.find(place.slot);
+    if (at == members_.end() || at->second.identities.empty()) continue;
+    members.push_back({place.slot, &at->second.identities});
+  }
+  return identity_difference(members);
+}
+
+std::optional<IdentityDifference> CoordinatorState::differs_from_gang(const Member& member) const {
+  if (!gang_ || in_gang(member) || member.identities.empty()) return std::nullopt;
+  for (const auto& [slot, other] : members_) {  // all of the gang are of one kind
+    if (!in_gang(other) || other.identities.empty()) continue;
+    return identity_difference({{slot, &other.identities}, {member.expected.slot, &member.identities}});
+  }
+  return std::nullopt;
+}
+
+std::string CoordinatorState::in_words(const IdentityDifference& difference) const {
+  const auto pod = [this](int slot) {
+    const ExpectedMember& expected = members_.at(slot).expected;
+    return expected.node.empty() ? fmt::format("pod {}", expected.pod_name)
+                                 : fmt::format("pod {} (node {})", expected.pod_name, expected.node);
+  };
+  const std::string advice = identity_advice(difference.field);
+  const std::string value = clipped(difference.value, kMaxValue);
+  const std::string other = clipped(difference.other_value, kMaxValue);
+  const std::string who =
+      difference.slot == difference.other_slot
+          ? fmt::format("processes of {} have {} and {}", pod(difference.slot), value, other)
+          : fmt::format("{} has {}, {} has {}", pod(difference.slot), value, pod(difference.other_slot), other);
+  return fmt::format("the ranks of a generation must have the same {}: {}{}{}", difference.field, who,
+                     advice.empty() ? "" : ". ", advice);
+}
+
+// A process that was started with GO says its line before it links, so that no step is made before this is known.
+void CoordinatorState::evaluate_identities(Now now) {
+  if (!std::exchange(identities_changed_, false)) return;
+  const auto difference = difference_in(*gang_);
+  if (!difference) return;
+  Failure failure;
+  failure.cause = kIdentityMismatch;
+  failure.slot = difference->slot;
+  failure.rank = gang_->first_rank(difference->slot);
+  failure.message = in_words(*difference);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  break_gang(std::move(failure));
+}
+
+}  // namespace lockstep::rendezvous
