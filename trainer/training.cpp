@@ -105,6 +105,7 @@ Status Training::set_up() {
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));
+  agent_->identity(identity_line());
   if (flags_.generate > 0) {  // refused before training, not after it
     doing_ = Origin::kConfig;
     LOCKSTEP_TRY(opening_, make_opening(flags_, *task_));
@@ -133,6 +134,14 @@ Status Training::set_up() {
                                       .checksums = ledger_ != nullptr},
                                      interruption_->flag()));
   return {};
+}
+
+// What all ranks must have in common. Without --deterministic each may round as it likes: the all-reduce gives all of
+// them the same bits.
+std::string Training::identity_line() const {
+  const std::string numerics = numerics_id();
+  return rendezvous::identity_line({{"gradients", backend_->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
+                                    {"numerics", numerics.empty() ? "any" : numerics}});
 }
 
 // With the links of a generation: one state on all its ranks, from which they go on.

@@ -88,6 +88,8 @@ class Training {
   bool leads() const { return world_.rank == 0; }
   std::int64_t epoch() const { return state().step * flags_.batch_size / task_->epoch_samples; }
   core::State& state() const { return replica_->state(); }
+  std::string numerics_id() const;
+  std::string identity_line() const;
   checkpoint::Identity identity() const;
   checkpoint::Snapshot snapshot() const;
   Status make_writer(bool among_others);

@@ -224,11 +224,13 @@ Status Training::settle_checkpoints() {
 }
 
 checkpoint::Identity Training::identity() const {
-  checkpoint::Identity identity{.model = flags_.model, .model_hash = task_->configuration, .seed = flags_.seed};
-  if (flags_.deterministic) {
-    identity.numerics_id = fmt::format("{}/micro-batch-{}", backend_->numerics(), flags_.micro_batch_size);
-  }
-  return identity;
+  return {.model = flags_.model, .model_hash = task_->configuration, .seed = flags_.seed, .numerics_id = numerics_id()};
+}
+
+// Everything that the bits of a micro-batch's gradient depend on; empty: nobody minds the last of them.
+std::string Training::numerics_id() const {
+  if (!flags_.deterministic) return "";
+  return fmt::format("{}/micro-batch-{}", backend_->numerics(), flags_.micro_batch_size);
 }
 
 }  // namespace lockstep::trainer

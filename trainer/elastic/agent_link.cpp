@@ -295,6 +295,9 @@ AgentLink::~AgentLink() = default;
 void AgentLink::up(bool regroups, const rendezvous::EntryTimes& entry) {
   if (impl_) impl_->say({.up = true, .regroups = regroups, .entry = entry});
 }
+void AgentLink::identity(const std::string& line) {
+  if (impl_) impl_->say({.identity = line});
+}
 void AgentLink::progress(const rendezvous::Progress& progress) {
   if (impl_) impl_->say_progress(progress);
 }

@@ -26,6 +26,7 @@ class AgentLink {
 
   // Any thread, at once. Messages leave in order; of progress only the newest is kept and at most 4 a second are sent.
   void up(bool regroups, const rendezvous::EntryTimes& entry = {});
+  void identity(const std::string& line);
   void progress(const rendezvous::Progress& progress);
   void checkpoint(const rendezvous::CheckpointReport& report);
   void failure(const rendezvous::FailureReport& report);

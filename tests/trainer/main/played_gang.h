@@ -225,9 +225,16 @@ class PlayedGang {
   }
   void expect_up() {
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
-      EXPECT_TRUE(hears(rank, [](const WorkerMessage& it) { return it.up; }).regroups);
+      std::string& identity = seats_[rank].identity;
+      const auto up = hears(rank, [&](const WorkerMessage& it) {
+        identity = it.identity.value_or(identity);
+        return it.up;
+      });
+      EXPECT_TRUE(up.regroups);
     }
   }
+  // What a rank said before it was up.
+  const std::string& identity(size_t rank) const { return seats_[rank].identity; }
   // All of it, for a gang whose dead are known.
   void form(std::int64_t generation) {
     regroup(generation);
@@ -250,6 +257,7 @@ class PlayedGang {
     comm::UniqueFd listener;  // stays open, as with an agent
     comm::UniqueFd link;
     std::string heard;
+    std::string identity;
     std::unique_ptr<Process> process;
     bool alive = false;
     rendezvous::StateVersion holds;

@@ -80,6 +80,14 @@ class Regroup : public testing::InFolder {
   std::unique_ptr<PlayedGang> gang_;
 };
 
+TEST_F(Regroup, each_rank_says_what_it_is_before_it_is_up) {
+  PlayedGang& gang = start(training());
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_THAT(gang.identity(rank), ::testing::StartsWith("gradients=fp32 numerics=cpu/float32/onednn-"));
+    EXPECT_THAT(gang.identity(rank), ::testing::EndsWith("/threads-1/micro-batch-4"));
+  }
+}
+
 TEST_F(Regroup, a_rank_0_that_is_new_tells_how_far_the_others_had_come_before_it_does_a_step) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
