@@ -141,6 +141,9 @@ RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::Restar
   if (failure.cause == kCauseCommandNotFound) {
     return give_up(kCauseCommandNotFound, "a command that is not there now will not be there later");
   }
+  if (failure.cause == kCauseIdentityMismatch) {
+    return give_up(kCauseIdentityMismatch, "ranks that compute differently do so after a restart, too");
+  }
   if (failure.cause == kCauseOomKilled && restarts.out_of_memory) {
     return give_up(kCauseOomKilled, "it ran out of memory for the second time; raise resources.limits.memory");
   }

@@ -21,6 +21,7 @@ inline constexpr const char* kCauseMemberLost = "MemberLost";
 inline constexpr const char* kCauseConnectionBroken = "ConnectionBroken";
 inline constexpr const char* kCausePartitioned = "Partitioned";
 inline constexpr const char* kCauseStartTimeout = "StartTimeout";
+inline constexpr const char* kCauseIdentityMismatch = "IdentityMismatch";
 inline constexpr const char* kCausePortInUse = "PortInUse";
 inline constexpr const char* kCauseCommandNotFound = "CommandNotFound";
 inline constexpr const char* kCauseStopped = "Stopped";

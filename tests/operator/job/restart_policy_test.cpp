@@ -79,6 +79,7 @@ TEST(RestartPolicy, exit_codes_and_causes_decide) {
       {"pod failed", kLockstep, failure("PodFailed", 1), true, true, ""},
       {"out of memory, first time", kLockstep, failure("OOMKilled", 137), true, true, ""},
       {"a word that only an agent knows", kTorch, failure("ProcessFailed", 83), true, true, ""},
+      {"ranks of two kinds", kLockstep, failure("IdentityMismatch"), false, false, "IdentityMismatch"},
       {"port in use", kTorch, failure("PortInUse"), true, true, ""},
       {"start timeout", kTorch, failure("StartTimeout"), true, true, ""},
       {"hung, and ended for its stack", kLockstep, failure("Hang", 134), true, true, ""},
