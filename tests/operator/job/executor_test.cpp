@@ -182,7 +182,7 @@ TEST_F(ExecutorTest, a_batch_ends_after_its_slice) {
 
 TEST_F(ExecutorTest, a_write_that_never_ends_is_unhealthy_and_slow_ones_are_not) {
   ManualClock manual;
-  executor.emplace(manual, metrics, ExecutorOptions{.most = 2, .first = 2, .slice = std::chrono::hours(1)},
+  executor.emplace(manual, metrics, ExecutorOptions{.most = 1, .first = 1, .slice = std::chrono::hours(1)},
                    [this](const auto& key) { end(key); });
   std::promise<void> go;
   auto gone = go.get_future().share();
