@@ -149,5 +149,15 @@ TEST(DecideBudget, a_job_that_was_suspended_begins_with_a_new_one) {
   EXPECT_FALSE(s.is("Failed"));
 }
 
+TEST(DecideBudget, a_restart_waits_no_longer_when_the_clock_is_set_back) {
+  Budget s(10);
+  s.job.spec.restart.backoff_initial_seconds = 20;
+  s.fails("ProcessSignal", 137, 10);
+  s.broken(2, "ProcessSignal", 0, 137).step = 10;
+  EXPECT_EQ(s.accept().coordinator->handled_generation, 1) << "without progress it waits";
+  s.now -= 24h;
+  EXPECT_EQ(s.plan().coordinator->handled_generation, 2);
+}
+
 }  // namespace
 }  // namespace lockstep::job

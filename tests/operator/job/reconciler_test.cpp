@@ -271,20 +271,6 @@ TEST(Reconciler, a_refused_create_is_tried_again_after_the_clock_was_set_back) {
   EXPECT_EQ(world.job().status.state, "Running");
 }
 
-TEST(Reconciler, a_restart_waits_no_longer_when_the_clock_is_set_back) {
-  World world;
-  world.create_job([](api::TrainingJob& job) { job.spec.restart.backoff_initial_seconds = 20; });
-  world.run(10);
-  for (int i = 0; i < 2; ++i) {
-    world.break_gang("ProcessSignal", 1, 137);
-    world.gang.failure->step = 10;
-    world.reconcile();
-  }
-  world.clock.jump_wall(-std::chrono::hours(24));
-  world.run(45);
-  EXPECT_EQ(world.job().status.state, "Running");
-}
-
 TEST(Reconciler, a_status_is_written_after_the_clock_was_set_back) {
   World world;
   world.create_job();

@@ -1,6 +1,7 @@
 // Builds snapshots for tests of decide(): a job, its pods, what the coordinator says, the time.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -105,6 +106,8 @@ struct Situation {
       const auto identity = identity_of(pod.meta);
       view->members.push_back({identity->slot, identity->incarnation, true, true, true});
     }
+    // A view lists them by slot.
+    std::sort(view->members.begin(), view->members.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
   }
 
   Snapshot snapshot() const {
