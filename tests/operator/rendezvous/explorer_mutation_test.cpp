@@ -9,7 +9,7 @@
 namespace lockstep::rendezvous::explorer {
 namespace {
 
-constexpr std::size_t kMostStates = 1'000'000;
+constexpr std::size_t kMostStates = 2'500'000;
 
 class ExplorerOf : public testing::TestWithParam<Mutated> {
  protected:
