@@ -8,8 +8,6 @@ import pytest
 import e2e
 import jobs
 
-pytestmark = pytest.mark.usefixtures("language_model_example")
-
 BAD = sorted((e2e.ROOT / "tests/bad_input").glob("*.yaml"))
 
 

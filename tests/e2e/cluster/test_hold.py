@@ -3,12 +3,8 @@
 import re
 import time
 
-import pytest
-
 import e2e
 import jobs
-
-pytestmark = pytest.mark.usefixtures("language_model_example")
 
 FLAGS = jobs.mlp(1500)
 

@@ -9,8 +9,6 @@ import pytest
 import e2e
 import jobs
 
-pytestmark = pytest.mark.usefixtures("language_model_example")
-
 SCALINGS = int(os.environ.get("LOCKSTEP_SCALINGS", 6))
 LOSE = "a pod is deleted"  # whose place the spare takes
 # Two numbers: the second follows at once, before anything has come of the first.

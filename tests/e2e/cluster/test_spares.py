@@ -7,8 +7,6 @@ import pytest
 import e2e
 import jobs
 
-pytestmark = pytest.mark.usefixtures("language_model_example")
-
 FLAGS = jobs.mlp(2000)
 
 
