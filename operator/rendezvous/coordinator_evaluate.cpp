@@ -257,6 +257,7 @@ void CoordinatorState::evaluate_exits(Now now) {
     const bool over = now.time >= gang_->gather_until;
     for (const auto& [slot, member] : members_) {
       if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;
+      if (under_review(member, now)) continue;
       if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
       if (over && now.time - member.heard > two_heartbeats()) {
         return lose_member(slot, "it fell silent and peers lost it", member.heard, now);
@@ -278,8 +279,14 @@ Duration CoordinatorState::silence_of(const Member& member) const {
   return member.arrivals.silence(member.heartbeats, {timing_.silent_least, timing_.silent_after});
 }
 
+// The server tells of pending reviews as often as members say heartbeats. One that was refused counts no longer, and
+// silence counts from the last word whose sender was known.
+bool CoordinatorState::under_review(const Member& member, Now now) const {
+  return member.session == 0 && now.time - member.review_at <= 2 * kHeartbeatEvery;
+}
+
 Duration CoordinatorState::two_heartbeats() const {
-  return 2 * heartbeat_every(kProtocolVersion, members_.size()) + kHeartbeatLate;
+  return 2 * slowest_heartbeats_ + kHeartbeatLate;
 }
 
 // Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
@@ -326,7 +333,7 @@ void CoordinatorState::evaluate_losses(Now now) {
   const std::optional<MonotonicTime> alone_since = std::exchange(alone_since_, std::nullopt);
   if (alone_since && now.time - last_heard() <= two_heartbeats()) return hear_again(last_heard() - *alone_since, now);
   for (const auto& [slot, member] : members_) {
-    if (!in_gang(member) || slot_succeeded(slot)) continue;
+    if (!in_gang(member) || slot_succeeded(slot) || under_review(member, now)) continue;
     const MonotonicTime lost_at = std::max(member.heard, last_advance_) + silence_of(member);
     if (now.time <= lost_at) {
       loss_due_ = std::min(loss_due_, lost_at + std::chrono::milliseconds(1));
@@ -342,9 +349,9 @@ void CoordinatorState::evaluate_renounced(Now now) {
   if (!active() || !gang_->resumed) return;
   const bool renounced = std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
     const Member& member = entry.second;
+    if (member.session == 0 || !in_gang(member) || member.generation != gang_->generation) return false;
     const bool exited = member.phase == MemberPhase::kExited && !slot_exited(member.expected.slot);
-    return member.session != 0 && in_gang(member) && member.generation == gang_->generation &&
-           (exited || member.phase == MemberPhase::kReady);
+    return exited || member.phase == MemberPhase::kReady;
   });
   if (!renounced) return gang_->renounced_since.reset();
   if (!gang_->renounced_since) gang_->renounced_since = now.time;

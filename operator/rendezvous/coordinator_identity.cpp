@@ -51,7 +51,8 @@ std::string CoordinatorState::in_words(const IdentityDifference& difference) con
                      advice.empty() ? "" : ". ", advice);
 }
 
-// A process that was started with GO says its line before it links, so that no step is made before this is known.
+// A process that was started with GO says its line before it links. Where the line is late, as from an agent that has
+// lost the coordinator, the generation may make steps before the difference is found.
 void CoordinatorState::evaluate_identities(Now now) {
   if (!std::exchange(identities_changed_, false)) return;
   const auto difference = difference_in(*gang_);

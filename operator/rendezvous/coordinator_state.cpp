@@ -46,6 +46,7 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   observe(now);
   SlotMap<Member> old = std::exchange(members_, {});
   members_.reserve(plan.members.size());
+  slowest_heartbeats_ = std::max(slowest_heartbeats_, heartbeat_every(kProtocolVersion, plan.members.size()));
   for (const ExpectedMember& expected : plan.members) {
     Member member;
     member.heard = now.time;
@@ -110,7 +111,7 @@ void CoordinatorState::on_sign_of_life(const Hello& hello, Now now) {
 void CoordinatorState::on_token_pending(const std::vector<Hello>& hellos, Now now) {
   observe(now);
   for (const Hello& hello : hellos) {
-    if (!refusal(hello)) members_.at(hello.slot).heard = now.time;
+    if (!refusal(hello)) members_.at(hello.slot).review_at = now.time;
   }
 }
 

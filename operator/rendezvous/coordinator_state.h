@@ -69,14 +69,14 @@ struct CoordinatorTiming {
   Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
   // A connection that stands without a word: between these, as the member's own heartbeats came so far
   // (failure_detector.h). A node whose cores are all taken is late, not dead.
-  Duration silent_least = std::chrono::milliseconds(750);
+  Duration silent_least = std::chrono::milliseconds(900);
   Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
   Duration found_within = kFoundWithin;                 // after take-over, by agents that look for it
   Duration orphan_after = kOrphanAfter;                 // as the agents have it
   Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
-  Duration late_by = std::chrono::milliseconds(500);    // a tick that much too late restarts the timers
+  Duration late_by = std::chrono::milliseconds(300);    // a tick that much too late restarts the timers
   Duration store_retry = std::chrono::milliseconds(500);
   Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
   Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
@@ -159,6 +159,7 @@ class CoordinatorState {
     SessionId session = 0;
     MonotonicTime heard{};  // last sign of life, or when the connection broke
     MonotonicTime told{};   // when it last said what its ranks are doing
+    MonotonicTime review_at{};  // when a token with its name was last under review
     ArrivalTimes arrivals;  // of this connection's heartbeats
     Duration heartbeats = kHeartbeatEvery;  // it was told to say one so often
     std::int64_t generation = 0;
@@ -248,6 +249,7 @@ class CoordinatorState {
   MonotonicTime last_heard() const;
   void hear_again(Duration quiet, Now now);  // of anybody of the gang
   bool cut_off(Now now) const;
+  bool under_review(const Member& member, Now now) const;
   Duration two_heartbeats() const;  // of the job's members: no delay of one explains a longer silence
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
@@ -405,6 +407,8 @@ class CoordinatorState {
   std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found
 
   MonotonicTime joined_at_{};   // when a member last came that no connection was there of
+  // Of any size that the job had: a connection keeps the interval that it was welcomed with.
+  Duration slowest_heartbeats_ = kHeartbeatEvery;
   MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back
   std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};

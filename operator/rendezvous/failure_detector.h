@@ -15,7 +15,7 @@
 namespace lockstep::rendezvous {
 
 struct SilenceBounds {
-  Duration least = std::chrono::milliseconds(750);
+  Duration least = std::chrono::milliseconds(900);
   Duration most = std::chrono::seconds(3);  // also until enough heartbeats have come
 };
 
