@@ -18,6 +18,12 @@ using boost::system::error_code;
 
 namespace {
 
+constexpr auto kNever = asio::steady_timer::time_point::max();
+
+bool expired(const asio::steady_timer& timer) {
+  return timer.expiry() <= asio::steady_timer::clock_type::now();
+}
+
 constexpr int kSocketBuffer = 256 * 1024;  // bytes; a frame of the largest size
 constexpr std::size_t kTurn = 64 * 1024;   // bytes that one connection writes before others have theirs
 constexpr int kReadsAtOnce = 16;           // the same for reading, in TLS records
@@ -60,7 +66,8 @@ void Session::start() {
 void Session::set_deadline(std::chrono::milliseconds within, const char* why) {
   deadline_.expires_after(within);
   deadline_.async_wait([self = shared_from_this(), why](error_code error) {
-    if (!error) self->close(why);
+    // Cancelling does not call back a handler that is queued already: the timer says whether it is still meant.
+    if (!error && expired(self->deadline_)) self->close(why);
   });
 }
 
@@ -93,7 +100,7 @@ void Session::handshake() {
 
 void Session::accept(int protocol) {
   if (finishing_) return;
-  deadline_.cancel();
+  deadline_.expires_at(kNever);
   frames_.allow(kMaxFrame);
   writer_ = CoordinatorWriter(protocol);
 }
@@ -180,11 +187,11 @@ void Session::write() {
       if (!wait(result, &Session::write)) return;
       unread_.expires_after(events_.read_within);
       unread_.async_wait([self = shared_from_this()](error_code error) {
-        if (!error) self->close(kUnread);
+        if (!error && expired(self->unread_)) self->close(kUnread);
       });
       return;
     }
-    unread_.cancel();
+    unread_.expires_at(kNever);
     turn += static_cast<std::size_t>(result);
     written_ += static_cast<std::size_t>(result);
     if (written_ < bytes.size()) continue;

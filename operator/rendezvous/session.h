@@ -38,7 +38,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // Handshake, then messages; `on_closed` when that does not come to a HELLO in time.
   void start();
   // It has said who it is, and that is being checked: no deadline until then.
-  void wait_for_check() { deadline_.cancel(); }
+  void wait_for_check() { deadline_.expires_at(boost::asio::steady_timer::time_point::max()); }
   // Its sender is known, and speaks that protocol: no deadline, and frames of full size.
   void accept(int protocol);
   // Queues a message. It is written once the caller is done.
