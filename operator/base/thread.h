@@ -9,16 +9,22 @@
 namespace lockstep {
 
 // Starts a thread with all signals blocked. One that the system sends for a fault of the thread itself (SIGSEGV) ends
-// the process all the same; SIGXFSZ becomes an error of write(). The caller owns the thread, and joins it. Any thread.
+// the process all the same; SIGXFSZ becomes an error of write(). The caller owns the thread, and joins it. Throws
+// std::system_error where the system has no room for a thread. Any thread.
 template <typename Body>
 std::thread start_without_signals(Body body) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  try {
+    std::thread thread(std::move(body));
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return thread;
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "operator/base/log.h"
@@ -55,7 +56,18 @@ Executor::Executor(Clock& clock, MetricsRegistry& metrics, ExecutorOptions optio
       limit_gauge_(metrics.gauge("lockstep_bulk_writes_limit", "Bulk writes that may be under way at once.")),
       inside_gauge_(metrics.gauge("lockstep_bulk_writes_under_way", "Bulk writes that are under way.")),
       seconds_(metrics.histogram("lockstep_bulk_write_duration_seconds", "Seconds that a bulk write took.")),
-      limit_(limit_options(options)) {}
+      limit_(limit_options(options)) {
+  if (options_.most > 0) threads_.push_back(start_without_signals([this] { work(); }));
+}
+
+// A machine that has no room for another thread has fewer writes under way.
+void Executor::add_thread_locked() {
+  try {
+    threads_.push_back(start_without_signals([this] { work(); }));
+  } catch (const std::system_error& error) {
+    log::warn("no thread for another bulk write", {{"error", error.what()}});
+  }
+}
 
 Executor::~Executor() {
   stop();
@@ -69,7 +81,7 @@ void Executor::submit(Batch batch) {
   batches_[running->batch.key] = running;
   line_of(*running).push_back(std::move(running));
   const bool all_busy = idle_ == 0 && static_cast<int>(threads_.size()) <= options_.most;
-  if (all_busy) threads_.push_back(start_without_signals([this] { work(); }));
+  if (all_busy) add_thread_locked();
   changed_.notify_one();
 }
 
@@ -177,7 +189,7 @@ void Executor::work() {
     if (idle_ > 0) {
       changed_.notify_one();
     } else if (static_cast<int>(threads_.size()) <= std::min(options_.most, limit_.limit())) {
-      threads_.push_back(start_without_signals([this] { work(); }));
+      add_thread_locked();
     }
     lock.unlock();
     const Status written = [&]() -> Status {

@@ -31,7 +31,7 @@
 namespace lockstep::job {
 
 struct ExecutorOptions {
-  // Writes under way at most, each on a thread of its own that starts when it is needed. 0: submit() carries the batch
+  // Writes under way at most, each on a thread of its own. All but the first start when they are needed. 0: submit() carries the batch
   // out itself before it returns; exceptions of a write pass through.
   int most = 64;
   int first = 8;                              // writes under way before anything is known of the server
@@ -84,6 +84,7 @@ class Executor {
 
   void carry_out(Batch& batch);
   void work();
+  void add_thread_locked();
   Line& line_of(const Running& batch);
   // A batch with a write that may begin; it goes to the end of its line. Null: there is none.
   std::shared_ptr<Running> next_locked();

@@ -15,6 +15,9 @@
 namespace lockstep::job {
 namespace {
 
+// As long as the controller waits for the same; an event of the write adds the key before.
+constexpr Duration kOwnWriteWait = std::chrono::milliseconds(250);
+
 using api::Json;
 
 // After a batch failed: 50 ms, doubling.
@@ -52,6 +55,8 @@ Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordin
 
 Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key) {
   if (executor_.busy(key)) return std::optional<Duration>();
+  // A batch that ended since the controller asked has left writes that the caches may not show yet.
+  if (!own_writes_.ready(key)) return std::optional<Duration>(kOwnWriteWait);
   Memory memory = recall(key);
   if (auto taken = take_outcome(key, memory); !taken) return taken.error();
   auto snapshot = gather(caches_, key);

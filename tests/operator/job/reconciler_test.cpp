@@ -123,7 +123,8 @@ TEST(Reconciler, a_quota_that_refuses_a_part_of_a_gang_releases_the_rest) {
   }
   EXPECT_LT(turns_with_pods, 60) << "each try holds pods for a moment, and tries come ever more seldom";
   EXPECT_EQ(reason_of(world, "Placed"), "QuotaExceeded");
-  const auto* placed = api::find_condition(world.job().status.conditions, "Placed");
+  const auto job = world.job();
+  const auto* placed = api::find_condition(job.status.conditions, "Placed");
   ASSERT_NE(placed, nullptr);
   EXPECT_NE(placed->message.find("released until all of them fit"), std::string::npos) << placed->message;
   EXPECT_TRUE(world.job().status.attempts.empty()) << "a release is no failure";
