@@ -13,6 +13,7 @@
 namespace lockstep::kube {
 namespace {
 
+constexpr std::int64_t kMostLeaseTransitions = (std::int64_t{1} << 31) - 1;  // the field is an int32
 constexpr double kJitter = 0.2;  // of the retry period, so that candidates do not meet in step
 
 // What makes two states of a Lease different to someone who waits for it to expire.
@@ -75,7 +76,7 @@ Json LeaderState::claim(WallTime wall) const {
     spec["acquireTime"] = now;
     // A Lease that somebody deleted under us goes on counting where we were.
     const std::int64_t before = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
-    spec["leaseTransitions"] = before + 1;
+    spec["leaseTransitions"] = std::min(before + 1, kMostLeaseTransitions);
   } else {
     spec["leaseTransitions"] = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
   }
@@ -156,6 +157,7 @@ void LeaderElector::stop_thread() {
 
 void LeaderElector::raise_term(std::int64_t term) {
   std::int64_t known = least_term_;
+  term = std::min(term, kMostLeaseTransitions);
   while (known < term && !least_term_.compare_exchange_weak(known, term)) {
   }
 }
