@@ -60,8 +60,8 @@ MonotonicTime WorkQueue::rested_locked(const api::ObjectKey& key, Pace pace) con
   const bool soon = pace == Pace::kSoon;
   const auto rest =
       std::chrono::duration_cast<Duration>(known->second.work * (soon ? options_.soon_share : options_.now_share));
-  return known->second.since + (soon ? std::clamp(rest, options_.soon_least, options_.soon_most)
-                                     : std::min(rest, options_.now_most));
+  return known->second.since +
+         (soon ? std::clamp(rest, options_.soon_least, options_.soon_most) : std::min(rest, options_.now_most));
 }
 
 void WorkQueue::forget_rests_locked() {

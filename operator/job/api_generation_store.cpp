@@ -54,10 +54,8 @@ Result<std::string> version_of(const Result<Json>& written) {
 }  // namespace
 
 std::string record_to_text(const Record& record) {
-  Json json{{"format", record.format},
-            {"term", record.term},
-            {"generation", record.generation},
-            {"members", Json::array()}};
+  Json json{
+      {"format", record.format}, {"term", record.term}, {"generation", record.generation}, {"members", Json::array()}};
   if (!record.writer.empty()) json["writer"] = record.writer;
   for (const auto& member : record.members) {
     json["members"].push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});

@@ -25,11 +25,11 @@ struct Executor::Running {
   explicit Running(Batch given) : batch(std::move(given)) {}
 
   Batch batch;
-  std::size_t next = 0;            // the first write that has not begun
-  std::vector<std::size_t> again;  // writes that the server refused for now
-  int inside = 0;                  // writes under way
-  bool closed = false;             // no write begins any more
-  bool queued = true;              // it is in its line
+  std::size_t next = 0;                // the first write that has not begun
+  std::vector<std::size_t> again;      // writes that the server refused for now
+  int inside = 0;                      // writes under way
+  bool closed = false;                 // no write begins any more
+  bool queued = true;                  // it is in its line
   std::optional<MonotonicTime> until;  // end of its slice; empty before its first write
   std::optional<Error> error;
 
@@ -225,8 +225,8 @@ void Executor::count_answer(const Status& written, Duration latency) {
     const Error& error = written.error();
     if (error.code == ErrorCode::kTooManyRequests) {
       answer = Answer::kRefused;
-      wait = std::chrono::duration_cast<Duration>(
-          std::chrono::duration<double>(std::max(error.retry_after_seconds, 0.1)));
+      wait =
+          std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::max(error.retry_after_seconds, 0.1)));
     } else if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
       answer = Answer::kLost;
     } else {

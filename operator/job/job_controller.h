@@ -61,8 +61,8 @@ class JobController {
                                const rendezvous::KeyPair& serving) = 0;
   // True once every cache has been filled (readiness); nothing is written before. Any thread.
   virtual bool synced() const = 0;
-  // True while no worker is stuck inside one reconcile, nor the executor inside one write (liveness). An API server that
-  // is away makes neither stuck. Any thread.
+  // True while no worker is stuck inside one reconcile, nor the executor inside one write (liveness). An API server
+  // that is away makes neither stuck. Any thread.
   virtual bool healthy() const = 0;
   // For views of jobs in the same process (`lockstep run`'s live display). Any thread; until destruction.
   virtual const rendezvous::Coordinator& coordinator() const = 0;
@@ -73,8 +73,8 @@ class JobController {
 Status check_access(kube::Api& api, const std::string& watch_namespace);
 
 // Starts the coordinator, the caches and the workers, and returns; the workers begin when every cache is filled. `api`,
-// `metrics` and `clock` must outlive the controller; ask check_access() first. Errors: kInvalid for a serving certificate
-// or a listen address that is none, kUnavailable when the port of the coordinator is taken.
+// `metrics` and `clock` must outlive the controller; ask check_access() first. Errors: kInvalid for a serving
+// certificate or a listen address that is none, kUnavailable when the port of the coordinator is taken.
 Result<std::unique_ptr<JobController>> start_job_controller(const JobControllerOptions& options, kube::Api& api,
                                                             MetricsRegistry& metrics, Clock& clock);
 

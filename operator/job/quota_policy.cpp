@@ -9,8 +9,8 @@ bool release_for_quota(const Snapshot& snapshot, const Survey& gang, api::Traini
                        std::optional<Blocker>& blocker, Plan& plan) {
   if (!blocker || blocker->reason != kQuotaExceeded || !snapshot.view) return false;
   const auto& members = snapshot.view->members;
-  const bool held = std::any_of(members.begin(), members.end(),
-                                [](const auto& member) { return member.alive || member.in_gang; });
+  const bool held =
+      std::any_of(members.begin(), members.end(), [](const auto& member) { return member.alive || member.in_gang; });
   std::vector<const api::Pod*> there;
   bool newest = false;  // a deleted pod of the newest round would be a loss
   for (const auto& slot : gang.slots) {

@@ -11,9 +11,9 @@
 
 namespace lockstep::job {
 
-// Releases the pods of a gang that a quota refused in part: a new round begins, the plan deletes the pods, and `blocker`
-// says so. Only where fewer pods are there than the job can train with, and no process holds a state. True: nothing is
-// created by this plan.
+// Releases the pods of a gang that a quota refused in part: a new round begins, the plan deletes the pods, and
+// `blocker` says so. Only where fewer pods are there than the job can train with, and no process holds a state. True:
+// nothing is created by this plan.
 bool release_for_quota(const Snapshot& snapshot, const Survey& gang, api::TrainingJobStatus& status,
                        std::optional<Blocker>& blocker, Plan& plan);
 

@@ -89,9 +89,9 @@ class Reconciler {
   Counter& pods_deleted_;
 
   mutable std::mutex mutex_;
-  AgentSettings agent_;                      // protected by mutex_
-  std::map<api::ObjectKey, Memory> memory_;  // protected by mutex_
-  std::size_t running_ = 0;                  // jobs that run; protected by mutex_
+  AgentSettings agent_;                                      // protected by mutex_
+  std::map<api::ObjectKey, Memory> memory_;                  // protected by mutex_
+  std::size_t running_ = 0;                                  // jobs that run; protected by mutex_
   std::map<api::ObjectKey, ChildWrites::Outcome> outcomes_;  // of batches that ended; protected by mutex_
 };
 

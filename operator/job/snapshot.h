@@ -42,7 +42,7 @@ struct Snapshot {
   bool service_present = false;                                   // the headless Service, controlled by this job
   std::optional<rendezvous::JobView> view;                        // empty: the coordinator does not know the job yet
   std::optional<CreateProblem> create_problem;
-  std::optional<WallTime> last_status_write;  // by this process
+  std::optional<WallTime> last_status_write;           // by this process
   Duration progress_every = std::chrono::seconds(15);  // progress alone is written once in this time
   bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet
   // It took over less than a minute ago. After an API server that was away, kubelets and kube-proxies may have backed

@@ -6,8 +6,8 @@
 //   next = limit * clamp(tolerance * lowest latency / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
 //
 // so the limit grows while the server answers about as fast as it does when it is idle, and stops near the number at
-// which more requests only wait in the server's queues. A refusal (429, 503) or a lost answer halves it, once per round,
-// and for `forget_refusal` it stays below the number at which the server refused.
+// which more requests only wait in the server's queues. A refusal (429, 503) or a lost answer halves it, once per
+// round, and for `forget_refusal` it stays below the number at which the server refused.
 #pragma once
 
 #include "operator/base/clock.h"
@@ -18,7 +18,7 @@ class AdaptiveLimit {
  public:
   struct Options {
     double first = 8, least = 4, most = 64;
-    double tolerance = 3;  // of the mean latency over the lowest, before the limit shrinks
+    double tolerance = 3;                               // of the mean latency over the lowest, before the limit shrinks
     Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
     Duration forget_refusal = std::chrono::seconds(2);
   };

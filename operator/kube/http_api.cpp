@@ -237,8 +237,8 @@ Result<Json> HttpApi::create(const Resource& resource, const std::string& name_s
   if (resource.namespaced && name_space.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("a {} is created in a namespace", resource.kind));
   }
-  return call(resource, "POST", collection_path(resource, name_space) + write_query(options).text(), &object,
-              kJsonType, options.bulk);
+  return call(resource, "POST", collection_path(resource, name_space) + write_query(options).text(), &object, kJsonType,
+              options.bulk);
 }
 
 Result<Json> HttpApi::replace(const Resource& resource, const std::string& name_space, const std::string& name,

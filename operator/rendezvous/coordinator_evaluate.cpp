@@ -403,8 +403,7 @@ void CoordinatorState::evaluate_stop(Now now) {
     if (member.agent.empty()) {
       // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
       // last checkpoint, from which the job is to go on.
-      const bool has_run =
-          record_ && recorded_.has(slot, member.expected.incarnation);
+      const bool has_run = record_ && recorded_.has(slot, member.expected.incarnation);
       left = left || (has_run && may_come) || (waited < settle && !(record_ && record_->generation == 0));
     } else if (overdue) {
       continue;

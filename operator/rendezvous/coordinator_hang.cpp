@@ -42,7 +42,8 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
     const Member& member = members_.at(slot);
     const auto at = static_cast<std::size_t>(rank);
     // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
-    const bool lately = member.session != 0 && now.time - member.told <= timing_.lost_after + member.heartbeats - kHeartbeatEvery;
+    const bool lately =
+        member.session != 0 && now.time - member.told <= timing_.lost_after + member.heartbeats - kHeartbeatEvery;
     if (!lately || at >= seen.size() || !seen[at]) return {};
     ranks.push_back({rank, slot, member.expected.node, seen[at]->activity, now.time - seen[at]->moved});
   }

@@ -115,7 +115,7 @@ class CoordinatorServer final : public Coordinator {
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
-    MonotonicTime waits_until{};  // when `timer` ends
+    MonotonicTime waits_until{};    // when `timer` ends
     std::uint64_t serial = 0;       // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;  // keys of job_of_pod_
     std::optional<JobView> shown;

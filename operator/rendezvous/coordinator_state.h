@@ -1,8 +1,8 @@
 // The coordinator's side of the protocol for one job, as a pure state machine: events and the time go in, actions come
 // out. It has no socket, no store, no clock and no thread; coordinator_server.cpp carries the actions out.
 //
-// It is level-triggered: an event updates what is known; where that is news, and with each tick, evaluate() looks at all
-// of it and takes the next step. A heartbeat without news looks at its own member only, whatever the gang's size.
+// It is level-triggered: an event updates what is known; where that is news, and with each tick, evaluate() looks at
+// all of it and takes the next step. A heartbeat without news looks at its own member only, whatever the gang's size.
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
@@ -157,10 +157,10 @@ class CoordinatorState {
   struct Member {
     // What a heartbeat touches comes first.
     SessionId session = 0;
-    MonotonicTime heard{};  // last sign of life, or when the connection broke
-    MonotonicTime told{};   // when it last said what its ranks are doing
-    MonotonicTime review_at{};  // when a token with its name was last under review
-    ArrivalTimes arrivals;  // of this connection's heartbeats
+    MonotonicTime heard{};                  // last sign of life, or when the connection broke
+    MonotonicTime told{};                   // when it last said what its ranks are doing
+    MonotonicTime review_at{};              // when a token with its name was last under review
+    ArrivalTimes arrivals;                  // of this connection's heartbeats
     Duration heartbeats = kHeartbeatEvery;  // it was told to say one so often
     std::int64_t generation = 0;
     std::int64_t step = -1;  // last progress of the generation in force
@@ -174,7 +174,7 @@ class CoordinatorState {
     std::int64_t yields = 0;                 // YIELD of this one was sent on this connection
     std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
     enum class Start { kAwaited, kForeign, kFailed } start = Start::kAwaited;  // of processes before any generation
-    std::optional<Reach> reach;                  // ECHO was sent on this connection
+    std::optional<Reach> reach;                                                // ECHO was sent on this connection
     std::vector<IdentityRun> identities;         // of its processes; empty: nothing is known
     std::map<int, std::int64_t> to_acknowledge;  // exits heard on this connection, by rank: their generation
   };
@@ -361,9 +361,9 @@ class CoordinatorState {
   Member* find(SessionId session);
   std::string waiting_message() const;
 
-  std::int64_t term_;                // of this job: the leader's, or one above what its record or members knew
-  std::int64_t foreign_term_ = -1;   // the highest of another coordinator that the record or a member told of
-  std::string writer_;               // tells this coordinator's records from those of others under an equal term
+  std::int64_t term_;               // of this job: the leader's, or one above what its record or members knew
+  std::int64_t foreign_term_ = -1;  // the highest of another coordinator that the record or a member told of
+  std::string writer_;              // tells this coordinator's records from those of others under an equal term
   const CoordinatorTiming timing_;
   const std::function<std::string()> make_key_;
   std::vector<CoordinatorAction> actions_;
@@ -406,7 +406,7 @@ class CoordinatorState {
   bool identities_changed_ = false;  // of a member of the generation that runs: to be compared
   std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found
 
-  MonotonicTime joined_at_{};   // when a member last came that no connection was there of
+  MonotonicTime joined_at_{};  // when a member last came that no connection was there of
   // Of any size that the job had: a connection keeps the interval that it was welcomed with.
   Duration slowest_heartbeats_ = kHeartbeatEvery;
   MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back

@@ -250,6 +250,14 @@ TEST(WorkQueueProperty, never_two_workers_on_a_key_and_the_last_add_is_always_fo
     });
   }
   for (std::thread& adder : adders) adder.join();
+  const auto all_seen = [&] {
+    for (std::size_t k = 0; k < kKeys; ++k) {
+      if (seen[k] != wanted[k]) return false;
+    }
+    return true;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);  // a key that rests waits for 50 ms at most
+  while (!all_seen() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   queue.shut_down();
   for (std::thread& worker : workers) worker.join();
   EXPECT_FALSE(overlap);

@@ -39,9 +39,9 @@ TEST(ApiGenerationStore, a_record_of_the_first_format_is_read_as_such) {
 }
 
 TEST(ApiGenerationStore, of_a_record_of_a_later_format_the_members_are_not_known) {
-  const auto record = record_from_text(
-      R"({"format":9,"term":3,"generation":7,"members":{"racks":[[0,1]]},"checkpoint":)"
-      R"({"name":"step-120.g3","step":120,"generation":3,"digest":"abc"}})");
+  const auto record =
+      record_from_text(R"({"format":9,"term":3,"generation":7,"members":{"racks":[[0,1]]},"checkpoint":)"
+                       R"({"name":"step-120.g3","step":120,"generation":3,"digest":"abc"}})");
   ASSERT_TRUE(record);
   EXPECT_EQ(record->format, 9);
   EXPECT_EQ(record->generation, 7) << "its number is not used again";

@@ -139,7 +139,8 @@ double reaction(RunningController& running, int jobs, int rounds) {
                             {{"spec", {{"deadlines", {{"activeSeconds", 1000 + round + rounds * (i + 1)}}}}}}, "", {});
       EXPECT_TRUE(changed) << changed.error().message;
       const auto generation = running.job(name).meta.generation;
-      EXPECT_TRUE(holds_within(seconds(20), [&] { return running.job(name).status.observed_generation >= generation; }));
+      EXPECT_TRUE(
+          holds_within(seconds(20), [&] { return running.job(name).status.observed_generation >= generation; }));
       took.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     }
   }

@@ -82,7 +82,8 @@ TEST(CoordinatorAuthority, a_damaged_secret_is_named) {
   const auto whole = authority_secret(kNamespace, {.current = pair()}, std::nullopt);
   const auto other = authority_secret(kNamespace, {.current = pair()}, std::nullopt);
   auto damaged = whole;
-  for (const std::string value : {"", "%%%", "Y2VydA==", other["data"]["tls.crt"].get<std::string>().c_str()}) {
+  const std::vector<std::string> values{"", "%%%", "Y2VydA==", other["data"]["tls.crt"].get<std::string>()};
+  for (const std::string& value : values) {
     damaged["data"]["tls.crt"] = value;
     const auto read = parse_authority(damaged);
     ASSERT_FALSE(read) << value;

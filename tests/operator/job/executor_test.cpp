@@ -23,21 +23,22 @@ class ExecutorTest : public ::testing::Test {
  protected:
   using Write = std::function<Status(std::size_t)>;
 
-  void start(ExecutorOptions options) { executor.emplace(clock, metrics, options, [this](const auto& key) { end(key); }); }
+  void start(ExecutorOptions options) {
+    executor.emplace(clock, metrics, options, [this](const auto& key) { end(key); });
+  }
 
   void submit(const api::ObjectKey& key, std::size_t count, Write write = {}, Priority priority = Priority::kBulk,
               std::set<std::size_t> barriers = {}) {
     executor->submit({.key = key,
                       .priority = priority,
                       .count = count,
-                      .write =
-                          [this, key, write = std::move(write)](std::size_t i) -> Status {
-                            {
-                              const std::lock_guard guard(mutex);
-                              made.push_back(key.name + std::to_string(i));
-                            }
-                            return write ? write(i) : Status();
-                          },
+                      .write = [this, key, write = std::move(write)](std::size_t i) -> Status {
+                        {
+                          const std::lock_guard guard(mutex);
+                          made.push_back(key.name + std::to_string(i));
+                        }
+                        return write ? write(i) : Status();
+                      },
                       .barriers = std::move(barriers),
                       .done =
                           [this, key](const std::optional<Error>& error) {
@@ -99,16 +100,15 @@ TEST_F(ExecutorTest, a_barrier_waits_for_all_writes_before_it) {
   start({.most = 8, .first = 8});
   std::atomic<int> under_way = 0;
   std::atomic<bool> alone = true;
-  submit(
-      kA, 40,
-      [&](std::size_t i) -> Status {
-        ++under_way;
-        std::this_thread::sleep_for(milliseconds(1));
-        if (i == 20 && under_way != 1) alone = false;
-        --under_way;
-        return {};
-      },
-      Priority::kBulk, {20, 21});
+  submit(kA, 40,
+         [&](std::size_t i) -> Status {
+           ++under_way;
+           std::this_thread::sleep_for(milliseconds(1));
+           if (i == 20 && under_way != 1) alone = false;
+           --under_way;
+           return {};
+         },
+         Priority::kBulk, {20, 21});
   ASSERT_TRUE(ends(kA));
   EXPECT_TRUE(alone);
 }

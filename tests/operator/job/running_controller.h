@@ -162,9 +162,8 @@ class RunningController {
   }
   // Pods of the job that exist.
   size_t pods(const std::string& name) {
-    const auto page = api.list(kube::kPods, {.name_space = "default",
-                                             .label_selector = std::string(api::kLabelJob) + "=" + name,
-                                             .limit = 0});
+    const auto page = api.list(
+        kube::kPods, {.name_space = "default", .label_selector = std::string(api::kLabelJob) + "=" + name, .limit = 0});
     return page ? page->items.size() : 0;
   }
 

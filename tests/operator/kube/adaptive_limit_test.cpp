@@ -54,8 +54,8 @@ class Load {
     bool operator<(const Request& other) const { return end > other.end; }
   };
   static MonotonicTime time(double seconds) {
-    return MonotonicTime{std::chrono::duration_cast<MonotonicTime::duration>(
-        std::chrono::duration<double>(1000 + seconds))};
+    return MonotonicTime{
+        std::chrono::duration_cast<MonotonicTime::duration>(std::chrono::duration<double>(1000 + seconds))};
   }
   void begin() {
     if (static_cast<int>(events_.size()) >= server_.queue) {

@@ -21,7 +21,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 class ScriptedGang {
  public:
   explicit ScriptedGang(int slots)
-      : slots_(slots), state_(1, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now()) {
+      : slots_(slots),
+        state_(
+            1, CoordinatorTiming{}, [] { return std::string(64, 'k'); }, now()) {
     JobPlan plan;
     plan.name_space = "ns";
     plan.name = plan.uid = "job";

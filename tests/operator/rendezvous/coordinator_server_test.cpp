@@ -222,7 +222,7 @@ TEST_F(CoordinatorServerTest, a_new_certificate_serves_new_connections_beside_ol
 // Members of so many ranks that the peers are more than a socket holds.
 class LargeGangTest : public CoordinatorServerTest {
  protected:
-  static constexpr int kMembers = 30;
+  static constexpr int kMembers = 12;
   static constexpr int kRanks = static_cast<int>(kMaxRanksPerMember);
   std::vector<std::unique_ptr<Client>> clients;
 

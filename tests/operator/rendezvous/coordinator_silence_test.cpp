@@ -63,7 +63,8 @@ TEST_F(CoordinatorSilenceTest, a_loop_that_was_held_up_for_a_moment_loses_nobody
     beat_after(milliseconds(124), {0}, 140);
     time += pause;  // nobody looks at the clock, or at what arrives
     beat(0, 1, 140);
-    EXPECT_EQ(phase(), Phase::kUp) << "slot 1 waits in its socket, after " << milliseconds(pause.count() / 1000000).count();
+    EXPECT_EQ(phase(), Phase::kUp) << "slot 1 waits in its socket, after "
+                                   << milliseconds(pause.count() / 1000000).count();
     beat(1, 1, 140);
     EXPECT_EQ(phase(), Phase::kUp);
   }

@@ -54,7 +54,7 @@ struct CoordinatorEvent {
   SessionId session = 0;
   const AgentToCoordinator* message = nullptr;
   const JobPlan* plan = nullptr;
-  bool leads = true;      // holds the Lease when this reaches it
+  bool leads = true;     // holds the Lease when this reaches it
   std::uint64_t id = 0;  // of the message or the plan
   Answer answer;
 };

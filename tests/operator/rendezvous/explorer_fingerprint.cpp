@@ -57,8 +57,8 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
                unacknowledged, refused, record, recorded, version, store_work, writing, write_next, store_retry_at,
                checkpoint_written_at, store_error, record_seen, highest, deposed, step, gang, in_force, proposal,
                failure, edges, evicted, finished, stop_since, progress, progress_place, checkpoint, times,
-               identities_changed, divergence, joined_at, slowest_heartbeats, evict_from, alone_since, last_event, last_advance,
-               evaluated_at, loss_due, evaluations, changed, progress_changed, ignored, held_up] = state;
+               identities_changed, divergence, joined_at, slowest_heartbeats, evict_from, alone_since, last_event,
+               last_advance, evaluated_at, loss_due, evaluations, changed, progress_changed, ignored, held_up] = state;
   to.add(term, foreign_term, writer, plan, members,
          std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()), early, unacknowledged, record,
          version, store_work, write_next, record_seen, highest, deposed, step, gang, in_force, proposal,
@@ -78,8 +78,8 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
   // Of `arrivals` nothing follows where a silence has one length, and no token is reviewed here.
-  const auto& [session, heard, told, review_at, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave, expected,
-               agent, life, halted, yields, warmed_at, start, reach, identities, to_acknowledge] = member;
+  const auto& [session, heard, told, review_at, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave,
+               expected, agent, life, halted, yields, warmed_at, start, reach, identities, to_acknowledge] = member;
   to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, start, regroups,
          told_to_leave, reach, identities, to_acknowledge);
 }

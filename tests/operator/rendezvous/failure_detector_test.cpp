@@ -39,15 +39,20 @@ class Silence : public testing::TestWithParam<SilenceRow> {};
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Silence,
-    testing::Values(SilenceRow{"nothing_known", {}, 0, kEveryQuarter, seconds(3), seconds(3)},
-                    SilenceRow{"too_few_gaps", {250}, 119, kEveryQuarter, seconds(3), seconds(3)},
-                    SilenceRow{"a_quiet_cluster", {250, 251, 249, 255}, 40, kEveryQuarter, milliseconds(750), milliseconds(750)},
-                    SilenceRow{"some_jitter", {200, 300, 400, 100}, 40, kEveryQuarter, milliseconds(800), milliseconds(1000)},
-                    SilenceRow{"a_stall_now_and_then", {250, 250, 250, 250, 250, 250, 250, 250, 250, 1200}, 20, kEveryQuarter,
-                        milliseconds(2400), milliseconds(2400)},
-                    SilenceRow{"a_busy_machine", {100, 1800, 50, 900, 20}, 40, kEveryQuarter, seconds(3), seconds(3)},
-                    SilenceRow{"a_large_job", {1000, 1010, 990}, 50, seconds(1), seconds(3), seconds(3)},
-                    SilenceRow{"a_larger_one", {1500}, 200, milliseconds(1500), milliseconds(4500), milliseconds(4500)}),
+    testing::Values(
+        SilenceRow{"nothing_known", {}, 0, kEveryQuarter, seconds(3), seconds(3)},
+        SilenceRow{"too_few_gaps", {250}, 119, kEveryQuarter, seconds(3), seconds(3)},
+        SilenceRow{"a_quiet_cluster", {250, 251, 249, 255}, 40, kEveryQuarter, milliseconds(900), milliseconds(900)},
+        SilenceRow{"some_jitter", {200, 300, 400, 100}, 40, kEveryQuarter, milliseconds(800), milliseconds(1000)},
+        SilenceRow{"a_stall_now_and_then",
+                   {250, 250, 250, 250, 250, 250, 250, 250, 250, 1200},
+                   20,
+                   kEveryQuarter,
+                   milliseconds(2400),
+                   milliseconds(2400)},
+        SilenceRow{"a_busy_machine", {100, 1800, 50, 900, 20}, 40, kEveryQuarter, seconds(3), seconds(3)},
+        SilenceRow{"a_large_job", {1000, 1010, 990}, 50, seconds(1), seconds(3), seconds(3)},
+        SilenceRow{"a_larger_one", {1500}, 200, milliseconds(1500), milliseconds(4500), milliseconds(4500)}),
     [](const auto& which) { return std::string(which.param.what); });
 
 TEST_P(Silence, is_what_the_gaps_say_within_bounds) {
@@ -76,7 +81,7 @@ TEST(ArrivalTimes, a_stall_is_forgotten_after_twenty_minutes) {
   arrivals.note(now += milliseconds(1400), kLongest);
   EXPECT_GE(arrivals.silence(kEveryQuarter, {}), milliseconds(2800));
   for (int i = 0; i < 2 * ArrivalTimes::kLongestOf; ++i) arrivals.note(now += kEveryQuarter, kLongest);
-  EXPECT_EQ(arrivals.silence(kEveryQuarter, {}), milliseconds(750));
+  EXPECT_EQ(arrivals.silence(kEveryQuarter, {}), milliseconds(900));
 }
 
 TEST(ArrivalTimes, an_outage_is_no_gap) {
@@ -84,7 +89,7 @@ TEST(ArrivalTimes, an_outage_is_no_gap) {
   const std::int64_t before = arrivals.gaps();
   arrivals.note(MonotonicTime{seconds(60)}, kLongest);
   EXPECT_EQ(arrivals.gaps(), before);
-  EXPECT_EQ(arrivals.silence(kEveryQuarter, {}), milliseconds(750));
+  EXPECT_EQ(arrivals.silence(kEveryQuarter, {}), milliseconds(900));
 }
 
 TEST(ArrivalTimes, whatever_the_gaps_the_answer_is_bounded_and_above_most_of_them) {
@@ -102,7 +107,7 @@ TEST(ArrivalTimes, whatever_the_gaps_the_answer_is_bounded_and_above_most_of_the
     for (int i = 0; i < kGaps; ++i) {
       const Duration next = std::chrono::microseconds(static_cast<std::int64_t>(gap(random) * 1000));
       const Duration silence = arrivals.silence(kEveryQuarter, {});
-      ASSERT_GE(silence, milliseconds(750)) << "LOCKSTEP_SEED=" << seed;
+      ASSERT_GE(silence, milliseconds(900)) << "LOCKSTEP_SEED=" << seed;
       ASSERT_LE(silence, seconds(3)) << "LOCKSTEP_SEED=" << seed;
       wrong += next > silence && next <= seconds(3) ? 1 : 0;
       arrivals.note(now += next, kLongest);

@@ -101,7 +101,8 @@ void SimulatedWorld::pump(const std::shared_ptr<Coordinator>& coordinator) {
       after(ms(between(1, 60)), [this, coordinator] {
         const auto loaded = store_.load();
         after(ms(between(1, 60)), [this, coordinator, loaded] {
-          at_coordinator(coordinator, [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock(coordinator)); });
+          at_coordinator(coordinator,
+                         [this, coordinator, loaded] { coordinator->state->on_loaded(loaded, clock(coordinator)); });
         });
       });
     } else if (const auto* writing = std::get_if<WriteRecord>(&action)) {

@@ -110,7 +110,8 @@ void SimulatedWorld::cut(const PodPtr& pod) {
   pod->state->on_disconnected(now_);
   pump(pod);
   after(ms(between(0, 50)), [this, link] {
-    at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
+    at_coordinator(link->coordinator,
+                   [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
   });
   connect_later(pod);
 }
@@ -131,7 +132,8 @@ void SimulatedWorld::kill_pod(const PodPtr& pod) {
   if (const auto link = std::exchange(pod->link, nullptr)) {
     link->open = false;
     after(ms(between(0, 50)), [this, link] {
-      at_coordinator(link->coordinator, [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
+      at_coordinator(link->coordinator,
+                     [this, link] { link->coordinator->state->on_disconnected(link->id, clock(link->coordinator)); });
     });
   }
   end_of_pod(pod);
