@@ -16,11 +16,11 @@ class CoordinatorStateTest : public testing::Test {
  protected:
   MonotonicTime time{std::chrono::hours(1)};
   JobPlan plan = two_slots();
+  bool leads = true;  // before `job`, which asks for it
   std::unique_ptr<CoordinatorState> job = make(1);
   std::vector<CoordinatorAction> seen;
   GenerationStore::Versioned stored;
   int version = 0;
-  bool leads = true;
 
   static JobPlan two_slots() {
     JobPlan made;
