@@ -60,7 +60,7 @@ std::string sentence_of(const Error& error) {
   return away ? "the API server does not answer: " + error.message : error.message;
 }
 
-// Members are destroyed in reverse: whoever points to another one stands below it.
+// Members are destroyed in reverse: one that points to another stands below it.
 class Operator {
  public:
   Operator(const OperatorOptions& options, std::unique_ptr<kube::Api> api, Clock& clock, MetricsRegistry& metrics)

@@ -46,7 +46,7 @@ std::optional<Cause> cause_named(std::string_view name);
 // All but kNone, in the order of the enum.
 const std::vector<Cause>& all_causes();
 
-// The cause that an agent's word stands for. Whoever runs in a pod can speak as its agent, so it gets none that says
+// The cause that an agent's word stands for. Any process in a pod can speak as its agent, so it gets none that says
 // something of the cluster: any such word, and any unknown one, is kProcessFailed.
 Cause cause_of_agent(std::string_view word);
 

@@ -28,7 +28,7 @@ struct Executor::Running {
   std::size_t next = 0;                // the first write that has not begun
   std::vector<std::size_t> again;      // writes that the server refused for now
   int inside = 0;                      // writes under way
-  bool closed = false;                 // no write begins any more
+  bool closed = false;                 // no further write begins
   bool queued = true;                  // it is in its line
   std::optional<MonotonicTime> until;  // end of its slice; empty before its first write
   std::optional<Error> error;

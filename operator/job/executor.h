@@ -68,9 +68,9 @@ class Executor {
   void submit(Batch batch);
   // A batch of the key is queued or under way.
   bool busy(const api::ObjectKey& key) const;
-  // The plan behind the key's batch is out of date: no write of it begins any more. Any thread; no batch: nothing.
+  // The plan behind the key's batch is out of date: no further write of it begins. Any thread; no batch: nothing.
   void interrupt(const api::ObjectKey& key);
-  // No write begins any more; returns when those under way have ended, at most after their calls' own deadlines.
+  // No further write begins; returns when those under way have ended, at most after their calls' own deadlines.
   void stop();
 
   // No write has been under way for longer than `stuck_after`. Any thread.

@@ -30,7 +30,7 @@ struct LeaderDutiesOptions {
   // New pods have trusted both authorities for so long before the old one may go: a pod that was built before and is
   // still on its way to the API server is there by then.
   Duration rotation_settles = std::chrono::seconds(30);
-  // A missing Service is put back after this: whoever removes the chart removes the operator within it.
+  // A missing Service is put back after this: a removal of the chart removes the operator within it.
   Duration service_returns = std::chrono::seconds(5);
 };
 

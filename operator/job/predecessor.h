@@ -10,7 +10,7 @@
 namespace lockstep::job {
 
 // Whether `object` carries our labels for `job` under another uid, nothing else controls it, and the API server says
-// that the job of this name has `uid`: then no job has the other uid any more. The caller replaces the object under
+// that the job of this name has `uid`: then no job has the other uid. The caller replaces the object under
 // the resourceVersion that it read.
 Result<bool> left_by_predecessor(kube::Api& api, const api::ObjectMeta& object, const std::string& job,
                                  const std::string& uid);

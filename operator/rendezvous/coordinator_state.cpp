@@ -208,7 +208,7 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
   observe(now);
   Member* member = find(session);
   if (member == nullptr) return;
-  // Somebody is heard of again, after everybody or this member was not.
+  // The first heartbeat after a silence of all members, or of this one.
   const bool again = alone_since_ || now.time - member->heard > two_heartbeats();
   member->heard = now.time;
   const bool news = std::visit([&](const auto& m) { return on(*member, m, now); }, message);

@@ -413,7 +413,7 @@ class CoordinatorState {
   std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
   MonotonicTime last_event_{}, last_advance_{};
   MonotonicTime evaluated_at_{};
-  MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost if nothing is heard of it
+  MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost without another heartbeat
   std::int64_t evaluations_ = 0;
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;

@@ -25,7 +25,7 @@ class TokenChecks {
 
   TokenChecks(MemberAuthenticator& authenticator, boost::asio::io_context& io)
       : authenticator_(authenticator), io_(io) {}
-  // Waits for the reviews that are under way. None of their `done` is called any more once `io` has stopped.
+  // Waits for the reviews that are under way. None of their `done` is called after `io` has stopped.
   ~TokenChecks() { stop(); }
   void stop();
 

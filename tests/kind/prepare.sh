@@ -48,7 +48,8 @@ save() {
 # A mirror that the machine's own apt uses is used for the image, too; its address goes into no file of the repository.
 mirror() {
   awk '/^URIs:/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }' \
-    /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep . || echo http://deb.debian.org/debian
+    /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep . ||
+    { echo "prepare: no Debian mirror in /etc/apt; add one to /etc/apt/sources.list" >&2; return 1; }
 }
 
 make_debian() {

@@ -35,7 +35,7 @@ TEST(Reconciler, one_service_and_one_pod_per_slot_are_created) {
   for (const auto& [name, times] : world.mortal.pods_created) EXPECT_EQ(times, 1) << name;
 }
 
-// Whoever may create pods in a namespace can write any owner into them.
+// A user who may create pods in a namespace can write any owner into them.
 kube::Json forged_pod(World& world, const std::string& name_space, const std::string& incarnation) {
   api::OwnerReference owner = owner_reference(world.job());
   return {{"apiVersion", "v1"},
