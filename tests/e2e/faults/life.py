@@ -7,14 +7,12 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.parse
-import urllib.request
 
 import e2e
+import host_operator
 import jobs
 import oracle
 
-OPERATOR = e2e.BUILD / "tests/bin/lockstep-operator-fault"
 SLOTS = 2
 LEASE = int(os.environ.get("LOCKSTEP_FAULT_LEASE", "4"))  # seconds; the shipped 15 in the long form
 STEPS = 300 * LEASE  # some three Leases long
@@ -66,64 +64,16 @@ class Watch:
         self._thread.join(10)
 
 
-class Operator:
+class Operator(host_operator.Operator):
     """One process of lockstep-operator-fault for the jobs of one namespace."""
 
     def __init__(self, cluster, namespace, folder, number, die_after=0, die_on="", mutation=""):
-        self.journal = folder / f"writes-{number}"
-        self._log_path = folder / f"operator-{number}.log"
-        self.begun = time.time()
-        host = urllib.parse.urlparse(re.search(r"server: (\S+)", open(cluster.kubeconfig, encoding="utf-8").read())[1]).hostname
-        environment = {"LOCKSTEP_FAULT_JOURNAL": str(self.journal), "LOCKSTEP_FAULT_MUTATION": mutation}
+        environment = {"LOCKSTEP_FAULT_MUTATION": mutation}
         if die_after:
             environment["LOCKSTEP_FAULT_AFTER"] = str(die_after)
         if die_on:
             environment["LOCKSTEP_FAULT_ON"] = die_on
-        with open(self._log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [OPERATOR, f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
-                 f"--leader-elect-lease-duration={LEASE}", "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={host}",
-                 "--agent-image=docker.io/lockstep/operator:dev"],
-                stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **environment})
-
-    def log(self):
-        return self._log_path.read_text(errors="replace")
-
-    def writes(self):
-        return self.journal.read_text().splitlines() if self.journal.exists() else []
-
-    def metric(self, name):
-        """The sum of a metric's values; None while nobody answers."""
-        port = re.search(r"metrics port\W+(\d+)", self.log())
-        if not port:
-            return None
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics", timeout=5) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return None
-        return sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{[^}}]*}})? (\S+)", text))
-
-    def rest(self):
-        """Waits until it leads, has looked at the job, and has nothing more to do."""
-        e2e.wait_for("the operator has reconciled", lambda: (self.metric("lockstep_operator_reconcile_total") or 0) >= 1, 40)
-        e2e.wait_for("its queue is empty", lambda: self.metric("workqueue_depth") == 0, 20)
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        return self.process.returncode
-
-
-def coordinator_service():
-    """The way to whichever operator leads, as the chart makes it."""
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lockstep-coordinator"},
-            "spec": {"ports": [{"name": "coordinator", "port": 7077}]}}
+        super().__init__(cluster, namespace, folder, number, lease=LEASE, **environment)
 
 
 def training_job(steps):
@@ -208,7 +158,7 @@ class Life:
             self._cluster.kubectl("create", "namespace", self.namespace)
             with Life.tool:
                 self._cluster.command("volume", self.namespace, "state")
-            self._cluster.apply(coordinator_service(), self.namespace)
+            self._cluster.apply(host_operator.coordinator_service(), self.namespace)
             self._start(die_after=self.k, die_on=self.die_on, mutation=self._mutation)
             supervisor.start()
             self._cluster.apply(training_job(self._steps), self.namespace)

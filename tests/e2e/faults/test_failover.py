@@ -8,6 +8,7 @@ import statistics
 import time
 
 import e2e
+import host_operator
 import life
 
 ROUNDS = max(2, int(os.environ.get("LOCKSTEP_FAULT_ROUNDS", "1")))
@@ -28,7 +29,7 @@ def another_leads(cluster, before):
 
 def test_a_leader_is_followed_within_a_second_or_a_lease_and_two(cluster, tmp_path):
     cluster.kubectl("create", "namespace", NAMESPACE)
-    cluster.apply(life.coordinator_service(), NAMESPACE)
+    cluster.apply(host_operator.coordinator_service(), NAMESPACE)
     operators, took = [], {"in order": [], "killed": []}
 
     def start():

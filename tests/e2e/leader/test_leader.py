@@ -1,93 +1,13 @@
 """The leader on a real API server: what it keeps in order, and what it does while the API server is away."""
 
 import json
-import os
-import re
-import subprocess
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-
-import pytest
 
 import e2e
+import host_operator
 
-OPERATOR = e2e.BUILD / "tests/bin/lockstep-operator-fault"
 LEASE = 15
-SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lockstep-coordinator", "labels": {"who": "a-chart"}},
-           "spec": {"ports": [{"name": "coordinator", "port": 7077}]}}
-
-
-class Operator:
-    """A process of lockstep-operator for one namespace."""
-
-    def __init__(self, cluster, namespace, folder, number=1, **environment):
-        self._log_path = folder / f"operator-{number}.log"
-        host = urllib.parse.urlparse(re.search(r"server: (\S+)", open(cluster.kubeconfig, encoding="utf-8").read())[1]).hostname
-        with open(self._log_path, "wb") as log:
-            self.process = subprocess.Popen(
-                [OPERATOR, f"--kubeconfig={cluster.kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
-                 f"--leader-elect-lease-duration={LEASE}", "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={host}",
-                 "--agent-image=docker.io/lockstep/operator:dev"],
-                stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **environment})
-
-    def log(self):
-        return self._log_path.read_text(errors="replace")
-
-    def get(self, path):
-        """(status, text) of one of its own pages; None before it serves them."""
-        port = re.search(r"metrics port\W+(\d+)", self.log())
-        if not port:
-            return None
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return None
-
-    def wait_until_ready(self, deadline=30):
-        e2e.wait_for("it leads and is ready", lambda: self.leads() and (self.get("/readyz") or [0])[0] == 200, deadline)
-
-    def leads(self):
-        assert self.process.poll() is None, self.log()
-        return re.search(r"leading advertise", self.log())
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        return self.process.returncode
-
-
-@pytest.fixture
-def namespace(cluster, request):
-    """A namespace of its own with the coordinator's Service, as the chart makes it."""
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:50].strip("-")
-    cluster.kubectl("create", "namespace", name)
-    cluster.apply(SERVICE, name)
-    return name
-
-
-@pytest.fixture
-def start(cluster, namespace, tmp_path):
-    """Starts operators, and ends them after the test."""
-    started = []
-
-    def one(**environment):
-        started.append(Operator(cluster, namespace, tmp_path, len(started) + 1, **environment))
-        return started[-1]
-
-    yield one
-    for operator in started:
-        operator.stop()
-        print(f"\n{operator.log()[-4000:]}")
+SERVICE = host_operator.coordinator_service()
 
 
 def slice_of(cluster, namespace):
@@ -120,6 +40,7 @@ def timed(what, look, deadline):
 def test_a_deleted_or_overwritten_endpoint_is_back_within_seconds(cluster, namespace, start):
     start().wait_until_ready()
     good = addresses(cluster, namespace)
+    assert good, "an operator that is ready has published its endpoint"
     cluster.kubectl("delete", "endpointslice", "lockstep-coordinator", "-n", namespace)
     timed("a deleted slice is back", lambda: addresses(cluster, namespace) == good, 8)
     cluster.kubectl("patch", "endpointslice", "lockstep-coordinator", "-n", namespace, "--type=json",
