@@ -66,6 +66,7 @@ Status Leadership::ready() const {
   if (controller == nullptr || !controller->synced()) {
     return fail(ErrorCode::kUnavailable, "the caches are not filled yet");
   }
+  if (!kept_) return fail(ErrorCode::kUnavailable, "the coordinator's endpoint is not published yet");
   return {};
 }
 
@@ -85,6 +86,7 @@ void Leadership::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     Duration pause = kLookEvery;
     if (const Status done = pass()) {
+      kept_ = true;
       waiting_.over();
       backoff.reset();
     } else if (failed_) {

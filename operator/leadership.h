@@ -73,6 +73,7 @@ class Leadership {
   std::unique_ptr<job::JobController> controller_;  // made by the thread; constant once leading_ is set
   std::atomic<job::JobController*> leading_{nullptr};
   std::atomic<bool> started_{false};
+  std::atomic<bool> kept_{false};  // every duty has been done once, so agents find this process
   std::jthread thread_;  // last: it uses all of the above
 };
 
