@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "operator/api/cause.h"
 #include "operator/api/object.h"
+#include "operator/api/stored_name.h"
 
 namespace lockstep::api {
 
@@ -138,7 +140,7 @@ struct RestartsStatus {
   std::int32_t total = 0;    // since the job was created
   std::int32_t charged = 0;  // of those, the ones that counted towards maxRestarts
   std::int32_t counted = 0;  // the sum of `window` when it last changed
-  std::string last_cause;
+  StoredName<Cause> last_cause;
   // Charged restarts since the last progress, oldest first; empty optional: written by a version without this field.
   std::optional<std::vector<CountedRestarts>> window;
   std::int32_t without_progress = 0;  // restarts in a row; sets the pause before the next one
@@ -151,7 +153,7 @@ struct RestartsStatus {
 // One stretch from start to failure (or to the end).
 struct Attempt {
   std::int64_t generation = 0;  // the generation that ended
-  std::string cause;            // CamelCase: ProcessExit, PodDeleted, NodeLost, ..., Completed
+  StoredName<Cause> cause;
   std::int32_t first_failing_rank = -1;
   std::string pod;
   std::string node;

@@ -10,6 +10,17 @@ void put(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
+void put(Json& json, const char* key, const StoredName<Cause>& cause) {
+  put(json, key, cause.text());
+}
+
+void read_name(const Reader& item, const char* key, StoredName<Cause>& cause) {
+  std::string name;
+  item.read(key, name);
+  const auto known = cause_named(name);
+  cause = known ? StoredName<Cause>(*known) : StoredName<Cause>::unknown(std::move(name));
+}
+
 std::string field_of(const RecoveryPhase& phase) {
   return std::string(phase.name) + "Milliseconds";
 }
@@ -18,7 +29,7 @@ void read_restarts(const Reader& root, RestartsStatus& restarts) {
   root.read("total", restarts.total);
   root.read("charged", restarts.charged);
   root.read("counted", restarts.counted);
-  root.read("lastCause", restarts.last_cause);
+  read_name(root, "lastCause", restarts.last_cause);
   if (root.has("window")) restarts.window.emplace();
   for (const Reader& item : root.children("window")) {
     std::optional<WallTime> time;
@@ -57,7 +68,7 @@ Json restarts_json(const RestartsStatus& restarts) {
 
 void read_attempt(const Reader& item, Attempt& attempt) {
   item.read("generation", attempt.generation);
-  item.read("cause", attempt.cause);
+  read_name(item, "cause", attempt.cause);
   item.read("firstFailingRank", attempt.first_failing_rank);
   item.read("pod", attempt.pod);
   item.read("node", attempt.node);

@@ -74,7 +74,7 @@ std::string about(const api::Attempt& attempt) {
   std::string text = fmt::format("generation {}: {} to {}, to step {}\n", attempt.generation,
                                  time_of(attempt.start_time), time_of(attempt.end_time), attempt.step);
   const std::string by = who(attempt);
-  text += line("ended by", attempt.cause + (by.empty() ? "" : fmt::format(" ({})", by)));
+  text += line("ended by", attempt.cause.text() + (by.empty() ? "" : fmt::format(" ({})", by)));
   const std::string message = printable(attempt.message);
   for (size_t at = 0; at < message.size();) {
     const size_t end = std::min(message.find('\n', at), message.size());

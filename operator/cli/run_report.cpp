@@ -36,7 +36,7 @@ std::string attempts_table(const std::vector<api::Attempt>& attempts) {
       {"GENERATION", "ENDED BY", "RANK", "EXIT", "STEP", "DONE", "RECOVERY", "MESSAGE"}};
   for (const api::Attempt& attempt : attempts) {
     const std::int64_t ms = recovery_ms(attempt);
-    rows.push_back({std::to_string(attempt.generation), attempt.cause,
+    rows.push_back({std::to_string(attempt.generation), attempt.cause.text(),
                     attempt.first_failing_rank < 0 ? "-" : std::to_string(attempt.first_failing_rank),
                     attempt.exit_code ? std::to_string(*attempt.exit_code) : "-", std::to_string(attempt.step),
                     attempt.strategy.empty() || attempt.strategy == "None" ? "-" : attempt.strategy,

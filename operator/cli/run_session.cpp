@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "operator/api/cause.h"
 #include "operator/api/training_job.h"
 #include "operator/base/metrics.h"
 #include "operator/cli/display.h"
@@ -276,10 +277,10 @@ class Session {
         std::min<std::ptrdiff_t>(std::max(0, ended - told_), static_cast<std::ptrdiff_t>(attempts.size()));
     told_ = std::max(told_, ended);
     for (auto attempt = attempts.end() - fresh; attempt != attempts.end(); ++attempt) {
-      if (attempt->cause == "Completed") continue;
+      if (attempt->cause == api::Cause::kCompleted) continue;
       if (job_.status.restarts.total > 0) curve_.restarts.push_back(attempt->step);
       display_->say(
-          fmt::format("generation {} ended: {}{}: {}", attempt->generation, attempt->cause,
+          fmt::format("generation {} ended: {}{}: {}", attempt->generation, attempt->cause.text(),
                       attempt->first_failing_rank < 0 ? "" : fmt::format(", rank {}", attempt->first_failing_rank),
                       printable(attempt->message)));
     }

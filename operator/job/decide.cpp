@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "operator/api/cause.h"
 #include "operator/job/finish_policy.h"
 #include "operator/job/hold_policy.h"
 #include "operator/job/job_status.h"
@@ -19,6 +20,7 @@ namespace lockstep::job {
 namespace {
 
 using api::Attempt;
+using api::Cause;
 using rendezvous::Phase;
 
 // The API server learns of a dead node after its controller manager's grace period (40 to 50 s); only a member that is
@@ -32,12 +34,16 @@ constexpr int kSigterm = 15;
 // A spare that fails by itself is made anew at most so often.
 constexpr auto kSpareEvery = std::chrono::seconds(10);
 
+std::string word(Cause cause) {
+  return std::string(api::name_of(cause));
+}
+
 bool exists(Phase phase) {
   return phase == Phase::kStarting || phase == Phase::kUp || phase == Phase::kBroken || phase == Phase::kFinished;
 }
 
 bool was_stopped(const rendezvous::Failure& failure) {
-  return failure.cause == kCauseStopped || failure.signal == kSigterm || failure.exit_code == 128 + kSigterm ||
+  return failure.cause == Cause::kStopped || failure.signal == kSigterm || failure.exit_code == 128 + kSigterm ||
          failure.exit_code == rendezvous::kExitStopped;
 }
 
@@ -65,7 +71,7 @@ class Running {
     if (has_succeeded(snapshot_, gang_, handled_generation(status_))) return succeed();
     if (const auto end = active_deadline(job_, status_)) {
       if (snapshot_.now >= *end) {
-        return fail("DeadlineExceeded",
+        return fail(Cause::kDeadlineExceeded, word(Cause::kDeadlineExceeded),
                     fmt::format("deadlines.activeSeconds ({}) are over", *job_.spec.deadlines.active_seconds));
       }
       plan_.look_again_in(*end - snapshot_.now);
@@ -81,7 +87,7 @@ class Running {
     if (is_finished(status_)) return;
     auto blocker = find_blocker(snapshot_, gang_);
     const bool released = release_for_quota(snapshot_, gang_, status_, blocker, plan_);
-    if (blocker && blocker->permanent) return fail(blocker->reason, blocker->message);
+    if (blocker && blocker->permanent) return fail(Cause::kNotStarted, blocker->reason, blocker->message);
     if (const auto end = startup_deadline(snapshot_, gang_, status_)) {
       if (snapshot_.now >= *end) return miss_startup(blocker);
       plan_.look_again_in(*end - snapshot_.now);
@@ -112,8 +118,8 @@ class Running {
     return std::max(agreed ? snapshot_.view->generation : status_.membership_generation, handled_generation(status_));
   }
 
-  Attempt new_attempt(std::string cause, std::string message) const {
-    Attempt attempt{.generation = ended_generation(), .cause = std::move(cause)};
+  Attempt new_attempt(Cause cause, std::string message) const {
+    Attempt attempt{.generation = ended_generation(), .cause = cause};
     attempt.message = std::move(message);
     attempt.strategy = "None";
     attempt.end_time = whole_seconds(snapshot_.now);
@@ -154,7 +160,7 @@ class Running {
     const auto& failure = snapshot_.view->failure;
     if (!failure || failure->slot != slot.slot) return attempt;
     if (failure->rank >= 0) attempt.first_failing_rank = failure->rank;
-    if (failure->cause == kCauseMemberLost) {
+    if (failure->cause == Cause::kMemberLost) {
       attempt.detect_ms = failure->detect_ms;
       attempt.message += "; " + failure->message;
     }
@@ -187,12 +193,12 @@ class Running {
     const SlotView* lost = lost_slot(gang_, broken ? view.failure->slot : -1);
     if (!broken) return lost != nullptr ? std::optional(from_pod(*lost)) : std::nullopt;
     const auto& failure = *view.failure;
-    const bool partitioned = failure.cause == kCausePartitioned;  // its pod is to go because of it
+    const bool partitioned = failure.cause == Cause::kPartitioned;  // its pod is to go because of it
     if (lost != nullptr && !partitioned &&
-        (lost->slot == failure.slot || failure.cause == kCauseMemberLost || was_stopped(failure))) {
+        (lost->slot == failure.slot || failure.cause == Cause::kMemberLost || was_stopped(failure))) {
       return from_pod(*lost);
     }
-    if (failure.cause == kCauseMemberLost && !is_back(failure) && !can_shrink()) {
+    if (failure.cause == Cause::kMemberLost && !is_back(failure) && !can_shrink()) {
       wait_for_word_of(failure);
       return std::nullopt;
     }
@@ -209,11 +215,11 @@ class Running {
   // A member fell silent while its pod and node look well: the pod or the node will say more, or it is replaced.
   void wait_for_word_of(const rendezvous::Failure& failure) {
     const auto* before = api::find_condition(status_.conditions, "Restarting");
-    const bool waiting = before != nullptr && before->status == "True" && before->reason == kCauseMemberLost;
+    const bool waiting = before != nullptr && before->status == "True" && before->reason == word(Cause::kMemberLost);
     const auto sentence = fmt::format("slot {} fell silent; waiting for word of its pod and node", failure.slot);
-    set_condition(snapshot_, status_, "Running", false, kCauseMemberLost, sentence);
-    set_condition(snapshot_, status_, "Restarting", true, kCauseMemberLost, sentence);
-    if (!waiting) plan_.events.push_back({true, kCauseMemberLost, "Restart", sentence});
+    set_condition(snapshot_, status_, "Running", false, word(Cause::kMemberLost), sentence);
+    set_condition(snapshot_, status_, "Restarting", true, word(Cause::kMemberLost), sentence);
+    if (!waiting) plan_.events.push_back({true, word(Cause::kMemberLost), "Restart", sentence});
     // The time is of the coordinator's clock, which is ours.
     if (const auto silence = time_left(snapshot_.now, failure.time, kSilence); silence > Duration::zero()) {
       const auto back = time_left(snapshot_.now, failure.time, kDeadConnection);
@@ -250,19 +256,19 @@ class Running {
     const auto verdict = judge_failure(job_.spec, status_.restarts, *attempt, snapshot_.now);
     if (!verdict.restart) return give_up(std::move(*attempt), verdict);
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
-    const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr || attempt->cause == kCausePartitioned;
-    const bool shrinks = attempt->cause == kCauseMemberLost && api::may_leave_out(job_.spec);
+    const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr || attempt->cause == Cause::kPartitioned;
+    const bool shrinks = attempt->cause == Cause::kMemberLost && api::may_leave_out(job_.spec);
     attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
     attempt->counted = verdict.counted;
     attempt->decision = verdict.explanation;
-    const auto cause = attempt->cause;
+    const Cause cause = attempt->cause;
     const auto message = attempt->message;
-    const auto partitioned = cause == kCausePartitioned ? attempt->pod : "";
+    const auto partitioned = cause == Cause::kPartitioned ? attempt->pod : "";
     add_restart(std::move(*attempt));
-    set_condition(snapshot_, status_, "Running", false, cause, message);
-    set_condition(snapshot_, status_, "Restarting", true, cause, message);
+    set_condition(snapshot_, status_, "Running", false, word(cause), message);
+    set_condition(snapshot_, status_, "Restarting", true, word(cause), message);
     if (new_pods) begin_round();
-    plan_.events.push_back({true, cause, "Restart", message.substr(0, message.find('\n'))});
+    plan_.events.push_back({true, word(cause), "Restart", message.substr(0, message.find('\n'))});
     gang_ = survey(snapshot_, status_.incarnation, status_.released, false);
     for (auto& slot : gang_.slots) {
       if (slot.pod != nullptr && slot.pod->meta.name == partitioned) {
@@ -312,7 +318,7 @@ class Running {
       if (!verdict.restart) return give_up(std::move(attempt), verdict, told);
       attempt.counted = verdict.counted;
       attempt.decision = verdict.explanation;
-      plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+      plan_.events.push_back({true, word(slot.cause), "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
         note_verdict(job_.spec, attempt, snapshot_.now, status_.restarts);
         *told = std::move(attempt);
@@ -334,14 +340,14 @@ class Running {
 
   // The death of a spare is charged to nobody, and so must not happen again and again in a hurry.
   void replace_spare(SlotView& slot, bool& any) {
-    const bool failed = slot.cause == kCausePodFailed || slot.cause == kCauseOomKilled;
+    const bool failed = slot.cause == Cause::kPodFailed || slot.cause == Cause::kOomKilled;
     if (failed) {
       const auto not_before = slot.pod->meta.created.value_or(snapshot_.now) + kSpareEvery;
       if (snapshot_.now < not_before) return plan_.look_again_in(not_before - snapshot_.now);
     }
     // Of a slot without a pod nobody knows whether it had one.
     if (slot.pod != nullptr) {
-      plan_.events.push_back({true, slot.cause, "Replace", slot.message.substr(0, slot.message.find('\n'))});
+      plan_.events.push_back({true, word(slot.cause), "Replace", slot.message.substr(0, slot.message.find('\n'))});
     }
     slot.state = SlotState::kEmpty;
     any = true;
@@ -384,24 +390,24 @@ class Running {
   }
 
   void succeed() {
-    Attempt attempt = new_attempt(kCauseCompleted, "every rank ended with 0");
+    Attempt attempt = new_attempt(Cause::kCompleted, "every rank ended with 0");
     append_attempt(status_, std::move(attempt));
-    finish(snapshot_, status_, plan_, true, "Completed", "every rank ended with 0");
+    finish(snapshot_, status_, plan_, true, word(Cause::kCompleted), "every rank ended with 0");
   }
 
-  void fail(const std::string& reason, const std::string& message) {
-    append_attempt(status_, new_attempt(reason, message));
-    status_.restarts.last_cause = reason;
+  void fail(Cause cause, const std::string& reason, const std::string& message) {
+    append_attempt(status_, new_attempt(cause, message));
+    status_.restarts.last_cause = cause;
     finish(snapshot_, status_, plan_, false, reason, message);
   }
 
   void miss_startup(const std::optional<Blocker>& blocker) {
     const auto seconds = job_.spec.deadlines.startup_seconds;
     if (blocker)
-      return fail(blocker->reason,
+      return fail(Cause::kNotStarted, blocker->reason,
                   fmt::format("not started within deadlines.startupSeconds ({}) after enough pods were placed: {}",
                               seconds, blocker->message));
-    fail("StartupDeadlineExceeded",
+    fail(Cause::kNotStarted, "StartupDeadlineExceeded",
          fmt::format("not started within deadlines.startupSeconds ({}) after enough pods were placed: still {}",
                      seconds, waiting_for(snapshot_, gang_)));
   }

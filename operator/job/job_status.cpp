@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "operator/api/cause.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/time_left.h"
 
@@ -157,7 +158,7 @@ void append_attempt(api::TrainingJobStatus& status, api::Attempt attempt) {
 std::int64_t handled_generation(const api::TrainingJobStatus& status) {
   std::int64_t newest = 0;
   for (const auto& attempt : status.attempts) {
-    if (attempt.cause != kCauseCompleted) newest = std::max(newest, attempt.generation);
+    if (attempt.cause != api::Cause::kCompleted) newest = std::max(newest, attempt.generation);
   }
   return newest;
 }

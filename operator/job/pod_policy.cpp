@@ -11,6 +11,7 @@
 namespace lockstep::job {
 namespace {
 
+using api::Cause;
 using rendezvous::Phase;
 
 constexpr auto kStartsWithin = std::chrono::seconds(10);
@@ -23,7 +24,7 @@ bool is_connected(const Snapshot& snapshot, int slot, std::int64_t incarnation) 
 bool coordinator_lost(const Snapshot& snapshot, int slot) {
   const auto& view = snapshot.view;
   return view && view->phase == rendezvous::Phase::kBroken && view->failure && view->failure->slot == slot &&
-         view->failure->cause == kCauseMemberLost;
+         view->failure->cause == Cause::kMemberLost;
 }
 
 // Of a generation that runs, and of which some speak, the coordinator tells who is lost: it knows whether all advance,
@@ -71,7 +72,7 @@ void describe_failed_container(const api::Pod& pod, SlotView& slot) {
   for (const auto& container : pod.containers) {
     if (!container.terminated || container.exit_code == 0) continue;
     slot.exit_code = container.exit_code;
-    if (container.terminated_reason == "OOMKilled") slot.cause = kCauseOomKilled;
+    if (container.terminated_reason == "OOMKilled") slot.cause = Cause::kOomKilled;
     slot.message = fmt::format("container {} of pod {} ended with exit code {} ({})", container.name, pod.meta.name,
                                container.exit_code, container.terminated_reason);
     if (!container.terminated_message.empty()) slot.message += ": " + container.terminated_message;
@@ -79,10 +80,10 @@ void describe_failed_container(const api::Pod& pod, SlotView& slot) {
   }
 }
 
-std::string cause_of_disruption(const std::string& reason) {
-  if (reason == "PreemptionByScheduler") return kCausePreempted;
-  if (reason == "DeletionByTaintManager" || reason == "DeletionByPodGC") return kCauseNodeLost;
-  return kCauseEvicted;
+Cause cause_of_disruption(const std::string& reason) {
+  if (reason == "PreemptionByScheduler") return Cause::kPreempted;
+  if (reason == "DeletionByTaintManager" || reason == "DeletionByPodGC") return Cause::kNodeLost;
+  return Cause::kEvicted;
 }
 
 // An agent ends with 0 only when its job is over. One that did so while the coordinator still forms generations cannot
@@ -93,16 +94,16 @@ bool others_need_it(const Snapshot& snapshot) {
   return phase == rendezvous::Phase::kBroken || phase == rendezvous::Phase::kWaiting;
 }
 
-// Says how the pod of the slot was lost; leaves `cause` empty when it was not.
+// Says how the pod of the slot was lost; leaves `cause` at kNone when it was not.
 void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
   const api::Pod& pod = *slot.pod;
   const bool lost = coordinator_lost(snapshot, slot.slot) ||
                     (!coordinator_decides(snapshot, slot.slot, gang_speaks) && lost_with_node(snapshot, pod));
   if (on_dead_node(snapshot, pod) && (pod.meta.deleted || lost)) {
-    slot.cause = kCauseNodeLost;
+    slot.cause = Cause::kNodeLost;
     slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
   } else if (pod.phase == "Failed" || pod.meta.deleted) {
-    slot.cause = pod.meta.deleted ? kCausePodDeleted : kCausePodFailed;
+    slot.cause = pod.meta.deleted ? Cause::kPodDeleted : Cause::kPodFailed;
     slot.message = pod.meta.deleted ? fmt::format("pod {} was deleted", pod.meta.name)
                                     : fmt::format("pod {} failed", pod.meta.name);
     if (!pod.message.empty()) slot.message += ": " + pod.message;
@@ -114,7 +115,7 @@ void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
     }
   } else if (coordinator_lost(snapshot, slot.slot) && !pod.node_name.empty() && !snapshot.nodes.empty() &&
              !snapshot.nodes.contains(pod.node_name)) {
-    slot.cause = kCauseNodeLost;
+    slot.cause = Cause::kNodeLost;
     slot.message = fmt::format("node {} of pod {} does not exist any more", pod.node_name, pod.meta.name);
   }
 }
@@ -132,10 +133,10 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
     return;
   }
   if (slot.pod != nullptr) find_loss(snapshot, gang_speaks, slot);
-  if (slot.pod != nullptr && slot.cause.empty()) {
+  if (slot.pod != nullptr && slot.cause == Cause::kNone) {
     slot.state = slot.pod->phase == "Succeeded" ? SlotState::kDone : SlotState::kLive;
     if (slot.state == SlotState::kLive || !others_need_it(snapshot)) return;
-    slot.cause = kCausePodFailed;
+    slot.cause = Cause::kPodFailed;
     slot.message = fmt::format("the agent of pod {} ended before the job was done", slot.pod->meta.name);
   }
   // A pod is missing, or is to be replaced, and the gang does not need it. That is news when all had been there, when
@@ -145,7 +146,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
     const bool news = placed || (slot.pod != nullptr && (slot.incarnation == incarnation || tells));
     slot.state = news ? SlotState::kLost : SlotState::kEmpty;
     if (slot.pod == nullptr && news) {
-      slot.cause = kCausePodDeleted;
+      slot.cause = Cause::kPodDeleted;
       slot.message = fmt::format("the pod of slot {} is gone", slot.slot);
     }
     return;
@@ -155,7 +156,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
   const bool news = placed || unhandled_generation || (slot.pod != nullptr && slot.incarnation == incarnation);
   slot.state = news && incarnation > 0 ? SlotState::kLost : SlotState::kEmpty;
   if (slot.pod == nullptr && slot.state == SlotState::kLost) {
-    slot.cause = kCausePodDeleted;
+    slot.cause = Cause::kPodDeleted;
     slot.message = fmt::format("the pod of slot {} is gone", slot.slot);
   }
 }
@@ -165,14 +166,14 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot) {
   if (slot.pod == nullptr) return nullptr;
   const auto at = std::find_if(attempts.rbegin(), attempts.rend(), [&](const api::Attempt& attempt) {
-    return attempt.strategy == "Shrink" && attempt.cause == kCauseMemberLost && attempt.pod == slot.pod->meta.name;
+    return attempt.strategy == "Shrink" && attempt.cause == Cause::kMemberLost && attempt.pod == slot.pod->meta.name;
   });
   return at == attempts.rend() ? nullptr : &*at;
 }
 
 bool is_partitioned(const std::vector<api::Attempt>& attempts, const api::Pod& pod) {
   return std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
-    return attempt.cause == kCausePartitioned && attempt.pod == pod.meta.name;
+    return attempt.cause == Cause::kPartitioned && attempt.pod == pod.meta.name;
   });
 }
 
@@ -182,7 +183,8 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempt
   for (const api::Attempt& attempt : attempts) {
     const bool recent = attempt.end_time && now - *attempt.end_time < kCoolDown;
     const bool known = std::find(nodes.begin(), nodes.end(), attempt.node) != nodes.end();
-    if (attempt.cause == kCausePartitioned && recent && !attempt.node.empty() && !known) nodes.push_back(attempt.node);
+    if (attempt.cause == Cause::kPartitioned && recent && !attempt.node.empty() && !known)
+      nodes.push_back(attempt.node);
   }
   return nodes;
 }
@@ -229,7 +231,7 @@ bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
   const auto& attempts = snapshot.job->status.attempts;
   const bool told = std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
-    return attempt.cause == kCauseNodeLost && attempt.pod == pod.meta.name;
+    return attempt.cause == Cause::kNodeLost && attempt.pod == pod.meta.name;
   });
   return silent_on_dead_node(snapshot, pod) && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
 }

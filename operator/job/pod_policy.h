@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/api/cause.h"
 #include "operator/job/plan.h"
 #include "operator/job/snapshot.h"
 
@@ -24,7 +25,7 @@ struct SlotView {
   const api::Pod* pod = nullptr;  // the newest of the slot; null when there is none. Owned by the snapshot
   std::int64_t incarnation = 0;   // of `pod`
   // When lost: what happened.
-  std::string cause;
+  api::Cause cause = api::Cause::kNone;
   std::string message;
   std::optional<int> exit_code;
   // The gang goes on without this slot, or it is a spare: nothing that happens to its pod ends the generation.

@@ -198,11 +198,13 @@ void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJ
     const bool is_new = before == known.end();
     observe_phases(is_new ? api::Attempt{} : *before, attempt);
     if (!is_new) continue;
-    metrics_.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.", {{"cause", attempt.cause}})
+    metrics_
+        .counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.",
+                 {{"cause", std::string(api::name_of(attempt.cause))}})
         .increment();
     log::info("attempt ended", {{"job", job.meta.key().text()},
                                 {"generation", std::to_string(attempt.generation)},
-                                {"cause", attempt.cause},
+                                {"cause", attempt.cause.text()},
                                 {"strategy", attempt.strategy}});
   }
 }

@@ -5,12 +5,14 @@
 
 #include <fmt/format.h>
 
+#include "operator/api/cause.h"
 #include "operator/rendezvous/worker_contract.h"
 
 namespace lockstep::job {
 namespace {
 
 using api::Attempt;
+using api::Cause;
 
 constexpr int kSigkillCode = 128 + 9;
 constexpr int kSigtermCode = 128 + 15;
@@ -22,7 +24,7 @@ constexpr auto kLongRun = std::chrono::minutes(10);
 
 // A process that ended for a reason of its own: what a crash loop is made of.
 bool is_own_failure(const Attempt& attempt) {
-  if (attempt.cause != kCauseProcessExit && attempt.cause != kCauseProcessSignal) return false;
+  if (attempt.cause != Cause::kProcessExit && attempt.cause != Cause::kProcessSignal) return false;
   if (!attempt.exit_code) return false;
   switch (*attempt.exit_code) {
     case rendezvous::kExitTemporary:
@@ -39,7 +41,7 @@ bool is_own_failure(const Attempt& attempt) {
 
 bool matches(const api::RestartRule& rule, const Attempt& failure) {
   if (!rule.on_reasons.empty() &&
-      std::find(rule.on_reasons.begin(), rule.on_reasons.end(), failure.cause) == rule.on_reasons.end()) {
+      std::find(rule.on_reasons.begin(), rule.on_reasons.end(), failure.cause.text()) == rule.on_reasons.end()) {
     return false;
   }
   if (!rule.on_exit_codes.empty()) {
@@ -57,8 +59,8 @@ bool is_permanent_code(api::RendezvousKind kind, int code) {
          code != rendezvous::kExitWatchdog && code != rendezvous::kExitStopped;
 }
 
-bool is_process_cause(const std::string& cause) {
-  return cause == kCauseProcessExit || cause == kCauseProcessSignal || cause == kCauseStopped;
+bool is_process_cause(Cause cause) {
+  return cause == Cause::kProcessExit || cause == Cause::kProcessSignal || cause == Cause::kStopped;
 }
 
 RestartVerdict go_on_uncounted(std::string explanation) {
@@ -67,6 +69,10 @@ RestartVerdict go_on_uncounted(std::string explanation) {
 
 RestartVerdict give_up(std::string reason, std::string explanation) {
   return {.restart = false, .counted = false, .reason = std::move(reason), .explanation = std::move(explanation)};
+}
+
+RestartVerdict give_up(Cause cause, std::string explanation) {
+  return give_up(std::string(api::name_of(cause)), std::move(explanation));
 }
 
 // Has the last own failure of the job been the same one?
@@ -115,13 +121,8 @@ RestartVerdict within_budget(const api::TrainingJobSpec& spec, const api::Restar
 }  // namespace
 
 bool is_infrastructure(const Attempt& attempt) {
-  static constexpr const char* kCauses[] = {kCausePodDeleted,       kCauseNodeLost,   kCausePreempted,
-                                            kCauseEvicted,          kCauseStopped,    kCauseMemberLost,
-                                            kCauseConnectionBroken, kCausePartitioned};
-  if (std::any_of(std::begin(kCauses), std::end(kCauses), [&](const char* cause) { return attempt.cause == cause; })) {
-    return true;
-  }
-  return is_process_cause(attempt.cause) && attempt.exit_code == rendezvous::kExitStopped;
+  return api::is_infrastructure(attempt.cause) ||
+         (is_process_cause(attempt.cause) && attempt.exit_code == rendezvous::kExitStopped);
 }
 
 RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts,
@@ -138,14 +139,14 @@ RestartVerdict judge_failure(const api::TrainingJobSpec& spec, const api::Restar
     return verdict;
   }
   if (is_infrastructure(failure)) return go_on_uncounted("not the job's doing, so not counted");
-  if (failure.cause == kCauseCommandNotFound) {
-    return give_up(kCauseCommandNotFound, "a command that is not there now will not be there later");
+  if (failure.cause == Cause::kCommandNotFound) {
+    return give_up(Cause::kCommandNotFound, "a command that is not there now will not be there later");
   }
-  if (failure.cause == kCauseIdentityMismatch) {
-    return give_up(kCauseIdentityMismatch, "ranks that compute differently do so after a restart, too");
+  if (failure.cause == Cause::kIdentityMismatch) {
+    return give_up(Cause::kIdentityMismatch, "ranks that compute differently do so after a restart, too");
   }
-  if (failure.cause == kCauseOomKilled && restarts.out_of_memory) {
-    return give_up(kCauseOomKilled, "it ran out of memory for the second time; raise resources.limits.memory");
+  if (failure.cause == Cause::kOomKilled && restarts.out_of_memory) {
+    return give_up(Cause::kOomKilled, "it ran out of memory for the second time; raise resources.limits.memory");
   }
   if (is_process_cause(failure.cause) && failure.exit_code &&
       is_permanent_code(spec.rendezvous.kind, *failure.exit_code)) {
@@ -165,7 +166,7 @@ void note_verdict(const api::TrainingJobSpec& spec, const Attempt& attempt, Wall
   restarts.counted = counted_restarts(spec, restarts, now);
   restarts.last_cause = attempt.cause;
   if (is_own_failure(attempt)) restarts.last_failure = api::OwnFailure{attempt.step, *attempt.exit_code};
-  if (attempt.cause == kCauseOomKilled) restarts.out_of_memory = true;
+  if (attempt.cause == Cause::kOomKilled) restarts.out_of_memory = true;
 }
 
 void note_restart(const api::TrainingJobSpec& spec, const Attempt& attempt, WallTime now,

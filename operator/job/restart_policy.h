@@ -13,28 +13,6 @@
 
 namespace lockstep::job {
 
-// Causes of attempts. The coordinator's (ProcessExit ... Hang) come with rendezvous::Failure.
-inline constexpr const char* kCauseProcessExit = "ProcessExit";
-inline constexpr const char* kCauseProcessSignal = "ProcessSignal";
-inline constexpr const char* kCauseProcessFailed = "ProcessFailed";
-inline constexpr const char* kCauseMemberLost = "MemberLost";
-inline constexpr const char* kCauseConnectionBroken = "ConnectionBroken";
-inline constexpr const char* kCausePartitioned = "Partitioned";
-inline constexpr const char* kCauseStartTimeout = "StartTimeout";
-inline constexpr const char* kCauseIdentityMismatch = "IdentityMismatch";
-inline constexpr const char* kCausePortInUse = "PortInUse";
-inline constexpr const char* kCauseCommandNotFound = "CommandNotFound";
-inline constexpr const char* kCauseStopped = "Stopped";
-inline constexpr const char* kCauseHang = "Hang";
-inline constexpr const char* kCausePodDeleted = "PodDeleted";
-inline constexpr const char* kCausePodFailed = "PodFailed";
-inline constexpr const char* kCauseNodeLost = "NodeLost";
-inline constexpr const char* kCausePreempted = "Preempted";
-inline constexpr const char* kCauseEvicted = "Evicted";
-inline constexpr const char* kCauseOomKilled = "OOMKilled";
-inline constexpr const char* kCauseSuspended = "Suspended";
-inline constexpr const char* kCauseCompleted = "Completed";
-
 struct RestartVerdict {
   bool restart = false;
   bool counted = false;     // towards maxRestarts
@@ -74,8 +52,7 @@ int counted_restarts(const api::TrainingJobSpec& spec, const api::RestartsStatus
 // backoff.initialSeconds, doubling up to backoff.maxSeconds.
 Duration restart_delay(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts);
 
-// PodDeleted, NodeLost, Preempted, Evicted, MemberLost, ConnectionBroken, Partitioned, Stopped (exit code 83): the
-// cluster's doing, not the job's.
+// The cluster's doing, not the job's: by its cause, or by the exit code of a process that was told to stop (83).
 bool is_infrastructure(const api::Attempt& attempt);
 
 }  // namespace lockstep::job

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "operator/api/cause.h"
 #include "operator/job/job_status.h"
 #include "operator/job/pod_policy.h"
 #include "operator/job/restart_policy.h"
@@ -18,7 +19,7 @@ void begin_suspension(const Snapshot& snapshot, api::TrainingJobStatus& status, 
   set_condition(snapshot, status, "Placed", false, "Suspended", "the job is suspended");
   const auto generation = snapshot.view ? snapshot.view->generation : status.membership_generation;
   if (generation > handled_generation(status)) {
-    api::Attempt attempt{.generation = generation, .cause = kCauseSuspended};
+    api::Attempt attempt{.generation = generation, .cause = api::Cause::kSuspended};
     attempt.message = "spec.suspend was set";
     attempt.strategy = "None";
     attempt.step = snapshot.view ? snapshot.view->progress.step : 0;

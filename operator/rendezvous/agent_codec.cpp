@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "operator/api/cause.h"
 #include "operator/rendezvous/activity_codec.h"
 #include "operator/rendezvous/message_fields.h"
 #include "operator/rendezvous/protocol.h"
@@ -84,6 +85,22 @@ std::vector<IdentityRun> read_identities(const Json* json) {
   return runs;
 }
 
+void put_problem(Json& json, api::Cause problem, const std::string& message) {
+  if (problem == api::Cause::kNone) return;
+  json["problem"] = api::name_of(problem);
+  json["message"] = clipped(message, kMaxMessage);
+}
+
+// Any process of a pod can speak as its agent: a word that no agent may use becomes part of the message.
+void read_problem(const Fields& fields, api::Cause& problem, std::string& message) {
+  std::string word;
+  fields.read("problem", word, kMaxWord);
+  fields.read("message", message, kMaxMessage);
+  if (word.empty()) return;
+  problem = api::cause_of_agent(word);
+  if (api::name_of(problem) != word) message = fmt::format("the agent says \"{}\": {}", word, message);
+}
+
 template <typename T>
 void put_optional(Json& json, const char* name, const std::optional<T>& value) {
   if (value) json[name] = write(*value);
@@ -127,7 +144,7 @@ Json write(const Ready& m) {
   put_epoch(json, m.epoch);
   for (const StateVersion& version : m.holdings) json["holdings"].push_back(write_version(version));
   if (!m.identities.empty()) json["identities"] = write(m.identities);
-  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = clipped(m.message, kMaxMessage);
+  put_problem(json, m.problem, m.message);
   return json;
 }
 Json write(const Up& m) {
@@ -152,7 +169,7 @@ Json write(const Exit& m) {
             {"signal", m.signal},      {"endMs", m.end_ms},
             {"stderr", m.stderr_tail}, {"reason", kReasons[static_cast<int>(m.reason)]}};
   put_optional(json, "report", m.report);
-  if (!m.problem.empty()) json["problem"] = m.problem, json["message"] = clipped(m.message, kMaxMessage);
+  put_problem(json, m.problem, m.message);
   return json;
 }
 Json write(const Echoed& m) {
@@ -224,8 +241,7 @@ Ready read_ready(const Fields& fields) {
   fields.read("host", m.host, kMaxWord);
   fields.read("masterPort", m.master_port, 0, 65535);
   fields.read("life", m.life, 0, kMostCount);
-  fields.read("problem", m.problem, kMaxWord);
-  fields.read("message", m.message, kMaxMessage);
+  read_problem(fields, m.problem, m.message);
   m.identities = read_identities(fields.find("identities"));
   return m;
 }
@@ -249,8 +265,7 @@ Exit read_exit(const Fields& fields) {
   read_enum(fields, "reason", kReasons, m.reason);
   m.report = read_failure(fields.find("report"));
   fields.read("stderr", m.stderr_tail, 4 * kMaxStderrTail);  // replacement characters may make it longer
-  fields.read("problem", m.problem, kMaxWord);
-  fields.read("message", m.message, kMaxMessage);
+  read_problem(fields, m.problem, m.message);
   return m;
 }
 }  // namespace

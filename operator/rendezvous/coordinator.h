@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/api/cause.h"
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
 #include "operator/rendezvous/certificates.h"
@@ -89,9 +90,7 @@ enum class Phase {
 // its own comes before "communication failed".
 struct Failure {
   std::int64_t generation = 0;
-  // ProcessExit, ProcessSignal, MemberLost, ConnectionBroken, Partitioned, StartTimeout, PortInUse, CommandNotFound,
-  // Stopped, Hang, IdentityMismatch
-  std::string cause;
+  api::Cause cause = api::Cause::kNone;  // of a process or of a generation
   int rank = -1;
   int slot = -1;
   std::optional<int> exit_code;  // 128 + signal when it was a signal
@@ -103,9 +102,6 @@ struct Failure {
 
   bool operator==(const Failure&) const = default;
 };
-
-// The cause of a generation whose ranks are not of one kind, by their identity lines.
-inline constexpr const char* kIdentityMismatch = "IdentityMismatch";
 
 struct MemberView {
   int slot = 0;

@@ -263,19 +263,18 @@ void CoordinatorState::evaluate_proposal(Now now) {
   const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
   if (!recorded) return;
   for (const auto& [slot, ready] : proposal_->ready) {
-    if (ready.problem.empty()) continue;
-    const Failure explained = failure_by_agent(ready.problem, ready.message);
-    return give_up_proposal(slot, explained.cause, explained.message, now);
+    if (ready.problem == api::Cause::kNone) continue;
+    return give_up_proposal(slot, ready.problem, ready.message, now);
   }
   if (missing < 0) {
     if (const auto difference = difference_in(*proposal_)) {
-      return give_up_proposal(difference->slot, kIdentityMismatch, in_words(*difference), now);
+      return give_up_proposal(difference->slot, api::Cause::kIdentityMismatch, in_words(*difference), now);
     }
   }
   const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
   if (missing < 0 && in_force_ends_with(promised)) return go(now);
   if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
-    give_up_proposal(missing, "StartTimeout",
+    give_up_proposal(missing, api::Cause::kStartTimeout,
                      fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
                                  missing, members_.at(missing).expected.pod_name,
                                  static_cast<double>(milliseconds(timing_.ready_within)) / 1000),
@@ -292,12 +291,12 @@ CoordinatorState::Gang CoordinatorState::proposed_gang() const {
 }
 
 // The proposal cannot become a generation: it counts as one that failed, and policy decides.
-void CoordinatorState::give_up_proposal(int slot, std::string cause, std::string message, Now now) {
+void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string message, Now now) {
   Gang gang = proposed_gang();
   gang_ = gang;
   proposal_.reset();
   Failure failure;
-  failure.cause = std::move(cause);
+  failure.cause = cause;
   failure.slot = slot;
   failure.rank = gang.first_rank(slot);
   failure.message = std::move(message);

@@ -212,7 +212,7 @@ void CoordinatorState::evaluate_up(Now now) {
   } else if (plan_->start_timeout_seconds > 0 &&
              now.time - gang_->go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
     Failure failure;
-    failure.cause = "StartTimeout";
+    failure.cause = api::Cause::kStartTimeout;
     failure.slot = missing;
     failure.rank = gang_->first_rank(missing);
     failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
@@ -362,7 +362,7 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
   if (leaves(slot)) return end_gang();
   const ExpectedMember& expected = members_.at(slot).expected;
   Failure failure;
-  failure.cause = "MemberLost";
+  failure.cause = api::Cause::kMemberLost;
   gang_->lost_slot = failure.slot = slot;
   failure.rank = gang_->first_rank(slot);
   failure.message = fmt::format("slot {} was lost: {} (pod {}{})", slot, how, expected.pod_name,

@@ -92,7 +92,7 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
   failure.time = now.wall;
   failure.detect_ms = 0;
   if (choice.link) {  // nobody is stuck but what is between them: the same set forms again
-    failure.cause = "ConnectionBroken";
+    failure.cause = api::Cause::kConnectionBroken;
     failure.rank = choice.link->to;
     failure.slot = gang_->slot_of(failure.rank);
     failure.message = choice.link->sentence;
@@ -103,7 +103,7 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
     send(members_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});
   }
   const HangChoice::Culprit& first = choice.culprits.front();
-  failure.cause = kHang;
+  failure.cause = api::Cause::kHang;
   failure.rank = first.rank;
   failure.slot = first.slot;
   failure.message = fmt::format("{}; its agent has not ended it within {} s", first.sentence,

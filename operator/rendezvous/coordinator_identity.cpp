@@ -58,7 +58,7 @@ void CoordinatorState::evaluate_identities(Now now) {
   const auto difference = difference_in(*gang_);
   if (!difference) return;
   Failure failure;
-  failure.cause = kIdentityMismatch;
+  failure.cause = api::Cause::kIdentityMismatch;
   failure.slot = difference->slot;
   failure.rank = gang_->first_rank(difference->slot);
   failure.message = in_words(*difference);

@@ -15,7 +15,7 @@ void CoordinatorState::break_connection(Now now) {
   if (somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
   const auto& [rank, report] = *gang_->broken.begin();
   Failure failure;
-  failure.cause = "ConnectionBroken";
+  failure.cause = api::Cause::kConnectionBroken;
   failure.rank = gang_->slot_of(report.suspect_rank) >= 0 ? report.suspect_rank : rank;
   failure.slot = gang_->slot_of(failure.rank);
   failure.message = fmt::format("rank {}: {}", rank, report.message);
@@ -41,7 +41,7 @@ void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch:
     failure.message = fmt::format(
         "{} and {} both reach the coordinator, and for the second time not each other; slot {} gets another pod. {}",
         name(slot), name(eviction->other.slot), slot, failure.message);
-    failure.cause = "Partitioned";
+    failure.cause = api::Cause::kPartitioned;
     failure.slot = slot;
     failure.rank = gang_->first_rank(slot);
     failure.exit_code.reset();

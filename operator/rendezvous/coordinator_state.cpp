@@ -308,7 +308,7 @@ bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
     return false;
   }
   const auto procs = static_cast<std::size_t>(plan_->procs_per_node);
-  if (ready.problem.empty() &&
+  if (ready.problem == api::Cause::kNone &&
       (ready.addresses.size() != procs || (!ready.holdings.empty() && ready.holdings.size() != procs))) {
     ++ignored_;  // it cannot become part of a list of peers; the deadline for READY will name it
     return false;
@@ -318,7 +318,7 @@ bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
   member.identities = ready.identities;
   if (proposal_->ready.insert_or_assign(member.expected.slot, ready).second) proposal_->ready_at = now.time;
   changed_ = true;
-  return proposal_->ready.size() == proposal_->size() || !ready.problem.empty();
+  return proposal_->ready.size() == proposal_->size() || ready.problem != api::Cause::kNone;
 }
 
 bool CoordinatorState::on(Member& member, const Broken& broken, Now) {

@@ -309,7 +309,7 @@ class CoordinatorState {
   bool reaches_gang(Member& member, Now now);
   // It said that it does not reach the others, and is not one of them.
   bool unreaching(const Member& member) const;
-  void give_up_proposal(int slot, std::string cause, std::string message, Now now);
+  void give_up_proposal(int slot, api::Cause cause, std::string message, Now now);
   void know(const Record& record);
   // Whether ranks of `roster` differ in what all must have in common (identity_choice.h).
   std::optional<IdentityDifference> difference_in(const Roster& roster) const;

@@ -14,7 +14,7 @@ Blame blame_of(const Exit& exit, Kind kind) {
   if (exit.reason == Exit::Reason::kOrdered) return Blame::kNone;
   if (exit.reason == Exit::Reason::kTerminated) return Blame::kOwn;
   if (exit.signal == 0 && exit.code == 0) return Blame::kNone;
-  if (!exit.problem.empty() || exit.signal != 0) return Blame::kOwn;
+  if (exit.problem != api::Cause::kNone || exit.signal != 0) return Blame::kOwn;
   if (exit.report) {
     return exit.report->kind == FailureReport::Class::kCommunication ? Blame::kCommunication : Blame::kOwn;
   }
@@ -52,14 +52,6 @@ std::string signal_name(int signal) {
   return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation) : fmt::format("signal {}", signal);
 }
 
-Failure failure_by_agent(const std::string& problem, const std::string& message) {
-  const api::Cause cause = api::cause_of_agent(problem);
-  Failure failure;
-  failure.cause = api::name_of(cause);
-  failure.message = failure.cause == problem ? message : fmt::format("the agent says \"{}\": {}", problem, message);
-  return failure;
-}
-
 Failure failure_of(const Exit& exit, int slot) {
   Failure failure;
   failure.generation = exit.generation;
@@ -68,18 +60,17 @@ Failure failure_of(const Exit& exit, int slot) {
   failure.exit_code = exit.code;
   failure.signal = exit.signal;
   failure.time = WallTime(std::chrono::milliseconds(exit.end_ms));
-  if (!exit.problem.empty()) {
-    const Failure explained = failure_by_agent(exit.problem, exit.message);
-    failure.cause = explained.cause;
-    failure.message = explained.message;
+  if (exit.problem != api::Cause::kNone) {
+    failure.cause = exit.problem;
+    failure.message = exit.message;
   } else if (exit.reason == Exit::Reason::kTerminated) {
-    failure.cause = "Stopped";
+    failure.cause = api::Cause::kStopped;
     failure.message = fmt::format("the pod of slot {} was told to stop, which ended rank {}", slot, exit.rank);
   } else if (exit.signal != 0) {
-    failure.cause = "ProcessSignal";
+    failure.cause = api::Cause::kProcessSignal;
     failure.message = fmt::format("rank {} was ended by {}", exit.rank, signal_name(exit.signal));
   } else {
-    failure.cause = exit.code == kExitStopped ? "Stopped" : "ProcessExit";
+    failure.cause = exit.code == kExitStopped ? api::Cause::kStopped : api::Cause::kProcessExit;
     failure.message = fmt::format("rank {} exited with code {}", exit.rank, exit.code);
   }
   if (exit.report && !exit.report->message.empty()) failure.message += ": " + exit.report->message;

@@ -32,10 +32,6 @@ Duration gather_time(Blame most);
 // The exit to name: the strongest blame, then the smallest end_ms, then the smallest rank. Null when none has any.
 const Exit* first_failing(const std::vector<Exit>& exits, Kind kind);
 
-// Cause and message of a failure that an agent explains. A word that it may not use, or that
-// nobody knows, becomes ProcessFailed and stands in the message.
-Failure failure_by_agent(const std::string& problem, const std::string& message);
-
 // The failure that `exit` stands for, with everything but detect_ms and step.
 Failure failure_of(const Exit& exit, int slot);
 

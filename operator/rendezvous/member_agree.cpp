@@ -109,7 +109,7 @@ void MemberState::ready_to_go_on() {
     if (!each.exit) {
       ready.addresses.push_back(offered_.addresses.at(local));
       ready.holdings.push_back(*each.holding);
-    } else if (prepared_->problem.empty()) {
+    } else if (prepared_->problem == api::Cause::kNone) {
       ready.addresses.push_back(prepared_->addresses.at(anew++));
       ready.holdings.emplace_back();
     } else {
@@ -138,7 +138,7 @@ void MemberState::stop_keeping() {
 void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now) {
   if (warming_ && epoch == warming_->go.epoch) {
     const Warm warm = *std::exchange(warming_, std::nullopt);
-    if (!prepared.problem.empty()) {  // READY will say so when it matters
+    if (prepared.problem != api::Cause::kNone) {  // READY will say so when it matters
       actions_.push_back(DropSockets{});
       return;
     }
@@ -151,7 +151,7 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
   if (!propose_ || propose_->epoch != epoch || ready_) return;
   // They may be for processes that were to be started beside others, which have ended since, too.
   const auto wanted = keeping_ ? to_start_anew() : propose_->ranks;
-  if (prepared.problem.empty() && prepared.addresses.size() != static_cast<std::size_t>(wanted)) return;
+  if (prepared.problem == api::Cause::kNone && prepared.addresses.size() != static_cast<std::size_t>(wanted)) return;
   if (!keeping_ && alive_ && kMutation != Mutation::kReadyWhileRunning) return;
   if (keeping_) {
     prepared_ = prepared;
@@ -203,7 +203,7 @@ void MemberState::take_over(const Go& go) {
 void MemberState::on(const Go& go, MonotonicTime now) {
   const bool promised = go.epoch == promised_ || kMutation == Mutation::kGoBelowPromise;
   if (leave_with_ || !propose_ || !promised || go.ranks != propose_->ranks || go.first_rank != propose_->first_rank ||
-      (ready_ && !ready_->problem.empty())) {
+      (ready_ && ready_->problem != api::Cause::kNone)) {
     ++ignored_;
     return;
   }
@@ -213,7 +213,7 @@ void MemberState::on(const Go& go, MonotonicTime now) {
     ++ignored_;
     return;
   }
-  offered_ = {ready_->addresses, ready_->host, ready_->master_port, "", ""};
+  offered_ = {ready_->addresses, ready_->host, ready_->master_port, api::Cause::kNone, ""};
   propose_.reset();
   ready_.reset();
   if (std::exchange(keeping_, false)) {

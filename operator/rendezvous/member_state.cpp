@@ -221,7 +221,7 @@ void MemberState::on_exit(const ProcessEnd& end, MonotonicTime now) {
   exit.problem = end.problem;
   exit.message = end.message;
   if (rank->hang && (end.code != 0 || end.signal != 0)) {
-    exit.problem = kHang;
+    exit.problem = api::Cause::kHang;
     exit.message = *rank->hang;
   }
   rank->exit = exit;

@@ -92,7 +92,8 @@ struct Prepared {
   std::vector<std::string> addresses;
   std::string host;
   int master_port = 0;
-  std::string problem, message;  // see Ready
+  api::Cause problem = api::Cause::kNone;  // see Ready
+  std::string message;
 };
 
 // How a process of the current generation ended.
@@ -102,8 +103,9 @@ struct ProcessEnd {
   int signal = 0;
   std::int64_t end_ms = 0;
   std::string stderr_tail;
-  std::string problem, message;  // see Exit
-  bool left_behind = false;      // something that it started may still be there
+  api::Cause problem = api::Cause::kNone;  // see Exit
+  std::string message;
+  bool left_behind = false;  // something that it started may still be there
 };
 
 struct MemberOptions {

@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "operator/api/cause.h"
 #include "operator/base/result.h"
 #include "operator/rendezvous/activity.h"
 #include "operator/rendezvous/coordinator.h"
@@ -116,9 +117,10 @@ struct Ready {
   std::string host;                    // MASTER_ADDR if its rank 0 is here
   int master_port = 0;                 // a free port on this host
   std::int64_t life = 0;
-  // Why the generation cannot start here: a cause that an agent may name ("PortInUse", see api::cause_of_agent()) and a
-  // sentence; empty: it can.
-  std::string problem, message;
+  // Why the generation cannot start here, of the causes that api::cause_of_agent() knows, and a sentence; kNone: it
+  // can.
+  api::Cause problem = api::Cause::kNone;
+  std::string message;
   std::vector<IdentityRun> identities = {};  // of processes that are there; empty: nothing is known
   bool operator==(const Ready&) const = default;
 };
@@ -157,7 +159,8 @@ struct Exit {
   Reason reason = Reason::kOwn;
   std::optional<FailureReport> report;
   std::string stderr_tail;
-  std::string problem, message;  // "CommandNotFound", when it never started, or kHang, and a sentence
+  api::Cause problem = api::Cause::kNone;  // kCommandNotFound, when it never started, or kHang
+  std::string message;                     // a sentence about the problem
   bool operator==(const Exit&) const = default;
 };
 
@@ -248,14 +251,13 @@ struct Yield {
 };
 
 // That process does not get on, as `message` says: end it (SIGABRT for its stack, then SIGKILL). Its EXIT then has the
-// problem kHang and this message.
+// problem Cause::kHang and this message.
 struct Abort {
   std::int64_t generation = 0;
   int rank = 0;
   std::string message;
   bool operator==(const Abort&) const = default;
 };
-inline constexpr const char* kHang = "Hang";
 
 // End all processes (they get `grace_seconds`), then exit with `exit_code`.
 struct Stop {

@@ -28,7 +28,7 @@ ALLOWED = {
     "checkpoint": {"base"},
     "elastic": {"comm", "checkpoint", "rendezvous", "base"},
     "report": {"rendezvous", "base"},
-    "agent": {"rendezvous", "base"},
+    "agent": {"rendezvous", "cause", "base"},
 }
 # Headers that are a library of their own beside their room's.
 LIBRARIES = {("base", "metrics.h"): "metrics", ("api", "cause.h"): "cause"}

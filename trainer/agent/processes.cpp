@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "operator/api/cause.h"
 #include "trainer/agent/environment.h"
 
 namespace lockstep::trainer::agent {
@@ -73,7 +74,7 @@ std::string resolve(const std::string& command, const std::string& path, Process
     if (errno == EACCES && denied.empty()) denied = file;
     at = colon + 1;
   }
-  failed.problem = "CommandNotFound";
+  failed.problem = api::Cause::kCommandNotFound;
   failed.code = denied.empty() ? 127 : 126;
   failed.message = denied.empty() ? fmt::format("the command \"{}\" was not found in $PATH ({})", command, path)
                                   : fmt::format("{} may not be executed (no permission)", denied);
@@ -199,7 +200,7 @@ void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> liste
 bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& listener, ProcessEnd& failed) {
   int out[2], err[2], link[2], report[2];
   const auto out_of_descriptors = [&] {
-    failed.problem = "ProcessExit";
+    failed.problem = api::Cause::kProcessExit;
     failed.code = 126;
     failed.message = fmt::format("rank {} could not be started: {}", worker.rank, std::strerror(errno));
     return false;
@@ -262,7 +263,7 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
     return true;
   }
   ::waitpid(pid, nullptr, 0);
-  failed.problem = "CommandNotFound";
+  failed.problem = api::Cause::kCommandNotFound;
   failed.code = error == ENOENT ? 127 : 126;
   failed.message = fmt::format("the command \"{}\" could not be executed: {}", command_.front(), std::strerror(error));
   return false;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <functional>
 
+#include "operator/api/cause.h"
+
 namespace lockstep::trainer::agent {
 namespace {
 
@@ -82,7 +84,7 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
     Fd fd = bound_socket(family, pod_ip, 0);
     if (!fd && errno == EADDRNOTAVAIL) fd = bound_socket(family, "", 0);
     if (!fd || ::listen(fd.get(), kBacklog) != 0) {
-      offer.prepared.problem = "PortInUse";
+      offer.prepared.problem = api::Cause::kPortInUse;
       offer.prepared.message = fmt::format("no port could be bound on {}: {}", pod_ip, std::strerror(errno));
       return offer;
     }
@@ -94,7 +96,7 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
   if (propose.port != 0) {
     offer.prepared.master_port = propose.port;
     if (!is_free(family, propose.port)) {
-      offer.prepared.problem = "PortInUse";
+      offer.prepared.problem = api::Cause::kPortInUse;
       offer.prepared.message =
           fmt::format("port {} of spec.rendezvous.port cannot be bound on {}, the host of rank 0: {}", propose.port,
                       pod_ip, std::strerror(errno));
@@ -107,7 +109,7 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
     if (is_free(family, port)) offer.prepared.master_port = port;
   }
   if (offer.prepared.master_port == 0) {
-    offer.prepared.problem = "PortInUse";
+    offer.prepared.problem = api::Cause::kPortInUse;
     offer.prepared.message =
         fmt::format("no port from {} to {} is free on {}", kFirstPort, kFirstPort + kPorts - 1, pod_ip);
   }

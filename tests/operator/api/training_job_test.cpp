@@ -53,6 +53,19 @@ TEST(TrainingJob, every_field_survives_the_way_to_structs_and_back) {
   EXPECT_EQ(to_json(*job), full_job()) << Json::diff(to_json(*job), full_job()).dump(2);
 }
 
+// After a rollback the status may hold names that only the newer version knows.
+TEST(TrainingJob, a_cause_of_another_version_is_kept_as_it_is) {
+  Json object = full_job();
+  object["status"]["restarts"]["lastCause"] = object["status"]["attempts"][0]["cause"] = "ComesLater";
+  const auto job = parse_training_job(object);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(to_json(*job), object);
+  const StoredName<Cause>& cause = job->status.attempts[0].cause;
+  EXPECT_EQ(Cause{cause}, Cause::kNone);
+  for (const Cause known : all_causes()) EXPECT_FALSE(cause == known) << name_of(known);
+  EXPECT_FALSE(cause == Cause::kNone) << "it has ended";
+}
+
 TEST(TrainingJob, the_smallest_job_gets_the_defaults) {
   const auto job = parse_training_job(Json::parse(R"({"spec": {"image": "i", "command": ["c"], "nodes": 1}})"));
   ASSERT_TRUE(job) << job.error().message;

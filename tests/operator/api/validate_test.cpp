@@ -124,7 +124,7 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
   TrainingJobStatus& status = job->status;
   status.conditions = {{"Running", "True", "Up", "all", 1, WallTime{}}};
   status.attempts.push_back({.generation = 1,
-                             .cause = "ProcessExit",
+                             .cause = Cause::kProcessExit,
                              .first_failing_rank = 0,
                              .pod = "p",
                              .node = "n",
@@ -141,7 +141,8 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
                              .first_step_ms = 1});
   status.progress = ProgressStatus{1, 2, 3, "1.0", "2.0", 50, 10, WallTime{}};
   status.start_time = status.completion_time = WallTime{};
-  status.state = status.selector = status.nodes.summary = status.restarts.last_cause = "x";
+  status.state = status.selector = status.nodes.summary = "x";
+  status.restarts.last_cause = Cause::kHang;
   job->spec.restart.rules.push_back({{"NodeLost"}, {3}, RuleAction::kRestart, true});
   job->spec.shm_size = "1Gi";
   job->spec.deadlines.active_seconds = 1;

@@ -19,13 +19,13 @@ api::TrainingJob disturbed() {
   job.status.state = "Running";
   job.status.nodes.summary = "4/4";
   job.status.world_size = 8;
-  job.status.restarts = {.total = 1, .charged = 1, .counted = 1, .last_cause = "ProcessSignal"};
+  job.status.restarts = {.total = 1, .charged = 1, .counted = 1, .last_cause = api::Cause::kProcessSignal};
   job.status.conditions = {{.type = "Running",
                             .status = "True",
                             .reason = "AllRanksUp",
                             .message = "generation 2 runs with 8 ranks",
                             .last_transition = at("2026-11-20T12:00:10Z")}};
-  api::Attempt attempt{.generation = 1, .cause = "ProcessSignal", .first_failing_rank = 2, .pod = "big-1-1"};
+  api::Attempt attempt{.generation = 1, .cause = api::Cause::kProcessSignal, .first_failing_rank = 2, .pod = "big-1-1"};
   attempt.node = "n1";
   attempt.exit_code = 139;
   attempt.message = "rank 2 was ended by SIGSEGV\nits last words\n";
@@ -68,7 +68,7 @@ TEST(Explanation, tells_of_each_attempt_who_was_first_what_was_done_by_which_rul
 
 TEST(Explanation, leaves_out_what_is_not_known) {
   api::TrainingJob job = disturbed();
-  job.status.attempts[0] = {.generation = 4, .cause = "Completed"};
+  job.status.attempts[0] = {.generation = 4, .cause = api::Cause::kCompleted};
   EXPECT_NE(
       explanation(job, at("2026-11-20T12:01:10Z")).find("generation 4: ? to ?, to step 0\n  ended by    Completed\n"),
       std::string::npos);

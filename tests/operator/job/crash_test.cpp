@@ -97,7 +97,7 @@ void dies_after_every_write(const Life& life) {
   }
 }
 
-const auto kKillProcess = [](World& world) { world.break_gang("ProcessSignal", 1, 137); };
+const auto kKillProcess = [](World& world) { world.break_gang(api::Cause::kProcessSignal, 1, 137); };
 const auto kDeletePod = [](World& world) { world.delete_pod(pod_of_slot(world, 1)); };
 const auto kFailPod = [](World& world) { world.fail_pod(pod_of_slot(world, 2), 1); };
 const auto kFinish = [](World& world) { world.finish(); };
@@ -116,7 +116,7 @@ TEST(Crash, after_any_write_of_a_node_failure) {
 }
 
 TEST(Crash, after_any_write_of_a_job_that_fails_for_good) {
-  dies_after_every_write({{}, {kKillProcess, [](World& world) { world.break_gang("ProcessExit", 0, 65); }}});
+  dies_after_every_write({{}, {kKillProcess, [](World& world) { world.break_gang(api::Cause::kProcessExit, 0, 65); }}});
 }
 
 TEST(Crash, after_any_write_of_suspending_and_resuming) {
@@ -148,7 +148,7 @@ TEST(Crash, after_any_write_of_a_life_with_a_spare) {
     for (const int slot : {0, 1, 2, 3}) {
       if (world.gang.uid_of_slot.count(slot) == 0) world.delete_pod(pod_of_slot(world, slot));
     }
-    world.break_gang("ProcessSignal", 0, 137);  // the next step waits for a generation
+    world.break_gang(api::Cause::kProcessSignal, 0, 137);  // the next step waits for a generation
   };
   dies_after_every_write({with_spare, {kDeletePod, kFailPod, fail_spare, kKillProcess, kFinish}});
 }
@@ -178,10 +178,10 @@ void storm(unsigned seed) {
     };
     switch (pick(26)) {
       case 0:
-        world.break_gang("ProcessSignal", pick(nodes), 139);
+        world.break_gang(api::Cause::kProcessSignal, pick(nodes), 139);
         break;
       case 1:
-        world.break_gang("ProcessExit", pick(nodes), pick(8) == 0 ? 65 : 75);
+        world.break_gang(api::Cause::kProcessExit, pick(nodes), pick(8) == 0 ? 65 : 75);
         break;
       case 2:
         world.delete_pod(some_pod());

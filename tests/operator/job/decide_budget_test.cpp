@@ -19,7 +19,7 @@ struct Budget : Situation {
   std::int64_t generation = 1;
 
   // The running generation ends at `step`; unless that ends the job, the next one is up.
-  void fails(const std::string& cause, std::optional<int> exit_code, std::int64_t step) {
+  void fails(api::Cause cause, std::optional<int> exit_code, std::int64_t step) {
     view->progress.step = step;
     broken(generation, cause, 0, exit_code).step = step;
     accept();
@@ -47,10 +47,10 @@ TEST(DecideBudget, failures_of_the_cluster_never_make_own_ones_last) {
   for (int hours = 0; hours < 10; ++hours) {
     for (int i = 0; i < 11; ++i) {
       s.now += 5min;
-      s.fails("ConnectionBroken", {}, 10);
+      s.fails(api::Cause::kConnectionBroken, {}, 10);
     }
     s.now += 10min;
-    s.fails("ProcessSignal", 137, 10);
+    s.fails(api::Cause::kProcessSignal, 137, 10);
     ASSERT_FALSE(s.is("Failed")) << "after " << hours << " hours: " << s.condition("Failed")->message;
     EXPECT_LE(s.job.status.restarts.counted, 2);
     s.another_operator();
@@ -61,7 +61,7 @@ TEST(DecideBudget, a_checkpoint_beyond_every_failure_resets_it) {
   Budget s(2);
   for (int i = 1; i <= 6; ++i) {
     s.now += 60s;
-    s.fails("ProcessSignal", 137, i * 100);
+    s.fails(api::Cause::kProcessSignal, 137, i * 100);
     ASSERT_FALSE(s.is("Failed")) << i;
     s.now += 60s;
     s.commits(i * 100 + 50, i * 100 + 50);
@@ -77,62 +77,62 @@ TEST(DecideBudget, a_checkpoint_of_before_the_failure_resets_nothing) {
   s.commits(90, 90);
   for (int i = 0; i < 2; ++i) {
     s.now += 60s;
-    s.fails("ProcessSignal", 137, 100);
+    s.fails(api::Cause::kProcessSignal, 137, 100);
     s.commits(95, 95);
   }
   EXPECT_EQ(s.job.status.restarts.counted, 2);
-  s.fails("ProcessSignal", 137, 100);
+  s.fails(api::Cause::kProcessSignal, 137, 100);
   EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
 }
 
 TEST(DecideBudget, ten_minutes_of_new_steps_reset_it_without_a_checkpoint) {
   Budget s(1);
-  s.fails("ProcessSignal", 137, 100);
+  s.fails(api::Cause::kProcessSignal, 137, 100);
   s.now += 9min;
   s.commits(500);
   EXPECT_EQ(s.job.status.restarts.counted, 1) << "new steps, but not for long";
   s.now += 1min;
   s.commits(500);
   EXPECT_EQ(s.job.status.restarts.counted, 0);
-  s.fails("ProcessSignal", 137, 501);
+  s.fails(api::Cause::kProcessSignal, 137, 501);
   EXPECT_FALSE(s.is("Failed"));
 }
 
 TEST(DecideBudget, steps_that_are_done_again_are_no_progress) {
   Budget s(1);
-  s.fails("ProcessSignal", 137, 100);
+  s.fails(api::Cause::kProcessSignal, 137, 100);
   s.now += 20min;
   s.commits(100);
   EXPECT_EQ(s.job.status.restarts.counted, 1);
-  s.fails("ProcessSignal", 137, 100);
+  s.fails(api::Cause::kProcessSignal, 137, 100);
   EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
 }
 
 TEST(DecideBudget, without_progress_another_operator_counts_on) {
   Budget s(3);
   for (int i = 0; i < 3; ++i) {
-    s.fails("ProcessSignal", 137, 10);
-    for (int k = 0; k < 11; ++k) s.fails("ConnectionBroken", {}, 10);
+    s.fails(api::Cause::kProcessSignal, 137, 10);
+    for (int k = 0; k < 11; ++k) s.fails(api::Cause::kConnectionBroken, {}, 10);
     s.another_operator();
   }
   EXPECT_EQ(s.job.status.restarts.counted, 3);
   EXPECT_FALSE(s.is("Failed"));
-  s.fails("ProcessSignal", 137, 10);
+  s.fails(api::Cause::kProcessSignal, 137, 10);
   EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
 }
 
 TEST(DecideBudget, a_crash_loop_is_known_through_failures_of_the_cluster) {
   Budget s(10);
-  s.fails("ProcessSignal", 139, 40);
-  for (int i = 0; i < 12; ++i) s.fails("ConnectionBroken", {}, 40);
+  s.fails(api::Cause::kProcessSignal, 139, 40);
+  for (int i = 0; i < 12; ++i) s.fails(api::Cause::kConnectionBroken, {}, 40);
   s.another_operator();
-  s.fails("ProcessSignal", 139, 40);
+  s.fails(api::Cause::kProcessSignal, 139, 40);
   EXPECT_EQ(s.reason("Failed"), "CrashLoop");
 }
 
 TEST(DecideBudget, a_job_that_was_suspended_begins_with_a_new_one) {
   Budget s(1);
-  s.fails("ProcessSignal", 139, 40);
+  s.fails(api::Cause::kProcessSignal, 139, 40);
   s.job.spec.suspend = true;
   s.accept();
   s.pods.clear();
@@ -145,15 +145,15 @@ TEST(DecideBudget, a_job_that_was_suspended_begins_with_a_new_one) {
   s.see(Phase::kUp, ++s.generation);
   s.accept();
   s.connect();
-  s.fails("ProcessSignal", 139, 40);
+  s.fails(api::Cause::kProcessSignal, 139, 40);
   EXPECT_FALSE(s.is("Failed"));
 }
 
 TEST(DecideBudget, a_restart_waits_no_longer_when_the_clock_is_set_back) {
   Budget s(10);
   s.job.spec.restart.backoff_initial_seconds = 20;
-  s.fails("ProcessSignal", 137, 10);
-  s.broken(2, "ProcessSignal", 0, 137).step = 10;
+  s.fails(api::Cause::kProcessSignal, 137, 10);
+  s.broken(2, api::Cause::kProcessSignal, 0, 137).step = 10;
   EXPECT_EQ(s.accept().coordinator->handled_generation, 1) << "without progress it waits";
   s.now -= 24h;
   EXPECT_EQ(s.plan().coordinator->handled_generation, 2);

@@ -19,7 +19,7 @@ struct Elastic : Situation {
   rendezvous::MemberView& member(size_t slot) { return view->members.at(slot); }
   // Generation 2 runs without slot 2, whose agent fell silent and whose attempt is stored.
   Elastic& shrunk() {
-    broken(1, "MemberLost", 2).time = now;
+    broken(1, api::Cause::kMemberLost, 2).time = now;
     member(2).connected = false;
     accept();
     see(Phase::kUp, 2);
@@ -45,11 +45,11 @@ TEST(DecideElastic, the_coordinator_is_told_how_few_are_enough) {
 
 TEST(DecideElastic, when_a_member_falls_silent_the_others_go_on_without_word_of_its_pod) {
   Elastic s;
-  s.broken(1, "MemberLost", 2).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kMemberLost);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
   EXPECT_FALSE(s.job.status.attempts[0].counted);
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
@@ -59,7 +59,7 @@ TEST(DecideElastic, when_a_member_falls_silent_the_others_go_on_without_word_of_
 
 TEST(DecideElastic, with_too_few_left_it_waits_for_word_as_a_fixed_gang_does) {
   Elastic s;
-  s.broken(1, "MemberLost", 2).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = s.member(1).connected = false;
   s.accept();
   EXPECT_TRUE(s.job.status.attempts.empty());
@@ -81,7 +81,7 @@ TEST(DecideElastic, a_node_that_is_known_to_be_dead_later_costs_the_others_nothi
   s.now += 7s;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u) << "no second attempt for one loss";
-  EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost") << "what is known now";
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kNodeLost) << "what is known now";
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
   EXPECT_EQ(s.job.status.restarts.total, 1);
   EXPECT_EQ(plan.coordinator->handled_generation, 1) << "generation 2 goes on";
@@ -101,13 +101,13 @@ TEST(DecideElastic, word_of_a_silent_pod_counts_when_others_are_of_a_newer_round
   s.job.status.incarnation = 4;
   s.pods[2].phase = "Failed";
   const Plan plan = s.accept();
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kPodFailed);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 5}}));
 }
 
 TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_belongs_to_the_same_attempt) {
   Elastic s;
-  s.broken(1, "MemberLost", 2).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
   s.accept();
   s.see(Phase::kProposing, 2);
@@ -115,7 +115,7 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
   s.pods[2].phase = "Failed";
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
   EXPECT_TRUE(s.job.status.attempts[0].counted);
   EXPECT_EQ(s.job.status.restarts.total, 1);
@@ -126,14 +126,14 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
 
 TEST(DecideElastic, word_of_the_pod_that_comes_before_the_coordinator_knows_of_the_attempt_belongs_to_it_too) {
   Elastic s;
-  s.broken(1, "MemberLost", 2).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
   s.accept();
   ASSERT_TRUE(s.member(2).in_gang) << "the view is as old as the attempt";
   s.pods[2].phase = "Failed";
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
   EXPECT_EQ(s.job.status.restarts.total, 1);
 }
@@ -148,8 +148,8 @@ TEST(DecideElastic, a_pod_that_was_silent_once_and_came_back_fails_as_any_other_
   s.pods[2].phase = "Failed";
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 2u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
-  EXPECT_EQ(s.job.status.attempts[1].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kMemberLost);
+  EXPECT_EQ(s.job.status.attempts[1].cause, api::Cause::kPodFailed);
   EXPECT_EQ(s.job.status.attempts[1].generation, 3);
 }
 
@@ -160,15 +160,15 @@ TEST(DecideElastic, word_of_a_pod_that_was_silent_twice_belongs_to_its_last_sile
   s.connect();
   s.member(2).in_gang = s.member(2).up = true;
   s.accept();
-  s.broken(3, "MemberLost", 2).time = s.now;
+  s.broken(3, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 2u);
   s.pods[2].phase = "Failed";
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 2u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "MemberLost");
-  EXPECT_EQ(s.job.status.attempts[1].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kMemberLost);
+  EXPECT_EQ(s.job.status.attempts[1].cause, api::Cause::kPodFailed);
 }
 
 TEST(DecideElastic, word_of_a_silent_pod_that_ends_the_job_belongs_to_the_same_attempt_too) {
@@ -179,7 +179,7 @@ TEST(DecideElastic, word_of_a_silent_pod_that_ends_the_job_belongs_to_the_same_a
   s.accept();
   EXPECT_EQ(s.job.status.state, "Failed");
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
   EXPECT_EQ(s.job.status.attempts[0].decision, "restart.maxRestarts is 0");
 }
 
@@ -187,7 +187,7 @@ TEST(DecideElastic, a_pod_that_is_deleted_is_replaced_while_the_others_train) {
   Elastic s;
   s.pods[2].meta.deleted = s.now;
   Plan plan = s.accept();
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "PodDeleted");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kPodDeleted);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
   s.pods.pop_back();
   s.see(Phase::kUp, 2);
@@ -219,7 +219,7 @@ TEST(DecideElastic, a_replacement_that_fails_by_itself_is_counted_and_waits_long
     s.pods[2].phase = "Failed";
     EXPECT_EQ(s.accept().creates.empty(), round == 2) << "the first at once, the second after a pause";
     ASSERT_EQ(s.job.status.attempts.size(), static_cast<size_t>(round)) << "the first is of the silence";
-    EXPECT_EQ(s.job.status.attempts.back().cause, "PodFailed");
+    EXPECT_EQ(s.job.status.attempts.back().cause, api::Cause::kPodFailed);
     EXPECT_EQ(s.job.status.attempts.back().generation, 1);
     EXPECT_TRUE(s.job.status.attempts.back().counted);
     EXPECT_TRUE(s.is("Running"));
@@ -256,7 +256,7 @@ TEST(DecideElastic, a_pod_that_was_left_behind_and_stays_silent_is_made_anew) {
 TEST(DecideElastic, a_failure_of_the_smaller_gang_is_its_own_attempt) {
   Elastic s;
   s.shrunk();
-  s.broken(2, "ProcessSignal", 1, 137).step = 8;
+  s.broken(2, api::Cause::kProcessSignal, 1, 137).step = 8;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 2u);
   EXPECT_EQ(s.job.status.attempts[1].generation, 2);

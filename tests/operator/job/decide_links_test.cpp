@@ -17,7 +17,7 @@ struct Cut : Situation {
   explicit Cut(bool elastic = false) : Situation(3) {
     if (elastic) job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .stabilization_seconds = 5};
     running(2);
-    broken(2, kCausePartitioned, 1);
+    broken(2, api::Cause::kPartitioned, 1);
   }
 };
 
@@ -26,7 +26,7 @@ TEST(DecideLinks, a_pod_that_does_not_reach_another_is_replaced_away_from_its_no
   const Plan first = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   const api::Attempt& attempt = s.job.status.attempts[0];
-  EXPECT_EQ(attempt.cause, "Partitioned");
+  EXPECT_EQ(attempt.cause, api::Cause::kPartitioned);
   EXPECT_EQ(attempt.strategy, "ReplaceFailed");
   EXPECT_EQ(attempt.pod, "a-abcd-1-1");
   EXPECT_EQ(attempt.node, "node-1");
@@ -78,7 +78,7 @@ TEST(DecideLinks, a_pod_that_goes_at_the_same_moment_is_told_of_as_partitioned) 
   s.pods[1].meta.deleted = s.now + 30s;
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "Partitioned");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPartitioned);
   EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
 }
 
@@ -91,18 +91,19 @@ TEST(DecideLinks, a_rule_may_end_the_job_for_it) {
 
 TEST(NodesToAvoid, are_those_of_the_last_ten_minutes_each_once) {
   const WallTime now{1'000'000s};
-  const auto attempt = [&](const char* cause, const char* node, std::chrono::seconds ago) {
+  const auto attempt = [&](api::Cause cause, const char* node, std::chrono::seconds ago) {
     api::Attempt made;
     made.cause = cause;
     made.node = node;
     made.end_time = now - ago;
     return made;
   };
-  EXPECT_EQ(nodes_to_avoid({attempt(kCausePartitioned, "old", 601s), attempt(kCausePartitioned, "a", 599s),
-                            attempt(kCauseNodeLost, "dead", 5s), attempt(kCausePartitioned, "b", 9s),
-                            attempt(kCausePartitioned, "a", 3s), attempt(kCausePartitioned, "", 1s)},
-                           now),
-            (Names{"a", "b"}));
+  EXPECT_EQ(
+      nodes_to_avoid({attempt(api::Cause::kPartitioned, "old", 601s), attempt(api::Cause::kPartitioned, "a", 599s),
+                      attempt(api::Cause::kNodeLost, "dead", 5s), attempt(api::Cause::kPartitioned, "b", 9s),
+                      attempt(api::Cause::kPartitioned, "a", 3s), attempt(api::Cause::kPartitioned, "", 1s)},
+                     now),
+      (Names{"a", "b"}));
 }
 
 }  // namespace

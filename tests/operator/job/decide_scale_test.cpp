@@ -173,7 +173,7 @@ TEST(DecideScale, a_change_that_was_taken_back_before_anybody_looked_changes_not
 
 TEST(DecideScale, while_the_gang_is_broken_the_failure_is_recorded_and_the_release_goes_on) {
   Scaled s(3);
-  s.broken(1, "ProcessSignal", 1, 137);
+  s.broken(1, api::Cause::kProcessSignal, 1, 137);
   const Plan plan = s.scale(2);
   EXPECT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.restarts.total, 1);

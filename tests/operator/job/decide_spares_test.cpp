@@ -53,7 +53,7 @@ TEST(DecideSpares, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_
   s.view = view;
   EXPECT_EQ(s.accept().creates.size(), 1u);
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodDeleted");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
 }
 
 TEST(DecideSpares, a_spare_is_not_ready_but_spare) {
@@ -82,7 +82,7 @@ TEST(DecideSpares, a_lost_pod_is_recorded_and_made_anew_and_the_spare_is_none_an
   s.pods[1].meta.deleted = s.now;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodDeleted");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
   EXPECT_EQ(plan.coordinator->members.size(), 2u);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{1, 2}}));
@@ -106,14 +106,14 @@ TEST(DecideSpares, a_lost_pod_is_recorded_and_made_anew_and_the_spare_is_none_an
 
 TEST(DecideSpares, a_silent_member_need_not_be_explained_while_a_spare_can_take_its_place) {
   WithSpare s;
-  s.broken(1, "MemberLost", 1).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 1).time = s.now;
   s.view->members[1].connected = false;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
   WithSpare without;
-  without.broken(1, "MemberLost", 1).time = without.now;
+  without.broken(1, api::Cause::kMemberLost, 1).time = without.now;
   without.view->members[1].connected = without.view->members[2].connected = false;
   without.accept();
   EXPECT_TRUE(without.job.status.attempts.empty());
@@ -140,7 +140,7 @@ TEST(DecideSpares, one_that_is_gone_without_a_word_is_not_made_under_the_same_na
 TEST(DecideSpares, one_that_is_gone_while_the_gang_breaks_is_not_made_under_the_same_name_either) {
   WithSpare s;
   s.pods.pop_back();
-  s.broken(1, "ProcessSignal", 0, 137);
+  s.broken(1, api::Cause::kProcessSignal, 0, 137);
   EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{2, 2}}));
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "InPlace");

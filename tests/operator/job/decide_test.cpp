@@ -67,13 +67,13 @@ TEST(Decide, a_process_that_dies_is_restarted_in_place) {
   Situation s;
   s.running();
   s.now += 10s;
-  s.broken(1, "ProcessSignal", 1, 137).signal = 9;
+  s.broken(1, api::Cause::kProcessSignal, 1, 137).signal = 9;
   const Plan plan = s.accept();
   ASSERT_TRUE(plan.status);
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   const auto& attempt = s.job.status.attempts[0];
   EXPECT_EQ(attempt.generation, 1);
-  EXPECT_EQ(attempt.cause, "ProcessSignal");
+  EXPECT_EQ(attempt.cause, api::Cause::kProcessSignal);
   EXPECT_EQ(attempt.exit_code, 137);
   EXPECT_EQ(attempt.strategy, "InPlace");
   EXPECT_EQ(attempt.pod, "a-abcd-1-1");
@@ -86,13 +86,13 @@ TEST(Decide, a_process_that_dies_is_restarted_in_place) {
   EXPECT_EQ(s.job.status.state, "Restarting");
   EXPECT_EQ(s.job.status.restarts.total, 1);
   EXPECT_EQ(s.job.status.restarts.counted, 1);
-  EXPECT_EQ(s.job.status.restarts.last_cause, "ProcessSignal");
+  EXPECT_EQ(s.job.status.restarts.last_cause, api::Cause::kProcessSignal);
 }
 
 TEST(Decide, an_attempt_is_written_once_however_often_the_failure_is_seen) {
   Situation s;
   s.running();
-  s.broken(1, "ProcessSignal", 1, 137);
+  s.broken(1, api::Cause::kProcessSignal, 1, 137);
   s.accept();
   const Plan again = s.accept();
   EXPECT_EQ(s.job.status.attempts.size(), 1u);
@@ -110,7 +110,7 @@ TEST(Decide, an_attempt_is_written_once_however_often_the_failure_is_seen) {
 TEST(Decide, a_recovery_ends_restarting_and_tells_its_milliseconds) {
   Situation s;
   s.running();
-  s.broken(1, "ProcessSignal", 1, 137).detect_ms = 7;
+  s.broken(1, api::Cause::kProcessSignal, 1, 137).detect_ms = 7;
   s.accept();
   s.see(Phase::kUp, 2).times = {
       .after = 1, .into = 2, .agree_ms = 20, .decide_ms = 15, .abort_ms = 4, .record_ms = 5, .start_ms = 300};
@@ -139,7 +139,7 @@ TEST(Decide, a_recovery_ends_restarting_and_tells_its_milliseconds) {
 TEST(Decide, the_milliseconds_of_a_recovery_go_to_the_attempt_that_it_followed) {
   Situation s;
   s.running();
-  s.broken(1, "ProcessSignal", 1, 137);
+  s.broken(1, api::Cause::kProcessSignal, 1, 137);
   s.accept();
   s.see(Phase::kUp, 2).times = {.after = 0, .agree_ms = 20, .start_ms = 300, .first_step_ms = 40};
   s.accept();
@@ -155,11 +155,11 @@ TEST(Decide, a_second_failure_without_progress_waits_before_it_is_passed_on) {
   Situation s;
   s.job.spec.restart.backoff_initial_seconds = 8;
   s.running();
-  s.broken(1, "ProcessSignal", 1, 137);
+  s.broken(1, api::Cause::kProcessSignal, 1, 137);
   EXPECT_EQ(s.accept().coordinator->handled_generation, 1) << "the first is immediate";
   s.see(Phase::kUp, 2);
   s.accept();
-  s.broken(2, "ProcessSignal", 1, 137);
+  s.broken(2, api::Cause::kProcessSignal, 1, 137);
   const Plan held = s.accept();
   EXPECT_EQ(s.job.status.attempts.size(), 2u) << "the attempt is known at once";
   EXPECT_EQ(held.coordinator->handled_generation, 1);
@@ -190,7 +190,7 @@ TEST(Decide, a_deleted_pod_is_replaced_under_the_next_incarnation) {
   s.pods[1].meta.deleted = s.now + 30s;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodDeleted");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
   EXPECT_EQ(s.job.status.attempts[0].strategy, "ReplaceFailed");
   EXPECT_FALSE(s.job.status.attempts[0].counted);
   EXPECT_EQ(s.job.status.incarnation, 2);
@@ -214,7 +214,7 @@ TEST(Decide, a_pod_that_vanished_unseen_is_a_loss_too) {
   s.pods.erase(s.pods.begin());
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "PodDeleted");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 2}}));
 }
 
@@ -225,7 +225,7 @@ TEST(Decide, a_failed_pod_is_deleted_and_replaced_and_names_its_exit_code) {
   s.pods[1].containers = {{.name = "trainer", .terminated = true, .exit_code = 137, .terminated_reason = "OOMKilled"}};
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "OOMKilled");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kOomKilled);
   EXPECT_EQ(s.job.status.attempts[0].exit_code, 137);
   ASSERT_EQ(plan.deletes.size(), 1u);
   EXPECT_EQ(plan.deletes[0].uid, "uid-1-1");
@@ -238,7 +238,7 @@ TEST(Decide, a_preempted_pod_is_not_the_jobs_fault) {
   s.pods[1].meta.deleted = s.now;
   s.pods[1].disruption_reason = "PreemptionByScheduler";
   s.accept();
-  EXPECT_EQ(s.job.status.attempts[0].cause, "Preempted");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPreempted);
   EXPECT_FALSE(s.job.status.attempts[0].counted);
 }
 
@@ -254,7 +254,7 @@ TEST(Decide, with_strategy_gang_every_pod_is_made_anew) {
   Situation s(3);
   s.job.spec.restart.strategy = api::RestartStrategy::kGang;
   s.running();
-  s.broken(1, "ProcessSignal", 2, 139);
+  s.broken(1, api::Cause::kProcessSignal, 2, 139);
   const Plan plan = s.accept();
   EXPECT_EQ(s.job.status.attempts[0].strategy, "Gang");
   EXPECT_EQ(s.job.status.incarnation, 2);
@@ -274,10 +274,10 @@ TEST(Decide, a_dead_node_loses_its_pod_and_the_pod_is_removed_by_force_after_its
   s.node(0, true);
   s.node(1, false);
   s.view->members[1].connected = false;
-  s.broken(1, "MemberLost", 1);
+  s.broken(1, api::Cause::kMemberLost, 1);
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kNodeLost);
   EXPECT_EQ(s.job.status.attempts[0].node, "node-1");
   ASSERT_EQ(plan.deletes.size(), 1u);
   EXPECT_EQ(plan.deletes[0].grace_period_seconds, 5);
@@ -308,9 +308,9 @@ TEST(Decide, whether_a_silent_member_of_a_gang_that_speaks_is_lost_is_for_the_co
   const Plan plan = s.plan();
   EXPECT_FALSE(plan.status);
   EXPECT_TRUE(plan.requeue_after);
-  s.broken(1, "MemberLost", 1);
+  s.broken(1, api::Cause::kMemberLost, 1);
   s.accept();
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "NodeLost");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kNodeLost);
   EXPECT_EQ(s.job.status.attempts.at(0).message, "node node-1 of pod a-abcd-1-1 is not ready; MemberLost of slot 1");
 }
 
@@ -329,7 +329,7 @@ TEST(Decide, a_gang_of_which_nobody_has_found_the_new_leader_yet_is_not_lost_wit
   EXPECT_TRUE(plan.requeue_after);
   s.sought = false;
   s.accept();
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "NodeLost");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kNodeLost);
 }
 
 TEST(Decide, nor_is_one_that_was_not_whole_when_the_old_leader_went) {
@@ -359,7 +359,7 @@ TEST(Decide, a_pod_that_has_not_begun_is_given_time_before_the_silence_of_its_no
   s.now += 11s;
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].cause, "NodeLost");
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kNodeLost);
 }
 
 TEST(Decide, without_word_from_the_coordinator_no_failure_is_judged) {
@@ -376,7 +376,7 @@ TEST(Decide, without_word_from_the_coordinator_no_failure_is_judged) {
 TEST(Decide, a_silent_member_waits_for_word_of_its_pod) {
   Situation s;
   s.running();
-  s.broken(1, "MemberLost", 1).time = s.now;
+  s.broken(1, api::Cause::kMemberLost, 1).time = s.now;
   s.view->members[1].connected = false;
   const Plan plan = s.accept();
   EXPECT_TRUE(s.job.status.attempts.empty());
@@ -390,14 +390,14 @@ TEST(Decide, a_silent_member_waits_for_word_of_its_pod) {
   pod_fails.pods[1].phase = "Failed";
   pod_fails.accept();
   ASSERT_EQ(pod_fails.job.status.attempts.size(), 1u);
-  EXPECT_EQ(pod_fails.job.status.attempts[0].cause, "PodFailed");
+  EXPECT_EQ(pod_fails.job.status.attempts[0].cause, api::Cause::kPodFailed);
   EXPECT_EQ(pod_fails.job.status.attempts[0].generation, 1);
 
   Situation node_dies = s;
   node_dies.node(1, false);
   node_dies.accept();
   ASSERT_EQ(node_dies.job.status.attempts.size(), 1u);
-  EXPECT_EQ(node_dies.job.status.attempts[0].cause, "NodeLost");
+  EXPECT_EQ(node_dies.job.status.attempts[0].cause, api::Cause::kNodeLost);
 
   Situation comes_back = s;
   comes_back.view->members[1].connected = true;
@@ -406,7 +406,7 @@ TEST(Decide, a_silent_member_waits_for_word_of_its_pod) {
   comes_back.now += 12s;
   comes_back.accept();
   ASSERT_EQ(comes_back.job.status.attempts.size(), 1u);
-  EXPECT_EQ(comes_back.job.status.attempts[0].cause, "MemberLost");
+  EXPECT_EQ(comes_back.job.status.attempts[0].cause, api::Cause::kMemberLost);
   EXPECT_EQ(comes_back.job.status.attempts[0].strategy, "InPlace");
 
   Situation stays_silent = s;
@@ -419,7 +419,7 @@ TEST(Decide, a_silent_member_waits_for_word_of_its_pod) {
 TEST(Decide, a_stopped_process_waits_a_moment_for_the_reason_of_the_stop) {
   Situation s;
   s.running();
-  auto& failure = s.broken(1, "Stopped", 1, 83);
+  auto& failure = s.broken(1, api::Cause::kStopped, 1, 83);
   failure.time = s.now - 200ms;
   const Plan plan = s.accept();
   EXPECT_TRUE(s.job.status.attempts.empty());
@@ -427,17 +427,17 @@ TEST(Decide, a_stopped_process_waits_a_moment_for_the_reason_of_the_stop) {
   Situation deleted = s;
   deleted.pods[1].meta.deleted = s.now;
   deleted.accept();
-  EXPECT_EQ(deleted.job.status.attempts.at(0).cause, "PodDeleted");
+  EXPECT_EQ(deleted.job.status.attempts.at(0).cause, api::Cause::kPodDeleted);
   s.now += 1s;
   s.accept();
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "Stopped");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kStopped);
   EXPECT_FALSE(s.job.status.attempts[0].counted);
 }
 
 TEST(Decide, an_own_failure_is_judged_before_a_pod_that_was_deleted_elsewhere) {
   Situation s;
   s.running();
-  s.broken(1, "ProcessExit", 0, 65);
+  s.broken(1, api::Cause::kProcessExit, 0, 65);
   s.pods[1].meta.deleted = s.now;
   s.accept();
   EXPECT_TRUE(s.is("Failed"));
@@ -447,7 +447,7 @@ TEST(Decide, an_own_failure_is_judged_before_a_pod_that_was_deleted_elsewhere) {
 TEST(Decide, a_permanent_failure_ends_the_job_with_its_attempt) {
   Situation s;
   s.running();
-  s.broken(1, "ProcessExit", 0, 65).message = "data.txt is empty\nmore";
+  s.broken(1, api::Cause::kProcessExit, 0, 65).message = "data.txt is empty\nmore";
   const Plan plan = s.accept();
   EXPECT_TRUE(s.is("Failed"));
   EXPECT_FALSE(s.is("Running"));
@@ -468,11 +468,11 @@ TEST(Decide, the_budget_ends_the_job) {
   Situation s;
   s.job.spec.restart.max_restarts = 1;
   s.running();
-  s.broken(1, "ProcessSignal", 0, 137);
+  s.broken(1, api::Cause::kProcessSignal, 0, 137);
   s.accept();
   s.see(Phase::kUp, 2);
   s.accept();
-  s.broken(2, "ProcessSignal", 0, 137);
+  s.broken(2, api::Cause::kProcessSignal, 0, 137);
   s.accept();
   EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
 }
@@ -485,7 +485,7 @@ TEST(Decide, every_rank_done_means_succeeded) {
   s.accept();
   EXPECT_TRUE(s.is("Succeeded"));
   EXPECT_EQ(s.job.status.state, "Succeeded");
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "Completed");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kCompleted);
   EXPECT_EQ(s.job.status.completion_time, s.now);
 }
 
@@ -552,7 +552,7 @@ TEST(Decide, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_i
   s.see(rendezvous::Phase::kWaiting, 1);
   s.connect();
   const Plan plan = s.plan();
-  EXPECT_EQ(plan.status->attempts.back().cause, kCausePodDeleted);
+  EXPECT_EQ(plan.status->attempts.back().cause, api::Cause::kPodDeleted);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 2}}));
 }
 
@@ -566,7 +566,7 @@ TEST(Decide, a_pod_that_failed_while_nobody_led_is_not_deleted_before_its_attemp
   s.see(rendezvous::Phase::kWaiting, 1);
   s.connect();
   const Plan plan = s.plan();
-  EXPECT_EQ(plan.status->attempts.back().cause, kCausePodFailed);
+  EXPECT_EQ(plan.status->attempts.back().cause, api::Cause::kPodFailed);
   EXPECT_EQ(plan.deletes.size(), 1u);
 }
 

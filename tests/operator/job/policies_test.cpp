@@ -244,7 +244,7 @@ TEST(SuspendPolicy, processes_stop_first_and_pods_go_after_them) {
   EXPECT_TRUE(stop.coordinator->stop);
   EXPECT_TRUE(stop.deletes.empty());
   EXPECT_EQ(s.reason("Suspended"), "Stopping");
-  EXPECT_EQ(s.job.status.attempts.at(0).cause, "Suspended");
+  EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kSuspended);
   EXPECT_FALSE(s.job.status.start_time);
   s.see(Phase::kStopped, 1);
   const Plan gone = s.accept();
@@ -356,7 +356,7 @@ TEST(FinishPolicy, nothing_leaves_a_terminal_state) {
   s.running();
   s.see(Phase::kFinished, 1);
   s.accept();
-  s.broken(2, "ProcessExit", 0, 1);
+  s.broken(2, api::Cause::kProcessExit, 0, 1);
   s.pods.clear();
   s.job.spec.suspend = true;
   const Plan plan = s.plan();

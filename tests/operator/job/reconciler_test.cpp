@@ -231,7 +231,7 @@ TEST(Reconciler, each_phase_of_a_recovery_is_counted_once) {
   world.create_job();
   world.run(10);
   EXPECT_EQ(world.metrics.text().find("lockstep_recovery_phase_seconds"), std::string::npos);
-  world.break_gang("ProcessSignal", 1, 137);
+  world.break_gang(api::Cause::kProcessSignal, 1, 137);
   world.run(30);
   const std::string text = world.metrics.text();
   EXPECT_NE(text.find("lockstep_recovery_phase_seconds_count{phase=\"agree\"} 1\n"), std::string::npos) << text;
@@ -244,7 +244,7 @@ TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
   World world;
   world.create_job();
   world.run(10);
-  world.break_gang("ProcessSignal", 1, 137);
+  world.break_gang(api::Cause::kProcessSignal, 1, 137);
   world.run(10);
   EXPECT_EQ(world.job().status.state, "Running");
   EXPECT_EQ(world.mortal.pods_created.size(), 3u);

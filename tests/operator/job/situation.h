@@ -75,8 +75,7 @@ struct Situation {
     return *view;
   }
 
-  rendezvous::Failure& broken(std::int64_t generation, const std::string& cause, int slot,
-                              std::optional<int> exit_code = {}) {
+  rendezvous::Failure& broken(std::int64_t generation, api::Cause cause, int slot, std::optional<int> exit_code = {}) {
     see(rendezvous::Phase::kBroken, generation);
     view->failure.emplace();
     view->failure->generation = generation;
@@ -84,7 +83,7 @@ struct Situation {
     view->failure->slot = slot;
     view->failure->rank = slot;
     view->failure->exit_code = exit_code;
-    view->failure->message = cause + " of slot " + std::to_string(slot);
+    view->failure->message = std::string(api::name_of(cause)) + " of slot " + std::to_string(slot);
     view->failure->time = now - std::chrono::seconds(10);
     return *view->failure;
   }

@@ -105,7 +105,7 @@ class World::ScriptedCoordinator final : public rendezvous::Coordinator {
     for (const auto& [slot, uid] : gang.uid_of_slot) {
       const auto pod = world_.pod_of_uid(uid);
       if (pod && world_.works(*pod) && !gang.silent[slot]) continue;
-      if (leaving.count(uid) == 0) return world_.break_gang("MemberLost", slot, {});
+      if (leaving.count(uid) == 0) return world_.break_gang(api::Cause::kMemberLost, slot, {});
       gang.over = true;  // it has left, and the others go on
     }
   }
@@ -322,7 +322,7 @@ void World::set_node(int number, bool ready) {
   }
 }
 
-void World::break_gang(const std::string& cause, int slot, std::optional<int> exit_code) {
+void World::break_gang(api::Cause cause, int slot, std::optional<int> exit_code) {
   if (!up()) return;
   rendezvous::Failure failure;
   failure.generation = gang.generation;
@@ -330,8 +330,8 @@ void World::break_gang(const std::string& cause, int slot, std::optional<int> ex
   failure.slot = slot;
   failure.rank = slot;
   failure.exit_code = exit_code;
-  failure.message = cause;
-  failure.time = clock.wall_now() - std::chrono::seconds(cause == "MemberLost" ? 0 : 2);
+  failure.message = api::name_of(cause);
+  failure.time = clock.wall_now() - std::chrono::seconds(cause == api::Cause::kMemberLost ? 0 : 2);
   failure.step = gang.generation * 10;
   gang.failure = failure;
 }

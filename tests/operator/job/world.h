@@ -133,7 +133,7 @@ class World {
 
   void set_node(int number, bool ready);
   bool node_ready(int number) const { return dead_nodes_.count(number) == 0; }
-  void break_gang(const std::string& cause, int slot, std::optional<int> exit_code);
+  void break_gang(api::Cause cause, int slot, std::optional<int> exit_code);
   void delete_pod(const std::string& name);
   void fail_pod(const std::string& name, int exit_code);
   void finish();

@@ -74,7 +74,7 @@ TEST_F(CoordinatorElasticTest, who_is_known_to_be_lost_is_not_waited_for) {
   run_three();
   job->on_disconnected(kFirst + 2, now());
   say(0, Broken{0, {1, 2, "a link broke"}});
-  ASSERT_EQ(job->view()->failure->cause, "MemberLost");
+  ASSERT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
@@ -129,7 +129,7 @@ TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_le
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
   EXPECT_EQ(job->view()->failure->slot, 2);
   handled(1);
   written();

@@ -190,7 +190,7 @@ TEST_F(CoordinatorGrowthTest, a_rank_that_dies_before_the_step_ended_is_a_failur
   beat(1, 2, 8);
   say(2, exit(1, 2, 137, 9));
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessSignal);
 }
 
 TEST_F(CoordinatorGrowthTest, a_step_that_does_not_end_is_interrupted_after_a_minute) {

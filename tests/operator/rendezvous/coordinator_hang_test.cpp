@@ -69,12 +69,12 @@ TEST_F(CoordinatorHangTest, the_rank_that_the_others_wait_for_is_ended_and_named
   EXPECT_EQ(sent<Abort>().size(), 1U) << "once";
   EXPECT_EQ(phase(), Phase::kUp) << "its end is awaited";
   Exit ended = exit(1, 1, 134, 6);
-  ended.problem = kHang;
+  ended.problem = api::Cause::kHang;
   ended.message = abort.message;
   ended.stderr_tail = "  #0 the stack";
   say(1, ended);
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "Hang");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kHang);
   EXPECT_EQ(job->view()->failure->rank, 1);
   EXPECT_EQ(job->view()->failure->exit_code, 134);
   EXPECT_EQ(job->view()->failure->message, abort.message + "\n  #0 the stack");
@@ -109,9 +109,9 @@ TEST_F(CoordinatorHangTest, a_peers_broken_connection_is_not_named_instead) {
   say(0, Broken{0, {1, 1, "rank 1 went away"}});
   EXPECT_EQ(phase(), Phase::kUp);
   Exit ended = exit(1, 1, 134, 6);
-  ended.problem = kHang;
+  ended.problem = api::Cause::kHang;
   say(1, ended);
-  EXPECT_EQ(job->view()->failure->cause, "Hang");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kHang);
 }
 
 TEST_F(CoordinatorHangTest, an_agent_that_cannot_end_it_does_not_keep_the_job_waiting) {
@@ -123,7 +123,7 @@ TEST_F(CoordinatorHangTest, an_agent_that_cannot_end_it_does_not_keep_the_job_wa
   EXPECT_EQ(phase(), Phase::kUp);
   pass(milliseconds(250));
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "Hang");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kHang);
   EXPECT_EQ(job->view()->failure->slot, 1);
   EXPECT_NE(job->view()->failure->message.find("state D"), std::string::npos);
   EXPECT_NE(job->view()->failure->message.find("its agent has not ended it within 5 s"), std::string::npos);
@@ -237,7 +237,7 @@ TEST_F(CoordinatorHangTest, bytes_that_do_not_arrive_have_the_same_set_form_agai
   pass(seconds(10));
   EXPECT_TRUE(sent<Abort>().empty());
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ConnectionBroken");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kConnectionBroken);
   EXPECT_EQ(job->view()->failure->rank, 1);
 }
 

@@ -39,7 +39,7 @@ TEST_F(CoordinatorIdentityTest, ranks_of_two_kinds_get_no_go_and_both_pods_are_n
   EXPECT_TRUE(sent<Go>().empty());
   ASSERT_EQ(phase(), Phase::kBroken);
   const Failure failure = *job->view()->failure;
-  EXPECT_EQ(failure.cause, "IdentityMismatch");
+  EXPECT_EQ(failure.cause, api::Cause::kIdentityMismatch);
   EXPECT_EQ(failure.generation, 1);
   EXPECT_EQ(failure.slot, 1);
   EXPECT_EQ(failure.rank, 1);
@@ -68,7 +68,7 @@ TEST_F(CoordinatorIdentityTest, a_process_that_says_its_kind_after_go_ends_the_g
   EXPECT_EQ(phase(), Phase::kUp);
   beat_as(1, 1, kAvx512);
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "IdentityMismatch");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kIdentityMismatch);
 }
 
 TEST_F(CoordinatorIdentityTest, what_an_agent_said_before_it_came_again_does_not_count) {

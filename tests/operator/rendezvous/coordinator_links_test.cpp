@@ -32,17 +32,17 @@ class CoordinatorLinksTest : public CoordinatorStateTest {
     ready(0, generation);
     ready(1, generation);
   }
-  std::string cause() const { return job->view()->failure ? job->view()->failure->cause : ""; }
+  api::Cause cause() const { return job->view()->failure ? job->view()->failure->cause : api::Cause::kNone; }
 };
 
 TEST_F(CoordinatorLinksTest, the_same_link_that_fails_again_before_a_step_costs_one_of_its_ends) {
   start();
   lose_one_another(1, true);
-  EXPECT_EQ(cause(), "ConnectionBroken");
+  EXPECT_EQ(cause(), api::Cause::kConnectionBroken);
   form_again(2);
   lose_one_another(2, false);
   const Failure failure = *job->view()->failure;
-  EXPECT_EQ(failure.cause, "Partitioned");
+  EXPECT_EQ(failure.cause, api::Cause::kPartitioned);
   EXPECT_EQ(failure.slot, 1);
   EXPECT_EQ(failure.rank, 1);
   for (const char* part : {"slot 1 (pod a-1, node n1)", "slot 0 (pod a-0, node n0)", "no answer"}) {
@@ -54,7 +54,7 @@ TEST_F(CoordinatorLinksTest, after_a_step_it_is_linked_anew_as_often_as_it_fails
   start();
   for (std::int64_t generation = 1; generation < 5; ++generation) {
     lose_one_another(generation, true);
-    EXPECT_EQ(cause(), "ConnectionBroken");
+    EXPECT_EQ(cause(), api::Cause::kConnectionBroken);
     form_again(generation + 1);
   }
 }
@@ -66,7 +66,7 @@ TEST_F(CoordinatorLinksTest, a_step_that_an_agent_told_of_counts_as_well) {
   time += milliseconds(10);
   beat(0, 2, 1);
   lose_one_another(2, false);
-  EXPECT_EQ(cause(), "ConnectionBroken");
+  EXPECT_EQ(cause(), api::Cause::kConnectionBroken);
 }
 
 TEST_F(CoordinatorLinksTest, the_gang_waits_for_another_pod_in_its_place) {
@@ -125,10 +125,10 @@ TEST_F(CoordinatorLinksTest, processes_that_never_linked_and_ended_for_it_count_
     wait_for_a_death();
   };
   end_both(1);
-  EXPECT_EQ(cause(), "ProcessExit");
+  EXPECT_EQ(cause(), api::Cause::kProcessExit);
   form_again(2);
   end_both(2);
-  EXPECT_EQ(cause(), "Partitioned");
+  EXPECT_EQ(cause(), api::Cause::kPartitioned);
   EXPECT_FALSE(job->view()->failure->exit_code) << "it is no failure of the process";
 }
 
@@ -139,7 +139,7 @@ TEST_F(CoordinatorLinksTest, of_one_end_that_says_nothing_the_pod_is_made_anew) 
     wait_for_a_death();
     if (generation == 1) form_again(2);
   }
-  EXPECT_EQ(cause(), "Partitioned");
+  EXPECT_EQ(cause(), api::Cause::kPartitioned);
   EXPECT_EQ(job->view()->failure->slot, 0);
 }
 
@@ -202,7 +202,7 @@ TEST_F(CoordinatorLinksTest, after_the_time_for_which_agents_train_on_alone_nobo
     time += milliseconds(250);
     job->on_tick(now());
   }
-  EXPECT_EQ(cause(), "MemberLost");
+  EXPECT_EQ(cause(), api::Cause::kMemberLost);
 }
 
 TEST_F(CoordinatorLinksTest, the_only_member_of_a_generation_that_falls_silent_is_lost) {
@@ -220,7 +220,7 @@ TEST_F(CoordinatorLinksTest, the_only_member_of_a_generation_that_falls_silent_i
     time += milliseconds(250);
     job->on_tick(now());
   }
-  EXPECT_EQ(cause(), "MemberLost");
+  EXPECT_EQ(cause(), api::Cause::kMemberLost);
 }
 
 // Slot 0 trains alone; slot 1 has come and is warm.
@@ -307,7 +307,7 @@ TEST_F(CoordinatorLinksTest, what_an_earlier_coordinator_saw_does_not_count) {
   come_back(0, MemberPhase::kRunning, 2);
   come_back(1, MemberPhase::kRunning, 2);
   lose_one_another(2, false);
-  EXPECT_EQ(cause(), "ConnectionBroken");
+  EXPECT_EQ(cause(), api::Cause::kConnectionBroken);
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_F(CoordinatorRegroupTest, suspicion_is_not_death_the_same_set_forms_again_a
   beat(1, 1);
   job->on_tick(now());
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ConnectionBroken");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kConnectionBroken);
   EXPECT_EQ(job->view()->failure->rank, 1);
 }
 
@@ -192,7 +192,7 @@ TEST_F(CoordinatorRegroupTest, a_death_that_comes_after_the_suspicion_is_the_cau
   time += milliseconds(50);
   say(1, exit(1, 1, 137, 9));
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessSignal);
 }
 
 TEST_F(CoordinatorRegroupTest, a_lost_connection_and_a_peers_word_are_a_loss_at_once) {
@@ -200,7 +200,7 @@ TEST_F(CoordinatorRegroupTest, a_lost_connection_and_a_peers_word_are_a_loss_at_
   job->on_disconnected(kFirst + 1, now());
   broken(0, 1);
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 

@@ -74,7 +74,7 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
   say(1, exit(1, 1, 137, 9));
   EXPECT_EQ(sent<Ack>().size(), 1U);
   EXPECT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessSignal);
   EXPECT_EQ(job->view()->failure->rank, 1);
   EXPECT_TRUE(taken<WriteRecord>().empty());
   plan.handled_generation = 1;
@@ -184,7 +184,7 @@ TEST_F(CoordinatorStateTest, after_a_take_over_communication_failures_wait_for_t
   come_back(0, MemberPhase::kExited);
   say(0, exit(0, 1, 137, 9));
   ASSERT_TRUE(job->view()->failure);
-  EXPECT_EQ(job->view()->failure->cause, "ProcessSignal");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessSignal);
   EXPECT_EQ(job->view()->failure->rank, 0);
 }
 
@@ -199,7 +199,7 @@ TEST_F(CoordinatorStateTest, after_a_take_over_an_agent_that_does_not_come_is_wa
     job->on_tick(now());
   }
   ASSERT_TRUE(job->view()->failure);
-  EXPECT_EQ(job->view()->failure->cause, "ConnectionBroken");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kConnectionBroken);
 }
 
 TEST_F(CoordinatorStateTest, communication_failures_alone_are_named_after_200_ms) {
@@ -218,7 +218,7 @@ TEST_F(CoordinatorStateTest, a_broken_connection_and_a_peers_word_are_a_loss_at_
   job->on_disconnected(kFirst + 1, now());
   EXPECT_EQ(phase(), Phase::kUp);
   say(0, exit(0, 1, kExitCommunication));
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
@@ -232,7 +232,7 @@ TEST_F(CoordinatorStateTest, a_broken_connection_alone_has_a_second) {
   EXPECT_EQ(phase(), Phase::kUp);
   time += milliseconds(10);
   job->on_tick(now());
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
 }
 
 TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
@@ -346,7 +346,7 @@ TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_
   time += milliseconds(250);
   beat(0, 1);
   job->on_tick(now());
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
 }
 
 TEST_F(CoordinatorStateTest, a_generation_that_was_recorded_and_not_started_is_followed_without_a_failure) {
@@ -422,7 +422,7 @@ TEST_F(CoordinatorStateTest, an_agent_that_comes_back_without_its_processes_is_a
   Hello fresh = hello(1);
   fresh.session = "another agent";
   job->on_hello(777, fresh, now());
-  EXPECT_EQ(job->view()->failure->cause, "MemberLost");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
 }
 
 TEST_F(CoordinatorStateTest, all_zero_exits_finish_the_job_and_done_waits_for_the_record) {
@@ -460,11 +460,11 @@ TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
   EXPECT_EQ(sent<Propose>().at(0).port, 29'500);
   Ready message;
   message.epoch = {1, 1};
-  message.problem = "PortInUse";
+  message.problem = api::Cause::kPortInUse;
   message.message = "port 29500 is taken";
   say(0, message);
   EXPECT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "PortInUse");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kPortInUse);
   EXPECT_EQ(job->view()->failure->generation, 1);
 }
 
@@ -474,13 +474,9 @@ TEST_F(CoordinatorStateTest, a_ready_with_an_unknown_problem_is_a_failure_of_the
   join(0);
   join(1);
   written();
-  Ready message;
-  message.epoch = {1, 1};
-  message.problem = "NodeLost";
-  message.message = "so it says";
-  say(0, message);
+  say(0, *decode_from_agent(R"({"type":"READY","term":1,"generation":1,"problem":"NodeLost","message":"so it says"})"));
   ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, "ProcessFailed");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessFailed);
   EXPECT_EQ(job->view()->failure->message, "the agent says \"NodeLost\": so it says");
 }
 
@@ -496,7 +492,7 @@ TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
     beat(0, 0);
     beat(1, 0);
   }
-  EXPECT_EQ(job->view()->failure->cause, "StartTimeout");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
@@ -518,7 +514,7 @@ TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
     say(0, heartbeat);
     say(1, heartbeat);
   }
-  EXPECT_EQ(job->view()->failure->cause, "StartTimeout");
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 

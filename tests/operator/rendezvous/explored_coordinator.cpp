@@ -104,7 +104,7 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   }
   const auto view = state.view();
   coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;
-  const bool evicts = coordinator.broken > 0 && view->failure && view->failure->cause == "Partitioned";
+  const bool evicts = coordinator.broken > 0 && view->failure && view->failure->cause == api::Cause::kPartitioned;
   coordinator.evicts = evicts ? view->failure->slot : -1;
   coordinator.up = view && view->phase == Phase::kUp;
   return step;

@@ -65,7 +65,8 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
          edges.failures(), evicted, finished, stop_since, progress, progress_place, checkpoint, identities_changed);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
-  if (failure) to.add(failure->generation, failure->exit_code, failure->cause == "Partitioned", failure->slot);
+  if (failure)
+    to.add(failure->generation, failure->exit_code, failure->cause == api::Cause::kPartitioned, failure->slot);
   to.add_due(store_retry_at).add_due(evict_from).add(alone_since, last_event, actions.size());
   if (!plan) return;
   using std::chrono::seconds;

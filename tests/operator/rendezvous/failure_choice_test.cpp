@@ -48,7 +48,7 @@ TEST(FailureChoice, a_failure_reads_as_a_sentence_with_the_tail_of_stderr) {
   Exit exit = ended(2, 137, 9, 1'700'000'000'000);
   exit.stderr_tail = "last words\n";
   const Failure failure = failure_of(exit, 1);
-  EXPECT_EQ(failure.cause, "ProcessSignal");
+  EXPECT_EQ(failure.cause, api::Cause::kProcessSignal);
   EXPECT_EQ(failure.message, "rank 2 was ended by SIGKILL\nlast words\n");
   EXPECT_EQ(failure.exit_code, 137);
   EXPECT_EQ(failure.slot, 1);
@@ -57,29 +57,17 @@ TEST(FailureChoice, a_failure_reads_as_a_sentence_with_the_tail_of_stderr) {
 
 TEST(FailureChoice, causes_are_told_apart) {
   Exit exit = ended(0, 3, 0, 1);
-  EXPECT_EQ(failure_of(exit, 0).cause, "ProcessExit");
+  EXPECT_EQ(failure_of(exit, 0).cause, api::Cause::kProcessExit);
   exit.code = kExitStopped;
-  EXPECT_EQ(failure_of(exit, 0).cause, "Stopped");
+  EXPECT_EQ(failure_of(exit, 0).cause, api::Cause::kStopped);
   exit.code = 143;
   exit.signal = 15;
   exit.reason = Exit::Reason::kTerminated;
-  EXPECT_EQ(failure_of(exit, 0).cause, "Stopped");
-  exit.problem = "CommandNotFound";
+  EXPECT_EQ(failure_of(exit, 0).cause, api::Cause::kStopped);
+  exit.problem = api::Cause::kCommandNotFound;
   exit.message = "no such command";
-  EXPECT_EQ(failure_of(exit, 0).cause, "CommandNotFound");
+  EXPECT_EQ(failure_of(exit, 0).cause, api::Cause::kCommandNotFound);
   EXPECT_EQ(failure_of(exit, 0).message, "no such command");
-}
-
-TEST(FailureChoice, an_agent_never_names_a_cause_of_the_cluster) {
-  for (const char* word : {"MemberLost", "NodeLost", "Preempted", "Evicted", "PodDeleted", "ConnectionBroken",
-                           "Partitioned", "Stopped", "Completed", "", "Anything\nelse"}) {
-    Exit exit = ended(0, 3, 0, 1);
-    exit.problem = std::string(word) + (*word == 0 ? " " : "");
-    exit.message = "a sentence";
-    const Failure failure = failure_of(exit, 0);
-    EXPECT_EQ(failure.cause, "ProcessFailed") << word;
-    EXPECT_EQ(failure.message, "the agent says \"" + exit.problem + "\": a sentence");
-  }
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class MemberStateTest : public testing::Test {
     return message;
   }
   void prepared(std::int64_t generation, std::int64_t term = 1) {
-    member.on_prepared({term, generation}, Prepared{{"10.0.0.1:5"}, "10.0.0.1", 0, "", ""}, now);
+    member.on_prepared({term, generation}, Prepared{{"10.0.0.1:5"}, "10.0.0.1", 0, api::Cause::kNone, ""}, now);
     collect();
   }
   void run_generation(std::int64_t generation) {
@@ -87,7 +87,7 @@ class MemberStateTest : public testing::Test {
     collect();
   }
   void end_process(int code, int signal = 0) {
-    member.on_exit(ProcessEnd{1, code, signal, 17, "tail", "", ""}, now);
+    member.on_exit(ProcessEnd{1, code, signal, 17, "tail", api::Cause::kNone, ""}, now);
     collect();
   }
 };

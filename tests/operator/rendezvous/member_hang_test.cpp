@@ -76,7 +76,7 @@ TEST_F(MemberHangTest, its_exit_says_that_it_hung_and_why) {
   tell(Abort{1, 1, "it sleeps"});
   end_process(134, 6);
   ASSERT_EQ(sent<Exit>().size(), 1U);
-  EXPECT_EQ(sent<Exit>().at(0).problem, kHang);
+  EXPECT_EQ(sent<Exit>().at(0).problem, api::Cause::kHang);
   EXPECT_EQ(sent<Exit>().at(0).message, "it sleeps");
   EXPECT_EQ(sent<Exit>().at(0).reason, Exit::Reason::kOwn);
   EXPECT_EQ(sent<Exit>().at(0).stderr_tail, "tail");
@@ -88,7 +88,7 @@ TEST_F(MemberHangTest, one_that_was_done_after_all_did_not_hang) {
   start();
   tell(Abort{1, 1, "it sleeps"});
   end_process(0);
-  EXPECT_TRUE(sent<Exit>().at(0).problem.empty());
+  EXPECT_TRUE(sent<Exit>().at(0).problem == api::Cause::kNone);
 }
 
 TEST_F(MemberHangTest, an_abort_of_another_generation_or_rank_or_of_what_ends_anyway_is_ignored) {

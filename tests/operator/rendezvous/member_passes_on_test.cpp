@@ -133,10 +133,10 @@ TEST_F(MemberPassesOnTest, the_end_of_a_process_and_a_failed_preparation_with_an
     member = MemberState(MemberOptions{"ns", "pod", "uid", 1, 1, "session"}, now);
     join();
     tell(proposal(1));
-    member.on_prepared({1, 1}, Prepared{{}, "", 0, "NoSocket", text}, now);
+    member.on_prepared({1, 1}, Prepared{{}, "", 0, api::Cause::kPortInUse, text}, now);
     collect();
     run_generation(2);
-    member.on_exit(ProcessEnd{1, 126, 0, 17, text.substr(0, kMaxStderrTail), "CommandNotFound", text}, now);
+    member.on_exit(ProcessEnd{1, 126, 0, 17, text.substr(0, kMaxStderrTail), api::Cause::kCommandNotFound, text}, now);
     collect();
     EXPECT_FALSE(sent<Exit>().empty());
     EXPECT_FALSE(sent<Ready>().empty());

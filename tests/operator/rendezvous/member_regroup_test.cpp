@@ -37,7 +37,7 @@ class MemberRegroupTest : public MemberStateTest {
   // And once more, for a new process, which will listen elsewhere.
   void ready_again() {
     member.on_no_process_left(now);
-    member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, "", ""}, now);
+    member.on_prepared({1, 2}, Prepared{{"10.0.0.1:6"}, "10.0.0.1", 0, api::Cause::kNone, ""}, now);
   }
   Go go_to(const std::string& address) {
     Go message = go(2);
@@ -85,11 +85,11 @@ class MemberOfThreeTest : public MemberRegroupTest {
     collect();
   }
   void bind(std::int64_t generation, const std::vector<std::string>& addresses) {
-    member.on_prepared({1, generation}, Prepared{addresses, "10.0.0.1", 0, "", ""}, now);
+    member.on_prepared({1, generation}, Prepared{addresses, "10.0.0.1", 0, api::Cause::kNone, ""}, now);
     collect();
   }
   void end(int rank, bool left_behind = false) {
-    ProcessEnd how{rank, 137, 9, 17, "", "", ""};
+    ProcessEnd how{rank, 137, 9, 17, "", api::Cause::kNone, ""};
     how.left_behind = left_behind;
     member.on_exit(how, now);
     collect();
@@ -162,9 +162,9 @@ TEST_F(MemberOfThreeTest, no_socket_for_the_dead_one_is_a_ready_with_the_problem
   tell(proposal_of_three(2));
   hear(3, holding(2, 7));
   hear(5, holding(2, 7));
-  member.on_prepared({1, 2}, Prepared{{}, "10.0.0.1", 0, "PortInUse", "no port"}, now);
+  member.on_prepared({1, 2}, Prepared{{}, "10.0.0.1", 0, api::Cause::kPortInUse, "no port"}, now);
   collect();
-  EXPECT_EQ(sent<Ready>().at(0).problem, "PortInUse");
+  EXPECT_EQ(sent<Ready>().at(0).problem, api::Cause::kPortInUse);
 }
 
 TEST_F(MemberOfThreeTest, when_another_dies_before_go_all_start_anew_and_sockets_for_one_are_not_enough) {
@@ -444,7 +444,7 @@ TEST_F(MemberRegroupTest, a_process_that_stays_may_have_another_rank_in_the_next
   forget();
   member.on_worker_message(0, {.up = true, .regroups = true}, now);
   EXPECT_EQ(sent<Up>().at(0).generation, 2);
-  member.on_exit(ProcessEnd{0, 137, 9, 17, "tail", "", ""}, now);
+  member.on_exit(ProcessEnd{0, 137, 9, 17, "tail", api::Cause::kNone, ""}, now);
   EXPECT_EQ(sent<Exit>().at(0).rank, 0);
   EXPECT_EQ(sent<Exit>().at(0).generation, 2);
 }

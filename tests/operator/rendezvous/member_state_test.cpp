@@ -97,8 +97,8 @@ TEST_F(MemberStateTest, a_halt_takes_a_promise_back) {
 TEST_F(MemberStateTest, a_problem_with_the_sockets_is_said_and_nothing_starts) {
   join();
   tell(proposal(1));
-  member.on_prepared({1, 1}, Prepared{{}, "10.0.0.1", 29'500, "PortInUse", "port 29500 is taken"}, now);
-  EXPECT_EQ(sent<Ready>().at(0).problem, "PortInUse");
+  member.on_prepared({1, 1}, Prepared{{}, "10.0.0.1", 29'500, api::Cause::kPortInUse, "port 29500 is taken"}, now);
+  EXPECT_EQ(sent<Ready>().at(0).problem, api::Cause::kPortInUse);
   tell(go(1));
   EXPECT_TRUE(taken<StartProcesses>().empty());
 }

@@ -15,7 +15,7 @@ class MemberWarmTest : public MemberStateTest {
     warm.go.ranks = ranks;
     warm.first = true;
     tell(warm);
-    Prepared sockets{{}, "10.0.0.1", 7, "", ""};
+    Prepared sockets{{}, "10.0.0.1", 7, api::Cause::kNone, ""};
     for (int i = 0; i < ranks; ++i) sockets.addresses.push_back("10.0.0.1:" + std::to_string(5 + i));
     member.on_prepared({1, 0}, sockets, now);
     forget();
@@ -25,7 +25,7 @@ class MemberWarmTest : public MemberStateTest {
     collect();
   }
   void ends(int rank, int code, int signal = 0) {
-    member.on_exit(ProcessEnd{rank, code, signal, 17, "tail", "", ""}, now);
+    member.on_exit(ProcessEnd{rank, code, signal, 17, "tail", api::Cause::kNone, ""}, now);
     collect();
   }
   Propose proposal_of(int ranks, std::int64_t generation = 1) {

@@ -1,5 +1,6 @@
 #include "operator/rendezvous/protocol.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -68,7 +69,7 @@ Exit full_exit() {
   exit.reason = Exit::Reason::kTerminated;
   exit.report = FailureReport{FailureReport::Class::kCommunication, 2, "rank 2 went away"};
   exit.stderr_tail = "a line\n\"quoted\"\n";
-  exit.problem = "CommandNotFound";
+  exit.problem = api::Cause::kCommandNotFound;
   exit.message = "not there";
   return exit;
 }
@@ -94,7 +95,7 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   watched.ranks = {
       {'T', 1250, Activity{7, Activity::Doing::kForward, 41, 9, 512, Activity::Stage::kReduceScatter, 5, 6, 1, 0}},
       {'D', 0, std::nullopt}};
-  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, "PortInUse", "taken"};
+  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, api::Cause::kPortInUse, "taken"};
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   kept.identities = {{2, "gradients=fp32"}};
@@ -106,6 +107,36 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
            Broken{3, {7, 1, "", false, true}}, Echoed{7, "10.0.0.1:1: no answer"}, full_exit()}) {
     EXPECT_EQ(there_and_back(message), message);
   }
+}
+
+TEST(Protocol, an_agent_never_names_a_cause_of_the_cluster) {
+  for (const std::string word : {"MemberLost", "NodeLost", "Preempted", "Evicted", "PodDeleted", "ConnectionBroken",
+                                 "Partitioned", "Stopped", "Completed", " ", "Anything else"}) {
+    for (const std::string type : {"READY", "EXIT"}) {
+      const auto read =
+          decode_from_agent(fmt::format(R"({{"type":"{}","problem":"{}","message":"a sentence"}})", type, word));
+      ASSERT_TRUE(read) << read.error().message;
+      const auto [problem, message] = std::visit(
+          [](const auto& m) -> std::pair<api::Cause, std::string> {
+            if constexpr (requires { m.message; }) return {m.problem, m.message};
+            return {};
+          },
+          *read);
+      EXPECT_EQ(problem, api::Cause::kProcessFailed) << word;
+      EXPECT_EQ(message, "the agent says \"" + word + "\": a sentence");
+    }
+  }
+}
+
+// What the agents of every version send and read.
+TEST(Protocol, a_cause_travels_as_its_name) {
+  Exit exit;
+  exit.problem = api::Cause::kHang;
+  exit.message = "no step";
+  const std::string frame = *encode_frame(exit);
+  EXPECT_NE(frame.find(R"("message":"no step","problem":"Hang")"), std::string::npos) << frame;
+  exit.problem = api::Cause::kNone;
+  EXPECT_EQ(encode_frame(exit)->find("problem"), std::string::npos);
 }
 
 // A process may say a line of 4 KiB, and a member may have 1,024 of them.

@@ -118,7 +118,7 @@ void SimulatedWorld::pump(const std::shared_ptr<Coordinator>& coordinator) {
   const auto view = coordinator->state->view();
   if (coordinator == leader_ && view && view->phase == Phase::kBroken && view->generation > noticed_) {
     noticed_ = view->generation;
-    const bool evicts = view->failure && view->failure->cause == "Partitioned";
+    const bool evicts = view->failure && view->failure->cause == api::Cause::kPartitioned;
     after(ms(between(1, 300)), [this, generation = view->generation, slot = evicts ? view->failure->slot : -1] {
       handled_ = std::max(handled_, generation);
       if (slot >= 0 && wanted(slot)) {

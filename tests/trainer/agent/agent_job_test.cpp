@@ -23,7 +23,7 @@ TEST_F(AgentJobTest, four_members_form_a_generation_and_a_killed_worker_is_follo
   ASSERT_EQ(::kill(victim.pid, SIGKILL), 0);
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   const rv::Failure failure = *coordinator->view("uid")->failure;
-  EXPECT_EQ(failure.cause, "ProcessSignal");
+  EXPECT_EQ(failure.cause, api::Cause::kProcessSignal);
   EXPECT_EQ(failure.rank, victim.rank);
   EXPECT_EQ(failure.exit_code, 137);
   handled(1);
@@ -88,7 +88,7 @@ TEST_F(AgentJobTest, a_worker_that_dies_while_there_is_no_coordinator_is_reporte
   start_coordinator(2);
   coordinator->set_job(plan);
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "ProcessSignal");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kProcessSignal);
   EXPECT_EQ(coordinator->view("uid")->failure->rank, started(1)[0].rank);
 }
 
@@ -99,7 +99,7 @@ TEST_F(AgentJobTest, a_killed_agent_takes_its_workers_along_and_its_replacement_
   agents[1]->signal(SIGKILL);
   agents[1]->wait();
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "MemberLost");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kMemberLost);
   EXPECT_EQ(coordinator->view("uid")->failure->slot, 1);
   for (const Started& one : started(1)) {
     if (one.rank < 2) continue;
@@ -122,7 +122,7 @@ TEST_F(AgentJobTest, a_stopped_process_that_reported_steps_is_named_and_ended_ev
              "kill -STOP $$; exec sleep 100"});
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   const rv::Failure failure = *coordinator->view("uid")->failure;
-  EXPECT_EQ(failure.cause, "Hang");
+  EXPECT_EQ(failure.cause, api::Cause::kHang);
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.signal, SIGKILL);
   EXPECT_NE(failure.message.find("rank 1 (slot 1) has not moved for"), std::string::npos) << failure.message;
@@ -154,7 +154,7 @@ TEST_F(AgentJobTest, a_command_that_does_not_exist_is_named_with_the_path) {
   start_job(1, 1, {"no-such-command", "--flag"});
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   const rv::Failure failure = *coordinator->view("uid")->failure;
-  EXPECT_EQ(failure.cause, "CommandNotFound");
+  EXPECT_EQ(failure.cause, api::Cause::kCommandNotFound);
   EXPECT_EQ(failure.exit_code, 127);
   EXPECT_EQ(failure.message.find("the command \"no-such-command\" was not found in $PATH (/"), 0U) << failure.message;
 }
@@ -164,14 +164,14 @@ TEST_F(AgentJobTest, a_file_that_may_not_be_executed_is_named) {
   start_job(1, 1, {folder / "data"});
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   EXPECT_EQ(coordinator->view("uid")->failure->exit_code, 126);
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "CommandNotFound");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kCommandNotFound);
 }
 
 TEST_F(AgentJobTest, a_fixed_port_that_is_taken_is_named) {
   plan.port = port;  // the coordinator's own
   start_job(1, 1, shell_worker("exit 0"));
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "PortInUse");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kPortInUse);
   EXPECT_NE(coordinator->view("uid")->failure->message.find(std::to_string(port)), std::string::npos);
 }
 
@@ -211,7 +211,7 @@ TEST_F(AgentJobTest, a_signal_to_the_agent_ends_the_worker_and_is_no_fault_of_it
   agents[1]->signal(SIGTERM);
   EXPECT_EQ(agents[1]->wait(), 143);
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "Stopped");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kStopped);
   EXPECT_EQ(coordinator->view("uid")->failure->slot, 1);
 }
 
@@ -315,7 +315,7 @@ TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   agents[0]->signal(SIGCONT);
   EXPECT_EQ(coordinator->view("uid")->failure->rank, 3);
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "ProcessSignal");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kProcessSignal);
   handled(1);
   ASSERT_TRUE(reaches(Phase::kFinished, 2));
   for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
@@ -330,7 +330,7 @@ TEST_F(AgentJobTest, a_command_of_ours_that_is_not_there_breaks_the_first_genera
   plan.kind = rv::Kind::kLockstep;
   start_job(2, 1, {"/no/such/program"});
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
-  EXPECT_EQ(coordinator->view("uid")->failure->cause, "CommandNotFound");
+  EXPECT_EQ(coordinator->view("uid")->failure->cause, api::Cause::kCommandNotFound);
   EXPECT_EQ(coordinator->view("uid")->failure->exit_code, 127);
 }
 
@@ -339,7 +339,7 @@ TEST_F(AgentJobTest, a_worker_of_ours_that_fails_before_the_first_generation_bre
   start_job(2, 2, shell_worker("[ $RANK = 2 ] && { echo no data >&2; exit 65; }; exec sleep 100"));
   ASSERT_TRUE(reaches(Phase::kBroken, 1));
   const rv::Failure failure = *coordinator->view("uid")->failure;
-  EXPECT_EQ(failure.cause, "ProcessExit");
+  EXPECT_EQ(failure.cause, api::Cause::kProcessExit);
   EXPECT_EQ(failure.rank, 2);
   EXPECT_EQ(failure.slot, 1);
   EXPECT_EQ(failure.exit_code, 65);
