@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 namespace lockstep::trainer::agent {
 namespace {
@@ -83,6 +84,29 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["PET_MAX_RESTARTS"] = std::to_string(0);  // restarts are the operator's
 }
 
+// Gives each process its equal part of the pod's GPUs: the device plugin lists all of them in NVIDIA_VISIBLE_DEVICES,
+// in the pod's environment. CUDA does not read that variable, so cuda:LOCAL_RANK keeps its meaning.
+void divide_gpus(Variables& variables, const Go& go, int local_rank) {
+  const auto listed = variables.find("NVIDIA_VISIBLE_DEVICES");
+  const bool divided = variables.count("CUDA_VISIBLE_DEVICES") != 0 ||
+                       std::any_of(go.env.begin(), go.env.end(),
+                                   [](const auto& entry) { return entry.first == "NVIDIA_VISIBLE_DEVICES"; });
+  if (listed == variables.end() || divided || local_rank < 0 || local_rank >= go.ranks) return;
+  std::vector<std::string_view> gpus;
+  const std::string_view text = listed->second;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) return;  // not a list of devices
+    gpus.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const std::size_t processes = static_cast<std::size_t>(go.ranks);
+  if (gpus.size() % processes != 0) return;
+  const auto part = static_cast<std::ptrdiff_t>(gpus.size() / processes);
+  const auto first = gpus.begin() + local_rank * part;
+  listed->second = fmt::format("{}", fmt::join(first, first + part, ","));
+}
+
 }  // namespace
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const Go& go, int local_rank,
@@ -97,6 +121,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
     variables.erase(own);
   }
   for (const auto& [name, value] : go.env) variables[name] = value;
+  divide_gpus(variables, go, local_rank);
   add_ours(variables, go);
   if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, peers_fd);
   if (go.kind != Kind::kNone) add_torch(variables, go, local_rank);

@@ -112,6 +112,37 @@ TEST(Environment, the_generation_wins_over_the_job_and_the_job_over_the_pod) {
   EXPECT_THAT(environment, Contains("MINE=a=b"));
 }
 
+TEST(Environment, processes_of_a_pod_share_its_gpus_in_equal_parts) {
+  const std::vector<std::string> pod = {"NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b,GPU-c,GPU-d"};
+  for (const Kind kind : {Kind::kLockstep, Kind::kTorch, Kind::kNone}) {
+    EXPECT_THAT(worker_environment(pod, two_by_two(kind), 0, -1, -1), Contains("NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b"));
+    EXPECT_THAT(worker_environment(pod, two_by_two(kind), 1, -1, -1), Contains("NVIDIA_VISIBLE_DEVICES=GPU-c,GPU-d"));
+  }
+  Go four = two_by_two(Kind::kTorch);
+  four.ranks = 4;
+  EXPECT_THAT(worker_environment(pod, four, 3, -1, -1), Contains("NVIDIA_VISIBLE_DEVICES=GPU-d"));
+  EXPECT_THAT(worker_environment(pod, four, 3, -1, -1), Each(Not(StartsWith("CUDA_VISIBLE_DEVICES="))))
+      << "cuda:LOCAL_RANK has to name a device of the pod";
+}
+
+TEST(Environment, gpus_that_do_not_divide_stay_with_every_process) {
+  for (const char* pod :
+       {"NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b,GPU-c", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=void",
+        "NVIDIA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=GPU-a,", "NVIDIA_VISIBLE_DEVICES=GPU-a,,GPU-b,GPU-c"}) {
+    EXPECT_THAT(worker_environment({pod}, two_by_two(Kind::kTorch), 1, -1, -1), Contains(pod));
+  }
+  EXPECT_THAT(worker_environment({}, two_by_two(Kind::kTorch), 1, -1, -1),
+              Each(Not(StartsWith("NVIDIA_VISIBLE_DEVICES="))));
+}
+
+TEST(Environment, gpus_that_the_job_has_divided_stay_as_they_are) {
+  const char* const pod = "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b";
+  EXPECT_THAT(worker_environment({pod, "CUDA_VISIBLE_DEVICES=1"}, two_by_two(Kind::kTorch), 1, -1, -1), Contains(pod));
+  Go go = two_by_two(Kind::kTorch);
+  go.env = {{"NVIDIA_VISIBLE_DEVICES", "GPU-c,GPU-d"}};
+  EXPECT_THAT(worker_environment({pod}, go, 1, -1, -1), Contains("NVIDIA_VISIBLE_DEVICES=GPU-c,GPU-d"));
+}
+
 TEST(Environment, what_is_the_agents_alone_is_not_passed_on) {
   const auto environment = worker_environment({"LOCKSTEP_COORDINATOR=1.2.3.4:5", "LOCKSTEP_TOKEN_FILE=/t",
                                                "LOCKSTEP_COORDINATOR_CA=pem", "LOCKSTEP_PARENT_DEATH=1"},
