@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit soak bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit soak equal-machines bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test-unit: setup-test ## the unit tests alone (under a minute after the build)
 
 soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_ROUNDS makes it longer)
 	@$(PYTHON) scripts/run_tests.py soak
+
+EVENTS ?= 10000000
+equal-machines: ## the coordinator's state machine of COMMIT and of the working tree: equal over EVENTS random events
+	@tests/operator/rendezvous/equal_machines/compare.sh $(COMMIT) $(EVENTS)
 
 bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run
 	@$(PYTHON) scripts/run_tests.py bench

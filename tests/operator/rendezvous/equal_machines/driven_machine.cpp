@@ -1,0 +1,454 @@
+#include "tests/operator/rendezvous/equal_machines/driven_machine.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+
+#include "operator/api/cause.h"
+#include "operator/rendezvous/coordinator_state.h"
+
+// compare.sh sets MAKE_MACHINE, and changes the namespace for the version of before.
+namespace lockstep::rendezvous {
+namespace {
+
+using equal_machines::Event;
+using equal_machines::Order;
+using equal_machines::Seen;
+
+std::string word(const char* what, int number) {
+  return number == 0 ? "" : fmt::format("{}-{}", what, number);
+}
+
+// A failure's cause was a text once.
+template <typename Cause>
+std::string cause_in_words(const Cause& cause) {
+  if constexpr (std::is_convertible_v<Cause, std::string>) {
+    return cause;
+  } else {
+    return std::string(api::name_of(cause));
+  }
+}
+
+// And so was a problem that an agent names.
+template <typename Problem>
+void say(Problem& problem, const std::string& word) {
+  if constexpr (std::is_convertible_v<Problem, std::string>) {
+    problem = word;
+  } else if (!word.empty()) {
+    problem = api::cause_of_agent(word);
+  }
+}
+
+// Collects what is compared. Each value is written with its length or size, so that none can run into the next.
+class Trace {
+ public:
+  explicit Trace(std::string& to) : to_(to) {}
+
+  template <typename... T>
+  void put(const T&... values) {
+    (one(values), ...);
+  }
+
+ private:
+  void one(const std::string& text) {
+    one(text.size());
+    to_ += text;
+  }
+  template <typename T>
+  void one(const T& value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      raw(&value, sizeof value);
+    } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      const auto number = static_cast<std::int64_t>(value);
+      raw(&number, sizeof number);
+    } else {
+      all(value);
+    }
+  }
+  void raw(const void* bytes, std::size_t count) { to_.append(static_cast<const char*>(bytes), count); }
+  template <typename T>
+  void one(const std::optional<T>& value) {
+    one(value.has_value());
+    if (value) one(*value);
+  }
+  template <typename T>
+  void one(const std::vector<T>& values) {
+    one(values.size());
+    for (const T& value : values) one(value);
+  }
+  void one(const std::map<std::string, std::string>& values) {
+    one(values.size());
+    for (const auto& [key, value] : values) put(key, value);
+  }
+  void one(MonotonicTime time) { one(time.time_since_epoch().count()); }
+  void one(WallTime time) { one(time.time_since_epoch().count()); }
+
+  void all(const Epoch& epoch) { put(epoch.term, epoch.generation); }
+  void all(const Welcome& welcome) { put(welcome.term, welcome.heartbeat_ms); }
+  void all(const Refused& refused) { put(refused.message, refused.final); }
+  void all(const Propose& it) { put(it.epoch, it.first_rank, it.ranks, it.world_size, it.port); }
+  void all(const StateVersion& version) { put(version.generation, version.step, version.digest); }
+  void all(const Peers& peers) {
+    put(static_cast<bool>(peers));
+    if (!peers) return;
+    for (const auto& member : peers->members()) put(member.slot, member.incarnation, member.addresses);
+  }
+  void all(const Go& go) {
+    put(go.epoch, go.job, go.job_uid, go.kind, go.first_rank, go.ranks, go.world_size, go.group_rank);
+    put(go.group_world_size, go.peers, go.master_addr, go.master_port, go.key, go.source.rank, go.source.version);
+    put(go.source.send, go.restore, go.checkpoint_path, go.checkpoint_every_seconds, go.max_restarts, go.env);
+  }
+  void all(const Warm& warm) { put(warm.go, warm.first); }
+  void all(const Echo& echo) { put(echo.generation, echo.peers); }
+  void all(const Ack& ack) { put(ack.generation, ack.rank); }
+  void all(const Halt& halt) { put(halt.epoch); }
+  void all(const Yield& yield) { put(yield.epoch); }
+  void all(const Abort& abort) { put(abort.generation, abort.rank, abort.message); }
+  void all(const Stop& stop) { put(stop.grace_seconds, stop.exit_code); }
+  void all(const Done&) {}
+  void all(const Unknown&) {}
+  void all(const CheckpointReport& it) { put(it.name, it.step, it.generation, it.digest); }
+  void all(const Progress& it) {
+    put(it.step, it.total_steps, it.epoch, it.loss, it.samples_per_second, it.eta_seconds);
+  }
+  void all(const Record::Member& member) { put(member.slot, member.incarnation, member.life); }
+  void all(const Record& it) {
+    put(it.format, it.term, it.writer, it.generation, it.members, it.checkpoint, it.finished, it.progress);
+  }
+  void all(const MemberView& it) {
+    put(it.slot, it.incarnation, it.connected, it.in_gang, it.up, it.leaving, it.alive);
+  }
+  void all(const Failure& it) {
+    put(it.generation, cause_in_words(it.cause), it.rank, it.slot, it.exit_code, it.signal, it.message, it.time);
+    put(it.detect_ms, it.step);
+  }
+  void all(const RecoveryTimes& it) {
+    put(it.after, it.into, it.agree_ms, it.decide_ms, it.abort_ms, it.record_ms, it.start_ms, it.init_ms);
+    put(it.transfer_ms, it.first_step_ms);
+  }
+  void all(const JobView& it) {
+    put(it.generation, it.phase, it.members, it.world_size, it.failure, it.message, it.progress);
+    put(it.newest_checkpoint, it.times, it.divergence, it.refused);
+  }
+
+  std::string& to_;
+};
+
+Order order_of(const SendToMember& send) {
+  using Kind = Order::Kind;
+  Order order;
+  order.session = send.session;
+  if (std::holds_alternative<Welcome>(send.message)) order.kind = Kind::kWelcome;
+  if (const auto* it = std::get_if<Welcome>(&send.message)) order.term = it->term;
+  if (std::holds_alternative<Refused>(send.message)) order.kind = Kind::kRefused;
+  if (const auto* it = std::get_if<Propose>(&send.message)) {
+    order = {Kind::kPropose, send.session, it->epoch.term, it->epoch.generation, it->first_rank, it->ranks};
+  } else if (const auto* go = std::get_if<Go>(&send.message)) {
+    order = {Kind::kGo, send.session, go->epoch.term, go->epoch.generation, go->first_rank, go->ranks};
+  } else if (const auto* warm = std::get_if<Warm>(&send.message)) {
+    order = {Kind::kWarm, send.session, 0, 0, warm->first ? 1 : 0, warm->go.ranks};
+  } else if (const auto* echo = std::get_if<Echo>(&send.message)) {
+    order = {Kind::kEcho, send.session, 0, echo->generation, 0, 0};
+  } else if (const auto* halt = std::get_if<Halt>(&send.message)) {
+    order = {Kind::kHalt, send.session, halt->epoch.term, halt->epoch.generation, 0, 0};
+  } else if (const auto* yield = std::get_if<Yield>(&send.message)) {
+    order = {Kind::kYield, send.session, yield->epoch.term, yield->epoch.generation, 0, 0};
+  } else if (const auto* abort = std::get_if<Abort>(&send.message)) {
+    order = {Kind::kAbort, send.session, 0, abort->generation, abort->rank, 0};
+  } else if (std::holds_alternative<Stop>(send.message)) {
+    order.kind = Kind::kStop;
+  } else if (std::holds_alternative<Done>(send.message)) {
+    order.kind = Kind::kDone;
+  }
+  return order;
+}
+
+CoordinatorTiming timing_of(int scale) {
+  CoordinatorTiming timing;
+  for (Duration* each : {&timing.silent_after, &timing.ready_within, &timing.no_eviction_for, &timing.found_within,
+                         &timing.orphan_after, &timing.checkpoint_every, &timing.yield_within, &timing.echo_within,
+                         &timing.session_silence, &timing.abort_within}) {
+    *each /= scale;
+  }
+  return timing;
+}
+
+class Driven : public equal_machines::Machine {
+ public:
+  explicit Driven(int scale) : timing_(timing_of(scale)) { take_over(1, Now{time_of(1'000'000), {}, true}); }
+
+  const Seen& after(const Event& event) override {
+    seen_ = {};
+    const Now now{time_of(event.time_ms), WallTime(std::chrono::milliseconds(1'700'000'000'000 + event.time_ms)),
+                  event.leads};
+    Trace trace(seen_.trace);
+    carry_out(event, now, trace);
+    observe(trace);
+    return seen_;
+  }
+
+  std::string describe() const override {
+    const auto view = state_->view();
+    if (!view) return "no view";
+    std::string words =
+        fmt::format("generation {}, phase {}, \"{}\"", view->generation, static_cast<int>(view->phase), view->message);
+    if (view->failure) {
+      words += fmt::format(", {} of slot {}: {}", cause_in_words(view->failure->cause), view->failure->slot,
+                           view->failure->message);
+    }
+    return words;
+  }
+
+ private:
+  static MonotonicTime time_of(std::int64_t ms) { return MonotonicTime(std::chrono::milliseconds(ms)); }
+
+  void take_over(std::int64_t term, Now now) {
+    state_ = std::make_unique<CoordinatorState>(
+        term, timing_, [this] { return fmt::format("{:064}", ++keys_); }, now);
+  }
+
+  void carry_out(const Event& event, Now now, Trace& trace) {
+    using Kind = Event::Kind;
+    switch (event.kind) {
+      case Kind::kPlan:
+        return state_->on_plan(plan_of(event.plan), now);
+      case Kind::kHello:
+        trace.put(state_->refusal(hello_of(event)).has_value());
+        return state_->on_hello(event.session, hello_of(event), now);
+      case Kind::kSignOfLife:
+        return state_->on_sign_of_life(hello_of(event), now);
+      case Kind::kTokenPending:
+        return state_->on_token_pending({hello_of(event)}, now);
+      case Kind::kTurnedAway:
+        return state_->on_turned_away(fmt::format("reason {}", event.problem));
+      case Kind::kHeartbeat:
+        return state_->on_message(event.session, heartbeat_of(event), now);
+      case Kind::kReady:
+        return state_->on_message(event.session, ready_of(event), now);
+      case Kind::kUp: {
+        Up up;
+        up.generation = event.generation;
+        up.regroups = event.regroups;
+        up.entry.init_ms = event.life;
+        up.entry.transfer_ms = event.life - 1;
+        return state_->on_message(event.session, up, now);
+      }
+      case Kind::kBroken: {
+        Broken broken;
+        broken.rank = event.rank;
+        broken.report.generation = event.generation;
+        broken.report.suspect_rank = event.suspect;
+        broken.report.message = "the link broke";
+        broken.report.yielded = event.yielded;
+        broken.report.stepped = event.stepped;
+        return state_->on_message(event.session, broken, now);
+      }
+      case Kind::kExit:
+        return state_->on_message(event.session, exit_of(event), now);
+      case Kind::kEchoed: {
+        Echoed echoed;
+        echoed.generation = event.generation;
+        echoed.problem = word("address", event.problem);
+        return state_->on_message(event.session, echoed, now);
+      }
+      case Kind::kUnknown:
+        return state_->on_message(event.session, Unknown{}, now);
+      case Kind::kDisconnected:
+        return state_->on_disconnected(event.session, now);
+      case Kind::kLoaded:
+        if (!event.ok) return state_->on_loaded(fail(ErrorCode::kUnavailable, "no answer"), now);
+        return state_->on_loaded(loaded_of(event), now);
+      case Kind::kWritten:
+        if (event.ok) return state_->on_written(Result<std::string>(std::to_string(event.version)), now);
+        return state_->on_written(fail(event.conflict ? ErrorCode::kConflict : ErrorCode::kUnavailable, "not written"),
+                                  now);
+      case Kind::kTick:
+        return state_->on_tick(now);
+      case Kind::kTakeOver:
+        return take_over(event.term, now);
+    }
+  }
+
+  void observe(Trace& trace) {
+    for (const CoordinatorAction& action : state_->take_actions()) {
+      trace.put(action.index());
+      if (const auto* send = std::get_if<SendToMember>(&action)) {
+        trace.put(send->session, send->message.index());
+        std::visit([&](const auto& message) { trace.put(message); }, send->message);
+        seen_.orders.push_back(order_of(*send));
+      } else if (const auto* close = std::get_if<CloseSession>(&action)) {
+        trace.put(close->session);
+        seen_.closed.push_back(close->session);
+      } else if (const auto* write = std::get_if<WriteRecord>(&action)) {
+        trace.put(write->version, write->next);
+        seen_.writes = static_cast<int>(written_.size());
+        written_.push_back(write->next);
+      } else {
+        seen_.loads = true;
+      }
+    }
+    trace.put(state_->take_changed(), state_->take_progress_changed(), state_->take_held_up().count());
+    const auto view = state_->view();
+    trace.put(view, state_->progress(), state_->deadline(), state_->ignored(), state_->evaluations(), keys_);
+    if (view) {
+      seen_.generation = view->generation;
+      seen_.phase = static_cast<int>(view->phase);
+      seen_.failed_slot = view->failure ? view->failure->slot : -1;
+    }
+    seen_.deadline_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(state_->deadline().time_since_epoch()).count();
+  }
+
+  static JobPlan plan_of(const Event::Plan& it) {
+    JobPlan plan;
+    plan.name_space = "ns";
+    plan.name = "job";
+    plan.uid = "uid";
+    plan.kind = static_cast<Kind>(it.kind);
+    plan.slots = it.slots;
+    plan.spares = it.spares;
+    plan.min_slots = it.min_slots;
+    plan.stabilization_seconds = it.stabilization;
+    plan.procs_per_node = it.procs;
+    plan.port = it.port;
+    plan.env = {{"A", "b"}};
+    plan.checkpoint_path = "/checkpoints";
+    plan.handled_generation = it.handled;
+    plan.stop = it.stop;
+    plan.goes_on = it.goes_on;
+    plan.stop_grace_seconds = it.grace;
+    plan.start_timeout_seconds = it.start_timeout;
+    plan.progress_seconds = it.progress_seconds;
+    plan.watch_reports = it.watch_reports;
+    for (const Event::Expected& member : it.members) {
+      plan.members.push_back({member.slot, member.incarnation, word("pod", member.pod), word("uid", member.pod),
+                              member.pod % 3 == 0 ? "" : word("node", member.pod % 3), member.leaving});
+    }
+    return plan;
+  }
+
+  static Hello hello_of(const Event& event) {
+    Hello hello;
+    hello.protocol = event.protocol;
+    hello.name_space = "ns";
+    hello.pod_name = word("pod", event.pod);
+    hello.pod_uid = word("uid", event.pod);
+    hello.slot = event.slot;
+    hello.incarnation = event.incarnation;
+    hello.session = word("agent", event.agent);
+    hello.phase = static_cast<MemberPhase>(event.phase);
+    hello.generation = event.generation;
+    hello.up = event.up;
+    hello.regroups = event.regroups;
+    hello.promised = {event.term, event.promised};
+    hello.welcomed = event.welcomed;
+    hello.life = event.life;
+    return hello;
+  }
+
+  static StateVersion version_of(const Event::Version& it) { return {it.generation, it.step, word("d", it.digest)}; }
+
+  static std::vector<IdentityRun> identities_of(const Event& event) {
+    std::vector<IdentityRun> runs;
+    for (const int line : event.identities) runs.push_back({1, line == 0 ? "" : fmt::format("numerics={}", line)});
+    return runs;
+  }
+
+  static Heartbeat heartbeat_of(const Event& event) {
+    Heartbeat heartbeat;
+    heartbeat.phase = static_cast<MemberPhase>(event.phase);
+    heartbeat.generation = event.generation;
+    heartbeat.up = event.up;
+    heartbeat.regroups = event.regroups;
+    if (event.step) heartbeat.progress = Progress{*event.step, 1000, 1, 0.5, 2.5, 10};
+    if (event.checkpoint) {
+      heartbeat.newest_checkpoint =
+          CheckpointReport{fmt::format("step-{}.g{}", event.checkpoint->step, event.checkpoint->generation),
+                           event.checkpoint->step, event.checkpoint->generation, "d"};
+    }
+    for (const Event::Rank& rank : event.ranks) {
+      RankActivity activity;
+      activity.state = rank.state;
+      if (rank.said) {
+        activity.said = Activity{rank.generation,
+                                 static_cast<Activity::Doing>(rank.doing),
+                                 rank.step,
+                                 rank.beats,
+                                 rank.sequence,
+                                 Activity::Stage::kExchange,
+                                 rank.sent,
+                                 rank.received,
+                                 rank.waits_for_bytes_of,
+                                 rank.waits_for_room_at};
+      }
+      heartbeat.ranks.push_back(activity);
+    }
+    heartbeat.identities = identities_of(event);
+    return heartbeat;
+  }
+
+  static Ready ready_of(const Event& event) {
+    Ready ready;
+    ready.epoch = {event.term, event.generation};
+    for (int i = 0; i < event.addresses; ++i) ready.addresses.push_back(fmt::format("10.0.{}.{}:1", event.slot, i));
+    for (const Event::Version& version : event.holdings) ready.holdings.push_back(version_of(version));
+    ready.host = fmt::format("10.0.{}.1", event.slot);
+    ready.master_port = 20'000 + event.slot;
+    ready.life = event.life;
+    const char* const problems[] = {"", "PortInUse", "CommandNotFound"};
+    say(ready.problem, problems[event.problem % 3]);
+    ready.message = word("why", event.problem);
+    ready.identities = identities_of(event);
+    return ready;
+  }
+
+  static Exit exit_of(const Event& event) {
+    Exit exit;
+    exit.generation = event.generation;
+    exit.rank = event.rank;
+    exit.code = event.code;
+    exit.signal = event.signal;
+    exit.end_ms = event.end_ms;
+    exit.reason = static_cast<Exit::Reason>(event.reason);
+    if (event.report >= 0) {
+      exit.report = FailureReport{static_cast<FailureReport::Class>(event.report), event.suspect, "what it saw"};
+    }
+    exit.stderr_tail = event.life % 2 == 0 ? "" : "last words";
+    const char* const problems[] = {"", "CommandNotFound", "Hang"};
+    say(exit.problem, problems[event.problem % 3]);
+    exit.message = word("why", event.problem);
+    return exit;
+  }
+
+  GenerationStore::Versioned loaded_of(const Event& event) const {
+    GenerationStore::Versioned loaded;
+    if (event.record >= 0) loaded.record = written_[static_cast<std::size_t>(event.record)];
+    if (event.foreign) {
+      loaded.record.writer = "another";
+      loaded.record.term = event.record_term;
+      loaded.record.generation += event.generation_up;
+    }
+    if (event.format > 0) loaded.record.format = event.format;
+    if (event.format > kRecordFormat) loaded.record.members.clear();
+    loaded.version = event.version == 0 ? "" : std::to_string(event.version);
+    return loaded;
+  }
+
+  const CoordinatorTiming timing_;
+  std::unique_ptr<CoordinatorState> state_;
+  std::vector<Record> written_;
+  int keys_ = 0;
+  Seen seen_;
+};
+
+}  // namespace
+
+}  // namespace lockstep::rendezvous
+
+namespace lockstep::equal_machines {
+
+std::unique_ptr<Machine> MAKE_MACHINE(int scale) {
+  return std::make_unique<rendezvous::Driven>(scale);
+}
+
+}  // namespace lockstep::equal_machines
