@@ -48,7 +48,7 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
   const std::vector<int> all = present(now);
   std::vector<int> near = all;
   std::erase_if(near, [this](int slot) {
-    const Member& member = members_.at(slot);
+    const Member& member = contacts_.at(slot);
     return unreaching(member) || differs_from_gang(member);
   });
   // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
@@ -60,7 +60,7 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
 }
 
 bool CoordinatorState::too_few() const {
-  return slot_of_session_.size() < static_cast<std::size_t>(elastic() ? plan_->min_slots : plan_->slots);
+  return contacts_.connected() < static_cast<std::size_t>(elastic() ? plan_->min_slots : plan_->slots);
 }
 
 // `slots`, with those who have to promise as well; empty: they may not.
@@ -75,36 +75,36 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
     // All of the record's have to promise, though that makes the gang too large for a step.
     std::vector<int> all;
     for (const int slot : present(now)) {
-      if (among(slots, slot) || in_force_->has(slot, members_.at(slot).expected.incarnation)) all.push_back(slot);
+      if (among(slots, slot) || in_force_->has(slot, contacts_.at(slot).expected.incarnation)) all.push_back(slot);
     }
     return leaves_out(all) ? std::vector<int>() : all;
   }
   if (unclear || !in_force_ends_with([&](int slot) { return among(slots, slot); })) return {};
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [slot, member] : contacts_.members()) {
     // One that was here a moment ago is back in a moment, or lost.
     const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
     if (member.session != 0 || member.expected.leaving || known_lost || (full && !in_gang(member))) continue;
-    if (!member.agent.empty() && now.time - member.heard <= silence_of(member)) return {};
+    if (!member.agent.empty() && !contacts_.silent(member, now.time)) return {};
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
-  const bool goes_on = (gang_ || full) && now.time >= evict_from_;
+  const bool goes_on = (gang_ || full) && contacts_.may_evict(now.time);
   return goes_on || stable(now) ? slots : std::vector<int>();
 }
 
 // Whether the proposal that is out is of these slots, as they are planned now.
 bool CoordinatorState::proposes(const std::vector<int>& slots) const {
-  return proposal_->procs() == plan_->procs_per_node && still_expected(*proposal_) &&
+  return proposal_->procs() == plan_->procs_per_node && contacts_.still_expects(*proposal_) &&
          slots.size() == proposal_->size() &&
          std::all_of(slots.begin(), slots.end(), [this](int slot) { return proposal_->has(slot); });
 }
 
 std::vector<int> CoordinatorState::present(Now now) const {
   std::vector<int> slots;
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [slot, member] : contacts_.members()) {
     if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0) continue;
     if (member.expected.leaving || evicted(member)) continue;
-    if (now.time - member.heard <= silence_of(member)) slots.push_back(slot);
+    if (!contacts_.silent(member, now.time)) slots.push_back(slot);
   }
   return slots;
 }
@@ -112,7 +112,7 @@ std::vector<int> CoordinatorState::present(Now now) const {
 std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
   std::vector<int> found;
   for (const int slot : slots) {
-    const Member& member = members_.at(slot);
+    const Member& member = contacts_.at(slot);
     bool died = false;
     if (in_gang(member)) {
       const int first = gang_->first_rank(slot);
@@ -123,13 +123,6 @@ std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
     if (holds || member.phase == MemberPhase::kWarm) found.push_back(slot);
   }
   return found;
-}
-
-bool CoordinatorState::gang_regroups() const {
-  return std::all_of(gang_->places().begin(), gang_->places().end(), [this](const Place& place) {
-    const auto at = members_.find(place.slot);
-    return at != members_.end() && at->second.regroups;
-  });
 }
 
 Go CoordinatorState::go_for(const Roster& roster) const {
@@ -149,12 +142,12 @@ Go CoordinatorState::go_for(const Roster& roster) const {
 
 std::vector<int> CoordinatorState::choose(const std::vector<int>& slots) const {
   std::vector<Candidate> candidates;
-  for (const int slot : slots) candidates.push_back({slot, in_gang(members_.at(slot))});
+  for (const int slot : slots) candidates.push_back({slot, in_gang(contacts_.at(slot))});
   return choose_gang(std::move(candidates), gang_size());
 }
 
 bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
-  return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+  return std::any_of(contacts_.members().begin(), contacts_.members().end(), [&](const auto& entry) {
     const auto& [slot, member] = entry;
     if (member.expected.leaving || among(slots, slot)) return false;
     return in_gang(member) || (in_force_ && in_force_->has(slot, member.expected.incarnation));
@@ -162,7 +155,7 @@ bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
 }
 
 bool CoordinatorState::stable(Now now) const {
-  return now.time - joined_at_ >= std::chrono::seconds(plan_->stabilization_seconds) && now.time >= evict_from_;
+  return contacts_.stable(std::chrono::seconds(plan_->stabilization_seconds), now.time);
 }
 
 // Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must
@@ -177,13 +170,13 @@ void CoordinatorState::evaluate_growth(Now now) {
   }
   if (gang_->size() == gang_size()) return;
   const std::vector<int> there = present(now);
-  const bool stays = plan_->kind == Kind::kLockstep && gang_regroups();
+  const bool stays = plan_->kind == Kind::kLockstep && contacts_.all_regroup(*gang_);
   std::vector<int> fit = stays ? quick(there) : there;
   const std::size_t now_size = gang_->size();
   const bool too_large = now_size > gang_size();
   if (stays && now_size < gang_size()) {
     std::erase_if(fit, [&](int slot) {
-      Member& member = members_.at(slot);
+      Member& member = contacts_.at(slot);
       return !in_gang(member) && (differs_from_gang(member) || !reaches_gang(member, now));
     });
   }
@@ -208,7 +201,7 @@ void CoordinatorState::evaluate_growth(Now now) {
 void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   std::vector<Place> places;
   places.reserve(slots.size());
-  for (const int slot : slots) places.push_back({slot, members_.at(slot).expected.incarnation});
+  for (const int slot : slots) places.push_back({slot, contacts_.at(slot).expected.incarnation});
   Proposal proposal;
   static_cast<Roster&>(proposal) = Roster(std::move(places), plan_->procs_per_node);
   proposal.generation = ++highest_;
@@ -216,7 +209,7 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   proposal_ = proposal;
   const bool recovers = failure_ || !gang_ || !gang_->yields_since;
   if (recovers) times_ = {.after = failure_ ? failure_->generation : gang_ ? gang_->generation : 0};
-  for (const int slot : slots) send_propose(members_.at(slot));
+  for (const int slot : slots) send_propose(contacts_.at(slot));
 }
 
 void CoordinatorState::record_proposal(Now now) {
@@ -226,7 +219,7 @@ void CoordinatorState::record_proposal(Now now) {
   Record record;
   record.generation = proposal_->generation;
   for (const auto& [slot, incarnation] : proposal_->places()) {
-    record.members.push_back({slot, incarnation, members_.at(slot).life + 1});
+    record.members.push_back({slot, incarnation, contacts_.at(slot).life + 1});
   }
   record.checkpoint = checkpoint_;
   write(record);
@@ -251,13 +244,14 @@ void CoordinatorState::discard_proposal() {
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  if (!still_expected(*proposal_) || somebody_leaves(*proposal_) || proposal_->procs() != plan_->procs_per_node) {
+  if (!contacts_.still_expects(*proposal_) || contacts_.somebody_leaves(*proposal_) ||
+      proposal_->procs() != plan_->procs_per_node) {
     return discard_proposal();
   }
   int missing = -1;
   for (const auto& [slot, incarnation] : proposal_->places()) {
-    const Member& member = members_.at(slot);
-    if (now.time - member.heard > silence_of(member)) return discard_proposal();
+    const Member& member = contacts_.at(slot);
+    if (contacts_.silent(member, now.time)) return discard_proposal();
     if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
   }
   const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
@@ -276,7 +270,7 @@ void CoordinatorState::evaluate_proposal(Now now) {
   if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
     give_up_proposal(missing, api::Cause::kStartTimeout,
                      fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
-                                 missing, members_.at(missing).expected.pod_name,
+                                 missing, contacts_.at(missing).expected.pod_name,
                                  static_cast<double>(milliseconds(timing_.ready_within)) / 1000),
                      now);
   }
@@ -310,10 +304,7 @@ void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string 
 // asked, where it is known which generation that is.
 bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& promises) const {
   if (!in_force_) return true;
-  const auto expected = [this](const Place& old) {
-    const auto at = members_.find(old.slot);
-    return at != members_.end() && at->second.expected.incarnation == old.incarnation;
-  };
+  const auto expected = [this](const Place& old) { return contacts_.still_expects(old); };
   const auto& before = in_force_->places();
   const bool by_one = (in_force_->kind == Kind::kLockstep && in_force_->known &&
                        std::any_of(before.begin(), before.end(),
@@ -366,9 +357,9 @@ void CoordinatorState::go(Now now) {
   gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
   gang.go = std::move(go);
   for (const auto& [slot, incarnation] : gang.places()) {
-    Member& member = members_.at(slot);
+    Member& member = contacts_.at(slot);
     member.step = -1;
-    member.warmed_at.reset();
+    member.told.warmed_at.reset();
     if (member.session != 0) send(member.session, gang.go_to(slot));
   }
   in_force_ = InForce{*proposal_, gang.kind, true};

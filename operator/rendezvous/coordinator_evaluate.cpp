@@ -10,11 +10,6 @@
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
-namespace {
-
-constexpr Duration kHeartbeatLate = std::chrono::milliseconds(50);
-
-}  // namespace
 
 void CoordinatorState::enter(Step step) {
   if (step_ != step) changed_ = true;
@@ -43,7 +38,7 @@ void CoordinatorState::evaluate_step(Now now) {
   if (stop_since_) {  // resumed: what was stopped is over
     stop_since_.reset();
     failure_.reset();
-    for (auto& [slot, member] : members_) member.told_to_leave = false;
+    for (auto& [slot, member] : contacts_.members()) member.told.to_leave = false;
     finished_ = false;
     if (gang_) gang_->over = true;
     // Who took over while it stopped has not looked yet which generation may be in force.
@@ -56,7 +51,7 @@ void CoordinatorState::evaluate_step(Now now) {
   }
   if (gang_ && !gang_->over) {
     const bool handled = plan_->handled_generation >= gang_->generation;
-    if (handled || (active() && !still_expected(*gang_))) return end_gang();
+    if (handled || (active() && !contacts_.still_expects(*gang_))) return end_gang();
   }
   switch (step_) {
     case Step::kResuming:
@@ -83,10 +78,10 @@ void CoordinatorState::tell_members(Now now) {
   // those that just recovered it would be their first step's.
   const bool trains =
       step_ == Step::kUp && (last_advance_ > gang_->up_at || now.time - gang_->up_at >= timing_.warm_after);
-  for (auto& [slot, member] : members_) {
+  for (auto& [slot, member] : contacts_.members()) {
     if (member.session == 0) continue;
-    if ((plan_->stop || finished) && !member.told_to_leave) {
-      member.told_to_leave = true;
+    if ((plan_->stop || finished) && !member.told.to_leave) {
+      member.told.to_leave = true;
       if (finished || finished_) {
         send(member.session, Done{});
       } else {
@@ -101,23 +96,23 @@ void CoordinatorState::tell_members(Now now) {
     // And of those that were asked, and then were left out, something may still wait.
     const bool asked =
         member.phase == MemberPhase::kReady && active() && !in_gang(member) && !(proposal_ && proposal_->has(slot));
-    const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.halted &&
+    const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.told.halted &&
                        !(of_gang && (active() || may_stay));
     if (stray && step_ != Step::kLoading && !plan_->stop) {
-      member.halted = member.generation;
+      member.told.halted = member.generation;
       send(member.session, Halt{{term_, member.generation}});
     }
     const bool left_out =
         plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving && !evicted(member);
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
-    const bool told = member.warmed_at && now.time - *member.warmed_at < timing_.warm_again;
-    if (left_out && cold && !told && gang_regroups()) warm(member, false, now);
+    const bool told = member.told.warmed_at && now.time - *member.told.warmed_at < timing_.warm_again;
+    if (left_out && cold && !told && contacts_.all_regroup(*gang_)) warm(member, false, now);
     // Until all have come those that are here load their programs.
     const bool early = step_ == Step::kWaiting && !gang_ && record_ && plan_->kind == Kind::kLockstep && !plan_->stop;
-    const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.warmed_at;
+    const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.told.warmed_at;
     if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
-    if (of_gang && active() && gang_->yields_since && member.yields < gang_->generation) {
-      member.yields = gang_->generation;
+    if (of_gang && active() && gang_->yields_since && member.told.yields < gang_->generation) {
+      member.told.yields = gang_->generation;
       send(member.session, Yield{{term_, gang_->generation}});
     }
   }
@@ -128,7 +123,7 @@ void CoordinatorState::tell_members(Now now) {
 void CoordinatorState::adopt_gang() {
   std::vector<Place> places = recorded_.places();
   if (places.empty()) {
-    for (const auto& [slot, member] : members_) places.push_back({slot, member.expected.incarnation});
+    for (const auto& [slot, member] : contacts_.members()) places.push_back({slot, member.expected.incarnation});
   }
   Gang gang;
   static_cast<Roster&>(gang) = Roster(std::move(places), plan_->procs_per_node);
@@ -137,19 +132,19 @@ void CoordinatorState::adopt_gang() {
   gang.resumed = true;
   gang_ = gang;
   in_force_ = InForce{gang, gang.kind, false};
-  for (const auto& [slot, member] : members_) note_in_force(member);
+  for (const auto& [slot, member] : contacts_.members()) note_in_force(member);
 }
 
 // The record is known for the first time: is its generation still in force?
 void CoordinatorState::adopt_record(Now now) {
   if (record_->generation == 0) {
-    evict_from_ = now.time;  // nothing was taken over
+    contacts_.evict_from(now.time);  // nothing was taken over
     return enter(Step::kWaiting);
   }
   adopt_gang();
   const Gang& gang = *gang_;
   for (const auto& [slot, early] : std::exchange(early_, {})) {
-    Member& member = members_.at(slot);
+    Member& member = contacts_.at(slot);
     if (!in_gang(member)) continue;
     for (const auto& [rank, exit] : early.exits) {
       if (exit.generation == gang.generation && gang.slot_of(rank) == slot) gang_->note_exit(exit);
@@ -173,7 +168,7 @@ void CoordinatorState::adopt_record(Now now) {
 // After a take-over: wait for the members of the record's generation to say that they run it.
 void CoordinatorState::evaluate_resume(Now now) {
   bool all_here = true;
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [slot, member] : contacts_.members()) {
     if (!in_gang(member)) continue;
     if (member.session == 0) {
       all_here = false;
@@ -216,7 +211,7 @@ void CoordinatorState::evaluate_up(Now now) {
     failure.slot = missing;
     failure.rank = gang_->first_rank(missing);
     failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
-                                  missing, members_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
+                                  missing, contacts_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
     failure.time = now.wall;
     failure.detect_ms = 0;
     break_gang(failure);
@@ -234,7 +229,7 @@ void CoordinatorState::evaluate_exits(Now now) {
   Blame most = Blame::kNone;
   bool ordered = false, left = false;
   for (const auto& [rank, exit] : gang_->exits) {
-    if (leaves(gang_->slot_of(rank)) && (exit.code != 0 || exit.reason != Exit::Reason::kOwn)) {
+    if (contacts_.leaves(gang_->slot_of(rank)) && (exit.code != 0 || exit.reason != Exit::Reason::kOwn)) {
       left = true;
       continue;
     }
@@ -248,18 +243,16 @@ void CoordinatorState::evaluate_exits(Now now) {
   if (most == Blame::kNone && !ordered) return;
   if (most != Blame::kOwn) {
     // After a take-over word of who began may come with an agent that has not found this coordinator yet.
-    const bool all_came = std::all_of(members_.begin(), members_.end(), [this](const auto& entry) {
-      return !in_gang(entry.second) || !entry.second.agent.empty();
-    });
+    const bool all_came = contacts_.all_came(*gang_);
     const Duration wait =
         all_came ? Duration(gather_time(most == Blame::kNone ? Blame::kCommunication : most)) : timing_.lost_after;
     gang_->gather_until = std::min(gang_->gather_until, now.time + wait);
     const bool over = now.time >= gang_->gather_until;
-    for (const auto& [slot, member] : members_) {
+    for (const auto& [slot, member] : contacts_.members()) {
       if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;
-      if (under_review(member, now)) continue;
+      if (contacts_.under_review(member, now.time)) continue;
       if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
-      if (over && now.time - member.heard > two_heartbeats()) {
+      if (over && now.time - member.heard > contacts_.two_heartbeats()) {
         return lose_member(slot, "it fell silent and peers lost it", member.heard, now);
       }
     }
@@ -274,67 +267,14 @@ void CoordinatorState::evaluate_exits(Now now) {
   break_gang(failure);
 }
 
-Duration CoordinatorState::silence_of(const Member& member) const {
-  if (member.session == 0) return timing_.lost_after;
-  return member.arrivals.silence(member.heartbeats, {timing_.silent_least, timing_.silent_after});
-}
-
-// The server tells of pending reviews as often as members say heartbeats. One that was refused counts no longer, and
-// silence counts from the last word whose sender was known.
-bool CoordinatorState::under_review(const Member& member, Now now) const {
-  return member.session == 0 && now.time - member.review_at <= 2 * kHeartbeatEvery;
-}
-
-Duration CoordinatorState::two_heartbeats() const {
-  return 2 * slowest_heartbeats_ + kHeartbeatLate;
-}
-
-// Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
-// network: they train on, and nothing is to be agreed on with anybody. Pods and nodes that have ended tell so
-// themselves. After the time for which agents train on without a coordinator nothing runs any more.
-bool CoordinatorState::cut_off(Now now) const {
-  if (kMutation == Mutation::kBlameWhenCutOff) return false;
-  const Duration silence = now.time - last_heard();
-  return gang_->size() > 1 && silence > two_heartbeats() && silence <= timing_.orphan_after;
-}
-
-// One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
-// the way, too. Where all have kept them, what the others say comes with the next repetition of their TCP, which waits
-// at most as long again as the silence was (RFC 6298, section 5.5), and a heartbeat; who has died meanwhile is to be
-// lost no later than that.
-void CoordinatorState::hear_again(Duration quiet, Now now) {
-  const bool lost_way =
-      quiet > timing_.silent_after || std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
-        return in_gang(entry.second) && entry.second.session == 0;
-      });
-  const Duration repeated = std::min(quiet + two_heartbeats(), timing_.silent_after);
-  for (auto& [slot, member] : members_) {
-    member.heard = std::max(member.heard, lost_way ? now.time : now.time + repeated - silence_of(member));
-  }
-  if (!lost_way) return;
-  evict_from_ = std::max(evict_from_, now.time + timing_.no_eviction_for);
-  if (gang_->watch) gang_->watch->restart(now.time);
-}
-
-MonotonicTime CoordinatorState::last_heard() const {
-  MonotonicTime heard{};
-  for (const auto& [slot, member] : members_) {
-    if (in_gang(member)) heard = std::max(heard, member.heard);
-  }
-  return heard;
-}
-
 void CoordinatorState::evaluate_losses(Now now) {
-  if (now.time < evict_from_) return;
-  if (cut_off(now)) {
-    if (!alone_since_) alone_since_ = last_heard();
-    return;
-  }
-  const std::optional<MonotonicTime> alone_since = std::exchange(alone_since_, std::nullopt);
-  if (alone_since && now.time - last_heard() <= two_heartbeats()) return hear_again(last_heard() - *alone_since, now);
-  for (const auto& [slot, member] : members_) {
-    if (!in_gang(member) || slot_succeeded(slot) || under_review(member, now)) continue;
-    const MonotonicTime lost_at = std::max(member.heard, last_advance_) + silence_of(member);
+  if (!contacts_.may_evict(now.time)) return;
+  const Contacts::Silence silence = contacts_.look(*gang_, now.time);
+  if (silence == Contacts::Silence::kForgiven && gang_->watch) gang_->watch->restart(now.time);
+  if (silence != Contacts::Silence::kOfSome) return;
+  for (const auto& [slot, member] : contacts_.members()) {
+    if (!in_gang(member) || slot_succeeded(slot) || contacts_.under_review(member, now.time)) continue;
+    const MonotonicTime lost_at = std::max(member.heard, last_advance_) + contacts_.silence_of(member);
     if (now.time <= lost_at) {
       loss_due_ = std::min(loss_due_, lost_at + std::chrono::milliseconds(1));
       continue;
@@ -347,7 +287,7 @@ void CoordinatorState::evaluate_losses(Now now) {
 // nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
   if (!active() || !gang_->resumed) return;
-  const bool renounced = std::any_of(members_.begin(), members_.end(), [this](const auto& entry) {
+  const bool renounced = std::any_of(contacts_.members().begin(), contacts_.members().end(), [this](const auto& entry) {
     const Member& member = entry.second;
     if (member.session == 0 || !in_gang(member) || member.generation != gang_->generation) return false;
     const bool exited = member.phase == MemberPhase::kExited && !slot_exited(member.expected.slot);
@@ -359,8 +299,8 @@ void CoordinatorState::evaluate_renounced(Now now) {
 }
 
 void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTime since, Now now) {
-  if (leaves(slot)) return end_gang();
-  const ExpectedMember& expected = members_.at(slot).expected;
+  if (contacts_.leaves(slot)) return end_gang();
+  const ExpectedMember& expected = contacts_.at(slot).expected;
   Failure failure;
   failure.cause = api::Cause::kMemberLost;
   gang_->lost_slot = failure.slot = slot;
@@ -399,7 +339,7 @@ void CoordinatorState::evaluate_stop(Now now) {
   const bool may_come =
       waited <= std::chrono::seconds(plan_->stop_grace_seconds) + (plan_->goes_on ? timing_.found_within : settle);
   bool left = false;
-  for (const auto& [slot, member] : members_) {
+  for (const auto& [slot, member] : contacts_.members()) {
     if (member.agent.empty()) {
       // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
       // last checkpoint, from which the job is to go on.
@@ -407,10 +347,10 @@ void CoordinatorState::evaluate_stop(Now now) {
       left = left || (has_run && may_come) || (waited < settle && !(record_ && record_->generation == 0));
     } else if (overdue) {
       continue;
-    } else if (member.session != 0 || !member.told_to_leave) {
+    } else if (member.session != 0 || !member.told.to_leave) {
       // Who is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
       const bool holds = member.phase != MemberPhase::kIdle && member.phase != MemberPhase::kExited;
-      left = left || holds || (member.session != 0 && !member.told_to_leave);
+      left = left || holds || (member.session != 0 && !member.told.to_leave);
     }
   }
   left = left || (!overdue && checkpoint_awaited());
@@ -425,15 +365,8 @@ bool CoordinatorState::checkpoint_awaited() const {
 // An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
 // process alone, so it is recorded first: should this leader end before, the agents tell the next one.
 void CoordinatorState::acknowledge_exits() {
-  if (unacknowledged_.empty() || !plan_ || checkpoint_awaited()) return;
-  std::sort(unacknowledged_.begin(), unacknowledged_.end());
-  for (const int slot : std::exchange(unacknowledged_, {})) {
-    const auto at = members_.find(slot);
-    if (at == members_.end()) continue;
-    for (const auto& [rank, generation] : std::exchange(at->second.to_acknowledge, {})) {
-      if (at->second.session != 0) send(at->second.session, Ack{generation, rank});
-    }
-  }
+  if (!contacts_.owes_acknowledgements() || !plan_ || checkpoint_awaited()) return;
+  for (SendToMember& each : contacts_.take_acknowledgements()) actions_.push_back(std::move(each));
 }
 
 }  // namespace lockstep::rendezvous

@@ -10,23 +10,6 @@ bool CoordinatorState::in_gang(const Member& member) const {
   return gang_ && gang_->has(member.expected.slot, member.expected.incarnation);
 }
 
-bool CoordinatorState::still_expected(const Roster& roster) const {
-  return std::all_of(roster.places().begin(), roster.places().end(), [this](const Place& place) {
-    const auto at = members_.find(place.slot);
-    return at != members_.end() && at->second.expected.incarnation == place.incarnation;
-  });
-}
-
-bool CoordinatorState::leaves(int slot) const {
-  const auto at = members_.find(slot);
-  return at != members_.end() && at->second.expected.leaving;
-}
-
-bool CoordinatorState::somebody_leaves(const Roster& roster) const {
-  return std::any_of(roster.places().begin(), roster.places().end(),
-                     [this](const Place& place) { return leaves(place.slot); });
-}
-
 bool CoordinatorState::Gang::note_up(int slot) {
   up.resize(size());
   if (up[index_of(slot)]) return false;

@@ -24,7 +24,7 @@ bool may_rest(const WatchedRank& rank) {
 
 void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbeat, Now now) {
   if (!gang_->watch) return;
-  member.told = now.time;
+  member.activity_at = now.time;
   if (heartbeat.progress) gang_->watch->note_step(heartbeat.progress->step, now.time);
   if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs())) return;
   const int first = gang_->first_rank(member.expected.slot);
@@ -39,11 +39,11 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
   for (int rank = 0; rank < gang_->ranks(); ++rank) {
     if (gang_->exits.count(rank) != 0) continue;
     const int slot = gang_->slot_of(rank);
-    const Member& member = members_.at(slot);
+    const Member& member = contacts_.at(slot);
     const auto at = static_cast<std::size_t>(rank);
     // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
-    const bool lately =
-        member.session != 0 && now.time - member.told <= timing_.lost_after + member.heartbeats - kHeartbeatEvery;
+    const bool lately = member.session != 0 &&
+                        now.time - member.activity_at <= timing_.lost_after + member.heartbeats - kHeartbeatEvery;
     if (!lately || at >= seen.size() || !seen[at]) return {};
     ranks.push_back({rank, slot, member.expected.node, seen[at]->activity, now.time - seen[at]->moved});
   }
@@ -100,7 +100,7 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
     return break_links(failure, {{to, from}, {from, to}});
   }
   for (const HangChoice::Culprit& culprit : choice.culprits) {
-    send(members_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});
+    send(contacts_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});
   }
   const HangChoice::Culprit& first = choice.culprits.front();
   failure.cause = api::Cause::kHang;

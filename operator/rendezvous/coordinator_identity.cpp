@@ -18,16 +18,16 @@ std::optional<IdentityDifference> CoordinatorState::difference_in(const Roster& 
   if (plan_->kind != Kind::kLockstep) return std::nullopt;
   std::vector<MemberIdentity> members;
   for (const Place& place : roster.places()) {
-    const auto at = members_.find(place.slot);
-    if (at == members_.end() || at->second.identities.empty()) continue;
-    members.push_back({place.slot, &at->second.identities});
+    const Member* member = contacts_.find(place.slot);
+    if (member == nullptr || member->identities.empty()) continue;
+    members.push_back({place.slot, &member->identities});
   }
   return identity_difference(members);
 }
 
 std::optional<IdentityDifference> CoordinatorState::differs_from_gang(const Member& member) const {
   if (!gang_ || in_gang(member) || member.identities.empty()) return std::nullopt;
-  for (const auto& [slot, other] : members_) {  // all of the gang are of one kind
+  for (const auto& [slot, other] : contacts_.members()) {  // all of the gang are of one kind
     if (!in_gang(other) || other.identities.empty()) continue;
     return identity_difference({{slot, &other.identities}, {member.expected.slot, &member.identities}});
   }
@@ -35,11 +35,7 @@ std::optional<IdentityDifference> CoordinatorState::differs_from_gang(const Memb
 }
 
 std::string CoordinatorState::in_words(const IdentityDifference& difference) const {
-  const auto pod = [this](int slot) {
-    const ExpectedMember& expected = members_.at(slot).expected;
-    return expected.node.empty() ? fmt::format("pod {}", expected.pod_name)
-                                 : fmt::format("pod {} (node {})", expected.pod_name, expected.node);
-  };
+  const auto pod = [this](int slot) { return contacts_.pod_in_words(slot); };
   const std::string advice = identity_advice(difference.field);
   const std::string value = clipped(difference.value, kMaxValue);
   const std::string other = clipped(difference.other_value, kMaxValue);

@@ -12,7 +12,7 @@ namespace lockstep::rendezvous {
 
 // Processes saw one another go away, and all of them are there: suspicion is not death, so the same set forms again.
 void CoordinatorState::break_connection(Now now) {
-  if (somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
+  if (contacts_.somebody_leaves(*gang_)) return end_gang();  // whom the next generation does without
   const auto& [rank, report] = *gang_->broken.begin();
   Failure failure;
   failure.cause = api::Cause::kConnectionBroken;
@@ -32,15 +32,10 @@ void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch:
   const std::set<Place> gang(gang_->places().begin(), gang_->places().end());
   const auto eviction = edges_.failed(reports, stepped, gang);
   if (eviction && kMutation != Mutation::kKeepBadLinks) {
-    const auto name = [this](int slot) {
-      const ExpectedMember& expected = members_.at(slot).expected;
-      return fmt::format("slot {} (pod {}{})", slot, expected.pod_name,
-                         expected.node.empty() ? "" : ", node " + expected.node);
-    };
     const int slot = eviction->member.slot;
     failure.message = fmt::format(
         "{} and {} both reach the coordinator, and for the second time not each other; slot {} gets another pod. {}",
-        name(slot), name(eviction->other.slot), slot, failure.message);
+        contacts_.slot_in_words(slot), contacts_.slot_in_words(eviction->other.slot), slot, failure.message);
     failure.cause = api::Cause::kPartitioned;
     failure.slot = slot;
     failure.rank = gang_->first_rank(slot);
@@ -73,34 +68,34 @@ Place CoordinatorState::place_of(int rank) const {
 bool CoordinatorState::reaches_gang(Member& member, Now now) {
   constexpr int kMostDoublings = 6;
   if (!gang_->go) return true;  // of a generation that was taken over the addresses are not known
-  const std::string problem = member.reach ? member.reach->problem : "";
-  const int failures = member.reach ? member.reach->failures : 0;
+  const std::string problem = member.told.reach ? member.told.reach->problem : "";
+  const int failures = member.told.reach ? member.told.reach->failures : 0;
   const Duration back_off = std::chrono::seconds(1) * (1 << std::min(failures, kMostDoublings));
-  const bool due = !member.reach || (failures > 0 ? now.time - member.reach->asked_at >= back_off
-                                                  : member.reach->generation != gang_->generation);
+  const bool due = !member.told.reach || (failures > 0 ? now.time - member.told.reach->asked_at >= back_off
+                                                       : member.told.reach->generation != gang_->generation);
   if (due) {
-    member.reach = Reach{gang_->generation, now.time, false, problem, failures};
+    member.told.reach = Reach{gang_->generation, now.time, false, problem, failures};
     send(member.session, Echo{gang_->generation, gang_->go->peers});
   }
-  const Reach& reach = *member.reach;
+  const Reach& reach = *member.told.reach;
   if (!reach.answered) return reach.failures == 0 && now.time - reach.asked_at > timing_.echo_within;
   return reach.problem.empty();
 }
 
 bool CoordinatorState::on(Member& member, const Echoed& echoed, Now) {
-  if (!member.reach || member.reach->answered || echoed.generation != member.reach->generation) {
+  if (!member.told.reach || member.told.reach->answered || echoed.generation != member.told.reach->generation) {
     ++ignored_;
     return false;
   }
-  member.reach->answered = true;
-  member.reach->problem = echoed.problem;
-  member.reach->failures = echoed.problem.empty() ? 0 : member.reach->failures + 1;
+  member.told.reach->answered = true;
+  member.told.reach->problem = echoed.problem;
+  member.told.reach->failures = echoed.problem.empty() ? 0 : member.told.reach->failures + 1;
   changed_ = true;
   return true;
 }
 
 bool CoordinatorState::unreaching(const Member& member) const {
-  return member.reach && !member.reach->problem.empty() && !in_gang(member);
+  return member.told.reach && !member.told.reach->problem.empty() && !in_gang(member);
 }
 
 bool CoordinatorState::evicted(const Member& member) const {

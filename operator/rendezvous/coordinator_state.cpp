@@ -13,8 +13,6 @@
 namespace lockstep::rendezvous {
 namespace {
 
-constexpr std::size_t kRefusedKept = 5;
-
 bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
   return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
 }
@@ -26,48 +24,24 @@ CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, 
     : term_(term),
       timing_(timing),
       make_key_(std::move(make_key)),
-      joined_at_(now.time),
-      evict_from_(now.time + timing.no_eviction_for),
-      last_event_(now.time),
+      contacts_(timing, now.time),
       last_advance_(now.time),
       evaluated_at_(now.time) {}
 
 // A loop that was held up has not read what arrived meanwhile: silence until now proves nothing.
 void CoordinatorState::observe(Now now) {
-  if (now.time - last_event_ > timing_.tick + timing_.late_by) {
-    for (auto& [slot, member] : members_) member.heard = now.time;
-    if (gang_ && gang_->watch) gang_->watch->restart(now.time);
-    held_up_ = now.time - last_event_;
-  }
-  last_event_ = now.time;
+  if (contacts_.observe(now.time) && gang_ && gang_->watch) gang_->watch->restart(now.time);
 }
 
 void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   observe(now);
-  SlotMap<Member> old = std::exchange(members_, {});
-  members_.reserve(plan.members.size());
-  slowest_heartbeats_ = std::max(slowest_heartbeats_, heartbeat_every(kProtocolVersion, plan.members.size()));
-  for (const ExpectedMember& expected : plan.members) {
-    Member member;
-    member.heard = now.time;
-    if (const auto at = old.find(expected.slot); at != old.end() &&
-                                                 at->second.expected.incarnation == expected.incarnation &&
-                                                 at->second.expected.pod_uid == expected.pod_uid) {
-      member = std::move(at->second);
-      at->second.session = 0;
-    } else {
-      early_.erase(expected.slot);
-    }
-    member.expected = expected;
-    members_.put(expected.slot, std::move(member));
+  const Contacts::Change change = contacts_.expect(plan.members, now.time);
+  for (const int slot : change.fresh) early_.erase(slot);
+  for (const auto& [slot, session] : change.left) {
+    send(session, Refused{fmt::format("slot {} does not belong to this pod any more", slot), true});
+    close(session);
   }
-  for (auto& [slot, member] : old) {
-    if (member.session == 0) continue;
-    send(member.session, Refused{fmt::format("slot {} does not belong to this pod any more", slot), true});
-    actions_.push_back(CloseSession{member.session});
-    slot_of_session_.erase(member.session);
-  }
-  std::erase_if(early_, [this](const auto& entry) { return !members_.contains(entry.first); });
+  std::erase_if(early_, [this](const auto& entry) { return contacts_.find(entry.first) == nullptr; });
   plan_ = plan;
   highest_ = std::max(highest_, plan.handled_generation);
   changed_ = true;
@@ -76,42 +50,24 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
 
 std::optional<Refused> CoordinatorState::refusal(const Hello& hello) const {
   if (!plan_) return Refused{"the job is not known yet", false};
-  const auto at = members_.find(hello.slot);
-  if (at == members_.end()) return Refused{fmt::format("slot {} is not expected now", hello.slot), false};
-  const ExpectedMember& expected = at->second.expected;
-  if (hello.incarnation > expected.incarnation) {
-    return Refused{fmt::format("incarnation {} of slot {} is not expected yet", hello.incarnation, hello.slot), false};
-  }
-  if (hello.incarnation < expected.incarnation) {
-    return Refused{fmt::format("slot {} was given to incarnation {}; this is {}", hello.slot, expected.incarnation,
-                               hello.incarnation),
-                   true};
-  }
-  if (hello.pod_name != expected.pod_name || hello.pod_uid != expected.pod_uid) {
-    return Refused{
-        fmt::format("slot {} does not belong to pod {} with uid {}", hello.slot, hello.pod_name, hello.pod_uid), true};
-  }
-  return std::nullopt;
+  return contacts_.refusal(hello);
 }
 
 void CoordinatorState::on_turned_away(const std::string& why) {
-  if (std::find(refused_.begin(), refused_.end(), why) != refused_.end()) return;
-  if (refused_.size() >= kRefusedKept) refused_.erase(refused_.begin());
-  refused_.push_back(why);
-  changed_ = true;
+  if (contacts_.note_turned_away(why)) changed_ = true;
 }
 
 void CoordinatorState::on_sign_of_life(const Hello& hello, Now now) {
   observe(now);
   if (refusal(hello)) return;
-  members_.at(hello.slot).heard = now.time;
+  contacts_.at(hello.slot).heard = now.time;
   evaluate(now);
 }
 
 void CoordinatorState::on_token_pending(const std::vector<Hello>& hellos, Now now) {
   observe(now);
   for (const Hello& hello : hellos) {
-    if (!refusal(hello)) members_.at(hello.slot).review_at = now.time;
+    if (!refusal(hello)) contacts_.at(hello.slot).review_at = now.time;
   }
 }
 
@@ -132,35 +88,14 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   if (refused) {
     if (refused->final) on_turned_away(refused->message);
     send(session, *refused);
-    actions_.push_back(CloseSession{session});
+    close(session);
     evaluate(now);
     return;
   }
-  Member& member = members_.at(hello.slot);
-  if (member.session != 0) {
-    actions_.push_back(CloseSession{member.session});
-    slot_of_session_.erase(member.session);
-  }
-  if (member.agent != hello.session) joined_at_ = now.time;
-  member.session = session;
-  slot_of_session_[session] = hello.slot;
-  member.heard = now.time;
-  member.phase = hello.phase;
-  member.generation = hello.generation;
-  member.life = hello.life;
-  member.agent = hello.session;
-  member.halted = member.yields = 0;
-  member.warmed_at.reset();
-  member.start = Member::Start::kAwaited;
-  member.regroups = hello.regroups;
-  member.told_to_leave = false;
-  member.reach.reset();
-  member.arrivals = {};
-  member.identities.clear();
-  member.to_acknowledge.clear();
+  if (const SessionId replaced = contacts_.connect(session, hello, now.time); replaced != 0) close(replaced);
+  Member& member = contacts_.at(hello.slot);
   highest_ = std::max({highest_, hello.promised.generation, hello.generation});
   changed_ = true;
-  member.heartbeats = heartbeat_every(hello.protocol, members_.size());
   send(session, Welcome{term_, static_cast<int>(milliseconds(member.heartbeats))});
   note_in_force(member);
   greet(member, hello, now);
@@ -195,21 +130,16 @@ void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
 
 void CoordinatorState::on_disconnected(SessionId session, Now now) {
   observe(now);
-  if (Member* member = find(session)) {
-    member->session = 0;
-    member->heard = now.time;
-    slot_of_session_.erase(session);
-    changed_ = true;
-  }
+  if (contacts_.disconnect(session, now.time)) changed_ = true;
   evaluate(now);
 }
 
 void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& message, Now now) {
   observe(now);
-  Member* member = find(session);
+  Member* member = contacts_.by_session(session);
   if (member == nullptr) return;
   // The first heartbeat after a silence of all members, or of this one.
-  const bool again = alone_since_ || now.time - member->heard > two_heartbeats();
+  const bool again = contacts_.heard_again(*member, now.time);
   member->heard = now.time;
   const bool news = std::visit([&](const auto& m) { return on(*member, m, now); }, message);
   if (news || again) return evaluate(now);
@@ -218,7 +148,8 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 
 bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.arrivals.note(now.time, timing_.silent_after);
-  if (gang_ && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm) joined_at_ = now.time;
+  if (gang_ && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm)
+    contacts_.note_joined(now.time);
   const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && in_gang(member) &&
                     heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang_->generation;
   bool news = !runs && (member.phase != heartbeat.phase || member.regroups != heartbeat.regroups ||
@@ -346,8 +277,7 @@ void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
 }
 
 bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
-  if (member.to_acknowledge.empty()) unacknowledged_.push_back(member.expected.slot);
-  if (member.to_acknowledge.size() < kMaxRanksPerMember) member.to_acknowledge[exit.rank] = exit.generation;
+  contacts_.note_exit(member, exit);
   const bool failed = exit.reason == Exit::Reason::kOwn && (exit.code != 0 || exit.signal != 0);
   if (exit.generation == 0 && failed) member.start = Member::Start::kFailed;
   if (step_ == Step::kLoading) {
@@ -389,7 +319,7 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
     if (foreign && step_ != Step::kLoading) {
       // Another coordinator has written it since this one last read it: what that one started runs.
       proposal_.reset();
-      evict_from_ = now.time + timing_.no_eviction_for;
+      contacts_.evict_from(now.time + timing_.no_eviction_for);
       enter(Step::kLoading);
     }
   }
@@ -422,12 +352,9 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
 
 void CoordinatorState::on_tick(Now now) {
   observe(now);
-  if (step_ == Step::kResuming && now.time >= evict_from_) changed_ = true;  // view() shows it from now on
-  for (auto& [slot, member] : members_) {
-    if (member.session == 0 || now.time - member.heard <= timing_.session_silence) continue;
-    actions_.push_back(CloseSession{member.session});
-    slot_of_session_.erase(member.session);
-    member.session = 0;
+  if (step_ == Step::kResuming && contacts_.may_evict(now.time)) changed_ = true;  // view() shows it from now on
+  for (const SessionId session : contacts_.disconnect_silent(now.time)) {
+    close(session);
     changed_ = true;
   }
   evaluate(now);
@@ -438,11 +365,6 @@ MonotonicTime CoordinatorState::deadline() const {
   if (active() && gang_->gather_until > evaluated_at_) next = std::min(next, gang_->gather_until);
   if (active() && loss_due_ > evaluated_at_) next = std::min(next, loss_due_);
   return next;
-}
-
-CoordinatorState::Member* CoordinatorState::find(SessionId session) {
-  const auto at = slot_of_session_.find(session);
-  return at == slot_of_session_.end() ? nullptr : &members_.at(at->second);
 }
 
 void CoordinatorState::send(SessionId session, CoordinatorToAgent message) {

@@ -17,15 +17,15 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/rendezvous/contacts.h"
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/coordinator_actions.h"
+#include "operator/rendezvous/coordinator_timing.h"
 #include "operator/rendezvous/edge_watch.h"
-#include "operator/rendezvous/failure_detector.h"
 #include "operator/rendezvous/hang_choice.h"
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/identity_choice.h"
@@ -35,57 +35,6 @@
 #include "operator/rendezvous/source_choice.h"
 
 namespace lockstep::rendezvous {
-
-using SessionId = std::uint64_t;  // of a connection; 0 is none, never used twice
-
-// ---- what the machine asks for ----
-
-struct SendToMember {
-  SessionId session = 0;
-  CoordinatorToAgent message;
-};
-// After what was sent to it has been written.
-struct CloseSession {
-  SessionId session = 0;
-};
-struct LoadRecord {};  // answered by on_loaded()
-struct WriteRecord {   // answered by on_written()
-  std::string version;
-  Record next;
-};
-using CoordinatorAction = std::variant<SendToMember, CloseSession, LoadRecord, WriteRecord>;
-
-struct Now {
-  MonotonicTime time{};
-  WallTime wall{};
-  bool leads = true;  // this process holds the Lease at this moment
-};
-
-inline std::int64_t milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
-
-struct CoordinatorTiming {
-  Duration lost_after = std::chrono::seconds(1);  // a connection that broke and is not made again
-  // A connection that stands without a word: between these, as the member's own heartbeats came so far
-  // (failure_detector.h). A node whose cores are all taken is late, not dead.
-  Duration silent_least = std::chrono::milliseconds(900);
-  Duration silent_after = std::chrono::seconds(3);
-  Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
-  Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
-  Duration found_within = kFoundWithin;                 // after take-over, by agents that look for it
-  Duration orphan_after = kOrphanAfter;                 // as the agents have it
-  Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
-  Duration late_by = std::chrono::milliseconds(300);    // a tick that much too late restarts the timers
-  Duration store_retry = std::chrono::milliseconds(500);
-  Duration checkpoint_every = std::chrono::seconds(10);  // least time between two writes for a checkpoint alone
-  Duration yield_within = std::chrono::seconds(60);      // for ranks to end a step before others join
-  Duration warm_after = std::chrono::milliseconds(500);  // a first step that takes longer is not waited for
-  Duration echo_within = std::chrono::seconds(5);        // an agent that does not know ECHO never answers
-  Duration warm_again = std::chrono::seconds(2);         // for a member to start its processes, or be told again
-  Duration session_silence = std::chrono::seconds(10);   // a connection without a word is closed
-  Duration abort_within = std::chrono::seconds(5);       // for the agent of a hung process to end it
-};
 
 // One owner, one thread.
 class CoordinatorState {
@@ -121,7 +70,7 @@ class CoordinatorState {
   bool take_progress_changed() { return std::exchange(progress_changed_, false); }
   // For how long nobody called when somebody should have, where that was so long that silence was forgiven; zero when
   // it was not since the last call.
-  Duration take_held_up() { return std::exchange(held_up_, Duration::zero()); }
+  Duration take_held_up() { return contacts_.take_held_up(); }
   // Why a HELLO would not be let in, empty when it would: {message, final}.
   std::optional<Refused> refusal(const Hello& hello) const;
   std::int64_t ignored() const { return ignored_; }
@@ -144,40 +93,6 @@ class CoordinatorState {
     kStopped
   };
 
-  // Whether a member that is to join reaches the ranks that run.
-  struct Reach {
-    std::int64_t generation = 0;  // whose addresses the newest ECHO had
-    MonotonicTime asked_at{};
-    bool answered = false;
-    std::string problem;  // of the newest answer; empty: it reaches all
-    int failures = 0;     // answers with a problem, one after the other
-  };
-
-  // An expected pod and what its agent last said.
-  struct Member {
-    // What a heartbeat touches comes first.
-    SessionId session = 0;
-    MonotonicTime heard{};                  // last sign of life, or when the connection broke
-    MonotonicTime told{};                   // when it last said what its ranks are doing
-    MonotonicTime review_at{};              // when a token with its name was last under review
-    ArrivalTimes arrivals;                  // of this connection's heartbeats
-    Duration heartbeats = kHeartbeatEvery;  // it was told to say one so often
-    std::int64_t generation = 0;
-    std::int64_t step = -1;  // last progress of the generation in force
-    MemberPhase phase = MemberPhase::kIdle;
-    bool regroups = false;       // its processes live, and keep what they hold
-    bool told_to_leave = false;  // STOP or DONE was sent on this connection
-    ExpectedMember expected;
-    std::string agent;  // Hello::session; "" before the first HELLO
-    std::int64_t life = 0;
-    std::int64_t halted = 0;                 // HALT up to this one was sent on this connection
-    std::int64_t yields = 0;                 // YIELD of this one was sent on this connection
-    std::optional<MonotonicTime> warmed_at;  // WARM was sent on this connection
-    enum class Start { kAwaited, kForeign, kFailed } start = Start::kAwaited;  // of processes before any generation
-    std::optional<Reach> reach;                                                // ECHO was sent on this connection
-    std::vector<IdentityRun> identities;         // of its processes; empty: nothing is known
-    std::map<int, std::int64_t> to_acknowledge;  // exits heard on this connection, by rank: their generation
-  };
   // What a member reported before it was known which generation counts.
   struct Early {
     std::map<int, Exit> exits;  // by rank
@@ -244,13 +159,6 @@ class CoordinatorState {
   void evaluate_broken(Now now);
   void evaluate_proposal(Now now);
   void evaluate_exits(Now now);
-  // How long that member may be quiet before it counts as lost.
-  Duration silence_of(const Member& member) const;
-  MonotonicTime last_heard() const;
-  void hear_again(Duration quiet, Now now);  // of anybody of the gang
-  bool cut_off(Now now) const;
-  bool under_review(const Member& member, Now now) const;
-  Duration two_heartbeats() const;  // of the job's members: no delay of one explains a longer silence
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
   void evaluate_up(Now now);
@@ -263,8 +171,6 @@ class CoordinatorState {
   // The members that are there are too few for any generation.
   bool too_few() const;
 
-  // Of a session that was a member's.
-  void drop_session(SessionId session) { slot_of_session_.erase(session); }
   bool note_in_force(const Member& member);  // whether that is news
   void note_broken(int rank, const BrokenReport& report);
   void greet(Member& member, const Hello& hello, Now now);
@@ -337,28 +243,21 @@ class CoordinatorState {
   std::vector<int> present(Now now) const;
   // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
   std::vector<int> quick(const std::vector<int>& slots) const;
-  // Every member of the gang keeps its processes from one generation to the next.
-  bool gang_regroups() const;
   // Of those the ones that a generation would be made of.
   std::vector<int> choose(const std::vector<int>& slots) const;
   // Whether a member of the generation in force, or of the last one, that is expected to stay is not one of `slots`.
   bool leaves_out(const std::vector<int>& slots) const;
   // Nobody has joined for as long as an elastic gang waits for more.
   bool stable(Now now) const;
-  // Every slot of it is still to be the pod that it was.
-  bool still_expected(const Roster& roster) const;
   // Rule 2: nothing of the generation in force can be committed any more once the slots that `promises` are READY.
   bool in_force_ends_with(const std::function<bool(int slot)>& promises) const;
-  // Whether the plan says so of that member; of any in `roster`.
-  bool leaves(int slot) const;
-  bool somebody_leaves(const Roster& roster) const;
   // What is known of the ranks whose processes are there; empty: not of all of them, or of some not lately.
   std::vector<WatchedRank> watched_ranks(Now now) const;
   void end_hung(const HangChoice& choice, Now now);
   bool slot_exited(int slot) const;
   bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);
-  Member* find(SessionId session);
+  void close(SessionId session) { actions_.push_back(CloseSession{session}); }
   std::string waiting_message() const;
 
   std::int64_t term_;               // of this job: the leader's, or one above what its record or members knew
@@ -369,11 +268,8 @@ class CoordinatorState {
   std::vector<CoordinatorAction> actions_;
 
   std::optional<JobPlan> plan_;
-  SlotMap<Member> members_;  // as planned
-  std::unordered_map<SessionId, int> slot_of_session_;
-  std::map<int, Early> early_;       // by slot, until the record is known
-  std::vector<int> unacknowledged_;  // slots with exits to acknowledge
-  std::vector<std::string> refused_;
+  Contacts contacts_;
+  std::map<int, Early> early_;  // by slot, until the record is known
 
   // The record, and the one operation on it that may be under way.
   std::optional<Record> record_;  // empty: not known (any more)
@@ -406,18 +302,12 @@ class CoordinatorState {
   bool identities_changed_ = false;  // of a member of the generation that runs: to be compared
   std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found
 
-  MonotonicTime joined_at_{};  // when a member last came that no connection was there of
-  // Of any size that the job had: a connection keeps the interval that it was welcomed with.
-  Duration slowest_heartbeats_ = kHeartbeatEvery;
-  MonotonicTime evict_from_{};  // after a take-over, or when nobody was heard of, members have time to come back
-  std::optional<MonotonicTime> alone_since_;  // nobody of the generation is heard of
-  MonotonicTime last_event_{}, last_advance_{};
+  MonotonicTime last_advance_{};
   MonotonicTime evaluated_at_{};
   MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost without another heartbeat
   std::int64_t evaluations_ = 0;
   bool changed_ = true, progress_changed_ = false;
   std::int64_t ignored_ = 0;
-  Duration held_up_{};
 };
 
 }  // namespace lockstep::rendezvous

@@ -27,18 +27,19 @@ std::string CoordinatorState::waiting_message() const {
       return "waiting for the job's record to be read" + store;
     case Step::kWaiting:
       for (int slot = 0; slot < plan_->slots; ++slot) {
-        const auto at = members_.find(slot);
-        if (at == members_.end() || at->second.session == 0 || at->second.expected.leaving) slots.push_back(slot);
+        const Member* member = contacts_.find(slot);
+        if (member == nullptr || member->session == 0 || member->expected.leaving) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to connect";
       if (!record_) return "waiting for the job's record to be read" + store;
-      for (const auto& [slot, member] : members_) {
-        if (member.warmed_at && member.phase != MemberPhase::kWarm && member.generation == 0) slots.push_back(slot);
+      for (const auto& [slot, member] : contacts_.members()) {
+        if (member.told.warmed_at && member.phase != MemberPhase::kWarm && member.generation == 0)
+          slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for the processes of " + slots_in_words(slots) + " to be ready to start";
       return "waiting for a member that is silent";
     case Step::kResuming:
-      for (const auto& [slot, member] : members_) {
+      for (const auto& [slot, member] : contacts_.members()) {
         if (member.session == 0 && in_gang(member)) slots.push_back(slot);
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
@@ -60,17 +61,17 @@ std::string CoordinatorState::waiting_message() const {
     case Step::kStopping:
       return "waiting for the processes to end";
     case Step::kUp:
-      for (const auto& [slot, member] : members_) {
+      for (const auto& [slot, member] : contacts_.members()) {
         if (const auto difference = differs_from_gang(member)) {
           return fmt::format("slot {} is not taken in: {}", slot, in_words(*difference));
         }
         if (!unreaching(member)) continue;
-        return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.reach->problem);
+        return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.told.reach->problem);
       }
       if (!gang_->yields_since) break;
       if (gang_->size() > gang_size()) return "the gang will be smaller after this step";
-      for (const auto& [slot, member] : members_) {
-        const bool warm = member.phase == MemberPhase::kWarm || !gang_regroups();
+      for (const auto& [slot, member] : contacts_.members()) {
+        const bool warm = member.phase == MemberPhase::kWarm || !contacts_.all_regroup(*gang_);
         if (member.session != 0 && !in_gang(member) && warm) slots.push_back(slot);
       }
       if (!slots.empty()) return slots_in_words(slots) + " will join after this step";
@@ -83,7 +84,8 @@ std::string CoordinatorState::waiting_message() const {
 
 std::optional<JobView> CoordinatorState::view() const {
   if (!plan_) return std::nullopt;
-  if (!plan_->stop && (step_ == Step::kLoading || (step_ == Step::kResuming && last_event_ < evict_from_)))
+  if (!plan_->stop &&
+      (step_ == Step::kLoading || (step_ == Step::kResuming && !contacts_.may_evict(contacts_.last_event()))))
     return std::nullopt;
   JobView view;
   if (proposal_ && proposal_->permitted) {
@@ -119,8 +121,8 @@ std::optional<JobView> CoordinatorState::view() const {
       view.phase = Phase::kStopped;
       break;
   }
-  view.members.reserve(members_.size());
-  for (const auto& [slot, member] : members_) {
+  view.members.reserve(contacts_.members().size());
+  for (const auto& [slot, member] : contacts_.members()) {
     MemberView seen;
     seen.slot = slot;
     seen.incarnation = member.expected.incarnation;
@@ -139,7 +141,7 @@ std::optional<JobView> CoordinatorState::view() const {
   view.newest_checkpoint = checkpoint_;
   view.times = times_;
   view.divergence = divergence_;
-  view.refused = refused_;
+  view.refused = contacts_.turned_away();
   return view;
 }
 

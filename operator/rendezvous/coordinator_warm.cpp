@@ -8,7 +8,7 @@ namespace lockstep::rendezvous {
 
 // What the processes of `member` have to know before they have a rank.
 void CoordinatorState::warm(Member& member, bool first, Now now) {
-  member.warmed_at = now.time;
+  member.told.warmed_at = now.time;
   member.start = Member::Start::kAwaited;
   Go go = go_for(Roster({}, plan_->procs_per_node));
   go.epoch = {term_, 0};
@@ -27,13 +27,13 @@ bool CoordinatorState::awaits_warm(const std::vector<int>& slots, Now now) {
   if (plan_->kind != Kind::kLockstep || proposal_) return false;
   bool waits = false;
   for (const int slot : slots) {
-    Member& member = members_.at(slot);
+    Member& member = contacts_.at(slot);
     if (member.generation > 0 || in_gang(member) || member.start == Member::Start::kFailed) return false;
     waits = awaited(member, now) || waits;
   }
   for (const int slot : slots) {
-    Member& member = members_.at(slot);
-    if (waits && member.phase == MemberPhase::kIdle && !member.warmed_at) warm(member, true, now);
+    Member& member = contacts_.at(slot);
+    if (waits && member.phase == MemberPhase::kIdle && !member.told.warmed_at) warm(member, true, now);
   }
   return waits;
 }
@@ -43,12 +43,12 @@ bool CoordinatorState::awaits_warm(const std::vector<int>& slots, Now now) {
 bool CoordinatorState::awaited(Member& member, Now now) const {
   if (member.start != Member::Start::kAwaited) return false;
   if (member.phase == MemberPhase::kIdle) {  // an agent that cannot prepare them says so with READY
-    return !member.warmed_at || now.time - *member.warmed_at < timing_.warm_again;
+    return !member.told.warmed_at || now.time - *member.told.warmed_at < timing_.warm_again;
   }
   if (member.phase != MemberPhase::kRunning) return false;
-  if (!member.warmed_at) member.warmed_at = now.time;  // an earlier coordinator, or connection, has told it
+  if (!member.told.warmed_at) member.told.warmed_at = now.time;  // an earlier coordinator, or connection, has told it
   const std::chrono::seconds within(plan_->start_timeout_seconds);
-  return within == std::chrono::seconds(0) || now.time - *member.warmed_at < within;
+  return within == std::chrono::seconds(0) || now.time - *member.told.warmed_at < within;
 }
 
 }  // namespace lockstep::rendezvous

@@ -53,36 +53,53 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, members, slot_of_session, early,
-               unacknowledged, refused, record, recorded, version, store_work, writing, write_next, store_retry_at,
-               checkpoint_written_at, store_error, record_seen, highest, deposed, step, gang, in_force, proposal,
-               failure, edges, evicted, finished, stop_since, progress, progress_place, checkpoint, times,
-               identities_changed, divergence, joined_at, slowest_heartbeats, evict_from, alone_since, last_event,
-               last_advance, evaluated_at, loss_due, evaluations, changed, progress_changed, ignored, held_up] = state;
-  to.add(term, foreign_term, writer, plan, members,
-         std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()), early, unacknowledged, record,
-         version, store_work, write_next, record_seen, highest, deposed, step, gang, in_force, proposal,
-         edges.failures(), evicted, finished, stop_since, progress, progress_place, checkpoint, identities_changed);
+  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, contacts, early, record, recorded, version,
+               store_work, writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen,
+               highest, deposed, step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since,
+               progress, progress_place, checkpoint, times, identities_changed, divergence, last_advance, evaluated_at,
+               loss_due, evaluations, changed, progress_changed, ignored] = state;
+  to.add(term, foreign_term, writer, plan, contacts, early, record, version, store_work, write_next, record_seen,
+         highest, deposed, step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress,
+         progress_place, checkpoint, identities_changed);
   if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
   to.add(failure.has_value());
   if (failure)
     to.add(failure->generation, failure->exit_code, failure->cause == api::Cause::kPartitioned, failure->slot);
-  to.add_due(store_retry_at).add_due(evict_from).add(alone_since, last_event, actions.size());
+  to.add_due(store_retry_at).add(actions.size());
   if (!plan) return;
   using std::chrono::seconds;
-  to.add_due(plan->min_slots > 0, joined_at + seconds(plan->stabilization_seconds));
+  to.add_due(plan->min_slots > 0, contacts.joined_at_ + seconds(plan->stabilization_seconds));
   to.add_due(checkpoint.has_value(), checkpoint_written_at + timing.checkpoint_every);
   if (!state.active()) return;
   to.add_due(step == CoordinatorState::Step::kStarting, gang->go_at + seconds(plan->start_timeout_seconds));
   to.add(last_advance, last_advance > gang->up_at);
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::Member& member) {
+void Contents::add(Fingerprint& to, const Contacts& contacts) {
+  // Only the plan tells whether joined_at is asked for. How long a heartbeat takes is the same for all sizes here.
+  const auto& [timing, members, slot_of_session, unacknowledged, turned_away, joined_at, slowest_heartbeats, evict_from,
+               alone_since, last_event, held_up] = contacts;
+  to.add(members, std::map<SessionId, int>(slot_of_session.begin(), slot_of_session.end()), unacknowledged, alone_since,
+         last_event);
+  to.add_due(evict_from);
+}
+
+void Contents::add(Fingerprint& to, const Member& member) {
   // Of `arrivals` nothing follows where a silence has one length, and no token is reviewed here.
-  const auto& [session, heard, told, review_at, arrivals, heartbeats, generation, step, phase, regroups, told_to_leave,
-               expected, agent, life, halted, yields, warmed_at, start, reach, identities, to_acknowledge] = member;
-  to.add(expected, session, agent, heard, phase, generation, life, step, halted, yields, warmed_at, start, regroups,
-         told_to_leave, reach, identities, to_acknowledge);
+  const auto& [session, heard, activity_at, review_at, arrivals, heartbeats, generation, step, phase, regroups,
+               expected, agent, life, told, start, identities, to_acknowledge] = member;
+  to.add(expected, session, agent, heard, phase, generation, life, step, start, regroups, told, identities,
+         to_acknowledge);
+}
+
+void Contents::add(Fingerprint& to, const Told& told) {
+  const auto& [to_leave, halted, yields, warmed_at, reach] = told;
+  to.add(to_leave, halted, yields, warmed_at, reach);
+}
+
+void Contents::add(Fingerprint& to, const Reach& reach) {
+  const auto& [generation, asked_at, answered, problem, failures] = reach;
+  to.add(generation, asked_at, answered, problem, failures);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState::Early& early) {
@@ -245,11 +262,6 @@ void Contents::add(Fingerprint& to, const Echo& echo) {
 void Contents::add(Fingerprint& to, const Echoed& echoed) {
   const auto& [generation, problem] = echoed;
   to.add(generation, problem);
-}
-
-void Contents::add(Fingerprint& to, const CoordinatorState::Reach& reach) {
-  const auto& [generation, asked_at, answered, problem, failures] = reach;
-  to.add(generation, asked_at, answered, problem, failures);
 }
 
 void Contents::add(Fingerprint& to, const Ack& ack) {

@@ -29,7 +29,10 @@ struct Contents {
   static void add(Fingerprint& to, const MemberState& state);
   static void add(Fingerprint& to, const MemberState::Rank& rank);
   static void add(Fingerprint& to, const CoordinatorState& state);
-  static void add(Fingerprint& to, const CoordinatorState::Member& member);
+  static void add(Fingerprint& to, const Contacts& contacts);
+  static void add(Fingerprint& to, const Member& member);
+  static void add(Fingerprint& to, const Told& told);
+  static void add(Fingerprint& to, const Reach& reach);
   static void add(Fingerprint& to, const CoordinatorState::Early& early);
   static void add(Fingerprint& to, const Roster& roster);
   static void add(Fingerprint& to, const CoordinatorState::Gang& gang);
@@ -61,7 +64,6 @@ struct Contents {
   static void add(Fingerprint& to, const Abort& abort);
   static void add(Fingerprint& to, const Echo& echo);
   static void add(Fingerprint& to, const Echoed& echoed);
-  static void add(Fingerprint& to, const CoordinatorState::Reach& reach);
   static void add(Fingerprint& to, const Ack& ack);
   static void add(Fingerprint& to, const Halt& halt);
   static void add(Fingerprint& to, const Yield& yield);
