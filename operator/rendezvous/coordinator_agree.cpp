@@ -44,7 +44,7 @@ void CoordinatorState::evaluate_broken(Now now) {
 
 // Who may form a generation now; empty: nobody yet.
 std::vector<int> CoordinatorState::next_gang(Now now) const {
-  if (!claimed() || plan_->slots < 1 || too_few()) return {};
+  if (!keeper_.claimed() || plan_->slots < 1 || too_few()) return {};
   const std::vector<int> all = present(now);
   std::vector<int> near = all;
   std::erase_if(near, [this](int slot) {
@@ -204,7 +204,7 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   for (const int slot : slots) places.push_back({slot, contacts_.at(slot).expected.incarnation});
   Proposal proposal;
   static_cast<Roster&>(proposal) = Roster(std::move(places), plan_->procs_per_node);
-  proposal.generation = ++highest_;
+  proposal.generation = keeper_.next_number();
   proposal.at = now.time;
   proposal_ = proposal;
   const bool recovers = failure_ || !gang_ || !gang_->yields_since;
@@ -221,14 +221,14 @@ void CoordinatorState::record_proposal(Now now) {
   for (const auto& [slot, incarnation] : proposal_->places()) {
     record.members.push_back({slot, incarnation, contacts_.at(slot).life + 1});
   }
-  record.checkpoint = checkpoint_;
+  record.checkpoint = keeper_.checkpoint();
   write(record);
 }
 
 void CoordinatorState::send_propose(const Member& member) {
   if (member.session == 0) return;
   Propose propose;
-  propose.epoch = {term_, proposal_->generation};
+  propose.epoch = {keeper_.term(), proposal_->generation};
   propose.first_rank = proposal_->first_rank(member.expected.slot);
   propose.ranks = proposal_->procs();
   propose.world_size = proposal_->ranks();
@@ -238,8 +238,8 @@ void CoordinatorState::send_propose(const Member& member) {
 
 void CoordinatorState::discard_proposal() {
   proposal_.reset();
-  write_next_.reset();
-  if (kMutation == Mutation::kReuseNumber) --highest_;
+  keeper_.forget_next();
+  if (kMutation == Mutation::kReuseNumber) keeper_.reuse_number();
   enter(Step::kWaiting);
 }
 
@@ -338,7 +338,7 @@ void CoordinatorState::go(Now now) {
   gang.go_at = now.time;
 
   Go go = go_for(gang);
-  go.epoch = {term_, gang.generation};
+  go.epoch = {keeper_.term(), gang.generation};
   std::vector<PeerBlock::Member> peers;
   peers.reserve(gang.size());
   for (const auto& [slot, incarnation] : gang.places()) {
@@ -350,11 +350,13 @@ void CoordinatorState::go(Now now) {
   go.master_port = first.master_port;
   go.key = make_key_();
   if (kMutation == Mutation::kReuseKey && gang_ && gang_->go) go.key = gang_->go->key;
-  SourceChoice choice = choose_source(held_states(), gang.ranks(), checkpoint_);
+  SourceChoice choice = choose_source(held_states(), gang.ranks(), keeper_.checkpoint());
   go.source = choice.source;
   if (!choice.divergence.empty()) divergence_ = fmt::format("generation {}: {}", gang.generation, choice.divergence);
-  if (go.source.rank < 0 && checkpoint_) go.restore = checkpoint_->name;
-  gang.restored_step = go.source.rank >= 0 ? go.source.version.step : checkpoint_ ? checkpoint_->step : 0;
+  if (go.source.rank < 0 && keeper_.checkpoint()) go.restore = keeper_.checkpoint()->name;
+  gang.restored_step = go.source.rank >= 0    ? go.source.version.step
+                       : keeper_.checkpoint() ? keeper_.checkpoint()->step
+                                              : 0;
   gang.go = std::move(go);
   for (const auto& [slot, incarnation] : gang.places()) {
     Member& member = contacts_.at(slot);

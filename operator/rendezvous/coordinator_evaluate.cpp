@@ -33,7 +33,7 @@ void CoordinatorState::evaluate(Now now) {
 }
 
 void CoordinatorState::evaluate_step(Now now) {
-  if (deposed_) return;
+  if (keeper_.deposed()) return;
   if (plan_->stop) return evaluate_stop(now);
   if (stop_since_) {  // resumed: what was stopped is over
     stop_since_.reset();
@@ -42,11 +42,11 @@ void CoordinatorState::evaluate_step(Now now) {
     finished_ = false;
     if (gang_) gang_->over = true;
     // Who took over while it stopped has not looked yet which generation may be in force.
-    const bool adopted = gang_ || (record_ && record_->generation == 0);
-    enter(record_seen_ && adopted ? Step::kWaiting : Step::kLoading);
+    const bool adopted = gang_ || (keeper_.record() && keeper_.record()->generation == 0);
+    enter(keeper_.seen() && adopted ? Step::kWaiting : Step::kLoading);
   }
   if (step_ == Step::kLoading) {
-    if (claimed()) adopt_record(now);
+    if (keeper_.claimed()) adopt_record(now);
     return;
   }
   if (gang_ && !gang_->over) {
@@ -72,8 +72,8 @@ void CoordinatorState::evaluate_step(Now now) {
 
 // Sends what the present step means for each connected member and has not been said on this connection.
 void CoordinatorState::tell_members(Now now) {
-  if (deposed_) return;
-  const bool finished = step_ == Step::kFinished && record_ && record_->finished;
+  if (keeper_.deposed()) return;
+  const bool finished = step_ == Step::kFinished && keeper_.record() && keeper_.record()->finished;
   // Processes that get ready load programs and build models. On a machine of their own that is nobody's loss; beside
   // those that just recovered it would be their first step's.
   const bool trains =
@@ -89,7 +89,7 @@ void CoordinatorState::tell_members(Now now) {
         send(member.session, Stop{plan_->stop_grace_seconds, code});
       }
     }
-    if (record_ && !claimed()) continue;  // an order has a term, which is not this coordinator's yet
+    if (keeper_.record() && !keeper_.claimed()) continue;  // an order has a term, which is not this coordinator's yet
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
     const bool of_gang = gang_ && in_gang(member) && member.generation == gang_->generation;
     const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
@@ -100,7 +100,7 @@ void CoordinatorState::tell_members(Now now) {
                        !(of_gang && (active() || may_stay));
     if (stray && step_ != Step::kLoading && !plan_->stop) {
       member.told.halted = member.generation;
-      send(member.session, Halt{{term_, member.generation}});
+      send(member.session, Halt{{keeper_.term(), member.generation}});
     }
     const bool left_out =
         plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving && !evicted(member);
@@ -108,12 +108,13 @@ void CoordinatorState::tell_members(Now now) {
     const bool told = member.told.warmed_at && now.time - *member.told.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && contacts_.all_regroup(*gang_)) warm(member, false, now);
     // Until all have come those that are here load their programs.
-    const bool early = step_ == Step::kWaiting && !gang_ && record_ && plan_->kind == Kind::kLockstep && !plan_->stop;
+    const bool early =
+        step_ == Step::kWaiting && !gang_ && keeper_.record() && plan_->kind == Kind::kLockstep && !plan_->stop;
     const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.told.warmed_at;
     if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
     if (of_gang && active() && gang_->yields_since && member.told.yields < gang_->generation) {
       member.told.yields = gang_->generation;
-      send(member.session, Yield{{term_, gang_->generation}});
+      send(member.session, Yield{{keeper_.term(), gang_->generation}});
     }
   }
 }
@@ -121,13 +122,13 @@ void CoordinatorState::tell_members(Now now) {
 // The generation of the record, of which it is not known whether anybody runs it. Where it is not known either who is
 // in it, it may be anybody who is expected.
 void CoordinatorState::adopt_gang() {
-  std::vector<Place> places = recorded_.places();
+  std::vector<Place> places = keeper_.recorded().places();
   if (places.empty()) {
     for (const auto& [slot, member] : contacts_.members()) places.push_back({slot, member.expected.incarnation});
   }
   Gang gang;
   static_cast<Roster&>(gang) = Roster(std::move(places), plan_->procs_per_node);
-  gang.generation = record_->generation;
+  gang.generation = keeper_.record()->generation;
   gang.kind = plan_->kind;
   gang.resumed = true;
   gang_ = gang;
@@ -137,7 +138,7 @@ void CoordinatorState::adopt_gang() {
 
 // The record is known for the first time: is its generation still in force?
 void CoordinatorState::adopt_record(Now now) {
-  if (record_->generation == 0) {
+  if (keeper_.record()->generation == 0) {
     contacts_.evict_from(now.time);  // nothing was taken over
     return enter(Step::kWaiting);
   }
@@ -156,12 +157,13 @@ void CoordinatorState::adopt_record(Now now) {
       note_progress(member, *early.heartbeat->progress, now);
     }
   }
-  if (record_->finished) {
+  if (keeper_.record()->finished) {
     finished_ = true;
-    if (record_->progress && record_->progress->step > progress_.step) progress_ = *record_->progress;
+    if (keeper_.record()->progress && keeper_.record()->progress->step > progress_.step)
+      progress_ = *keeper_.record()->progress;
     return enter(Step::kFinished);
   }
-  if (recorded_.size() == 0) return end_gang();  // a later format: its members form another generation
+  if (keeper_.recorded().size() == 0) return end_gang();  // a later format: its members form another generation
   enter(Step::kResuming);  // evaluate_step() ends it when the controller's word says that it is over
 }
 
@@ -330,7 +332,7 @@ void CoordinatorState::evaluate_stop(Now now) {
   if (!stop_since_) {
     stop_since_ = now.time;
     proposal_.reset();
-    write_next_.reset();
+    keeper_.forget_next();
     changed_ = true;
   }
   const Duration waited = now.time - *stop_since_;
@@ -343,8 +345,9 @@ void CoordinatorState::evaluate_stop(Now now) {
     if (member.agent.empty()) {
       // Never seen in this term: it may still be on its way here. One of the generation in force may bring word of the
       // last checkpoint, from which the job is to go on.
-      const bool has_run = record_ && recorded_.has(slot, member.expected.incarnation);
-      left = left || (has_run && may_come) || (waited < settle && !(record_ && record_->generation == 0));
+      const bool has_run = keeper_.record() && keeper_.recorded().has(slot, member.expected.incarnation);
+      left = left || (has_run && may_come) ||
+             (waited < settle && !(keeper_.record() && keeper_.record()->generation == 0));
     } else if (overdue) {
       continue;
     } else if (member.session != 0 || !member.told.to_leave) {
@@ -355,18 +358,6 @@ void CoordinatorState::evaluate_stop(Now now) {
   }
   left = left || (!overdue && checkpoint_awaited());
   enter(left ? Step::kStopping : Step::kStopped);
-}
-
-bool CoordinatorState::checkpoint_awaited() const {
-  if (!plan_->stop || !plan_->goes_on || !checkpoint_) return false;
-  return !record_ || (record_->generation > 0 && record_->checkpoint != checkpoint_);
-}
-
-// An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
-// process alone, so it is recorded first: should this leader end before, the agents tell the next one.
-void CoordinatorState::acknowledge_exits() {
-  if (!contacts_.owes_acknowledgements() || !plan_ || checkpoint_awaited()) return;
-  for (SendToMember& each : contacts_.take_acknowledgements()) actions_.push_back(std::move(each));
 }
 
 }  // namespace lockstep::rendezvous

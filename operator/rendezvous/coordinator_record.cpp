@@ -1,93 +1,68 @@
-// The record and the term of a job: who may act on it, and the one operation on it that may be under way.
-#include <algorithm>
+// The record and the term of a job: what follows when either turns out to be another one.
 #include <utility>
 
 #include "operator/rendezvous/coordinator_state.h"
 
 namespace lockstep::rendezvous {
-namespace {
 
-constexpr std::size_t kWriterDigits = 16;
-
-}  // namespace
-
-// The terms of leaders begin again when somebody deletes the Lease; those of a job never do. The proposal that is out
-// has a term that its members may have left.
+// The proposal that is out has a term that its members may have left.
 void CoordinatorState::evaluate_term(Now now) {
-  if (foreign_term_ < term_) return;
-  changed_ = changed_ || now.leads == deposed_;
-  deposed_ = !now.leads;
-  if (deposed_) return;
-  term_ = foreign_term_ + 1;
-  write_next_.reset();
-  if (!proposal_) return;
+  const RecordKeeper::TermChange change = keeper_.settle_term(now.leads);
+  changed_ = changed_ || change.news;
+  if (!change.moved || !proposal_) return;
   if (proposal_->permitted) return discard_proposal();
   proposal_.reset();
 }
 
-bool CoordinatorState::claimed() const {
-  if (!record_) return false;
-  if (record_->generation == 0) return true;
-  return record_->term == term_ && is_mine(*record_);
-}
-
-bool CoordinatorState::is_mine(const Record& record) const {
-  return !writer_.empty() && record.writer == writer_;
-}
-
-void CoordinatorState::know(const Record& record) {
-  record_ = record;
-  auto& members = record_->members;
-  if (record.format < kRecordFormat) {
-    std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
+void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
+  observe(now);
+  changed_ = true;
+  const RecordKeeper::Loaded what = keeper_.on_loaded(loaded, now.time);
+  if (what != RecordKeeper::Loaded::kFailed) note_checkpoint(keeper_.record()->checkpoint);
+  if (what == RecordKeeper::Loaded::kForeign && step_ != Step::kLoading) {
+    // Another coordinator has written it since this one last read it: what that one started runs.
+    proposal_.reset();
+    contacts_.evict_from(now.time + timing_.no_eviction_for);
+    enter(Step::kLoading);
   }
-  std::vector<Place> places;
-  places.reserve(members.size());
-  for (const Record::Member& member : members) places.push_back({member.slot, member.incarnation});
-  recorded_ = Roster(std::move(places), 1);
+  evaluate(now);
+}
+
+void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
+  observe(now);
+  changed_ = true;
+  if (const auto generation = keeper_.on_written(version, now.time)) {
+    if (proposal_ && proposal_->generation == *generation) {
+      proposal_->recorded = true;
+      proposal_->recorded_at = now.time;
+    }
+  } else if (proposal_ && proposal_->permitted) {
+    discard_proposal();
+  }
+  evaluate(now);
 }
 
 void CoordinatorState::write(Record next) {
-  if (writer_.empty()) writer_ = make_key_().substr(0, kWriterDigits);
-  next.format = kRecordFormat;
-  next.term = term_;
-  next.writer = writer_;
-  if (store_work_ != StoreWork::kNone) {
-    write_next_ = std::move(next);
-    return;
-  }
-  writing_ = std::move(next);
-  store_work_ = StoreWork::kWrite;
-  actions_.push_back(WriteRecord{version_, writing_});
+  if (auto write = keeper_.write(std::move(next))) actions_.push_back(std::move(*write));
 }
 
 void CoordinatorState::evaluate_store(Now now) {
-  if (store_work_ != StoreWork::kNone || deposed_ || now.time < store_retry_at_) return;
-  if (!record_) {
-    store_work_ = StoreWork::kLoad;
-    actions_.push_back(LoadRecord{});
-  } else if (!claimed()) {
-    // The leader before may still be at work. From this write on none of its own succeeds: it starts no generation
-    // and finishes no job that this coordinator does not know of.
-    if (now.leads) write(*record_);
-  } else if (write_next_) {
-    write(*std::exchange(write_next_, std::nullopt));
-  } else if (step_ == Step::kFinished && !record_->finished) {
-    Record next = *record_;
-    next.finished = true;
-    next.progress = progress_;
-    next.checkpoint = checkpoint_;
-    write(next);
-  } else if (checkpoint_ != record_->checkpoint && record_->generation > 0 &&
-             // What a stopping job writes last is what it goes on from, perhaps under another leader.
-             (step_ == Step::kStopping || step_ == Step::kStopped ||
-              (step_ == Step::kUp && record_->generation == gang_->generation &&
-               now.time - checkpoint_written_at_ >= timing_.checkpoint_every))) {
-    checkpoint_written_at_ = now.time;
-    Record next = *record_;
-    next.checkpoint = checkpoint_;
-    write(next);
-  }
+  RecordKeeper::Wanted wanted;
+  if (step_ == Step::kFinished) wanted.finished_with = &progress_;
+  wanted.stops = step_ == Step::kStopping || step_ == Step::kStopped;
+  if (step_ == Step::kUp) wanted.up = gang_->generation;
+  if (auto operation = keeper_.next_operation(wanted, now)) actions_.push_back(std::move(*operation));
+}
+
+// An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
+// process alone, so it is recorded first: should this leader end before, the agents tell the next one.
+void CoordinatorState::acknowledge_exits() {
+  if (!contacts_.owes_acknowledgements() || !plan_ || checkpoint_awaited()) return;
+  for (SendToMember& each : contacts_.take_acknowledgements()) actions_.push_back(std::move(each));
+}
+
+bool CoordinatorState::checkpoint_awaited() const {
+  return plan_->stop && plan_->goes_on && keeper_.checkpoint_awaited();
 }
 
 }  // namespace lockstep::rendezvous

@@ -11,20 +11,13 @@
 // Events. What follows from them is in coordinator_evaluate.cpp, what people see of it in coordinator_view.cpp.
 
 namespace lockstep::rendezvous {
-namespace {
-
-bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
-  return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
-}
-
-}  // namespace
 
 CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, std::function<std::string()> make_key,
                                    Now now)
-    : term_(term),
-      timing_(timing),
+    : timing_(timing),
       make_key_(std::move(make_key)),
       contacts_(timing, now.time),
+      keeper_(term, timing, make_key_),
       last_advance_(now.time),
       evaluated_at_(now.time) {}
 
@@ -43,7 +36,7 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   }
   std::erase_if(early_, [this](const auto& entry) { return contacts_.find(entry.first) == nullptr; });
   plan_ = plan;
-  highest_ = std::max(highest_, plan.handled_generation);
+  keeper_.note_number(plan.handled_generation);
   changed_ = true;
   evaluate(now);
 }
@@ -80,10 +73,10 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
                                   known, hello.promised.generation, kMostPromised),
                       false};
     on_turned_away(refused->message);
-  } else if (!refused && known > term_) {
-    foreign_term_ = std::max(foreign_term_, known);
+  } else if (!refused && known > keeper_.term()) {
+    keeper_.note_foreign_term(known);
     evaluate_term(now);
-    if (deposed_) refused = Refused{"this coordinator's term is over", false};
+    if (keeper_.deposed()) refused = Refused{"this coordinator's term is over", false};
   }
   if (refused) {
     if (refused->final) on_turned_away(refused->message);
@@ -94,9 +87,9 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   }
   if (const SessionId replaced = contacts_.connect(session, hello, now.time); replaced != 0) close(replaced);
   Member& member = contacts_.at(hello.slot);
-  highest_ = std::max({highest_, hello.promised.generation, hello.generation});
+  keeper_.note_number(std::max(hello.promised.generation, hello.generation));
   changed_ = true;
-  send(session, Welcome{term_, static_cast<int>(milliseconds(member.heartbeats))});
+  send(session, Welcome{keeper_.term(), static_cast<int>(milliseconds(member.heartbeats))});
   note_in_force(member);
   greet(member, hello, now);
   evaluate(now);
@@ -227,14 +220,14 @@ bool CoordinatorState::note_progress(Member& member, const Progress& progress, N
 }
 
 bool CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& checkpoint) {
-  if (!checkpoint || !newer(*checkpoint, checkpoint_)) return false;
-  checkpoint_ = checkpoint;
+  if (!keeper_.note_checkpoint(checkpoint)) return false;
   progress_changed_ = true;
   return true;
 }
 
 bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
-  if (!proposal_ || ready.epoch != Epoch{term_, proposal_->generation} || !proposal_->has(member.expected.slot)) {
+  if (!proposal_ || ready.epoch != Epoch{keeper_.term(), proposal_->generation} ||
+      !proposal_->has(member.expected.slot)) {
     ++ignored_;
     return false;
   }
@@ -298,56 +291,6 @@ bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
   if (succeeded(exit)) return gang_->successes == gang_->ranks();
   const auto failures = static_cast<int>(gang_->exits.size()) - gang_->successes;
   return failures == 1 || blame_of(exit, gang_->kind) != Blame::kCommunication;
-}
-
-void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
-  observe(now);
-  store_work_ = StoreWork::kNone;
-  changed_ = true;
-  if (!loaded) {
-    store_error_ = loaded.error().message;
-    store_retry_at_ = now.time + timing_.store_retry;
-  } else {
-    store_error_.clear();
-    know(loaded->record);
-    version_ = loaded->version;
-    record_seen_ = true;
-    highest_ = std::max(highest_, record_->generation);
-    note_checkpoint(record_->checkpoint);
-    const bool foreign = record_->generation > 0 && !is_mine(*record_);
-    if (foreign) foreign_term_ = std::max(foreign_term_, record_->term);
-    if (foreign && step_ != Step::kLoading) {
-      // Another coordinator has written it since this one last read it: what that one started runs.
-      proposal_.reset();
-      contacts_.evict_from(now.time + timing_.no_eviction_for);
-      enter(Step::kLoading);
-    }
-  }
-  evaluate(now);
-}
-
-void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
-  observe(now);
-  store_work_ = StoreWork::kNone;
-  changed_ = true;
-  if (version) {
-    store_error_.clear();
-    version_ = *version;
-    know(writing_);
-    if (proposal_ && proposal_->generation == writing_.generation) {
-      proposal_->recorded = true;
-      proposal_->recorded_at = now.time;
-    }
-  } else {
-    // Whether it was written is not known. The number is not used again, and what is stored is read anew.
-    store_error_ = version.error().message;
-    record_.reset();
-    write_next_.reset();
-    store_retry_at_ =
-        now.time + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
-    if (proposal_ && proposal_->permitted) discard_proposal();
-  }
-  evaluate(now);
 }
 
 void CoordinatorState::on_tick(Now now) {

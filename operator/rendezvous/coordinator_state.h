@@ -30,6 +30,7 @@
 #include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/identity_choice.h"
 #include "operator/rendezvous/protocol.h"
+#include "operator/rendezvous/record_keeper.h"
 #include "operator/rendezvous/roster.h"
 #include "operator/rendezvous/slot_map.h"
 #include "operator/rendezvous/source_choice.h"
@@ -148,9 +149,6 @@ class CoordinatorState {
   void evaluate(Now now);
   // Moves the job above a term of another coordinator, where this process leads; else this coordinator is deposed.
   void evaluate_term(Now now);
-  // The record is known, and no other coordinator can act on it: there is none, or this one's term stands in it.
-  bool claimed() const;
-  bool is_mine(const Record& record) const;
   void evaluate_step(Now now);
   void tell_members(Now now);
   void evaluate_stop(Now now);
@@ -216,7 +214,6 @@ class CoordinatorState {
   // It said that it does not reach the others, and is not one of them.
   bool unreaching(const Member& member) const;
   void give_up_proposal(int slot, api::Cause cause, std::string message, Now now);
-  void know(const Record& record);
   // Whether ranks of `roster` differ in what all must have in common (identity_choice.h).
   std::optional<IdentityDifference> difference_in(const Roster& roster) const;
   std::string in_words(const IdentityDifference& difference) const;
@@ -260,30 +257,14 @@ class CoordinatorState {
   void close(SessionId session) { actions_.push_back(CloseSession{session}); }
   std::string waiting_message() const;
 
-  std::int64_t term_;               // of this job: the leader's, or one above what its record or members knew
-  std::int64_t foreign_term_ = -1;  // the highest of another coordinator that the record or a member told of
-  std::string writer_;              // tells this coordinator's records from those of others under an equal term
   const CoordinatorTiming timing_;
   const std::function<std::string()> make_key_;
   std::vector<CoordinatorAction> actions_;
 
   std::optional<JobPlan> plan_;
   Contacts contacts_;
+  RecordKeeper keeper_;
   std::map<int, Early> early_;  // by slot, until the record is known
-
-  // The record, and the one operation on it that may be under way.
-  std::optional<Record> record_;  // empty: not known (any more)
-  Roster recorded_;               // its members
-  std::string version_;
-  enum class StoreWork { kNone, kLoad, kWrite } store_work_ = StoreWork::kNone;
-  Record writing_;
-  std::optional<Record> write_next_;  // to be written when the work under way is done
-  MonotonicTime store_retry_at_{};
-  MonotonicTime checkpoint_written_at_{};
-  std::string store_error_;
-  bool record_seen_ = false;  // at least once
-  std::int64_t highest_ = 0;  // generation number ever seen or tried
-  bool deposed_ = false;      // another's term has been seen and this process does not lead: it must not act
 
   Step step_ = Step::kLoading;
   std::optional<Gang> gang_;
@@ -297,7 +278,6 @@ class CoordinatorState {
 
   Progress progress_;
   std::size_t progress_place_ = 0;  // in the gang, of whose ranks `progress_` is
-  std::optional<CheckpointReport> checkpoint_;
   RecoveryTimes times_;
   bool identities_changed_ = false;  // of a member of the generation that runs: to be compared
   std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found

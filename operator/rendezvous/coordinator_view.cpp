@@ -19,8 +19,8 @@ std::string slots_in_words(const std::vector<int>& slots) {
 }  // namespace
 
 std::string CoordinatorState::waiting_message() const {
-  if (deposed_) return "another coordinator of a later term has taken over";
-  const std::string store = store_error_.empty() ? "" : " (" + store_error_ + ")";
+  if (keeper_.deposed()) return "another coordinator of a later term has taken over";
+  const std::string store = keeper_.error().empty() ? "" : " (" + keeper_.error() + ")";
   std::vector<int> slots;
   switch (step_) {
     case Step::kLoading:
@@ -31,7 +31,7 @@ std::string CoordinatorState::waiting_message() const {
         if (member == nullptr || member->session == 0 || member->expected.leaving) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to connect";
-      if (!record_) return "waiting for the job's record to be read" + store;
+      if (!keeper_.record()) return "waiting for the job's record to be read" + store;
       for (const auto& [slot, member] : contacts_.members()) {
         if (member.told.warmed_at && member.phase != MemberPhase::kWarm && member.generation == 0)
           slots.push_back(slot);
@@ -138,7 +138,7 @@ std::optional<JobView> CoordinatorState::view() const {
   view.failure = failure_;
   view.message = waiting_message();
   view.progress = progress_;
-  view.newest_checkpoint = checkpoint_;
+  view.newest_checkpoint = keeper_.checkpoint();
   view.times = times_;
   view.divergence = divergence_;
   view.refused = contacts_.turned_away();

@@ -53,26 +53,28 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [term, foreign_term, writer, timing, make_key, actions, plan, contacts, early, record, recorded, version,
-               store_work, writing, write_next, store_retry_at, checkpoint_written_at, store_error, record_seen,
-               highest, deposed, step, gang, in_force, proposal, failure, edges, evicted, finished, stop_since,
-               progress, progress_place, checkpoint, times, identities_changed, divergence, last_advance, evaluated_at,
-               loss_due, evaluations, changed, progress_changed, ignored] = state;
-  to.add(term, foreign_term, writer, plan, contacts, early, record, version, store_work, write_next, record_seen,
-         highest, deposed, step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since, progress,
-         progress_place, checkpoint, identities_changed);
-  if (store_work == CoordinatorState::StoreWork::kWrite) to.add(writing);
+  const auto& [timing, make_key, actions, plan, contacts, keeper, early, step, gang, in_force, proposal, failure, edges,
+               evicted, finished, stop_since, progress, progress_place, times, identities_changed, divergence,
+               last_advance, evaluated_at, loss_due, evaluations, changed, progress_changed, ignored] = state;
+  to.add(plan, contacts, keeper, early, step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since,
+         progress, progress_place, identities_changed, actions.size());
   to.add(failure.has_value());
   if (failure)
     to.add(failure->generation, failure->exit_code, failure->cause == api::Cause::kPartitioned, failure->slot);
-  to.add_due(store_retry_at).add(actions.size());
   if (!plan) return;
   using std::chrono::seconds;
   to.add_due(plan->min_slots > 0, contacts.joined_at_ + seconds(plan->stabilization_seconds));
-  to.add_due(checkpoint.has_value(), checkpoint_written_at + timing.checkpoint_every);
   if (!state.active()) return;
   to.add_due(step == CoordinatorState::Step::kStarting, gang->go_at + seconds(plan->start_timeout_seconds));
   to.add(last_advance, last_advance > gang->up_at);
+}
+
+void Contents::add(Fingerprint& to, const RecordKeeper& keeper) {
+  const auto& [term, foreign_term, deposed, timing, make_key, writer, record, recorded, version, seen, work, writing,
+               write_next, retry_at, error, checkpoint, checkpoint_written_at, highest] = keeper;
+  to.add(term, foreign_term, deposed, writer, record, version, seen, work, write_next, checkpoint, highest);
+  if (work == RecordKeeper::Work::kWrite) to.add(writing);
+  to.add_due(retry_at).add_due(checkpoint.has_value(), checkpoint_written_at + timing.checkpoint_every);
 }
 
 void Contents::add(Fingerprint& to, const Contacts& contacts) {

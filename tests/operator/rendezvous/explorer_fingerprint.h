@@ -30,6 +30,7 @@ struct Contents {
   static void add(Fingerprint& to, const MemberState::Rank& rank);
   static void add(Fingerprint& to, const CoordinatorState& state);
   static void add(Fingerprint& to, const Contacts& contacts);
+  static void add(Fingerprint& to, const RecordKeeper& keeper);
   static void add(Fingerprint& to, const Member& member);
   static void add(Fingerprint& to, const Told& told);
   static void add(Fingerprint& to, const Reach& reach);
