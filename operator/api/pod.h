@@ -23,6 +23,8 @@ struct ContainerState {
   std::int32_t signal = 0;
   std::string terminated_reason;  // "OOMKilled", "Error", "Completed"
   std::string terminated_message;
+
+  bool out_of_memory() const { return terminated_reason == "OOMKilled"; }
 };
 
 struct Pod {

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "operator/api/cause.h"
-
 namespace lockstep::api {
 
 // `Enum` has a value kNone, whose name is "", and name_of(). A value with an unknown name converts to kNone, and equals

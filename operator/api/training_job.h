@@ -10,6 +10,7 @@
 #include "operator/api/cause.h"
 #include "operator/api/object.h"
 #include "operator/api/stored_name.h"
+#include "operator/api/strategy.h"
 
 namespace lockstep::api {
 
@@ -159,8 +160,7 @@ struct Attempt {
   std::string node;
   std::optional<std::int32_t> exit_code;
   std::string message;  // sentence with the tail of stderr where there is one
-  // What was done: InPlace, ReplaceFailed (a pod was made anew), Shrink (the others went on without it), Gang, None.
-  std::string strategy;
+  StoredName<Strategy> strategy;
   std::string decision;  // by which rule that was decided: half a sentence
   bool counted = false;  // towards maxRestarts
   std::optional<WallTime> start_time;

@@ -10,15 +10,13 @@ void put(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
-void put(Json& json, const char* key, const StoredName<Cause>& cause) {
-  put(json, key, cause.text());
-}
-
-void read_name(const Reader& item, const char* key, StoredName<Cause>& cause) {
+template <typename Enum>
+void read_name(const Reader& item, const char* key, std::optional<Enum> (*named)(std::string_view),
+               StoredName<Enum>& value) {
   std::string name;
   item.read(key, name);
-  const auto known = cause_named(name);
-  cause = known ? StoredName<Cause>(*known) : StoredName<Cause>::unknown(std::move(name));
+  const auto known = named(name);
+  value = known ? StoredName<Enum>(*known) : StoredName<Enum>::unknown(std::move(name));
 }
 
 std::string field_of(const RecoveryPhase& phase) {
@@ -29,7 +27,7 @@ void read_restarts(const Reader& root, RestartsStatus& restarts) {
   root.read("total", restarts.total);
   root.read("charged", restarts.charged);
   root.read("counted", restarts.counted);
-  read_name(root, "lastCause", restarts.last_cause);
+  read_name(root, "lastCause", cause_named, restarts.last_cause);
   if (root.has("window")) restarts.window.emplace();
   for (const Reader& item : root.children("window")) {
     std::optional<WallTime> time;
@@ -50,7 +48,7 @@ void read_restarts(const Reader& root, RestartsStatus& restarts) {
 
 Json restarts_json(const RestartsStatus& restarts) {
   Json json{{"total", restarts.total}, {"charged", restarts.charged}, {"counted", restarts.counted}};
-  put(json, "lastCause", restarts.last_cause);
+  put(json, "lastCause", restarts.last_cause.text());
   if (restarts.window) {
     Json& window = json["window"] = Json::array();
     for (const CountedRestarts& entry : *restarts.window) {
@@ -68,13 +66,13 @@ Json restarts_json(const RestartsStatus& restarts) {
 
 void read_attempt(const Reader& item, Attempt& attempt) {
   item.read("generation", attempt.generation);
-  read_name(item, "cause", attempt.cause);
+  read_name(item, "cause", cause_named, attempt.cause);
   item.read("firstFailingRank", attempt.first_failing_rank);
   item.read("pod", attempt.pod);
   item.read("node", attempt.node);
   item.read("exitCode", attempt.exit_code);
   item.read("message", attempt.message);
-  item.read("strategy", attempt.strategy);
+  read_name(item, "strategy", strategy_named, attempt.strategy);
   item.read("decision", attempt.decision);
   item.read("counted", attempt.counted);
   item.read("startTime", attempt.start_time);
@@ -89,13 +87,13 @@ void read_attempt(const Reader& item, Attempt& attempt) {
 // Times of attempts keep their microseconds: recovery is counted in milliseconds.
 Json attempt_json(const Attempt& attempt) {
   Json json{{"generation", attempt.generation}, {"counted", attempt.counted}, {"step", attempt.step}};
-  put(json, "cause", attempt.cause);
+  put(json, "cause", attempt.cause.text());
   if (attempt.first_failing_rank >= 0) json["firstFailingRank"] = attempt.first_failing_rank;
   put(json, "pod", attempt.pod);
   put(json, "node", attempt.node);
   if (attempt.exit_code) json["exitCode"] = *attempt.exit_code;
   put(json, "message", attempt.message);
-  put(json, "strategy", attempt.strategy);
+  put(json, "strategy", attempt.strategy.text());
   put(json, "decision", attempt.decision);
   if (attempt.start_time) json["startTime"] = format_micro_timestamp(*attempt.start_time);
   if (attempt.end_time) json["endTime"] = format_micro_timestamp(*attempt.end_time);

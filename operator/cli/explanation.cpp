@@ -62,11 +62,20 @@ std::string who(const api::Attempt& attempt) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::string in_words(const std::string& strategy) {
-  if (strategy == "InPlace") return "InPlace: the pods stayed, and processes were started anew where they had ended";
-  if (strategy == "ReplaceFailed") return "ReplaceFailed: a pod was made anew";
-  if (strategy == "Shrink") return "Shrink: the others went on without it";
-  if (strategy == "Gang") return "Gang: all pods were made anew";
+const char* in_words(api::Strategy strategy) {
+  switch (strategy) {
+    case api::Strategy::kInPlace:
+      return "the pods stayed, and processes were started anew where they had ended";
+    case api::Strategy::kReplaceFailed:
+      return "a pod was made anew";
+    case api::Strategy::kShrink:
+      return "the others went on without it";
+    case api::Strategy::kGang:
+      return "all pods were made anew";
+    case api::Strategy::kNone:
+    case api::Strategy::kNothing:
+      break;
+  }
   return "";
 }
 
@@ -81,7 +90,9 @@ std::string about(const api::Attempt& attempt) {
     text += line("", message.substr(at, end - at));
     at = end + 1;
   }
-  if (const std::string done = in_words(attempt.strategy); !done.empty()) text += line("done", done);
+  if (const std::string done = in_words(attempt.strategy); !done.empty()) {
+    text += line("done", fmt::format("{}: {}", attempt.strategy.text(), done));
+  }
   if (!attempt.decision.empty()) text += line("by rule", attempt.decision);
   return text + recovery(attempt);
 }
@@ -104,8 +115,9 @@ std::string explanation(const api::TrainingJob& job, WallTime now) {
     text += fmt::format("  {}: {} ({}, {})\n", condition.type, printable(condition.message), condition.reason, since);
   }
   if (status.attempts.empty()) return text + "No attempt has ended: nothing has gone wrong.\n";
-  const auto listed = std::count_if(status.attempts.begin(), status.attempts.end(),
-                                    [](const api::Attempt& attempt) { return attempt.strategy != "None"; });
+  const auto listed = std::count_if(status.attempts.begin(), status.attempts.end(), [](const api::Attempt& attempt) {
+    return attempt.strategy != api::Strategy::kNothing;
+  });
   if (status.restarts.total > listed) {
     text +=
         fmt::format("Of the restarts before these, {} in number, no more is kept.\n", status.restarts.total - listed);

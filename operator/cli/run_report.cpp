@@ -39,7 +39,9 @@ std::string attempts_table(const std::vector<api::Attempt>& attempts) {
     rows.push_back({std::to_string(attempt.generation), attempt.cause.text(),
                     attempt.first_failing_rank < 0 ? "-" : std::to_string(attempt.first_failing_rank),
                     attempt.exit_code ? std::to_string(*attempt.exit_code) : "-", std::to_string(attempt.step),
-                    attempt.strategy.empty() || attempt.strategy == "None" ? "-" : attempt.strategy,
+                    attempt.strategy == api::Strategy::kNone || attempt.strategy == api::Strategy::kNothing
+                        ? "-"
+                        : attempt.strategy.text(),
                     ms < 0 ? "-" : fmt::format("{} ms", ms),
                     shortened(printable(attempt.message.substr(0, attempt.message.find('\n'))), 80)});
   }

@@ -21,6 +21,7 @@ namespace {
 
 using api::Attempt;
 using api::Cause;
+using api::Strategy;
 using rendezvous::Phase;
 
 // The API server learns of a dead node after its controller manager's grace period (40 to 50 s); only a member that is
@@ -121,7 +122,7 @@ class Running {
   Attempt new_attempt(Cause cause, std::string message) const {
     Attempt attempt{.generation = ended_generation(), .cause = cause};
     attempt.message = std::move(message);
-    attempt.strategy = "None";
+    attempt.strategy = Strategy::kNothing;
     attempt.end_time = whole_seconds(snapshot_.now);
     const auto* running = api::find_condition(status_.conditions, "Running");
     if (running != nullptr && running->status == "True") {
@@ -258,7 +259,10 @@ class Running {
     const bool whole_gang = job_.spec.restart.strategy == api::RestartStrategy::kGang;
     const bool new_pods = whole_gang || lost_slot(gang_, -1) != nullptr || attempt->cause == Cause::kPartitioned;
     const bool shrinks = attempt->cause == Cause::kMemberLost && api::may_leave_out(job_.spec);
-    attempt->strategy = whole_gang ? "Gang" : new_pods ? "ReplaceFailed" : shrinks ? "Shrink" : "InPlace";
+    attempt->strategy = whole_gang ? Strategy::kGang
+                        : new_pods ? Strategy::kReplaceFailed
+                        : shrinks  ? Strategy::kShrink
+                                   : Strategy::kInPlace;
     attempt->counted = verdict.counted;
     attempt->decision = verdict.explanation;
     const Cause cause = attempt->cause;
@@ -311,7 +315,7 @@ class Running {
       attempt.exit_code = slot.exit_code;
       if (!known) {
         attempt.generation = handled_generation(status_);  // it ended none
-        attempt.strategy = "ReplaceFailed";
+        attempt.strategy = Strategy::kReplaceFailed;
         name_slot(attempt, slot.slot);
       }
       const auto verdict = judge_failure(job_.spec, status_.restarts, attempt, snapshot_.now);
@@ -381,7 +385,7 @@ class Running {
     const bool held = snapshot_.now < release;
     plan_pods(snapshot_, gang_, status_.incarnation, release, plan_);
     plan_.coordinator = job_plan(snapshot_, gang_, status_);
-    if (held && last->strategy == "InPlace") {
+    if (held && last->strategy == Strategy::kInPlace) {
       plan_.coordinator->handled_generation = last->generation - 1;
       plan_.look_again_in(release - snapshot_.now);
     }

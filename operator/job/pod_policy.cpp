@@ -72,7 +72,7 @@ void describe_failed_container(const api::Pod& pod, SlotView& slot) {
   for (const auto& container : pod.containers) {
     if (!container.terminated || container.exit_code == 0) continue;
     slot.exit_code = container.exit_code;
-    if (container.terminated_reason == "OOMKilled") slot.cause = Cause::kOomKilled;
+    if (container.out_of_memory()) slot.cause = Cause::kOomKilled;
     slot.message = fmt::format("container {} of pod {} ended with exit code {} ({})", container.name, pod.meta.name,
                                container.exit_code, container.terminated_reason);
     if (!container.terminated_message.empty()) slot.message += ": " + container.terminated_message;
@@ -166,7 +166,8 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot) {
   if (slot.pod == nullptr) return nullptr;
   const auto at = std::find_if(attempts.rbegin(), attempts.rend(), [&](const api::Attempt& attempt) {
-    return attempt.strategy == "Shrink" && attempt.cause == Cause::kMemberLost && attempt.pod == slot.pod->meta.name;
+    return attempt.strategy == api::Strategy::kShrink && attempt.cause == Cause::kMemberLost &&
+           attempt.pod == slot.pod->meta.name;
   });
   return at == attempts.rend() ? nullptr : &*at;
 }

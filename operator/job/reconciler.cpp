@@ -205,7 +205,7 @@ void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJ
     log::info("attempt ended", {{"job", job.meta.key().text()},
                                 {"generation", std::to_string(attempt.generation)},
                                 {"cause", attempt.cause.text()},
-                                {"strategy", attempt.strategy}});
+                                {"strategy", attempt.strategy.text()}});
   }
 }
 

@@ -185,7 +185,7 @@ void recall_restarts(const api::TrainingJobSpec& spec, const std::vector<Attempt
   restarts = {};
   restarts.window.emplace();
   for (const Attempt& attempt : attempts) {
-    if (attempt.strategy == "None") {
+    if (attempt.strategy == api::Strategy::kNothing) {
       forgive_all(restarts);
     } else {
       note_restart(spec, attempt, now, restarts);

@@ -21,7 +21,7 @@ void begin_suspension(const Snapshot& snapshot, api::TrainingJobStatus& status, 
   if (generation > handled_generation(status)) {
     api::Attempt attempt{.generation = generation, .cause = api::Cause::kSuspended};
     attempt.message = "spec.suspend was set";
-    attempt.strategy = "None";
+    attempt.strategy = api::Strategy::kNothing;
     attempt.step = snapshot.view ? snapshot.view->progress.step : 0;
     attempt.end_time = whole_seconds(snapshot.now);
     append_attempt(status, std::move(attempt));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "operator/api/schema.h"
+#include "operator/api/strategy.h"
 
 namespace lockstep::api {
 namespace {
@@ -18,6 +19,16 @@ TEST(Cause, each_has_a_name_of_its_own_and_is_found_by_it) {
   }
   EXPECT_EQ(cause_named(""), Cause::kNone);
   EXPECT_FALSE(cause_named("NoSuchCause"));
+}
+
+TEST(Strategy, each_has_a_name_of_its_own_and_is_found_by_it) {
+  std::set<std::string_view> names;
+  for (const Strategy strategy : all_strategies()) {
+    EXPECT_TRUE(names.insert(name_of(strategy)).second) << name_of(strategy);
+    EXPECT_EQ(strategy_named(name_of(strategy)), strategy);
+  }
+  EXPECT_EQ(strategy_named(""), Strategy::kNone);
+  EXPECT_FALSE(strategy_named("NoSuchStrategy"));
 }
 
 TEST(Cause, no_word_of_an_agent_is_the_clusters_doing) {

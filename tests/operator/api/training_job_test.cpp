@@ -54,9 +54,10 @@ TEST(TrainingJob, every_field_survives_the_way_to_structs_and_back) {
 }
 
 // After a rollback the status may hold names that only the newer version knows.
-TEST(TrainingJob, a_cause_of_another_version_is_kept_as_it_is) {
+TEST(TrainingJob, names_of_another_version_are_kept_as_they_are) {
   Json object = full_job();
   object["status"]["restarts"]["lastCause"] = object["status"]["attempts"][0]["cause"] = "ComesLater";
+  object["status"]["attempts"][0]["strategy"] = "Wait";
   const auto job = parse_training_job(object);
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(to_json(*job), object);
@@ -64,6 +65,7 @@ TEST(TrainingJob, a_cause_of_another_version_is_kept_as_it_is) {
   EXPECT_EQ(Cause{cause}, Cause::kNone);
   for (const Cause known : all_causes()) EXPECT_FALSE(cause == known) << name_of(known);
   EXPECT_FALSE(cause == Cause::kNone) << "it has ended";
+  for (const Strategy known : all_strategies()) EXPECT_FALSE(job->status.attempts[0].strategy == known);
 }
 
 TEST(TrainingJob, the_smallest_job_gets_the_defaults) {

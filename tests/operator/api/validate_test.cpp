@@ -130,7 +130,7 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
                              .node = "n",
                              .exit_code = 1,
                              .message = "m",
-                             .strategy = "InPlace",
+                             .strategy = api::Strategy::kInPlace,
                              .counted = true,
                              .start_time = WallTime{},
                              .end_time = WallTime{},

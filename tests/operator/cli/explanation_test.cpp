@@ -29,7 +29,7 @@ api::TrainingJob disturbed() {
   attempt.node = "n1";
   attempt.exit_code = 139;
   attempt.message = "rank 2 was ended by SIGSEGV\nits last words\n";
-  attempt.strategy = "InPlace";
+  attempt.strategy = api::Strategy::kInPlace;
   attempt.decision = "restart 1 of restart.maxRestarts (3) within 3600 s";
   attempt.counted = true;
   attempt.start_time = at("2026-11-20T12:00:00Z");

@@ -50,7 +50,7 @@ TEST(DecideElastic, when_a_member_falls_silent_the_others_go_on_without_word_of_
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kMemberLost);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_FALSE(s.job.status.attempts[0].counted);
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
   EXPECT_EQ(plan.coordinator->members.size(), 3u) << "it may come back";
@@ -82,7 +82,7 @@ TEST(DecideElastic, a_node_that_is_known_to_be_dead_later_costs_the_others_nothi
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u) << "no second attempt for one loss";
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kNodeLost) << "what is known now";
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_EQ(s.job.status.restarts.total, 1);
   EXPECT_EQ(plan.coordinator->handled_generation, 1) << "generation 2 goes on";
   EXPECT_TRUE(s.is("Running"));
@@ -116,7 +116,7 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_TRUE(s.job.status.attempts[0].counted);
   EXPECT_EQ(s.job.status.restarts.total, 1);
   EXPECT_EQ(s.job.status.restarts.counted, 1);
@@ -134,7 +134,7 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_coordinator_knows_of_t
   s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_EQ(s.job.status.restarts.total, 1);
 }
 
@@ -260,7 +260,7 @@ TEST(DecideElastic, a_failure_of_the_smaller_gang_is_its_own_attempt) {
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 2u);
   EXPECT_EQ(s.job.status.attempts[1].generation, 2);
-  EXPECT_EQ(s.job.status.attempts[1].strategy, "InPlace");
+  EXPECT_EQ(s.job.status.attempts[1].strategy, api::Strategy::kInPlace);
   EXPECT_EQ(plan.coordinator->handled_generation, 2);
 }
 

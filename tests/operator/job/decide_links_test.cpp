@@ -27,7 +27,7 @@ TEST(DecideLinks, a_pod_that_does_not_reach_another_is_replaced_away_from_its_no
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   const api::Attempt& attempt = s.job.status.attempts[0];
   EXPECT_EQ(attempt.cause, api::Cause::kPartitioned);
-  EXPECT_EQ(attempt.strategy, "ReplaceFailed");
+  EXPECT_EQ(attempt.strategy, api::Strategy::kReplaceFailed);
   EXPECT_EQ(attempt.pod, "a-abcd-1-1");
   EXPECT_EQ(attempt.node, "node-1");
   EXPECT_FALSE(attempt.counted);

@@ -110,7 +110,7 @@ TEST(DecideSpares, a_silent_member_need_not_be_explained_while_a_spare_can_take_
   s.view->members[1].connected = false;
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Shrink");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
   WithSpare without;
   without.broken(1, api::Cause::kMemberLost, 1).time = without.now;
@@ -143,7 +143,7 @@ TEST(DecideSpares, one_that_is_gone_while_the_gang_breaks_is_not_made_under_the_
   s.broken(1, api::Cause::kProcessSignal, 0, 137);
   EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{2, 2}}));
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "InPlace");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kInPlace);
 }
 
 TEST(DecideSpares, before_the_first_generation_its_death_is_none_either) {

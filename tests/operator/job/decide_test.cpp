@@ -75,7 +75,7 @@ TEST(Decide, a_process_that_dies_is_restarted_in_place) {
   EXPECT_EQ(attempt.generation, 1);
   EXPECT_EQ(attempt.cause, api::Cause::kProcessSignal);
   EXPECT_EQ(attempt.exit_code, 137);
-  EXPECT_EQ(attempt.strategy, "InPlace");
+  EXPECT_EQ(attempt.strategy, api::Strategy::kInPlace);
   EXPECT_EQ(attempt.pod, "a-abcd-1-1");
   EXPECT_EQ(attempt.node, "node-1");
   EXPECT_EQ(attempt.first_failing_rank, 1);
@@ -191,7 +191,7 @@ TEST(Decide, a_deleted_pod_is_replaced_under_the_next_incarnation) {
   const Plan plan = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "ReplaceFailed");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kReplaceFailed);
   EXPECT_FALSE(s.job.status.attempts[0].counted);
   EXPECT_EQ(s.job.status.incarnation, 2);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{1, 2}}));
@@ -256,7 +256,7 @@ TEST(Decide, with_strategy_gang_every_pod_is_made_anew) {
   s.running();
   s.broken(1, api::Cause::kProcessSignal, 2, 139);
   const Plan plan = s.accept();
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "Gang");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kGang);
   EXPECT_EQ(s.job.status.incarnation, 2);
   EXPECT_EQ(plan.deletes.size(), 3u);
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 2}, {1, 2}, {2, 2}}));
@@ -407,7 +407,7 @@ TEST(Decide, a_silent_member_waits_for_word_of_its_pod) {
   comes_back.accept();
   ASSERT_EQ(comes_back.job.status.attempts.size(), 1u);
   EXPECT_EQ(comes_back.job.status.attempts[0].cause, api::Cause::kMemberLost);
-  EXPECT_EQ(comes_back.job.status.attempts[0].strategy, "InPlace");
+  EXPECT_EQ(comes_back.job.status.attempts[0].strategy, api::Strategy::kInPlace);
 
   Situation stays_silent = s;
   stays_silent.now += 60s;
@@ -454,7 +454,7 @@ TEST(Decide, a_permanent_failure_ends_the_job_with_its_attempt) {
   EXPECT_EQ(s.job.status.state, "Failed");
   EXPECT_EQ(s.job.status.completion_time, s.now);
   ASSERT_EQ(s.job.status.attempts.size(), 1u);
-  EXPECT_EQ(s.job.status.attempts[0].strategy, "None");
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kNothing);
   EXPECT_NE(s.condition("Failed")->message.find("data.txt is empty"), std::string::npos);
   ASSERT_FALSE(plan.events.empty());
   EXPECT_TRUE(plan.events.back().warning);

@@ -21,7 +21,7 @@ Attempt failure(api::Cause cause, std::optional<int> exit_code = {}, std::int64_
   attempt.cause = cause;
   attempt.exit_code = exit_code;
   attempt.step = step;
-  attempt.strategy = "InPlace";
+  attempt.strategy = api::Strategy::kInPlace;
   attempt.end_time = kNow;
   return attempt;
 }
