@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit soak equal-machines bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep
 
 test-unit: setup-test ## the unit tests alone (under a minute after the build)
 	@$(PYTHON) scripts/run_tests.py unit
+
+test-kind: setup-test ## the chart and jobs with mock GPUs on kind (podman, root)
+	@$(PYTHON) scripts/run_tests.py kind
 
 soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_ROUNDS makes it longer)
 	@$(PYTHON) scripts/run_tests.py soak

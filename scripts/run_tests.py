@@ -231,6 +231,29 @@ def test_cluster(suite):
     return failed or script(suite, ["tests/cluster/test_cluster.py"], 900)
 
 
+def suite_kind(suite):
+    """What needs no cluster, then the cluster; where kind cannot run, its tests are skipped with the reason."""
+    programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer")
+    failed = need(suite, ("the release build", lambda: build(suite, "release", () if () in BUILT else programs)),
+                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)),
+                  ("the programs and images of kind", lambda: run(suite, ["tests/kind/run.sh", "prepare"], 4800)))
+    if failed:
+        return failed
+    counts = pytest(suite, [f"tests/kind/test_{name}.py" for name in ("mock_nvml", "sandbox", "runner")], 900)
+    report = OUT / f"{suite}.cluster.xml"
+    report.unlink(missing_ok=True)
+    # TERM when this process dies; run.sh then removes the cluster.
+    command = ["setpriv", "--pdeathsig", "TERM", "--", "tests/kind/run.sh", "-s", f"--junitxml={report}"]
+    run(suite, command, 3000, {"LOCKSTEP_KIND_PREPARED": "1"})
+    on_cluster = count_junit(report)
+    counts.add(on_cluster)
+    counts.names += on_cluster.names
+    for line in (OUT / f"{suite}.log").read_text(errors="replace").splitlines():
+        if re.match(r"prepare: | *\d+\.\d s  |docker\.io/lockstep/", line):
+            print(f"           {line}", flush=True)
+    return counts
+
+
 def soak(suite):
     """The long forms, one after the other; each prints its seed into the log."""
     bin = ROOT / "build/release/tests/bin"
@@ -309,13 +332,14 @@ SUITES = {
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),
     "run": ("lockstep run on this machine, and who counts what it trained", lambda s: suite_cluster(s, ["tests/ledger", "tests/e2e/local"], 1800)),
     "compat": ("agents of the commit in tests/compat/BASELINE under this coordinator", suite_compat),
-    "chart": ("chart, manifests, images", lambda s: suite_cluster(s, ["tests/chart"], 900)),
+    "chart": ("chart, manifests, images, files of a release, workflows",
+              lambda s: suite_cluster(s, ["tests/chart", "tests/release"], 1500)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
     "leader": ("the leader's objects deleted, its Lease late, the API server away", lambda s: suite_cluster(s, ["tests/e2e/leader"], 600)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
-    "kind": ("the sandbox of kind, the mock of NVML", lambda s: pytest(s, ["tests/kind"], 300)),
+    "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
     "gpu": ("two ranks on one GPU over NCCL: on the fake of it, then on a GPU where there is one", suite_gpu),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
@@ -344,8 +368,9 @@ class Report:
     def end(self, name, counts, seconds):
         with self._lock:
             self.total.add(counts)
-            if name in ("cluster", "jobs", "faults", "leader", "readme"):
-                self.cluster_skips += counts.skipped
+            if name in ("cluster", "jobs", "faults", "leader", "readme", "kind"):
+                # A clone without the history is no fault of the machine.
+                self.cluster_skips += counts.skipped - sum("git fetch --unshallow" in line for line in counts.names)
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
             for line in counts.names:
                 print(f"           {line[:300]}", flush=True)

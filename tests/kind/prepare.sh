@@ -4,7 +4,7 @@
 #   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
 #   prepare.sh node        a node of kind with the pinned Kubernetes
 #   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree
-#   prepare.sh baseline    the operator as it was at the commit in tests/compat/BASELINE, by the same Dockerfile
+#   prepare.sh baseline    the operator of the commit in tests/compat/BASELINE, and its chart
 #   prepare.sh gpu         NVIDIA's device plugin over the mock of NVML
 #
 # Archives for `kind load image-archive` go to images/ in the cache.
@@ -127,28 +127,38 @@ make_lockstep() {
   make_debian
   share_compiler_cache
   local name
+  # Each build leaves its stages behind; those of yesterday are no cache of anything.
+  if [ "$engine" = podman ]; then podman image prune --force --filter until=24h >/dev/null; fi
   for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:dev" "$root"; done
   save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
 }
 
+# Only the operator and its agent: the trainer's image is the user's. The build on the host finds in the compiler's cache what
+# tests/compat has compiled of the same commit.
 make_baseline() {
-  local commit tag name
+  local commit made
   commit=$(tr -d '[:space:]' <"$root/tests/compat/BASELINE")
-  tag=baseline-${commit:0:12}
-  if ! has "docker.io/lockstep/trainer:$tag" || [ ! -d "$kind_state/baseline-chart" ]; then
-    git -C "$root" cat-file -e "$commit^{commit}" 2>/dev/null || {
-      echo "prepare.sh: the commit $commit of tests/compat/BASELINE is not in this clone; fetch the whole history: git fetch --unshallow" >&2
-      exit 1
-    }
-    make_debian
-    share_compiler_cache
+  made="$commit $(sha256sum <"$root/containers/collect.sh" | cut -c1-12)"
+  if [ "$(cat "$kind_state/baseline" 2>/dev/null)" != "$made" ]; then
+    rm -rf "$kind_state/baseline" "$kind_state/baseline-chart" "$archives"/*-baseline*
+    if ! git -C "$root" cat-file -e "$commit^{commit}" 2>/dev/null; then
+      echo "prepare.sh: the commit $commit of tests/compat/BASELINE is not in this clone; fetch it: git fetch --unshallow" >&2
+      return
+    fi
     mkdir "$work/baseline"
     git -C "$root" archive "$commit" | tar -x -C "$work/baseline"
-    for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:$tag" "$work/baseline"; done
-    rm -rf "$kind_state/baseline-chart" "$archives"/*-baseline-*
+    if [ "$engine" = docker ]; then
+      build "$root/containers/operator.Dockerfile" docker.io/lockstep/operator:baseline "$work/baseline"
+      save docker.io/lockstep/operator:baseline
+    else
+      quietly "$work/baseline/scripts/build.sh" release build/release "$(nproc)" lockstep-operator lockstep-agent
+      quietly "$root/containers/build-images.sh" "$work/baseline/build/release" "$work" baseline operator
+      mv "$work/operator.tar" "$archives/operator-baseline.tar"
+    fi
     cp -r "$work/baseline/charts/lockstep" "$kind_state/baseline-chart"
+    echo "$made" >"$kind_state/baseline"
   fi
-  save "docker.io/lockstep/operator:$tag" "docker.io/lockstep/trainer:$tag"
+  printf '%-60s %6s MiB\n' docker.io/lockstep/operator:baseline "$(du -m --apparent-size "$archives/operator-baseline.tar" | cut -f1)"
 }
 
 make_gpu() {

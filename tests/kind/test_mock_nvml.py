@@ -12,15 +12,32 @@ XID, DOUBLE_BIT_ECC = 8, 2
 
 
 class Event(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_void_p), ("type", ctypes.c_ulonglong), ("data", ctypes.c_ulonglong), ("gpu_instance", ctypes.c_uint),
-                ("compute_instance", ctypes.c_uint)]
+    _fields_ = [
+        ("device", ctypes.c_void_p),
+        ("type", ctypes.c_ulonglong),
+        ("data", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
 
 
 @pytest.fixture
 def mock(tmp_path, monkeypatch):
     """A folder with the library and the lister, whose control file is `control`."""
     flags = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["gcc", *flags, "-shared", "-fPIC", "-fvisibility=hidden", "-o", tmp_path / "libnvidia-ml.so.1", HERE / "mock_nvml.c"], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            *flags,
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-o",
+            tmp_path / "libnvidia-ml.so.1",
+            HERE / "mock_nvml.c",
+        ],
+        check=True,
+    )
     subprocess.run(["gcc", *flags, "-o", tmp_path / "list_gpus", HERE / "list_gpus.c"], check=True)
     monkeypatch.setenv("MOCK_NVML_CONTROL", str(tmp_path / "control"))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
@@ -28,9 +45,18 @@ def mock(tmp_path, monkeypatch):
 
 
 def listed(mock, node="a"):
-    done = subprocess.run([mock / "list_gpus"], text=True, capture_output=True, timeout=10, env={"MOCK_NVML_CONTROL": str(mock / "control"),
-                          "LD_LIBRARY_PATH": str(mock), "MOCK_NVML_NODE": node})
-    return [line.split("UUID: ")[1].rstrip(")") for line in done.stdout.splitlines()] if done.returncode == 0 else done.stderr.strip()
+    done = subprocess.run(
+        [mock / "list_gpus"],
+        text=True,
+        capture_output=True,
+        timeout=10,
+        env={"MOCK_NVML_CONTROL": str(mock / "control"), "LD_LIBRARY_PATH": str(mock), "MOCK_NVML_NODE": node},
+    )
+    return (
+        [line.split("UUID: ")[1].rstrip(")") for line in done.stdout.splitlines()]
+        if done.returncode == 0
+        else done.stderr.strip()
+    )
 
 
 def test_a_node_has_eight_gpus_with_uuids_of_its_own(mock):

@@ -1,4 +1,4 @@
-"""The sandbox leaves nothing on the machine, also when whoever called it is killed. It runs outside of the sandbox."""
+"""The sandbox leaves nothing on the machine, even when its caller is killed. These tests run outside of it."""
 
 import os
 import pathlib

@@ -1,11 +1,24 @@
 // Prints what the management library under it says of the GPUs, as `nvidia-smi -L` does: one line each, or why there is
-// none. The tests hold it against what the device plugin and the kubelet made of the same library.
+// none. The tests hold it against what the device plugin and the kubelet made of the same library. With the argument
+// `wait` it does nothing until SIGTERM: a container beside the plugin, in which the tests start it again to list.
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef struct nvmlDevice_st* nvmlDevice_t;
 
-int main(void) {
+static int wait_for_the_end(void) {
+  sigset_t ends;
+  int number;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigprocmask(SIG_BLOCK, &ends, NULL);
+  return sigwait(&ends, &number);
+}
+
+int main(int count_of_arguments, char** arguments) {
+  if (count_of_arguments > 1 && strcmp(arguments[1], "wait") == 0) return wait_for_the_end();
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   if (!library) {
     fprintf(stderr, "list_gpus: %s\n", dlerror());

@@ -1,0 +1,242 @@
+"""Jobs with mock GPUs on kind: upgrade and removal of the chart; faults of ranks, GPUs and nodes. In this order."""
+
+import pytest
+
+from kind_cluster import CACHE, GPU, PATIENCE, e2e
+
+import jobs
+
+FOREVER = 1000000
+
+
+def trainer(name, **spec):
+    """A job of the trainer that runs until it is deleted, in steps of 0.1 s. No node takes two of its pods."""
+    alone = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"lockstep.dev/job": name}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    job = jobs.trainer(name, *jobs.mlp(FOREVER), jobs.pace(0.1), restart={"forceDeleteAfterSeconds": 1}, **spec)
+    job["spec"]["resources"] = {"requests": {"cpu": "50m"}}
+    job["spec"]["podTemplate"] = jobs.pod_template(affinity=alone)
+    return job
+
+
+def helm(cluster, *words):
+    return e2e.run(e2e.program("helm"), *words, env=cluster.env, deadline=PATIENCE + 20)
+
+
+def install(cluster, chart, tag):
+    flags = f"--create-namespace --set image.tag={tag} --set image.pullPolicy=Never --wait --timeout {PATIENCE}s"
+    helm(cluster, "upgrade", "--install", "lockstep", chart, "-n", e2e.NAMESPACE, *flags.split())
+
+
+def state_of(pods):
+    """What changes in a pod when something restarts, deletes or replaces it."""
+    return {
+        pod["metadata"]["uid"]: (
+            "deletionTimestamp" in pod["metadata"],
+            pod["status"]["phase"],
+            [
+                (status["name"], status["restartCount"], status["containerID"])
+                for status in pod["status"]["containerStatuses"]
+            ],
+        )
+        for pod in pods
+    }
+
+
+def wait_for(cluster, name, what, look):
+    return cluster.wait_for(name, what, look, PATIENCE, 0.3)
+
+
+def trains(cluster, name, world):
+    """Waits until a job trains with so many processes and rank 0 has logged a step."""
+    wait_for(
+        cluster,
+        name,
+        f"{world} processes train",
+        lambda: (cluster.job(name).get("status") or {}).get("worldSize") == world,
+    )
+    wait_for(cluster, name, "a step is logged", lambda: cluster.logged_step(name))
+
+
+def makes_progress(cluster, name):
+    """Waits until rank 0 has logged a step that is newer than the last."""
+    step = cluster.logged_step(name)
+    wait_for(cluster, name, f"a step after {step} is logged", lambda: cluster.logged_step(name) > step)
+
+
+def environments(pod):
+    """The environment of each process of the trainer in a pod, by its local rank."""
+    found = {}
+    for number in e2e.processes("lockstep-trainer", LOCKSTEP_POD_NAME=pod["metadata"]["name"]):
+        with open(f"/proc/{number}/environ", encoding="utf-8") as stream:
+            values = dict(line.split("=", 1) for line in stream.read().split("\0") if "=" in line)
+        found[int(values["LOCAL_RANK"])] = {**values, "process": number}
+    return found
+
+
+def health(pod):
+    """The health of each of a pod's GPUs by its UUID, as the kubelet reports it."""
+    return {
+        gpu["resourceID"]: gpu["health"]
+        for status in pod["status"].get("containerStatuses", [])
+        for resource in status.get("allocatedResourcesStatus", [])
+        if resource["name"] == GPU
+        for gpu in resource["resources"]
+    }
+
+
+@pytest.fixture(scope="session")
+def objects_before(cluster):
+    return cluster.objects()
+
+
+@pytest.mark.skipif(
+    not (CACHE / "baseline-chart").is_dir(),
+    reason="the baseline's commit is not in this clone: git fetch --unshallow",
+)
+def test_an_upgrade_from_the_baseline_touches_no_pod(cluster, objects_before):
+    install(cluster, CACHE / "baseline-chart", "baseline")
+    cluster.apply(trainer("old-trainer", nodes=2))
+    cluster.apply(jobs.shell("old-program", "sleep 100000", nodes=2))
+    trains(cluster, "old-trainer", 2)
+    cluster.wait_condition("old-program", "Running", deadline=PATIENCE)
+    before = state_of(cluster.pods("old-trainer") + cluster.pods("old-program"))
+    assert len(before) == 4
+
+    install(cluster, e2e.ROOT / "charts/lockstep", "dev")
+
+    def new_leader():
+        pod = cluster.read(f"/api/v1/namespaces/{e2e.NAMESPACE}/pods/{cluster.leader()[1]}")
+        return pod and pod["spec"]["containers"][0]["image"].endswith(":dev")
+
+    e2e.wait_for("an operator of the new chart leads", new_leader, PATIENCE, 0.5)
+    step = cluster.logged_step("old-trainer")
+    wait_for(
+        cluster,
+        "old-trainer",
+        "the new operator reports a later step",
+        lambda: (cluster.job("old-trainer")["status"].get("progress") or {}).get("step", 0) > step,
+    )
+    assert state_of(cluster.pods("old-trainer") + cluster.pods("old-program")) == before
+    for name in ("old-trainer", "old-program"):
+        assert not cluster.job(name)["status"].get("attempts"), cluster.known(name)
+        cluster.delete_job(name)
+
+
+@pytest.fixture(scope="session")
+def gpu_job(cluster, objects_before):
+    """Two nodes with four processes and four GPUs each, under the chart of this tree."""
+    install(cluster, e2e.ROOT / "charts/lockstep", "dev")
+    cluster.apply(trainer("gpus", nodes=2, procs=4, gpusPerNode=4))
+    trains(cluster, "gpus", 8)
+    return "gpus"
+
+
+def test_each_process_has_a_gpu_of_its_own(cluster, gpu_job):
+    taken = []
+    for pod in cluster.pods(gpu_job):
+        found = environments(pod)
+        assert sorted(found) == [0, 1, 2, 3]
+        own = [values["NVIDIA_VISIBLE_DEVICES"] for values in found.values()]
+        assert set(own) <= set(cluster.listed_gpus(pod["spec"]["nodeName"]))
+        assert health(pod) == dict.fromkeys(own, "Healthy")
+        taken += own
+    assert len(set(taken)) == 8
+
+
+def test_a_killed_rank_restarts_and_no_pod_is_touched(cluster, gpu_job):
+    before = state_of(cluster.pods(gpu_job))
+    victim = environments(cluster.by_slot(gpu_job)[1])[2]
+    e2e.run("kill", "-9", victim["process"])
+    attempt = wait_for(
+        cluster,
+        gpu_job,
+        "the attempt is recorded",
+        lambda: (cluster.job(gpu_job)["status"].get("attempts") or [None])[-1],
+    )
+    assert (attempt["cause"], attempt["firstFailingRank"], attempt["strategy"]) == (
+        "ProcessSignal",
+        int(victim["RANK"]),
+        "InPlace",
+    )
+    trains(cluster, gpu_job, 8)
+    makes_progress(cluster, gpu_job)
+    assert state_of(cluster.pods(gpu_job)) == before
+    restarted = environments(cluster.by_slot(gpu_job)[1])[2]
+    assert restarted["process"] != victim["process"]
+    assert restarted["NVIDIA_VISIBLE_DEVICES"] == victim["NVIDIA_VISIBLE_DEVICES"]
+
+
+def test_an_xid_turns_the_gpu_of_the_pod_unhealthy(cluster, gpu_job):
+    pod = cluster.by_slot(gpu_job)[0]
+    node = pod["spec"]["nodeName"]
+    device = sorted(health(pod))[0]
+    cluster.happen(node, f"xid {cluster.listed_gpus(node).index(device)} 79")
+    wait_for(
+        cluster,
+        gpu_job,
+        f"the pod's {device} is Unhealthy",
+        lambda: health(cluster.by_slot(gpu_job)[0]).get(device) == "Unhealthy",
+    )
+    assert sorted(health(cluster.by_slot(gpu_job)[0]).values()) == ["Healthy"] * 3 + ["Unhealthy"]
+    cluster.wait_for_gpus(node, 7)
+    makes_progress(cluster, gpu_job)
+    # The plugin never calls a GPU healthy again by itself.
+    cluster.restart_plugin(node)
+    cluster.wait_for_gpus(node, 8)
+
+
+def test_a_stopped_node_loses_its_pod_and_no_other(cluster, gpu_job):
+    pods = cluster.by_slot(gpu_job)
+    nodes = {slot: pod["spec"]["nodeName"] for slot, pod in pods.items()}
+    leader = cluster.read(f"/api/v1/namespaces/{e2e.NAMESPACE}/pods/{cluster.leader()[1]}")["spec"]["nodeName"]
+    # The loss of the leader's node is a test of its own, in tests/e2e/cluster.
+    lost = next(slot for slot, node in nodes.items() if node != leader)
+    kept = 1 - lost
+    cluster.power_off(nodes[lost])
+
+    def replaced():
+        pod = cluster.by_slot(gpu_job).get(lost)
+        return (
+            pod is not None
+            and pod["metadata"]["uid"] != pods[lost]["metadata"]["uid"]
+            and pod["status"]["phase"] == "Running"
+        )
+
+    wait_for(cluster, gpu_job, "the lost pod runs elsewhere", replaced)
+    trains(cluster, gpu_job, 8)
+    makes_progress(cluster, gpu_job)
+    now = cluster.by_slot(gpu_job)
+    assert now[lost]["spec"]["nodeName"] not in nodes.values()
+    assert now[kept]["metadata"]["uid"] == pods[kept]["metadata"]["uid"]
+    cluster.kubectl("delete", "node", nodes[lost])
+
+
+def test_an_uninstall_leaves_nothing(cluster, gpu_job, objects_before):
+    cluster.delete_job(gpu_job)
+    helm(cluster, "uninstall", "lockstep", "-n", e2e.NAMESPACE, "--wait")
+    cluster.kubectl("delete", "namespace", e2e.NAMESPACE)
+
+    def left():
+        return {
+            row
+            for row in cluster.objects() - objects_before
+            if not row[2].startswith("kube-") and row[2] != "gpu-mock"
+        }
+
+    # The chart keeps the CRD; the API server keeps an APIService for its group as long as it is there.
+    kept = {
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "<none>", "trainingjobs.lockstep.dev"),
+        ("apiregistration.k8s.io/v1", "APIService", "<none>", "v1alpha1.lockstep.dev"),
+    }
+    e2e.wait_for("the CRD alone is left", lambda: left() == kept, PATIENCE, 1)
+    cluster.kubectl("delete", "crd", "trainingjobs.lockstep.dev")
+    e2e.wait_for("nothing is left", lambda: not left(), PATIENCE, 1)
