@@ -19,51 +19,6 @@ STEPS = 300 * LEASE  # some three Leases long
 JOB = "train"
 
 
-class Watch:
-    """Every event of a kind in all namespaces, as kubectl streams them."""
-
-    def __init__(self, cluster, path):
-        self._changed = threading.Condition()
-        self._events = {}  # namespace -> [(type, object)]
-        command = [str(e2e.program("kubectl")), "get", "--raw", f"{path}?watch=true"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **cluster.env})
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            event = json.loads(line)
-            namespace = event["object"].get("metadata", {}).get("namespace", "")
-            with self._changed:
-                self._events.setdefault(namespace, []).append((event["type"], event["object"]))
-                self._changed.notify_all()
-
-    def events(self, namespace):
-        with self._changed:
-            return list(self._events.get(namespace, []))
-
-    def wait(self, what, namespace, look, deadline):
-        """Waits until `look` of the namespace's events returns something true, and returns it."""
-        end = time.monotonic() + deadline
-        with self._changed:
-            while True:
-                found = look(self._events.get(namespace, []))
-                if found:
-                    return found
-                if not self._changed.wait(max(end - time.monotonic(), 0)) and time.monotonic() >= end:
-                    raise AssertionError(f"{namespace}: not within {deadline:.0f} s: {what}")
-
-    def wake(self):
-        """Has every wait() look again."""
-        with self._changed:
-            self._changed.notify_all()
-
-    def stop(self):
-        self._process.kill()
-        self._process.wait()
-        self._thread.join(10)
-
-
 class Operator(host_operator.Operator):
     """One process of lockstep-operator-fault for the jobs of one namespace."""
 

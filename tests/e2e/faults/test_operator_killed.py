@@ -16,6 +16,7 @@ import pytest
 
 import life
 import oracle
+import watch
 
 PARALLEL = int(os.environ.get("LOCKSTEP_FAULT_PARALLEL", "5"))
 ROUNDS = int(os.environ.get("LOCKSTEP_FAULT_ROUNDS", "1"))
@@ -23,11 +24,11 @@ ROUNDS = int(os.environ.get("LOCKSTEP_FAULT_ROUNDS", "1"))
 
 @pytest.fixture(scope="module")
 def watches(cluster):
-    found = {"pods": life.Watch(cluster, "/api/v1/pods"),
-             "jobs": life.Watch(cluster, "/apis/lockstep.dev/v1alpha1/trainingjobs")}
+    found = {"pods": watch.Watch(cluster, "/api/v1/pods"),
+             "jobs": watch.Watch(cluster, "/apis/lockstep.dev/v1alpha1/trainingjobs")}
     yield found
-    for watch in found.values():
-        watch.stop()
+    for one in found.values():
+        one.stop()
 
 
 @pytest.fixture(scope="module")

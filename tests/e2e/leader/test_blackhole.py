@@ -1,0 +1,97 @@
+"""The way to the API server swallows every packet while a gang of 600 is being created. 80 s.
+
+LOCKSTEP_AWAY_SECONDS is how long the outage lasts."""
+
+import contextlib
+import os
+import re
+import time
+import urllib.parse
+
+import e2e
+import watch
+
+PODS = 600
+AWAY = int(os.environ.get("LOCKSTEP_AWAY_SECONDS", "65"))  # longer than the minute after which a stuck write makes liveness red
+LEASE = AWAY * 2 + 170  # the leader keeps it through the outage: nothing but a red liveness could end the process
+PORT = 16443
+
+
+class Way:
+    """A second port of the API server's address, which can be cut."""
+
+    def __init__(self, cluster):
+        listed = urllib.parse.urlparse(re.search(r"server: (\S+)", open(cluster.kubeconfig, encoding="utf-8").read())[1])
+        self.server = f"https://{listed.hostname}:{PORT}"
+        self._rules = contextlib.ExitStack()
+        self._rule("-t", "nat", "OUTPUT", "-p", "tcp", "-d", listed.hostname, "--dport", str(PORT),
+                   "-j", "DNAT", "--to-destination", f"{listed.hostname}:{listed.port}")
+
+    def _rule(self, *words):
+        place = next(number for number, word in enumerate(words) if word.isupper())
+        for how in ("-I", "-D"):
+            command = ["iptables", "-w", *words[:place], how, *words[place:]]
+            e2e.run(*command) if how == "-I" else self._rules.callback(e2e.run, *command)
+
+    @contextlib.contextmanager
+    def cut(self):
+        """No packet arrives, in either direction, and nobody is told."""
+        outer, self._rules = self._rules, contextlib.ExitStack()
+        with self._rules:
+            self._rule("OUTPUT", "-m", "conntrack", "--ctproto", "tcp", "--ctorigdstport", str(PORT), "-j", "DROP")
+            yield
+        self._rules = outer
+
+    def close(self):
+        self._rules.close()
+
+
+def gang(name):
+    """Its pods fit on no node: what is looked at is who creates them."""
+    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
+            "spec": {"image": "nobody", "command": ["true"], "nodes": PODS, "rendezvous": {"kind": "None"},
+                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}], "nodeSelector": {"nowhere": "at-all"}}}}}
+
+
+def reconciles_of_a_minute(operator):
+    """How many took longer: each held up a worker for the whole time."""
+    text = operator.get("/metrics")[1]
+    name = "lockstep_operator_reconcile_duration_seconds"
+    count, within = (float(re.search(rf"(?m)^{name}_{what} (\S+)", text)[1]) for what in ("count", r'bucket{le="60"}'))
+    return count - within
+
+
+def test_a_leader_outlives_an_api_server_that_vanishes_among_its_creates(cluster, namespace, start):
+    way = Way(cluster)
+    pods = watch.Watch(cluster, f"/api/v1/namespaces/{namespace}/pods")
+    operator = start(lease=LEASE, server=way.server)
+    try:
+        operator.wait_until_ready()
+        cluster.apply(gang("large"), namespace)
+        pods.wait("the first pod is created", namespace, lambda events: events, 30)
+        with way.cut():
+            begun = time.monotonic()
+            while time.monotonic() - begun < AWAY:
+                health = operator.get("/healthz")
+                assert health and health[0] == 200, f"{time.monotonic() - begun:.0f} s into the outage: {health}"
+                time.sleep(1)  # the promise is about every second of the outage
+            made = {event[1]["metadata"]["name"] for event in pods.events(namespace)}
+        assert made and len(made) < PODS, "the way was cut among the creates"
+        begun = time.monotonic()
+        pods.wait("every pod is created", namespace,
+                  lambda events: len({event[1]["metadata"]["name"] for event in events}) >= PODS, 60)
+        print(f"\n{len(made)} pods before the outage of {AWAY} s, {PODS - len(made)} within {time.monotonic() - begun:.1f} s after it")
+        operator.rest()
+        events = pods.events(namespace)
+        assert not [event for event in events if event[0] == "DELETED"]
+        created = [event[1]["metadata"]["labels"] for event in events if event[0] == "ADDED"]
+        assert sorted(int(labels["lockstep.dev/slot"]) for labels in created) == list(range(PODS)), "each slot has one pod"
+        assert reconciles_of_a_minute(operator) == 0
+        assert operator.process.poll() is None
+        assert len(re.findall("leading advertise", operator.log())) == 1, "it is the same process, and led throughout"
+    finally:
+        pods.stop()
+        operator.stop()
+        way.close()
+        cluster.kubectl("delete", "trainingjobs", "--all", "-n", namespace, "--wait=false", check=False)
+        cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=false", check=False)

@@ -1,0 +1,62 @@
+"""A watch of the API server that a test keeps: every event of a kind, in order."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+
+import e2e
+
+
+class Watch:
+    """Every event of a kind in all namespaces, as kubectl streams them."""
+
+    def __init__(self, cluster, path):
+        self._changed = threading.Condition()
+        self._events = {}  # namespace -> [(type, object)]
+        self._arrived = {}  # namespace -> when each of them came
+        command = [str(e2e.program("kubectl")), "get", "--raw", f"{path}?watch=true"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **cluster.env})
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            arrived = time.monotonic()
+            event = json.loads(line)
+            namespace = event["object"].get("metadata", {}).get("namespace", "")
+            with self._changed:
+                self._events.setdefault(namespace, []).append((event["type"], event["object"]))
+                self._arrived.setdefault(namespace, []).append(arrived)
+                self._changed.notify_all()
+
+    def events(self, namespace):
+        with self._changed:
+            return list(self._events.get(namespace, []))
+
+    def timed(self, namespace, first=0):
+        """[(when it came, object)] of the events from the one of that number on."""
+        with self._changed:
+            return list(zip(self._arrived.get(namespace, [])[first:], (event[1] for event in self._events.get(namespace, [])[first:])))
+
+    def wait(self, what, namespace, look, deadline):
+        """Waits until `look` of the namespace's events returns something true, and returns it."""
+        end = time.monotonic() + deadline
+        with self._changed:
+            while True:
+                found = look(self._events.get(namespace, []))
+                if found:
+                    return found
+                if not self._changed.wait(max(end - time.monotonic(), 0)) and time.monotonic() >= end:
+                    raise AssertionError(f"{namespace}: not within {deadline:.0f} s: {what}")
+
+    def wake(self):
+        """Has every wait() look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def stop(self):
+        self._process.kill()
+        self._process.wait()
+        self._thread.join(10)
