@@ -62,11 +62,11 @@ def program(name):
 class Cluster:
     """A cluster of tests/cluster, with kubectl bound to it."""
 
-    def __init__(self, name, nodes=3, audit=True):
+    def __init__(self, name, nodes=3, audit=True, kwok=0):
         self.name = name
         self.nodes = nodes
         self.tool = ROOT / "tests/cluster/cluster"
-        arguments = ["up", "--name", name, "--nodes", str(nodes)] + (["--audit"] if audit else [])
+        arguments = ["up", "--name", name, "--nodes", str(nodes), "--kwok", str(kwok)] + (["--audit"] if audit else [])
         if not os.environ.get("LOCKSTEP_E2E_KEEP"):
             arguments += ["--owner", str(os.getpid())]  # gone with this process, even when it is killed
         begun = time.monotonic()

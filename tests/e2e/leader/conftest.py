@@ -12,7 +12,7 @@ import host_operator  # noqa: E402
 
 @pytest.fixture(scope="session")
 def cluster():
-    yield from host_operator.cluster_with_crd("leader", nodes=1, audit=False)
+    yield from host_operator.cluster_with_crd("leader", nodes=1, audit=False, kwok=2)
 
 
 @pytest.fixture
