@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "operator/base/log.h"
+#include "operator/kube/cpprest_transport.h"
 #include "operator/options.h"
 #include "operator/run_operator.h"
 
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);
   signal(SIGPIPE, SIG_IGN);  // a peer that hangs up is an error of a write, not the end of the operator
+  lockstep::kube::spare_system_authorities();
   lockstep::OperatorOptions options;
   if (const auto status = lockstep::parse_options(argc, argv, options)) return *status;
   lockstep::log::configure(options.log_level, options.log_format);

@@ -13,6 +13,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <optional>
 
 #include "operator/base/log.h"
 #include "operator/kube/exchange.h"
@@ -106,6 +107,24 @@ void start_library() {
     return true;
   }();
   static_cast<void>(once);
+}
+
+// The machine's authorities as they were configured before spare_system_authorities().
+struct SystemAuthorities {
+  std::string file, folder;
+};
+std::optional<SystemAuthorities>& spared() {
+  static std::optional<SystemAuthorities> authorities;
+  return authorities;
+}
+
+// What the library would have loaded by itself.
+void trust_system(SSL_CTX* context) {
+  if (const auto& system = spared()) {
+    SSL_CTX_load_verify_file(context, system->file.c_str());
+    SSL_CTX_load_verify_dir(context, system->folder.c_str());
+    ERR_clear_error();  // either may be missing
+  }
 }
 
 // Trusts the certificates in `pem` and nothing else. False when there is none in it.
@@ -236,6 +255,8 @@ class CpprestTransport final : public Transport {
           if (!ca_pem.empty() || !ca_file.empty()) {
             if (!trust_only(context.native_handle(), pem))
               log::error("no CA certificate to trust", {{"file", ca_file}});
+          } else {
+            trust_system(context.native_handle());
           }
           if (const auto used = use_client_certificate(context, certificate); !used) log::error(used.error().message);
         });
@@ -260,7 +281,7 @@ class CpprestTransport final : public Transport {
   web::http::http_request make_request(const Request& request, const std::shared_ptr<Exchange>& exchange) const {
     web::http::http_request made(request.method);
     made.set_request_uri(web::uri(request.target));
-    made.headers().add("Accept", "application/json, */*");
+    made.headers().add("Accept", request.accept);
     if (!request.authorization.empty()) made.headers().add("Authorization", request.authorization);
     // The library verifies the certificate against the Host header, and sends it as SNI.
     if (!access_.server_name.empty()) made.headers().add("Host", access_.server_name);
@@ -385,6 +406,18 @@ class CpprestTransport final : public Transport {
 };
 
 }  // namespace
+
+void spare_system_authorities() {
+  if (spared()) return;
+  const auto configured = [](const char* variable, const char* otherwise) {
+    const char* value = ::secure_getenv(variable);
+    return std::string(value == nullptr ? otherwise : value);
+  };
+  spared() = SystemAuthorities{configured(X509_get_default_cert_file_env(), X509_get_default_cert_file()),
+                               configured(X509_get_default_cert_dir_env(), X509_get_default_cert_dir())};
+  ::setenv(X509_get_default_cert_file_env(), "/dev/null", 1);
+  ::setenv(X509_get_default_cert_dir_env(), "/dev/null", 1);
+}
 
 Result<std::unique_ptr<Transport>> make_cpprest_transport(const ClusterAccess& access, const Environment& environment) {
   if (access.server.find("://[") != access.server.npos) {

@@ -286,6 +286,24 @@ TEST_F(Tls, another_name_to_verify_and_no_verification_at_all_work_when_asked_fo
   EXPECT_EQ(error_of(access).message, "");
 }
 
+// The last of these that looks at the machine's authorities: what it sets stays for the process.
+TEST_F(Tls, without_a_configured_ca_the_machine_s_authorities_count_when_spared) {
+  const std::string file = fmt::format("{}/lockstep-system-{}", std::filesystem::temp_directory_path().string(), getpid());
+  std::ofstream(file) << ours.certificate_pem();
+  ASSERT_EQ(::setenv("SSL_CERT_FILE", file.c_str(), 1), 0);
+  spare_system_authorities();
+  EXPECT_STREQ(::getenv("SSL_CERT_FILE"), "/dev/null") << "the library reads it for each connection";
+  const auto context = ours.server_context("IP:127.0.0.1");
+  auto server = serve(context.get());
+  auto access = access_to(server.url());
+  EXPECT_EQ(error_of(access).message, "");
+  access.ca_pem = TestAuthority("theirs").certificate_pem();
+  EXPECT_NE(error_of(access).message, "") << "a configured CA is the only one";
+  ::unsetenv("SSL_CERT_FILE");
+  ::unsetenv("SSL_CERT_DIR");
+  std::filesystem::remove(file);
+}
+
 TEST_F(Tls, the_client_certificate_is_shown) {
   const auto context = ours.server_context("IP:127.0.0.1", true);
   auto server = serve(context.get());
