@@ -78,7 +78,8 @@ struct WriteOptions {
   bool strict = false;  // fieldValidation=Strict: unknown and duplicate fields are kInvalid
   bool dry_run = false;
   std::string field_manager = "lockstep-operator";
-  // One of many: the caller limits how many are under way, and no other call waits for them.
+  // One of many: the caller limits how many are under way, and no other call waits for them. What create() answers may
+  // be the object's metadata alone.
   bool bulk = false;
 };
 

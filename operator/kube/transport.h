@@ -23,6 +23,7 @@ struct Request {
   std::string target;         // path and query, percent-encoded: "/api/v1/pods?limit=500"
   std::string body;           // empty: none
   std::string content_type;   // of the body
+  std::string accept = "application/json, */*";
   std::string authorization;  // "Bearer ..."; empty: none
   Lane lane = Lane::kCall;
   Duration deadline = std::chrono::seconds(10);        // call(): of everything; stream(): until the headers are in

@@ -111,6 +111,14 @@ TEST_F(HttpApiTest, bulk_writes_have_a_lane_of_their_own) {
   EXPECT_EQ(wire->last.lane, Lane::kLease);
 }
 
+TEST_F(HttpApiTest, a_bulk_create_asks_for_metadata_alone) {
+  const Json pod{{"kind", "Pod"}};
+  ASSERT_TRUE(api.create(kPods, "x", pod, {.bulk = true}));
+  EXPECT_EQ(wire->last.accept.find("application/json;as=PartialObjectMetadata;"), 0U);
+  ASSERT_TRUE(api.create(kPods, "x", pod));
+  EXPECT_EQ(wire->last.accept.find("PartialObjectMetadata"), std::string::npos);
+}
+
 TEST_F(HttpApiTest, a_delete_carries_its_preconditions) {
   ASSERT_TRUE(api.remove(kPods, "x", "p", {.uid = "u", .resource_version = "7", .grace_period_seconds = 0}));
   EXPECT_EQ(sent(), "DELETE /api/v1/namespaces/x/pods/p");
