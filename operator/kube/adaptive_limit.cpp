@@ -38,7 +38,9 @@ double AdaptiveLimit::lowest() const {
 void AdaptiveLimit::end_round(MonotonicTime now) {
   if (ceiling_ > 0 && now - refused_ > options_.forget_refusal) ceiling_ = 0;
   if (!cut_ && served_ > 0 && seconds_ > 0) {
-    const double gradient = std::clamp(options_.tolerance * lowest() * served_ / seconds_, 0.5, 1.0);
+    const double quick = std::chrono::duration<double>(options_.quick).count();
+    const double accepted = std::max(options_.tolerance * lowest(), quick);
+    const double gradient = std::clamp(accepted * served_ / seconds_, 0.5, 1.0);
     const double next = limit_ * gradient + std::sqrt(limit_) / 2;
     const double most = ceiling_ > 0 ? std::min(ceiling_, options_.most) : options_.most;
     if (next < limit_ || used_) limit_ = std::clamp(next, options_.least, std::max(most, options_.least));

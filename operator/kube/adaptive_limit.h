@@ -3,10 +3,11 @@
 //
 // A round is as many answers as the limit allows requests. After each round (see docs/adr/0001-adaptive-limit.md):
 //
-//   next = limit * clamp(tolerance * lowest latency / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
+//   accepted = max(tolerance * lowest latency, `quick`)
+//   next = limit * clamp(accepted / mean latency of the round, 1/2, 1) + sqrt(limit) / 2
 //
-// so the limit grows while the server answers about as fast as it does when it is idle, and stops near the number at
-// which more requests only wait in the server's queues. A refusal (429, 503) or a lost answer halves it, once per
+// so the limit grows while the server answers quickly, and stops near the number at which more requests only wait in
+// the server's queues. A refusal (429, 503) or a lost answer halves it, once per
 // round, and for `forget_refusal` it stays below the number at which the server refused.
 #pragma once
 
@@ -17,8 +18,9 @@ namespace lockstep::kube {
 class AdaptiveLimit {
  public:
   struct Options {
-    double first = 8, least = 4, most = 64;
+    double first = 16, least = 4, most = 32;
     double tolerance = 3;                               // of the mean latency over the lowest, before the limit shrinks
+    Duration quick = std::chrono::milliseconds(250);    // a mean latency below is no reason to shrink
     Duration forget_lowest = std::chrono::seconds(10);  // the lowest latency is of this and the last such period
     Duration forget_refusal = std::chrono::seconds(2);
   };
