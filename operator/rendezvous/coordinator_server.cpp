@@ -31,6 +31,9 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
+// A view costs time with each member. Between two views the thread serves connections for many times as long as a view
+// takes, so that thousands of members who come at once are not kept waiting by views of one another.
+constexpr Duration kViewRestPerMember = std::chrono::microseconds(5);
 
 std::string random_key() {
   unsigned char bytes[32];
@@ -111,11 +114,15 @@ class CoordinatorServer final : public Coordinator {
  private:
   struct Job {
     Job(asio::io_context& io, std::int64_t term, const CoordinatorTiming& timing, Now now)
-        : state(term, timing, random_key, now), timer(io) {}
+        : state(term, timing, random_key, now), timer(io), view_timer(io) {}
     JobPlan plan;
     CoordinatorState state;
     asio::steady_timer timer;
-    MonotonicTime waits_until{};    // when `timer` ends
+    MonotonicTime waits_until{};  // when `timer` ends
+    asio::steady_timer view_timer;
+    MonotonicTime view_from{};      // no view is made before
+    bool view_waits = false;        // `view_timer` runs
+    bool to_show = false;           // the view may have changed since it was last made
     std::uint64_t serial = 0;       // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;  // keys of job_of_pod_
     std::optional<JobView> shown;
@@ -236,13 +243,18 @@ class CoordinatorServer final : public Coordinator {
     });
   }
 
-  // Publishes the view and tells the controller, at most once a second for progress alone.
+  // Publishes the view and tells the controller, at most once a second for progress alone. A view that is asked for
+  // soon after another one is made when its rest is over.
   void show(Job& job) {
     if (job.state.take_progress_changed()) job.progress_to_tell = true;
-    const bool changed = job.state.take_changed();
-    if (!changed && !job.progress_to_tell) return;
-    const bool progress_due = job.progress_to_tell && clock_.now() - job.progress_told >= kProgressEvery;
-    if (!changed && !progress_due) return;
+    if (job.state.take_changed()) job.to_show = true;
+    if (!job.to_show && !job.progress_to_tell) return;
+    const MonotonicTime at = clock_.now();
+    const bool progress_due = job.progress_to_tell && at - job.progress_told >= kProgressEvery;
+    if (!job.to_show && !progress_due) return;
+    if (at < job.view_from) return show_later(job, at);
+    job.view_from = at + kViewRestPerMember * static_cast<int>(job.plan.members.size());
+    job.to_show = false;
     std::optional<JobView> view = job.state.view();
     if (!view) return;
     bool tell = progress_due;
@@ -261,8 +273,20 @@ class CoordinatorServer final : public Coordinator {
     }
     if (!tell) return;
     job.progress_to_tell = false;
-    job.progress_told = clock_.now();
+    job.progress_told = at;
     if (on_change_) on_change_(job.plan.name_space, job.plan.name);
+  }
+
+  void show_later(Job& job, MonotonicTime at) {
+    if (job.view_waits) return;
+    job.view_waits = true;
+    job.view_timer.expires_after(job.view_from - at);
+    job.view_timer.async_wait([this, uid = job.plan.uid, serial = job.serial](error_code error) {
+      Job* found = error ? nullptr : find_job(uid, serial);
+      if (found == nullptr) return;
+      found->view_waits = false;
+      show(*found);
+    });
   }
 
   // ---- connections ----

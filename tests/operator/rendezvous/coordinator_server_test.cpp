@@ -219,6 +219,32 @@ TEST_F(CoordinatorServerTest, a_new_certificate_serves_new_connections_beside_ol
   EXPECT_TRUE(member.next<Go>());
 }
 
+// Views of so many members are made with rests between them; the last word of a burst is not left out.
+TEST_F(CoordinatorServerTest, a_burst_of_joiners_is_soon_seen_whole) {
+  JobPlan large = plan();
+  large.slots = 4096;
+  large.members.clear();
+  for (int slot = 0; slot < large.slots; ++slot) {
+    large.members.push_back({slot, 1, fmt::format("a-{}", slot), fmt::format("u{}", slot), ""});
+  }
+  coordinator->set_job(large);
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int slot = 0; slot < 5; ++slot) {
+    clients.push_back(std::make_unique<Client>(coordinator->address(), authority.certificate_pem));
+  }
+  for (int slot = 0; slot < 5; ++slot) {
+    Hello joining = hello();
+    joining.slot = slot;
+    joining.pod_name = fmt::format("a-{}", slot);
+    joining.pod_uid = fmt::format("u{}", slot);
+    joining.token = "token-of-" + joining.pod_name;
+    clients[static_cast<std::size_t>(slot)]->send(joining);
+  }
+  EXPECT_TRUE(wait_for([](const JobView& view) {
+    return std::count_if(view.members.begin(), view.members.end(), [](const auto& one) { return one.connected; }) == 5;
+  }));
+}
+
 // Members of so many ranks that the peers are more than a socket holds.
 class LargeGangTest : public CoordinatorServerTest {
  protected:
