@@ -75,8 +75,8 @@ std::optional<double> up(ServedCoordinator& coordinator, std::int64_t generation
     if (seen) seen(view);
     if (view.phase == kUp && view.generation >= generation && view.connected == members) return now() - begun;
   }
-  std::cerr << fmt::format("phase {}, generation {}, {} of {} connected after {} s\n", view.phase, view.generation,
-                           view.connected, members, kFormWithin);
+  std::cerr << fmt::format("phase {}, generation {}, {} of {} connected after {} s: {}\n", view.phase, view.generation,
+                           view.connected, members, kFormWithin, view.message);
   return std::nullopt;
 }
 

@@ -67,6 +67,7 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   // After a pause that grows, as of an agent; `at`: the connection that ended.
   void again(const Stream* at) {
     if (gone_ || at != stream_.get()) return;
+    welcomed_ = false;  // a heartbeat whose time has come already would take the timer
     error_code ignored;
     stream_->lowest_layer().close(ignored);
     pause_ = std::min(pause_ == 0 ? 100 : 2 * pause_, 1000);

@@ -31,6 +31,7 @@ class ServedCoordinator {
     std::int64_t generation = 0;
     int connected = 0;
     int replaced = -1;
+    std::string message;  // why it waits
   };
 
   static Result<ServedCoordinator> start(const std::string& folder, int port, std::int64_t term, int members);

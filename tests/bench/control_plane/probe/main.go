@@ -96,21 +96,35 @@ func watch(client *http.Client, server, namespace string) <-chan time.Time {
 	if len(page.Items) != 0 {
 		fatal("namespace %s holds pods before the first post", namespace)
 	}
-	stream := get("?watch=true&resourceVersion="+page.Metadata.ResourceVersion, fmt.Sprintf(slim, ""))
+	version := page.Metadata.ResourceVersion
+	follow := func() *http.Response {
+		return get("?watch=true&resourceVersion="+version, fmt.Sprintf(slim, ""))
+	}
+	stream := follow()
 	seen := make(chan time.Time, 1<<16)
 	go func() {
-		defer close(seen)
-		decoder := json.NewDecoder(stream.Body)
-		for {
-			var event struct {
-				Type string `json:"type"`
+		// A server that is short of time ends the watch of an observer that reads late; it goes on where it was.
+		for ; ; stream = follow() {
+			decoder := json.NewDecoder(stream.Body)
+			for {
+				var event struct {
+					Type   string `json:"type"`
+					Object struct {
+						Metadata metadata `json:"metadata"`
+					} `json:"object"`
+				}
+				if err := decoder.Decode(&event); err != nil {
+					break
+				}
+				if event.Type == "ERROR" {
+					fatal("the watch of %s cannot go on from version %s", namespace, version)
+				}
+				version = event.Object.Metadata.ResourceVersion
+				if event.Type == "ADDED" {
+					seen <- time.Now()
+				}
 			}
-			if err := decoder.Decode(&event); err != nil {
-				return
-			}
-			if event.Type == "ADDED" {
-				seen <- time.Now()
-			}
+			stream.Body.Close()
 		}
 	}()
 	return seen
@@ -201,10 +215,7 @@ func main() {
 	deadline := time.After(*timeout)
 	for len(times) < *pods {
 		select {
-		case at, open := <-seen:
-			if !open {
-				fatal("the watch ended after %d pods", len(times))
-			}
+		case at := <-seen:
 			times = append(times, at.Sub(begun).Seconds())
 		case <-deadline:
 			mutex.Lock()
