@@ -34,11 +34,11 @@ JOB = {
 @pytest.fixture(scope="module")
 def agent():
     """The agent of the baseline."""
-    built = subprocess.run([HERE / "agent.sh"], capture_output=True, text=True, timeout=1500)
+    built = subprocess.run([HERE / "programs.sh"], capture_output=True, text=True, timeout=1500)
     if built.returncode == 3:
         pytest.skip(built.stderr.strip())
     assert built.returncode == 0, built.stderr
-    return pathlib.Path(built.stdout.strip())
+    return pathlib.Path(built.stdout.strip()) / "lockstep-agent"
 
 
 @pytest.fixture

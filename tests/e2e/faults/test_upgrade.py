@@ -1,0 +1,56 @@
+"""The operator is upgraded from the commit in tests/compat/BASELINE under a gang that trains: gang and record
+carry over. 25 s."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+import e2e
+import gang as gangs
+
+NODES = 2
+IMAGE = "docker.io/lockstep/operator:baseline"
+
+
+@pytest.fixture(scope="module")
+def baseline(cluster):
+    """The baseline's operator; its agent is in an image on the nodes."""
+    built = subprocess.run([e2e.ROOT / "tests/compat/programs.sh"], capture_output=True, text=True, timeout=1500)
+    if built.returncode == 3:
+        pytest.skip(built.stderr.strip())
+    assert built.returncode == 0, built.stderr
+    folder = pathlib.Path(built.stdout.strip())
+    archive = e2e.OUT / "fault-images/baseline.tar"
+    e2e.run(e2e.ROOT / "tests/cluster/image", "--name", IMAGE, "--file", f"{folder}/lockstep-agent:/lockstep-agent:0755", "--out", archive)
+    cluster.command("load", archive)
+    return folder / "lockstep-operator"
+
+
+def test_a_gang_of_the_baseline_carries_over_to_this_operator(cluster, job, start, baseline):
+    before = start(program=baseline, image=IMAGE)
+    before.wait_until_ready()
+    gang = gangs.Gang(cluster, job, "upgrade", *gangs.FLAGS, pace=0.05, steps=100_000, nodes=NODES, elastic=False)
+    pods = [gang.pod(slot) for slot in range(NODES)]
+    record = cluster.record("upgrade")
+    assert "format" not in record, "the baseline's record"
+
+    with gang.fault("the operator is upgraded", costs_a_member=False):
+        assert before.stop() == 0
+        after = start()
+        after.wait_until_ready()
+        e2e.wait_for("every agent is back", lambda: after.log().count("an agent connected pod=default/upgrade-") == NODES, 30)
+        gang.makes_steps(40)
+        told = gang.ledgers.step()
+        e2e.wait_for("the status follows the gang", lambda: gang.status().get("progress", {}).get("step", 0) > told, 30)
+    assert cluster.gang("upgrade") == list(range(NODES))
+    assert gang.status()["restarts"]["total"] == 0
+
+    with gang.fault("a rank is killed"):
+        gang.kill_process(1)
+    (attempt,) = gang.rows[-1][3]
+    assert (attempt["cause"], attempt["strategy"]) == ("ProcessSignal", "InPlace"), attempt
+    assert [gang.pod(slot)["metadata"]["uid"] for slot in range(NODES)] == [pod["metadata"]["uid"] for pod in pods]
+    carried = cluster.record("upgrade")
+    assert carried["generation"] == record["generation"] + 1 and carried["term"] > record["term"]
+    print(f"\nformat of the record: {record.get('format')}, then {carried['format']}")
