@@ -21,15 +21,15 @@ std::string resource_version_of(const kube::Json& object) {
   return meta ? meta->resource_version : std::string();
 }
 
-ChildWrites::ChildWrites(const Tools& tools, AgentSettings agent, std::shared_ptr<const api::TrainingJob> job,
-                         const Plan& plan)
+ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root,
+                         std::shared_ptr<const api::TrainingJob> job, const Plan& plan)
     : tools_(tools),
       agent_(std::move(agent)),
       job_(std::move(job)),
       deletes_(plan.deletes),
       services_(plan.create_service ? 1 : 0),
       creates_(plan.creates),
-      run_as_non_root_(agent_.run_as_non_root) {}
+      run_as_non_root_(run_as_non_root) {}
 
 std::set<std::size_t> ChildWrites::barriers() const {
   const std::size_t first_pod = deletes_.size() + services_;
@@ -98,7 +98,7 @@ Status ChildWrites::remove_pod(const PodToDelete& removal) {
 }
 
 Status ChildWrites::create_pod(const PodToCreate& wanted) {
-  AgentSettings agent = agent_;
+  AgentSettings agent = agent_();
   agent.run_as_non_root = run_as_non_root_;
   LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
   auto created = create_one(kube::kPods, kPodCache, pod);

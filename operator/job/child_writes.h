@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,8 +49,13 @@ class ChildWrites {
     bool run_as_non_root = false;
   };
 
-  // `plan`: its deletes, create_service and creates are read. `agent.run_as_non_root`: the namespace asked for it.
-  ChildWrites(const Tools& tools, AgentSettings agent, std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
+  // What a pod knows of the operator. Asked for each pod right before its create: the plan may be older than a rotation
+  // of the authority. Any thread.
+  using AgentNow = std::function<AgentSettings()>;
+
+  // `plan`: its deletes, create_service and creates are read. `run_as_non_root`: the namespace asked for it.
+  ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root, std::shared_ptr<const api::TrainingJob> job,
+              const Plan& plan);
 
   std::size_t count() const { return deletes_.size() + services_ + creates_.size(); }
   // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone: what is
@@ -72,7 +78,7 @@ class ChildWrites {
   Status judge(const char* kind, const std::string& name, const Status& created);
 
   const Tools tools_;
-  const AgentSettings agent_;
+  const AgentNow agent_;
   const std::shared_ptr<const api::TrainingJob> job_;
   const std::vector<PodToDelete> deletes_;
   const std::size_t services_;  // 0 or 1

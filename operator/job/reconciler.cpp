@@ -128,10 +128,9 @@ Status Reconciler::write_status(const api::TrainingJob& job, const api::Training
 }
 
 void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory) {
-  AgentSettings agent = agent_settings();
-  agent.run_as_non_root = memory.run_as_non_root;
   const ChildWrites::Tools tools{api_, own_writes_, clock_, pods_created_, pods_deleted_};
-  const auto writes = std::make_shared<ChildWrites>(tools, std::move(agent), snapshot.job, plan);
+  const auto writes = std::make_shared<ChildWrites>(
+      tools, [this] { return agent_settings(); }, memory.run_as_non_root, snapshot.job, plan);
   const auto key = snapshot.job->meta.key();
   executor_.submit({.key = key,
                     .priority = priority_of(*snapshot.job),

@@ -40,7 +40,7 @@ class Reconciler {
              Executor& executor, Clock& clock, MetricsRegistry& metrics, ReconcilerOptions options,
              SendEvent send_event);
 
-  // What pods that are built from now on know of the operator. Any thread.
+  // What pods that are created from now on know of the operator, planned pods too. Any thread.
   void set_agent(const AgentSettings& agent);
 
   // One step towards what the job should be; returns when to look again without an event. Errors as

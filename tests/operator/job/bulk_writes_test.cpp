@@ -71,6 +71,29 @@ TEST(BulkWrites, a_plan_stops_at_the_first_call_without_an_answer) {
   EXPECT_EQ(twice, 0);
 }
 
+// Between its plan and its write a pod may wait in line for longer than a rotation of the authority takes.
+TEST(BulkWrites, pods_planned_before_a_change_of_access_are_created_with_it) {
+  constexpr int kPods = 20;
+  const std::string changed = "10.0.0.9:7077";
+  std::atomic<JobController*> controller{nullptr};
+  std::atomic<int> creates{0};
+  RunningController running([&](const WatchedApi::Write& write) -> std::optional<Error> {
+    const bool pod = write.resource == kube::kPods && std::string(write.verb) == "create";
+    if (pod && ++creates == 1) {
+      EXPECT_TRUE(controller.load()->change_access(changed, "", {}));
+    }
+    return std::nullopt;
+  });
+  controller = running.controller.get();
+  running.create_job("a", kPods);
+  ASSERT_TRUE(holds_within(seconds(10), [&] { return running.pods("a") == kPods; }));
+  const auto page = running.api.list(kube::kPods, {.name_space = "default", .limit = 0});
+  ASSERT_TRUE(page);
+  const auto know = std::count_if(page->items.begin(), page->items.end(),
+                                  [&](const kube::Json& pod) { return pod.dump().find(changed) != std::string::npos; });
+  EXPECT_EQ(know, kPods - 1) << "all but the one that was on its way";
+}
+
 TEST(BulkWrites, pods_that_come_by_the_hundred_cause_few_reconciles) {
   RunningController running([](const WatchedApi::Write&) { return std::nullopt; });
   running.create_job("a", 1000);
