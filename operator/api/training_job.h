@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "operator/api/cause.h"
@@ -200,6 +201,28 @@ struct ProgressStatus {
   bool operator==(const ProgressStatus&) const = default;
 };
 
+// What is wrong with a pod of the gang, and was dealt with.
+enum class SlotTrouble {
+  kNone,         // "": nothing
+  kSilent,       // its agent fell silent, and the others went on without it
+  kPartitioned,  // it did not reach another pod of the gang: it is replaced, and its node avoided for a while
+  kNodeLost,     // its node died
+};
+// "Silent" for kSilent; "" for kNone.
+std::string_view name_of(SlotTrouble trouble);
+// Empty when no trouble has that name.
+std::optional<SlotTrouble> slot_trouble_named(std::string_view name);
+
+struct SlotStatus {
+  std::int32_t slot = 0;
+  StoredName<SlotTrouble> trouble;
+  std::string pod;
+  std::string node;
+  std::optional<WallTime> since;
+  std::int64_t generation = 0;  // that ended with it
+  bool operator==(const SlotStatus&) const = default;
+};
+
 struct TrainingJobStatus {
   std::int64_t observed_generation = 0;
   std::vector<Condition> conditions;  // Placed, Running, Restarting, Suspended, Succeeded, Failed
@@ -211,7 +234,9 @@ struct TrainingJobStatus {
   std::int32_t procs_per_node = 0;
   std::int32_t world_size = 0;
   RestartsStatus restarts;
-  std::vector<Attempt> attempts;  // the last ten
+  std::vector<Attempt> attempts;  // the last ten, for people
+  // Pods in trouble, oldest first; empty optional: written by a version without this field.
+  std::optional<std::vector<SlotStatus>> slots;
   std::optional<ProgressStatus> progress;
   std::optional<WallTime> start_time;
   std::optional<WallTime> completion_time;

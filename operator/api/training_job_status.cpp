@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "operator/api/reader.h"
 #include "operator/api/training_job.h"
 #include "operator/api/training_job_names.h"
@@ -105,6 +108,27 @@ Json attempt_json(const Attempt& attempt) {
   return json;
 }
 
+constexpr std::string_view kTroubleNames[] = {"", "Silent", "Partitioned", "NodeLost"};
+static_assert(std::size(kTroubleNames) == static_cast<size_t>(SlotTrouble::kNodeLost) + 1);
+
+void read_slot(const Reader& item, SlotStatus& entry) {
+  item.read("slot", entry.slot);
+  read_name(item, "trouble", slot_trouble_named, entry.trouble);
+  item.read("pod", entry.pod);
+  item.read("node", entry.node);
+  item.read("since", entry.since);
+  item.read("generation", entry.generation);
+}
+
+Json slot_json(const SlotStatus& entry) {
+  Json json{{"slot", entry.slot}, {"generation", entry.generation}};
+  put(json, "trouble", entry.trouble.text());
+  put(json, "pod", entry.pod);
+  put(json, "node", entry.node);
+  if (entry.since) json["since"] = format_timestamp(*entry.since);
+  return json;
+}
+
 void read_progress(const Reader& item, ProgressStatus& progress) {
   item.read("step", progress.step);
   item.read("totalSteps", progress.total_steps);
@@ -130,6 +154,16 @@ Json progress_json(const ProgressStatus& progress) {
 
 }  // namespace
 
+std::string_view name_of(SlotTrouble trouble) {
+  return kTroubleNames[static_cast<size_t>(trouble)];
+}
+
+std::optional<SlotTrouble> slot_trouble_named(std::string_view name) {
+  const auto* at = std::find(std::begin(kTroubleNames), std::end(kTroubleNames), name);
+  if (at == std::end(kTroubleNames)) return std::nullopt;
+  return static_cast<SlotTrouble>(at - std::begin(kTroubleNames));
+}
+
 void read_status(const Reader& root, TrainingJobStatus& status) {
   root.read("observedGeneration", status.observed_generation);
   for (const Reader& item : root.children("conditions")) read_condition(item, status.conditions.emplace_back());
@@ -152,6 +186,8 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   root.read("worldSize", status.world_size);
   read_restarts(root.child("restarts"), status.restarts);
   for (const Reader& item : root.children("attempts")) read_attempt(item, status.attempts.emplace_back());
+  if (root.has("slots")) status.slots.emplace();
+  for (const Reader& item : root.children("slots")) read_slot(item, status.slots->emplace_back());
   if (root.has("progress")) read_progress(root.child("progress"), status.progress.emplace());
   root.read("startTime", status.start_time);
   root.read("completionTime", status.completion_time);
@@ -175,6 +211,10 @@ Json to_json(const TrainingJobStatus& status) {
   for (const Condition& condition : status.conditions) json["conditions"].push_back(to_json(condition));
   put(json, "state", status.state);
   for (const Attempt& attempt : status.attempts) json["attempts"].push_back(attempt_json(attempt));
+  if (status.slots) {
+    Json& slots = json["slots"] = Json::array();
+    for (const SlotStatus& entry : *status.slots) slots.push_back(slot_json(entry));
+  }
   if (status.progress) json["progress"] = progress_json(*status.progress);
   if (status.start_time) json["startTime"] = format_timestamp(*status.start_time);
   if (status.completion_time) json["completionTime"] = format_timestamp(*status.completion_time);

@@ -12,6 +12,7 @@
 #include "operator/job/quota_policy.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
+#include "operator/job/slot_troubles.h"
 #include "operator/job/startup_policy.h"
 #include "operator/job/suspend_policy.h"
 #include "operator/job/time_left.h"
@@ -246,8 +247,17 @@ class Running {
     finish(snapshot_, status_, plan_, false, verdict.reason, message);
   }
 
+  // Null when it has left the list.
+  Attempt* attempt_of(const api::SlotStatus& silence) {
+    const auto at = std::find_if(status_.attempts.rbegin(), status_.attempts.rend(), [&](const Attempt& attempt) {
+      return attempt.generation == silence.generation && attempt.pod == silence.pod;
+    });
+    return at == status_.attempts.rend() ? nullptr : &*at;
+  }
+
   void add_restart(Attempt attempt) {
     note_restart(job_.spec, attempt, snapshot_.now, status_.restarts);
+    note_trouble(snapshot_, attempt, status_);
     append_attempt(status_, std::move(attempt));
   }
 
@@ -301,19 +311,18 @@ class Running {
       if (slot.state == SlotState::kLive) replace_silent(slot);
       if (slot.state != SlotState::kLost) continue;
       // The others went on when its agent fell silent; now it is known why.
-      const auto* silence = find_silence(status_.attempts, slot);
-      Attempt* const told =
-          silence == nullptr ? nullptr : &status_.attempts[static_cast<size_t>(silence - status_.attempts.data())];
-      const bool known = told != nullptr;
+      const auto* silence = find_silence(status_, slot);
+      const bool known = silence != nullptr;
+      Attempt* const told = known ? attempt_of(*silence) : nullptr;
       if (!known && gang_is_whole()) {
         replace_spare(slot, any);
         continue;
       }
-      Attempt attempt = known ? *told : new_attempt(slot.cause, slot.message);
+      Attempt attempt = told != nullptr ? *told : new_attempt(slot.cause, slot.message);
       attempt.cause = slot.cause;
       attempt.message = slot.message;
       attempt.exit_code = slot.exit_code;
-      if (!known) {
+      if (told == nullptr) {
         attempt.generation = handled_generation(status_);  // it ended none
         attempt.strategy = Strategy::kReplaceFailed;
         name_slot(attempt, slot.slot);
@@ -325,7 +334,9 @@ class Running {
       plan_.events.push_back({true, word(slot.cause), "Replace", slot.message.substr(0, slot.message.find('\n'))});
       if (known) {
         note_verdict(job_.spec, attempt, snapshot_.now, status_.restarts);
-        *told = std::move(attempt);
+        std::erase_if(*status_.slots, [&](const auto& entry) { return entry.pod == attempt.pod; });
+        note_trouble(snapshot_, attempt, status_);
+        if (told != nullptr) *told = std::move(attempt);
       } else if (!is_infrastructure(attempt)) {
         add_restart(std::move(attempt));
       }
@@ -360,9 +371,9 @@ class Running {
   // A pod that looks well, and whose agent the others went on without, is made anew when it does not come back.
   void replace_silent(const SlotView& slot) {
     const auto* member = snapshot_.view->member_of(slot.slot);
-    const auto* told = find_silence(status_.attempts, slot);
-    if ((member != nullptr && member->connected) || told == nullptr || !told->end_time) return;
-    const auto left = time_left(snapshot_.now, *told->end_time, kSilence);
+    const auto* silence = find_silence(status_, slot);
+    if ((member != nullptr && member->connected) || silence == nullptr || !silence->since) return;
+    const auto left = time_left(snapshot_.now, *silence->since, kSilence);
     if (left > Duration::zero()) return plan_.look_again_in(left);
     delete_pods(snapshot_, {slot.pod}, "its agent is silent", plan_);
   }
@@ -430,6 +441,7 @@ class Running {
 }  // namespace
 
 Plan decide(const Snapshot& snapshot) {
+  if (!snapshot.job->status.slots) return decide(with_troubles(snapshot));
   Plan plan;
   const auto& job = *snapshot.job;
   if (is_finished(job.status)) {
@@ -444,6 +456,7 @@ Plan decide(const Snapshot& snapshot) {
   }
   api::TrainingJobStatus status = job.status;
   fill_in(snapshot, status);
+  forget_troubles(snapshot, status);
   if (apply_suspend(snapshot, status, plan) || apply_hold(snapshot, status, plan)) {
     count(snapshot, survey(snapshot), status);
     settle(snapshot, std::move(status), plan);

@@ -6,6 +6,7 @@
 
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
+#include "operator/job/slot_troubles.h"
 #include "operator/job/time_left.h"
 
 namespace lockstep::job {
@@ -59,7 +60,7 @@ bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   const auto* member = snapshot.view->member_of(slot.slot);
   const bool same_pod =
       member != nullptr && !member->leaving && (slot.pod == nullptr || member->incarnation == slot.incarnation);
-  const api::Attempt* silence = find_silence(snapshot.job->status.attempts, slot);
+  const api::SlotStatus* silence = find_silence(snapshot.job->status, slot);
   const bool broke_it = silence != nullptr && silence->generation >= snapshot.view->generation;
   if (same_pod && member->in_gang && !broke_it) return false;
   const auto& spec = snapshot.job->spec;
@@ -124,7 +125,10 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
               std::int64_t incarnation, SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
   // It was dealt with, and its place is empty.
-  if (slot.pod != nullptr && is_partitioned(snapshot.job->status.attempts, *slot.pod)) return;
+  if (slot.pod != nullptr &&
+      find_trouble(snapshot.job->status, api::SlotTrouble::kPartitioned, slot.pod->meta.name) != nullptr) {
+    return;
+  }
   // Nobody has seen to a slot yet that the job did not have when its status was written.
   const int desired = snapshot.job->status.nodes.desired;
   const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;
@@ -142,7 +146,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
   // A pod is missing, or is to be replaced, and the gang does not need it. That is news when all had been there, when
   // its name cannot be used again, or when it tells what its silence was.
   if (slot.outside) {
-    const bool tells = find_silence(snapshot.job->status.attempts, slot) != nullptr;
+    const bool tells = find_silence(snapshot.job->status, slot) != nullptr;
     const bool news = placed || (slot.pod != nullptr && (slot.incarnation == incarnation || tells));
     slot.state = news ? SlotState::kLost : SlotState::kEmpty;
     if (slot.pod == nullptr && news) {
@@ -163,31 +167,9 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 
 }  // namespace
 
-const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot) {
+const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const SlotView& slot) {
   if (slot.pod == nullptr) return nullptr;
-  const auto at = std::find_if(attempts.rbegin(), attempts.rend(), [&](const api::Attempt& attempt) {
-    return attempt.strategy == api::Strategy::kShrink && attempt.cause == Cause::kMemberLost &&
-           attempt.pod == slot.pod->meta.name;
-  });
-  return at == attempts.rend() ? nullptr : &*at;
-}
-
-bool is_partitioned(const std::vector<api::Attempt>& attempts, const api::Pod& pod) {
-  return std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
-    return attempt.cause == Cause::kPartitioned && attempt.pod == pod.meta.name;
-  });
-}
-
-std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempts, WallTime now) {
-  constexpr auto kCoolDown = std::chrono::minutes(10);
-  std::vector<std::string> nodes;
-  for (const api::Attempt& attempt : attempts) {
-    const bool recent = attempt.end_time && now - *attempt.end_time < kCoolDown;
-    const bool known = std::find(nodes.begin(), nodes.end(), attempt.node) != nodes.end();
-    if (attempt.cause == Cause::kPartitioned && recent && !attempt.node.empty() && !known)
-      nodes.push_back(attempt.node);
-  }
-  return nodes;
+  return find_trouble(status, api::SlotTrouble::kSilent, slot.pod->meta.name);
 }
 
 bool Survey::all_placed() const {
@@ -230,10 +212,7 @@ bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
 }
 
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
-  const auto& attempts = snapshot.job->status.attempts;
-  const bool told = std::any_of(attempts.begin(), attempts.end(), [&](const api::Attempt& attempt) {
-    return attempt.cause == Cause::kNodeLost && attempt.pod == pod.meta.name;
-  });
+  const bool told = find_trouble(snapshot.job->status, api::SlotTrouble::kNodeLost, pod.meta.name) != nullptr;
   return silent_on_dead_node(snapshot, pod) && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
 }
 
@@ -311,7 +290,7 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
                Plan& plan) {
   std::vector<const api::Pod*> unwanted = survey.leftovers;
   std::vector<PodToCreate> missing;
-  const std::vector<std::string> avoid = nodes_to_avoid(snapshot.job->status.attempts, snapshot.now);
+  const std::vector<std::string> avoid = nodes_to_avoid(troubles_of(snapshot.job->status), snapshot.now);
   for (const auto& slot : survey.slots) {
     // A loss is dealt with first: until its attempt is stored, its pod is what tells of it, and its name is taken.
     if (slot.usable() || slot.state == SlotState::kLost) continue;

@@ -45,15 +45,9 @@ struct Survey {
   int ready() const;        // slots whose pod is live and ready
 };
 
-// The last attempt that tells of a silence of the slot's pod, without which the others went on, while nothing more is
+// The stored entry that tells of a silence of the slot's pod, without which the others went on, while nothing more is
 // known of that pod; null when there is none.
-const api::Attempt* find_silence(const std::vector<api::Attempt>& attempts, const SlotView& slot);
-
-// Whether an attempt tells that the pod did not reach another one of the gang: it is made anew.
-bool is_partitioned(const std::vector<api::Attempt>& attempts, const api::Pod& pod);
-
-// The nodes of such pods, for ten minutes: new pods of the job go elsewhere if they can.
-std::vector<std::string> nodes_to_avoid(const std::vector<api::Attempt>& attempts, WallTime now);
+const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const SlotView& slot);
 
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.
 std::int64_t known_incarnation(const Snapshot& snapshot);
@@ -71,7 +65,7 @@ Survey survey(const Snapshot& snapshot);
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
 // And its agent is silent, too.
 bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
-// And it is, though it had the time to find this process, or an attempt tells of that loss already.
+// And it is, though it had the time to find this process, or status.slots tells of that loss already.
 // A node is also called not ready when only its kubelet is away, or the API server was.
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod);
 // Of a job that stops and is to go on later: its processes may still save what they hold, or tell of it.

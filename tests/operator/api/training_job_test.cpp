@@ -42,6 +42,8 @@ Json full_job() {
                     "phases": {"detectMilliseconds": 0, "agreeMilliseconds": 9, "decideMilliseconds": 2, "abortMilliseconds": 3,
                                "recordMilliseconds": 4, "startMilliseconds": 11, "initMilliseconds": 5,
                                "transferMilliseconds": 6, "firstStepMilliseconds": 7}}],
+      "slots": [{"slot": 2, "trouble": "Partitioned", "pod": "p", "node": "n", "since": "2026-11-20T12:00:09Z",
+                 "generation": 4}],
       "progress": {"step": 20, "totalSteps": 100, "epoch": 1, "loss": "2.5", "samplesPerSecond": "10.0",
                    "percentage": 20, "etaSeconds": 60, "lastUpdateTime": "2026-11-20T12:00:11Z"},
       "startTime": "2026-11-20T12:00:01Z", "completionTime": "2026-11-20T12:30:00Z", "selector": "a=b"}})");
@@ -58,6 +60,7 @@ TEST(TrainingJob, names_of_another_version_are_kept_as_they_are) {
   Json object = full_job();
   object["status"]["restarts"]["lastCause"] = object["status"]["attempts"][0]["cause"] = "ComesLater";
   object["status"]["attempts"][0]["strategy"] = "Wait";
+  object["status"]["slots"][0]["trouble"] = "Slow";
   const auto job = parse_training_job(object);
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(to_json(*job), object);

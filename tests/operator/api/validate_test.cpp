@@ -143,6 +143,7 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
   status.start_time = status.completion_time = WallTime{};
   status.state = status.selector = status.nodes.summary = "x";
   status.restarts.last_cause = Cause::kHang;
+  status.slots = {{1, SlotTrouble::kSilent, "p", "n", WallTime{}, 3}};
   job->spec.restart.rules.push_back({{"NodeLost"}, {3}, RuleAction::kRestart, true});
   job->spec.shm_size = "1Gi";
   job->spec.deadlines.active_seconds = 1;

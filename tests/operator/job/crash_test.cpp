@@ -24,6 +24,7 @@ std::string end_state(World& world) {
   for (auto& condition : job.status.conditions) condition.last_transition.reset();
   for (auto& attempt : job.status.attempts) attempt.start_time = attempt.end_time = std::nullopt;
   for (auto& entry : *job.status.restarts.window) entry.time = {};
+  for (auto& entry : *job.status.slots) entry.since.reset();
   job.status.selector.clear();
   std::string text = api::to_json(job.status).dump(1);
   for (const auto& pod : world.pods()) {

@@ -28,6 +28,15 @@ struct Elastic : Situation {
     accept();
     return *this;
   }
+  // The generations [first, last) end one after the other, each with an attempt.
+  void break_links(std::int64_t first, std::int64_t last) {
+    for (std::int64_t generation = first; generation < last; ++generation) {
+      broken(generation, api::Cause::kConnectionBroken, 0);
+      accept();
+      see(Phase::kUp, generation + 1);
+      accept();
+    }
+  }
 };
 
 TEST(DecideElastic, the_coordinator_is_told_how_few_are_enough) {
@@ -251,6 +260,65 @@ TEST(DecideElastic, a_pod_that_was_left_behind_and_stays_silent_is_made_anew) {
   const Plan plan = s.accept();
   ASSERT_EQ(plan.deletes.size(), 1u);
   EXPECT_EQ(plan.deletes[0].name, "a-abcd-2-1");
+}
+
+TEST(DecideElastic, a_silent_pod_is_replaced_however_many_attempts_follow) {
+  Elastic s;
+  s.shrunk();
+  s.break_links(2, 14);
+  s.now += 60s;
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-2-1");
+}
+
+TEST(DecideElastic, the_attempts_of_an_earlier_version_tell_of_a_silence) {
+  Elastic s;
+  s.shrunk();
+  ASSERT_EQ(s.job.status.slots->size(), 1u);
+  const auto stored = s.job.status.slots;
+  s.job.status.slots.reset();  // as an operator leaves it that does not know the field
+  s.now += 59s;
+  EXPECT_FALSE(s.plan().status) << "nothing has changed, and a schema without the field would drop it again";
+  s.now += 1s;
+  ASSERT_EQ(s.plan().deletes.size(), 1u);
+  EXPECT_EQ(s.plan().deletes[0].name, "a-abcd-2-1");
+  s.broken(2, api::Cause::kConnectionBroken, 0);
+  s.accept();
+  EXPECT_EQ(s.job.status.slots, stored) << "stored with the next write";
+}
+
+TEST(DecideElastic, a_silence_is_over_when_the_pod_is_back_in_the_gang) {
+  Elastic s;
+  s.shrunk();
+  s.connect();
+  s.see(Phase::kProposing, 3);
+  s.accept();
+  EXPECT_EQ(s.job.status.slots->size(), 1u) << "generation 3 may come to nothing";
+  s.see(Phase::kUp, 3);
+  s.accept();
+  EXPECT_TRUE(s.job.status.slots->empty());
+}
+
+TEST(DecideElastic, the_trouble_of_a_pod_leaves_the_status_with_the_pod) {
+  Elastic s;
+  s.shrunk();
+  s.pods[2].phase = "Failed";
+  s.accept();
+  s.pods.pop_back();
+  s.accept();
+  EXPECT_TRUE(s.job.status.slots->empty());
+}
+
+TEST(DecideElastic, what_a_silence_was_is_known_however_many_attempts_follow) {
+  Elastic s;
+  s.shrunk();
+  s.break_links(2, 14);
+  const int total = s.job.status.restarts.total;
+  s.pods[2].phase = "Failed";
+  s.accept();
+  EXPECT_EQ(s.job.status.restarts.total, total) << "the silence was its one restart";
+  EXPECT_EQ(s.job.status.restarts.counted, 1) << "which is charged, as it was the pod's own failure";
 }
 
 TEST(DecideElastic, a_failure_of_the_smaller_gang_is_its_own_attempt) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/job/restart_policy.h"
+#include "operator/job/slot_troubles.h"
 #include "tests/operator/job/situation.h"
 
 namespace lockstep::job {
@@ -89,21 +90,36 @@ TEST(DecideLinks, a_rule_may_end_the_job_for_it) {
   EXPECT_TRUE(s.is("Failed"));
 }
 
+TEST(DecideLinks, the_node_is_avoided_for_ten_minutes_however_many_attempts_follow) {
+  Cut s;
+  s.accept();
+  s.accept();
+  s.pods.erase(s.pods.begin() + 1);
+  s.pod(1, 2).node_name = "node-5";
+  for (std::int64_t generation = 3; generation < 15; ++generation) {
+    s.see(Phase::kUp, generation);
+    s.connect();
+    s.accept();
+    s.broken(generation, api::Cause::kConnectionBroken, 0);
+    s.accept();
+  }
+  s.pods.pop_back();  // the successor's
+  s.accept();
+  s.now += 100s;
+  EXPECT_EQ(s.accept().creates, (std::vector<PodToCreate>{{1, 3, {"node-1"}}}));
+}
+
 TEST(NodesToAvoid, are_those_of_the_last_ten_minutes_each_once) {
   const WallTime now{1'000'000s};
-  const auto attempt = [&](api::Cause cause, const char* node, std::chrono::seconds ago) {
-    api::Attempt made;
-    made.cause = cause;
-    made.node = node;
-    made.end_time = now - ago;
-    return made;
+  using api::SlotTrouble;
+  const auto entry = [&](SlotTrouble trouble, const char* node, std::chrono::seconds ago) {
+    return api::SlotStatus{.trouble = trouble, .pod = "p", .node = node, .since = now - ago};
   };
-  EXPECT_EQ(
-      nodes_to_avoid({attempt(api::Cause::kPartitioned, "old", 601s), attempt(api::Cause::kPartitioned, "a", 599s),
-                      attempt(api::Cause::kNodeLost, "dead", 5s), attempt(api::Cause::kPartitioned, "b", 9s),
-                      attempt(api::Cause::kPartitioned, "a", 3s), attempt(api::Cause::kPartitioned, "", 1s)},
-                     now),
-      (Names{"a", "b"}));
+  EXPECT_EQ(nodes_to_avoid({entry(SlotTrouble::kPartitioned, "old", 601s), entry(SlotTrouble::kPartitioned, "a", 599s),
+                            entry(SlotTrouble::kNodeLost, "dead", 5s), entry(SlotTrouble::kPartitioned, "b", 9s),
+                            entry(SlotTrouble::kPartitioned, "a", 3s), entry(SlotTrouble::kPartitioned, "", 1s)},
+                           now),
+            (Names{"a", "b"}));
 }
 
 }  // namespace

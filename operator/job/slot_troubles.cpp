@@ -1,0 +1,105 @@
+#include "operator/job/slot_troubles.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operator/api/cause.h"
+#include "operator/job/time_left.h"
+
+namespace lockstep::job {
+namespace {
+
+using api::SlotTrouble;
+
+constexpr size_t kMostTroubles = 64;  // as in the CRD
+constexpr auto kAvoidNode = std::chrono::minutes(10);
+
+SlotTrouble trouble_of(const api::Attempt& attempt) {
+  if (attempt.cause == api::Cause::kPartitioned) return SlotTrouble::kPartitioned;
+  if (attempt.cause == api::Cause::kNodeLost) return SlotTrouble::kNodeLost;
+  const bool silent = attempt.cause == api::Cause::kMemberLost && attempt.strategy == api::Strategy::kShrink;
+  return silent ? SlotTrouble::kSilent : SlotTrouble::kNone;
+}
+
+const api::Pod* find_pod(const Snapshot& snapshot, const std::string& name) {
+  const auto at =
+      std::find_if(snapshot.pods.begin(), snapshot.pods.end(), [&](const auto& pod) { return pod->meta.name == name; });
+  return at == snapshot.pods.end() ? nullptr : at->get();
+}
+
+bool avoided(const api::SlotStatus& entry, WallTime now) {
+  return entry.trouble == SlotTrouble::kPartitioned && !entry.node.empty() && entry.since &&
+         time_left(now, *entry.since, kAvoidNode) > Duration::zero();
+}
+
+// The others have taken it in again.
+bool is_back(const Snapshot& snapshot, const api::SlotStatus& entry, const api::Pod& pod) {
+  const auto& view = snapshot.view;
+  if (!view || view->phase != rendezvous::Phase::kUp || view->generation <= entry.generation) return false;
+  const auto identity = identity_of(pod.meta);
+  const auto* member = identity ? view->member_of(identity->slot) : nullptr;
+  return member != nullptr && member->incarnation == identity->incarnation && member->in_gang && member->connected &&
+         member->up;
+}
+
+}  // namespace
+
+const std::vector<api::SlotStatus>& troubles_of(const api::TrainingJobStatus& status) {
+  static const std::vector<api::SlotStatus> none;
+  return status.slots ? *status.slots : none;
+}
+
+const api::SlotStatus* find_trouble(const api::TrainingJobStatus& status, SlotTrouble trouble, const std::string& pod) {
+  const auto& slots = troubles_of(status);
+  const auto at = std::find_if(slots.begin(), slots.end(),
+                               [&](const auto& entry) { return entry.trouble == trouble && entry.pod == pod; });
+  return at == slots.end() ? nullptr : &*at;
+}
+
+void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status) {
+  if (!status.slots) status.slots.emplace();
+  if (attempt.pod.empty()) return;
+  auto& slots = *status.slots;
+  const SlotTrouble trouble = trouble_of(attempt);
+  if (trouble == SlotTrouble::kNone) return;
+  std::erase_if(slots, [&](const auto& entry) { return entry.pod == attempt.pod; });
+  if (slots.size() >= kMostTroubles) slots.erase(slots.begin());
+  const api::Pod* pod = find_pod(snapshot, attempt.pod);
+  const auto identity = pod != nullptr ? identity_of(pod->meta) : std::nullopt;
+  slots.push_back({.slot = identity ? identity->slot : 0,
+                   .trouble = trouble,
+                   .pod = attempt.pod,
+                   .node = attempt.node,
+                   .since = attempt.end_time,
+                   .generation = attempt.generation});
+}
+
+void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status) {
+  if (!status.slots) return;
+  std::erase_if(*status.slots, [&](const api::SlotStatus& entry) {
+    if (avoided(entry, snapshot.now)) return false;
+    const api::Pod* pod = find_pod(snapshot, entry.pod);
+    return pod == nullptr || (entry.trouble == SlotTrouble::kSilent && is_back(snapshot, entry, *pod));
+  });
+}
+
+Snapshot with_troubles(const Snapshot& snapshot) {
+  auto job = std::make_shared<api::TrainingJob>(*snapshot.job);
+  job->status.slots.emplace();
+  for (const api::Attempt& attempt : job->status.attempts) note_trouble(snapshot, attempt, job->status);
+  forget_troubles(snapshot, job->status);
+  Snapshot result = snapshot;
+  result.job = std::move(job);
+  return result;
+}
+
+std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now) {
+  std::vector<std::string> nodes;
+  for (const api::SlotStatus& entry : slots) {
+    const bool known = std::find(nodes.begin(), nodes.end(), entry.node) != nodes.end();
+    if (avoided(entry, now) && !known) nodes.push_back(entry.node);
+  }
+  return nodes;
+}
+
+}  // namespace lockstep::job

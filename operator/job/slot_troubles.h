@@ -1,0 +1,32 @@
+// What is known of pods in trouble: status.slots. An entry is stored with the attempt that tells of it, and outlives
+// that attempt, because the list of attempts is cut.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "operator/job/snapshot.h"
+
+namespace lockstep::job {
+
+// The stored entries of a job; none when nothing is stored.
+const std::vector<api::SlotStatus>& troubles_of(const api::TrainingJobStatus& status);
+
+// The entry about the pod in that trouble; null when there is none.
+const api::SlotStatus* find_trouble(const api::TrainingJobStatus& status, api::SlotTrouble trouble,
+                                    const std::string& pod);
+
+// Stores what `attempt` says of its pod, in place of what was known of that pod. Most attempts say nothing.
+void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status);
+
+// Drops entries whose pod is gone, or is a member of a later generation. That of a partitioned pod stays for as long as
+// its node is avoided.
+void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status);
+
+// A snapshot of a job whose status an earlier version wrote: what its attempts say of pods is stored in it.
+Snapshot with_troubles(const Snapshot& snapshot);
+
+// The nodes of partitioned pods, for ten minutes, each once: new pods of the job go elsewhere if they can.
+std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
+
+}  // namespace lockstep::job
