@@ -24,12 +24,12 @@ using boost::system::error_code;
 // On one loop, which is its only thread.
 class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
  public:
-  ScriptedAgent(ScriptedGang& gang, asio::io_context& loop, int slot, std::int64_t incarnation)
+  ScriptedAgent(ScriptedGang& gang, ScriptedGang::Loop& loop, int slot, std::int64_t incarnation)
       : gang_(gang),
         loop_(loop),
         slot_(slot),
         incarnation_(incarnation),
-        timer_(loop),
+        timer_(loop.io),
         random_(static_cast<unsigned>(slot)) {}
 
   void connect() {
@@ -38,8 +38,7 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
     writing_ = false;
     to_write_.clear();
     frames_ = rv::FrameReader();
-    messages_ = rv::CoordinatorReader();
-    stream_ = std::make_unique<Stream>(loop_, gang_.tls_);
+    stream_ = std::make_unique<Stream>(loop_.io, gang_.tls_);
     SSL_set1_host(stream_->native_handle(), rv::kCoordinatorServerName);
     const asio::ip::tcp::endpoint to(asio::ip::address_v4::loopback(), static_cast<unsigned short>(gang_.port_));
     stream_->lowest_layer().async_connect(to, [self = shared_from_this(), at = stream_.get()](error_code error) {
@@ -149,11 +148,16 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
                                while (true) {
                                  const auto frame = self->frames_.next();
                                  if (!frame || !*frame) break;
-                                 const auto message = self->messages_.decode(**frame);
-                                 if (message && *message) self->on(**message);
+                                 self->on_frame(**frame);
                                }
                                if (at == self->stream_.get()) self->read();
                              });
+  }
+
+  void on_frame(const std::string& frame) {
+    if (frame.starts_with(R"({"type":"PEERS")") && !loop_.parts.insert(std::hash<std::string>()(frame)).second) return;
+    const auto message = loop_.reader.decode(frame);
+    if (message && *message) on(**message);
   }
 
   void on(const rv::CoordinatorToAgent& message) {
@@ -183,14 +187,13 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   }
 
   ScriptedGang& gang_;
-  asio::io_context& loop_;
+  ScriptedGang::Loop& loop_;
   const int slot_;
   const std::int64_t incarnation_;
   asio::steady_timer timer_;
   std::minstd_rand random_;
   std::unique_ptr<Stream> stream_;
   rv::FrameReader frames_;
-  rv::CoordinatorReader messages_;
   char buffer_[4096] = {};
   std::string to_write_, writes_;
   bool writing_ = false, welcomed_ = false, gone_ = false;
@@ -205,30 +208,30 @@ ScriptedGang::ScriptedGang(int members, const std::string& ca_pem, int port)
     : tls_(asio::ssl::context::tls_client), port_(port) {
   tls_.add_certificate_authority(asio::buffer(ca_pem));
   tls_.set_verify_mode(asio::ssl::verify_peer);
-  for (int i = 0; i < kThreads; ++i) loops_.push_back(std::make_unique<asio::io_context>(1));
+  for (int i = 0; i < kThreads; ++i) loops_.push_back(std::make_unique<Loop>());
   for (int slot = 0; slot < members; ++slot) {
-    asio::io_context& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
+    Loop& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
     agents_.push_back(std::make_shared<ScriptedAgent>(*this, loop, slot, 1));
-    asio::post(loop, [agent = agents_.back()] { agent->connect(); });
+    asio::post(loop.io, [agent = agents_.back()] { agent->connect(); });
   }
   for (const auto& loop : loops_) {
-    threads_.emplace_back([&loop = *loop] {
-      const auto busy = asio::make_work_guard(loop);
-      loop.run();
+    threads_.emplace_back([&io = loop->io] {
+      const auto busy = asio::make_work_guard(io);
+      io.run();
     });
   }
 }
 
 ScriptedGang::~ScriptedGang() {
-  for (const auto& loop : loops_) loop->stop();
+  for (const auto& loop : loops_) loop->io.stop();
   for (std::thread& thread : threads_) thread.join();
   agents_.clear();
   loops_.clear();
 }
 
 void ScriptedGang::lose(int slot) {
-  asio::io_context& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
-  asio::post(loop, [this, slot, agent = agents_[static_cast<std::size_t>(slot)]] {
+  Loop& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
+  asio::post(loop.io, [this, slot, agent = agents_[static_cast<std::size_t>(slot)]] {
     agent->leave();
     failing_ = slot;
   });
@@ -236,10 +239,10 @@ void ScriptedGang::lose(int slot) {
 
 void ScriptedGang::replace(int slot, std::int64_t incarnation) {
   failing_ = -1;
-  asio::io_context& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
+  Loop& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
   auto& agent = agents_[static_cast<std::size_t>(slot)];
   agent = std::make_shared<ScriptedAgent>(*this, loop, slot, incarnation);
-  asio::post(loop, [agent] { agent->connect(); });
+  asio::post(loop.io, [agent] { agent->connect(); });
 }
 
 }  // namespace lockstep::bench

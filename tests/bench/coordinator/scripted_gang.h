@@ -9,7 +9,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
+
+#include "operator/rendezvous/protocol.h"
 
 namespace lockstep::bench {
 
@@ -35,12 +38,20 @@ class ScriptedGang {
   friend class ScriptedAgent;
   static constexpr int kThreads = 2;
 
+  // What the agents of one loop have in common. On nodes of their own each would read the block of peers, which is the
+  // same for all; here one does, for thousands of times the work would keep them from saying heartbeats.
+  struct Loop {
+    boost::asio::io_context io{1};
+    rendezvous::CoordinatorReader reader;
+    std::unordered_set<std::size_t> parts;  // hashes of the parts of blocks that `reader` has
+  };
+
   boost::asio::ssl::context tls_;
   const int port_;
   std::atomic<std::int64_t> heartbeats_{0}, started_{0}, bytes_{0};
   std::atomic<int> failing_{-1};  // the slot that the others cannot reach
   // Agent i lives on loop i % kThreads.
-  std::vector<std::unique_ptr<boost::asio::io_context>> loops_;
+  std::vector<std::unique_ptr<Loop>> loops_;
   std::vector<std::shared_ptr<class ScriptedAgent>> agents_;  // by slot
   std::vector<std::thread> threads_;
 };
