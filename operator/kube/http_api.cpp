@@ -69,8 +69,7 @@ HttpApi::HttpApi(std::unique_ptr<Transport> transport, std::shared_ptr<Identity>
       host_(std::move(host)),
       clock_(clock),
       metrics_(metrics),
-      options_(options),
-      limit_(clock) {}
+      options_(options) {}
 
 void HttpApi::count(const std::string& method, const Result<Response>& response) {
   metrics_
@@ -94,21 +93,6 @@ Result<Response> HttpApi::exchange(Request request, const std::function<Result<R
   }
 }
 
-Result<Response> HttpApi::limited_call(const Request& request) {
-  // Leases never wait behind other calls, and no call waits behind bulk writes, which their caller limits.
-  if (request.lane == Lane::kLease || request.lane == Lane::kBulk) return transport_->call(request);
-  if (!limit_.enter(clock_.now() + request.deadline)) {
-    return Error{ErrorCode::kTooManyRequests, "the API server asked us to wait", 1.0};
-  }
-  const auto start = clock_.now();
-  auto response = transport_->call(request);
-  const bool refused = response && (response->status == 429 || response->status == 503);
-  const double wait = response ? response->retry_after_seconds : 0.0;
-  limit_.leave(clock_.now() - start, refused,
-               std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wait)));
-  return response;
-}
-
 Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
                            std::string content_type, bool bulk) {
   Request request;
@@ -123,7 +107,7 @@ Result<Json> HttpApi::call(const Resource& resource, std::string method, std::st
     request.content_type = std::move(content_type);
   }
   LOCKSTEP_TRY(const Response response,
-               exchange(request, [this](const Request& ready) { return limited_call(ready); }));
+               exchange(request, [this](const Request& ready) { return transport_->call(ready); }));
   if (response.status / 100 != 2) {
     return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
   }

@@ -7,7 +7,6 @@
 #include "operator/base/metrics.h"
 #include "operator/kube/api.h"
 #include "operator/kube/credentials.h"
-#include "operator/kube/in_flight_limit.h"
 #include "operator/kube/transport.h"
 
 namespace lockstep::kube {
@@ -23,7 +22,8 @@ struct HttpApiOptions {
 };
 
 // Thread-safe. A call is tried once, and once more with a fresh token when the server answered 401; every other
-// failure is the caller's to retry.
+// failure is the caller's to retry, after Error::retry_after_seconds where the server asked for a pause. How many calls
+// are under way is the callers' business as well: one refused call holds up no other.
 class HttpApi final : public Api {
  public:
   // `host` labels the metrics. `metrics` and `clock` outlive this.
@@ -49,7 +49,6 @@ class HttpApi final : public Api {
   Result<Json> call(const Resource& resource, std::string method, std::string target, const Json* body = nullptr,
                     std::string content_type = "application/json", bool bulk = false);
   Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);
-  Result<Response> limited_call(const Request& request);
   void count(const std::string& method, const Result<Response>& response);
 
   const std::unique_ptr<Transport> transport_;
@@ -58,7 +57,6 @@ class HttpApi final : public Api {
   Clock& clock_;
   MetricsRegistry& metrics_;
   const HttpApiOptions options_;
-  InFlightLimit limit_;
 };
 
 // An Api for a cluster; `clock` and `metrics` outlive it.
