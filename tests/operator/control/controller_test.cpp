@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <functional>
+#include <future>
 #include <map>
+#include <mutex>
+#include <set>
 #include <stdexcept>
+#include <thread>
 
 namespace lockstep::control {
 namespace {
@@ -89,7 +95,11 @@ TEST_F(OwnWritesTest, a_view_of_a_store_sees_terminating_objects_as_gone) {
 
 struct FakeCache final : cache::Synced {
   std::atomic<bool> synced = true;
-  bool has_synced() const override { return synced; }
+  mutable std::atomic<int> asked = 0;
+  bool has_synced() const override {
+    ++asked;
+    return synced;
+  }
 };
 
 class ControllerTest : public ::testing::Test {
@@ -99,11 +109,13 @@ class ControllerTest : public ::testing::Test {
   void start(std::function<Outcome(const ObjectKey&)> reconcile) {
     controller = std::make_unique<Controller>(
         queue, writes, std::vector<const cache::Synced*>{&cache}, clock, metrics, options,
-        [this, reconcile = std::move(reconcile)](const ObjectKey& key) {
+        [this, reconcile = std::move(reconcile)](const ObjectKey& key) -> Outcome {
           {
             const std::lock_guard guard(mutex);
             ++runs[key.name];
+            changed.notify_all();
           }
+          if (key.name.starts_with(kCanary)) return std::optional<Duration>();
           return reconcile(key);
         },
         [] { return std::vector<ObjectKey>{kJob}; });
@@ -116,32 +128,56 @@ class ControllerTest : public ::testing::Test {
     const std::lock_guard guard(mutex);
     return runs[name];
   }
+  // Waits for the reconciles of a key; false after some seconds.
+  bool ran_of(const std::string& name, int times) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, seconds(10), [&] { return runs[name] >= times; });
+  }
+  // True once `condition` holds; time passes by `step` until then.
+  bool holds(Duration step, const std::function<bool()>& condition) {
+    for (int i = 0; i < 3000; ++i) {
+      if (condition()) return true;
+      clock.advance(step);
+      std::unique_lock lock(mutex);
+      changed.wait_for(lock, milliseconds(2));
+    }
+    return false;
+  }
   // A test whose reconcile uses its local variables stops the controller before they go.
   // True once the job has run `times`; time passes meanwhile when `step` is given.
   bool ran(int times, Duration step = {}) {
-    for (int i = 0; i < 1500 && count() < times; ++i) {
-      if (step > Duration::zero()) clock.advance(step);
-      std::this_thread::sleep_for(milliseconds(2));
-    }
-    return count() >= times;
+    if (step == Duration::zero()) return ran_of("job", times);
+    return holds(step, [&] { return count() >= times; });
   }
-  // True when it does not run again for a while.
+  // Every key that was due has been worked on and given back. One worker takes keys in their order: the first canary
+  // has it look which keys are due, and the second stands behind those.
+  void settle() {
+    for (int round = 0; round < 2; ++round) {
+      const std::string canary = kCanary + std::to_string(++canaries);
+      queue.add({"x", canary});
+      ASSERT_TRUE(ran_of(canary, 1));
+    }
+  }
+  // True when it does not run again in forty steps.
   bool rests(int at, Duration step) {
     for (int i = 0; i < 40; ++i) {
       clock.advance(step);
-      std::this_thread::sleep_for(milliseconds(2));
+      settle();
     }
     return count() == at;
   }
 
+  static constexpr const char* kCanary = "canary-";
   ManualClock clock;
   MetricsRegistry metrics;
   WorkQueue queue{clock, metrics};
   OwnWrites writes{clock};
   FakeCache cache;
-  ControllerOptions options{.resync = Duration::zero()};
+  ControllerOptions options{.workers = 1, .resync = Duration::zero()};
   std::mutex mutex;
+  std::condition_variable changed;
   std::map<std::string, int> runs;
+  int canaries = 0;
   std::unique_ptr<Controller> controller;
 };
 
@@ -149,7 +185,8 @@ TEST_F(ControllerTest, nothing_runs_before_every_cache_is_complete) {
   cache.synced = false;
   start([](const ObjectKey&) -> Outcome { return std::optional<Duration>(); });
   queue.add(kJob);
-  EXPECT_TRUE(rests(0, milliseconds(50)));
+  EXPECT_TRUE(holds(milliseconds(50), [&] { return cache.asked > 20; }));
+  EXPECT_EQ(count(), 0);
   EXPECT_FALSE(controller->caches_synced());
   cache.synced = true;
   EXPECT_TRUE(ran(1, milliseconds(50)));
@@ -175,9 +212,9 @@ TEST_F(ControllerTest, a_requested_time_is_kept) {
   start([](const ObjectKey&) -> Outcome { return std::optional<Duration>(seconds(30)); });
   queue.add(kJob);
   ASSERT_TRUE(ran(1));
-  std::this_thread::sleep_for(milliseconds(20));
+  settle();
   clock.advance(seconds(29));
-  std::this_thread::sleep_for(milliseconds(20));
+  settle();
   EXPECT_EQ(count(), 1);
   clock.advance(seconds(2));
   EXPECT_TRUE(ran(2));
@@ -211,25 +248,24 @@ TEST_F(ControllerTest, failures_and_conflicts_are_tried_again_and_an_exception_i
   EXPECT_TRUE(rests(4, seconds(1)));
   controller->stop();
   const std::string text = metrics.text();
-  for (const char* result : {"success", "unavailable", "conflict", "internal"}) {
-    EXPECT_NE(text.find(std::string("lockstep_operator_reconcile_total{result=\"") + result + "\"} 1"),
-              std::string::npos)
-        << result;
+  for (const char* counted : {"success\"}", "unavailable\"} 1\n", "conflict\"} 1\n", "internal\"} 1\n"}) {
+    EXPECT_NE(text.find(std::string("lockstep_operator_reconcile_total{result=\"") + counted), std::string::npos)
+        << counted;
   }
 }
 
 TEST_F(ControllerTest, a_write_that_the_fence_refused_is_tried_again_within_a_second) {
-  std::atomic<bool> leads = false;
+  std::atomic<bool> leads = false, succeeded = false;
   start([&](const ObjectKey&) -> Outcome {
     if (!leads) return fail(ErrorCode::kCancelled, "the renewal is late");
+    succeeded = true;
     return std::optional<Duration>();
   });
   queue.add(kJob);
   ASSERT_TRUE(ran(1));
   EXPECT_TRUE(ran(20, milliseconds(100)));  // however long the renewal takes
   leads = true;
-  const int before = count();
-  EXPECT_TRUE(ran(before + 1, milliseconds(100)));
+  EXPECT_TRUE(holds(milliseconds(100), [&] { return succeeded.load(); }));
   EXPECT_TRUE(rests(count(), seconds(1)));
   controller->stop();
 }
@@ -238,9 +274,9 @@ TEST_F(ControllerTest, a_server_that_asks_to_wait_is_obeyed) {
   start([](const ObjectKey&) -> Outcome { return Error{ErrorCode::kTooManyRequests, "slow down", 20.0}; });
   queue.add(kJob);
   ASSERT_TRUE(ran(1));
-  std::this_thread::sleep_for(milliseconds(20));
+  settle();
   clock.advance(seconds(19));
-  std::this_thread::sleep_for(milliseconds(20));
+  settle();
   EXPECT_EQ(count(), 1);
   clock.advance(seconds(2));
   EXPECT_TRUE(ran(2));
@@ -254,8 +290,7 @@ TEST_F(ControllerTest, one_poisoned_job_does_not_hold_up_the_others) {
   queue.add(kJob);
   for (int i = 0; i < 100; ++i) queue.add({"x", std::to_string(i)});
   for (int i = 0; i < 100; ++i) {
-    for (int wait = 0; wait < 1000 && count(std::to_string(i)) == 0; ++wait)
-      std::this_thread::sleep_for(milliseconds(1));
+    EXPECT_TRUE(ran_of(std::to_string(i), 1));
     EXPECT_EQ(count(std::to_string(i)), 1);
   }
 }
@@ -267,9 +302,9 @@ TEST_F(ControllerTest, every_key_comes_again_by_the_resync) {
 }
 
 TEST_F(ControllerTest, a_stuck_reconcile_is_unhealthy) {
-  std::atomic<bool> go = false;
-  start([&](const ObjectKey&) -> Outcome {
-    while (!go) std::this_thread::sleep_for(milliseconds(1));
+  std::promise<void> go;
+  start([gone = go.get_future().share()](const ObjectKey&) -> Outcome {
+    gone.wait();
     return std::optional<Duration>();
   });
   queue.add(kJob);
@@ -277,14 +312,14 @@ TEST_F(ControllerTest, a_stuck_reconcile_is_unhealthy) {
   EXPECT_TRUE(controller->healthy());
   clock.advance(std::chrono::minutes(6));
   EXPECT_FALSE(controller->healthy());
-  go = true;
+  go.set_value();
   controller->stop();
 }
 
 TEST_F(ControllerTest, stop_waits_for_the_running_reconcile_and_starts_no_other) {
   std::atomic<bool> ended = false;
   start([&](const ObjectKey&) -> Outcome {
-    std::this_thread::sleep_for(milliseconds(100));
+    while (!queue.shutting_down()) std::this_thread::yield();  // until stop() has begun
     ended = true;
     return std::optional<Duration>();
   });
