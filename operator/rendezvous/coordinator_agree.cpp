@@ -33,7 +33,7 @@ void CoordinatorState::evaluate_waiting(Now now) {
 // they hold; if the job goes on, only the record is missing then. A foreign program is not ended before the word is
 // spoken: if the job stops, it has its grace to save what it likes.
 void CoordinatorState::evaluate_broken(Now now) {
-  if (plan_->kind != Kind::kLockstep || gang_->over) return;
+  if (plan_->kind != Kind::kLockstep || gang().over) return;
   const std::vector<int> slots = next_gang(now);
   if (slots.empty()) {
     proposal_.reset();
@@ -52,7 +52,7 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
     return unreaching(member) || differs_from_gang(member);
   });
   // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
-  if (gang_) {
+  if (generation_.exists()) {
     if (std::vector<int> slots = may_form(choose(quick(near)), now); !slots.empty()) return slots;
   }
   if (std::vector<int> slots = may_form(choose(near), now); !slots.empty()) return slots;
@@ -70,25 +70,25 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
   if (!full && !elastic()) return {};
   if (slots.size() < static_cast<std::size_t>(plan_->min_slots)) return {};
   // Some other generation may be in force: nobody may be left out.
-  const bool unclear = in_force_ && !in_force_->known && kMutation != Mutation::kDisjointSuccessor;
+  const bool unclear = generation_.unclear() && kMutation != Mutation::kDisjointSuccessor;
   if (full && unclear) {
     // All of the record's have to promise, though that makes the gang too large for a step.
     std::vector<int> all;
     for (const int slot : present(now)) {
-      if (among(slots, slot) || in_force_->has(slot, contacts_.at(slot).expected.incarnation)) all.push_back(slot);
+      if (among(slots, slot) || generation_.in_force_has(contacts_.at(slot))) all.push_back(slot);
     }
     return leaves_out(all) ? std::vector<int>() : all;
   }
-  if (unclear || !in_force_ends_with([&](int slot) { return among(slots, slot); })) return {};
+  if (unclear || !generation_.ends_with(contacts_, [&](int slot) { return among(slots, slot); })) return {};
   for (const auto& [slot, member] : contacts_.members()) {
     // One that was here a moment ago is back in a moment, or lost.
-    const bool known_lost = gang_ && gang_->lost_slot == slot && in_gang(member);
-    if (member.session != 0 || member.expected.leaving || known_lost || (full && !in_gang(member))) continue;
+    const bool known_lost = generation_.exists() && gang().end.lost_slot == slot && generation_.has(member);
+    if (member.session != 0 || member.expected.leaving || known_lost || (full && !generation_.has(member))) continue;
     if (!member.agent.empty() && !contacts_.silent(member, now.time)) return {};
   }
   // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
-  const bool goes_on = (gang_ || full) && contacts_.may_evict(now.time);
+  const bool goes_on = (generation_.exists() || full) && contacts_.may_evict(now.time);
   return goes_on || stable(now) ? slots : std::vector<int>();
 }
 
@@ -103,7 +103,7 @@ std::vector<int> CoordinatorState::present(Now now) const {
   std::vector<int> slots;
   for (const auto& [slot, member] : contacts_.members()) {
     if (slot < 0 || slot >= plan_->slots + plan_->spares || member.session == 0) continue;
-    if (member.expected.leaving || evicted(member)) continue;
+    if (member.expected.leaving || generation_.evicted(member)) continue;
     if (!contacts_.silent(member, now.time)) slots.push_back(slot);
   }
   return slots;
@@ -113,13 +113,8 @@ std::vector<int> CoordinatorState::quick(const std::vector<int>& slots) const {
   std::vector<int> found;
   for (const int slot : slots) {
     const Member& member = contacts_.at(slot);
-    bool died = false;
-    if (in_gang(member)) {
-      const int first = gang_->first_rank(slot);
-      const auto exit = gang_->exits.lower_bound(first);
-      died = exit != gang_->exits.end() && exit->first < first + gang_->procs();
-    }
-    const bool holds = member.regroups && !died && (in_gang(member) || member.phase == MemberPhase::kReady);
+    const bool died = generation_.has(member) && gang().some_exited(slot);
+    const bool holds = member.regroups && !died && (generation_.has(member) || member.phase == MemberPhase::kReady);
     if (holds || member.phase == MemberPhase::kWarm) found.push_back(slot);
   }
   return found;
@@ -142,7 +137,7 @@ Go CoordinatorState::go_for(const Roster& roster) const {
 
 std::vector<int> CoordinatorState::choose(const std::vector<int>& slots) const {
   std::vector<Candidate> candidates;
-  for (const int slot : slots) candidates.push_back({slot, in_gang(contacts_.at(slot))});
+  for (const int slot : slots) candidates.push_back({slot, generation_.has(contacts_.at(slot))});
   return choose_gang(std::move(candidates), gang_size());
 }
 
@@ -150,7 +145,7 @@ bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
   return std::any_of(contacts_.members().begin(), contacts_.members().end(), [&](const auto& entry) {
     const auto& [slot, member] = entry;
     if (member.expected.leaving || among(slots, slot)) return false;
-    return in_gang(member) || (in_force_ && in_force_->has(slot, member.expected.incarnation));
+    return generation_.has(member) || generation_.in_force_has(member);
   });
 }
 
@@ -164,37 +159,36 @@ bool CoordinatorState::stable(Now now) const {
 // generation themselves, after a step; others, and those that do not come to the end of one, are interrupted.
 void CoordinatorState::evaluate_growth(Now now) {
   if (step_ != Step::kUp) return;
-  if (gang_->yields_since) {
-    if (now.time - *gang_->yields_since > timing_.yield_within) end_gang();
+  if (gang().yields_since) {
+    if (now.time - *gang().yields_since > timing_.yield_within) end_gang();
     return;
   }
-  if (gang_->size() == gang_size()) return;
+  if (gang().size() == gang_size()) return;
   const std::vector<int> there = present(now);
-  const bool stays = plan_->kind == Kind::kLockstep && contacts_.all_regroup(*gang_);
+  const bool stays = plan_->kind == Kind::kLockstep && contacts_.all_regroup(gang());
   std::vector<int> fit = stays ? quick(there) : there;
-  const std::size_t now_size = gang_->size();
+  const std::size_t now_size = gang().size();
   const bool too_large = now_size > gang_size();
   if (stays && now_size < gang_size()) {
     std::erase_if(fit, [&](int slot) {
       Member& member = contacts_.at(slot);
-      return !in_gang(member) && (differs_from_gang(member) || !reaches_gang(member, now));
+      return !generation_.has(member) && (differs_from_gang(member) || !reaches_gang(member, now));
     });
   }
   const std::size_t size = std::min(fit.size(), gang_size());
   if (!too_large && size <= now_size) return;
   // Who has foreign processes is told to leave by the controller.
   if (too_large && plan_->kind != Kind::kLockstep) return;
-  for (const auto& [slot, incarnation] : gang_->places()) {
-    if (!among(there, slot) || slot_exited(slot)) return;
+  for (const auto& [slot, incarnation] : gang().places()) {
+    if (!among(there, slot) || gang().exited(slot)) return;
   }
   const bool whole = size == gang_size() || too_large;
-  const bool advanced = last_advance_ > gang_->up_at || plan_->kind != Kind::kLockstep;
+  const bool advanced = generation_.last_advance() > gang().up_at || plan_->kind != Kind::kLockstep;
   if (!advanced || !(whole || stable(now))) return;
   if (plan_->kind != Kind::kLockstep) return end_gang();
-  gang_->yields_since = now.time;
+  gang().yields_since = now.time;
   // What is reported only now, or never, is of the step that somebody has told of.
-  if (recovered_into_gang() && times_.first_step_ms < 0)
-    times_.first_step_ms = milliseconds(last_advance_ - gang_->up_at);
+  generation_.note_first_step(generation_.last_advance());
   changed_ = true;
 }
 
@@ -207,8 +201,10 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   proposal.generation = keeper_.next_number();
   proposal.at = now.time;
   proposal_ = proposal;
-  const bool recovers = failure_ || !gang_ || !gang_->yields_since;
-  if (recovers) times_ = {.after = failure_ ? failure_->generation : gang_ ? gang_->generation : 0};
+  const bool recovers = failure_ || !generation_.exists() || !gang().yields_since;
+  if (recovers) {
+    generation_.times() = {.after = failure_ ? failure_->generation : generation_.exists() ? gang().generation : 0};
+  }
   for (const int slot : slots) send_propose(contacts_.at(slot));
 }
 
@@ -266,7 +262,7 @@ void CoordinatorState::evaluate_proposal(Now now) {
     }
   }
   const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
-  if (missing < 0 && in_force_ends_with(promised)) return go(now);
+  if (missing < 0 && generation_.ends_with(contacts_, promised)) return go(now);
   if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
     give_up_proposal(missing, api::Cause::kStartTimeout,
                      fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
@@ -276,7 +272,7 @@ void CoordinatorState::evaluate_proposal(Now now) {
   }
 }
 
-CoordinatorState::Gang CoordinatorState::proposed_gang() const {
+Gang CoordinatorState::proposed_gang() const {
   Gang gang;
   static_cast<Roster&>(gang) = *proposal_;
   gang.generation = proposal_->generation;
@@ -286,32 +282,16 @@ CoordinatorState::Gang CoordinatorState::proposed_gang() const {
 
 // The proposal cannot become a generation: it counts as one that failed, and policy decides.
 void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string message, Now now) {
-  Gang gang = proposed_gang();
-  gang_ = gang;
+  generation_.fail_to_start(proposed_gang());
   proposal_.reset();
   Failure failure;
   failure.cause = cause;
   failure.slot = slot;
-  failure.rank = gang.first_rank(slot);
+  failure.rank = gang().first_rank(slot);
   failure.message = std::move(message);
   failure.time = now.wall;
   failure.detect_ms = 0;
   break_gang(failure);
-}
-
-// Rule 2, "no two gangs": each member of the generation in force has promised to be done with it, or its pod is gone.
-// Every step of our trainer needs every member of its generation, so the promise of one ends it for those that are not
-// asked, where it is known which generation that is.
-bool CoordinatorState::in_force_ends_with(const std::function<bool(int slot)>& promises) const {
-  if (!in_force_) return true;
-  const auto expected = [this](const Place& old) { return contacts_.still_expects(old); };
-  const auto& before = in_force_->places();
-  const bool by_one = (in_force_->kind == Kind::kLockstep && in_force_->known &&
-                       std::any_of(before.begin(), before.end(),
-                                   [&](const Place& old) { return expected(old) && promises(old.slot); })) ||
-                      kMutation == Mutation::kDisjointSuccessor;
-  return by_one || std::all_of(before.begin(), before.end(),
-                               [&](const Place& old) { return !expected(old) || promises(old.slot); });
 }
 
 std::vector<HeldState> CoordinatorState::held_states() const {
@@ -324,13 +304,6 @@ std::vector<HeldState> CoordinatorState::held_states() const {
     }
   }
   return held;
-}
-
-Go CoordinatorState::Gang::go_to(int slot) const {
-  Go to = *go;
-  to.first_rank = first_rank(slot);
-  to.group_rank = static_cast<int>(index_of(slot));
-  return to;
 }
 
 void CoordinatorState::go(Now now) {
@@ -349,10 +322,12 @@ void CoordinatorState::go(Now now) {
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
-  if (kMutation == Mutation::kReuseKey && gang_ && gang_->go) go.key = gang_->go->key;
+  if (kMutation == Mutation::kReuseKey && generation_.exists() && this->gang().go) go.key = this->gang().go->key;
   SourceChoice choice = choose_source(held_states(), gang.ranks(), keeper_.checkpoint());
   go.source = choice.source;
-  if (!choice.divergence.empty()) divergence_ = fmt::format("generation {}: {}", gang.generation, choice.divergence);
+  if (!choice.divergence.empty()) {
+    generation_.note_divergence(fmt::format("generation {}: {}", gang.generation, choice.divergence));
+  }
   if (go.source.rank < 0 && keeper_.checkpoint()) go.restore = keeper_.checkpoint()->name;
   gang.restored_step = go.source.rank >= 0    ? go.source.version.step
                        : keeper_.checkpoint() ? keeper_.checkpoint()->step
@@ -364,17 +339,14 @@ void CoordinatorState::go(Now now) {
     member.told.warmed_at.reset();
     if (member.session != 0) send(member.session, gang.go_to(slot));
   }
-  in_force_ = InForce{*proposal_, gang.kind, true};
-  if (times_.into == 0) {
-    times_.into = gang.generation;
-    times_.agree_ms = milliseconds(now.time - proposal_->at);
-    times_.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
-    times_.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
-    times_.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
+  if (RecoveryTimes& times = generation_.times(); times.into == 0) {
+    times.into = gang.generation;
+    times.agree_ms = milliseconds(now.time - proposal_->at);
+    times.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
+    times.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
+    times.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
   }
-  progress_place_ = gang.size();
-  last_advance_ = now.time;
-  gang_ = std::move(gang);
+  generation_.start(std::move(gang), now.time);
   proposal_.reset();
   failure_.reset();
   enter(Step::kStarting);

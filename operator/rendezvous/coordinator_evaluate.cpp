@@ -39,19 +39,19 @@ void CoordinatorState::evaluate_step(Now now) {
     stop_since_.reset();
     failure_.reset();
     for (auto& [slot, member] : contacts_.members()) member.told.to_leave = false;
-    finished_ = false;
-    if (gang_) gang_->over = true;
+    generation_.set_finished(false);
+    if (generation_.exists()) gang().over = true;
     // Who took over while it stopped has not looked yet which generation may be in force.
-    const bool adopted = gang_ || (keeper_.record() && keeper_.record()->generation == 0);
+    const bool adopted = generation_.exists() || (keeper_.record() && keeper_.record()->generation == 0);
     enter(keeper_.seen() && adopted ? Step::kWaiting : Step::kLoading);
   }
   if (step_ == Step::kLoading) {
     if (keeper_.claimed()) adopt_record(now);
     return;
   }
-  if (gang_ && !gang_->over) {
-    const bool handled = plan_->handled_generation >= gang_->generation;
-    if (handled || (active() && !contacts_.still_expects(*gang_))) return end_gang();
+  if (generation_.exists() && !gang().over) {
+    const bool handled = plan_->handled_generation >= gang().generation;
+    if (handled || (active() && !contacts_.still_expects(gang()))) return end_gang();
   }
   switch (step_) {
     case Step::kResuming:
@@ -76,13 +76,13 @@ void CoordinatorState::tell_members(Now now) {
   const bool finished = step_ == Step::kFinished && keeper_.record() && keeper_.record()->finished;
   // Processes that get ready load programs and build models. On a machine of their own that is nobody's loss; beside
   // those that just recovered it would be their first step's.
-  const bool trains =
-      step_ == Step::kUp && (last_advance_ > gang_->up_at || now.time - gang_->up_at >= timing_.warm_after);
+  const bool trains = step_ == Step::kUp &&
+                      (generation_.last_advance() > gang().up_at || now.time - gang().up_at >= timing_.warm_after);
   for (auto& [slot, member] : contacts_.members()) {
     if (member.session == 0) continue;
     if ((plan_->stop || finished) && !member.told.to_leave) {
       member.told.to_leave = true;
-      if (finished || finished_) {
+      if (finished || generation_.finished()) {
         send(member.session, Done{});
       } else {
         const int code = failure_ ? std::max(1, failure_->exit_code.value_or(1)) : 0;
@@ -91,30 +91,30 @@ void CoordinatorState::tell_members(Now now) {
     }
     if (keeper_.record() && !keeper_.claimed()) continue;  // an order has a term, which is not this coordinator's yet
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
-    const bool of_gang = gang_ && in_gang(member) && member.generation == gang_->generation;
+    const bool of_gang = generation_.exists() && generation_.has(member) && member.generation == gang().generation;
     const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
     // And of those that were asked, and then were left out, something may still wait.
-    const bool asked =
-        member.phase == MemberPhase::kReady && active() && !in_gang(member) && !(proposal_ && proposal_->has(slot));
+    const bool asked = member.phase == MemberPhase::kReady && active() && !generation_.has(member) &&
+                       !(proposal_ && proposal_->has(slot));
     const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.told.halted &&
                        !(of_gang && (active() || may_stay));
     if (stray && step_ != Step::kLoading && !plan_->stop) {
       member.told.halted = member.generation;
       send(member.session, Halt{{keeper_.term(), member.generation}});
     }
-    const bool left_out =
-        plan_->kind == Kind::kLockstep && trains && !in_gang(member) && !member.expected.leaving && !evicted(member);
+    const bool left_out = plan_->kind == Kind::kLockstep && trains && !generation_.has(member) &&
+                          !member.expected.leaving && !generation_.evicted(member);
     const bool cold = member.phase != MemberPhase::kRunning && member.phase != MemberPhase::kWarm;
     const bool told = member.told.warmed_at && now.time - *member.told.warmed_at < timing_.warm_again;
-    if (left_out && cold && !told && contacts_.all_regroup(*gang_)) warm(member, false, now);
+    if (left_out && cold && !told && contacts_.all_regroup(gang())) warm(member, false, now);
     // Until all have come those that are here load their programs.
-    const bool early =
-        step_ == Step::kWaiting && !gang_ && keeper_.record() && plan_->kind == Kind::kLockstep && !plan_->stop;
+    const bool early = step_ == Step::kWaiting && !generation_.exists() && keeper_.record() &&
+                       plan_->kind == Kind::kLockstep && !plan_->stop;
     const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.told.warmed_at;
     if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
-    if (of_gang && active() && gang_->yields_since && member.told.yields < gang_->generation) {
-      member.told.yields = gang_->generation;
-      send(member.session, Yield{{keeper_.term(), gang_->generation}});
+    if (of_gang && active() && gang().yields_since && member.told.yields < gang().generation) {
+      member.told.yields = gang().generation;
+      send(member.session, Yield{{keeper_.term(), gang().generation}});
     }
   }
 }
@@ -131,9 +131,8 @@ void CoordinatorState::adopt_gang() {
   gang.generation = keeper_.record()->generation;
   gang.kind = plan_->kind;
   gang.resumed = true;
-  gang_ = gang;
-  in_force_ = InForce{gang, gang.kind, false};
-  for (const auto& [slot, member] : contacts_.members()) note_in_force(member);
+  generation_.adopt(std::move(gang));
+  for (const auto& [slot, member] : contacts_.members()) generation_.note_in_force(member);
 }
 
 // The record is known for the first time: is its generation still in force?
@@ -143,24 +142,23 @@ void CoordinatorState::adopt_record(Now now) {
     return enter(Step::kWaiting);
   }
   adopt_gang();
-  const Gang& gang = *gang_;
-  for (const auto& [slot, early] : std::exchange(early_, {})) {
+  Gang& gang = generation_.gang();
+  for (const auto& [slot, early] : generation_.take_early()) {
     Member& member = contacts_.at(slot);
-    if (!in_gang(member)) continue;
+    if (!generation_.has(member)) continue;
     for (const auto& [rank, exit] : early.exits) {
-      if (exit.generation == gang.generation && gang.slot_of(rank) == slot) gang_->note_exit(exit);
+      if (exit.generation == gang.generation && gang.slot_of(rank) == slot) gang.note_exit(exit);
     }
     for (const auto& [rank, report] : early.broken) {
-      if (report.generation == gang.generation && gang.slot_of(rank) == slot) note_broken(rank, report);
+      if (report.generation == gang.generation && gang.slot_of(rank) == slot) gang.note_broken(rank, report);
     }
     if (early.heartbeat && early.heartbeat->progress && early.heartbeat->generation == gang.generation) {
       note_progress(member, *early.heartbeat->progress, now);
     }
   }
   if (keeper_.record()->finished) {
-    finished_ = true;
-    if (keeper_.record()->progress && keeper_.record()->progress->step > progress_.step)
-      progress_ = *keeper_.record()->progress;
+    generation_.set_finished(true);
+    if (keeper_.record()->progress) generation_.note_final(*keeper_.record()->progress);
     return enter(Step::kFinished);
   }
   if (keeper_.recorded().size() == 0) return end_gang();  // a later format: its members form another generation
@@ -171,19 +169,19 @@ void CoordinatorState::adopt_record(Now now) {
 void CoordinatorState::evaluate_resume(Now now) {
   bool all_here = true;
   for (const auto& [slot, member] : contacts_.members()) {
-    if (!in_gang(member)) continue;
+    if (!generation_.has(member)) continue;
     if (member.session == 0) {
       all_here = false;
-    } else if (member.generation != gang_->generation) {
+    } else if (member.generation != gang().generation) {
       return end_gang();  // GO never reached this one: the generation was recorded, not started
     }
   }
   evaluate_exits(now);
   evaluate_renounced(now);
   if (step_ != Step::kResuming) return;
-  if (gang_->yielded) return end_gang();
+  if (gang().end.yielded) return end_gang();
   if (all_here) {
-    gang_->go_at = now.time;
+    gang().go_at = now.time;
     return enter(Step::kStarting);
   }
   evaluate_losses(now);
@@ -193,25 +191,25 @@ void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
   if (active()) evaluate_losses(now);
   evaluate_renounced(now);
-  if (active() && gang_->yielded) return end_gang();
+  if (active() && gang().end.yielded) return end_gang();
   if (active()) evaluate_identities(now);
   evaluate_growth(now);
   if (step_ == Step::kUp) evaluate_hang(now);
   if (step_ != Step::kStarting) return;
   int missing = -1;
-  for (const auto& [slot, incarnation] : gang_->places()) {
-    if (missing < 0 && !gang_->is_up(slot) && !slot_succeeded(slot)) missing = slot;
+  for (const auto& [slot, incarnation] : gang().places()) {
+    if (missing < 0 && !gang().is_up(slot) && !gang().succeeded_at(slot)) missing = slot;
   }
   if (missing < 0) {
-    gang_->up_at = now.time;
-    if (recovered_into_gang()) times_.start_ms = milliseconds(now.time - gang_->go_at);
+    gang().up_at = now.time;
+    if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
     enter(Step::kUp);
   } else if (plan_->start_timeout_seconds > 0 &&
-             now.time - gang_->go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
+             now.time - gang().go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
     Failure failure;
     failure.cause = api::Cause::kStartTimeout;
     failure.slot = missing;
-    failure.rank = gang_->first_rank(missing);
+    failure.rank = gang().first_rank(missing);
     failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
                                   missing, contacts_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
     failure.time = now.wall;
@@ -221,37 +219,27 @@ void CoordinatorState::evaluate_up(Now now) {
 }
 
 void CoordinatorState::evaluate_exits(Now now) {
-  if (gang_->exits.empty() && gang_->broken.empty()) return;
-  if (gang_->successes == gang_->ranks()) {
-    finished_ = true;
+  const Ending& end = gang().end;
+  if (end.exits.empty() && end.broken.empty()) return;
+  if (gang().succeeded_whole()) {
+    generation_.set_finished(true);
     return enter(Step::kFinished);
   }
-  if (gang_->broken.empty() && gang_->successes == static_cast<int>(gang_->exits.size())) return;
-  std::vector<Exit> exits;
-  Blame most = Blame::kNone;
-  bool ordered = false, left = false;
-  for (const auto& [rank, exit] : gang_->exits) {
-    if (contacts_.leaves(gang_->slot_of(rank)) && (exit.code != 0 || exit.reason != Exit::Reason::kOwn)) {
-      left = true;
-      continue;
-    }
-    exits.push_back(exit);
-    most = std::max(most, blame_of(exit, gang_->kind));
-    ordered = ordered || exit.reason == Exit::Reason::kOrdered;
-  }
-  if (!gang_->broken.empty()) most = std::max(most, Blame::kCommunication);
+  if (end.broken.empty() && end.successes == static_cast<int>(end.exits.size())) return;
+  const auto [exits, most, ordered, left] = weigh(end.exits, !end.broken.empty(), gang().kind,
+                                                  [this](int rank) { return contacts_.leaves(gang().slot_of(rank)); });
   // One that was to leave has left, and the others only noticed: they go on without it, and nobody has failed.
   if (left && most != Blame::kOwn) return end_gang();
   if (most == Blame::kNone && !ordered) return;
   if (most != Blame::kOwn) {
     // After a take-over word of who began may come with an agent that has not found this coordinator yet.
-    const bool all_came = contacts_.all_came(*gang_);
+    const bool all_came = contacts_.all_came(gang());
     const Duration wait =
         all_came ? Duration(gather_time(most == Blame::kNone ? Blame::kCommunication : most)) : timing_.lost_after;
-    gang_->gather_until = std::min(gang_->gather_until, now.time + wait);
-    const bool over = now.time >= gang_->gather_until;
+    gang().end.gather_until = std::min(end.gather_until, now.time + wait);
+    const bool over = now.time >= end.gather_until;
     for (const auto& [slot, member] : contacts_.members()) {
-      if (most == Blame::kNone || member.agent.empty() || !in_gang(member) || slot_exited(slot)) continue;
+      if (most == Blame::kNone || member.agent.empty() || !generation_.has(member) || gang().exited(slot)) continue;
       if (contacts_.under_review(member, now.time)) continue;
       if (member.session == 0) return lose_member(slot, "its connection broke and peers lost it", member.heard, now);
       if (over && now.time - member.heard > contacts_.two_heartbeats()) {
@@ -260,23 +248,23 @@ void CoordinatorState::evaluate_exits(Now now) {
     }
     if (!over) return;
   }
-  const Exit* first = first_failing(exits, gang_->kind);
-  if (first == nullptr && !gang_->broken.empty()) return break_connection(now);
+  const Exit* first = first_failing(exits, gang().kind);
+  if (first == nullptr && !end.broken.empty()) return break_connection(now);
   if (first == nullptr) return end_gang();  // an earlier coordinator had ended it, and nobody is to blame
-  Failure failure = failure_of(*first, gang_->slot_of(first->rank));
+  Failure failure = failure_of(*first, gang().slot_of(first->rank));
   failure.detect_ms = std::max<std::int64_t>(0, milliseconds(now.wall - failure.time));
-  if (blame_of(*first, gang_->kind) == Blame::kCommunication) return break_links(failure, link_reports());
+  if (blame_of(*first, gang().kind) == Blame::kCommunication) return break_links(failure, gang().link_reports());
   break_gang(failure);
 }
 
 void CoordinatorState::evaluate_losses(Now now) {
   if (!contacts_.may_evict(now.time)) return;
-  const Contacts::Silence silence = contacts_.look(*gang_, now.time);
-  if (silence == Contacts::Silence::kForgiven && gang_->watch) gang_->watch->restart(now.time);
+  const Contacts::Silence silence = contacts_.look(gang(), now.time);
+  if (silence == Contacts::Silence::kForgiven && gang().watch) gang().watch->restart(now.time);
   if (silence != Contacts::Silence::kOfSome) return;
   for (const auto& [slot, member] : contacts_.members()) {
-    if (!in_gang(member) || slot_succeeded(slot) || contacts_.under_review(member, now.time)) continue;
-    const MonotonicTime lost_at = std::max(member.heard, last_advance_) + contacts_.silence_of(member);
+    if (!generation_.has(member) || gang().succeeded_at(slot) || contacts_.under_review(member, now.time)) continue;
+    const MonotonicTime lost_at = std::max(member.heard, generation_.last_advance()) + contacts_.silence_of(member);
     if (now.time <= lost_at) {
       loss_due_ = std::min(loss_due_, lost_at + std::chrono::milliseconds(1));
       continue;
@@ -288,16 +276,16 @@ void CoordinatorState::evaluate_losses(Now now) {
 // A member has no processes of the generation any more, or has promised an earlier coordinator, whose proposal came to
 // nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
-  if (!active() || !gang_->resumed) return;
+  if (!active() || !gang().resumed) return;
   const bool renounced = std::any_of(contacts_.members().begin(), contacts_.members().end(), [this](const auto& entry) {
     const Member& member = entry.second;
-    if (member.session == 0 || !in_gang(member) || member.generation != gang_->generation) return false;
-    const bool exited = member.phase == MemberPhase::kExited && !slot_exited(member.expected.slot);
+    if (member.session == 0 || !generation_.has(member) || member.generation != gang().generation) return false;
+    const bool exited = member.phase == MemberPhase::kExited && !gang().exited(member.expected.slot);
     return exited || member.phase == MemberPhase::kReady;
   });
-  if (!renounced) return gang_->renounced_since.reset();
-  if (!gang_->renounced_since) gang_->renounced_since = now.time;
-  if (now.time - *gang_->renounced_since > timing_.lost_after) end_gang();
+  if (!renounced) return gang().renounced_since.reset();
+  if (!gang().renounced_since) gang().renounced_since = now.time;
+  if (now.time - *gang().renounced_since > timing_.lost_after) end_gang();
 }
 
 void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTime since, Now now) {
@@ -305,8 +293,8 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
   const ExpectedMember& expected = contacts_.at(slot).expected;
   Failure failure;
   failure.cause = api::Cause::kMemberLost;
-  gang_->lost_slot = failure.slot = slot;
-  failure.rank = gang_->first_rank(slot);
+  gang().end.lost_slot = failure.slot = slot;
+  failure.rank = gang().first_rank(slot);
   failure.message = fmt::format("slot {} was lost: {} (pod {}{})", slot, how, expected.pod_name,
                                 expected.node.empty() ? "" : ", node " + expected.node);
   failure.time = now.wall - std::chrono::duration_cast<WallTime::duration>(now.time - since);
@@ -315,16 +303,16 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
 }
 
 void CoordinatorState::break_gang(Failure failure) {
-  failure.generation = gang_->generation;
-  failure.step = progress_.step;
+  failure.generation = gang().generation;
+  failure.step = generation_.progress().step;
   failure_ = std::move(failure);
   enter(Step::kBroken);
 }
 
 void CoordinatorState::end_gang() {
-  gang_->over = true;
+  gang().over = true;
   failure_.reset();
-  finished_ = false;
+  generation_.set_finished(false);
   enter(Step::kWaiting);
 }
 

@@ -23,22 +23,22 @@ bool may_rest(const WatchedRank& rank) {
 }  // namespace
 
 void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbeat, Now now) {
-  if (!gang_->watch) return;
+  if (!gang().watch) return;
   member.activity_at = now.time;
-  if (heartbeat.progress) gang_->watch->note_step(heartbeat.progress->step, now.time);
-  if (heartbeat.ranks.size() != static_cast<std::size_t>(gang_->procs())) return;
-  const int first = gang_->first_rank(member.expected.slot);
-  for (int i = 0; i < gang_->procs(); ++i) {
-    gang_->watch->note(first + i, heartbeat.ranks[static_cast<std::size_t>(i)], now.time);
+  if (heartbeat.progress) gang().watch->note_step(heartbeat.progress->step, now.time);
+  if (heartbeat.ranks.size() != static_cast<std::size_t>(gang().procs())) return;
+  const int first = gang().first_rank(member.expected.slot);
+  for (int i = 0; i < gang().procs(); ++i) {
+    gang().watch->note(first + i, heartbeat.ranks[static_cast<std::size_t>(i)], now.time);
   }
 }
 
 std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
   std::vector<WatchedRank> ranks;
-  const auto& seen = gang_->watch->ranks();
-  for (int rank = 0; rank < gang_->ranks(); ++rank) {
-    if (gang_->exits.count(rank) != 0) continue;
-    const int slot = gang_->slot_of(rank);
+  const auto& seen = gang().watch->ranks();
+  for (int rank = 0; rank < gang().ranks(); ++rank) {
+    if (gang().end.exits.count(rank) != 0) continue;
+    const int slot = gang().slot_of(rank);
     const Member& member = contacts_.at(slot);
     const auto at = static_cast<std::size_t>(rank);
     // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
@@ -52,19 +52,19 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
 
 void CoordinatorState::evaluate_hang(Now now) {
   if (plan_->progress_seconds <= 0) return;
-  if (!gang_->watch) {
-    const auto begun = gang_->resumed ? std::nullopt : std::optional(gang_->restored_step);
-    gang_->watch.emplace(begun, now.time);
+  if (!gang().watch) {
+    const auto begun = gang().resumed ? std::nullopt : std::optional(gang().restored_step);
+    gang().watch.emplace(begun, now.time);
     return;
   }
-  HangWatch& watch = *gang_->watch;
+  HangWatch& watch = *gang().watch;
   // It got on after all, or ended in order; what that means for the others is not to be seen yet.
-  if (gang_->hang && (watch.moved() > gang_->hang->since || gang_->exits.count(gang_->hang->failure.rank) != 0)) {
-    gang_->hang.reset();
+  if (gang().hang && (watch.moved() > gang().hang->since || gang().end.exits.count(gang().hang->failure.rank) != 0)) {
+    gang().hang.reset();
     watch.restart(now.time);
   }
-  if (gang_->hang) {
-    if (now.time - gang_->hang->since > timing_.abort_within) break_gang(gang_->hang->failure);
+  if (gang().hang) {
+    if (now.time - gang().hang->since > timing_.abort_within) break_gang(gang().hang->failure);
     return;
   }
   const Duration unmoved = now.time - watch.moved();
@@ -94,13 +94,13 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
   if (choice.link) {  // nobody is stuck but what is between them: the same set forms again
     failure.cause = api::Cause::kConnectionBroken;
     failure.rank = choice.link->to;
-    failure.slot = gang_->slot_of(failure.rank);
+    failure.slot = gang().slot_of(failure.rank);
     failure.message = choice.link->sentence;
-    const Place from = place_of(choice.link->from), to = place_of(choice.link->to);
+    const Place from = gang().place_of(choice.link->from), to = gang().place_of(choice.link->to);
     return break_links(failure, {{to, from}, {from, to}});
   }
   for (const HangChoice::Culprit& culprit : choice.culprits) {
-    send(contacts_.at(culprit.slot).session, Abort{gang_->generation, culprit.rank, culprit.sentence});
+    send(contacts_.at(culprit.slot).session, Abort{gang().generation, culprit.rank, culprit.sentence});
   }
   const HangChoice::Culprit& first = choice.culprits.front();
   failure.cause = api::Cause::kHang;
@@ -108,7 +108,7 @@ void CoordinatorState::end_hung(const HangChoice& choice, Now now) {
   failure.slot = first.slot;
   failure.message = fmt::format("{}; its agent has not ended it within {} s", first.sentence,
                                 std::chrono::duration_cast<std::chrono::seconds>(timing_.abort_within).count());
-  gang_->hang = {std::move(failure), now.time};
+  gang().hang = {std::move(failure), now.time};
 }
 
 }  // namespace lockstep::rendezvous

@@ -26,9 +26,9 @@ std::optional<IdentityDifference> CoordinatorState::difference_in(const Roster& 
 }
 
 std::optional<IdentityDifference> CoordinatorState::differs_from_gang(const Member& member) const {
-  if (!gang_ || in_gang(member) || member.identities.empty()) return std::nullopt;
+  if (!generation_.exists() || generation_.has(member) || member.identities.empty()) return std::nullopt;
   for (const auto& [slot, other] : contacts_.members()) {  // all of the gang are of one kind
-    if (!in_gang(other) || other.identities.empty()) continue;
+    if (!generation_.has(other) || other.identities.empty()) continue;
     return identity_difference({{slot, &other.identities}, {member.expected.slot, &member.identities}});
   }
   return std::nullopt;
@@ -50,13 +50,13 @@ std::string CoordinatorState::in_words(const IdentityDifference& difference) con
 // A process that was started with GO says its line before it links. Where the line is late, as from an agent that has
 // lost the coordinator, the generation may make steps before the difference is found.
 void CoordinatorState::evaluate_identities(Now now) {
-  if (!std::exchange(identities_changed_, false)) return;
-  const auto difference = difference_in(*gang_);
+  if (!generation_.take_identities_changed()) return;
+  const auto difference = difference_in(gang());
   if (!difference) return;
   Failure failure;
   failure.cause = api::Cause::kIdentityMismatch;
   failure.slot = difference->slot;
-  failure.rank = gang_->first_rank(difference->slot);
+  failure.rank = gang().first_rank(difference->slot);
   failure.message = in_words(*difference);
   failure.time = now.wall;
   failure.detect_ms = 0;

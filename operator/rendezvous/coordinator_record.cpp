@@ -48,9 +48,9 @@ void CoordinatorState::write(Record next) {
 
 void CoordinatorState::evaluate_store(Now now) {
   RecordKeeper::Wanted wanted;
-  if (step_ == Step::kFinished) wanted.finished_with = &progress_;
+  if (step_ == Step::kFinished) wanted.finished_with = &generation_.progress();
   wanted.stops = step_ == Step::kStopping || step_ == Step::kStopped;
-  if (step_ == Step::kUp) wanted.up = gang_->generation;
+  if (step_ == Step::kUp) wanted.up = gang().generation;
   if (auto operation = keeper_.next_operation(wanted, now)) actions_.push_back(std::move(*operation));
 }
 

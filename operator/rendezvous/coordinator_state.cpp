@@ -18,23 +18,23 @@ CoordinatorState::CoordinatorState(std::int64_t term, CoordinatorTiming timing, 
       make_key_(std::move(make_key)),
       contacts_(timing, now.time),
       keeper_(term, timing, make_key_),
-      last_advance_(now.time),
+      generation_(now.time),
       evaluated_at_(now.time) {}
 
 // A loop that was held up has not read what arrived meanwhile: silence until now proves nothing.
 void CoordinatorState::observe(Now now) {
-  if (contacts_.observe(now.time) && gang_ && gang_->watch) gang_->watch->restart(now.time);
+  if (contacts_.observe(now.time) && generation_.exists() && gang().watch) gang().watch->restart(now.time);
 }
 
 void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   observe(now);
   const Contacts::Change change = contacts_.expect(plan.members, now.time);
-  for (const int slot : change.fresh) early_.erase(slot);
+  for (const int slot : change.fresh) generation_.forget_early(slot);
   for (const auto& [slot, session] : change.left) {
     send(session, Refused{fmt::format("slot {} does not belong to this pod any more", slot), true});
     close(session);
   }
-  std::erase_if(early_, [this](const auto& entry) { return contacts_.find(entry.first) == nullptr; });
+  generation_.keep_early(contacts_);
   plan_ = plan;
   keeper_.note_number(plan.handled_generation);
   changed_ = true;
@@ -90,16 +90,9 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
   keeper_.note_number(std::max(hello.promised.generation, hello.generation));
   changed_ = true;
   send(session, Welcome{keeper_.term(), static_cast<int>(milliseconds(member.heartbeats))});
-  note_in_force(member);
+  generation_.note_in_force(member);
   greet(member, hello, now);
   evaluate(now);
-}
-
-// A member runs, or has run, the generation of the record.
-bool CoordinatorState::note_in_force(const Member& member) {
-  if (!in_force_ || in_force_->known || !gang_ || !gang_->resumed) return false;
-  in_force_->known = in_gang(member) && member.generation == gang_->generation;
-  return in_force_->known;
 }
 
 // What a member that came (back) has missed.
@@ -109,13 +102,13 @@ void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
     send_propose(member);
     return;
   }
-  if (!active() || !in_gang(member)) return;
-  if (hello.generation == gang_->generation) {
-    if (hello.up) gang_->note_up(slot);
+  if (!active() || !generation_.has(member)) return;
+  if (hello.generation == gang().generation) {
+    if (hello.up) gang().note_up(slot);
     return;
   }
-  if (gang_->go && hello.phase == MemberPhase::kReady && hello.promised == gang_->go->epoch) {
-    send(member.session, gang_->go_to(slot));
+  if (gang().go && hello.phase == MemberPhase::kReady && hello.promised == gang().go->epoch) {
+    send(member.session, gang().go_to(slot));
   } else if (step_ != Step::kResuming) {
     lose_member(slot, "its agent came back without its processes", now.time, now);
   }
@@ -141,10 +134,10 @@ void CoordinatorState::on_message(SessionId session, const AgentToCoordinator& m
 
 bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.arrivals.note(now.time, timing_.silent_after);
-  if (gang_ && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm)
+  if (generation_.exists() && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm)
     contacts_.note_joined(now.time);
-  const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && in_gang(member) &&
-                    heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang_->generation;
+  const bool runs = (step_ == Step::kStarting || step_ == Step::kUp) && generation_.has(member) &&
+                    heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang().generation;
   bool news = !runs && (member.phase != heartbeat.phase || member.regroups != heartbeat.regroups ||
                         member.generation != heartbeat.generation);
   member.phase = heartbeat.phase;
@@ -156,34 +149,36 @@ bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   }
   if (!heartbeat.identities.empty() && heartbeat.identities != member.identities) {
     member.identities = heartbeat.identities;
-    identities_changed_ = news = true;
+    generation_.note_identities();
+    news = true;
   }
-  news = note_in_force(member) || news;
+  news = generation_.note_in_force(member) || news;
   news = note_checkpoint(heartbeat.newest_checkpoint) || news;
-  if (step_ == Step::kLoading) early_[member.expected.slot].heartbeat = heartbeat;
-  if (!active() || !in_gang(member) || heartbeat.generation != gang_->generation) return news;
-  if (heartbeat.up && gang_->note_up(member.expected.slot)) {
+  if (step_ == Step::kLoading) generation_.early(member.expected.slot).heartbeat = heartbeat;
+  if (!active() || !generation_.has(member) || heartbeat.generation != gang().generation) return news;
+  if (heartbeat.up && gang().note_up(member.expected.slot)) {
     changed_ = true;
     news = news || news_of_up();
   }
   if (heartbeat.progress) news = note_progress(member, *heartbeat.progress, now) || news;
   // Only rank 0 tells of progress, and its agent may be the one that has yet to find the way.
   for (const RankActivity& rank : heartbeat.ranks) {
-    const bool committed = rank.said && rank.said->generation == gang_->generation;
-    if (!committed || rank.said->step <= gang_->restored_step) continue;
-    news = note_advance(member, rank.said->step, now) || news;
+    const bool committed = rank.said && rank.said->generation == gang().generation;
+    if (!committed || rank.said->step <= gang().restored_step) continue;
+    news = generation_.note_advance(member, rank.said->step, now.time) || news;
   }
   note_activities(member, heartbeat, now);
   return news;
 }
 
 bool CoordinatorState::on(Member& member, const Up& up, Now) {
-  if (!active() || !in_gang(member) || up.generation != gang_->generation) return false;
-  gang_->note_up(member.expected.slot);
+  if (!active() || !generation_.has(member) || up.generation != gang().generation) return false;
+  gang().note_up(member.expected.slot);
   member.regroups = up.regroups;
-  if (recovered_into_gang()) {
-    times_.init_ms = std::max(times_.init_ms, up.entry.init_ms);
-    times_.transfer_ms = std::max(times_.transfer_ms, up.entry.transfer_ms);
+  if (generation_.recovered()) {
+    RecoveryTimes& times = generation_.times();
+    times.init_ms = std::max(times.init_ms, up.entry.init_ms);
+    times.transfer_ms = std::max(times.transfer_ms, up.entry.transfer_ms);
   }
   changed_ = true;
   return news_of_up();
@@ -191,29 +186,14 @@ bool CoordinatorState::on(Member& member, const Up& up, Now) {
 
 // Before the last one is up nothing follows from it, unless a rank has ended already.
 bool CoordinatorState::news_of_up() const {
-  return gang_->ups == gang_->size() || !gang_->exits.empty();
-}
-
-// A step is committed by all or by nobody: that one rank has done it shows that none is lost. The first one of a
-// generation is news.
-bool CoordinatorState::note_advance(Member& member, std::int64_t step, Now now) {
-  if (step <= member.step) return false;
-  const bool first = last_advance_ <= gang_->up_at;
-  member.step = step;
-  last_advance_ = now.time;
-  return first;
+  return gang().all_up() || !gang().end.exits.empty();
 }
 
 bool CoordinatorState::note_progress(Member& member, const Progress& progress, Now now) {
-  const bool news = progress.step > gang_->restored_step && note_advance(member, progress.step, now);
-  const std::size_t place = gang_->index_of(member.expected.slot);
-  if (place > progress_place_ || progress == progress_) return news;
-  progress_place_ = place;
-  progress_ = progress;
+  const bool news = progress.step > gang().restored_step && generation_.note_advance(member, progress.step, now.time);
+  if (!generation_.note_progress(member.expected.slot, progress)) return news;
   progress_changed_ = true;
-  if (step_ == Step::kUp && recovered_into_gang() && times_.first_step_ms < 0 &&
-      progress_.step > gang_->restored_step) {
-    times_.first_step_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time - gang_->up_at).count();
+  if (step_ == Step::kUp && progress.step > gang().restored_step && generation_.note_first_step(now.time)) {
     changed_ = true;
   }
   return news;
@@ -247,26 +227,18 @@ bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
 
 bool CoordinatorState::on(Member& member, const Broken& broken, Now) {
   if (step_ == Step::kLoading) {  // which ranks it has is not known yet
-    auto& early = early_[member.expected.slot].broken;
+    auto& early = generation_.early(member.expected.slot).broken;
     if (early.size() < kMaxRanksPerMember) early[broken.rank] = broken.report;
     return false;
   }
-  if (!active() || !in_gang(member) || broken.report.generation != gang_->generation) return false;
-  if (gang_->slot_of(broken.rank) != member.expected.slot) {
+  if (!active() || !generation_.has(member) || broken.report.generation != gang().generation) return false;
+  if (gang().slot_of(broken.rank) != member.expected.slot) {
     ++ignored_;
     return false;
   }
-  note_broken(broken.rank, broken.report);
+  gang().note_broken(broken.rank, broken.report);
   // Others that say the same do not shorten the time for which a death is listened for.
-  return broken.report.yielded || gang_->broken.size() == 1;
-}
-
-void CoordinatorState::note_broken(int rank, const BrokenReport& report) {
-  if (report.yielded) {
-    gang_->yielded = true;
-  } else {
-    gang_->broken.emplace(rank, report);
-  }
+  return broken.report.yielded || gang().end.broken.size() == 1;
 }
 
 bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
@@ -274,23 +246,23 @@ bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
   const bool failed = exit.reason == Exit::Reason::kOwn && (exit.code != 0 || exit.signal != 0);
   if (exit.generation == 0 && failed) member.start = Member::Start::kFailed;
   if (step_ == Step::kLoading) {
-    auto& early = early_[member.expected.slot].exits;
+    auto& early = generation_.early(member.expected.slot).exits;
     if (early.size() < kMaxRanksPerMember) early[exit.rank] = exit;
     return true;
   }
-  if (!gang_ || exit.generation != gang_->generation || !in_gang(member)) return true;
-  if (gang_->slot_of(exit.rank) != member.expected.slot) {
+  if (!generation_.exists() || exit.generation != gang().generation || !generation_.has(member)) return true;
+  if (gang().slot_of(exit.rank) != member.expected.slot) {
     ++ignored_;
     return true;
   }
-  const bool fresh = gang_->note_exit(exit);
-  if (slot_exited(member.expected.slot)) member.phase = MemberPhase::kExited;
+  const bool fresh = gang().note_exit(exit);
+  if (gang().exited(member.expected.slot)) member.phase = MemberPhase::kExited;
   changed_ = true;
   // Of ranks that end well the last one is news, of those that saw a peer go away the first one.
   if (step_ != Step::kUp || !fresh) return true;
-  if (succeeded(exit)) return gang_->successes == gang_->ranks();
-  const auto failures = static_cast<int>(gang_->exits.size()) - gang_->successes;
-  return failures == 1 || blame_of(exit, gang_->kind) != Blame::kCommunication;
+  if (succeeded(exit)) return gang().succeeded_whole();
+  const auto failures = static_cast<int>(gang().end.exits.size()) - gang().end.successes;
+  return failures == 1 || blame_of(exit, gang().kind) != Blame::kCommunication;
 }
 
 void CoordinatorState::on_tick(Now now) {
@@ -305,7 +277,7 @@ void CoordinatorState::on_tick(Now now) {
 
 MonotonicTime CoordinatorState::deadline() const {
   MonotonicTime next = evaluated_at_ + timing_.tick;
-  if (active() && gang_->gather_until > evaluated_at_) next = std::min(next, gang_->gather_until);
+  if (active() && gang().end.gather_until > evaluated_at_) next = std::min(next, gang().end.gather_until);
   if (active() && loss_due_ > evaluated_at_) next = std::min(next, loss_due_);
   return next;
 }

@@ -26,8 +26,9 @@
 #include "operator/rendezvous/coordinator_actions.h"
 #include "operator/rendezvous/coordinator_timing.h"
 #include "operator/rendezvous/edge_watch.h"
+#include "operator/rendezvous/gang.h"
+#include "operator/rendezvous/generation.h"
 #include "operator/rendezvous/hang_choice.h"
-#include "operator/rendezvous/hang_watch.h"
 #include "operator/rendezvous/identity_choice.h"
 #include "operator/rendezvous/protocol.h"
 #include "operator/rendezvous/record_keeper.h"
@@ -65,7 +66,7 @@ class CoordinatorState {
   // Empty until it is known how the job stands: the record was read, and members of a running generation had time to
   // report after a take-over.
   std::optional<JobView> view() const;
-  const Progress& progress() const { return progress_; }
+  const Progress& progress() const { return generation_.progress(); }
   // Whether view() may have changed in more than its progress, or in its progress, since the last call.
   bool take_changed() { return std::exchange(changed_, false); }
   bool take_progress_changed() { return std::exchange(progress_changed_, false); }
@@ -94,49 +95,6 @@ class CoordinatorState {
     kStopped
   };
 
-  // What a member reported before it was known which generation counts.
-  struct Early {
-    std::map<int, Exit> exits;  // by rank
-    std::map<int, BrokenReport> broken;
-    std::optional<Heartbeat> heartbeat;
-  };
-  // A generation that may have had its GO.
-  struct Gang : Roster {
-    std::int64_t generation = 0;
-    Kind kind = Kind::kLockstep;
-    bool resumed = false;                // known from the record of an earlier term or process
-    bool over = false;                   // ended by the controller's word, or abandoned
-    std::vector<bool> up;                // by place
-    std::size_t ups = 0;                 // places that are up
-    std::map<int, Exit> exits;           // by rank
-    int successes = 0;                   // of `exits`
-    std::map<int, BrokenReport> broken;  // by rank: its communicator failed, and the process waits to be regrouped
-    std::optional<Go> go;                // as its first member had it; none: of a generation that was taken over
-    MonotonicTime go_at{}, up_at{};
-    MonotonicTime gather_until = MonotonicTime::max();
-    std::int64_t restored_step = 0;
-    std::optional<MonotonicTime> yields_since;     // its ranks are asked to end it in band, so that others can join
-    std::optional<MonotonicTime> renounced_since;  // a member has promised another coordinator to be done with it
-    int lost_slot = -1;                            // whose loss broke it
-    bool yielded = false;                          // they have: all of them hold the same step and wait
-    std::optional<HangWatch> watch;                // from when it is up
-    struct Hang {
-      Failure failure;  // to be named where no agent ends the process
-      MonotonicTime since{};
-    };
-    std::optional<Hang> hang;  // the processes to blame are being ended
-
-    Go go_to(int slot) const;  // one that had its GO
-    bool is_up(int slot) const { return index_of(slot) < up.size() && up[index_of(slot)]; }
-    bool note_up(int slot);  // false: it was known
-    bool note_exit(const Exit& exit);
-  };
-  // The newest generation of which something may run. A record that an earlier coordinator left does not tell whether
-  // its generation had its GO, or the one before is still in force; a member that runs it does.
-  struct InForce : Roster {
-    Kind kind = Kind::kLockstep;
-    bool known = false;
-  };
   struct Proposal : Roster {
     std::int64_t generation = 0;
     MonotonicTime at{}, permitted_at{}, ready_at{}, recorded_at{};
@@ -169,8 +127,6 @@ class CoordinatorState {
   // The members that are there are too few for any generation.
   bool too_few() const;
 
-  bool note_in_force(const Member& member);  // whether that is news
-  void note_broken(int rank, const BrokenReport& report);
   void greet(Member& member, const Hello& hello, Now now);
   // Each says whether that is news: something follows from it that evaluate() has to find before the next tick.
   bool on(Member& member, const Heartbeat& heartbeat, Now now);
@@ -185,7 +141,6 @@ class CoordinatorState {
     return false;
   }
   bool news_of_up() const;
-  bool note_advance(Member& member, std::int64_t step, Now now);
   bool note_progress(Member& member, const Progress& progress, Now now);
   void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
   bool note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
@@ -207,8 +162,6 @@ class CoordinatorState {
   std::vector<HeldState> held_states() const;  // by rank
   void break_connection(Now now);
   void break_links(Failure failure, const std::vector<EdgeWatch::Report>& reports);
-  std::vector<EdgeWatch::Report> link_reports() const;
-  Place place_of(int rank) const;  // of the gang
   // Whether the others may end a step for this newcomer; asks it where that is not known.
   bool reaches_gang(Member& member, Now now);
   // It said that it does not reach the others, and is not one of them.
@@ -228,14 +181,11 @@ class CoordinatorState {
   void write(Record next);
   void enter(Step step);
 
-  // Whether times_ is of the recovery that led to the generation that runs, and was begun by this coordinator.
-  bool recovered_into_gang() const { return times_.into == gang_->generation && !gang_->resumed; }
   bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
-  bool in_gang(const Member& member) const;
+  Gang& gang() { return generation_.gang(); }  // the newest, where there is one
+  const Gang& gang() const { return generation_.gang(); }
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
   std::size_t gang_size() const { return static_cast<std::size_t>(plan_->slots); }
-  // The gang goes on without this very pod, because it does not reach another one.
-  bool evicted(const Member& member) const;
   // The expected slots whose agents are connected, not silent, not to leave, and not evicted.
   std::vector<int> present(Now now) const;
   // The slots of these that a generation can start with at once: their processes hold a state, or are warm.
@@ -246,13 +196,9 @@ class CoordinatorState {
   bool leaves_out(const std::vector<int>& slots) const;
   // Nobody has joined for as long as an elastic gang waits for more.
   bool stable(Now now) const;
-  // Rule 2: nothing of the generation in force can be committed any more once the slots that `promises` are READY.
-  bool in_force_ends_with(const std::function<bool(int slot)>& promises) const;
   // What is known of the ranks whose processes are there; empty: not of all of them, or of some not lately.
   std::vector<WatchedRank> watched_ranks(Now now) const;
   void end_hung(const HangChoice& choice, Now now);
-  bool slot_exited(int slot) const;
-  bool slot_succeeded(int slot) const;
   void send(SessionId session, CoordinatorToAgent message);
   void close(SessionId session) { actions_.push_back(CloseSession{session}); }
   std::string waiting_message() const;
@@ -264,25 +210,13 @@ class CoordinatorState {
   std::optional<JobPlan> plan_;
   Contacts contacts_;
   RecordKeeper keeper_;
-  std::map<int, Early> early_;  // by slot, until the record is known
+  Generation generation_;
 
   Step step_ = Step::kLoading;
-  std::optional<Gang> gang_;
-  std::optional<InForce> in_force_;
   std::optional<Proposal> proposal_;
   std::optional<Failure> failure_;
-  EdgeWatch edges_;
-  std::map<int, std::int64_t> evicted_;  // the newest incarnation by slot that the gang does without for a bad link
-  bool finished_ = false;                // every rank of gang_ has exited with 0
   std::optional<MonotonicTime> stop_since_;
 
-  Progress progress_;
-  std::size_t progress_place_ = 0;  // in the gang, of whose ranks `progress_` is
-  RecoveryTimes times_;
-  bool identities_changed_ = false;  // of a member of the generation that runs: to be compared
-  std::string divergence_;           // what the newest generation whose ranks held other bits of the same state found
-
-  MonotonicTime last_advance_{};
   MonotonicTime evaluated_at_{};
   MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost without another heartbeat
   std::int64_t evaluations_ = 0;

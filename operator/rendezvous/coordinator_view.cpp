@@ -40,7 +40,7 @@ std::string CoordinatorState::waiting_message() const {
       return "waiting for a member that is silent";
     case Step::kResuming:
       for (const auto& [slot, member] : contacts_.members()) {
-        if (member.session == 0 && in_gang(member)) slots.push_back(slot);
+        if (member.session == 0 && generation_.has(member)) slots.push_back(slot);
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
     case Step::kProposing:
@@ -50,8 +50,8 @@ std::string CoordinatorState::waiting_message() const {
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
       return "waiting for the job's record to be written" + store;
     case Step::kStarting:
-      for (const auto& [slot, incarnation] : gang_->places()) {
-        if (!gang_->is_up(slot)) slots.push_back(slot);
+      for (const auto& [slot, incarnation] : gang().places()) {
+        if (!gang().is_up(slot)) slots.push_back(slot);
       }
       return "waiting for the processes of " + slots_in_words(slots) + " to come up";
     case Step::kBroken:
@@ -68,11 +68,11 @@ std::string CoordinatorState::waiting_message() const {
         if (!unreaching(member)) continue;
         return fmt::format("slot {} is not taken in, because it does not reach {}", slot, member.told.reach->problem);
       }
-      if (!gang_->yields_since) break;
-      if (gang_->size() > gang_size()) return "the gang will be smaller after this step";
+      if (!gang().yields_since) break;
+      if (gang().size() > gang_size()) return "the gang will be smaller after this step";
       for (const auto& [slot, member] : contacts_.members()) {
-        const bool warm = member.phase == MemberPhase::kWarm || !contacts_.all_regroup(*gang_);
-        if (member.session != 0 && !in_gang(member) && warm) slots.push_back(slot);
+        const bool warm = member.phase == MemberPhase::kWarm || !contacts_.all_regroup(gang());
+        if (member.session != 0 && !generation_.has(member) && warm) slots.push_back(slot);
       }
       if (!slots.empty()) return slots_in_words(slots) + " will join after this step";
       break;
@@ -90,8 +90,8 @@ std::optional<JobView> CoordinatorState::view() const {
   JobView view;
   if (proposal_ && proposal_->permitted) {
     view.generation = proposal_->generation;
-  } else if (gang_) {
-    view.generation = gang_->generation;
+  } else if (generation_.exists()) {
+    view.generation = gang().generation;
   }
   switch (step_) {
     case Step::kLoading:
@@ -130,17 +130,17 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.leaving = member.expected.leaving;
     seen.alive = member.session != 0 && member.generation > 0 &&
                  (member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kReady);
-    seen.in_gang = in_gang(member) && !gang_->over;
-    seen.up = active() && in_gang(member) && gang_->is_up(slot) && !slot_exited(slot);
+    seen.in_gang = generation_.has(member) && !gang().over;
+    seen.up = active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
     view.members.push_back(seen);
   }
-  if (gang_) view.world_size = gang_->ranks();
+  if (generation_.exists()) view.world_size = gang().ranks();
   view.failure = failure_;
   view.message = waiting_message();
-  view.progress = progress_;
+  view.progress = generation_.progress();
   view.newest_checkpoint = keeper_.checkpoint();
-  view.times = times_;
-  view.divergence = divergence_;
+  view.times = generation_.times();
+  view.divergence = generation_.divergence();
   view.refused = contacts_.turned_away();
   return view;
 }

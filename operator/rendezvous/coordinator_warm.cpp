@@ -28,7 +28,7 @@ bool CoordinatorState::awaits_warm(const std::vector<int>& slots, Now now) {
   bool waits = false;
   for (const int slot : slots) {
     Member& member = contacts_.at(slot);
-    if (member.generation > 0 || in_gang(member) || member.start == Member::Start::kFailed) return false;
+    if (member.generation > 0 || generation_.has(member) || member.start == Member::Start::kFailed) return false;
     waits = awaited(member, now) || waits;
   }
   for (const int slot : slots) {

@@ -47,6 +47,22 @@ const Exit* first_failing(const std::vector<Exit>& exits, Kind kind) {
   return first;
 }
 
+Weighed weigh(const std::map<int, Exit>& exits, bool links_broke, Kind kind,
+              const std::function<bool(int rank)>& leaves) {
+  Weighed weighed;
+  for (const auto& [rank, exit] : exits) {
+    if (leaves(rank) && (exit.code != 0 || exit.reason != Exit::Reason::kOwn)) {
+      weighed.left = true;
+      continue;
+    }
+    weighed.exits.push_back(exit);
+    weighed.most = std::max(weighed.most, blame_of(exit, kind));
+    weighed.ordered = weighed.ordered || exit.reason == Exit::Reason::kOrdered;
+  }
+  if (links_broke) weighed.most = std::max(weighed.most, Blame::kCommunication);
+  return weighed;
+}
+
 std::string signal_name(int signal) {
   const char* abbreviation = sigabbrev_np(signal);
   return abbreviation != nullptr ? fmt::format("SIG{}", abbreviation) : fmt::format("signal {}", signal);

@@ -2,6 +2,8 @@
 // EXIT and when the gathering time is over.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +33,17 @@ Duration gather_time(Blame most);
 
 // The exit to name: the strongest blame, then the smallest end_ms, then the smallest rank. Null when none has any.
 const Exit* first_failing(const std::vector<Exit>& exits, Kind kind);
+
+// What the exits of a generation say together.
+struct Weighed {
+  std::vector<Exit> exits;    // that count: not those of members that were to leave
+  Blame most = Blame::kNone;  // the strongest, of broken links as well
+  bool ordered = false;       // the coordinator's order ended some process
+  bool left = false;          // a member that was to leave has left
+};
+// `links_broke`: some rank reported it and waits. `leaves`: the member of that rank is to leave.
+Weighed weigh(const std::map<int, Exit>& exits, bool links_broke, Kind kind,
+              const std::function<bool(int rank)>& leaves);
 
 // The failure that `exit` stands for, with everything but detect_ms and step.
 Failure failure_of(const Exit& exit, int slot);

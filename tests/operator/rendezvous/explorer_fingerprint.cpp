@@ -20,11 +20,11 @@ constexpr bool kOf9 = requires {
   T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 template <typename T>
-constexpr bool kOf21 = requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+constexpr bool kOf16 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 }
 &&!requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 
 }  // namespace
@@ -53,11 +53,9 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [timing, make_key, actions, plan, contacts, keeper, early, step, gang, in_force, proposal, failure, edges,
-               evicted, finished, stop_since, progress, progress_place, times, identities_changed, divergence,
-               last_advance, evaluated_at, loss_due, evaluations, changed, progress_changed, ignored] = state;
-  to.add(plan, contacts, keeper, early, step, gang, in_force, proposal, edges.failures(), evicted, finished, stop_since,
-         progress, progress_place, identities_changed, actions.size());
+  const auto& [timing, make_key, actions, plan, contacts, keeper, generation, step, proposal, failure, stop_since,
+               evaluated_at, loss_due, evaluations, changed, progress_changed, ignored] = state;
+  to.add(plan, contacts, keeper, generation, step, proposal, stop_since, actions.size());
   to.add(failure.has_value());
   if (failure)
     to.add(failure->generation, failure->exit_code, failure->cause == api::Cause::kPartitioned, failure->slot);
@@ -65,8 +63,16 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   using std::chrono::seconds;
   to.add_due(plan->min_slots > 0, contacts.joined_at_ + seconds(plan->stabilization_seconds));
   if (!state.active()) return;
-  to.add_due(step == CoordinatorState::Step::kStarting, gang->go_at + seconds(plan->start_timeout_seconds));
-  to.add(last_advance, last_advance > gang->up_at);
+  const Gang& gang = generation.gang();
+  to.add_due(step == CoordinatorState::Step::kStarting, gang.go_at + seconds(plan->start_timeout_seconds));
+  to.add(generation.last_advance_, generation.last_advance_ > gang.up_at);
+}
+
+void Contents::add(Fingerprint& to, const Generation& generation) {
+  // Only the machine's state tells whether last_advance is asked for; times and divergence are for people.
+  const auto& [gang, in_force, finished, early, progress, progress_place, last_advance, times, identities_changed,
+               divergence, edges, evicted] = generation;
+  to.add(gang, in_force, finished, early, progress, progress_place, identities_changed, edges.failures(), evicted);
 }
 
 void Contents::add(Fingerprint& to, const RecordKeeper& keeper) {
@@ -104,7 +110,7 @@ void Contents::add(Fingerprint& to, const Reach& reach) {
   to.add(generation, asked_at, answered, problem, failures);
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::Early& early) {
+void Contents::add(Fingerprint& to, const Early& early) {
   const auto& [exits, broken, heartbeat] = early;
   to.add(exits, broken, heartbeat);
 }
@@ -113,19 +119,23 @@ void Contents::add(Fingerprint& to, const Roster& roster) {
   to.add(roster.places(), roster.procs());  // the index follows from them
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::Gang& gang) {
-  static_assert(kOf21<CoordinatorState::Gang>, "add the new member here");
+void Contents::add(Fingerprint& to, const Gang& gang) {
+  static_assert(kOf16<Gang>, "add the new member here");
   add(to, static_cast<const Roster&>(gang));
-  to.add(gang.generation, gang.kind, gang.resumed, gang.over, gang.up, gang.exits, gang.broken, gang.go,
-         gang.restored_step, gang.gather_until == MonotonicTime::max(), gang.yields_since, gang.renounced_since,
-         gang.lost_slot, gang.yielded, gang.hang.has_value());
-  to.add_due(gang.gather_until);
+  to.add(gang.generation, gang.kind, gang.resumed, gang.over, gang.up, gang.end, gang.go, gang.restored_step,
+         gang.yields_since, gang.renounced_since, gang.hang.has_value());
   // The watch over hangs sees only activities. Of go_at and up_at see CoordinatorState, which alone knows whether they
   // are asked for.
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::InForce& in_force) {
-  static_assert(kOf3<CoordinatorState::InForce>, "add the new member here");
+void Contents::add(Fingerprint& to, const Ending& end) {
+  const auto& [exits, successes, broken, yielded, lost_slot, gather_until] = end;
+  to.add(exits, broken, yielded, lost_slot, gather_until == MonotonicTime::max());
+  to.add_due(gather_until);
+}
+
+void Contents::add(Fingerprint& to, const InForce& in_force) {
+  static_assert(kOf3<InForce>, "add the new member here");
   add(to, static_cast<const Roster&>(in_force));
   to.add(in_force.kind, in_force.known);
 }

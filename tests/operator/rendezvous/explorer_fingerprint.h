@@ -34,10 +34,12 @@ struct Contents {
   static void add(Fingerprint& to, const Member& member);
   static void add(Fingerprint& to, const Told& told);
   static void add(Fingerprint& to, const Reach& reach);
-  static void add(Fingerprint& to, const CoordinatorState::Early& early);
+  static void add(Fingerprint& to, const Generation& generation);
+  static void add(Fingerprint& to, const Early& early);
   static void add(Fingerprint& to, const Roster& roster);
-  static void add(Fingerprint& to, const CoordinatorState::Gang& gang);
-  static void add(Fingerprint& to, const CoordinatorState::InForce& in_force);
+  static void add(Fingerprint& to, const Gang& gang);
+  static void add(Fingerprint& to, const Ending& end);
+  static void add(Fingerprint& to, const InForce& in_force);
   static void add(Fingerprint& to, const CoordinatorState::Proposal& proposal);
 
   static void add(Fingerprint& to, const Place& place);
