@@ -20,10 +20,15 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
   const RecordKeeper::Loaded what = keeper_.on_loaded(loaded, now.time);
   if (what != RecordKeeper::Loaded::kFailed) note_checkpoint(keeper_.record()->checkpoint);
   if (what == RecordKeeper::Loaded::kForeign && step_ != Step::kLoading) {
-    // Another coordinator has written it since this one last read it: what that one started runs.
-    proposal_.reset();
+    // Another coordinator has written it since this one last read it: what that one started runs. Nothing is started
+    // of a job that stops.
     contacts_.evict_from(now.time + timing_.no_eviction_for);
-    enter(Step::kLoading);
+    if (!stop_since_) {
+      proposal_.reset();
+      failure_.reset();
+      generation_.set_finished(false);
+      enter(Step::kLoading);
+    }
   }
   evaluate(now);
 }

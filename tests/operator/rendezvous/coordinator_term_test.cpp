@@ -170,5 +170,49 @@ TEST_F(CoordinatorTermTest, a_member_cannot_push_the_term_out_of_range) {
   EXPECT_LT(kMostPromised + 1, kMostCount) << "what its members promise then is let in";
 }
 
+// A write of the gang that is up fails: another coordinator has recorded generation 2.
+class CoordinatorForeignRecordTest : public CoordinatorTermTest {
+ protected:
+  void write_a_checkpoint() {
+    start();
+    Heartbeat heartbeat = runs(1);
+    heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
+    say(0, heartbeat);
+    ASSERT_EQ(taken<WriteRecord>().size(), 1U);
+  }
+  void it_fails() {
+    stored.record.writer = "another";
+    stored.record.term = stored.record.generation = 2;
+    not_written(ErrorCode::kConflict);
+    loaded();
+  }
+};
+
+TEST_F(CoordinatorForeignRecordTest, a_failure_is_not_shown_of_the_generation_that_another_started) {
+  write_a_checkpoint();
+  say(1, exit(1, 1, 137, 9));
+  ASSERT_EQ(phase(), Phase::kBroken);
+  for (const int slot : {0, 1}) job->on_disconnected(kFirst + static_cast<SessionId>(slot), now());
+  it_fails();
+  written();
+  for (const int slot : {0, 1}) come_back(slot, MemberPhase::kRunning, 2, kFirst + 50);
+  ASSERT_EQ(phase(), Phase::kUp);
+  EXPECT_FALSE(job->view()->failure);
+}
+
+TEST_F(CoordinatorForeignRecordTest, a_job_that_stopped_stays_stopped_for_a_deposed_coordinator) {
+  write_a_checkpoint();
+  plan.stop = true;
+  set_plan();
+  for (const int slot : {0, 1}) {
+    say(slot, exit(slot, 1, 0));
+    job->on_disconnected(kFirst + static_cast<SessionId>(slot), now());
+  }
+  ASSERT_EQ(phase(), Phase::kStopped);
+  leads = false;
+  it_fails();
+  EXPECT_EQ(phase(), Phase::kStopped);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous
