@@ -22,10 +22,10 @@ bool among(const std::vector<int>& slots, int slot) {
 void CoordinatorState::evaluate_waiting(Now now) {
   if (const std::vector<int> slots = next_gang(now); !slots.empty()) {
     if (awaits_warm(slots, now)) return;
-    if (!proposal_ || !proposes(slots)) propose(slots, now);
+    if (!proposes(slots)) propose(slots, now);
     record_proposal(now);
   } else {
-    proposal_.reset();
+    steps_.set_proposal(std::nullopt);
   }
 }
 
@@ -36,8 +36,8 @@ void CoordinatorState::evaluate_broken(Now now) {
   if (plan_->kind != Kind::kLockstep || gang().over) return;
   const std::vector<int> slots = next_gang(now);
   if (slots.empty()) {
-    proposal_.reset();
-  } else if (!proposal_ || !proposes(slots)) {
+    steps_.set_proposal(std::nullopt);
+  } else if (!proposes(slots)) {
     propose(slots, now);
   }
 }
@@ -94,9 +94,10 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
 
 // Whether the proposal that is out is of these slots, as they are planned now.
 bool CoordinatorState::proposes(const std::vector<int>& slots) const {
-  return proposal_->procs() == plan_->procs_per_node && contacts_.still_expects(*proposal_) &&
-         slots.size() == proposal_->size() &&
-         std::all_of(slots.begin(), slots.end(), [this](int slot) { return proposal_->has(slot); });
+  const Proposal* proposal = steps_.proposal();
+  return proposal != nullptr && proposal->procs() == plan_->procs_per_node && contacts_.still_expects(*proposal) &&
+         slots.size() == proposal->size() &&
+         std::all_of(slots.begin(), slots.end(), [&](int slot) { return proposal->has(slot); });
 }
 
 std::vector<int> CoordinatorState::present(Now now) const {
@@ -158,7 +159,7 @@ bool CoordinatorState::stable(Now now) const {
 // larger than it is to be gives up the members that it does not need; they become spares. Ranks of our trainer end the
 // generation themselves, after a step; others, and those that do not come to the end of one, are interrupted.
 void CoordinatorState::evaluate_growth(Now now) {
-  if (step_ != Step::kUp) return;
+  if (step() != Step::kUp) return;
   if (gang().yields_since) {
     if (now.time - *gang().yields_since > timing_.yield_within) end_gang();
     return;
@@ -200,70 +201,74 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   static_cast<Roster&>(proposal) = Roster(std::move(places), plan_->procs_per_node);
   proposal.generation = keeper_.next_number();
   proposal.at = now.time;
-  proposal_ = proposal;
-  const bool recovers = failure_ || !generation_.exists() || !gang().yields_since;
+  steps_.set_proposal(std::move(proposal));
+  const Failure* failure = steps_.failure();
+  const bool recovers = failure != nullptr || !generation_.exists() || !gang().yields_since;
   if (recovers) {
-    generation_.times() = {.after = failure_ ? failure_->generation : generation_.exists() ? gang().generation : 0};
+    generation_.times() = {.after = failure != nullptr     ? failure->generation
+                                    : generation_.exists() ? gang().generation
+                                                           : 0};
   }
   for (const int slot : slots) send_propose(contacts_.at(slot));
 }
 
 void CoordinatorState::record_proposal(Now now) {
-  proposal_->permitted = true;
-  proposal_->permitted_at = now.time;
-  enter(Step::kProposing);
+  Proposal proposal = *steps_.take_proposal();
+  proposal.permitted_at = now.time;
   Record record;
-  record.generation = proposal_->generation;
-  for (const auto& [slot, incarnation] : proposal_->places()) {
+  record.generation = proposal.generation;
+  for (const auto& [slot, incarnation] : proposal.places()) {
     record.members.push_back({slot, incarnation, contacts_.at(slot).life + 1});
   }
+  enter(step::Proposing{std::move(proposal)});
   record.checkpoint = keeper_.checkpoint();
   write(record);
 }
 
 void CoordinatorState::send_propose(const Member& member) {
   if (member.session == 0) return;
+  const Proposal& proposal = *steps_.proposal();
   Propose propose;
-  propose.epoch = {keeper_.term(), proposal_->generation};
-  propose.first_rank = proposal_->first_rank(member.expected.slot);
-  propose.ranks = proposal_->procs();
-  propose.world_size = proposal_->ranks();
+  propose.epoch = {keeper_.term(), proposal.generation};
+  propose.first_rank = proposal.first_rank(member.expected.slot);
+  propose.ranks = proposal.procs();
+  propose.world_size = proposal.ranks();
   propose.port = plan_->port;
   send(member.session, propose);
 }
 
 void CoordinatorState::discard_proposal() {
-  proposal_.reset();
   keeper_.forget_next();
   if (kMutation == Mutation::kReuseNumber) keeper_.reuse_number();
-  enter(Step::kWaiting);
+  enter(step::Waiting{});
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  if (!contacts_.still_expects(*proposal_) || contacts_.somebody_leaves(*proposal_) ||
-      proposal_->procs() != plan_->procs_per_node) {
+  const Proposal& proposal = *steps_.proposal();
+  if (!contacts_.still_expects(proposal) || contacts_.somebody_leaves(proposal) ||
+      proposal.procs() != plan_->procs_per_node) {
     return discard_proposal();
   }
   int missing = -1;
-  for (const auto& [slot, incarnation] : proposal_->places()) {
+  for (const auto& [slot, incarnation] : proposal.places()) {
     const Member& member = contacts_.at(slot);
     if (contacts_.silent(member, now.time)) return discard_proposal();
-    if (missing < 0 && proposal_->ready.count(slot) == 0) missing = slot;
+    if (missing < 0 && proposal.ready.count(slot) == 0) missing = slot;
   }
-  const bool recorded = proposal_->recorded || kMutation == Mutation::kGoBeforeRecord;
+  const bool recorded = proposal.recorded || kMutation == Mutation::kGoBeforeRecord;
   if (!recorded) return;
-  for (const auto& [slot, ready] : proposal_->ready) {
+  for (const auto& [slot, ready] : proposal.ready) {
     if (ready.problem == api::Cause::kNone) continue;
     return give_up_proposal(slot, ready.problem, ready.message, now);
   }
   if (missing < 0) {
-    if (const auto difference = difference_in(*proposal_)) {
+    if (const auto difference = difference_in(proposal)) {
       return give_up_proposal(difference->slot, api::Cause::kIdentityMismatch, in_words(*difference), now);
     }
   }
-  const auto promised = [this](int slot) { return proposal_->ready.count(slot) != 0; };
+  const auto promised = [&](int slot) { return proposal.ready.count(slot) != 0; };
   if (missing < 0 && generation_.ends_with(contacts_, promised)) return go(now);
-  if (missing >= 0 && now.time - proposal_->at > timing_.ready_within) {
+  if (missing >= 0 && now.time - proposal.at > timing_.ready_within) {
     give_up_proposal(missing, api::Cause::kStartTimeout,
                      fmt::format("slot {} (pod {}) did not confirm within {:.1f} s that its old processes are gone",
                                  missing, contacts_.at(missing).expected.pod_name,
@@ -274,8 +279,8 @@ void CoordinatorState::evaluate_proposal(Now now) {
 
 Gang CoordinatorState::proposed_gang() const {
   Gang gang;
-  static_cast<Roster&>(gang) = *proposal_;
-  gang.generation = proposal_->generation;
+  static_cast<Roster&>(gang) = *steps_.proposal();
+  gang.generation = steps_.proposal()->generation;
   gang.kind = plan_->kind;
   return gang;
 }
@@ -283,7 +288,6 @@ Gang CoordinatorState::proposed_gang() const {
 // The proposal cannot become a generation: it counts as one that failed, and policy decides.
 void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string message, Now now) {
   generation_.fail_to_start(proposed_gang());
-  proposal_.reset();
   Failure failure;
   failure.cause = cause;
   failure.slot = slot;
@@ -295,18 +299,20 @@ void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string 
 }
 
 std::vector<HeldState> CoordinatorState::held_states() const {
+  const Proposal& proposal = *steps_.proposal();
   std::vector<HeldState> held;
-  for (const auto& [slot, incarnation] : proposal_->places()) {
-    const Ready& ready = proposal_->ready.at(slot);
+  for (const auto& [slot, incarnation] : proposal.places()) {
+    const Ready& ready = proposal.ready.at(slot);
     for (std::size_t i = 0; i < ready.holdings.size(); ++i) {
       if (ready.holdings[i].digest.empty()) continue;  // it had not come as far as to hold anything
-      held.push_back({proposal_->first_rank(slot) + static_cast<int>(i), ready.holdings[i]});
+      held.push_back({proposal.first_rank(slot) + static_cast<int>(i), ready.holdings[i]});
     }
   }
   return held;
 }
 
 void CoordinatorState::go(Now now) {
+  const Proposal& proposal = *steps_.proposal();
   Gang gang = proposed_gang();
   gang.go_at = now.time;
 
@@ -315,10 +321,10 @@ void CoordinatorState::go(Now now) {
   std::vector<PeerBlock::Member> peers;
   peers.reserve(gang.size());
   for (const auto& [slot, incarnation] : gang.places()) {
-    peers.push_back({slot, incarnation, proposal_->ready.at(slot).addresses});
+    peers.push_back({slot, incarnation, proposal.ready.at(slot).addresses});
   }
   go.peers = Peers(std::move(peers));
-  const Ready& first = proposal_->ready.at(gang.slot_of(0));
+  const Ready& first = proposal.ready.at(gang.slot_of(0));
   go.master_addr = first.host;
   go.master_port = first.master_port;
   go.key = make_key_();
@@ -341,15 +347,13 @@ void CoordinatorState::go(Now now) {
   }
   if (RecoveryTimes& times = generation_.times(); times.into == 0) {
     times.into = gang.generation;
-    times.agree_ms = milliseconds(now.time - proposal_->at);
-    times.decide_ms = milliseconds(proposal_->permitted_at - proposal_->at);
-    times.abort_ms = milliseconds(proposal_->ready_at - proposal_->at);
-    times.record_ms = milliseconds(proposal_->recorded_at - proposal_->permitted_at);
+    times.agree_ms = milliseconds(now.time - proposal.at);
+    times.decide_ms = milliseconds(proposal.permitted_at - proposal.at);
+    times.abort_ms = milliseconds(proposal.ready_at - proposal.at);
+    times.record_ms = milliseconds(proposal.recorded_at - proposal.permitted_at);
   }
   generation_.start(std::move(gang), now.time);
-  proposal_.reset();
-  failure_.reset();
-  enter(Step::kStarting);
+  enter(step::Starting{});
 }
 
 }  // namespace lockstep::rendezvous

@@ -7,14 +7,8 @@
 
 #include "operator/rendezvous/coordinator_state.h"
 #include "operator/rendezvous/failure_choice.h"
-#include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous {
-
-void CoordinatorState::enter(Step step) {
-  if (step_ != step) changed_ = true;
-  step_ = step;
-}
 
 void CoordinatorState::evaluate(Now now) {
   evaluated_at_ = now.time;
@@ -23,37 +17,38 @@ void CoordinatorState::evaluate(Now now) {
   evaluate_term(now);
   if (!plan_) return;
   for (int round = 0; round < 8; ++round) {
-    const Step before = step_;
+    const Step before = step();
     evaluate_step(now);
-    if (step_ == before) break;
+    if (step() == before) break;
   }
   tell_members(now);
   evaluate_store(now);
   acknowledge_exits();
 }
 
+// The plan does not say stop any longer: what was stopped is over.
+void CoordinatorState::resume_stopped() {
+  for (auto& [slot, member] : contacts_.members()) member.told.to_leave = false;
+  if (generation_.exists()) gang().over = true;
+  // Who took over while it stopped has not looked yet which generation may be in force.
+  const bool adopted = generation_.exists() || (keeper_.record() && keeper_.record()->generation == 0);
+  if (keeper_.seen() && adopted) return enter(step::Waiting{});
+  enter(step::Loading{});
+}
+
 void CoordinatorState::evaluate_step(Now now) {
   if (keeper_.deposed()) return;
   if (plan_->stop) return evaluate_stop(now);
-  if (stop_since_) {  // resumed: what was stopped is over
-    stop_since_.reset();
-    failure_.reset();
-    for (auto& [slot, member] : contacts_.members()) member.told.to_leave = false;
-    generation_.set_finished(false);
-    if (generation_.exists()) gang().over = true;
-    // Who took over while it stopped has not looked yet which generation may be in force.
-    const bool adopted = generation_.exists() || (keeper_.record() && keeper_.record()->generation == 0);
-    enter(keeper_.seen() && adopted ? Step::kWaiting : Step::kLoading);
-  }
-  if (step_ == Step::kLoading) {
+  if (steps_.stop() != nullptr) resume_stopped();
+  if (step() == Step::kLoading) {
     if (keeper_.claimed()) adopt_record(now);
     return;
   }
   if (generation_.exists() && !gang().over) {
     const bool handled = plan_->handled_generation >= gang().generation;
-    if (handled || (active() && !contacts_.still_expects(gang()))) return end_gang();
+    if (handled || (steps_.active() && !contacts_.still_expects(gang()))) return end_gang();
   }
-  switch (step_) {
+  switch (step()) {
     case Step::kResuming:
       return evaluate_resume(now);
     case Step::kWaiting:
@@ -73,32 +68,33 @@ void CoordinatorState::evaluate_step(Now now) {
 // Sends what the present step means for each connected member and has not been said on this connection.
 void CoordinatorState::tell_members(Now now) {
   if (keeper_.deposed()) return;
-  const bool finished = step_ == Step::kFinished && keeper_.record() && keeper_.record()->finished;
+  const bool finished = step() == Step::kFinished && keeper_.record() && keeper_.record()->finished;
   // Processes that get ready load programs and build models. On a machine of their own that is nobody's loss; beside
   // those that just recovered it would be their first step's.
-  const bool trains = step_ == Step::kUp &&
+  const bool trains = step() == Step::kUp &&
                       (generation_.last_advance() > gang().up_at || now.time - gang().up_at >= timing_.warm_after);
   for (auto& [slot, member] : contacts_.members()) {
     if (member.session == 0) continue;
     if ((plan_->stop || finished) && !member.told.to_leave) {
       member.told.to_leave = true;
-      if (finished || generation_.finished()) {
+      if (finished || steps_.finished()) {
         send(member.session, Done{});
       } else {
-        const int code = failure_ ? std::max(1, failure_->exit_code.value_or(1)) : 0;
+        const Failure* failure = steps_.failure();
+        const int code = failure != nullptr ? std::max(1, failure->exit_code.value_or(1)) : 0;
         send(member.session, Stop{plan_->stop_grace_seconds, code});
       }
     }
     if (keeper_.record() && !keeper_.claimed()) continue;  // an order has a term, which is not this coordinator's yet
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
     const bool of_gang = generation_.exists() && generation_.has(member) && member.generation == gang().generation;
-    const bool may_stay = plan_->kind == Kind::kLockstep && step_ != Step::kFinished;
+    const bool may_stay = plan_->kind == Kind::kLockstep && step() != Step::kFinished;
     // And of those that were asked, and then were left out, something may still wait.
-    const bool asked = member.phase == MemberPhase::kReady && active() && !generation_.has(member) &&
-                       !(proposal_ && proposal_->has(slot));
+    const bool asked = member.phase == MemberPhase::kReady && steps_.active() && !generation_.has(member) &&
+                       !(steps_.proposal() != nullptr && steps_.proposal()->has(slot));
     const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.told.halted &&
-                       !(of_gang && (active() || may_stay));
-    if (stray && step_ != Step::kLoading && !plan_->stop) {
+                       !(of_gang && (steps_.active() || may_stay));
+    if (stray && step() != Step::kLoading && !plan_->stop) {
       member.told.halted = member.generation;
       send(member.session, Halt{{keeper_.term(), member.generation}});
     }
@@ -108,11 +104,11 @@ void CoordinatorState::tell_members(Now now) {
     const bool told = member.told.warmed_at && now.time - *member.told.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && contacts_.all_regroup(gang())) warm(member, false, now);
     // Until all have come those that are here load their programs.
-    const bool early = step_ == Step::kWaiting && !generation_.exists() && keeper_.record() &&
+    const bool early = step() == Step::kWaiting && !generation_.exists() && keeper_.record() &&
                        plan_->kind == Kind::kLockstep && !plan_->stop;
     const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.told.warmed_at;
     if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
-    if (of_gang && active() && gang().yields_since && member.told.yields < gang().generation) {
+    if (of_gang && steps_.active() && gang().yields_since && member.told.yields < gang().generation) {
       member.told.yields = gang().generation;
       send(member.session, Yield{{keeper_.term(), gang().generation}});
     }
@@ -139,7 +135,7 @@ void CoordinatorState::adopt_gang() {
 void CoordinatorState::adopt_record(Now now) {
   if (keeper_.record()->generation == 0) {
     contacts_.evict_from(now.time);  // nothing was taken over
-    return enter(Step::kWaiting);
+    return enter(step::Waiting{});
   }
   adopt_gang();
   Gang& gang = generation_.gang();
@@ -157,12 +153,11 @@ void CoordinatorState::adopt_record(Now now) {
     }
   }
   if (keeper_.record()->finished) {
-    generation_.set_finished(true);
     if (keeper_.record()->progress) generation_.note_final(*keeper_.record()->progress);
-    return enter(Step::kFinished);
+    return enter(step::Finished{});
   }
   if (keeper_.recorded().size() == 0) return end_gang();  // a later format: its members form another generation
-  enter(Step::kResuming);  // evaluate_step() ends it when the controller's word says that it is over
+  enter(step::Resuming{});  // evaluate_step() ends it when the controller's word says that it is over
 }
 
 // After a take-over: wait for the members of the record's generation to say that they run it.
@@ -178,24 +173,24 @@ void CoordinatorState::evaluate_resume(Now now) {
   }
   evaluate_exits(now);
   evaluate_renounced(now);
-  if (step_ != Step::kResuming) return;
+  if (step() != Step::kResuming) return;
   if (gang().end.yielded) return end_gang();
   if (all_here) {
     gang().go_at = now.time;
-    return enter(Step::kStarting);
+    return enter(step::Starting{});
   }
   evaluate_losses(now);
 }
 
 void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
-  if (active()) evaluate_losses(now);
+  if (steps_.active()) evaluate_losses(now);
   evaluate_renounced(now);
-  if (active() && gang().end.yielded) return end_gang();
-  if (active()) evaluate_identities(now);
+  if (steps_.active() && gang().end.yielded) return end_gang();
+  if (steps_.active()) evaluate_identities(now);
   evaluate_growth(now);
-  if (step_ == Step::kUp) evaluate_hang(now);
-  if (step_ != Step::kStarting) return;
+  if (step() == Step::kUp) evaluate_hang(now);
+  if (step() != Step::kStarting) return;
   int missing = -1;
   for (const auto& [slot, incarnation] : gang().places()) {
     if (missing < 0 && !gang().is_up(slot) && !gang().succeeded_at(slot)) missing = slot;
@@ -203,7 +198,7 @@ void CoordinatorState::evaluate_up(Now now) {
   if (missing < 0) {
     gang().up_at = now.time;
     if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
-    enter(Step::kUp);
+    enter(step::Up{});
   } else if (plan_->start_timeout_seconds > 0 &&
              now.time - gang().go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
     Failure failure;
@@ -222,8 +217,7 @@ void CoordinatorState::evaluate_exits(Now now) {
   const Ending& end = gang().end;
   if (end.exits.empty() && end.broken.empty()) return;
   if (gang().succeeded_whole()) {
-    generation_.set_finished(true);
-    return enter(Step::kFinished);
+    return enter(step::Finished{});
   }
   if (end.broken.empty() && end.successes == static_cast<int>(end.exits.size())) return;
   const auto [exits, most, ordered, left] = weigh(end.exits, !end.broken.empty(), gang().kind,
@@ -276,7 +270,7 @@ void CoordinatorState::evaluate_losses(Now now) {
 // A member has no processes of the generation any more, or has promised an earlier coordinator, whose proposal came to
 // nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
-  if (!active() || !gang().resumed) return;
+  if (!steps_.active() || !gang().resumed) return;
   const bool renounced = std::any_of(contacts_.members().begin(), contacts_.members().end(), [this](const auto& entry) {
     const Member& member = entry.second;
     if (member.session == 0 || !generation_.has(member) || member.generation != gang().generation) return false;
@@ -305,25 +299,22 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
 void CoordinatorState::break_gang(Failure failure) {
   failure.generation = gang().generation;
   failure.step = generation_.progress().step;
-  failure_ = std::move(failure);
-  enter(Step::kBroken);
+  enter(step::Broken{std::move(failure), std::nullopt});
 }
 
 void CoordinatorState::end_gang() {
   gang().over = true;
-  failure_.reset();
-  generation_.set_finished(false);
-  enter(Step::kWaiting);
+  enter(step::Waiting{steps_.take_proposal()});
 }
 
 void CoordinatorState::evaluate_stop(Now now) {
-  if (!stop_since_) {
-    stop_since_ = now.time;
-    proposal_.reset();
+  if (steps_.stop() == nullptr) {
+    const Failure* failure = steps_.failure();
     keeper_.forget_next();
-    changed_ = true;
+    enter(step::Stopping{{now.time, failure != nullptr ? std::optional(*failure) : std::nullopt, steps_.finished()}});
   }
-  const Duration waited = now.time - *stop_since_;
+  const step::Stop stop = *steps_.stop();
+  const Duration waited = now.time - stop.since;
   const Duration settle = timing_.no_eviction_for;
   const bool overdue = waited > std::chrono::seconds(plan_->stop_grace_seconds) + settle;
   const bool may_come =
@@ -345,7 +336,8 @@ void CoordinatorState::evaluate_stop(Now now) {
     }
   }
   left = left || (!overdue && checkpoint_awaited());
-  enter(left ? Step::kStopping : Step::kStopped);
+  if (left) return enter(step::Stopping{stop});
+  enter(step::Stopped{stop});
 }
 
 }  // namespace lockstep::rendezvous

@@ -9,9 +9,9 @@ namespace lockstep::rendezvous {
 void CoordinatorState::evaluate_term(Now now) {
   const RecordKeeper::TermChange change = keeper_.settle_term(now.leads);
   changed_ = changed_ || change.news;
-  if (!change.moved || !proposal_) return;
-  if (proposal_->permitted) return discard_proposal();
-  proposal_.reset();
+  if (!change.moved) return;
+  if (step() == Step::kProposing) return discard_proposal();
+  steps_.set_proposal(std::nullopt);
 }
 
 void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
@@ -19,16 +19,11 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
   changed_ = true;
   const RecordKeeper::Loaded what = keeper_.on_loaded(loaded, now.time);
   if (what != RecordKeeper::Loaded::kFailed) note_checkpoint(keeper_.record()->checkpoint);
-  if (what == RecordKeeper::Loaded::kForeign && step_ != Step::kLoading) {
+  if (what == RecordKeeper::Loaded::kForeign && step() != Step::kLoading) {
     // Another coordinator has written it since this one last read it: what that one started runs. Nothing is started
     // of a job that stops.
     contacts_.evict_from(now.time + timing_.no_eviction_for);
-    if (!stop_since_) {
-      proposal_.reset();
-      failure_.reset();
-      generation_.set_finished(false);
-      enter(Step::kLoading);
-    }
+    if (steps_.stop() == nullptr) enter(step::Loading{});
   }
   evaluate(now);
 }
@@ -37,11 +32,11 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
   observe(now);
   changed_ = true;
   if (const auto generation = keeper_.on_written(version, now.time)) {
-    if (proposal_ && proposal_->generation == *generation) {
-      proposal_->recorded = true;
-      proposal_->recorded_at = now.time;
+    if (Proposal* proposal = steps_.proposal(); proposal != nullptr && proposal->generation == *generation) {
+      proposal->recorded = true;
+      proposal->recorded_at = now.time;
     }
-  } else if (proposal_ && proposal_->permitted) {
+  } else if (step() == Step::kProposing) {
     discard_proposal();
   }
   evaluate(now);
@@ -53,9 +48,9 @@ void CoordinatorState::write(Record next) {
 
 void CoordinatorState::evaluate_store(Now now) {
   RecordKeeper::Wanted wanted;
-  if (step_ == Step::kFinished) wanted.finished_with = &generation_.progress();
-  wanted.stops = step_ == Step::kStopping || step_ == Step::kStopped;
-  if (step_ == Step::kUp) wanted.up = gang().generation;
+  if (step() == Step::kFinished) wanted.finished_with = &generation_.progress();
+  wanted.stops = step() == Step::kStopping || step() == Step::kStopped;
+  if (step() == Step::kUp) wanted.up = gang().generation;
   if (auto operation = keeper_.next_operation(wanted, now)) actions_.push_back(std::move(*operation));
 }
 

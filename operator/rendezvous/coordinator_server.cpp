@@ -123,6 +123,7 @@ class CoordinatorServer final : public Coordinator {
     MonotonicTime view_from{};      // no view is made before
     bool view_waits = false;        // `view_timer` runs
     bool to_show = false;           // the view may have changed since it was last made
+    std::int64_t illegal = 0;       // transitions of `state` that were logged
     std::uint64_t serial = 0;       // tells a job from one of the same uid that was forgotten
     std::vector<std::string> pods;  // keys of job_of_pod_
     std::optional<JobView> shown;
@@ -190,6 +191,14 @@ class CoordinatorServer final : public Coordinator {
       log::warn("the coordinator was held up: no silence until now counts; has its node enough CPU?",
                 {{"job", job.plan.name_space + "/" + job.plan.name},
                  {"milliseconds", fmt::to_string(milliseconds(held_up))}});
+    }
+    if (const auto& illegal = job.state.illegal(); illegal && illegal->count != job.illegal) {
+      job.illegal = illegal->count;
+      log::error("the coordinator took a step that no rule allows: please report this",
+                 {{"job", job.plan.name_space + "/" + job.plan.name},
+                  {"from", name_of(illegal->from)},
+                  {"to", name_of(illegal->to)},
+                  {"count", fmt::to_string(illegal->count)}});
     }
     for (const CoordinatorAction& action : job.state.take_actions()) {
       if (const auto* out = std::get_if<SendToMember>(&action)) {

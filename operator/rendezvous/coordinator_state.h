@@ -3,6 +3,10 @@
 //
 // It is level-triggered: an event updates what is known; where that is news, and with each tick, evaluate() looks at
 // all of it and takes the next step. A heartbeat without news looks at its own member only, whatever the gang's size.
+//
+// Its parts own what it knows: Contacts the members, RecordKeeper the record and the term, Generation the gang, Steps
+// where the job stands. This class passes events on to them and decides what follows from several of them together.
+//
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
@@ -14,7 +18,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +27,7 @@
 #include "operator/rendezvous/contacts.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/coordinator_actions.h"
+#include "operator/rendezvous/coordinator_steps.h"
 #include "operator/rendezvous/coordinator_timing.h"
 #include "operator/rendezvous/edge_watch.h"
 #include "operator/rendezvous/gang.h"
@@ -33,7 +37,6 @@
 #include "operator/rendezvous/protocol.h"
 #include "operator/rendezvous/record_keeper.h"
 #include "operator/rendezvous/roster.h"
-#include "operator/rendezvous/slot_map.h"
 #include "operator/rendezvous/source_choice.h"
 
 namespace lockstep::rendezvous {
@@ -76,38 +79,20 @@ class CoordinatorState {
   // Why a HELLO would not be let in, empty when it would: {message, final}.
   std::optional<Refused> refusal(const Hello& hello) const;
   std::int64_t ignored() const { return ignored_; }
+  // The newest transition between steps that is not to be; empty: there was none.
+  const std::optional<Steps::Illegal>& illegal() const { return steps_.illegal(); }
   // How often it looked at all members.
   std::int64_t evaluations() const { return evaluations_; }
 
  private:
   friend struct Contents;  // tests: a fingerprint of all that it holds
 
-  enum class Step {
-    kLoading,
-    kResuming,
-    kWaiting,
-    kProposing,
-    kStarting,
-    kUp,
-    kBroken,
-    kFinished,
-    kStopping,
-    kStopped
-  };
-
-  struct Proposal : Roster {
-    std::int64_t generation = 0;
-    MonotonicTime at{}, permitted_at{}, ready_at{}, recorded_at{};
-    bool permitted = false;  // nothing that failed before is left for the controller to deal with
-    bool recorded = false;
-    std::map<int, Ready> ready;  // by slot
-  };
-
   void observe(Now now);
   void evaluate(Now now);
   // Moves the job above a term of another coordinator, where this process leads; else this coordinator is deposed.
   void evaluate_term(Now now);
   void evaluate_step(Now now);
+  void resume_stopped();
   void tell_members(Now now);
   void evaluate_stop(Now now);
   void evaluate_resume(Now now);
@@ -179,9 +164,12 @@ class CoordinatorState {
   void break_gang(Failure failure);
   void lose_member(int slot, const std::string& how, MonotonicTime since, Now now);
   void write(Record next);
-  void enter(Step step);
+  template <typename State>
+  void enter(State next) {
+    if (steps_.enter(std::move(next))) changed_ = true;
+  }
 
-  bool active() const { return step_ == Step::kResuming || step_ == Step::kStarting || step_ == Step::kUp; }
+  Step step() const { return steps_.now(); }
   Gang& gang() { return generation_.gang(); }  // the newest, where there is one
   const Gang& gang() const { return generation_.gang(); }
   bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
@@ -211,11 +199,7 @@ class CoordinatorState {
   Contacts contacts_;
   RecordKeeper keeper_;
   Generation generation_;
-
-  Step step_ = Step::kLoading;
-  std::optional<Proposal> proposal_;
-  std::optional<Failure> failure_;
-  std::optional<MonotonicTime> stop_since_;
+  Steps steps_;
 
   MonotonicTime evaluated_at_{};
   MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost without another heartbeat

@@ -22,7 +22,7 @@ std::string CoordinatorState::waiting_message() const {
   if (keeper_.deposed()) return "another coordinator of a later term has taken over";
   const std::string store = keeper_.error().empty() ? "" : " (" + keeper_.error() + ")";
   std::vector<int> slots;
-  switch (step_) {
+  switch (step()) {
     case Step::kLoading:
       return "waiting for the job's record to be read" + store;
     case Step::kWaiting:
@@ -44,8 +44,8 @@ std::string CoordinatorState::waiting_message() const {
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
     case Step::kProposing:
-      for (const auto& [slot, incarnation] : proposal_->places()) {
-        if (proposal_->ready.count(slot) == 0) slots.push_back(slot);
+      for (const auto& [slot, incarnation] : steps_.proposal()->places()) {
+        if (steps_.proposal()->ready.count(slot) == 0) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
       return "waiting for the job's record to be written" + store;
@@ -55,7 +55,7 @@ std::string CoordinatorState::waiting_message() const {
       }
       return "waiting for the processes of " + slots_in_words(slots) + " to come up";
     case Step::kBroken:
-      return failure_->message.substr(0, failure_->message.find('\n'));
+      return steps_.failure()->message.substr(0, steps_.failure()->message.find('\n'));
     case Step::kFinished:
       return "every rank has exited with 0";
     case Step::kStopping:
@@ -85,15 +85,15 @@ std::string CoordinatorState::waiting_message() const {
 std::optional<JobView> CoordinatorState::view() const {
   if (!plan_) return std::nullopt;
   if (!plan_->stop &&
-      (step_ == Step::kLoading || (step_ == Step::kResuming && !contacts_.may_evict(contacts_.last_event()))))
+      (step() == Step::kLoading || (step() == Step::kResuming && !contacts_.may_evict(contacts_.last_event()))))
     return std::nullopt;
   JobView view;
-  if (proposal_ && proposal_->permitted) {
-    view.generation = proposal_->generation;
+  if (step() == Step::kProposing) {
+    view.generation = steps_.proposal()->generation;
   } else if (generation_.exists()) {
     view.generation = gang().generation;
   }
-  switch (step_) {
+  switch (step()) {
     case Step::kLoading:
     case Step::kWaiting:
       view.phase = Phase::kWaiting;
@@ -131,11 +131,11 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.alive = member.session != 0 && member.generation > 0 &&
                  (member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kReady);
     seen.in_gang = generation_.has(member) && !gang().over;
-    seen.up = active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
+    seen.up = steps_.active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
     view.members.push_back(seen);
   }
   if (generation_.exists()) view.world_size = gang().ranks();
-  view.failure = failure_;
+  if (const Failure* failure = steps_.failure()) view.failure = *failure;
   view.message = waiting_message();
   view.progress = generation_.progress();
   view.newest_checkpoint = keeper_.checkpoint();

@@ -54,9 +54,6 @@ class Generation {
   void adopt(Gang gang);
   // `gang` was agreed on and cannot start: it is the newest, and not in force.
   void fail_to_start(Gang gang) { gang_ = std::move(gang); }
-  // Every rank of it has exited with 0.
-  bool finished() const { return finished_; }
-  void set_finished(bool finished) { finished_ = finished; }
 
   // ---- the one in force ----
 
@@ -120,7 +117,6 @@ class Generation {
 
   std::optional<Gang> gang_;
   std::optional<InForce> in_force_;
-  bool finished_ = false;
   std::map<int, Early> early_;  // by slot
   Progress progress_;
   std::size_t progress_place_ = 0;  // in the gang, of whose ranks `progress_` is

@@ -14,6 +14,8 @@ inline constexpr SessionId kFirst =
 
 class CoordinatorStateTest : public testing::Test {
  protected:
+  ~CoordinatorStateTest() override { EXPECT_FALSE(job->illegal()) << "a transition that kMayFollow does not have"; }
+
   MonotonicTime time{std::chrono::hours(1)};
   JobPlan plan = two_slots();
   bool leads = true;  // before `job`, which asks for it

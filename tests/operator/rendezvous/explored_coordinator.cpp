@@ -102,6 +102,9 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
       step.loads = true;
     }
   }
+  if (const auto& illegal = state.illegal()) {
+    step.violation = fmt::format("the coordinator went from {} to {}", name_of(illegal->from), name_of(illegal->to));
+  }
   const auto view = state.view();
   coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;
   const bool evicts = coordinator.broken > 0 && view->failure && view->failure->cause == api::Cause::kPartitioned;

@@ -67,6 +67,7 @@ struct CoordinatorStep {
   std::vector<SessionId> closed;  // also in `sent`'s order: after all that was sent
   bool loads = false;
   std::optional<WriteRecord> writes;
+  std::string violation;
 };
 
 CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event);

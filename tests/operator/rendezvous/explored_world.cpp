@@ -143,6 +143,7 @@ void Explored::Step::to_coordinator(int index, CoordinatorEvent event) {
   event.leads = index == explored_.leader(world_);
   const Parts::CoordinatorResult& result = parts_.after(world_.coordinators[at(index)], event);
   world_.coordinators[at(index)] = result.coordinator;
+  if (!result.step.violation.empty()) violate(result.step.violation);
   const auto slot_of = [](SessionId session) { return static_cast<int>((session - 1) % kMostSlots); };
   for (const auto& [session, message] : result.sent) {
     tell(fmt::format("; tells slot {} {}", slot_of(session), in_words(parts_.to_agents[message])));

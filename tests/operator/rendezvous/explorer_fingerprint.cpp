@@ -13,11 +13,11 @@ constexpr bool kOf3 = requires {
   T{{}, {}, {}, {}};
 };
 template <typename T>
-constexpr bool kOf9 = requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}};
+constexpr bool kOf8 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}};
 }
 &&!requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 template <typename T>
 constexpr bool kOf16 = requires {
@@ -53,26 +53,23 @@ void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [timing, make_key, actions, plan, contacts, keeper, generation, step, proposal, failure, stop_since,
-               evaluated_at, loss_due, evaluations, changed, progress_changed, ignored] = state;
-  to.add(plan, contacts, keeper, generation, step, proposal, stop_since, actions.size());
-  to.add(failure.has_value());
-  if (failure)
-    to.add(failure->generation, failure->exit_code, failure->cause == api::Cause::kPartitioned, failure->slot);
+  const auto& [timing, make_key, actions, plan, contacts, keeper, generation, steps, evaluated_at, loss_due,
+               evaluations, changed, progress_changed, ignored] = state;
+  to.add(plan, contacts, keeper, generation, steps, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
   to.add_due(plan->min_slots > 0, contacts.joined_at_ + seconds(plan->stabilization_seconds));
-  if (!state.active()) return;
+  if (!steps.active()) return;
   const Gang& gang = generation.gang();
-  to.add_due(step == CoordinatorState::Step::kStarting, gang.go_at + seconds(plan->start_timeout_seconds));
+  to.add_due(steps.now() == Step::kStarting, gang.go_at + seconds(plan->start_timeout_seconds));
   to.add(generation.last_advance_, generation.last_advance_ > gang.up_at);
 }
 
 void Contents::add(Fingerprint& to, const Generation& generation) {
   // Only the machine's state tells whether last_advance is asked for; times and divergence are for people.
-  const auto& [gang, in_force, finished, early, progress, progress_place, last_advance, times, identities_changed,
-               divergence, edges, evicted] = generation;
-  to.add(gang, in_force, finished, early, progress, progress_place, identities_changed, edges.failures(), evicted);
+  const auto& [gang, in_force, early, progress, progress_place, last_advance, times, identities_changed, divergence,
+               edges, evicted] = generation;
+  to.add(gang, in_force, early, progress, progress_place, identities_changed, edges.failures(), evicted);
 }
 
 void Contents::add(Fingerprint& to, const RecordKeeper& keeper) {
@@ -140,10 +137,50 @@ void Contents::add(Fingerprint& to, const InForce& in_force) {
   to.add(in_force.kind, in_force.known);
 }
 
-void Contents::add(Fingerprint& to, const CoordinatorState::Proposal& proposal) {
-  static_assert(kOf9<CoordinatorState::Proposal>, "add the new member here");
+void Contents::add(Fingerprint& to, const Steps& steps) {
+  const auto& [state, illegal] = steps;
+  to.add(state);
+}
+
+void Contents::add(Fingerprint& to, const step::Waiting& state) {
+  const auto& [proposal] = state;
+  to.add(proposal);
+}
+
+void Contents::add(Fingerprint& to, const step::Proposing& state) {
+  const auto& [proposal] = state;
+  to.add(proposal);
+}
+
+void Contents::add(Fingerprint& to, const step::Broken& state) {
+  const auto& [failure, proposal] = state;
+  to.add(failure, proposal);
+}
+
+void Contents::add(Fingerprint& to, const step::Stop& stop) {
+  const auto& [since, failure, finished] = stop;
+  to.add(since, failure, finished);
+}
+
+void Contents::add(Fingerprint& to, const step::Stopping& state) {
+  const auto& [stop] = state;
+  to.add(stop);
+}
+
+void Contents::add(Fingerprint& to, const step::Stopped& state) {
+  const auto& [stop] = state;
+  to.add(stop);
+}
+
+void Contents::add(Fingerprint& to, const Failure& failure) {
+  const auto& [generation, cause, rank, slot, exit_code, signal, message, time, detect_ms, step] = failure;
+  to.add(generation, exit_code, cause == api::Cause::kPartitioned, slot);
+}
+
+void Contents::add(Fingerprint& to, const Proposal& proposal) {
+  static_assert(kOf8<Proposal>, "add the new member here");
   add(to, static_cast<const Roster&>(proposal));  // of the times only `at` decides anything
-  to.add(proposal.generation, proposal.at, proposal.permitted, proposal.recorded, proposal.ready);
+  to.add(proposal.generation, proposal.at, proposal.recorded, proposal.ready);
 }
 
 void Contents::add(Fingerprint& to, const Place& place) {

@@ -40,7 +40,20 @@ struct Contents {
   static void add(Fingerprint& to, const Gang& gang);
   static void add(Fingerprint& to, const Ending& end);
   static void add(Fingerprint& to, const InForce& in_force);
-  static void add(Fingerprint& to, const CoordinatorState::Proposal& proposal);
+  static void add(Fingerprint& to, const Proposal& proposal);
+  static void add(Fingerprint& to, const Steps& steps);
+  static void add(Fingerprint&, const step::Loading&) {}
+  static void add(Fingerprint&, const step::Resuming&) {}
+  static void add(Fingerprint& to, const step::Waiting& state);
+  static void add(Fingerprint& to, const step::Proposing& state);
+  static void add(Fingerprint&, const step::Starting&) {}
+  static void add(Fingerprint&, const step::Up&) {}
+  static void add(Fingerprint& to, const step::Broken& state);
+  static void add(Fingerprint&, const step::Finished&) {}
+  static void add(Fingerprint& to, const step::Stop& stop);
+  static void add(Fingerprint& to, const step::Stopping& state);
+  static void add(Fingerprint& to, const step::Stopped& state);
+  static void add(Fingerprint& to, const Failure& failure);
 
   static void add(Fingerprint& to, const Place& place);
   static void add(Fingerprint& to, const Epoch& epoch);

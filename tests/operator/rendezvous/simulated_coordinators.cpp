@@ -77,6 +77,9 @@ void SimulatedWorld::plan_all() {
 }
 
 void SimulatedWorld::pump(const std::shared_ptr<Coordinator>& coordinator) {
+  if (const auto& illegal = coordinator->state->illegal()) {
+    violate(fmt::format("the coordinator went from {} to {}", name_of(illegal->from), name_of(illegal->to)));
+  }
   for (const CoordinatorAction& action : coordinator->state->take_actions()) {
     if (const auto* out = std::get_if<SendToMember>(&action)) {
       for (const auto& pod : everybody()) {

@@ -134,6 +134,13 @@ class Trace {
   std::string& to_;
 };
 
+// Whether a machine that knows which steps may follow which has taken another one.
+template <typename State>
+bool took_illegal_step(const State& state) {
+  if constexpr (requires { state.illegal(); }) return state.illegal().has_value();
+  return false;
+}
+
 Order order_of(const SendToMember& send) {
   using Kind = Order::Kind;
   Order order;
@@ -289,6 +296,7 @@ class Driven : public equal_machines::Machine {
     }
     trace.put(state_->take_changed(), state_->take_progress_changed(), state_->take_held_up().count());
     const auto view = state_->view();
+    trace.put(took_illegal_step(*state_));
     trace.put(view, state_->progress(), state_->deadline(), state_->ignored(), state_->evaluations(), keys_);
     if (view) {
       seen_.generation = view->generation;

@@ -1,0 +1,150 @@
+// The steps of a job's coordinator: at each moment it is in exactly one, which owns what only that step has. Pure; part
+// of CoordinatorState, which decides when a step ends.
+//
+// kMayFollow says which steps may follow which. README.md shows it as a table (tests/structure compares the two). A
+// transition that it does not have is counted and carried out all the same: the server logs it, tests fail.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "operator/base/clock.h"
+#include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/protocol.h"
+#include "operator/rendezvous/roster.h"
+
+namespace lockstep::rendezvous {
+
+enum class Step {
+  kLoading,    // the record is not known, or not claimed, so nor is what it has in force
+  kResuming,   // the record's generation may run: its members have yet to say so
+  kWaiting,    // no generation runs, and no proposal may be recorded yet
+  kProposing,  // a proposal is recorded, and its members become READY
+  kStarting,   // GO was sent
+  kUp,         // every member said UP
+  kBroken,     // the generation failed; the controller has yet to deal with it
+  kFinished,   // every rank has exited with 0
+  kStopping,   // the plan says stop, and something may still run
+  kStopped,    // the plan says stop, and nothing runs
+};
+inline constexpr std::size_t kSteps = 10;
+const char* name_of(Step step);  // "loading"
+
+constexpr std::uint16_t steps_of(std::initializer_list<Step> steps) {
+  std::uint16_t mask = 0;
+  for (const Step step : steps) mask = static_cast<std::uint16_t>(mask | 1U << static_cast<unsigned>(step));
+  return mask;
+}
+// By step, those that may follow it. To stay is no transition.
+inline constexpr std::array<std::uint16_t, kSteps> kMayFollow = {
+    /* kLoading */ steps_of({Step::kResuming, Step::kWaiting, Step::kFinished, Step::kStopping}),
+    /* kResuming */
+    steps_of({Step::kLoading, Step::kWaiting, Step::kStarting, Step::kBroken, Step::kFinished, Step::kStopping}),
+    /* kWaiting */ steps_of({Step::kLoading, Step::kProposing, Step::kStopping}),
+    /* kProposing */ steps_of({Step::kWaiting, Step::kStarting, Step::kBroken, Step::kStopping}),
+    /* kStarting */
+    steps_of({Step::kLoading, Step::kWaiting, Step::kUp, Step::kBroken, Step::kFinished, Step::kStopping}),
+    /* kUp */ steps_of({Step::kLoading, Step::kWaiting, Step::kBroken, Step::kFinished, Step::kStopping}),
+    /* kBroken */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
+    /* kFinished */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
+    /* kStopping */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopped}),
+    /* kStopped */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
+};
+constexpr bool may_follow(Step from, Step to) {
+  return from == to || (kMayFollow[static_cast<std::size_t>(from)] & steps_of({to})) != 0;
+}
+
+// A generation to be: PROPOSE is out.
+struct Proposal : Roster {
+  std::int64_t generation = 0;
+  MonotonicTime at{}, permitted_at{}, ready_at{}, recorded_at{};
+  bool recorded = false;
+  std::map<int, Ready> ready;  // by slot
+};
+
+// What each step owns.
+namespace step {
+
+struct Loading {};
+struct Resuming {};
+struct Waiting {
+  std::optional<Proposal> proposal;  // made while the controller still dealt with a failure
+};
+struct Proposing {
+  Proposal proposal;
+};
+struct Starting {};
+struct Up {};
+struct Broken {
+  Failure failure;
+  std::optional<Proposal> proposal;  // processes that can stay answer while the controller deals with the failure
+};
+struct Finished {};
+struct Stop {
+  MonotonicTime since{};
+  std::optional<Failure> failure;  // that the job stops after
+  bool finished = false;           // it stops after its end
+};
+struct Stopping {
+  Stop stop;
+};
+struct Stopped {
+  Stop stop;
+};
+
+}  // namespace step
+
+class Steps {
+ public:
+  Step now() const { return static_cast<Step>(state_.index()); }
+  // A generation of this job may run.
+  bool active() const { return now() == Step::kResuming || now() == Step::kStarting || now() == Step::kUp; }
+
+  // Leaves what the present step owns. False when it is the same step, anew.
+  template <typename State>
+  bool enter(State next) {
+    const Step from = now();
+    state_ = std::move(next);
+    if (!may_follow(from, now())) illegal_ = Illegal{from, now(), illegal_ ? illegal_->count + 1 : 1};
+    return from != now();
+  }
+
+  // Null when no PROPOSE is out.
+  Proposal* proposal();
+  const Proposal* proposal() const;
+  // Waiting, or broken: `proposal` takes the place of the one that was out; none ends it.
+  void set_proposal(std::optional<Proposal> proposal);
+  std::optional<Proposal> take_proposal();
+  // Broken, or stopping after a failure; otherwise null.
+  const Failure* failure() const;
+  // Every rank has exited with 0; nothing else but a stop has happened since.
+  bool finished() const;
+  // Stopping or stopped; otherwise null.
+  const step::Stop* stop() const;
+
+  struct Illegal {
+    Step from = Step::kLoading, to = Step::kLoading;
+    std::int64_t count = 0;  // in all
+  };
+  // The newest transition that kMayFollow does not have.
+  const std::optional<Illegal>& illegal() const { return illegal_; }
+
+ private:
+  friend struct Contents;  // tests: a fingerprint of all that it holds
+
+  // In the order of Step.
+  using State = std::variant<step::Loading, step::Resuming, step::Waiting, step::Proposing, step::Starting, step::Up,
+                             step::Broken, step::Finished, step::Stopping, step::Stopped>;
+  static_assert(std::variant_size_v<State> == kSteps);
+
+  State state_;
+  std::optional<Illegal> illegal_;
+};
+
+}  // namespace lockstep::rendezvous
