@@ -55,6 +55,20 @@ struct Contents {
   static void add(Fingerprint& to, const step::Stopped& state);
   static void add(Fingerprint& to, const Failure& failure);
 
+  // Calls visit(name, field) for each field of the coordinator's machine that counts (explorer_fingerprint_test.cpp).
+  template <typename Visit>
+  static void each(CoordinatorState& state, const Visit& visit);
+  template <typename Visit>
+  static void each(Contacts& contacts, const Visit& visit);
+  template <typename Visit>
+  static void each(Member& member, const Visit& visit);
+  template <typename Visit>
+  static void each(RecordKeeper& keeper, const Visit& visit);
+  template <typename Visit>
+  static void each(Generation& part, const Visit& visit);
+  template <typename Visit>
+  static void each(Steps& steps, const Visit& visit);
+
   static void add(Fingerprint& to, const Place& place);
   static void add(Fingerprint& to, const Epoch& epoch);
   static void add(Fingerprint& to, const StateVersion& version);

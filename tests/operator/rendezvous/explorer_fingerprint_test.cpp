@@ -1,0 +1,248 @@
+// Every field of the coordinator's machine that counts changes its fingerprint: a field that Contents::add() forgets
+// would make the explorer take different states for the same one, and look at only one of them.
+#include "tests/operator/rendezvous/explorer_fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/operator/rendezvous/coordinator_fixture.h"
+
+namespace lockstep::rendezvous {
+
+// Each names all fields, so one that is added does not compile before somebody has said whether it counts. Of those
+// that are left out explorer_fingerprint.cpp says why they do not.
+template <typename Visit>
+void Contents::each(CoordinatorState& state, const Visit& visit) {
+  auto& [timing, make_key, actions, plan, contacts, keeper, generation, steps, evaluated_at, loss_due, evaluations,
+         changed, progress_changed, ignored] = state;
+  visit("plan", plan);
+  visit("actions", actions);
+  each(contacts, visit);
+  each(keeper, visit);
+  each(generation, visit);
+  each(steps, visit);
+}
+
+template <typename Visit>
+void Contents::each(Contacts& contacts, const Visit& visit) {
+  auto& [timing, members, slot_of_session, unacknowledged, turned_away, joined_at, slowest_heartbeats, evict_from,
+         alone_since, last_event, held_up] = contacts;
+  visit("members", members);
+  visit("slot_of_session", slot_of_session);
+  visit("unacknowledged", unacknowledged);
+  visit("joined_at", joined_at);
+  visit("evict_from", evict_from);
+  visit("alone_since", alone_since);
+  visit("last_event", last_event);
+  for (auto& [slot, member] : members) each(member, visit);
+}
+
+template <typename Visit>
+void Contents::each(Member& member, const Visit& visit) {
+  auto& [session, heard, activity_at, review_at, arrivals, heartbeats, generation, step, phase, regroups, expected,
+         agent, life, told, start, identities, to_acknowledge] = member;
+  visit("session", session);
+  visit("heard", heard);
+  visit("generation of a member", generation);
+  visit("step of a member", step);
+  visit("phase", phase);
+  visit("regroups", regroups);
+  visit("expected", expected.incarnation);
+  visit("agent", agent);
+  visit("life", life);
+  visit("start", start);
+  visit("identities", identities);
+  visit("to_acknowledge", to_acknowledge);
+  auto& [to_leave, halted, yields, warmed_at, reach] = told;
+  visit("to_leave", to_leave);
+  visit("halted", halted);
+  visit("yields", yields);
+  visit("warmed_at", warmed_at);
+  visit("reach", reach);
+}
+
+template <typename Visit>
+void Contents::each(RecordKeeper& keeper, const Visit& visit) {
+  auto& [term, foreign_term, deposed, timing, make_key, writer, record, recorded, version, seen, work, writing,
+         write_next, retry_at, error, checkpoint, checkpoint_written_at, highest] = keeper;
+  visit("term", term);
+  visit("foreign_term", foreign_term);
+  visit("deposed", deposed);
+  visit("writer", writer);
+  visit("record", record);
+  visit("version", version);
+  visit("seen", seen);
+  visit("work", work);
+  visit("writing", writing.generation);
+  visit("write_next", write_next);
+  visit("retry_at", retry_at);
+  visit("checkpoint", checkpoint);
+  visit("checkpoint_written_at", checkpoint_written_at);
+  visit("highest", highest);
+}
+
+template <typename Visit>
+void Contents::each(Generation& part, const Visit& visit) {
+  auto& [gang, in_force, early, progress, progress_place, last_advance, times, identities_changed, divergence, edges,
+         evicted] = part;
+  visit("in_force", in_force);
+  visit("early", early);
+  visit("progress", progress.step);
+  visit("progress_place", progress_place);
+  visit("last_advance", last_advance);
+  visit("identities_changed", identities_changed);
+  visit("edges", edges);
+  visit("evicted", evicted);
+  if (in_force) visit("kind of in_force", in_force->kind);
+  if (in_force) visit("known", in_force->known);
+  visit("gang", gang);
+  if (gang) {
+    visit("generation", gang->generation);
+    visit("kind", gang->kind);
+    visit("resumed", gang->resumed);
+    visit("over", gang->over);
+    visit("up", gang->up);
+    visit("go", gang->go);
+    visit("go_at", gang->go_at);
+    visit("restored_step", gang->restored_step);
+    visit("yields_since", gang->yields_since);
+    visit("renounced_since", gang->renounced_since);
+    visit("hang", gang->hang);
+    auto& [exits, successes, broken, yielded, lost_slot, gather_until] = gang->end;
+    visit("exits", exits);
+    visit("broken", broken);
+    visit("yielded", yielded);
+    visit("lost_slot", lost_slot);
+    visit("gather_until", gather_until);
+  }
+}
+
+template <typename Visit>
+void Contents::each(Steps& steps, const Visit& visit) {
+  auto& [step, illegal] = steps;
+  visit("step", step);
+  if (auto* waiting = std::get_if<step::Waiting>(&step)) visit("proposal for later", waiting->proposal);
+  if (auto* broken = std::get_if<step::Broken>(&step)) {
+    visit("failure", broken->failure.generation);
+    visit("proposal after a failure", broken->proposal);
+  }
+  if (auto* stopping = std::get_if<step::Stopping>(&step)) {
+    visit("since", stopping->stop.since);
+    visit("failure before the stop", stopping->stop.failure);
+    visit("finished before the stop", stopping->stop.finished);
+  }
+  if (auto* proposing = std::get_if<step::Proposing>(&step)) {
+    visit("number of the proposal", proposing->proposal.generation);
+    visit("at", proposing->proposal.at);
+    visit("recorded", proposing->proposal.recorded);
+    visit("ready", proposing->proposal.ready);
+  }
+}
+
+namespace {
+
+// Makes a value another one.
+struct Change {
+  MonotonicTime now;
+
+  void operator()(MonotonicTime& time) const { time = now + std::chrono::milliseconds(77); }
+  void operator()(std::string& text) const { text += "x"; }
+  void operator()(bool& value) const { value = !value; }
+  template <typename T>
+  void operator()(T& value) const {
+    if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(static_cast<int>(value) == 0 ? 1 : 0);
+    } else {
+      ++value;
+    }
+  }
+  template <typename T>
+  void operator()(std::optional<T>& value) const {
+    value = value ? std::nullopt : std::optional<T>(T{});
+  }
+  // A step that is up has one.
+  void operator()(std::optional<Gang>& gang) const { gang = Gang{}; }
+  template <typename T>
+  void operator()(std::vector<T>& values) const {
+    values.emplace_back();
+  }
+  template <typename T>
+  void operator()(SlotMap<T>& values) const {
+    values.put(77, T{});
+  }
+  template <typename K, typename V>
+  void operator()(std::map<K, V>& values) const {
+    values.emplace(K{77}, V{});
+  }
+  template <typename K, typename V>
+  void operator()(std::unordered_map<K, V>& values) const {
+    values.emplace(K{77}, V{});
+  }
+  void operator()(EdgeWatch& edges) const { edges.failed({{Place{0, 1}, Place{1, 1}}}, false, {{0, 1}, {1, 1}}); }
+  template <typename... States>
+  void operator()(std::variant<States...>& state) const {
+    if (state.index() == 0) {
+      state = step::Finished{};
+    } else {
+      state = step::Loading{};
+    }
+  }
+};
+
+class Fingerprints : public CoordinatorStateTest {
+ protected:
+  // Fields that changed the fingerprint of some state, and those that have yet to.
+  std::map<std::string, bool> counts;
+
+  std::uint64_t value_of(const CoordinatorState& state) const { return Fingerprint(time).add(state).value(); }
+  // Changes one field after the other.
+  void try_fields() {
+    const std::uint64_t before = value_of(*job);
+    int fields = 0;
+    CoordinatorState probe = *job;
+    Contents::each(probe, [&](const char*, auto&) { ++fields; });
+    for (int changed = 0; changed < fields; ++changed) {
+      CoordinatorState state = *job;
+      int at = 0;
+      std::string name;
+      Contents::each(state, [&](const char* of, auto& field) {
+        if (at++ != changed) return;
+        name = of;
+        Change{time}(field);
+      });
+      counts[name] = counts[name] || value_of(state) != before;
+    }
+  }
+};
+
+TEST_F(Fingerprints, change_with_every_field_that_counts) {
+  plan.min_slots = 1;
+  plan.stabilization_seconds = 10;
+  try_fields();  // nothing is known yet
+  set_plan();
+  loaded();
+  join(0);
+  try_fields();  // waiting
+  join(1);
+  try_fields();  // proposing, and writing the record
+  written();
+  ready(0, 1);
+  ready(1, 1);
+  Heartbeat heartbeat = runs(1);
+  heartbeat.newest_checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"};
+  say(0, heartbeat);
+  try_fields();  // starting
+  say(0, Up{1});
+  say(1, Up{1});
+  try_fields();  // up
+  say(1, exit(1, 1, 137, 9));
+  ASSERT_EQ(phase(), Phase::kBroken);
+  try_fields();
+  plan.stop = true;
+  set_plan();
+  try_fields();  // stopping
+  EXPECT_GT(counts.size(), 70U);
+  for (const auto& [name, counted] : counts) EXPECT_TRUE(counted) << name;
+}
+
+}  // namespace
+}  // namespace lockstep::rendezvous
