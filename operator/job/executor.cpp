@@ -56,6 +56,7 @@ Executor::Executor(Clock& clock, MetricsRegistry& metrics, ExecutorOptions optio
       limit_gauge_(metrics.gauge("lockstep_bulk_writes_limit", "Bulk writes that may be under way at once.")),
       inside_gauge_(metrics.gauge("lockstep_bulk_writes_under_way", "Bulk writes that are under way.")),
       seconds_(metrics.histogram("lockstep_bulk_write_duration_seconds", "Seconds that a bulk write took.")),
+      metrics_(metrics),
       limit_(limit_options(options)) {
   if (options_.most > 0) threads_.push_back(start_without_signals([this] { work(); }));
 }
@@ -219,6 +220,12 @@ void Executor::work() {
 void Executor::count_answer(const Status& written, Duration latency) {
   using Answer = kube::AdaptiveLimit::Answer;
   seconds_.observe(std::chrono::duration<double>(latency).count());
+  if (!written) {
+    metrics_
+        .counter("lockstep_bulk_write_failures_total", "Bulk writes that failed, by error code.",
+                 {{"code", error_code_name(written.error().code)}})
+        .increment();
+  }
   auto answer = Answer::kServed;
   Duration wait{};
   if (!written) {

@@ -7,6 +7,7 @@
 //   and the coordinator write them by calls of their own, which wait for no bulk write.
 // * The number of writes under way adapts to the server (kube/adaptive_limit.h). A write that the server refuses with
 //   429 is made again later and ends no batch.
+// * Failed writes are counted by error code in lockstep_bulk_write_failures_total.
 // * A batch ends after `slice`, done or not, because the job may have changed: what is missing is decided anew.
 #pragma once
 
@@ -98,6 +99,7 @@ class Executor {
   Gauge& limit_gauge_;
   Gauge& inside_gauge_;
   Histogram& seconds_;
+  MetricsRegistry& metrics_;
 
   mutable std::mutex mutex_;  // protects what follows
   std::condition_variable changed_;

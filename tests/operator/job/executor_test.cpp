@@ -8,6 +8,7 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace lockstep::job {
 namespace {
@@ -94,6 +95,24 @@ TEST_F(ExecutorTest, a_batch_stops_at_its_first_error) {
   ASSERT_TRUE(errors["a"]);
   EXPECT_EQ(errors["a"]->code, ErrorCode::kUnavailable);
   EXPECT_LE(writes(), 11u + 4u) << "those under way, and no other";
+}
+
+TEST_F(ExecutorTest, failed_writes_are_counted_by_their_code) {
+  start({.most = 1, .first = 1});
+  bool deferred = false;
+  submit(kA, 3, [&](std::size_t i) -> Status {
+    if (i == 1) return fail(ErrorCode::kUnavailable, "nobody answers");
+    if (std::exchange(deferred, true)) return {};
+    Error busy{ErrorCode::kTooManyRequests, "wait"};
+    busy.retry_after_seconds = 0.1;
+    return busy;
+  });
+  ASSERT_TRUE(ends(kA));
+  const std::string text = metrics.text();
+  for (const char* code : {"unavailable", "too_many_requests"}) {
+    const auto line = std::string("lockstep_bulk_write_failures_total{code=\"") + code + "\"} 1\n";
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  }
 }
 
 TEST_F(ExecutorTest, a_barrier_waits_for_all_writes_before_it) {
