@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "operator/job/job_status.h"
-#include "operator/job/time_left.h"
 
 namespace lockstep::job {
 namespace {
@@ -62,9 +61,14 @@ Attempt from_pod(const Snapshot& snapshot, const Course& course, const SlotView&
   return attempt;
 }
 
+// What is left of `wait` after the failure of the view.
+Duration left_of(const Snapshot& snapshot, Duration wait) {
+  return std::max(wait - snapshot.failure_age, Duration::zero());
+}
+
 // The member speaks again. A connection that nobody closed proves it only once a dead one would have been noticed.
 bool speaks_again(const Snapshot& snapshot, const rendezvous::Failure& failure) {
-  if (time_left(snapshot.now, failure.time, kDeadConnection) > Duration::zero()) return false;
+  if (left_of(snapshot, kDeadConnection) > Duration::zero()) return false;
   const auto* member = snapshot.view->member_of(failure.slot);
   return member != nullptr && member->connected;
 }
@@ -88,9 +92,8 @@ Course wait_for_word_of(const Snapshot& snapshot, Course course, const rendezvou
   set_condition(snapshot, course.status, "Running", false, lost, sentence);
   set_condition(snapshot, course.status, "Restarting", true, lost, sentence);
   if (!waiting) course.plan.events.push_back({true, lost, "Restart", sentence});
-  // The time is of the coordinator's clock, which is ours.
-  if (const auto silence = time_left(snapshot.now, failure.time, kSilence); silence > Duration::zero()) {
-    const auto back = time_left(snapshot.now, failure.time, kDeadConnection);
+  if (const auto silence = left_of(snapshot, kSilence); silence > Duration::zero()) {
+    const auto back = left_of(snapshot, kDeadConnection);
     course.plan.look_again_in(back > Duration::zero() ? back : silence);
     return course;
   }

@@ -75,9 +75,25 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->settling = clock_.now() - started_ < options_.settle;
   snapshot->sought = clock_.now() - started_ < options_.sought;
   snapshot->now = clock_.wall_now();
+  snapshot->failure_age = failure_age(*snapshot, memory);
   auto result = execute(*snapshot, decide(*snapshot), memory);
   remember(key, std::move(memory));
   return result;
+}
+
+Duration Reconciler::failure_age(const Snapshot& snapshot, Memory& memory) const {
+  if (!snapshot.view || !snapshot.view->failure) {
+    memory.failure.reset();
+    return {};
+  }
+  const auto& failure = *snapshot.view->failure;
+  const auto now = clock_.now();
+  auto& seen = memory.failure;
+  if (!seen || seen->generation != failure.generation || seen->time != failure.time) {
+    const auto age = std::max<Duration>(snapshot.now - failure.time, Duration::zero());
+    seen = FailureSeen{failure.generation, failure.time, now - age};
+  }
+  return now - seen->at;
 }
 
 Result<std::optional<Duration>> Reconciler::execute(const Snapshot& snapshot, Plan plan, Memory& memory) {

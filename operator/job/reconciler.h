@@ -50,6 +50,12 @@ class Reconciler {
 
  private:
   // What is known of a job beside the caches; lost with the process, and nothing depends on it for correctness.
+  // The coordinator's failure of a job, dated by the monotonic clock.
+  struct FailureSeen {
+    std::int64_t generation = 0;
+    WallTime time{};
+    MonotonicTime at{};
+  };
   struct Memory {
     std::string uid;
     std::optional<CreateProblem> create_problem;
@@ -58,6 +64,7 @@ class Reconciler {
     int failed_batches = 0;        // in a row
     MonotonicTime next_batch{};    // after a failure, not before
     bool runs = false;             // its ranks report progress
+    std::optional<FailureSeen> failure;
   };
 
   Memory recall(const api::ObjectKey& key);
@@ -66,6 +73,8 @@ class Reconciler {
   std::size_t running() const;
   AgentSettings agent_settings();
 
+  // How long ago the failure of the snapshot's view was. Its own time is read when it is first seen only.
+  Duration failure_age(const Snapshot& snapshot, Memory& memory) const;
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);
   Status write_status(const api::TrainingJob& job, const api::TrainingJobStatus& status);
   // Hands the plan's deletes and creates to the executor.

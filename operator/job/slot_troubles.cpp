@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/api/cause.h"
+#include "operator/job/job_status.h"
 #include "operator/job/time_left.h"
 
 namespace lockstep::job {
@@ -76,6 +77,9 @@ void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::Tr
 
 void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   if (!status.slots) return;
+  for (api::SlotStatus& entry : *status.slots) {
+    if (entry.since && *entry.since > snapshot.now) entry.since = whole_seconds(snapshot.now);
+  }
   std::erase_if(*status.slots, [&](const api::SlotStatus& entry) {
     if (avoided(entry, snapshot.now)) return false;
     const api::Pod* pod = find_pod(snapshot, entry.pod);

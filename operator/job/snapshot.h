@@ -41,6 +41,8 @@ struct Snapshot {
   std::map<std::string, std::shared_ptr<const api::Node>> nodes;  // those that the pods run on, as far as known
   bool service_present = false;                                   // the headless Service, controlled by this job
   std::optional<rendezvous::JobView> view;                        // empty: the coordinator does not know the job yet
+  // How long ago view->failure was, by a clock that nobody sets back; zero without one.
+  Duration failure_age{};
   std::optional<CreateProblem> create_problem;
   std::optional<WallTime> last_status_write;           // by this process
   Duration progress_every = std::chrono::seconds(15);  // progress alone is written once in this time
@@ -48,7 +50,7 @@ struct Snapshot {
   // It took over less than a minute ago. After an API server that was away, kubelets and kube-proxies may have backed
   // off for so long: nodes are called not ready that are well, and agents on them do not find this process.
   bool sought = false;
-  WallTime now{};  // the only clock
+  WallTime now{};  // the only clock beside failure_age
 };
 
 // A Service, of which only the existence matters.

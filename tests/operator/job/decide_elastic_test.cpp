@@ -288,6 +288,17 @@ TEST(DecideElastic, the_attempts_of_an_earlier_version_tell_of_a_silence) {
   EXPECT_EQ(s.job.status.slots, stored) << "stored with the next write";
 }
 
+TEST(DecideElastic, a_left_behind_pod_has_its_time_again_when_the_clock_is_set_back) {
+  Elastic s;
+  s.shrunk();
+  s.now -= 1h;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.now += 59s;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.now += 1s;
+  EXPECT_EQ(s.accept().deletes.size(), 1u) << "and no hour more";
+}
+
 TEST(DecideElastic, a_silence_is_over_when_the_pod_is_back_in_the_gang) {
   Elastic s;
   s.shrunk();

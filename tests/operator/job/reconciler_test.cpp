@@ -285,6 +285,19 @@ TEST(Reconciler, a_status_is_written_after_the_clock_was_set_back) {
   EXPECT_EQ(world.job().status.nodes.ready, 2);
 }
 
+TEST(Reconciler, a_silent_agent_has_its_time_when_the_clock_is_set_back) {
+  World world;
+  world.create_job();
+  world.run(10);
+  world.gang.silent[1] = true;
+  world.run(3);
+  world.clock.jump_wall(-std::chrono::hours(24));
+  world.run(50);
+  EXPECT_EQ(world.mortal.pods_created.size(), 3u) << "60 s are not over";
+  world.run(10);
+  EXPECT_EQ(world.mortal.pods_created.size(), 4u);
+}
+
 // ---- what a job that was deleted with --cascade=orphan leaves behind ----
 
 TEST(Reconciler, a_job_takes_over_the_service_of_a_predecessor_that_is_gone) {

@@ -122,6 +122,7 @@ struct Situation {
     snapshot.sought = sought;
     snapshot.progress_every = progress_every;
     snapshot.now = now;
+    if (view && view->failure) snapshot.failure_age = std::max<Duration>(now - view->failure->time, Duration::zero());
     return snapshot;
   }
 
