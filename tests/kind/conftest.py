@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -46,6 +47,16 @@ def pytest_runtest_protocol(item):
 def pytest_terminal_summary(terminalreporter):
     for name, seconds in PARTS.rows:
         terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
+
+
+@pytest.fixture(scope="session")
+def sandbox():
+    """The script that starts a sandbox; skips where run.sh finds that none can run."""
+    command = [kind_cluster.HERE / "run.sh", "reason"]
+    why = subprocess.run(command, text=True, capture_output=True, timeout=kind_cluster.PATIENCE, check=True).stdout.strip()
+    if why:
+        pytest.skip(why)
+    return kind_cluster.HERE / "sandbox.sh"
 
 
 @pytest.fixture(scope="session")

@@ -63,8 +63,15 @@ inside() {
       mount -t cgroup -o "$options" lockstep-kind "$hierarchy"
     done <<<"$rows"
   fi
+  local names
+  names=$(cat /etc/resolv.conf 2>/dev/null || true)
   mount -t tmpfs -o mode=755 lockstep-kind /run
   mkdir -p /run/lock
+  if [ ! -e /etc/resolv.conf ] && [ -L /etc/resolv.conf ]; then
+    # It leads into the host's /run, as systemd-resolved has it.
+    mkdir -p "$(dirname "$(readlink -m /etc/resolv.conf)")"
+    echo "$names" >"$(readlink -m /etc/resolv.conf)"
+  fi
   if [ ! -d /lib/modules ]; then
     # kind binds this folder into its nodes; a machine whose kernel has no modules may not have it.
     mkdir -p /run/lib/upper/modules /run/lib/work
