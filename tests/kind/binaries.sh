@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the programs of the kind tests once, from the Go module proxy, into the cache, and prints the folder that holds them.
+# Builds the programs of the kind tests once, from the Go module proxy, into the cache, and prints their folder.
 #
 #   tests/kind/binaries.sh [NAME...]     all of them, or only the named ones
 #
-# Versions are pinned by the go.mod and go.sum of each folder in modules/; kubeadm comes from the modules of the test cluster.
+# The go.mod and go.sum of each folder in modules/ pin the versions; kubeadm comes from the test cluster's modules.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Names and folders of the kind tests, sourced by the scripts beside it: everything that they keep is in one folder of the cache.
+# Names and folders of the kind tests, for the scripts beside it. All that they keep is in one folder of the cache.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 kind_state=$cache/kind
 
-# Podman with storage, network and temporary files of its own, so that no image or container of the machine is seen or touched.
+# Gives podman storage, networks and temporary files of its own: it touches no image or container of the machine.
 # /run is the sandbox's own, and so podman takes each sandbox for a machine that has just booted.
 write_configuration() {
   local limit

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the container images of the kind tests with podman; called inside `sandbox.sh --network`. What is there is not made again.
+# Makes the container images of the kind tests that are missing, with podman, inside `sandbox.sh --network`.
 #
 #   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
 #   prepare.sh node        a node of kind with the pinned Kubernetes
@@ -114,8 +114,8 @@ make_node() {
   printf '%-60s %6s MiB\n' "$name" "$(($(podman image inspect --format '{{.Size}}' "$name") >> 20))"
 }
 
-# Buildah keeps the mount `lockstep-ccache` of the Dockerfiles here: the compiler's cache of the host, whose compiler and flags are
-# the same, so that what `make build` has compiled is not compiled again.
+# Binds the host's compiler cache to where buildah keeps the mount `lockstep-ccache` of the Dockerfiles. Compiler and
+# flags are the same, so the images compile nothing that `make build` has compiled.
 share_compiler_cache() {
   if [ "$engine" = docker ]; then return; fi
   if mountpoint -q "$TMPDIR/buildah-cache/lockstep-ccache"; then return; fi
@@ -133,8 +133,8 @@ make_lockstep() {
   save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
 }
 
-# Only the operator and its agent: the trainer's image is the user's. The build on the host finds in the compiler's cache what
-# tests/compat has compiled of the same commit.
+# Makes the image of the operator and its agent alone: the trainer's image is the user's. The build on the host finds
+# in the compiler's cache what tests/compat has compiled of the same commit.
 make_baseline() {
   local commit made
   commit=$(tr -d '[:space:]' <"$root/tests/compat/BASELINE")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs a command on a machine of its own as far as podman can tell: with process numbers, mounts, /run, cgroups and, unless
-# --network is given, a network of its own. When the command ends, or whoever called this is killed, the kernel ends every
-# process in it, and with them go the mounts, the bridges and the packet filter rules.
+# Runs a command on a machine of its own as far as podman can tell: with process numbers, mounts, /run, cgroups and,
+# without --network, a network of its own. When the command ends or its caller is killed, the kernel ends every process
+# in it. The mounts, bridges and packet filter rules go with them.
 #
 #   sandbox.sh [--network] COMMAND...     --network: the host's network, for a build that downloads
-#   sandbox.sh --sweep                    removes what a killed sandbox cannot: its cgroups and stopped containers' files
+#   sandbox.sh --sweep                    removes what a killed sandbox cannot: cgroups, files of stopped containers
 set -euo pipefail
 # shellcheck source=tests/kind/layout.sh
 source "$(dirname "${BASH_SOURCE[0]}")/layout.sh"
 group=lockstep-kind
 namespaces=(--mount --pid --cgroup --ipc --uts --fork --kill-child)
 
-# The hierarchies of cgroup version 1 with what is mounted beside them of version 2; none on a machine that has version 2 alone.
+# Prints the mounts of cgroup version 1, and of version 2 beside them; nothing on a machine with version 2 alone.
 hierarchies() {
   if grep -q '^[^ ]* [^ ]* cgroup ' /proc/mounts; then awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts; fi
 }
@@ -80,7 +80,7 @@ inside() {
   if [ "$network" = own ]; then ip link set lo up; fi
   # Nested mounts of the nodes travel by propagation within the sandbox alone.
   mount --make-rshared /
-  # Process 1 ignores signals that it has no handler for. Told to end, it gives the command 10 s; with it everything goes.
+  # Process 1 ignores signals without a handler. On SIGTERM it gives the command 10 s, and ends with all that is left.
   "$@" &
   local child=$! status=0 ended=
   trap 'ended=143; kill -TERM "$child" 2>/dev/null; { sleep 10; kill -KILL "$child"; } 2>/dev/null &' TERM INT
@@ -124,8 +124,8 @@ exec 8>"$kind_state/lock"
 flock -w 3000 8 || { echo "sandbox.sh: another sandbox held $kind_state/lock for 50 minutes; end it and try again" >&2; exit 1; }
 sweep
 if [ "$network" = own ]; then namespaces+=(--net); fi
-# The guard outlives this process however it ends, sees that by the pipe that it alone reads, and removes what is left. It holds
-# the lock as long as that takes.
+# The guard outlives this process however it ends: its pipe closes then. It removes what is left, and holds the lock
+# until that is done.
 # shellcheck disable=SC2016  # expanded by that shell
 exec 7> >(trap '' TERM INT HUP && exec setsid bash -c 'trap "" TERM INT HUP; cat >/dev/null; exec "$0" --sweep' "$(readlink -f "$0")" >/dev/null 2>&1)
 (
