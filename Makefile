@@ -26,7 +26,7 @@ setup-test:
 build: setup ## build everything into build/release
 	@scripts/build.sh release $(BUILD) $(JOBS) >&2
 
-test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep run, the chart, real clusters
+test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep run, the chart, real clusters, kind
 	@$(PYTHON) scripts/run_tests.py all
 
 test-unit: setup-test ## the unit tests alone (under a minute after the build)

@@ -351,7 +351,7 @@ SUITES = {
 # What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
 # while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "compat", "readme", "gpu"))
+LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
 
 
 class Report:
