@@ -16,12 +16,12 @@ PATIENCE = 300
 def inside():
     """Processes in the cgroups of the sandbox: the nodes, and all that runs in them."""
     found = set()
-    for folder in cgroups():
-        for path in pathlib.Path(folder).rglob("cgroup.procs"):
+    for top in cgroups():
+        for folder, _, _ in os.walk(top):  # it passes over groups that are removed meanwhile, which rglob does not
             try:
-                found |= set(path.read_text().split())
+                found |= set(pathlib.Path(folder, "cgroup.procs").read_text().split())
             except OSError:
-                continue  # the group has been removed meanwhile
+                continue
     return found
 
 
