@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "operator/local/memory_api.h"
+#include "tests/operator/job/hooked_api.h"
 
 namespace lockstep::job {
 namespace {
@@ -29,52 +30,21 @@ class QuietCoordinator final : public rendezvous::Coordinator {
 };
 
 // The server, which answers creates of Events only while the gate is open.
-class GatedEvents final : public kube::Api {
+class GatedEvents final : public testing::HookedApi {
  public:
-  explicit GatedEvents(local::MemoryApi& api) : api_(api) {}
+  using HookedApi::HookedApi;
 
   std::atomic<bool> open = true;
   std::atomic<int> waiting = 0;  // creates that stand before the gate
 
-  Result<Json> get(const kube::Resource& resource, const std::string& name_space, const std::string& name) override {
-    return api_.get(resource, name_space, name);
-  }
-  Result<kube::ListPage> list(const kube::Resource& resource, const kube::ListOptions& options) override {
-    return api_.list(resource, options);
-  }
-  Status watch(const kube::Resource& resource, const kube::WatchOptions& options,
-               const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override {
-    return api_.watch(resource, options, on_event, stop);
-  }
-  Result<Json> create(const kube::Resource& resource, const std::string& name_space, const Json& object,
-                      const kube::WriteOptions& options) override {
-    if (resource == kube::kEvents) {
-      ++waiting;
-      open.wait(false);
-      --waiting;
-    }
-    return api_.create(resource, name_space, object, options);
-  }
-  Result<Json> replace(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                       const Json& object, const std::string& subresource, const kube::WriteOptions& options) override {
-    return api_.replace(resource, name_space, name, object, subresource, options);
-  }
-  Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                     kube::PatchType type, const Json& patch, const std::string& subresource,
-                     const kube::WriteOptions& options) override {
-    return api_.patch(resource, name_space, name, type, patch, subresource, options);
-  }
-  Status remove(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                const kube::DeleteOptions& options) override {
-    return api_.remove(resource, name_space, name, options);
-  }
-  Status read_log(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
-                  const std::function<bool(std::string_view)>& on_data, std::stop_token stop) override {
-    return api_.read_log(name_space, pod, options, on_data, stop);
-  }
-
  private:
-  local::MemoryApi& api_;
+  std::optional<Error> before(const Write& write) override {
+    if (write.object == nullptr || write.resource != kube::kEvents) return std::nullopt;
+    ++waiting;
+    open.wait(false);
+    --waiting;
+    return std::nullopt;
+  }
 };
 
 class JobControllerTest : public ::testing::Test {

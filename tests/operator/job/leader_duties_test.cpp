@@ -7,6 +7,7 @@
 #include "operator/job/children.h"
 #include "operator/job/fenced_api.h"
 #include "operator/local/memory_api.h"
+#include "tests/operator/job/hooked_api.h"
 
 namespace lockstep::job {
 namespace {
@@ -114,48 +115,16 @@ TEST_F(LeaderDutiesTest, a_stalled_former_leader_overwrites_nothing_of_its_succe
 }
 
 // A process that stands still between the fence and its write.
-class StallingApi final : public kube::Api {
+class StallingApi final : public testing::HookedApi {
  public:
-  explicit StallingApi(local::MemoryApi& api) : api_(api) {}
+  using HookedApi::HookedApi;
   std::function<void()> meanwhile;  // happens before the next write, once
-  Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override {
-    return api_.get(r, ns, name);
-  }
-  Result<kube::ListPage> list(const kube::Resource& r, const kube::ListOptions& o) override { return api_.list(r, o); }
-  Status watch(const kube::Resource& r, const kube::WatchOptions& o, const std::function<bool(kube::WatchEvent)>& f,
-               std::stop_token s) override {
-    return api_.watch(r, o, f, s);
-  }
-  Result<Json> create(const kube::Resource& r, const std::string& ns, const Json& object,
-                      const kube::WriteOptions& o) override {
-    stall();
-    return api_.create(r, ns, object, o);
-  }
-  Result<Json> replace(const kube::Resource& r, const std::string& ns, const std::string& name, const Json& object,
-                       const std::string& sub, const kube::WriteOptions& o) override {
-    stall();
-    return api_.replace(r, ns, name, object, sub, o);
-  }
-  Result<Json> patch(const kube::Resource& r, const std::string& ns, const std::string& name, kube::PatchType t,
-                     const Json& p, const std::string& sub, const kube::WriteOptions& o) override {
-    stall();
-    return api_.patch(r, ns, name, t, p, sub, o);
-  }
-  Status remove(const kube::Resource& r, const std::string& ns, const std::string& name,
-                const kube::DeleteOptions& o) override {
-    stall();
-    return api_.remove(r, ns, name, o);
-  }
-  Status read_log(const std::string& ns, const std::string& pod, const kube::LogOptions& o,
-                  const std::function<bool(std::string_view)>& f, std::stop_token s) override {
-    return api_.read_log(ns, pod, o, f, s);
-  }
 
  private:
-  void stall() {
+  std::optional<Error> before(const Write&) override {
     if (meanwhile) std::exchange(meanwhile, nullptr)();
+    return std::nullopt;
   }
-  local::MemoryApi& api_;
 };
 
 TEST_F(LeaderDutiesTest, a_write_that_passed_the_fence_too_early_conflicts) {

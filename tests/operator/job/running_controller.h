@@ -20,22 +20,16 @@
 #include "operator/base/metrics.h"
 #include "operator/job/job_controller.h"
 #include "operator/local/memory_api.h"
+#include "tests/operator/job/hooked_api.h"
 
 namespace lockstep::job::testing {
 
 // The controller's way to the server. Thread-safe.
-class WatchedApi final : public kube::Api {
+class WatchedApi final : public HookedApi {
  public:
-  using Json = kube::Json;
-  struct Write {
-    const char* verb;
-    const kube::Resource& resource;
-    const std::string& name;
-  };
-  // Asked before each write, on the writing thread: an error is the write's answer, and nothing is written.
   using Before = std::function<std::optional<Error>(const Write&)>;
 
-  WatchedApi(kube::Api& api, Before before) : api_(api), before_(std::move(before)) {}
+  WatchedApi(kube::Api& api, Before before) : HookedApi(api), before_(std::move(before)) {}
 
   // Creates that the server took, by the object's name.
   std::map<std::string, int> created() const {
@@ -48,59 +42,15 @@ class WatchedApi final : public kube::Api {
     return writes_;
   }
 
-  Result<Json> get(const kube::Resource& resource, const std::string& name_space, const std::string& name) override {
-    return api_.get(resource, name_space, name);
-  }
-  Result<kube::ListPage> list(const kube::Resource& resource, const kube::ListOptions& options) override {
-    return api_.list(resource, options);
-  }
-  Status watch(const kube::Resource& resource, const kube::WatchOptions& options,
-               const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override {
-    return api_.watch(resource, options, on_event, std::move(stop));
-  }
-  Result<Json> create(const kube::Resource& resource, const std::string& name_space, const Json& object,
-                      const kube::WriteOptions& options) override {
-    const std::string name = object["metadata"].value("name", "");
-    if (auto error = before_({"create", resource, name})) return *error;
-    auto created = api_.create(resource, name_space, object, options);
-    if (created) count("create", resource, &name);
-    return created;
-  }
-  Result<Json> replace(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                       const Json& object, const std::string& subresource, const kube::WriteOptions& options) override {
-    if (auto error = before_({"replace", resource, name})) return *error;
-    auto replaced = api_.replace(resource, name_space, name, object, subresource, options);
-    if (replaced) count("replace", resource);
-    return replaced;
-  }
-  Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                     kube::PatchType type, const Json& patch, const std::string& subresource,
-                     const kube::WriteOptions& options) override {
-    if (auto error = before_({"patch", resource, name})) return *error;
-    auto patched = api_.patch(resource, name_space, name, type, patch, subresource, options);
-    if (patched) count("patch", resource);
-    return patched;
-  }
-  Status remove(const kube::Resource& resource, const std::string& name_space, const std::string& name,
-                const kube::DeleteOptions& options) override {
-    if (auto error = before_({"delete", resource, name})) return *error;
-    auto removed = api_.remove(resource, name_space, name, options);
-    if (removed) count("delete", resource);
-    return removed;
-  }
-  Status read_log(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
-                  const std::function<bool(std::string_view)>& on_data, std::stop_token stop) override {
-    return api_.read_log(name_space, pod, options, on_data, std::move(stop));
-  }
-
  private:
-  void count(const char* verb, const kube::Resource& resource, const std::string* created = nullptr) {
+  std::optional<Error> before(const Write& write) override { return before_(write); }
+  void after(const Write& write, bool made) override {
+    if (!made) return;
     const std::lock_guard guard(mutex_);
-    ++writes_[std::string(verb) + " " + resource.kind];
-    if (created != nullptr) ++created_[*created];
+    ++writes_[std::string(write.verb) + " " + write.resource.kind];
+    if (write.object != nullptr) ++created_[write.name];
   }
 
-  kube::Api& api_;
   const Before before_;
   mutable std::mutex mutex_;
   std::map<std::string, int> created_, writes_;  // protected by mutex_

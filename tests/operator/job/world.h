@@ -14,16 +14,16 @@
 #include "operator/control/own_writes.h"
 #include "operator/job/reconciler.h"
 #include "operator/local/memory_api.h"
+#include "tests/operator/job/hooked_api.h"
 
 namespace lockstep::job {
 
 struct Crash {};  // thrown out of a write of an operator that dies right after it
 
 // The operator's way to the server: counts its writes, and dies when told.
-class MortalApi final : public kube::Api {
+class MortalApi final : public testing::HookedApi {
  public:
-  using Json = kube::Json;
-  explicit MortalApi(local::MemoryApi& api) : api_(api) {}
+  using HookedApi::HookedApi;
 
   int writes = 0;
   int die_after = 0;                        // 0: never
@@ -32,62 +32,29 @@ class MortalApi final : public kube::Api {
   std::vector<std::string> created_while_placed;
   std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
 
-  Result<Json> get(const kube::Resource& r, const std::string& ns, const std::string& name) override {
-    return api_.get(r, ns, name);
-  }
-  Result<kube::ListPage> list(const kube::Resource& r, const kube::ListOptions& o) override { return api_.list(r, o); }
-  Status watch(const kube::Resource& r, const kube::WatchOptions& o, const std::function<bool(kube::WatchEvent)>& f,
-               std::stop_token s) override {
-    return api_.watch(r, o, f, s);
-  }
-  Result<Json> create(const kube::Resource& r, const std::string& ns, const Json& object,
-                      const kube::WriteOptions& o) override {
-    if (refuse_create) {
-      if (auto error = refuse_create(r.kind, object)) return *error;
-    }
-    auto result = api_.create(r, ns, object, o);
-    if (result && r == kube::kPods) {
-      ++pods_created[object["metadata"]["name"]];
-      const auto job = api_.get(kube::kTrainingJobs, ns, object["metadata"]["labels"][api::kLabelJob]);
-      const auto parsed = job ? api::parse_training_job(*job) : job.error();
-      // The first pod of a slot that the user has added replaces nothing.
-      const bool first = slots_.insert(object["metadata"]["labels"][api::kLabelSlot].get<std::string>()).second;
-      if (!first && parsed && api::is_true(parsed->status.conditions, "Placed"))
-        created_while_placed.push_back(object["metadata"]["name"]);
-    }
-    wrote();
-    return result;
-  }
-  Result<Json> replace(const kube::Resource& r, const std::string& ns, const std::string& name, const Json& object,
-                       const std::string& sub, const kube::WriteOptions& o) override {
-    auto result = api_.replace(r, ns, name, object, sub, o);
-    wrote();
-    return result;
-  }
-  Result<Json> patch(const kube::Resource& r, const std::string& ns, const std::string& name, kube::PatchType t,
-                     const Json& p, const std::string& sub, const kube::WriteOptions& o) override {
-    auto result = api_.patch(r, ns, name, t, p, sub, o);
-    wrote();
-    return result;
-  }
-  Status remove(const kube::Resource& r, const std::string& ns, const std::string& name,
-                const kube::DeleteOptions& o) override {
-    auto result = api_.remove(r, ns, name, o);
-    wrote();
-    return result;
-  }
-  Status read_log(const std::string& ns, const std::string& pod, const kube::LogOptions& o,
-                  const std::function<bool(std::string_view)>& f, std::stop_token s) override {
-    return api_.read_log(ns, pod, o, f, s);
-  }
-
  private:
-  std::set<std::string> slots_;  // that ever had a pod
-  void wrote() {
+  std::optional<Error> before(const Write& write) override {
+    if (write.object == nullptr || !refuse_create) return std::nullopt;
+    return refuse_create(write.resource.kind, *write.object);
+  }
+  void after(const Write& write, bool made) override {
+    if (made && write.object != nullptr && write.resource == kube::kPods) count_pod(write);
     ++writes;
     if (die_after > 0 && writes == die_after) throw Crash{};
   }
-  local::MemoryApi& api_;
+  void count_pod(const Write& write) {
+    ++pods_created[write.name];
+    const auto& meta = (*write.object)["metadata"];
+    const auto job = api_.get(kube::kTrainingJobs, meta["namespace"], meta["labels"][api::kLabelJob]);
+    const auto parsed = job ? api::parse_training_job(*job) : job.error();
+    // The first pod of a slot that the user has added replaces nothing.
+    const bool first = slots_.insert(meta["labels"][api::kLabelSlot].get<std::string>()).second;
+    if (!first && parsed && api::is_true(parsed->status.conditions, "Placed")) {
+      created_while_placed.push_back(write.name);
+    }
+  }
+
+  std::set<std::string> slots_;  // that ever had a pod
 };
 
 // What agents and record know: it outlives any coordinator.
