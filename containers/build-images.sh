@@ -2,7 +2,7 @@
 # Makes the images of the operator and the trainer as archives, from binaries that are built already, without a daemon:
 # operator.tar and trainer.tar, which `docker load`, `ctr images import` and tests/cluster/cluster load take.
 #
-#   containers/build-images.sh BUILD_FOLDER OUT_FOLDER [TAG [IMAGE]]   TAG: default dev; IMAGE: operator or trainer alone
+#   containers/build-images.sh BUILD_FOLDER OUT_FOLDER [TAG [IMAGE]]   TAG: default dev; IMAGE: operator or trainer
 set -euo pipefail
 if [ $# -lt 2 ]; then
   sed -n '2,6s/^# \{0,1\}//p' "$0"
