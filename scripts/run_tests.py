@@ -339,7 +339,7 @@ SUITES = {
               lambda s: suite_cluster(s, ["tests/chart", "tests/release"], 1500)),
     "cluster": ("the test cluster itself", test_cluster),
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
-    "leader": ("the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again", lambda s: suite_cluster(s, ["tests/e2e/leader"], 600)),
+    "leader": ("the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again", lambda s: suite_cluster(s, ["tests/e2e/leader"], 900)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
