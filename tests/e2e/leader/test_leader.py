@@ -175,12 +175,3 @@ def test_an_operator_that_starts_without_an_api_server_leads_when_it_is_back(clu
         e2e.run(cluster.tool, "start-api-server", "--name", cluster.name, deadline=120)
     timed("it leads", operator.leads, 30)
     operator.wait_until_ready()
-
-
-def test_a_missing_crd_is_named_and_waited_for(cluster, namespace, start):
-    cluster.kubectl("delete", "-f", e2e.ROOT / "manifests/crd.yaml")
-    operator = start()
-    e2e.wait_for("it names the CRD", lambda: "trainingjobs.lockstep.dev is not installed" in (operator.get("/readyz") or [0, ""])[1], 20)
-    assert operator.get("/healthz")[0] == 200
-    cluster.kubectl("apply", "-f", e2e.ROOT / "manifests/crd.yaml")
-    operator.wait_until_ready()
