@@ -138,6 +138,7 @@ Go CoordinatorState::go_for(const Roster& roster) const {
 
 std::vector<int> CoordinatorState::choose(const std::vector<int>& slots) const {
   std::vector<Candidate> candidates;
+  candidates.reserve(slots.size());
   for (const int slot : slots) candidates.push_back({slot, generation_.has(contacts_.at(slot))});
   return choose_gang(std::move(candidates), gang_size());
 }

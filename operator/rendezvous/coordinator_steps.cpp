@@ -41,8 +41,11 @@ Proposal* Steps::proposal() {
 }
 
 void Steps::set_proposal(std::optional<Proposal> proposal) {
-  if (auto* waiting = std::get_if<step::Waiting>(&state_)) waiting->proposal = std::move(proposal);
-  if (auto* broken = std::get_if<step::Broken>(&state_)) broken->proposal = std::move(proposal);
+  if (auto* waiting = std::get_if<step::Waiting>(&state_)) {
+    waiting->proposal = std::move(proposal);
+  } else if (auto* broken = std::get_if<step::Broken>(&state_)) {
+    broken->proposal = std::move(proposal);
+  }
 }
 
 std::optional<Proposal> Steps::take_proposal() {
