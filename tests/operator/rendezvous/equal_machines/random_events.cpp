@@ -148,7 +148,9 @@ Event RandomEvents::heartbeat(int slot) {
   if (agent.phase == kRunning && !agent.up && agent.generation > 0 && chance(20)) agent.up = true;
   if (agent.phase == kRunning && agent.up && rarely(40)) agent.regroups = plan_.kind == 0;
   Event event = of(Event::Kind::kHeartbeat, slot);
-  if (agent.phase == kRunning && agent.up && agent.first_rank == 0 && agent.step > 0) event.step = agent.step;
+  if (agent.phase == kRunning && agent.up && agent.step > 0 && (agent.first_rank == 0 || rarely(4))) {
+    event.step = agent.step;
+  }
   if (agent.phase == kRunning && rarely(50)) checkpoint_ = std::max(checkpoint_, agent.step);
   if (checkpoint_ > 0 && chance(30))
     event.checkpoint = Event::Version{std::max<std::int64_t>(1, agent.holds), checkpoint_, 1};
@@ -273,6 +275,7 @@ Event RandomEvents::agent_speaks(int slot) {
     } else if (event.kind == Event::Kind::kBroken) {
       agent.up = false;
     } else if (event.kind == Event::Kind::kExit) {
+      if (rarely(6)) agent.to_say.push_back(event);  // no ACK came: it says so again
       agent.phase = kExited;
       agent.up = agent.regroups = false;
     }
@@ -342,7 +345,9 @@ Event RandomEvents::fault() {
       const int rank = agent.first_rank + between(0, agent.procs - 1);
       agent.phase = kExited;
       agent.up = agent.regroups = false;
-      return exit_of(slot, rank);
+      Event event = exit_of(slot, rank);
+      if (chance(30)) agent.to_say.push_back(event);
+      return event;
     }
     case 3:
     case 4: {  // links break
