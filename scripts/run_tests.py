@@ -291,7 +291,7 @@ def soak(suite):
         ("ten pulled cables, ten nodes without power", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_detection.py"],
          {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"}),
         ("an API server that vanishes for six minutes, neighbours of a crash loop", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/leader/test_blackhole.py",
-                                                                                     "tests/e2e/leader/test_neighbours.py"],
+                                                                                     "tests/e2e/leader/test_beside_a_crash_loop.py"],
          {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20"}),
         ("leaders that end", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py"],
          {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
