@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -38,6 +39,8 @@ int give_up(const Error& error) {
   std::cerr << "lockstep-operator: " << error.message << "\n";
   return 1;
 }
+
+constexpr timespec kTrimEvery{.tv_sec = 60, .tv_nsec = 0};
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -87,7 +90,11 @@ class Operator {
   // Until a signal asks for the end. The exit status.
   int wait(const sigset_t& signals, char** argv) {
     bool started = false;
-    for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != SIGTERM && signal != SIGINT;) {
+    for (;;) {
+      const int signal = sigtimedwait(&signals, nullptr, &kTrimEvery);
+      if (signal == SIGTERM || signal == SIGINT) break;
+      // What a burst of pods left free goes back to the machine.
+      if (signal < 0) malloc_trim(0);
       if (lost_) start_anew(argv);
       if (failed_) return 1;
       if (leads_ && !std::exchange(started, true)) leadership_->start();

@@ -20,6 +20,7 @@ import time
 
 import controllers
 import fleet as fleets
+import memory
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SIDES = ("raw", "lockstep", "jobset")
@@ -102,19 +103,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pods", type=int, default=0, help="cut each case to about so many pods (default: whole)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side and case (default: 3)")
-    parser.add_argument("--only", default="", help="only cases whose name holds this text, for example `gang of 1,000`")
+    parser.add_argument("--only", default="", help="only cases whose name holds this text, for example `gang of 1,000`, or `memory`")
     parser.add_argument("--sides", default=",".join(SIDES), help=f"which sides (default: {','.join(SIDES)})")
     given = parser.parse_args()
     sides = [side for side in SIDES if side in given.sides.split(",")]
     chosen = [case for case in cases(given.pods) if given.only in case[0]]
-    most = max((jobs * pods for _, jobs, pods in chosen), default=0)
+    remember = given.only == "memory"
+    sizes = memory.SIZES if not given.pods else (0, given.pods)
+    most = max([jobs * pods for _, jobs, pods in chosen] + ([max(sizes)] if remember else []), default=0)
     if not most:
         raise SystemExit(f"bench: no case holds '{given.only}'")
     begun, found = time.monotonic(), []
     with fleets.Fleet(most) as fleet:
         print(f"{fleet.size} nodes of the fleet; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.rounds} rounds", flush=True)
         template, connections = None, 0
-        if "raw" in sides:
+        if chosen and "raw" in sides:
             with controllers.Lockstep(fleet):
                 template = fleet.raw_template()
             connections = best_connections(fleet, template, min(500, most))
@@ -126,6 +129,8 @@ def main():
                     rows.append({"case": name, "round": number, **measure(fleet, side, jobs, pods, template, connections)})
             found += rows
             print_case(name, rows, sides)
+        if remember:
+            found += memory.table(fleet, sizes)
     out = ROOT / "out/bench/control_plane.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1))

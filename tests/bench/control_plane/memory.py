@@ -1,0 +1,157 @@
+"""Where the operator's resident memory goes: mappings from /proc, the allocator's own account, and samples of who allocates."""
+
+import bisect
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import controllers
+import fleet as fleets
+
+SIZES = (0, 1000, 10000)
+GANG = 1000  # pods of each job
+SAMPLER = pathlib.Path(__file__).with_name("heap_sampler.cpp")
+# What a stack counts as: the first rule that a frame meets, frames from the innermost on. Frames that meet none are passed over.
+RULES = (
+    ("TLS", r"libssl|libcrypto"),
+    ("JSON", r"nlohmann|YAML::"),
+    ("HTTP client", r"web::|pplx::|libcpprest|utility::"),
+    ("metrics and logs", r"prometheus|spdlog"),
+    ("coordinator", r"lockstep::rendezvous"),
+    ("cache: typed objects", r"lockstep::(cache|api)"),
+    ("API client", r"lockstep::kube"),
+    ("controller and jobs", r"lockstep::(job|control)"),
+)
+OTHER = "not named by a rule"
+
+
+class Symbols:
+    """Names of functions by address in the operator's program."""
+
+    def __init__(self, program):
+        self.program = os.path.realpath(program)
+        out = subprocess.run(["nm", "-C", "--defined-only", program], check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+        rows = sorted((int(line.split(" ", 2)[0], 16), line.split(" ", 2)[2]) for line in out.splitlines() if line[17:18].lower() in ("t", "w"))
+        self._addresses, self._names = [address for address, _ in rows], [name for _, name in rows]
+
+    def name(self, frame):
+        module, _, offset = frame.rpartition("+")
+        if os.path.realpath(module) != self.program:
+            return module
+        place = bisect.bisect_right(self._addresses, int(offset, 16)) - 1
+        return self._names[place] if place >= 0 else module
+
+
+def category(names):
+    """The rule that a stack meets; `names` are its frames, innermost first."""
+    for name in names:
+        function = re.sub(r"<.*>", "", name)  # an argument of a template is not who allocates
+        for what, pattern in RULES:
+            if re.search(pattern, function) or (what == "JSON" and name.startswith("nlohmann")):
+                return what
+    return OTHER
+
+
+def heap_by_category(text, symbols):
+    """{category: MiB} of the live samples, and MiB that the allocator holds: (in use by malloc_info, free)."""
+    account, _, samples = text.partition("samples\n")
+    found = {}
+    for line in samples.splitlines():
+        if line == "end":
+            break
+        size, *frames = line.split()
+        what = category([symbols.name(frame) for frame in frames])
+        found[what] = found.get(what, 0) + int(size) / 2**20
+    end = account[account.rindex("</heap>"):]  # the sums over all arenas
+
+    def sum_of(kind):
+        return int(re.search(rf'type="{kind}"[^/]*size="(\d+)"', end)[1]) / 2**20
+
+    free = sum_of("fast") + sum_of("rest")
+    return found, sum_of("current") + sum_of("mmap") - free, free
+
+
+def resident(pid):
+    """{what: MiB} of the resident pages by the kind of their mapping. The sampler's own are left out."""
+    stacks = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        words = (task / "syscall").read_text().split()
+        if len(words) >= 2:
+            stacks.append(int(words[-2], 16))
+    found, kind = {"program and libraries": 0.0, "thread stacks": 0.0, "anonymous": 0.0}, None
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        head = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+)\s*(.*)", line)
+        if head:
+            begin, end, inode, name = int(head[1], 16), int(head[2], 16), head[3], head[4]
+            if "sampler.so" in name:
+                kind, after_sampler = None, end
+            elif inode == "0" and begin == locals().get("after_sampler"):
+                kind, after_sampler = None, end  # its table
+            elif inode != "0":
+                kind = "program and libraries"
+            else:
+                kind = "thread stacks" if any(begin <= pointer < end for pointer in stacks) else "anonymous"
+        elif line.startswith("Rss:") and kind:
+            found[kind] += int(line.split()[1]) / 1024
+    return found
+
+
+def connections(pid):
+    """Sockets that the process has open."""
+    found = 0
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found += os.readlink(descriptor).startswith("socket:")
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return found
+
+
+def look(fleet, controller, symbols):
+    """One column of the table."""
+    out = fleet.folder / "heap"
+    out.unlink(missing_ok=True)
+    os.kill(controller.pid, signal.SIGUSR2)
+    fleet.until("the heap is written", lambda: out.exists() and out.read_text(errors="replace").rstrip().endswith("end"), deadline=60)
+    kinds = resident(controller.pid)
+    by_category, in_use, free = heap_by_category(out.read_text(errors="replace"), symbols)
+    rows = {"program and libraries": kinds["program and libraries"], "thread stacks": kinds["thread stacks"]}
+    named = sum(by_category.values())
+    for what, _ in RULES:
+        rows[f"heap: {what}"] = by_category.get(what, 0.0)
+    rows[f"heap: {OTHER}"] = by_category.get(OTHER, 0.0)
+    rows["heap: not sampled"] = in_use - named
+    rows["allocator: free, resident or not"] = free
+    rows["resident"] = sum(kinds.values())
+    rows["peak until then"] = controllers.memory_mib(controller.pid, "VmHWM")
+    return rows
+
+
+def table(fleet, sizes=SIZES):
+    """Prints the operator's memory at each number of pods; returns it as rows for the file."""
+    sampler = fleet.folder / "sampler.so"
+    subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", SAMPLER, "-o", sampler, "-ldl", "-lpthread"], check=True, timeout=120)
+    symbols = Symbols(controllers.BUILD / "bin/lockstep-operator")
+    columns, there, idle = [], 0, None
+    with controllers.Lockstep(fleet, env={"LD_PRELOAD": str(sampler), "LOCKSTEP_HEAP_OUT": str(fleet.folder / "heap")}) as controller:
+        for size in sizes:
+            while there < size:
+                more = min(GANG, size - there)
+                job = {"path": fleets.COLLECTIONS["lockstep"], "body": fleets.training_job(f"memory-{there}", more)}
+                fleet.api.call("POST", job["path"], job["body"])
+                there += more
+                fleet.until(f"{there} pods run", lambda: fleet.running() >= there, deadline=600, every=1)
+            idle = idle or connections(controller.pid)
+            # Connections over which pods were created close half a minute after the last of them.
+            fleet.until("the operator rests", lambda: connections(controller.pid) <= idle + 2, deadline=120, every=1)
+            time.sleep(61)  # it returns free memory to the machine once a minute, and does not say when
+            fleet.api.close()  # the server has closed the idle connection
+            columns.append(look(fleet, controller, symbols))
+        fleet.clear()
+    print(f"\nmemory of the operator in MiB, by pods that run{'':6}" + "".join(f"{size:>10,}" for size in sizes))
+    for what in columns[0]:
+        print(f"  {what:52}" + "".join(f"{column[what]:10.1f}" for column in columns), flush=True)
+    return [{"memory_at": size, **column} for size, column in zip(sizes, columns)]
