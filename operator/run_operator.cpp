@@ -21,6 +21,7 @@
 #include "operator/base/metrics.h"
 #include "operator/base/version.h"
 #include "operator/job/job_controller.h"
+#include "operator/kube/cpprest_transport.h"
 #include "operator/kube/http_api.h"
 #include "operator/kube/kubeconfig.h"
 #include "operator/kube/leader_elector.h"
@@ -53,6 +54,9 @@ sigset_t watched_signals() {
 [[noreturn]] void start_anew(char** argv) {
   log::warn("the lease is lost; starting anew");
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  for (const auto& [name, value] : kube::spared_environment()) {
+    value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
+  }
   execv("/proc/self/exe", argv);
   _exit(1);
 }

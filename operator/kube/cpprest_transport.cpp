@@ -112,6 +112,7 @@ void start_library() {
 // The machine's authorities as they were configured before spare_system_authorities().
 struct SystemAuthorities {
   std::string file, folder;
+  std::map<std::string, std::optional<std::string>> environment;  // of the two variables
 };
 std::optional<SystemAuthorities>& spared() {
   static std::optional<SystemAuthorities> authorities;
@@ -409,14 +410,21 @@ class CpprestTransport final : public Transport {
 
 void spare_system_authorities() {
   if (spared()) return;
-  const auto configured = [](const char* variable, const char* otherwise) {
-    const char* value = ::secure_getenv(variable);
-    return std::string(value == nullptr ? otherwise : value);
+  SystemAuthorities system;
+  const auto replace = [&system](const char* variable, const char* otherwise) {
+    const char* value = ::getenv(variable);
+    system.environment[variable] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    const std::string configured = value == nullptr ? otherwise : value;
+    ::setenv(variable, "/dev/null", 1);
+    return configured;
   };
-  spared() = SystemAuthorities{configured(X509_get_default_cert_file_env(), X509_get_default_cert_file()),
-                               configured(X509_get_default_cert_dir_env(), X509_get_default_cert_dir())};
-  ::setenv(X509_get_default_cert_file_env(), "/dev/null", 1);
-  ::setenv(X509_get_default_cert_dir_env(), "/dev/null", 1);
+  system.file = replace(X509_get_default_cert_file_env(), X509_get_default_cert_file());
+  system.folder = replace(X509_get_default_cert_dir_env(), X509_get_default_cert_dir());
+  spared() = std::move(system);
+}
+
+std::map<std::string, std::optional<std::string>> spared_environment() {
+  return spared() ? spared()->environment : std::map<std::string, std::optional<std::string>>();
 }
 
 Result<std::unique_ptr<Transport>> make_cpprest_transport(const ClusterAccess& access, const Environment& environment) {

@@ -3,7 +3,10 @@
 // idle timer in place of deadlines, its trust in every public CA, and its exceptions.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "operator/kube/credentials.h"
 #include "operator/kube/transport.h"
@@ -12,9 +15,12 @@ namespace lockstep::kube {
 
 // The library parses the machine's authorities anew for each connection, though a configured CA replaces them: 17 ms of
 // CPU beside a handshake of 2 ms. From this call on only transports without a configured CA load them. It changes the
-// process's environment (SSL_CERT_FILE, SSL_CERT_DIR), which children inherit: for a program without any, before its
-// first thread.
+// process's environment (SSL_CERT_FILE, SSL_CERT_DIR): call it before the first thread.
 void spare_system_authorities();
+
+// Of SSL_CERT_FILE and SSL_CERT_DIR what other programs are to see: the values from before the call, empty where one was
+// not set. Without the call there is nothing in it.
+std::map<std::string, std::optional<std::string>> spared_environment();
 
 // Makes a transport for the server of `access`. Connects only when asked to. kInvalid when the server's URL, proxy or
 // certificates cannot be used. All calls must have returned before it is destroyed.

@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "operator/base/timestamp.h"
+#include "operator/kube/cpprest_transport.h"
 #include "operator/kube/json_text.h"
 
 namespace lockstep::kube {
@@ -57,6 +58,10 @@ std::vector<std::string> child_environment(const ExecPlugin& plugin, bool intera
     const std::string_view text(*entry);
     const auto equals = text.find('=');
     if (equals != text.npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const auto& [name, value] : spared_environment()) {
+    variables.erase(name);
+    if (value) variables[name] = *value;
   }
   for (const auto& [name, value] : plugin.env) variables[name] = value;
   variables["KUBERNETES_EXEC_INFO"] = exec_info(plugin, interactive);

@@ -293,6 +293,7 @@ TEST_F(Tls, without_a_configured_ca_the_machine_s_authorities_count_when_spared)
   ASSERT_EQ(::setenv("SSL_CERT_FILE", file.c_str(), 1), 0);
   spare_system_authorities();
   EXPECT_STREQ(::getenv("SSL_CERT_FILE"), "/dev/null") << "the library reads it for each connection";
+  EXPECT_EQ(spared_environment().at("SSL_CERT_FILE"), file) << "for programs that this one starts";
   const auto context = ours.server_context("IP:127.0.0.1");
   auto server = serve(context.get());
   auto access = access_to(server.url());
