@@ -27,7 +27,7 @@ struct JobControllerOptions {
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
   std::string instance;                                // reportingInstance
   int workers = 4;                                     // jobs that are reconciled at the same time
-  int most_bulk_writes = 64;                           // creates and deletes of pods under way at most, of all jobs
+  int most_bulk_writes = 32;                           // creates and deletes of pods under way at most, of all jobs
   Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not
   // A reconcile or a bulk write that lasts longer makes healthy() false: several deadlines of a call.
   Duration stuck_after = std::chrono::minutes(1);

@@ -1,6 +1,7 @@
 #include "operator/job/slot_troubles.h"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "operator/api/cause.h"
@@ -26,6 +27,15 @@ const api::Pod* find_pod(const Snapshot& snapshot, const std::string& name) {
   const auto at =
       std::find_if(snapshot.pods.begin(), snapshot.pods.end(), [&](const auto& pod) { return pod->meta.name == name; });
   return at == snapshot.pods.end() ? nullptr : at->get();
+}
+
+// Of a pod that is gone only the name is known, which ends in "-<slot>-<incarnation>" (children.h).
+int slot_in(std::string_view pod) {
+  const auto last = pod.rfind('-');
+  const auto before = last == pod.npos || last == 0 ? pod.npos : pod.rfind('-', last - 1);
+  int slot = 0;
+  if (before != pod.npos) std::from_chars(pod.data() + before + 1, pod.data() + last, slot);
+  return slot;
 }
 
 bool avoided(const api::SlotStatus& entry, WallTime now) {
@@ -67,7 +77,7 @@ void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::Tr
   if (slots.size() >= kMostTroubles) slots.erase(slots.begin());
   const api::Pod* pod = find_pod(snapshot, attempt.pod);
   const auto identity = pod != nullptr ? identity_of(pod->meta) : std::nullopt;
-  slots.push_back({.slot = identity ? identity->slot : 0,
+  slots.push_back({.slot = identity ? identity->slot : slot_in(attempt.pod),
                    .trouble = trouble,
                    .pod = attempt.pod,
                    .node = attempt.node,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/job/finish_policy.h"
+#include "operator/job/slot_troubles.h"
 #include "operator/job/startup_policy.h"
 #include "tests/operator/job/situation.h"
 
@@ -449,6 +450,17 @@ TEST(JobStatus, a_condition_moves_its_time_only_when_it_flips) {
   s.see(Phase::kUp, 1);
   s.accept();
   EXPECT_EQ(s.condition("Running")->last_transition, s.now);
+}
+
+TEST(SlotTroubles, a_pod_that_is_gone_keeps_its_slot) {
+  api::Attempt attempt;
+  attempt.cause = api::Cause::kNodeLost;
+  attempt.pod = "a-abcd-12-3";
+  api::TrainingJobStatus status;
+  note_trouble(Snapshot{}, attempt, status);
+  ASSERT_TRUE(status.slots);
+  ASSERT_EQ(status.slots->size(), 1u);
+  EXPECT_EQ(status.slots->front().slot, 12);
 }
 
 }  // namespace
