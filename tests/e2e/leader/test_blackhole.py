@@ -37,10 +37,12 @@ class Way:
     def cut(self):
         """No packet arrives, in either direction, and nobody is told."""
         outer, self._rules = self._rules, contextlib.ExitStack()
-        with self._rules:
-            self._rule("OUTPUT", "-m", "conntrack", "--ctproto", "tcp", "--ctorigdstport", str(PORT), "-j", "DROP")
-            yield
-        self._rules = outer
+        try:
+            with self._rules:
+                self._rule("OUTPUT", "-m", "conntrack", "--ctproto", "tcp", "--ctorigdstport", str(PORT), "-j", "DROP")
+                yield
+        finally:
+            self._rules = outer
 
     def close(self):
         self._rules.close()
