@@ -7,6 +7,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import e2e  # noqa: E402
 import host_operator  # noqa: E402
 
 
@@ -21,6 +22,13 @@ def namespace(cluster, request):
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:50].strip("-")
     cluster.kubectl("create", "namespace", name)
     return name
+
+
+@pytest.fixture
+def pods_are_admitted(cluster, namespace):
+    """The namespace has its default ServiceAccount, without which the API server refuses pods. kube-controller-manager makes it, and leads
+    again a minute after the API server was away."""
+    e2e.wait_for("the namespace has a ServiceAccount", lambda: cluster.read(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"), 120)
 
 
 @pytest.fixture

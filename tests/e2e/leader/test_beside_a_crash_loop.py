@@ -131,7 +131,7 @@ def described(rounds):
 
 
 @pytest.fixture
-def neighbours(cluster, namespace, start):
+def neighbours(cluster, namespace, pods_are_admitted, start):
     start().wait_until_ready()
     found = Neighbours(cluster, namespace)
     yield found

@@ -73,7 +73,7 @@ class Again:
 
 
 @pytest.fixture
-def again(cluster, namespace, start):
+def again(cluster, namespace, pods_are_admitted, start):
     start().wait_until_ready()
     pods = watch.Watch(cluster, f"/api/v1/namespaces/{namespace}/pods")
     found = Again(cluster, namespace, pods)

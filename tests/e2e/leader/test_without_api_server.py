@@ -1,5 +1,5 @@
 """The API server is away when the operator starts. A file of its own, after those whose jobs start at once: for a minute after its
-return an operator may see no job. 30 s."""
+return kube-controller-manager makes no ServiceAccount, and no pod is admitted to a new namespace. 30 s."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The CRD is not installed. The last file of its folder: for a minute after the CRD came back, watches of jobs are silent. 10 s."""
+"""The CRD is not installed. The last file of its folder, because every job of the cluster goes with the CRD. 10 s."""
 
 import e2e
 
