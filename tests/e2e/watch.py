@@ -10,23 +10,48 @@ import e2e
 
 
 class Watch:
-    """Every event of a kind in all namespaces, as kubectl streams them."""
+    """Every event of a kind in all namespaces, as kubectl streams them. A stream that the API server ends, because it is short of time or
+    away, goes on from the last event."""
 
     def __init__(self, cluster, path):
         self._changed = threading.Condition()
         self._events = {}  # namespace -> [(type, object)]
         self._arrived = {}  # namespace -> when each of them came
-        command = [str(e2e.program("kubectl")), "get", "--raw", f"{path}?watch=true"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **cluster.env})
+        self._version = ""  # of the last event
+        self._stopped = threading.Event()
+        self._command = [str(e2e.program("kubectl")), "get", "--raw", f"{path}?watch=true"]
+        self._env = {**os.environ, **cluster.env}
+        self._follow()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    def _follow(self):
+        *words, target = self._command
+        if self._version:
+            target += f"&resourceVersion={self._version}"
+        self._process = subprocess.Popen([*words, target], stdout=subprocess.PIPE, text=True, env=self._env)
+
     def _read(self):
+        while True:
+            self._read_stream()
+            self._process.wait()
+            if self._stopped.wait(0.2):  # between two tries while the API server is away
+                return
+            with self._changed:
+                if self._stopped.is_set():
+                    return
+                self._follow()
+
+    def _read_stream(self):
         for line in self._process.stdout:
             arrived = time.monotonic()
             event = json.loads(line)
-            namespace = event["object"].get("metadata", {}).get("namespace", "")
+            meta = event["object"].get("metadata", {})
+            namespace = meta.get("namespace", "")
             with self._changed:
+                self._version = meta.get("resourceVersion", "")
+                if event["type"] == "ERROR":
+                    continue
                 self._events.setdefault(namespace, []).append((event["type"], event["object"]))
                 self._arrived.setdefault(namespace, []).append(arrived)
                 self._changed.notify_all()
@@ -57,6 +82,7 @@ class Watch:
             self._changed.notify_all()
 
     def stop(self):
-        self._process.kill()
-        self._process.wait()
+        with self._changed:
+            self._stopped.set()
+            self._process.kill()
         self._thread.join(10)
