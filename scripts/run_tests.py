@@ -292,7 +292,7 @@ def soak(suite):
          {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"}),
         ("an API server that vanishes for six minutes, neighbours of a crash loop", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/leader/test_blackhole.py",
                                                                                      "tests/e2e/leader/test_beside_a_crash_loop.py"],
-         {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20"}),
+         {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20", "LOCKSTEP_NEIGHBOUR_FLOOR": "0.2"}),
         ("leaders that end", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py"],
          {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("README's command blocks, the long ones too", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/readme"], {"LOCKSTEP_README": "whole"}),
