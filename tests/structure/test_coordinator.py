@@ -1,13 +1,13 @@
-"""The coordinator's machine is made of parts: no file of its room and no class of it outgrows one reader."""
+"""The files and classes of the rendezvous room are short enough for one reader. EXCEPT lists the classes that are not."""
 
 import pathlib
 import re
 import unittest
 
 ROOM = pathlib.Path(__file__).resolve().parents[2] / "operator" / "rendezvous"
-PARTS = ("contacts.h", "record_keeper.h", "gang.h", "generation.h", "coordinator_steps.h", "coordinator_state.h")
 MOST_LINES = 450
 MOST_FIELDS = 20
+EXCEPT = {"MemberState": 38, "JobPlan": 23}  # the agent's machine, and a plain list of what a job wants
 
 
 def classes(text):
@@ -37,12 +37,12 @@ class Parts(unittest.TestCase):
             lines = len(path.read_text().splitlines())
             self.assertLessEqual(lines, MOST_LINES, path.name)
 
-    def test_no_part_of_the_machine_has_more_than_twenty_fields(self):
+    def test_no_class_of_the_room_has_more_than_twenty_fields(self):
         seen = {}
-        for part in PARTS:
-            for name, lines in classes((ROOM / part).read_text()):
+        for header in sorted(ROOM.glob("*.h")):
+            for name, lines in classes(header.read_text()):
                 seen[name] = fields(lines)
-                self.assertLessEqual(len(seen[name]), MOST_FIELDS, f"{name}: {seen[name]}")
+                self.assertLessEqual(len(seen[name]), EXCEPT.get(name, MOST_FIELDS), f"{name}: {seen[name]}")
         counts = {name: len(found) for name, found in seen.items()}
         self.assertEqual((counts["Reach"], counts["Told"], counts["Ending"]), (5, 5, 6), "all fields are seen")
 

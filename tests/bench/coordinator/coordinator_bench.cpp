@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "operator/rendezvous/coordinator.h"
+#include "operator/rendezvous/coordinator_timing.h"
 #include "tests/bench/coordinator/scripted_gang.h"
 #include "tests/bench/coordinator/served_coordinator.h"
 
@@ -39,8 +40,8 @@ void raise_descriptors() {
 class Folder {
  public:
   Folder() {
-    char name[] = "/tmp/lockstep-coordinator-bench-XXXXXX";
-    if (::mkdtemp(name) != nullptr) path_ = name;
+    path_ = (std::filesystem::temp_directory_path() / "lockstep-coordinator-bench-XXXXXX").string();
+    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
     const auto authority = rendezvous::make_authority();
     const auto serving = rendezvous::issue_serving_certificate(*authority);
     ca_ = authority->certificate_pem;
@@ -84,6 +85,7 @@ std::optional<Figures> measure(int members, double seconds) {
   Figures figures;
   const Folder folder;
   auto started = ServedCoordinator::start(folder.path(), 0, 1, members);
+  const auto started_at = std::chrono::steady_clock::now();
   if (!started) {
     std::cerr << started.error().message << "\n";
     return std::nullopt;
@@ -94,17 +96,17 @@ std::optional<Figures> measure(int members, double seconds) {
   if (!formed) return std::nullopt;
   figures.form = *formed;
 
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // GOs are out
   const double cpu = coordinator.cpu_seconds();
   const std::int64_t beats = gang.heartbeats();
   const double begun = now();
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));  // the span that is measured
   const double said = static_cast<double>(gang.heartbeats() - beats);
   figures.us_per_heartbeat = (coordinator.cpu_seconds() - cpu) * 1e6 / said;
   figures.heartbeats_per_second = said / (now() - begun);
   figures.idle_kib = coordinator.resident_kib();
 
-  std::this_thread::sleep_for(std::chrono::seconds(4));  // past the time in which a new coordinator evicts nobody
+  // A new coordinator evicts no member for that long, and does not say when it begins to.
+  std::this_thread::sleep_until(started_at + rendezvous::CoordinatorTiming().no_eviction_for);
   const int victim = members / 2;
   bool replaced = false;
   gang.lose(victim);

@@ -49,7 +49,7 @@ TEST(Store, finds_by_key_uid_and_index_as_objects_come_change_and_go) {
   EXPECT_EQ(names(store.by_index("j1")), "ab");
   EXPECT_TRUE(store.by_index("").empty());
   EXPECT_EQ(store.get_by_uid("ub")->meta.name, "b");
-  store.put(pod("b", "ub2", "4", "j2"), "4");  // made anew under the same name
+  store.put(pod("b", "ub2", "4", "j2"), "4");  // recreated under the same name
   EXPECT_EQ(names(store.by_index("j1")), "a");
   EXPECT_EQ(names(store.by_index("j2")), "b");
   EXPECT_EQ(store.get_by_uid("ub"), nullptr);

@@ -41,6 +41,11 @@ class Blackhole {
   std::condition_variable back_;
 };
 
+// No create or delete of a pod is under way.
+bool rests(RunningController& running) {
+  return running.metrics.text().find("lockstep_bulk_writes_under_way 0\n") != std::string::npos;
+}
+
 TEST(BulkWrites, a_plan_stops_at_the_first_call_without_an_answer) {
   constexpr int kPods = 600;
   Blackhole hole(milliseconds(200));
@@ -98,7 +103,7 @@ TEST(BulkWrites, pods_that_come_by_the_hundred_cause_few_reconciles) {
   RunningController running([](const WatchedApi::Write&) { return std::nullopt; });
   running.create_job("a", 1000);
   ASSERT_TRUE(holds_within(seconds(60), [&] { return running.pods("a") == 1000; }));
-  std::this_thread::sleep_for(milliseconds(500));
+  ASSERT_TRUE(holds_within(seconds(10), [&] { return rests(running); }));
   // By the kubelets: each pod starts.
   const auto page = running.api.list(kube::kPods, {.name_space = "default", .limit = 0});
   ASSERT_TRUE(page);
@@ -128,9 +133,9 @@ TEST(BulkWrites, a_job_that_is_deleted_meanwhile_gets_no_further_pods) {
   running.create_job("a", 2000);
   ASSERT_TRUE(holds_within(seconds(20), [&] { return creates > 20; }));
   ASSERT_TRUE(running.api.remove(kube::kTrainingJobs, "default", "a", {}));
-  std::this_thread::sleep_for(milliseconds(200));
+  std::this_thread::sleep_for(milliseconds(200));  // for the controller to see it: a write may end between two looks
   const int by_then = creates;
-  std::this_thread::sleep_for(milliseconds(200));
+  std::this_thread::sleep_for(milliseconds(200));  // no event tells of a create that never comes
   EXPECT_EQ(creates, by_then);
   EXPECT_LT(by_then, 1000);
 }
@@ -180,7 +185,7 @@ TEST(BulkWrites, a_hot_job_does_not_double_the_reaction_to_others) {
   for (int i = 0; i < kJobs; ++i) running.create_job("job-" + std::to_string(i), 2);
   running.create_job("hot", 100);
   ASSERT_TRUE(holds_within(seconds(60), [&] { return running.pods("hot") == 100 && running.pods("job-98") == 2; }));
-  std::this_thread::sleep_for(milliseconds(300));
+  ASSERT_TRUE(holds_within(seconds(10), [&] { return rests(running); }));
   const double quiet = reaction(running, kJobs, 2);
   // Its pods fail again and again, as fast as they can be told to.
   std::atomic<bool> stop = false;

@@ -1,4 +1,4 @@
-// Decisions on a job that may run with fewer pods: what ends a generation, what does not, and what is made anew.
+// Decisions on a job that may run with fewer pods: what ends a generation, what does not, and what is recreated.
 #include <gtest/gtest.h>
 
 #include "operator/job/restart_policy.h"

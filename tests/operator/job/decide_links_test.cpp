@@ -1,4 +1,4 @@
-// Decisions on a job of which one pod does not reach another: it is made anew, elsewhere where there is room.
+// Decisions on a job of which one pod does not reach another: it is recreated, elsewhere where there is room.
 #include <gtest/gtest.h>
 
 #include "operator/job/restart_policy.h"

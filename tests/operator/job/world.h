@@ -28,7 +28,7 @@ class MortalApi final : public testing::HookedApi {
   int writes = 0;
   int die_after = 0;                        // 0: never
   std::map<std::string, int> pods_created;  // by name
-  // Pods made anew while the stored status said that every slot had its pod.
+  // Pods recreated while the stored status said that every slot had its pod.
   std::vector<std::string> created_while_placed;
   std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
 

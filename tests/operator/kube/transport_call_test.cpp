@@ -288,7 +288,8 @@ TEST_F(Tls, another_name_to_verify_and_no_verification_at_all_work_when_asked_fo
 
 // The last of these that looks at the machine's authorities: what it sets stays for the process.
 TEST_F(Tls, without_a_configured_ca_the_machine_s_authorities_count_when_spared) {
-  const std::string file = fmt::format("{}/lockstep-system-{}", std::filesystem::temp_directory_path().string(), getpid());
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  const std::string file = fmt::format("{}/lockstep-system-{}", folder, getpid());
   std::ofstream(file) << ours.certificate_pem();
   ASSERT_EQ(::setenv("SSL_CERT_FILE", file.c_str(), 1), 0);
   spare_system_authorities();

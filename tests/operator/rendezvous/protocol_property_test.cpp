@@ -106,7 +106,7 @@ TEST_P(Membership, of_ranks_that_hang_under_faults_none_is_left_and_no_other_is_
   EXPECT_GT(aborted, 0);
 }
 
-// One pod is made anew, and not another one for the same cut, though the cut stays as long as both are there; none
+// One pod is recreated, and not another one for the same cut, though the cut stays as long as both are there; none
 // where one of them was left out for another reason.
 TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_and_the_job_goes_on) {
   const unsigned first = first_seed();
@@ -135,7 +135,7 @@ TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_an
     ASSERT_LE(world.evicted(), 1) << "LOCKSTEP_SEED=" << first + i;
     evicted += world.evicted();
   }
-  std::cout << cuts << " cuts, " << evicted << " pods made anew\n";
+  std::cout << cuts << " cuts, " << evicted << " pods recreated\n";
   EXPECT_GT(cuts, 0);
   EXPECT_GE(evicted, cuts * 8 / 10);
 }

@@ -50,7 +50,7 @@ class SimulatedWorld {
   int members() const;
   // For so long no word of anybody gets to the coordinator, and none of it to anybody; they reach one another.
   void silence(Duration duration);
-  // Pods that were made anew because they did not reach another one.
+  // Pods that were recreated because they did not reach another one.
   int evicted() const { return evicted_; }
   bool anybody_hangs() const;
   int aborted() const { return aborted_; }  // processes that were ended because they hung
@@ -145,7 +145,7 @@ class SimulatedWorld {
   void cut_off(const PodPtr& pod);
 
   void kill_pod(const PodPtr& pod);
-  // A pod that has ended is made anew, if its slot is still wanted.
+  // A pod that has ended is recreated, if its slot is still wanted.
   void end_of_pod(const PodPtr& pod);
 
   // The controller sees in its cache that the pod has ended, writes the attempt, and creates the next incarnation.

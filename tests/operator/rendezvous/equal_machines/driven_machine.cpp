@@ -19,7 +19,7 @@ std::string word(const char* what, int number) {
   return number == 0 ? "" : fmt::format("{}-{}", what, number);
 }
 
-// A failure's cause was a text once.
+// Up to 753c8c0 the cause of a failure is a text, later an api::Cause.
 template <typename Cause>
 std::string cause_in_words(const Cause& cause) {
   if constexpr (std::is_convertible_v<Cause, std::string>) {
@@ -29,7 +29,7 @@ std::string cause_in_words(const Cause& cause) {
   }
 }
 
-// And so was a problem that an agent names.
+// So is the problem that an agent names.
 template <typename Problem>
 void say(Problem& problem, const std::string& word) {
   if constexpr (std::is_convertible_v<Problem, std::string>) {
