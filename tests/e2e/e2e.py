@@ -59,6 +59,23 @@ def program(name):
     return pathlib.Path(folder) / name
 
 
+@contextlib.contextmanager
+def applied_jobs(cluster):
+    """A function that applies a job and returns its name. The jobs are deleted at the end of the `with` block."""
+    names = []
+
+    def apply(document):
+        names.append(document["metadata"]["name"])
+        cluster.apply(document)
+        return document["metadata"]["name"]
+
+    try:
+        yield apply
+    finally:
+        for name in names:
+            cluster.delete_job(name)
+
+
 class Cluster:
     """A cluster of tests/cluster, with kubectl bound to it."""
 
@@ -97,7 +114,7 @@ class Cluster:
                 if error.status in (400, 404):  # 400: a log whose container does not run yet
                     return None
                 raise CommandFailed(str(error)) from None
-            except OSError as error:  # a connection that was idle for too long is made anew, once
+            except OSError as error:  # a connection that was idle for too long is opened again, once
                 if not again:
                     raise CommandFailed(str(error)) from None
         return None

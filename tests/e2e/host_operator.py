@@ -14,7 +14,8 @@ PROGRAM = e2e.BUILD / "tests/bin/lockstep-operator-fault"
 
 def coordinator_service():
     """The Service that leads agents to the leading operator, as the chart makes it."""
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lockstep-coordinator", "labels": {"who": "a-chart"}},
+    return {"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "lockstep-coordinator", "labels": {"who": "a-chart"}},
             "spec": {"ports": [{"name": "coordinator", "port": 7077}]}}
 
 
@@ -26,7 +27,9 @@ def is_served(cluster):
 
 
 def cluster_with_crd(name, images=(), **how):
-    """A fixture's body: a cluster (`how` as e2e.Cluster) with these image archives and the CRD; taken down at its end."""
+    """A fixture's body: a cluster (`how` as e2e.Cluster) with these image archives and the CRD.
+
+    It is taken down at the fixture's end."""
     cluster = e2e.Cluster(name, **how)
     try:
         for archive in images:
@@ -39,10 +42,12 @@ def cluster_with_crd(name, images=(), **how):
 
 
 class Operator:
-    """A process of lockstep-operator for the jobs of one namespace; `environment` as in tests/operator/fault/main.cpp."""
+    """A process of lockstep-operator for the jobs of one namespace.
 
-    def __init__(self, cluster, namespace, folder, number=1, lease=15, program=PROGRAM, server="", image="docker.io/lockstep/operator:dev",
-                 **environment):
+    `environment` is described in tests/operator/fault/main.cpp."""
+
+    def __init__(self, cluster, namespace, folder, number=1, lease=15, program=PROGRAM, server="",
+                 image="docker.io/lockstep/operator:dev", **environment):
         self.journal = folder / f"writes-{number}"
         self._log_path = folder / f"operator-{number}.log"
         kubeconfig = cluster.kubeconfig
@@ -92,7 +97,8 @@ class Operator:
 
     def rest(self):
         """Waits until it leads, has looked at the job, and has nothing more to do."""
-        e2e.wait_for("the operator has reconciled", lambda: (self.metric("lockstep_operator_reconcile_total") or 0) >= 1, 40)
+        e2e.wait_for("the operator has reconciled",
+                     lambda: (self.metric("lockstep_operator_reconcile_total") or 0) >= 1, 40)
         e2e.wait_for("its queue is empty", lambda: self.metric("workqueue_depth") == 0, 20)
 
     def stop(self):
@@ -117,7 +123,8 @@ class Operators:
 
     def __call__(self, **how):
         """Starts one."""
-        self._started.append(Operator(self._cluster, self.namespace, self._folder, len(self._started) + 1, **{**self._how, **how}))
+        number = len(self._started) + 1
+        self._started.append(Operator(self._cluster, self.namespace, self._folder, number, **{**self._how, **how}))
         return self._started[-1]
 
     def end(self):

@@ -10,8 +10,9 @@ import e2e
 
 
 class Watch:
-    """Every event of a kind in all namespaces, as kubectl streams them. A stream that the API server ends, because it is short of time or
-    away, goes on from the last event."""
+    """Every event of a kind in all namespaces, as kubectl streams them.
+
+    The API server ends a stream when it is short of time or goes away. The watch then continues from the last event."""
 
     def __init__(self, cluster, path):
         self._changed = threading.Condition()
@@ -63,7 +64,8 @@ class Watch:
     def timed(self, namespace, first=0):
         """[(when it came, object)] of the events from the one of that number on."""
         with self._changed:
-            return list(zip(self._arrived.get(namespace, [])[first:], (event[1] for event in self._events.get(namespace, [])[first:])))
+            objects = [event[1] for event in self._events.get(namespace, [])]
+            return list(zip(self._arrived.get(namespace, []), objects))[first:]
 
     def wait(self, what, namespace, look, deadline):
         """Waits until `look` of the namespace's events returns something true, and returns it."""

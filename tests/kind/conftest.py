@@ -53,7 +53,8 @@ def pytest_terminal_summary(terminalreporter):
 def sandbox():
     """The script that starts a sandbox; skips where run.sh finds that none can run."""
     command = [kind_cluster.HERE / "run.sh", "reason"]
-    why = subprocess.run(command, text=True, capture_output=True, timeout=kind_cluster.PATIENCE, check=True).stdout.strip()
+    done = subprocess.run(command, text=True, capture_output=True, timeout=kind_cluster.PATIENCE, check=True)
+    why = done.stdout.strip()
     if why:
         pytest.skip(why)
     return kind_cluster.HERE / "sandbox.sh"

@@ -1,4 +1,6 @@
-"""The GPUs of a node, as NVIDIA's device plugin and the kubelet see a mock of NVML that is right, or wrong on purpose."""
+"""The GPUs of a node as NVIDIA's device plugin and the kubelet see them, over a mock of NVML.
+
+The mock is right, or wrong on purpose."""
 
 import pytest
 

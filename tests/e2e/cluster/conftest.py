@@ -65,16 +65,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def job(cluster, request):
-    """Applies jobs and removes them after the test, whatever became of it."""
-    names = []
-
-    def apply(document):
-        names.append(document["metadata"]["name"])
-        cluster.apply(document)
-        return document["metadata"]["name"]
-
-    yield apply
-    for name in names:
-        cluster.delete_job(name)
+    """Applies jobs and removes them after the test."""
+    with e2e.applied_jobs(cluster) as apply:
+        yield apply
     misunderstood = [line for line in cluster.operators_say().splitlines() if "is not understood" in line]
     assert not misunderstood, "an agent and a coordinator of one version do not understand one another:\n" + "\n".join(misunderstood)

@@ -63,7 +63,7 @@ def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_nex
     assert "received the state of step" in cluster.kubectl("logs", slots[spare], "-c", "trainer").stdout
 
     cluster.kubectl("delete", "pod", slots[lost], "--wait=false")  # which is the spare now
-    cluster.wait_for(name, "it is made anew", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
+    cluster.wait_for(name, "it is recreated", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["PodDeleted", "Completed"]
     assert found["status"]["restarts"]["total"] == 1

@@ -16,7 +16,8 @@ def cluster():
     folder = e2e.OUT / "fault-images"
     folder.mkdir(parents=True, exist_ok=True)
     e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
-    yield from host_operator.cluster_with_crd("crash", nodes=2, images=[folder / "operator.tar", folder / "trainer.tar"])
+    images = [folder / "operator.tar", folder / "trainer.tar"]
+    yield from host_operator.cluster_with_crd("crash", nodes=2, images=images)
 
 
 @pytest.fixture
@@ -25,20 +26,12 @@ def start(cluster, tmp_path):
     operators = host_operator.Operators(cluster, "default", tmp_path, lease=life.LEASE)
     yield operators
     operators.end()
-    cluster.kubectl("delete", "lease/lockstep-operator", "secret/lockstep-coordinator-ca", "service/lockstep-coordinator", "-n", "default",
-                    "--ignore-not-found")
+    made = ("lease/lockstep-operator", "secret/lockstep-coordinator-ca", "service/lockstep-coordinator")
+    cluster.kubectl("delete", *made, "-n", "default", "--ignore-not-found")
 
 
 @pytest.fixture
 def job(cluster, start):
-    """Applies jobs, and removes them after the test by an operator, whatever became of it."""
-    names = []
-
-    def apply(document):
-        names.append(document["metadata"]["name"])
-        cluster.apply(document)
-        return document["metadata"]["name"]
-
-    yield apply
-    for name in names:
-        cluster.delete_job(name)
+    """Applies jobs, and has an operator remove them after the test."""
+    with e2e.applied_jobs(cluster) as apply:
+        yield apply

@@ -26,7 +26,8 @@ class Connections:
 
     def lost(self, pod):
         """How often the connection of that pod's agent ended."""
-        return len(re.findall(rf"an agent's connection (?:ended|is closed) pod=default/{pod['metadata']['name']}\b", self._operator.log()))
+        ended = rf"an agent's connection (?:ended|is closed) pod=default/{pod['metadata']['name']}\b"
+        return len(re.findall(ended, self._operator.log()))
 
     def made(self, pod):
         return len(re.findall(rf"an agent connected pod=default/{pod['metadata']['name']}\b", self._operator.log()))

@@ -22,7 +22,8 @@ def baseline(cluster):
     assert built.returncode == 0, built.stderr
     folder = pathlib.Path(built.stdout.strip())
     archive = e2e.OUT / "fault-images/baseline.tar"
-    e2e.run(e2e.ROOT / "tests/cluster/image", "--name", IMAGE, "--file", f"{folder}/lockstep-agent:/lockstep-agent:0755", "--out", archive)
+    agent = f"{folder}/lockstep-agent:/lockstep-agent:0755"
+    e2e.run(e2e.ROOT / "tests/cluster/image", "--name", IMAGE, "--file", agent, "--out", archive)
     cluster.command("load", archive)
     return folder / "lockstep-operator"
 
@@ -39,7 +40,8 @@ def test_a_gang_of_the_baseline_carries_over_to_this_operator(cluster, job, star
         assert before.stop() == 0
         after = start()
         after.wait_until_ready()
-        e2e.wait_for("every agent is back", lambda: after.log().count("an agent connected pod=default/upgrade-") >= NODES, 30)
+        connected = "an agent connected pod=default/upgrade-"
+        e2e.wait_for("every agent is back", lambda: after.log().count(connected) >= NODES, 30)
         gang.makes_steps(40)
         told = gang.ledgers.step()
         e2e.wait_for("the status follows the gang", lambda: gang.status().get("progress", {}).get("step", 0) > told, 30)

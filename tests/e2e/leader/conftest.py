@@ -26,9 +26,11 @@ def namespace(cluster, request):
 
 @pytest.fixture
 def pods_are_admitted(cluster, namespace):
-    """The namespace has its default ServiceAccount, without which the API server refuses pods. kube-controller-manager makes it, and leads
-    again a minute after the API server was away."""
-    e2e.wait_for("the namespace has a ServiceAccount", lambda: cluster.read(f"/api/v1/namespaces/{namespace}/serviceaccounts/default"), 120)
+    """The namespace has its default ServiceAccount, without which the API server refuses pods.
+
+    kube-controller-manager creates it, and leads again a minute after an outage of the API server."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    e2e.wait_for("the namespace has a ServiceAccount", lambda: cluster.read(path), 120)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import e2e
 import watch
 
 PODS = 600
-AWAY = int(os.environ.get("LOCKSTEP_AWAY_SECONDS", "65"))  # longer than the minute after which a stuck write makes liveness red
+# Seconds of the outage: longer than the minute after which a stuck write makes liveness red.
+AWAY = int(os.environ.get("LOCKSTEP_AWAY_SECONDS", "65"))
 LEASE = AWAY * 2 + 170  # the leader keeps it through the outage: nothing but a red liveness could end the process
 PORT = 16443
 
@@ -21,7 +22,8 @@ class Way:
     """A second port of the API server's address, which can be cut."""
 
     def __init__(self, cluster):
-        listed = urllib.parse.urlparse(re.search(r"server: (\S+)", open(cluster.kubeconfig, encoding="utf-8").read())[1])
+        kubeconfig = open(cluster.kubeconfig, encoding="utf-8").read()
+        listed = urllib.parse.urlparse(re.search(r"server: (\S+)", kubeconfig)[1])
         self.server = f"https://{listed.hostname}:{PORT}"
         self._rules = contextlib.ExitStack()
         self._rule("-t", "nat", "OUTPUT", "-p", "tcp", "-d", listed.hostname, "--dport", str(PORT),
@@ -52,7 +54,8 @@ def gang(name):
     """Its pods fit on no node: what is looked at is who creates them."""
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
             "spec": {"image": "nobody", "command": ["true"], "nodes": PODS, "rendezvous": {"kind": "None"},
-                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}], "nodeSelector": {"nowhere": "at-all"}}}}}
+                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}],
+                                              "nodeSelector": {"nowhere": "at-all"}}}}}
 
 
 def reconciles_of_a_minute(operator):
@@ -82,12 +85,14 @@ def test_a_leader_outlives_an_api_server_that_vanishes_among_its_creates(cluster
         begun = time.monotonic()
         pods.wait("every pod is created", namespace,
                   lambda events: len({event[1]["metadata"]["name"] for event in events}) >= PODS, 60)
-        print(f"\n{len(made)} pods before the outage of {AWAY} s, {PODS - len(made)} within {time.monotonic() - begun:.1f} s after it")
+        print(f"\n{len(made)} pods before the outage of {AWAY} s, {PODS - len(made)} within "
+              f"{time.monotonic() - begun:.1f} s after it")
         operator.rest()
         events = pods.events(namespace)
         assert not [event for event in events if event[0] == "DELETED"]
         created = [event[1]["metadata"]["labels"] for event in events if event[0] == "ADDED"]
-        assert sorted(int(labels["lockstep.dev/slot"]) for labels in created) == list(range(PODS)), "each slot has one pod"
+        slots = sorted(int(labels["lockstep.dev/slot"]) for labels in created)
+        assert slots == list(range(PODS)), "each slot has one pod"
         assert reconciles_of_a_minute(operator) == 0
         assert operator.process.poll() is None
         assert len(re.findall("leading advertise", operator.log())) == 1, "it is the same process, and led throughout"
@@ -96,4 +101,5 @@ def test_a_leader_outlives_an_api_server_that_vanishes_among_its_creates(cluster
         operator.stop()
         way.close()
         cluster.kubectl("delete", "trainingjobs", "--all", "-n", namespace, "--wait=false", check=False)
-        cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=false", check=False)
+        cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force", "--wait=false",
+                        check=False)

@@ -55,7 +55,8 @@ class Again:
         try:
             self._pods.wait("the new job has a pod", self._namespace, look, 90)
         except AssertionError as error:
-            raise AssertionError(f"{error}; its status: {json.dumps(self._cluster.job('again', self._namespace).get('status'))}") from None
+            status = self._cluster.job("again", self._namespace).get("status")
+            raise AssertionError(f"{error}; its status: {json.dumps(status)}") from None
 
     def hold_service(self):
         """Deletes the Service, which is terminating from now on."""
@@ -95,7 +96,8 @@ def test_a_recreated_job_has_its_pods_once_the_old_service_is_gone(cluster, name
     again.delete()
     again.hold_service()
     uid = again.create()
-    e2e.wait_for("the operator says what is in its way", lambda: "Service" in str(cluster.job("again", namespace).get("status")), 10)
+    e2e.wait_for("the operator says what is in its way",
+                 lambda: "Service" in str(cluster.job("again", namespace).get("status")), 10)
     again.release_service()
     begun = time.monotonic()
     again.wait_for_pod(uid)

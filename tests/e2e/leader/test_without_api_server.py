@@ -1,5 +1,7 @@
-"""The API server is away when the operator starts. A file of its own, after those whose jobs start at once: for a minute after its
-return kube-controller-manager makes no ServiceAccount, and no pod is admitted to a new namespace. 30 s."""
+"""The API server is away when the operator starts. 30 s.
+
+This file runs after those whose jobs start at once. For a minute after the API server's return kube-controller-manager
+creates no ServiceAccount, and the API server admits no pod to a new namespace."""
 
 import time
 

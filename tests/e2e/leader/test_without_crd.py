@@ -6,7 +6,8 @@ import e2e
 def test_a_missing_crd_is_named_and_waited_for(cluster, namespace, start):
     cluster.kubectl("delete", "-f", e2e.ROOT / "manifests/crd.yaml")
     operator = start()
-    e2e.wait_for("it names the CRD", lambda: "trainingjobs.lockstep.dev is not installed" in (operator.get("/readyz") or [0, ""])[1], 20)
+    missing = "trainingjobs.lockstep.dev is not installed"
+    e2e.wait_for("it names the CRD", lambda: missing in (operator.get("/readyz") or [0, ""])[1], 20)
     assert operator.get("/healthz")[0] == 200
     cluster.kubectl("apply", "-f", e2e.ROOT / "manifests/crd.yaml")
     operator.wait_until_ready()

@@ -77,6 +77,6 @@ def test_the_others_go_on_at_once_when_a_process_dies_and_a_new_one_joins_when_i
     assert [attempt["cause"] for attempt in status["attempts"]] == ["ProcessSignal", "Completed"], status["attempts"]
     assert status["worldSize"] == 3
     pods = re.findall(r"\bpod ([\w-]+)", str(status["attempts"][0]))
-    assert not [pod for pod in pods if pod.endswith("-2")], "no pod was made anew"
+    assert not [pod for pod in pods if pod.endswith("-2")], "no pod was recreated"
     assert result(command)["digest"] == digest
     print(f"\nwith two of three from step {said[0]} to {said[1]}")
