@@ -55,7 +55,11 @@ sigset_t watched_signals() {
   log::warn("the lease is lost; starting anew");
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (const auto& [name, value] : kube::spared_environment()) {
-    value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
+    if (value) {
+      ::setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      ::unsetenv(name.c_str());
+    }
   }
   execv("/proc/self/exe", argv);
   _exit(1);

@@ -67,11 +67,11 @@ const char* in_words(api::Strategy strategy) {
     case api::Strategy::kInPlace:
       return "the pods stayed, and processes were started anew where they had ended";
     case api::Strategy::kReplaceFailed:
-      return "a pod was made anew";
+      return "a pod was recreated";
     case api::Strategy::kShrink:
       return "the others went on without it";
     case api::Strategy::kGang:
-      return "all pods were made anew";
+      return "all pods were recreated";
     case api::Strategy::kNone:
     case api::Strategy::kNothing:
       break;

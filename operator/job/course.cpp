@@ -61,7 +61,7 @@ api::Attempt with_pod_of(const Survey& gang, int slot, api::Attempt attempt) {
 
 Course begin_round(const Snapshot& snapshot, Course course) {
   course.status.incarnation = next_incarnation(snapshot);
-  set_condition(snapshot, course.status, "Placed", false, "Replacing", "pods are made anew");
+  set_condition(snapshot, course.status, "Placed", false, "Replacing", "the pods are recreated");
   return course;
 }
 

@@ -59,7 +59,7 @@ Course take_progress(const Snapshot& snapshot, Course course) {
   return course;
 }
 
-// Until the coordinator has read the record, nobody knows which generation a failure would belong to.
+// Until the coordinator has read the record, the generation that a failure would belong to is unknown.
 Course judge_generation(const Snapshot& snapshot, Course course) {
   if (!snapshot.view) return course;
   return handle_failure(snapshot, std::move(course));

@@ -33,7 +33,7 @@ void let_go(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
   const auto& elastic = *snapshot.job->spec.elastic;
   const auto sentence = fmt::format(
       "fewer than elastic.minNodes ({}) pods were there for elastic.holdSeconds ({}): what they hold is saved, and all "
-      "pods are made anew",
+      "the pods are recreated",
       elastic.min_nodes, elastic.hold_seconds);
   set_condition(snapshot, status, "Restarting", true, kBelowMinimum, sentence);
   set_condition(snapshot, status, "Running", false, kBelowMinimum, sentence);

@@ -15,7 +15,7 @@ namespace {
 using api::Attempt;
 using api::Cause;
 
-// A spare that fails by itself is made anew at most so often.
+// The least time between two pods of a spare that fails by itself.
 constexpr auto kSpareEvery = std::chrono::seconds(10);
 
 // What is due for one slot.
@@ -25,7 +25,7 @@ struct Due {
   Duration wait{};
 };
 
-// Nobody waits for what was lost.
+// The gang runs with all its nodes: no rank waits for the lost pod.
 bool gang_is_whole(const Snapshot& snapshot) {
   const auto& spec = snapshot.job->spec;
   const auto& members = snapshot.view->members;
@@ -33,7 +33,7 @@ bool gang_is_whole(const Snapshot& snapshot) {
          std::count_if(members.begin(), members.end(), [](const auto& member) { return member.in_gang; }) >= spec.nodes;
 }
 
-// A pod that looks well, and whose agent the others went on without, is made anew when it does not come back.
+// The gang goes on without a silent agent. Its pod is recreated when the agent does not come back, even if it looks well.
 Due due_for_silent(const Snapshot& snapshot, const Course& course, const SlotView& slot) {
   const auto* member = snapshot.view->member_of(slot.slot);
   const auto* silence = find_silence(course.status, slot);
@@ -43,7 +43,7 @@ Due due_for_silent(const Snapshot& snapshot, const Course& course, const SlotVie
   return {Due::What::kDelete};
 }
 
-// The death of a spare is charged to nobody, and so must not happen again and again in a hurry.
+// No budget is charged for the death of a spare, so a minimum time between two of its pods bounds a crash loop.
 Due due_for_spare(const Snapshot& snapshot, const SlotView& slot) {
   if (slot.cause == Cause::kPodFailed || slot.cause == Cause::kOomKilled) {
     const auto not_before = slot.pod->meta.created.value_or(snapshot.now) + kSpareEvery;
@@ -125,7 +125,7 @@ Course replace_outside(const Snapshot& snapshot, Course course) {
     if (due.what == Due::What::kReplaceMember) {
       course = replace_member(snapshot, std::move(course), slot);
       if (is_finished(course.status)) return course;
-    } else if (slot.pod != nullptr) {  // of a slot without a pod nobody knows whether it had one
+    } else if (slot.pod != nullptr) {  // a slot without a pod may never have had one
       course.plan.events.push_back(replacement_of(slot));
     }
     course.gang.slots[i].state = SlotState::kEmpty;

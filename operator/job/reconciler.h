@@ -49,13 +49,13 @@ class Reconciler {
   Result<std::optional<Duration>> reconcile(const api::ObjectKey& key);
 
  private:
-  // What is known of a job beside the caches; lost with the process, and nothing depends on it for correctness.
   // The coordinator's failure of a job, dated by the monotonic clock.
   struct FailureSeen {
     std::int64_t generation = 0;
     WallTime time{};
     MonotonicTime at{};
   };
+  // What is known of a job beside the caches. It is lost with the process; no correctness depends on it.
   struct Memory {
     std::string uid;
     std::optional<CreateProblem> create_problem;

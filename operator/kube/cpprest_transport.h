@@ -13,13 +13,13 @@
 
 namespace lockstep::kube {
 
-// The library parses the machine's authorities anew for each connection, though a configured CA replaces them: 17 ms of
-// CPU beside a handshake of 2 ms. From this call on only transports without a configured CA load them. It changes the
+// The library parses the machine's authorities for each connection, though a configured CA replaces them: 17 ms of CPU
+// beside a handshake of 2 ms. After this call only transports without a configured CA load them. It changes the
 // process's environment (SSL_CERT_FILE, SSL_CERT_DIR): call it before the first thread.
 void spare_system_authorities();
 
-// Of SSL_CERT_FILE and SSL_CERT_DIR what other programs are to see: the values from before the call, empty where one was
-// not set. Without the call there is nothing in it.
+// SSL_CERT_FILE and SSL_CERT_DIR as programs that this one starts are to see them: the values from before
+// spare_system_authorities(), empty for one that was not set. Has no entry when that was not called.
 std::map<std::string, std::optional<std::string>> spared_environment();
 
 // Makes a transport for the server of `access`. Connects only when asked to. kInvalid when the server's URL, proxy or

@@ -22,8 +22,8 @@ struct HttpApiOptions {
 };
 
 // Thread-safe. A call is tried once, and once more with a fresh token when the server answered 401; every other
-// failure is the caller's to retry, after Error::retry_after_seconds where the server asked for a pause. How many calls
-// are under way is the callers' business as well: one refused call holds up no other.
+// failure is the caller's to retry. Error::retry_after_seconds says which pause the server asked for; ADR 0001 says
+// which callers keep it. Callers also bound how many calls are in flight: one refused call holds up no other.
 class HttpApi final : public Api {
  public:
   // `host` labels the metrics. `metrics` and `clock` outlive this.

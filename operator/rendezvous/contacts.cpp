@@ -178,8 +178,8 @@ Duration Contacts::silence_of(const Member& member) const {
   return member.arrivals.silence(member.heartbeats, {timing_.silent_least, timing_.silent_after});
 }
 
-// The server tells of pending reviews as often as members say heartbeats. One that was refused counts no longer, and
-// silence counts from the last word whose sender was known.
+// The server reports pending reviews once per heartbeat interval. A refused token stops counting: the silence of its
+// member runs from the last message whose sender was authenticated.
 bool Contacts::under_review(const Member& member, MonotonicTime now) const {
   return member.session == 0 && now - member.review_at <= 2 * kHeartbeatEvery;
 }
@@ -196,9 +196,9 @@ MonotonicTime Contacts::last_heard(const Roster& gang) const {
   return heard;
 }
 
-// Nobody of a generation of several is heard of, which is less often their end than that of the coordinator's own
-// network: they train on, and nothing is to be agreed on with anybody. Pods and nodes that have ended tell so
-// themselves. After the time for which agents train on without a coordinator nothing runs any more.
+// No heartbeat arrives from any member of a generation of several. The coordinator then suspects its own network: the
+// members train on, and the API server reports pods and nodes that ended. Agents train without a coordinator for
+// `orphan_after`; after that the members count as lost.
 bool Contacts::cut_off(const Roster& gang, MonotonicTime now) const {
   if (kMutation == Mutation::kBlameWhenCutOff) return false;
   const Duration silence = now - last_heard(gang);
@@ -215,9 +215,9 @@ Contacts::Silence Contacts::look(const Roster& gang, MonotonicTime now) {
   return hear_again(gang, last_heard(gang) - *alone_since, now);
 }
 
-// One is heard of again after nobody was for `quiet`. Agents that have dropped their connections have the time to find
-// the way, too. Where all have kept them, what the others say comes with the next repetition of their TCP, which waits
-// at most as long again as the silence was (RFC 6298, section 5.5), and a heartbeat; who has died meanwhile is to be
+// A heartbeat arrives after all members were silent for `quiet`. Agents that dropped their connections get time to
+// reconnect. Where all kept them, the other heartbeats arrive with the next TCP retransmission, which waits at most as
+// long again as the silence was (RFC 6298, section 5.5), plus one heartbeat interval. A member that died meanwhile is
 // lost no later than that.
 Contacts::Silence Contacts::hear_again(const Roster& gang, Duration quiet, MonotonicTime now) {
   const bool lost_way =

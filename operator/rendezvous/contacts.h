@@ -146,9 +146,9 @@ class Contacts {
   MonotonicTime last_heard(const Roster& gang) const;
   enum class Silence {
     kOfSome,    // members that are silent may be lost
-    kOfAll,     // no member of the gang is heard of: this process's own network may be the cause
-    kOver,      // one is heard of again after no member was; all silence was shortened or forgiven
-    kForgiven,  // kOver, and the members need time to find the way: no eviction until then
+    kOfAll,     // no heartbeat arrives from any member of the gang: this process's own network may be the cause
+    kOver,      // a heartbeat arrived after a silence of all; every member's silence was shortened or forgiven
+    kForgiven,  // kOver, and the members need time to reconnect: no eviction until then
   };
   // Looks whether all members of `gang` are silent.
   Silence look(const Roster& gang, MonotonicTime now);
@@ -177,11 +177,11 @@ class Contacts {
   std::unordered_map<SessionId, int> slot_of_session_;
   std::vector<int> unacknowledged_;  // slots with exits to acknowledge
   std::vector<std::string> turned_away_;
-  MonotonicTime joined_at_{};  // when a member last came that no connection was there of
+  MonotonicTime joined_at_{};  // when a new agent last connected, or a member became able to join
   // Of any size that the job had: a connection keeps the interval that it was welcomed with.
   Duration slowest_heartbeats_ = kHeartbeatEvery;
   MonotonicTime evict_from_{};                // after a takeover, or a silence of all, members have time to come back
-  std::optional<MonotonicTime> alone_since_;  // no member of the generation is heard of
+  std::optional<MonotonicTime> alone_since_;  // since when no member of the generation sends a heartbeat
   MonotonicTime last_event_{};
   Duration held_up_{};
 };

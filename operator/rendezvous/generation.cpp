@@ -73,7 +73,7 @@ bool Generation::note_first_step(MonotonicTime at) {
 }
 
 std::optional<EdgeWatch::Eviction> Generation::fail_links(const std::vector<EdgeWatch::Report>& reports) {
-  // Of one that was taken over nobody knows whether it has made a step.
+  // Whether a generation that was taken over has committed a step is unknown.
   bool stepped = gang_->resumed || last_advance_ > gang_->go_at;
   for (const auto& [rank, report] : gang_->end.broken) stepped = stepped || report.stepped;
   return edges_.failed(reports, stepped, std::set<Place>(gang_->places().begin(), gang_->places().end()));
