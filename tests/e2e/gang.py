@@ -68,6 +68,11 @@ class Gang:
     def kill_process(self, slot):
         os.kill(self.process(slot), signal.SIGKILL)
 
+    def replace(self, node):
+        """Deletes the pod on that node; another one takes its slot."""
+        (pod,) = [pod for pod in self.cluster.by_slot(self.name).values() if pod["spec"]["nodeName"] == node]
+        self.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+
     def whole_again(self, newer_than):
         """The status, once all train in a newer generation, the job says so, and no pod is left that is to go."""
         self.until("all train again", lambda: self.ledgers.trains_with(self.nodes, newer_than))
