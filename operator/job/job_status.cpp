@@ -219,22 +219,23 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   plan.slots = job.spec.nodes;
   plan.spares = job.spec.spares;
   if (job.spec.elastic) {
-    plan.min_slots = job.spec.elastic->min_nodes;
-    plan.stabilization_seconds = job.spec.elastic->stabilization_seconds;
+    plan.elastic = {.min_slots = job.spec.elastic->min_nodes,
+                    .stabilization_seconds = job.spec.elastic->stabilization_seconds};
   }
   plan.procs_per_node = api::resolved_procs_per_node(job.spec);
   plan.port = job.spec.rendezvous.port;
-  plan.max_restarts = job.spec.restart.max_restarts;
+  plan.program.max_restarts = job.spec.restart.max_restarts;
   for (const auto& [name, value] : job.spec.rendezvous.env.items()) {
-    plan.env[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    plan.program.env[name] = value.is_string() ? value.get<std::string>() : value.dump();
   }
-  plan.checkpoint_path = job.spec.checkpoint.path;
-  plan.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
+  plan.program.checkpoint_path = job.spec.checkpoint.path;
+  plan.program.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
   plan.members = expected_members(survey);
   plan.handled_generation = handled_generation(status);
-  plan.start_timeout_seconds = job.spec.deadlines.startup_seconds;
-  plan.progress_seconds = job.spec.deadlines.progress_seconds.value_or(kProgressSeconds);
-  plan.watch_reports = job.spec.deadlines.progress_seconds.has_value();
+  const auto& deadlines = job.spec.deadlines;
+  plan.deadlines = {.start_timeout_seconds = deadlines.startup_seconds,
+                    .progress_seconds = deadlines.progress_seconds.value_or(kProgressSeconds),
+                    .watch_reports = deadlines.progress_seconds.has_value()};
   plan.stop_grace_seconds = job.spec.checkpoint.grace_period_seconds;
   return plan;
 }

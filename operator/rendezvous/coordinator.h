@@ -36,6 +36,39 @@ struct ExpectedMember {
   bool operator==(const ExpectedMember&) const = default;
 };
 
+// An elastic gang goes on with fewer members: those that are left of a broken generation at once, and slots that come
+// later are taken in.
+struct ElasticTerms {
+  int min_slots = 0;  // the fewest slots that a generation may have; 0: all of JobPlan::slots or none
+  // How long nobody may have joined before an elastic gang starts, or takes joiners in, without being whole.
+  int stabilization_seconds = 0;
+
+  bool operator==(const ElasticTerms&) const = default;
+};
+
+// What the processes of a job are told beside their ranks; each GO passes it on as it is.
+struct ProgramSettings {
+  std::string checkpoint_path;  // "": the job writes none
+  int checkpoint_every_seconds = 0;
+  int max_restarts = 0;                    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
+  std::map<std::string, std::string> env;  // spec.rendezvous.env
+
+  bool operator==(const ProgramSettings&) const = default;
+};
+
+// How long a generation may take to start and to get on.
+struct GenerationDeadlines {
+  // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
+  int start_timeout_seconds = 600;
+  // A generation of which no rank gets on for so long, and for five times as long as its steps take, hangs: the process
+  // to blame is ended. Until its first step `start_timeout_seconds` count. 0: nobody watches.
+  int progress_seconds = 0;
+  // Watches programs as well that tell nothing but their progress, once they have told of a step.
+  bool watch_reports = false;
+
+  bool operator==(const GenerationDeadlines&) const = default;
+};
+
 // What a job wants from the coordinator. set_job() with an equal plan changes nothing.
 struct JobPlan {
   std::string name_space, name, uid;
@@ -44,17 +77,10 @@ struct JobPlan {
   // Further members, of the slots from `slots` on, that are held ready: a generation is made of any `slots` of them
   // all.
   int spares = 0;
-  // An elastic gang: the fewest slots that a generation may have. Those that are left of a broken generation go on at
-  // once, and slots that come later are taken in; 0: all `slots` or none.
-  int min_slots = 0;
-  // How long nobody may have joined before an elastic gang starts, or takes joiners in, without being whole.
-  int stabilization_seconds = 0;
-  int procs_per_node = 1;                  // ranks of a generation's i-th slot: i * procs_per_node ...
-  int port = 0;                            // MASTER_PORT; 0: fresh for each generation
-  int max_restarts = 0;                    // only shown to the program, TORCHELASTIC_MAX_RESTARTS
-  std::map<std::string, std::string> env;  // spec.rendezvous.env
-  std::string checkpoint_path;
-  int checkpoint_every_seconds = 0;
+  ElasticTerms elastic;
+  int procs_per_node = 1;  // ranks of a generation's i-th slot: i * procs_per_node ...
+  int port = 0;            // MASTER_PORT; 0: fresh for each generation
+  ProgramSettings program;
   std::vector<ExpectedMember> members;
   // Generations up to this one have been dealt with by the controller: a broken or finished generation g is
   // followed by g+1 only once handled_generation >= g. 0 allows the first.
@@ -65,13 +91,7 @@ struct JobPlan {
   // With `stop`: the job goes on later from its last checkpoint, which is recorded before any agent leaves.
   bool goes_on = false;
   int stop_grace_seconds = 30;
-  // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
-  int start_timeout_seconds = 600;
-  // A generation of which no rank gets on for so long, and for five times as long as its steps take, hangs: the process
-  // to blame is ended. Until its first step `start_timeout_seconds` count. 0: nobody watches.
-  int progress_seconds = 0;
-  // Watches programs as well that tell nothing but their progress, once they have told of a step.
-  bool watch_reports = false;
+  GenerationDeadlines deadlines;
 
   bool operator==(const JobPlan&) const = default;
 };

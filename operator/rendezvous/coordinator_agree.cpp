@@ -60,7 +60,7 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
 }
 
 bool CoordinatorState::too_few() const {
-  return contacts_.connected() < static_cast<std::size_t>(elastic() ? plan_->min_slots : plan_->slots);
+  return contacts_.connected() < static_cast<std::size_t>(elastic() ? plan_->elastic.min_slots : plan_->slots);
 }
 
 // `slots`, with those who have to promise as well; empty: they may not.
@@ -68,7 +68,7 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
   const bool full = slots.size() == gang_size();
   if (full && !leaves_out(slots)) return slots;
   if (!full && !elastic()) return {};
-  if (slots.size() < static_cast<std::size_t>(plan_->min_slots)) return {};
+  if (slots.size() < static_cast<std::size_t>(plan_->elastic.min_slots)) return {};
   // Some other generation may be in force: nobody may be left out.
   const bool unclear = generation_.unclear() && kMutation != Mutation::kDisjointSuccessor;
   if (full && unclear) {
@@ -129,10 +129,7 @@ Go CoordinatorState::go_for(const Roster& roster) const {
   go.ranks = roster.procs();
   go.world_size = roster.ranks();
   go.group_world_size = static_cast<int>(roster.size());
-  go.checkpoint_path = plan_->checkpoint_path;
-  go.checkpoint_every_seconds = plan_->checkpoint_every_seconds;
-  go.max_restarts = plan_->max_restarts;
-  go.env = plan_->env;
+  go.program = plan_->program;
   return go;
 }
 
@@ -152,7 +149,7 @@ bool CoordinatorState::leaves_out(const std::vector<int>& slots) const {
 }
 
 bool CoordinatorState::stable(Now now) const {
-  return contacts_.stable(std::chrono::seconds(plan_->stabilization_seconds), now.time);
+  return contacts_.stable(std::chrono::seconds(plan_->elastic.stabilization_seconds), now.time);
 }
 
 // Slots that have come while an elastic gang runs without them are taken in: the next generation has them too. It must

@@ -57,10 +57,10 @@ Json write(const Go& m) {
             {"key", m.key},
             {"source", write(m.source)},
             {"restore", m.restore},
-            {"checkpointPath", m.checkpoint_path},
-            {"checkpointEvery", m.checkpoint_every_seconds},
-            {"maxRestarts", m.max_restarts},
-            {"env", m.env}};
+            {"checkpointPath", m.program.checkpoint_path},
+            {"checkpointEvery", m.program.checkpoint_every_seconds},
+            {"maxRestarts", m.program.max_restarts},
+            {"env", m.program.env}};
   put_epoch(json, m.epoch);
   return json;
 }
@@ -210,10 +210,10 @@ Go read_go(const Fields& fields, const PeerParts& parts) {
   fields.read("key", m.key);
   m.source = read_source(fields.find("source"));
   fields.read("restore", m.restore);
-  fields.read("checkpointPath", m.checkpoint_path);
-  fields.read("checkpointEvery", m.checkpoint_every_seconds, 0, kMostRanks * 1000);
-  fields.read("maxRestarts", m.max_restarts, 0, kMostRanks * 1000);
-  fields.read("env", m.env);
+  fields.read("checkpointPath", m.program.checkpoint_path);
+  fields.read("checkpointEvery", m.program.checkpoint_every_seconds, 0, kMostRanks * 1000);
+  fields.read("maxRestarts", m.program.max_restarts, 0, kMostRanks * 1000);
+  fields.read("env", m.program.env);
   return m;
 }
 

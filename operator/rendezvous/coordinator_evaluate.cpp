@@ -199,14 +199,15 @@ void CoordinatorState::evaluate_up(Now now) {
     gang().up_at = now.time;
     if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
     enter(step::Up{});
-  } else if (plan_->start_timeout_seconds > 0 &&
-             now.time - gang().go_at > std::chrono::seconds(plan_->start_timeout_seconds)) {
+  } else if (plan_->deadlines.start_timeout_seconds > 0 &&
+             now.time - gang().go_at > std::chrono::seconds(plan_->deadlines.start_timeout_seconds)) {
     Failure failure;
     failure.cause = api::Cause::kStartTimeout;
     failure.slot = missing;
     failure.rank = gang().first_rank(missing);
-    failure.message = fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up",
-                                  missing, contacts_.at(missing).expected.pod_name, plan_->start_timeout_seconds);
+    failure.message =
+        fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up", missing,
+                    contacts_.at(missing).expected.pod_name, plan_->deadlines.start_timeout_seconds);
     failure.time = now.wall;
     failure.detect_ms = 0;
     break_gang(failure);

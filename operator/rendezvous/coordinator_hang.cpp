@@ -51,7 +51,8 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
 }
 
 void CoordinatorState::evaluate_hang(Now now) {
-  if (plan_->progress_seconds <= 0) return;
+  const GenerationDeadlines& deadlines = plan_->deadlines;
+  if (deadlines.progress_seconds <= 0) return;
   if (!gang().watch) {
     const auto begun = gang().resumed ? std::nullopt : std::optional(gang().restored_step);
     gang().watch.emplace(begun, now.time);
@@ -68,17 +69,18 @@ void CoordinatorState::evaluate_hang(Now now) {
     return;
   }
   const Duration unmoved = now.time - watch.moved();
-  const Duration least = std::chrono::seconds(plan_->progress_seconds);
+  const Duration least = std::chrono::seconds(deadlines.progress_seconds);
   if (unmoved < least) return;
-  if (watch.stepped() ? unmoved < watch.patience(least)
-                      : plan_->start_timeout_seconds <= 0 ||
-                            unmoved < std::max(least, Duration(std::chrono::seconds(plan_->start_timeout_seconds)))) {
+  if (watch.stepped()
+          ? unmoved < watch.patience(least)
+          : deadlines.start_timeout_seconds <= 0 ||
+                unmoved < std::max(least, Duration(std::chrono::seconds(deadlines.start_timeout_seconds)))) {
     return;
   }
   const std::vector<WatchedRank> ranks = watched_ranks(now);
   if (ranks.empty()) return;
   const bool tell = std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank.activity.said; });
-  if (!tell && !(plan_->watch_reports && watch.timed())) return;
+  if (!tell && !(deadlines.watch_reports && watch.timed())) return;
   const HangChoice choice = choose_hang(ranks);
   const bool rests = std::any_of(choice.culprits.begin(), choice.culprits.end(), [&](const auto& culprit) {
     return std::any_of(ranks.begin(), ranks.end(),

@@ -172,7 +172,7 @@ class CoordinatorState {
   Step step() const { return steps_.now(); }
   Gang& gang() { return generation_.gang(); }  // the newest, where there is one
   const Gang& gang() const { return generation_.gang(); }
-  bool elastic() const { return plan_->min_slots > 0 && plan_->min_slots < plan_->slots; }
+  bool elastic() const { return plan_->elastic.min_slots > 0 && plan_->elastic.min_slots < plan_->slots; }
   std::size_t gang_size() const { return static_cast<std::size_t>(plan_->slots); }
   // The expected slots whose agents are connected, not silent, not to leave, and not evicted.
   std::vector<int> present(Now now) const;

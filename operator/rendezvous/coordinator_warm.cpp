@@ -47,7 +47,7 @@ bool CoordinatorState::awaited(Member& member, Now now) const {
   }
   if (member.phase != MemberPhase::kRunning) return false;
   if (!member.told.warmed_at) member.told.warmed_at = now.time;  // an earlier coordinator, or connection, has told it
-  const std::chrono::seconds within(plan_->start_timeout_seconds);
+  const std::chrono::seconds within(plan_->deadlines.start_timeout_seconds);
   return within == std::chrono::seconds(0) || now.time - *member.told.warmed_at < within;
 }
 

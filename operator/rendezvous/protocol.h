@@ -205,10 +205,7 @@ struct Go {
   std::string key;      // 64 hexadecimal digits
   StateSource source;   // whose state the ranks go on from
   std::string restore;  // with no source: checkpoint folder, or empty
-  std::string checkpoint_path;
-  int checkpoint_every_seconds = 0;
-  int max_restarts = 0;
-  std::map<std::string, std::string> env;
+  ProgramSettings program;
   bool operator==(const Go&) const = default;
 };
 

@@ -18,9 +18,9 @@ void add_ours(Variables& variables, const Go& go) {
   variables[rendezvous::kEnvJobName] = go.job;
   variables[rendezvous::kEnvJobUid] = go.job_uid;
   variables[rendezvous::kEnvGeneration] = std::to_string(go.epoch.generation);
-  if (!go.checkpoint_path.empty()) {
-    variables[rendezvous::kEnvCheckpointDir] = go.checkpoint_path;
-    variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.checkpoint_every_seconds);
+  if (!go.program.checkpoint_path.empty()) {
+    variables[rendezvous::kEnvCheckpointDir] = go.program.checkpoint_path;
+    variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.program.checkpoint_every_seconds);
   }
   variables[rendezvous::kEnvRestore] = go.restore;
   variables.erase(rendezvous::kEnvStandby);
@@ -70,7 +70,7 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["MASTER_PORT"] = port;
   variables["TORCHELASTIC_RUN_ID"] = go.job_uid;
   variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(std::max<std::int64_t>(0, go.epoch.generation - 1));
-  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(go.max_restarts);
+  variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(go.program.max_restarts);
   variables["PET_NNODES"] = groups;
   variables["PET_NPROC_PER_NODE"] = std::to_string(go.ranks);
   variables["PET_NODE_RANK"] = group_rank;
@@ -89,7 +89,7 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
 void divide_gpus(Variables& variables, const Go& go, int local_rank) {
   const auto listed = variables.find("NVIDIA_VISIBLE_DEVICES");
   const bool divided = variables.count("CUDA_VISIBLE_DEVICES") != 0 ||
-                       std::any_of(go.env.begin(), go.env.end(),
+                       std::any_of(go.program.env.begin(), go.program.env.end(),
                                    [](const auto& entry) { return entry.first == "NVIDIA_VISIBLE_DEVICES"; });
   if (listed == variables.end() || divided || local_rank < 0 || local_rank >= go.ranks) return;
   std::vector<std::string_view> gpus;
@@ -120,7 +120,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
                           rendezvous::kEnvParentDeath, rendezvous::kEnvStopGrace}) {
     variables.erase(own);
   }
-  for (const auto& [name, value] : go.env) variables[name] = value;
+  for (const auto& [name, value] : go.program.env) variables[name] = value;
   divide_gpus(variables, go, local_rank);
   add_ours(variables, go);
   if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, peers_fd);

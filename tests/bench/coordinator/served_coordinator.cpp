@@ -124,7 +124,7 @@ int serve(const std::string& folder, int port, std::int64_t term, int members) {
   plan.name_space = kNamespace;
   plan.name = plan.uid = kJob;
   plan.slots = members;
-  plan.progress_seconds = 10;
+  plan.deadlines.progress_seconds = 10;
   for (int slot = 0; slot < members; ++slot) plan.members.push_back({slot, 1, pod_of(slot, 1), pod_of(slot, 1), ""});
   // Of pods that were replaced under the coordinator before.
   if (const auto stored = store.load(kNamespace, kJob, kJob)) {

@@ -43,12 +43,12 @@ TEST(DecideElastic, the_coordinator_is_told_how_few_are_enough) {
   Elastic s;
   const Plan plan = s.plan();
   EXPECT_EQ(plan.coordinator->slots, 3);
-  EXPECT_EQ(plan.coordinator->min_slots, 2);
-  EXPECT_EQ(plan.coordinator->stabilization_seconds, 5);
+  EXPECT_EQ(plan.coordinator->elastic.min_slots, 2);
+  EXPECT_EQ(plan.coordinator->elastic.stabilization_seconds, 5);
   EXPECT_EQ(s.job.status.nodes.min, 2);
   Situation fixed(3);
   fixed.running();
-  EXPECT_EQ(fixed.plan().coordinator->min_slots, 0);
+  EXPECT_EQ(fixed.plan().coordinator->elastic.min_slots, 0);
   EXPECT_EQ(fixed.job.status.nodes.min, 3);
 }
 

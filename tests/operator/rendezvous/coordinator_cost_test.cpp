@@ -28,7 +28,7 @@ class ScriptedGang {
     plan.name_space = "ns";
     plan.name = plan.uid = "job";
     plan.slots = slots;
-    plan.progress_seconds = 60;
+    plan.deadlines.progress_seconds = 60;
     for (int slot = 0; slot < slots; ++slot) {
       plan.members.push_back({slot, 1, fmt::format("pod-{}", slot), fmt::format("uid-{}", slot), "node"});
     }

@@ -14,8 +14,8 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
  protected:
   CoordinatorElasticTest() {
     plan.slots = 3;
-    plan.min_slots = 2;
-    plan.stabilization_seconds = 10;
+    plan.elastic.min_slots = 2;
+    plan.elastic.stabilization_seconds = 10;
     plan.members.push_back({2, 1, "a-2", "u2", "n2"});
   }
   void ready_of(const std::vector<int>& slots, std::int64_t generation) {

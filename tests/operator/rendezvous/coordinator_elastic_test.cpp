@@ -43,7 +43,7 @@ TEST_F(CoordinatorElasticTest, those_whose_processes_live_do_not_wait_for_one_to
 }
 
 TEST_F(CoordinatorElasticTest, below_the_minimum_all_wait_for_the_process_that_is_started_anew) {
-  plan.min_slots = 2;
+  plan.elastic.min_slots = 2;
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1));
   say(2, exit(2, 1, 137, 9));
@@ -55,7 +55,7 @@ TEST_F(CoordinatorElasticTest, the_state_comes_from_right_before_who_needs_it) {
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1));
   say(1, exit(1, 1, 137, 9));
-  plan.min_slots = 0;
+  plan.elastic.min_slots = 0;
   handled(1);
   written();
   for (const int slot : {0, 1, 2}) {
@@ -91,7 +91,7 @@ TEST_F(CoordinatorElasticTest, below_the_minimum_it_waits) {
 }
 
 TEST_F(CoordinatorElasticTest, a_gang_that_is_not_elastic_waits_for_every_slot) {
-  plan.min_slots = 0;
+  plan.elastic.min_slots = 0;
   run_three();
   pod_is_gone(0);
   EXPECT_TRUE(sent<Propose>().empty());
@@ -161,7 +161,7 @@ TEST_F(CoordinatorElasticTest, whoever_is_heard_of_again_as_long_after_the_other
 }
 
 TEST_F(CoordinatorElasticTest, newcomers_alone_do_not_go_on_while_one_of_before_may_be_at_work) {
-  plan.min_slots = 1;
+  plan.elastic.min_slots = 1;
   run_two();
   pod_is_new(0);
   job->on_disconnected(kFirst + 2, now());
@@ -225,7 +225,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
 // DESIGN 6.2: a successor disjoint from the gang. Slots 0 and 1 may still train with slot 2, in generation 1, while the
 // record tells of a generation 2 of slots 0 and 2 that perhaps never began.
 TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_which_generation_is_in_force) {
-  plan.min_slots = 1;
+  plan.elastic.min_slots = 1;
   stored.record.generation = 2;
   stored.record.term = 1;
   stored.record.members = {{0, 1, 1}, {2, 1, 1}};
@@ -249,7 +249,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_wh
 
 // The leader before made the first record just after this one had found none.
 TEST_F(CoordinatorElasticTest, a_record_that_appears_late_is_taken_over_like_any_other) {
-  plan.min_slots = 1;
+  plan.elastic.min_slots = 1;
   job = make(2);
   set_plan();
   loaded();

@@ -16,7 +16,7 @@ class CoordinatorHangTest : public CoordinatorStateTest {
   std::vector<RankActivity> says{{'R', 10, Activity{1, Doing::kForward, 0}},
                                  {'R', 10, Activity{1, Doing::kForward, 0}}};
 
-  CoordinatorHangTest() { plan.progress_seconds = 10; }
+  CoordinatorHangTest() { plan.deadlines.progress_seconds = 10; }
 
   void heartbeats() {
     for (int slot = 0; slot < 2; ++slot) {
@@ -81,7 +81,7 @@ TEST_F(CoordinatorHangTest, the_rank_that_the_others_wait_for_is_ended_and_named
 }
 
 TEST_F(CoordinatorHangTest, a_rank_whose_agent_has_just_come_back_is_not_judged_by_what_it_did_before) {
-  plan.progress_seconds = 2;
+  plan.deadlines.progress_seconds = 2;
   begin();
   says[0].said = Activity{1, Doing::kWaiting, says[0].said->step, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
   heartbeats();
@@ -180,7 +180,7 @@ TEST_F(CoordinatorHangTest, steps_that_take_long_have_five_times_as_long) {
 }
 
 TEST_F(CoordinatorHangTest, until_the_first_step_the_start_deadline_counts) {
-  plan.start_timeout_seconds = 30;
+  plan.deadlines.start_timeout_seconds = 30;
   start();
   hang();
   pass(milliseconds(29'750));
@@ -202,7 +202,7 @@ TEST_F(CoordinatorHangTest, a_coordinator_that_was_late_starts_anew) {
 }
 
 TEST_F(CoordinatorHangTest, zero_turns_the_watch_off) {
-  plan.progress_seconds = 0;
+  plan.deadlines.progress_seconds = 0;
   begin();
   hang('T');
   pass(seconds(120));
@@ -260,7 +260,7 @@ TEST_F(CoordinatorHangTest, a_process_that_was_stopped_before_it_said_a_word_of_
 
 TEST_F(CoordinatorHangTest, programs_that_tell_nothing_are_left_alone_unless_the_job_asks) {
   for (const bool asked : {false, true}) {
-    plan.watch_reports = asked;
+    plan.deadlines.watch_reports = asked;
     job = make(1);
     stored = {};
     says = {{'S', 0, std::nullopt}, {'S', 0, std::nullopt}};
@@ -276,7 +276,7 @@ TEST_F(CoordinatorHangTest, programs_that_tell_nothing_are_left_alone_unless_the
 }
 
 TEST_F(CoordinatorHangTest, programs_that_tell_nothing_at_all_are_never_watched) {
-  plan.watch_reports = true;
+  plan.deadlines.watch_reports = true;
   says = {{'S', 0, std::nullopt}, {'S', 0, std::nullopt}};
   start();
   pass(seconds(1200));

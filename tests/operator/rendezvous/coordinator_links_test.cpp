@@ -88,7 +88,7 @@ TEST_F(CoordinatorLinksTest, the_gang_waits_for_another_pod_in_its_place) {
 
 TEST_F(CoordinatorLinksTest, an_elastic_gang_goes_on_without_it_at_once_and_does_not_keep_it_warm) {
   start();
-  plan.min_slots = 1;
+  plan.elastic.min_slots = 1;
   set_plan();
   for (const int slot : {0, 1}) say(slot, Up{1, true});
   lose_one_another(1, true);
@@ -227,7 +227,7 @@ TEST_F(CoordinatorLinksTest, the_only_member_of_a_generation_that_falls_silent_i
 class CoordinatorEchoTest : public CoordinatorLinksTest {
  protected:
   void begin() {
-    plan.min_slots = 1;
+    plan.elastic.min_slots = 1;
     set_plan();
     loaded();
     join(0);

@@ -12,8 +12,8 @@ class CoordinatorScaleTest : public CoordinatorStateTest {
  protected:
   CoordinatorScaleTest() {
     plan.slots = 3;
-    plan.min_slots = 1;
-    plan.stabilization_seconds = 10;
+    plan.elastic.min_slots = 1;
+    plan.elastic.stabilization_seconds = 10;
     plan.members.push_back({2, 1, "a-2", "u2", "n2"});
   }
   void up(const std::vector<int>& slots, std::int64_t generation) {

@@ -174,8 +174,8 @@ TEST_F(CoordinatorSparesTest, the_loss_of_a_spare_ends_nothing) {
 }
 
 TEST_F(CoordinatorSparesTest, an_elastic_gang_that_lost_one_is_whole_again_by_its_spare) {
-  plan.min_slots = 1;
-  plan.stabilization_seconds = 10;
+  plan.elastic.min_slots = 1;
+  plan.elastic.stabilization_seconds = 10;
   run_two_of_three();
   pod_is_gone(1, 1);
   written();

@@ -497,7 +497,7 @@ TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
 }
 
 TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
-  plan.start_timeout_seconds = 3;
+  plan.deadlines.start_timeout_seconds = 3;
   set_plan();
   loaded();
   join(0);

@@ -228,7 +228,7 @@ class Stepper {
   // One without a generation waits for one, and is warm at once.
   void start_process(const Go& go) {
     Process process;
-    process.saves = !go.checkpoint_path.empty();
+    process.saves = !go.program.checkpoint_path.empty();
     process.enter(go);
     process.introduced = go.epoch.generation == 0;
     pod_.processes.push_back(process);

@@ -13,10 +13,10 @@ World Explored::boot() {
   plan.name_space = "ns";
   plan.name = plan.uid = "job";
   plan.slots = scenario_.slots;
-  plan.min_slots = scenario_.min_slots;
-  plan.stabilization_seconds = scenario_.min_slots > 0 ? 1 : 0;
-  plan.start_timeout_seconds = 3;
-  if (scenario_.checkpoints) plan.checkpoint_path = "/checkpoints";
+  plan.elastic.min_slots = scenario_.min_slots;
+  plan.elastic.stabilization_seconds = scenario_.min_slots > 0 ? 1 : 0;
+  plan.deadlines.start_timeout_seconds = 3;
+  if (scenario_.checkpoints) plan.program.checkpoint_path = "/checkpoints";
   for (int slot = 0; slot < scenario_.slots; ++slot) {
     const std::string name = fmt::format("pod-{}-1", slot);
     plan.members.push_back({slot, 1, name, name, ""});

@@ -58,10 +58,10 @@ void Contents::add(Fingerprint& to, const CoordinatorState& state) {
   to.add(plan, contacts, keeper, generation, steps, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
-  to.add_due(plan->min_slots > 0, contacts.joined_at_ + seconds(plan->stabilization_seconds));
+  to.add_due(plan->elastic.min_slots > 0, contacts.joined_at_ + seconds(plan->elastic.stabilization_seconds));
   if (!steps.active()) return;
   const Gang& gang = generation.gang();
-  to.add_due(steps.now() == Step::kStarting, gang.go_at + seconds(plan->start_timeout_seconds));
+  to.add_due(steps.now() == Step::kStarting, gang.go_at + seconds(plan->deadlines.start_timeout_seconds));
   to.add(generation.last_advance_, generation.last_advance_ > gang.up_at);
 }
 
@@ -281,8 +281,7 @@ void Contents::add(Fingerprint& to, const Propose& propose) {
 
 void Contents::add(Fingerprint& to, const Go& go) {
   const auto& [epoch, job, job_uid, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers,
-               master_addr, master_port, key, source, restore, checkpoint_path, checkpoint_every_seconds, max_restarts,
-               env] = go;
+               master_addr, master_port, key, source, restore, program] = go;
   to.add(epoch, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, master_addr, master_port, key,
          source, restore);
 }
@@ -344,9 +343,10 @@ void Contents::add(Fingerprint& to, const Record::Member& member) {
 }
 
 void Contents::add(Fingerprint& to, const JobPlan& plan) {
-  const auto& [name_space, name, uid, kind, slots, spares, min_slots, stabilization_seconds, procs_per_node, port,
-               max_restarts, env, checkpoint_path, checkpoint_every_seconds, members, handled_generation, stop, goes_on,
-               stop_grace_seconds, start_timeout_seconds, progress_seconds, watch_reports] = plan;
+  const auto& [name_space, name, uid, kind, slots, spares, elastic, procs_per_node, port, program, members,
+               handled_generation, stop, goes_on, stop_grace_seconds, deadlines] = plan;
+  const auto& [min_slots, stabilization_seconds] = elastic;
+  const auto& [start_timeout_seconds, progress_seconds, watch_reports] = deadlines;
   to.add(kind, slots, spares, min_slots, procs_per_node, members, handled_generation, stop, goes_on, progress_seconds);
 }
 

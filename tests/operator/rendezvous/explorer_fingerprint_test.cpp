@@ -215,8 +215,8 @@ class Fingerprints : public CoordinatorStateTest {
 };
 
 TEST_F(Fingerprints, change_with_every_field_that_counts) {
-  plan.min_slots = 1;
-  plan.stabilization_seconds = 10;
+  plan.elastic.min_slots = 1;
+  plan.elastic.stabilization_seconds = 10;
   try_fields();  // nothing is known yet
   set_plan();
   loaded();

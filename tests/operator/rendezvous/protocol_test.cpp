@@ -52,10 +52,10 @@ Go full_go() {
   go.key = std::string(64, 'a');
   go.restore = "step-1.g7";
   go.source = {2, {7, 42, "00fe"}, true};
-  go.checkpoint_path = "/ckpt";
-  go.checkpoint_every_seconds = 300;
-  go.max_restarts = 10;
-  go.env = {{"NCCL_DEBUG", "INFO"}};
+  go.program.checkpoint_path = "/ckpt";
+  go.program.checkpoint_every_seconds = 300;
+  go.program.max_restarts = 10;
+  go.program.env = {{"NCCL_DEBUG", "INFO"}};
   return go;
 }
 

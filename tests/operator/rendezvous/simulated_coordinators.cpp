@@ -49,12 +49,12 @@ JobPlan SimulatedWorld::plan_now() const {
   plan.name_space = "ns";
   plan.name = plan.uid = "job";
   plan.slots = slots_;
-  plan.min_slots = min_slots_;
+  plan.elastic.min_slots = min_slots_;
   plan.spares = spares_;
-  plan.stabilization_seconds = 1;
+  plan.elastic.stabilization_seconds = 1;
   plan.procs_per_node = procs_;
-  plan.start_timeout_seconds = 10;
-  plan.progress_seconds = watched_ ? 3 : 0;
+  plan.deadlines.start_timeout_seconds = 10;
+  plan.deadlines.progress_seconds = watched_ ? 3 : 0;
   plan.handled_generation = handled_;
   // Where one that leaves is still there, its successor has to wait.
   std::map<int, ExpectedMember> members;

@@ -113,8 +113,8 @@ TEST_F(AgentJobTest, a_killed_agent_takes_its_workers_along_and_its_replacement_
 }
 
 TEST_F(AgentJobTest, a_stopped_process_that_reported_steps_is_named_and_ended_even_if_it_ignores_sigabrt) {
-  plan.progress_seconds = 1;
-  plan.watch_reports = true;
+  plan.deadlines.progress_seconds = 1;
+  plan.deadlines.watch_reports = true;
   start_job(2, 1,
             {"bash", "-c",
              "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; [ $RANK = 0 ] && exec sleep 100; trap '' ABRT; "
@@ -271,7 +271,7 @@ TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is
   checkpoint.checkpoint = rv::CheckpointReport{"step-5.g1", 5, 1, "abcd"};
   std::ofstream(folder / "messages") << rv::encode(up) << rv::encode(progress) << rv::encode(checkpoint);
   plan.kind = rv::Kind::kLockstep;
-  plan.checkpoint_path = "/nowhere";
+  plan.program.checkpoint_path = "/nowhere";
   start_job(
       1, 1,
       {"bash", "-c",

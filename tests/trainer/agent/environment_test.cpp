@@ -28,9 +28,9 @@ Go two_by_two(Kind kind) {
   go.master_port = 20'001;
   go.key = "abc";
   go.restore = "step-5.g2";
-  go.checkpoint_path = "/ckpt";
-  go.checkpoint_every_seconds = 60;
-  go.max_restarts = 10;
+  go.program.checkpoint_path = "/ckpt";
+  go.program.checkpoint_every_seconds = 60;
+  go.program.max_restarts = 10;
   return go;
 }
 
@@ -105,7 +105,7 @@ TEST(Environment, rendezvous_none_sets_no_rendezvous_variable) {
 
 TEST(Environment, the_generation_wins_over_the_job_and_the_job_over_the_pod) {
   Go go = two_by_two(Kind::kTorch);
-  go.env = {{"NCCL_DEBUG", "INFO"}, {"RANK", "99"}};
+  go.program.env = {{"NCCL_DEBUG", "INFO"}, {"RANK", "99"}};
   const auto environment = worker_environment({"NCCL_DEBUG=WARN", "RANK=98", "MINE=a=b"}, go, 0, -1, -1);
   EXPECT_THAT(environment, Contains("NCCL_DEBUG=INFO"));
   EXPECT_THAT(environment, Contains("RANK=2"));
@@ -139,7 +139,7 @@ TEST(Environment, gpus_that_the_job_has_divided_stay_as_they_are) {
   const char* const pod = "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b";
   EXPECT_THAT(worker_environment({pod, "CUDA_VISIBLE_DEVICES=1"}, two_by_two(Kind::kTorch), 1, -1, -1), Contains(pod));
   Go go = two_by_two(Kind::kTorch);
-  go.env = {{"NVIDIA_VISIBLE_DEVICES", "GPU-c,GPU-d"}};
+  go.program.env = {{"NVIDIA_VISIBLE_DEVICES", "GPU-c,GPU-d"}};
   EXPECT_THAT(worker_environment({pod}, go, 1, -1, -1), Contains("NVIDIA_VISIBLE_DEVICES=GPU-c,GPU-d"));
 }
 

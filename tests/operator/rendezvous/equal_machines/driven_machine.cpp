@@ -39,6 +39,32 @@ void say(Problem& problem, const std::string& word) {
   }
 }
 
+// Up to 96bf4e9 a plan and a GO hold these fields themselves, later in structs of their own.
+template <typename Holder>
+auto& program_of(Holder& of) {
+  if constexpr (requires { of.program; }) {
+    return of.program;
+  } else {
+    return of;
+  }
+}
+template <typename Plan>
+auto& elastic_of(Plan& plan) {
+  if constexpr (requires { plan.elastic; }) {
+    return plan.elastic;
+  } else {
+    return plan;
+  }
+}
+template <typename Plan>
+auto& deadlines_of(Plan& plan) {
+  if constexpr (requires { plan.deadlines; }) {
+    return plan.deadlines;
+  } else {
+    return plan;
+  }
+}
+
 // Collects what is compared. Each value is written with its length or size, so that none can run into the next.
 class Trace {
  public:
@@ -96,7 +122,12 @@ class Trace {
   void all(const Go& go) {
     put(go.epoch, go.job, go.job_uid, go.kind, go.first_rank, go.ranks, go.world_size, go.group_rank);
     put(go.group_world_size, go.peers, go.master_addr, go.master_port, go.key, go.source.rank, go.source.version);
-    put(go.source.send, go.restore, go.checkpoint_path, go.checkpoint_every_seconds, go.max_restarts, go.env);
+    put(go.source.send, go.restore);
+    program(program_of(go));
+  }
+  template <typename Program>
+  void program(const Program& it) {
+    put(it.checkpoint_path, it.checkpoint_every_seconds, it.max_restarts, it.env);
   }
   void all(const Warm& warm) { put(warm.go, warm.first); }
   void all(const Echo& echo) { put(echo.generation, echo.peers); }
@@ -315,19 +346,19 @@ class Driven : public equal_machines::Machine {
     plan.kind = static_cast<Kind>(it.kind);
     plan.slots = it.slots;
     plan.spares = it.spares;
-    plan.min_slots = it.min_slots;
-    plan.stabilization_seconds = it.stabilization;
+    elastic_of(plan).min_slots = it.min_slots;
+    elastic_of(plan).stabilization_seconds = it.stabilization;
     plan.procs_per_node = it.procs;
     plan.port = it.port;
-    plan.env = {{"A", "b"}};
-    plan.checkpoint_path = "/checkpoints";
+    program_of(plan).env = {{"A", "b"}};
+    program_of(plan).checkpoint_path = "/checkpoints";
     plan.handled_generation = it.handled;
     plan.stop = it.stop;
     plan.goes_on = it.goes_on;
     plan.stop_grace_seconds = it.grace;
-    plan.start_timeout_seconds = it.start_timeout;
-    plan.progress_seconds = it.progress_seconds;
-    plan.watch_reports = it.watch_reports;
+    deadlines_of(plan).start_timeout_seconds = it.start_timeout;
+    deadlines_of(plan).progress_seconds = it.progress_seconds;
+    deadlines_of(plan).watch_reports = it.watch_reports;
     for (const Event::Expected& member : it.members) {
       plan.members.push_back({member.slot, member.incarnation, word("pod", member.pod), word("uid", member.pod),
                               member.pod % 3 == 0 ? "" : word("node", member.pod % 3), member.leaving});
