@@ -173,9 +173,9 @@ std::vector<ValidationRule> make_rules() {
          const Json &most = at(at(self, "elastic"), "maxNodes"), &wanted = at(self, "nodes");
          return !most.is_number_integer() || !wanted.is_number_integer() || number(wanted) <= number(most);
        }},
-      {"spec", "elastic contradicts restart.strategy Gang, which makes every pod anew after a failure", "elastic",
+      {"spec", "elastic contradicts restart.strategy Gang, which recreates all pods after a failure", "elastic",
        [](const Json& self) { return !self.contains("elastic") || at(at(self, "restart"), "strategy") != "Gang"; }},
-      {"spec", "spares contradict restart.strategy Gang, which makes every pod anew after a failure", "spares",
+      {"spec", "spares contradict restart.strategy Gang, which recreates all pods after a failure", "spares",
        [](const Json& self) {
          return number(at(at(self, "spares"), "nodes")) <= 0 || at(at(self, "restart"), "strategy") != "Gang";
        }},

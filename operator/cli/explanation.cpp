@@ -65,7 +65,7 @@ std::string who(const api::Attempt& attempt) {
 const char* in_words(api::Strategy strategy) {
   switch (strategy) {
     case api::Strategy::kInPlace:
-      return "the pods stayed, and processes were started anew where they had ended";
+      return "the pods stayed, and their dead processes restarted";
     case api::Strategy::kReplaceFailed:
       return "a pod was recreated";
     case api::Strategy::kShrink:

@@ -163,7 +163,7 @@ LedgerVerdict judge_ledger(const LedgerRecord& record, bool finished) {
                                                         : verdict.effective.rbegin()->first;
   for (std::int64_t step = 1; step <= last; ++step) {
     if (!verdict.effective.contains(step))
-      verdict.violations.push_back(fmt::format("step {} was committed by nobody", step));
+      verdict.violations.push_back(fmt::format("step {} was committed by no rank", step));
   }
   measure(record, verdict);
   return verdict;

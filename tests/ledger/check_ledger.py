@@ -200,7 +200,7 @@ class Check:
         last = self.what["steps"] if finished else max(self.effective, default=0)
         for step in range(1, last + 1):
             if step not in self.effective:
-                self.wrong(f"step {step} was committed by nobody")
+                self.wrong(f"step {step} was committed by no rank")
                 continue
             ranks = self._generations[self.effective[step]].steps[step]
             seen = len({index for line in ranks.values() for index, _ in line["batches"]})

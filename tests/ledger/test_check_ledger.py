@@ -269,7 +269,7 @@ def test_a_job_that_ended_early_is_incomplete_unless_that_was_said(tmp_path):
     for lines in files.values():
         lines.pop()
     write(files)
-    assert check_ledger.check(ledger).violations == ["step 6 was committed by nobody"]
+    assert check_ledger.check(ledger).violations == ["step 6 was committed by no rank"]
     assert check_ledger.check(ledger, finished=False).violations == []
 
 

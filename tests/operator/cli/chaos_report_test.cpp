@@ -50,9 +50,9 @@ TEST(ChaosReport, counts_faults_by_kind_with_the_time_that_each_cost) {
 
 TEST(ChaosReport, is_bad_when_the_ledger_is_not_in_order_or_the_job_did_not_finish) {
   ChaosReport bad = report();
-  bad.ledger.violations = {"step 3 was committed by nobody"};
+  bad.ledger.violations = {"step 3 was committed by no rank"};
   EXPECT_FALSE(bad.good());
-  EXPECT_NE(chaos_text(bad).find("ledger: step 3 was committed by nobody\n"), std::string::npos);
+  EXPECT_NE(chaos_text(bad).find("ledger: step 3 was committed by no rank\n"), std::string::npos);
   EXPECT_NE(chaos_text(bad).find("verdict: the job finished; 1 violation\n"), std::string::npos);
   bad = report();
   bad.succeeded = false;

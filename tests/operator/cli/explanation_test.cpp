@@ -57,7 +57,7 @@ TEST(Explanation, tells_of_each_attempt_who_was_first_what_was_done_by_which_rul
             "  ended by    ProcessSignal (rank 2, pod big-1-1, node n1, exit code 139)\n"
             "              rank 2 was ended by SIGSEGV\n"
             "              its last words\n"
-            "  done        InPlace: the pods stayed, and processes were started anew where they had ended\n"
+            "  done        InPlace: the pods stayed, and their dead processes restarted\n"
             "  by rule     restart 1 of restart.maxRestarts (3) within 3600 s\n"
             "  recovery    108 ms\n"
             "              detect             3 ms\n"

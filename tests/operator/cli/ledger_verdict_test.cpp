@@ -111,7 +111,7 @@ TEST_F(Ledgers, an_unfinished_job_is_in_order_as_far_as_it_came) {
   entered(1, 0, 0, 1000);
   steps(1, 1, 4, 1000);
   EXPECT_THAT(judged(false).violations, IsEmpty());
-  EXPECT_THAT(judged(true).violations, testing::Contains("step 5 was committed by nobody"));
+  EXPECT_THAT(judged(true).violations, testing::Contains("step 5 was committed by no rank"));
 }
 
 TEST_F(Ledgers, nothing_at_all_is_no_work) {
@@ -142,7 +142,7 @@ TEST_F(Ledgers, what_is_wrong_is_told_in_a_sentence) {
       {"step 3 of generation 1: 3 of 4 micro-batches were applied",
        [&] { whole(), record_.generations[1].steps[3][0].batches = {2}; }},
       {"generation 1 went from step 2 to step 4", [&] { whole(), record_.generations[1].steps.erase(3); }},
-      {"step 3 was committed by nobody", [&] { whole(), record_.generations[1].steps.erase(3); }},
+      {"step 3 was committed by no rank", [&] { whole(), record_.generations[1].steps.erase(3); }},
       {"ranks 0 and 1 of generation 2 did not start from the same state",
        [&] { whole(), record_.generations[2].entered[1].digest = "f"; }},
       {"generation 2 went on from step 4 of generation 7, which does not count",
