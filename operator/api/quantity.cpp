@@ -109,6 +109,17 @@ std::int64_t Quantity::ceil() const {
   return static_cast<std::int64_t>(nano_ / kNano + (nano_ % kNano > 0 ? 1 : 0));
 }
 
+std::int64_t Quantity::ceil_milli() const {
+  constexpr __int128 kMilli = kNano / 1000;
+  constexpr __int128 kLargest = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::clamp(nano_ / kMilli + (nano_ % kMilli > 0 ? 1 : 0), -kLargest, kLargest));
+}
+
+Quantity& Quantity::operator+=(const Quantity& other) {
+  nano_ = std::min(nano_ + other.nano_, kLimit);
+  return *this;
+}
+
 std::string format_bytes(std::int64_t bytes) {
   static constexpr std::array<const char*, 7> kUnits{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
   size_t unit = 0;

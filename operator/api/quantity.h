@@ -22,6 +22,10 @@ class Quantity {
   bool is_zero() const { return nano_ == 0; }
   // Whole units, rounded up: bytes of memory, for example.
   std::int64_t ceil() const;
+  // Thousandths, rounded up: milli-CPUs. What is larger than an int64 gives its limit.
+  std::int64_t ceil_milli() const;
+  // The sum of two amounts of which neither is negative, at most the limit of an int64 in whole units.
+  Quantity& operator+=(const Quantity& other);
   auto operator<=>(const Quantity&) const = default;
 
  private:

@@ -43,6 +43,27 @@ TEST(Quantity, stops_at_its_limits) {
   EXPECT_EQ(ceil_of((std::string(500, '0') + "1").c_str()), 1);
 }
 
+TEST(Quantity, in_thousandths_is_rounded_up_and_stops_at_its_limits) {
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
+  const std::vector<std::pair<const char*, std::int64_t>> cases{{"0", 0},
+                                                                {"1", 1000},
+                                                                {"500m", 500},
+                                                                {"1u", 1},
+                                                                {"100500u", 101},
+                                                                {"-1500u", -1},
+                                                                {"9223372036854775807", kMax},
+                                                                {"1Ei", kMax},
+                                                                {"-100Ei", -kMax}};
+  for (const auto& [text, milli] : cases) EXPECT_EQ(Quantity::parse(text)->ceil_milli(), milli) << text;
+}
+
+TEST(Quantity, sums_stop_at_their_limit) {
+  Quantity sum = *Quantity::parse("1500m");
+  EXPECT_EQ((sum += *Quantity::parse("600m")), *Quantity::parse("2100m"));
+  for (int i = 0; i < 100; ++i) sum += *Quantity::parse("100Ei");
+  EXPECT_EQ(sum.ceil(), std::numeric_limits<std::int64_t>::max());
+}
+
 TEST(Quantity, of_another_form_is_refused) {
   for (const char* bad :
        {"", " ", "1 Gi", "1Gb", "Gi", "-", ".", "1e", "1e+", "1e1.5", "1KI", "1K", "0x10", "1..2", "--1", "1Gi "}) {

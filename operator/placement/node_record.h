@@ -1,0 +1,29 @@
+// What the cluster cache is told of a node: trimmed to what decides how many pods fit on it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operator/api/object.h"
+#include "operator/placement/effective_requests.h"
+
+namespace lockstep::placement {
+
+struct Taint {
+  std::string key, value, effect;
+
+  auto operator<=>(const Taint&) const = default;
+};
+
+struct NodeRecord {
+  std::string name;
+  api::Labels labels;               // those that the scan was asked for
+  std::vector<Amount> allocatable;  // ordered by name; kPods among them
+  std::vector<Taint> taints;        // of effect NoSchedule or NoExecute, in order
+  bool ready = false;               // condition Ready is "True"
+  bool unschedulable = false;       // cordoned
+  bool out_of_service = false;      // taint node.kubernetes.io/out-of-service
+};
+
+}  // namespace lockstep::placement

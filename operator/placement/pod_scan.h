@@ -1,0 +1,38 @@
+// Reads the facts that placement needs of a pod from its JSON text, without a DOM.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "operator/placement/effective_requests.h"
+#include "operator/placement/pod_record.h"
+
+namespace lockstep::placement {
+
+// The node that a gated pod of a job reserves, until it is bound.
+inline constexpr const char* kAnnotationNode = "lockstep.dev/node";
+
+// Bounds of a scan: a pod beyond them is kInvalid.
+inline constexpr std::size_t kMostContainers = 1024;  // init containers and statuses included
+inline constexpr std::size_t kMostResources = 64;     // names in one list
+
+struct ScannedPod {
+  std::string name_space, name;
+  Uid uid;
+  Uid job;           // of a pod with our labels; else zero
+  std::string node;  // spec.nodeName; else, of a pod of a job, kAnnotationNode; else ""
+  std::int32_t priority = 0;
+  std::int32_t slot = -1;
+  std::uint16_t flags = 0;       // PodFlag
+  bool terminal = false;         // Succeeded or Failed: it takes nothing
+  std::vector<Amount> requests;  // effective_requests(), and one of kPods
+};
+
+// kInvalid when `text` is not a JSON object with a uid, or goes beyond the bounds. A field of another type than the
+// API's is as if it were not there, but an amount counts as read_amount() says.
+Result<ScannedPod> scan_pod(std::string_view text);
+
+}  // namespace lockstep::placement

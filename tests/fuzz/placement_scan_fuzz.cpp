@@ -1,0 +1,48 @@
+// Anything at all as the text of a pod or a node: the scans of placement read it without harm. libFuzzer's entry point;
+// build it with clang++ -std=c++20 -fsanitize=fuzzer,address,undefined -I. and the sources of the rooms placement, api
+// and base. The unit tests call it as well, on small changes of a pod and a node.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "operator/placement/node_scan.h"
+#include "operator/placement/pod_scan.h"
+
+extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size);
+
+namespace {
+
+void check_amounts(const std::vector<lockstep::placement::Amount>& amounts) {
+  for (const auto& amount : amounts) {
+    if (amount.units <= 0) std::abort();
+  }
+  const bool ordered =
+      std::is_sorted(amounts.begin(), amounts.end(), [](const auto& a, const auto& b) { return a.name <= b.name; });
+  if (!ordered) std::abort();
+}
+
+}  // namespace
+
+extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size) {
+  using namespace lockstep::placement;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto pod = scan_pod(text)) {
+    check_amounts(pod->requests);
+    if (pod->uid.is_zero() || pod->requests.empty()) std::abort();
+  }
+  if (const auto node = scan_node(text, {"rack"})) {
+    check_amounts(node->allocatable);
+    if (node->name.empty() || node->labels.size() > 1) std::abort();
+  }
+  static_cast<void>(scan_name(text));
+  return 0;
+}
+
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
+  return placement_scan_fuzz(data, size);
+}
+#endif

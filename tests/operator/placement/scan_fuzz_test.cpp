@@ -1,0 +1,86 @@
+// The fuzz target on small random changes of a pod and a node. LOCKSTEP_SEED=<number> makes another run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "operator/placement/node_scan.h"
+#include "operator/placement/pod_scan.h"
+#include "tests/sanitizer.h"
+
+extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size);
+
+namespace lockstep::placement {
+namespace {
+
+const std::string kSeeds[] = {
+    R"({"kind":"Pod","metadata":{"name":"p","uid":"01234567-89ab-cdef-0123-456789abcdef","labels":{"lockstep.dev/job-uid":
+"f","lockstep.dev/slot":"3"},"annotations":{"lockstep.dev/node":"n"}},"spec":{"nodeName":"n","priority":7,"overhead":
+{"cpu":"1"},"resources":{"requests":{"cpu":"2"},"limits":{"memory":"1Gi"}},"schedulingGates":[{"name":"g"}],
+"containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},"limits":{"nvidia.com/gpu":8}},"ports":[{"hostPort":
+80}]}],"initContainers":[{"name":"i","restartPolicy":"Always","resources":{"requests":{"memory":1e3}}}]},"status":
+{"phase":"Running","conditions":[{"type":"PodResizePending","reason":"Infeasible"}],"containerStatuses":[{"name":"c",
+"resources":{"requests":{"cpu":"3"}},"allocatedResources":{"cpu":"4"}}]}})",
+    R"({"kind":"Node","metadata":{"name":"n","labels":{"rack":"r","other":"o"}},"spec":{"unschedulable":true,"taints":
+[{"key":"k","value":"v","effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"96","memory":"2Ti","nvidia.com/gpu":
+"8","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}})"};
+
+TEST(Scan, of_anything_does_no_harm) {
+  const char* given_seed = std::getenv("LOCKSTEP_SEED");
+  const std::uint64_t seed = given_seed != nullptr ? std::strtoull(given_seed, nullptr, 10) : 20261124;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  const std::string alphabet = "[]{}:,\"\\-+.0123456789eEmKin \n\xff\xc3\x80";
+  for (int i = 0; i < sanitizer::cases(30'000); ++i) {
+    std::string text = kSeeds[below(2)];
+    for (size_t n = below(4); n < 4 && !text.empty(); ++n) {
+      const size_t at = below(text.size()), length = std::min(text.size() - at, 1 + below(40));
+      switch (below(4)) {
+        case 0:
+          text.erase(at, length);
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[below(alphabet.size())]);
+          break;
+        case 2:
+          text[at] = alphabet[below(alphabet.size())];
+          break;
+        default:
+          text.insert(below(text.size()), text.substr(at, length));
+          break;
+      }
+    }
+    ASSERT_EQ(placement_scan_fuzz(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0) << text;
+  }
+}
+
+TEST(Scan, of_a_text_of_brackets_neither_recurses_nor_grows) {
+  for (const char* bracket : {"[", "{\"metadata\":", "{\"a\":["}) {
+    std::string text;
+    while (text.size() < (1U << 20U)) text += bracket;
+    EXPECT_FALSE(scan_pod(text));
+    EXPECT_FALSE(scan_node(text, {}));
+  }
+}
+
+TEST(Scan, bounds_what_one_object_may_hold) {
+  const auto pod = [](const std::string& spec) {
+    return scan_pod(R"({"metadata":{"uid":"u"},"spec":{)" + spec + "}}");
+  };
+  std::string containers = R"("containers":[{})", resources = R"("overhead":{"r":1)", taints;
+  for (int i = 0; i < 1100; ++i) containers += ",{}";
+  for (int i = 0; i < 70; ++i) resources += ",\"r" + std::to_string(i) + "\":1";
+  for (int i = 0; i < 300; ++i) taints += i == 0 ? "{}" : ",{}";
+  EXPECT_EQ(pod(containers + "]").error().message, "the pod has more than 1024 containers");
+  EXPECT_EQ(pod(resources + "}").error().message, "the pod names more than 64 resources in one list");
+  EXPECT_EQ(scan_node(R"({"metadata":{"name":"n"},"spec":{"taints":[)" + taints + "]}}", {}).error().message,
+            "the node has more than 256 taints");
+}
+
+}  // namespace
+}  // namespace lockstep::placement
