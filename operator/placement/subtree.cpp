@@ -1,0 +1,181 @@
+#include "operator/placement/subtree.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "operator/placement/mutation.h"
+
+namespace lockstep::placement {
+namespace {
+
+std::size_t mixed(std::size_t seed, std::uint64_t value) {
+  return (seed ^ value) * 0x9e3779b97f4a7c15U + (seed >> 29);
+}
+
+std::int64_t most_of(const Group& group, int n) {
+  return std::min<std::int64_t>(n, group.subtree->pods * group.count);
+}
+
+}  // namespace
+
+std::vector<Cost> min_plus(std::span<const Cost> first, std::span<const Cost> second, std::int64_t most) {
+  if (first.size() > second.size()) std::swap(first, second);  // the inner loop is the long one
+  const auto size = std::min(static_cast<std::size_t>(most), first.size() + second.size() - 2) + 1;
+  std::vector<Cost> out(size, std::numeric_limits<Cost>::infinity());
+  for (std::size_t a = 0; a < std::min(first.size(), size); ++a) {
+    const Cost base = first[a];
+    const std::size_t count = std::min(second.size(), size - a);
+    const Cost* __restrict from = second.data();
+    Cost* __restrict to = out.data() + a;
+    for (std::size_t b = 0; b < count; ++b) {
+      const Cost sum = base + from[b];
+      to[b] = sum < to[b] ? sum : to[b];
+    }
+  }
+  return out;
+}
+
+std::size_t Subtrees::Hash::operator()(const Key& key) const {
+  std::size_t hash = mixed(static_cast<std::size_t>(key.level), static_cast<std::uint64_t>(key.nodes));
+  hash = mixed(mixed(hash, static_cast<std::uint64_t>(key.pods)), static_cast<std::uint64_t>(key.free));
+  hash = mixed(hash, key.covered ? 1 : 0);
+  for (const auto& [serial, count] : key.groups) hash = mixed(mixed(hash, serial), static_cast<std::uint64_t>(count));
+  return hash;
+}
+
+SubtreePtr Subtrees::known(Key key, Subtree made) {
+  auto& entry = known_[std::move(key)];
+  if (auto there = entry.lock()) return there;
+  made.serial = ++serials_;
+  auto subtree = std::make_shared<const Subtree>(std::move(made));
+  entry = subtree;
+  if (known_.size() > sweep_at_) {
+    std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
+    sweep_at_ = 2 * known_.size() + 1024;
+  }
+  return subtree;
+}
+
+SubtreePtr Subtrees::node(std::int64_t pods, std::int64_t free, bool covered) {
+  Subtree made;
+  made.level = levels_;
+  made.pods = pods;
+  made.free = free;
+  made.covered = covered;
+  made.largest[static_cast<std::size_t>(levels_)] = pods;
+  return known({levels_, 1, pods, free, covered, {}}, std::move(made));
+}
+
+SubtreePtr Subtrees::domain(int level, int nodes, std::int64_t free, bool covered, std::vector<Group> groups) {
+  std::erase_if(groups, [](const Group& group) { return group.subtree->pods == 0; });
+  Key key{level, nodes, 0, free, covered, {}};
+  Subtree made;
+  for (const Group& group : groups) {
+    key.pods += group.subtree->pods * group.count;
+    key.groups.emplace_back(kMutation == Mutation::kSharedByCapacity ? 0 : group.subtree->serial, group.count);
+    for (std::size_t i = 0; i < made.largest.size(); ++i) {
+      made.largest[i] = std::max(made.largest[i], group.subtree->largest[i]);
+    }
+  }
+  std::sort(key.groups.begin(), key.groups.end());
+  made.level = level;
+  made.nodes = nodes;
+  made.pods = key.pods;
+  made.free = free;
+  made.covered = covered;
+  made.groups = std::move(groups);
+  if (level >= 0) made.largest[static_cast<std::size_t>(level)] = made.pods;
+  return known(std::move(key), std::move(made));
+}
+
+std::span<const Cost> Subtrees::costs(const Subtree& subtree, int n) const {
+  if (static_cast<std::int64_t>(subtree.costs.size()) <= std::min<std::int64_t>(n, subtree.pods)) compute(subtree, n);
+  return subtree.costs;
+}
+
+void Subtrees::compute(const Subtree& subtree, int n) const {
+  const std::int64_t most = std::min<std::int64_t>(n, subtree.pods);
+  std::vector<Cost> costs{0};
+  if (subtree.level == levels_) {
+    costs.resize(static_cast<std::size_t>(most) + 1, 0);
+  }
+  for (const Group& group : subtree.groups) {
+    if (has_closed_form(group, n)) {
+      const std::vector<Cost> all = closed_form(group, n);
+      costs = costs.size() == 1 ? all : min_plus(costs, all, most);
+    } else {
+      for (int i = 0; i < group.count; ++i) costs = min_plus(costs, this->costs(*group.subtree, n), most);
+    }
+  }
+  for (std::int64_t j = 1; j <= most; ++j) {
+    costs[static_cast<std::size_t>(j)] += prices_.of(subtree.level, subtree.nodes, subtree.free, j, subtree.covered);
+  }
+  std::int64_t concave = std::min<std::int64_t>(1, most);
+  while (concave < most) {
+    const Cost* at = costs.data() + concave;
+    if (at[1] - at[0] > at[0] - at[-1]) break;
+    ++concave;
+  }
+  subtree.costs = std::move(costs);
+  subtree.concave = concave;
+}
+
+bool Subtrees::has_closed_form(const Group& group, int n) const {
+  if (group.count == 1) return true;
+  costs(*group.subtree, n);
+  return group.subtree->concave >= std::min<std::int64_t>(n, group.subtree->pods) ||
+         kMutation == Mutation::kConcaveAlways;
+}
+
+std::vector<Cost> Subtrees::closed_form(const Group& group, int n) const {
+  const std::span<const Cost> one = costs(*group.subtree, n);
+  const std::int64_t full = group.subtree->pods, most = most_of(group, n);
+  std::vector<Cost> all(static_cast<std::size_t>(most) + 1);
+  for (std::int64_t j = 0; j <= most; ++j) {
+    const Cost of_full = j >= full ? one[static_cast<std::size_t>(full)] * static_cast<Cost>(j / full) : 0;
+    all[static_cast<std::size_t>(j)] = of_full + one[static_cast<std::size_t>(j % full)];
+  }
+  return all;
+}
+
+Cost Subtrees::at_least(const Subtree& subtree, int n) const {
+  const Cost own = prices_.of(subtree.level, subtree.nodes, subtree.free, n, subtree.covered);
+  if (subtree.groups.empty()) return own;
+  std::vector<std::pair<std::int64_t, int>> by_size;
+  by_size.reserve(subtree.groups.size());
+  std::int64_t left = n;
+  for (const Group& group : subtree.groups) {
+    if (group.subtree->covered)
+      left -= group.subtree->pods * group.count;  // costs nothing, at the best
+    else
+      by_size.emplace_back(group.subtree->pods, group.count);
+  }
+  std::sort(by_size.rbegin(), by_size.rend());
+  std::int64_t used = 0;
+  for (const auto& [pods, count] : by_size) {
+    if (left <= 0) break;
+    const std::int64_t more = std::min<std::int64_t>(count, (left + pods - 1) / pods);
+    used += more;
+    left -= more * pods;
+  }
+  return own + prices_.span(subtree.level + 1) * static_cast<Cost>(used);
+}
+
+std::int64_t Subtrees::operations(const Subtree& subtree, int n, std::unordered_set<const Subtree*>& seen) const {
+  if (!seen.insert(&subtree).second) return 0;
+  std::int64_t operations = std::min<std::int64_t>(n, subtree.pods), before = 0;
+  for (const Group& group : subtree.groups) {
+    operations += this->operations(*group.subtree, n, seen);
+    // Whether the closed form applies is known only with the tables; nodes of one capacity have it always.
+    const bool closed = group.count == 1 || group.subtree->level == levels_;
+    for (int i = 0; i < (closed ? 1 : group.count); ++i) {
+      const std::int64_t more = std::min<std::int64_t>(n, group.subtree->pods * (closed ? group.count : 1));
+      operations += (before + 1) * (more + 1);
+      before = std::min<std::int64_t>(n, before + more);
+    }
+  }
+  return operations;
+}
+
+}  // namespace lockstep::placement

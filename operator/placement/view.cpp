@@ -1,0 +1,55 @@
+#include "operator/placement/view.h"
+
+#include <utility>
+#include <vector>
+
+namespace lockstep::placement {
+
+void View::mark(NodeId node, std::int64_t pods, std::int64_t free, bool covered) {
+  const auto before = nodes_.find(node);
+  const std::int64_t added = free - (before == nodes_.end() ? tables_.of_node(node)->free : before->second->free);
+  nodes_[node] = subtrees().node(pods, free, covered);
+  for (DomainId at = tree_.domain_of(node); at != kNone; at = tree_.parent(at)) {
+    Mark& mark = domains_[at];
+    mark.added += added;
+    mark.covered |= covered;
+  }
+}
+
+const Subtree& View::of(DomainId domain) {
+  return *pointer(domain);
+}
+
+const Subtree& View::of_node(NodeId node) {
+  return *pointer_of_node(node);
+}
+
+SubtreePtr View::pointer(DomainId domain) {
+  const auto found = domains_.find(domain);
+  if (found == domains_.end()) {
+    if (!alone_) return tables_.of(tree_, domain);
+    if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, false, {});
+    return no_room_;
+  }
+  Mark& mark = found->second;
+  if (mark.subtree) return mark.subtree;
+  std::vector<SubtreePtr> below;
+  const auto add = [&](const SubtreePtr& child) {
+    if (child->pods > 0) below.push_back(child);
+  };
+  for (const DomainId child : tree_.children(domain)) add(pointer(child));
+  for (const NodeId node : tree_.nodes(domain)) add(pointer_of_node(node));
+  const std::int64_t free = tables_.of(tree_, domain)->free + mark.added;
+  mark.subtree = subtrees().domain(tree_.level(domain), tree_.node_count(domain), free, mark.covered, grouped(below));
+  return mark.subtree;
+}
+
+const SubtreePtr& View::pointer_of_node(NodeId node) {
+  const auto found = nodes_.find(node);
+  if (found != nodes_.end()) return found->second;
+  if (!alone_) return tables_.of_node(node);
+  if (!no_room_) no_room_ = subtrees().domain(0, 1, 0, false, {});
+  return no_room_;
+}
+
+}  // namespace lockstep::placement

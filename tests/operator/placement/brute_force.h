@@ -1,0 +1,85 @@
+// Random requests on small trees, and their best placements found by trying all: the oracle of the dynamic programme.
+// Shares no code with it: domains are prefixes of label paths, and costs are real numbers by the definition.
+#pragma once
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "operator/placement/place.h"
+
+namespace lockstep::placement {
+
+struct TestNode {
+  std::string name;
+  std::vector<std::string> labels;  // by level; "": the node lacks the label
+  int capacity = 0;
+  int survivors = 0;  // pods of the gang there
+  bool excluded = false;
+};
+
+struct Instance {
+  int levels = 0;
+  std::vector<TestNode> nodes;
+  int pods = 1;
+  int node_pods = 3;
+  std::optional<int> required, preferred;
+  Objective objective;
+};
+
+// Trees of 0 to 5 levels and 1 to 12 nodes of unequal capacity; labels are missing here and there. Weights from 0 up.
+Instance random_instance(std::mt19937_64& random);
+
+// The instance as the code under test takes it. The nodes are put in the order of `order`, or in their own.
+struct Built {
+  Tree tree;
+  std::vector<std::int32_t> capacity;  // by NodeId
+  Request request;
+};
+Built built(const Instance& instance, const std::vector<std::size_t>& order = {});
+
+// Who stays when the survivors shrink to instance.pods: the request for shrink().
+ShrinkRequest shrinking(const Instance& instance, const Built& built);
+
+struct Judged {
+  bool allowed = false;
+  int level = kClusterLevel;         // of the domain that holds the pods and the survivors
+  int level_sought = kClusterLevel;  // the same, but not deeper than preferred
+  double cost = 0;
+};
+
+// The rules of place.h, or of shrink(), by definition. Refers to the instance.
+class Oracle {
+ public:
+  Oracle(const Instance& instance, bool shrinks);
+
+  // A placement of pods by index of instance.nodes.
+  Judged judge(const std::vector<int>& pods) const;
+  // The best of all placements: the deepest level sought, then the lowest cost. None: no placement is allowed.
+  std::optional<Judged> best() const;
+
+ private:
+  struct Domain {
+    int nodes = 0;
+    int free = 0;
+    bool covered = false;
+  };
+
+  const Instance& instance_;
+  bool shrinks_;
+  std::vector<std::vector<Domain>> domains_;         // by level; the last are the nodes
+  std::vector<std::vector<std::size_t>> domain_of_;  // by level and node
+  std::vector<bool> labelled_;                       // by node: it has what the required level asks for
+};
+
+// The most pods that one domain of the level has room for, of those that the request may use.
+int largest_hole(const Instance& instance, int level);
+
+// How the code under test and the oracle differ, in words; "" where they agree.
+std::string difference(const Instance& instance, const Placement& placement, bool shrinks = false);
+
+// The instance in words, for a failed test.
+std::string described(const Instance& instance);
+
+}  // namespace lockstep::placement
