@@ -1,6 +1,7 @@
 // What a pod takes of a node, computed as kube-scheduler computes it from the containers of the pod.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -62,7 +63,7 @@ struct Amount {
   std::string name;
   std::int64_t units = 0;
 
-  bool operator==(const Amount&) const = default;
+  auto operator<=>(const Amount&) const = default;
 };
 inline constexpr std::int64_t kMostUnits = std::numeric_limits<std::int64_t>::max();
 

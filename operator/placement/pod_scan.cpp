@@ -255,16 +255,20 @@ class PodVisitor final : public JsonVisitor {
     return false;
   }
   void set(ResourceList& list, std::string_view name, std::string_view text) {
-    if (list.entries().size() < kMostResources || list.find(name) != nullptr) {
-      list.set(name, read_amount(text));
-    } else {
-      problem_ = "the pod names more than 64 resources in one list";
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) {
+      if (names_.size() == kMostResources) {
+        problem_ = "the pod names more than 64 resources";
+        return;
+      }
+      names_.emplace_back(name);
     }
+    list.set(name, read_amount(text));
   }
 
   ScannedPod pod_;
   PodRequests requests_;
   std::vector<ContainerRequests>* list_ = nullptr;  // the one being read
+  std::vector<std::string> names_;                  // of all resources
   std::string annotated_, condition_, reason_, problem_;
   bool host_network_ = false, ports_ = false;
 };

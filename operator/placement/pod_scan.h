@@ -17,7 +17,7 @@ inline constexpr const char* kAnnotationNode = "lockstep.dev/node";
 
 // Bounds of a scan: a pod beyond them is kInvalid.
 inline constexpr std::size_t kMostContainers = 1024;  // init containers and statuses included
-inline constexpr std::size_t kMostResources = 64;     // names in one list
+inline constexpr std::size_t kMostResources = 64;     // different names
 
 struct ScannedPod {
   std::string name_space, name;

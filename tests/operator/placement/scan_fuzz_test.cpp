@@ -77,7 +77,7 @@ TEST(Scan, bounds_what_one_object_may_hold) {
   for (int i = 0; i < 70; ++i) resources += ",\"r" + std::to_string(i) + "\":1";
   for (int i = 0; i < 300; ++i) taints += i == 0 ? "{}" : ",{}";
   EXPECT_EQ(pod(containers + "]").error().message, "the pod has more than 1024 containers");
-  EXPECT_EQ(pod(resources + "}").error().message, "the pod names more than 64 resources in one list");
+  EXPECT_EQ(pod(resources + "}").error().message, "the pod names more than 64 resources");
   EXPECT_EQ(scan_node(R"({"metadata":{"name":"n"},"spec":{"taints":[)" + taints + "]}}", {}).error().message,
             "the node has more than 256 taints");
 }

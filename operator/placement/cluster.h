@@ -1,0 +1,203 @@
+// The cluster as placement sees it: the topology tree, what each node has, and what the pods of every scheduler take.
+// Filled from the watches of nodes and pods; asked how many pods of a shape still fit on each node.
+//
+// A pod that is not terminal takes from the node that it is bound to, or, of a job, that its annotation names. Gated,
+// pending and terminating pods are no exception. A reservation is a pod that the watch has not shown yet.
+//
+// Pure and not thread-safe: its owner has the lock. An event costs O(resources of the pod), a note per changed node,
+// and nothing per shape.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "operator/base/result.h"
+#include "operator/placement/fit_tables.h"
+#include "operator/placement/node_record.h"
+#include "operator/placement/node_scan.h"
+#include "operator/placement/pod_record.h"
+#include "operator/placement/pod_scan.h"
+#include "operator/placement/request_table.h"
+#include "operator/placement/shape.h"
+#include "operator/placement/tree.h"
+
+namespace lockstep::placement {
+
+// More pods of one shape on one node count as this many.
+inline constexpr std::int32_t kMostFit = 16'384;
+
+// One resource of a node. `used` may be above `allocatable`, and stays at kMostUnits.
+struct NodeAmount {
+  std::string name;
+  std::int64_t allocatable = 0, used = 0;
+
+  bool operator==(const NodeAmount&) const = default;
+};
+
+class Cluster {
+ public:
+  // `profile` has passed check().
+  explicit Cluster(Profile profile);
+
+  const Tree& tree() const { return tree_; }
+
+  // Nodes. The labels that scan_node() has to keep: the profile's, usual ones, and those of the shapes' selectors.
+  const LabelKeys& label_keys() const { return label_keys_; }
+  // A list of nodes: what end_nodes() has not seen since begin_nodes() is gone. `whole` is false when some item could
+  // not be read; then nothing is gone. A list that never ends has no effect beyond the nodes that it put.
+  void begin_nodes();
+  void end_nodes(bool whole = true);
+  // A node of a list or a watch. Pods may be known before their node.
+  void put_node(const NodeRecord& node);
+  void remove_node(const std::string& name);
+  // A shape selects by labels that the nodes were not scanned for: list the nodes again.
+  bool wants_node_list() const;
+
+  // Pods, in the same way. A terminal pod is removed. A pod that appears ends its reservation.
+  void begin_pods();
+  void end_pods(bool whole = true);
+  void put_pod(const ScannedPod& pod);
+  void remove_pod(const ScannedPod& pod);
+  // The watch of pods has passed this resourceVersion: reservations whose writes it includes end.
+  void observe(const std::string& resource_version);
+
+  // The id of a shape, with one more holder. Equal shapes have one id, which lasts until its last release().
+  ShapeId acquire(const Shape& shape);
+  void release(ShapeId shape);
+  const Shape& shape(ShapeId shape) const { return shapes_[index(shape)].shape; }
+
+  // How many pods of the shape still fit, by NodeId; 0 where a node is not ready, cordoned, out of service, or does not
+  // take such pods. Valid until the next call of a member that is not const. kUnavailable, with the reason, before the
+  // first lists and while wants_node_list() concerns this shape.
+  Result<std::span<const std::int32_t>> fit(ShapeId shape);
+  // The same if no pod were there.
+  Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
+  // Whether pods of the shape that count on the node already can be bound there: the node takes such pods, and all its
+  // pods together take no more than it has of what the shape asks for.
+  bool holds(NodeId node, ShapeId shape) const;
+
+  // Counts a pod of the shape on the node until one of these: the watch shows a pod of that key on the node, bound
+  // anywhere, terminal or gone; it passes the version that written() gave; unreserve(). `pod` is "namespace/name". A
+  // second call moves the reservation and forgets its version. `node` is in use.
+  void reserve(const std::string& pod, NodeId node, ShapeId shape);
+  // The write that shows the pod on its node had this resourceVersion.
+  void written(const std::string& pod, const std::string& resource_version);
+  // No effect when there is none.
+  void unreserve(const std::string& pod);
+
+  // What a node has and its pods take, ordered by name; what only pods name is left out.
+  std::vector<NodeAmount> amounts(NodeId node) const;
+  // The pods and reservations that count on the node, in no order.
+  void each_pod(NodeId node, const std::function<void(const PodRecord&)>& visit) const;
+  std::size_t pods() const { return by_uid_.size(); }
+  std::size_t reservations() const { return reservations_.size(); }
+
+ private:
+  using PodIndex = std::int32_t;
+
+  // What selectors and tolerations look at: few differ, and a shape judges each once.
+  struct NodeClass {
+    api::Labels labels;
+    std::vector<Taint> taints;
+
+    auto operator<=>(const NodeClass&) const = default;
+  };
+  struct Node {
+    RowId allocatable = kNone;
+    std::int32_t node_class = kNone;
+    PodIndex first_pod = kNone;
+    std::int32_t port_pods = 0;  // pods of jobs with host ports
+    bool usable = false;         // ready, neither cordoned nor out of service
+    std::uint16_t list = 0;      // the last list that held it
+    std::vector<__int128> used;  // beside the entries of `allocatable`
+  };
+  // A node that only pods name.
+  struct Absent {
+    std::string name;
+    PodIndex first_pod = kNone;
+  };
+  struct KnownShape {
+    Shape shape;
+    RowId requests = kNone;
+    bool reads_name = false;
+    int holders = 0;
+    mutable std::vector<std::int8_t> admits;  // by class; -1: not judged yet
+  };
+  // Orders resourceVersions: longer is greater.
+  struct Version {
+    std::size_t length = 0;
+    std::string text;
+
+    auto operator<=>(const Version&) const = default;
+  };
+  struct Reservation {
+    PodIndex pod = kNone;
+    Version version;  // of length 0: not written yet
+  };
+
+  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+  // PodRecord::node of a pod on absent_[i], and back.
+  static std::int32_t absent(std::size_t i) { return -2 - static_cast<std::int32_t>(i); }
+  static std::size_t absent_index(std::int32_t node) { return static_cast<std::size_t>(-2 - node); }
+
+  std::int32_t place_of(const std::string& node, std::int32_t guess);
+  const std::string* name_of(std::int32_t node) const;
+  void forget_absent(std::int32_t node);
+  PodIndex& first_pod(std::int32_t node);
+  PodIndex new_record();
+  void drop(PodIndex pod);
+  void attach(PodIndex pod);
+  void detach(PodIndex pod);
+  void count(const PodRecord& pod, int sign);
+  void recount(NodeId node);
+  void remove_uid(const Uid& uid);
+  void move_pods(PodIndex first, std::int32_t to);
+
+  std::int32_t acquire_class(const NodeRecord& node);
+  void release_class(std::int32_t node_class);
+  void use_key(const std::string& key, int holders);
+
+  bool admits(const KnownShape& shape, NodeId node) const;
+  std::int32_t room(const KnownShape& shape, NodeId node, bool as_empty) const;
+  Status answerable(const KnownShape& shape) const;
+
+  Tree tree_;
+  RequestTable rows_;
+
+  std::vector<Node> nodes_;  // by NodeId
+  std::vector<Absent> absent_;
+  std::vector<std::int32_t> free_absent_;
+  std::unordered_map<std::string, std::int32_t> absent_by_name_;
+  std::uint16_t node_list_ = 0, pod_list_ = 0;  // numbers of the newest lists
+  bool nodes_listed_ = false, pods_listed_ = false;
+
+  std::vector<PodRecord> records_;
+  std::vector<PodIndex> free_records_;
+  std::unordered_map<Uid, PodIndex, UidHash> by_uid_;
+
+  std::map<std::string, Reservation> reservations_;
+  std::multimap<Version, std::string> by_version_;  // of those that were written
+  Version observed_;
+
+  std::map<NodeClass, std::int32_t> class_ids_;
+  std::vector<std::map<NodeClass, std::int32_t>::iterator> classes_;
+  std::vector<int> class_nodes_;  // how many nodes are of it
+  std::vector<std::int32_t> free_classes_;
+
+  std::map<Shape, ShapeId> shape_ids_;
+  std::vector<KnownShape> shapes_;
+  std::vector<ShapeId> free_shapes_;
+  std::map<std::string, int, std::less<>> key_holders_;  // selector keys of shapes
+  LabelKeys label_keys_;
+  LabelKeys listing_keys_, listed_keys_;  // selector keys that the list under way and the last whole one kept
+
+  FitTables tables_;
+};
+
+}  // namespace lockstep::placement

@@ -1,0 +1,244 @@
+// Pods and reservations of the cluster, and where they count.
+#include <algorithm>
+#include <utility>
+
+#include "operator/placement/cluster.h"
+
+namespace lockstep::placement {
+namespace {
+
+std::string key_of(const ScannedPod& pod) {
+  return pod.name_space + "/" + pod.name;
+}
+
+}  // namespace
+
+std::int32_t Cluster::place_of(const std::string& node, std::int32_t guess) {
+  if (node.empty()) return kNone;
+  if (const std::string* name = name_of(guess); name != nullptr && *name == node) return guess;
+  if (const NodeId id = tree_.find(node); id != kNone) return id;
+  const auto [known, is_new] = absent_by_name_.try_emplace(node, 0);
+  if (is_new) {
+    if (free_absent_.empty()) {
+      known->second = static_cast<std::int32_t>(absent_.size());
+      absent_.emplace_back();
+    } else {
+      known->second = free_absent_.back();
+      free_absent_.pop_back();
+    }
+    absent_[index(known->second)] = {node, kNone};
+  }
+  return absent(index(known->second));
+}
+
+const std::string* Cluster::name_of(std::int32_t node) const {
+  if (node == kNone) return nullptr;
+  return node >= 0 ? &tree_.node_name(node) : &absent_[absent_index(node)].name;
+}
+
+Cluster::PodIndex& Cluster::first_pod(std::int32_t node) {
+  return node >= 0 ? nodes_[index(node)].first_pod : absent_[absent_index(node)].first_pod;
+}
+
+void Cluster::forget_absent(std::int32_t node) {
+  Absent& known = absent_[absent_index(node)];
+  absent_by_name_.erase(known.name);
+  known = {};
+  free_absent_.push_back(static_cast<std::int32_t>(absent_index(node)));
+}
+
+Cluster::PodIndex Cluster::new_record() {
+  if (free_records_.empty()) {
+    records_.emplace_back();
+    return static_cast<PodIndex>(records_.size() - 1);
+  }
+  const PodIndex pod = free_records_.back();
+  free_records_.pop_back();
+  return pod;
+}
+
+void Cluster::drop(PodIndex pod) {
+  detach(pod);
+  rows_.release(records_[index(pod)].requests);
+  records_[index(pod)] = {};
+  free_records_.push_back(pod);
+}
+
+void Cluster::attach(PodIndex pod) {
+  PodRecord& record = records_[index(pod)];
+  if (record.node == kNone) return;
+  PodIndex& first = first_pod(record.node);
+  record.previous = kNone;
+  record.next = std::exchange(first, pod);
+  if (record.next != kNone) records_[index(record.next)].previous = pod;
+  count(record, 1);
+}
+
+void Cluster::detach(PodIndex pod) {
+  PodRecord& record = records_[index(pod)];
+  if (record.node == kNone) return;
+  count(record, -1);
+  if (record.next != kNone) records_[index(record.next)].previous = record.previous;
+  if (record.previous != kNone) {
+    records_[index(record.previous)].next = record.next;
+  } else {
+    first_pod(record.node) = record.next;
+  }
+  if (record.node < kNone && first_pod(record.node) == kNone) forget_absent(record.node);
+  record.node = record.next = record.previous = kNone;
+}
+
+void Cluster::count(const PodRecord& pod, int sign) {
+  if (pod.node < 0) return;
+  Node& node = nodes_[index(pod.node)];
+  const auto& has = rows_.entries(node.allocatable);
+  std::size_t i = 0;
+  for (const auto& [resource, units] : rows_.entries(pod.requests)) {
+    while (i < has.size() && has[i].resource < resource) ++i;
+    if (i == has.size()) break;
+    if (has[i].resource == resource) node.used[i] += sign > 0 ? units : -units;
+  }
+  if (pod.is(kHostPorts) && (pod.is(kReservation) || !pod.job.is_zero())) node.port_pods += sign;
+  tables_.touch(pod.node);
+}
+
+void Cluster::recount(NodeId id) {
+  Node& node = nodes_[index(id)];
+  node.used.assign(rows_.entries(node.allocatable).size(), 0);
+  node.port_pods = 0;
+  for (PodIndex pod = node.first_pod; pod != kNone; pod = records_[index(pod)].next) count(records_[index(pod)], 1);
+}
+
+void Cluster::move_pods(PodIndex first, std::int32_t to) {
+  std::vector<PodIndex> all;
+  for (PodIndex pod = first; pod != kNone; pod = records_[index(pod)].next) all.push_back(pod);
+  for (const PodIndex pod : all) {
+    detach(pod);
+    records_[index(pod)].node = to;
+    attach(pod);
+  }
+}
+
+void Cluster::begin_pods() {
+  ++pod_list_;
+}
+
+void Cluster::end_pods(bool whole) {
+  pods_listed_ = true;
+  if (!whole) return;
+  std::vector<Uid> gone;
+  for (const auto& [uid, pod] : by_uid_) {
+    if (records_[index(pod)].list != pod_list_) gone.push_back(uid);
+  }
+  for (const Uid& uid : gone) remove_uid(uid);
+}
+
+void Cluster::put_pod(const ScannedPod& pod) {
+  if (pod.terminal) {
+    remove_pod(pod);
+    return;
+  }
+  const auto [known, is_new] = by_uid_.try_emplace(pod.uid, kNone);
+  if (is_new) {
+    known->second = new_record();
+    PodRecord& made = records_[index(known->second)];
+    made.uid = pod.uid;
+    made.requests = rows_.acquire(pod.requests);
+  }
+  const PodIndex id = known->second;
+  const std::int32_t node = place_of(pod.node, records_[index(id)].node);
+  PodRecord& record = records_[index(id)];
+  const bool same_requests = rows_.equal(record.requests, pod.requests);
+  const bool counts_alike = same_requests && record.node == node && record.job == pod.job &&
+                            record.is(kHostPorts) == ((pod.flags & kHostPorts) != 0);
+  if (!counts_alike) {
+    // A node that only this pod names is forgotten with it: its place is asked for again.
+    detach(id);
+    if (!same_requests) {
+      const RowId requests = rows_.acquire(pod.requests);
+      rows_.release(std::exchange(record.requests, requests));
+    }
+    record.job = pod.job;
+    record.flags = pod.flags;
+    record.node = place_of(pod.node, kNone);
+    attach(id);
+  }
+  record.flags = pod.flags;
+  record.slot = pod.slot;
+  record.priority = pod.priority;
+  record.list = pod_list_;
+  if (reservations_.empty() || pod.job.is_zero()) return;
+  const auto reserved = reservations_.find(key_of(pod));
+  if (reserved == reservations_.end()) return;
+  if ((pod.flags & kBound) != 0 || record.node == records_[index(reserved->second.pod)].node) {
+    unreserve(reserved->first);
+  }
+}
+
+void Cluster::remove_pod(const ScannedPod& pod) {
+  remove_uid(pod.uid);
+  if (!reservations_.empty() && !pod.job.is_zero()) unreserve(key_of(pod));
+}
+
+void Cluster::remove_uid(const Uid& uid) {
+  const auto known = by_uid_.find(uid);
+  if (known == by_uid_.end()) return;
+  drop(known->second);
+  by_uid_.erase(known);
+}
+
+void Cluster::observe(const std::string& resource_version) {
+  observed_ = {resource_version.size(), resource_version};
+  while (!by_version_.empty() && by_version_.begin()->first <= observed_) {
+    const std::string pod = by_version_.begin()->second;
+    unreserve(pod);
+  }
+}
+
+void Cluster::reserve(const std::string& pod, NodeId node, ShapeId shape) {
+  unreserve(pod);
+  const KnownShape& known = shapes_[index(shape)];
+  const PodIndex id = new_record();
+  PodRecord& record = records_[index(id)];
+  record.node = node;
+  record.requests = rows_.acquire(known.shape.requests);
+  record.flags = static_cast<std::uint16_t>(kReservation | (known.shape.host_ports ? kHostPorts : 0));
+  attach(id);
+  reservations_[pod] = {id, {}};
+}
+
+void Cluster::written(const std::string& pod, const std::string& resource_version) {
+  const auto reserved = reservations_.find(pod);
+  if (reserved == reservations_.end() || resource_version.empty()) return;
+  const Version version{resource_version.size(), resource_version};
+  if (version <= observed_) {
+    unreserve(pod);
+    return;
+  }
+  if (reserved->second.version.length > 0) {
+    const auto [first, last] = by_version_.equal_range(reserved->second.version);
+    by_version_.erase(std::find_if(first, last, [&](const auto& one) { return one.second == pod; }));
+  }
+  reserved->second.version = version;
+  by_version_.emplace(version, pod);
+}
+
+void Cluster::unreserve(const std::string& pod) {
+  const auto reserved = reservations_.find(pod);
+  if (reserved == reservations_.end()) return;
+  const Reservation ended = reserved->second;
+  if (ended.version.length > 0) {
+    const auto [first, last] = by_version_.equal_range(ended.version);
+    by_version_.erase(std::find_if(first, last, [&](const auto& one) { return one.second == reserved->first; }));
+  }
+  reservations_.erase(reserved);
+  drop(ended.pod);
+}
+
+void Cluster::each_pod(NodeId node, const std::function<void(const PodRecord&)>& visit) const {
+  for (PodIndex pod = nodes_[index(node)].first_pod; pod != kNone; pod = records_[index(pod)].next) {
+    visit(records_[index(pod)]);
+  }
+}
+
+}  // namespace lockstep::placement
