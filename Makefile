@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-peers bench-control-plane lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ MEMBERS ?= 100 4096
 bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a gang forms, loses one, finds a new coordinator
 	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench
 	@$(BUILD)/tests/bin/coordinator_bench --members $(MEMBERS) --most-mib 200
+
+bench-placement: setup-test ## where a gang's pods go, on up to 102,400 nodes: the latency of a decision and the cost of an event, against bounds
+	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench
+	@$(BUILD)/tests/bin/placement_bench
 
 bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Lockstep, torchrun and torchft (downloads PyTorch once)
 	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)
