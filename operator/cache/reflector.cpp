@@ -2,21 +2,130 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
 #include "operator/base/log.h"
+#include "operator/kube/json_cut.h"
 #include "operator/kube/json_text.h"
 
 namespace lockstep::cache {
 
+// Lists and watches in one form, and hands the objects to the sink of that form.
+class Reflector::Intake {
+ public:
+  using Version = const std::string&;
+
+  virtual ~Intake() = default;
+  // A page; `begin` right before its first item, and not at all when the page fails.
+  virtual Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) = 0;
+  // Asks `accept` of each event by its version, "" when it has none; hands it on when accepted. Ends when `stop` is.
+  virtual Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
+                       std::stop_token stop) = 0;
+};
+
+namespace {
+
+// What both forms do with an event.
+template <typename Sink, typename Object>
+void hand_on(Sink& sink, kube::WatchEventType type, Object object, const std::string& version) {
+  switch (type) {
+    case kube::WatchEventType::kAdded:
+    case kube::WatchEventType::kModified:
+      sink.put(std::move(object), version);
+      break;
+    case kube::WatchEventType::kDeleted:
+      sink.remove(std::move(object), version);
+      break;
+    case kube::WatchEventType::kBookmark:
+      sink.bookmark(version);
+      break;
+  }
+}
+
+class JsonIntake final : public Reflector::Intake {
+ public:
+  JsonIntake(kube::Api& api, const kube::Resource& resource, ReflectorSink& sink)
+      : api_(api), resource_(resource), sink_(sink) {}
+
+  Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) override {
+    LOCKSTEP_TRY(kube::ListPage page, api_.list(resource_, options));
+    begin();
+    sink_.add_page(std::move(page.items));
+    return kube::ListEnd{std::move(page.resource_version), std::move(page.continue_token)};
+  }
+  Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
+               std::stop_token stop) override {
+    const auto on_event = [&](kube::WatchEvent event) {
+      const std::string version = kube::text_at(event.object, {"metadata", "resourceVersion"});
+      if (!accept(version)) return true;
+      hand_on(sink_, event.type, std::move(event.object), version);
+      return !stop.stop_requested();
+    };
+    return api_.watch(resource_, options, on_event, stop);
+  }
+
+ private:
+  kube::Api& api_;
+  const kube::Resource resource_;
+  ReflectorSink& sink_;
+};
+
+class TextIntake final : public Reflector::Intake {
+ public:
+  TextIntake(kube::Api& api, const kube::Resource& resource, TextSink& sink)
+      : api_(api), resource_(resource), sink_(sink) {}
+
+  Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) override {
+    bool begun = false;
+    const auto begin_once = [&] {
+      if (!begun) begin();
+      begun = true;
+    };
+    LOCKSTEP_TRY(kube::ListEnd end, api_.list_text(resource_, options, [&](std::string_view item) {
+      begin_once();
+      sink_.add_item(item);
+    }));
+    begin_once();
+    return end;
+  }
+  Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
+               std::stop_token stop) override {
+    const auto on_event = [&](kube::WatchEventType type, std::string_view object) {
+      const std::string version = kube::characters_of(kube::cut_at(object, {"metadata", "resourceVersion"}));
+      if (!accept(version)) return true;
+      hand_on(sink_, type, object, version);
+      return !stop.stop_requested();
+    };
+    return api_.watch_text(resource_, options, on_event, stop);
+  }
+
+ private:
+  kube::Api& api_;
+  const kube::Resource resource_;
+  TextSink& sink_;
+};
+
+}  // namespace
+
 Reflector::Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource,
                      ReflectorOptions options, ReflectorSink& sink, unsigned seed)
-    : api_(api),
-      clock_(clock),
+    : Reflector(clock, metrics, resource, std::move(options), sink, std::make_unique<JsonIntake>(api, resource, sink),
+                seed) {}
+
+Reflector::Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource,
+                     ReflectorOptions options, TextSink& sink, unsigned seed)
+    : Reflector(clock, metrics, resource, std::move(options), sink, std::make_unique<TextIntake>(api, resource, sink),
+                seed) {}
+
+Reflector::Reflector(Clock& clock, MetricsRegistry& metrics, kube::Resource resource, ReflectorOptions options,
+                     ListSink& sink, std::unique_ptr<Intake> intake, unsigned seed)
+    : clock_(clock),
       metrics_(metrics),
       resource_(std::move(resource)),
       options_(std::move(options)),
       sink_(sink),
+      intake_(std::move(intake)),
       random_(seed),
       backoff_(options_.backoff, seed) {}
 
@@ -31,6 +140,12 @@ void Reflector::start() {
 void Reflector::stop() {
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
+}
+
+void Reflector::list_again() {
+  const std::lock_guard guard(mutex_);
+  list_again_ = true;
+  ending_.request_stop();
 }
 
 void Reflector::run(std::stop_token stop) {
@@ -69,7 +184,11 @@ Duration Reflector::step_list() {
   const bool not_older = first_page && !any_version_ && !version_.empty();
   if (not_older) list.resource_version = version_;
 
-  auto page = api_.list(resource_, list);
+  auto page = intake_->list(list, [&] {
+    if (!first_page) return;
+    sink_.begin_list();
+    state_ = State::kListing;
+  });
   if (!page) {
     if (page.error().code == ErrorCode::kGone) {
       restarts(first_page ? "version_too_new" : "continue_expired").increment();
@@ -84,11 +203,6 @@ Duration Reflector::step_list() {
     return failed(page.error(), "list");
   }
 
-  if (first_page) {
-    sink_.begin_list();
-    state_ = State::kListing;
-  }
-  sink_.add_page(std::move(page->items));
   list_version_ = page->resource_version;
   continue_token_ = page->continue_token;
   if (!continue_token_.empty()) return Duration::zero();
@@ -111,37 +225,39 @@ Duration Reflector::step_watch(std::stop_token stop) {
   watch.timeout_seconds =
       std::uniform_int_distribution<int>(options_.least_watch_seconds, options_.most_watch_seconds)(random_);
 
+  std::stop_source ending;
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = ending;
+    if (list_again_) ending.request_stop();
+  }
+  const std::stop_callback on_stop(stop, [&] { ending.request_stop(); });
   const auto start = clock_.now();
   long events = 0;
-  const auto on_event = [&](kube::WatchEvent event) {
+  const auto accept = [&](const std::string& version) {
     ++events;
-    const std::string version = kube::text_at(event.object, {"metadata", "resourceVersion"});
     if (version.empty()) {
       metrics_
           .counter("lockstep_watch_undecodable_total", "Lines of a watch that were no event.",
                    {{"resource", resource_.plural}})
           .increment();
-      return true;
+      return false;
     }
     version_ = version;
     last_error_.clear();
-    switch (event.type) {
-      case kube::WatchEventType::kAdded:
-      case kube::WatchEventType::kModified:
-        sink_.put(std::move(event.object), version);
-        break;
-      case kube::WatchEventType::kDeleted:
-        sink_.remove(std::move(event.object), version);
-        break;
-      case kube::WatchEventType::kBookmark:
-        sink_.bookmark(version);
-        break;
-    }
-    return !stop.stop_requested();
+    return true;
   };
-  const Status ended = api_.watch(resource_, watch, on_event, stop);
+  const Status ended = intake_->watch(watch, accept, ending.get_token());
 
   if (stop.stop_requested()) return Duration::zero();
+  {
+    const std::lock_guard guard(mutex_);
+    if (std::exchange(list_again_, false)) {
+      restarts("asked").increment();
+      forget_list(false);
+      return Duration::zero();
+    }
+  }
   if (ended) {
     // The server's own timeout, a restart, a proxy: go on from where we are. An end at once would repeat thousands of
     // times a second.

@@ -8,9 +8,12 @@
 // Caveats: the copy is late by design; own writes are awaited by control/own_writes.h.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <random>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -23,17 +26,31 @@ namespace lockstep::cache {
 
 // Where a reflector puts what it learns. Called on the reflector's thread only. Functions return nothing: an object
 // that cannot be used is the sink's to count.
-class ReflectorSink {
+class ListSink {
  public:
-  virtual ~ReflectorSink() = default;
-  // A list arrives page by page, and takes effect as a whole with end_list(); begin_list() drops what an unfinished
+  virtual ~ListSink() = default;
+  // A list arrives item by item, and takes effect as a whole with end_list(); begin_list() drops what an unfinished
   // one left behind.
   virtual void begin_list() = 0;
-  virtual void add_page(std::vector<kube::Json> items) = 0;
   virtual void end_list(const std::string& resource_version) = 0;
+  virtual void bookmark(const std::string& resource_version) = 0;
+};
+
+// The sink of objects as JSON.
+class ReflectorSink : public ListSink {
+ public:
+  virtual void add_page(std::vector<kube::Json> items) = 0;
   virtual void put(kube::Json object, const std::string& resource_version) = 0;
   virtual void remove(kube::Json object, const std::string& resource_version) = 0;
-  virtual void bookmark(const std::string& resource_version) = 0;
+};
+
+// The sink of objects as the text that the server sent, for kinds of which there are very many. Texts are valid during
+// the call, and may be no JSON.
+class TextSink : public ListSink {
+ public:
+  virtual void add_item(std::string_view item) = 0;
+  virtual void put(std::string_view object, const std::string& resource_version) = 0;
+  virtual void remove(std::string_view object, const std::string& resource_version) = 0;
 };
 
 struct ReflectorOptions {
@@ -63,6 +80,8 @@ class Reflector {
   // The references outlive this. No thread runs until start().
   Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource, ReflectorOptions options,
             ReflectorSink& sink, unsigned seed = std::random_device{}());
+  Reflector(kube::Api& api, Clock& clock, MetricsRegistry& metrics, kube::Resource resource, ReflectorOptions options,
+            TextSink& sink, unsigned seed = std::random_device{}());
   // Stops and joins.
   ~Reflector();
   Reflector(const Reflector&) = delete;
@@ -73,13 +92,22 @@ class Reflector {
   // Ends a watch under way at once and joins the thread; a call under way is waited for (10 s at most).
   void stop();
 
+  // Lists once more, soon: for a sink that now needs what it left out of the last list. A watch under way ends, a list
+  // under way is finished first. Any thread.
+  void list_again();
+
   // One request: a page of a list, or a watch from its beginning to its end. Returns how long to wait before the next.
   Duration step(std::stop_token stop);
 
   State state() const { return state_; }                            // on the stepping thread
   const std::string& resource_version() const { return version_; }  // on the stepping thread
 
+  // A request in the form that the sink reads. An inside of this class.
+  class Intake;
+
  private:
+  Reflector(Clock& clock, MetricsRegistry& metrics, kube::Resource resource, ReflectorOptions options, ListSink& sink,
+            std::unique_ptr<Intake> intake, unsigned seed);
   Duration step_list();
   Duration step_watch(std::stop_token stop);
   // Counts and logs the failure; returns the time to wait.
@@ -89,13 +117,17 @@ class Reflector {
   void run(std::stop_token stop);
   Counter& restarts(const char* reason);
 
-  kube::Api& api_;
   Clock& clock_;
   MetricsRegistry& metrics_;
   const kube::Resource resource_;
   const ReflectorOptions options_;
-  ReflectorSink& sink_;
+  ListSink& sink_;
+  const std::unique_ptr<Intake> intake_;
   std::minstd_rand random_;
+
+  std::mutex mutex_;         // protects these two
+  bool list_again_ = false;  // when the state is kWatching next
+  std::stop_source ending_;  // of the watch under way
 
   // Of the stepping thread.
   State state_ = State::kEmpty;

@@ -26,6 +26,15 @@ class FencedApi final : public kube::Api {
                const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override {
     return api_.watch(resource, options, on_event, stop);
   }
+  Result<kube::ListEnd> list_text(const kube::Resource& resource, const kube::ListOptions& options,
+                                  const std::function<void(std::string_view)>& on_item) override {
+    return api_.list_text(resource, options, on_item);
+  }
+  Status watch_text(const kube::Resource& resource, const kube::WatchOptions& options,
+                    const std::function<bool(kube::WatchEventType, std::string_view)>& on_event,
+                    std::stop_token stop) override {
+    return api_.watch_text(resource, options, on_event, std::move(stop));
+  }
   Result<Json> create(const kube::Resource& resource, const std::string& name_space, const Json& object,
                       const kube::WriteOptions& options) override {
     if (!allowed()) return refused();

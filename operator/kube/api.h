@@ -59,6 +59,12 @@ struct ListPage {
   std::string continue_token;    // "" when it was the last page
 };
 
+// A page whose items went elsewhere.
+struct ListEnd {
+  std::string resource_version;
+  std::string continue_token;
+};
+
 struct WatchOptions {
   std::string name_space;
   std::string label_selector;
@@ -114,6 +120,16 @@ class Api {
   // logged and skipped.
   virtual Status watch(const Resource& resource, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
+
+  // As list() and watch(), but objects cross as the JSON text that the server sent: for a caller that reads a few
+  // fields of very many objects, for which no Json is made. Texts are valid during the call. An item comes when its
+  // whole page is there, and without its kind; that its text is JSON is the caller's to find out. An Api whose objects
+  // are no text writes them.
+  virtual Result<ListEnd> list_text(const Resource& resource, const ListOptions& options,
+                                    const std::function<void(std::string_view item)>& on_item);
+  virtual Status watch_text(const Resource& resource, const WatchOptions& options,
+                            const std::function<bool(WatchEventType type, std::string_view object)>& on_event,
+                            std::stop_token stop);
 
   virtual Result<Json> create(const Resource& resource, const std::string& name_space, const Json& object,
                               const WriteOptions& options = {}) = 0;

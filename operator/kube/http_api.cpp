@@ -4,6 +4,7 @@
 
 #include "operator/base/log.h"
 #include "operator/kube/cpprest_transport.h"
+#include "operator/kube/json_cut.h"
 #include "operator/kube/json_text.h"
 #include "operator/kube/line_splitter.h"
 #include "operator/kube/status_error.h"
@@ -14,8 +15,7 @@ namespace {
 
 constexpr const char* kJsonType = "application/json";
 // An answer that costs the server and this process less than the whole object.
-constexpr const char* kMetadataType =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+constexpr const char* kMetadataType = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 // managedFields is a third of an object's bytes, and nobody here reads it.
 Json parse_object(std::string_view text) {
@@ -52,6 +52,27 @@ const char* content_type_of(PatchType type) {
 Lane lane_of(const Resource& resource, bool bulk) {
   if (resource == kLeases) return Lane::kLease;
   return bulk ? Lane::kBulk : Lane::kCall;
+}
+
+std::string list_target(const Resource& resource, const ListOptions& options) {
+  Query query;
+  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
+  if (options.limit > 0) query.add("limit", options.limit);
+  if (!options.continue_token.empty()) {
+    query.add("continue", options.continue_token);  // it carries the version
+  } else if (!options.resource_version.empty()) {
+    query.add("resourceVersion", options.resource_version).add("resourceVersionMatch", "NotOlderThan");
+  }
+  return collection_path(resource, options.name_space) + query.text();
+}
+
+// Of every event but ERROR; none for a type that is not known.
+std::optional<WatchEventType> event_type(std::string_view type) {
+  if (type == "ADDED") return WatchEventType::kAdded;
+  if (type == "MODIFIED") return WatchEventType::kModified;
+  if (type == "DELETED") return WatchEventType::kDeleted;
+  if (type == "BOOKMARK") return WatchEventType::kBookmark;
+  return std::nullopt;
 }
 
 std::string host_of(const std::string& url) {
@@ -93,8 +114,8 @@ Result<Response> HttpApi::exchange(Request request, const std::function<Result<R
   }
 }
 
-Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
-                           std::string content_type, bool bulk) {
+Result<std::string> HttpApi::call_text(const Resource& resource, std::string method, std::string target,
+                                       const Json* body, std::string content_type, bool bulk) {
   Request request;
   request.method = std::move(method);
   request.target = std::move(target);
@@ -106,15 +127,20 @@ Result<Json> HttpApi::call(const Resource& resource, std::string method, std::st
     request.body = body->dump(-1, ' ', false, Json::error_handler_t::replace);
     request.content_type = std::move(content_type);
   }
-  LOCKSTEP_TRY(const Response response,
-               exchange(request, [this](const Request& ready) { return transport_->call(ready); }));
+  LOCKSTEP_TRY(Response response, exchange(request, [this](const Request& ready) { return transport_->call(ready); }));
   if (response.status / 100 != 2) {
     return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
   }
-  Json answer = parse_object(response.body);
+  return std::move(response.body);
+}
+
+Result<Json> HttpApi::call(const Resource& resource, std::string method, std::string target, const Json* body,
+                           std::string content_type, bool bulk) {
+  LOCKSTEP_TRY(const std::string text, call_text(resource, method, target, body, std::move(content_type), bulk));
+  Json answer = parse_object(text);
   if (!answer.is_object()) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} did not answer {} {} with a JSON object", host_, request.method, request.target));
+                fmt::format("{} did not answer {} {} with a JSON object", host_, method, target));
   }
   return answer;
 }
@@ -125,15 +151,7 @@ Result<Json> HttpApi::get(const Resource& resource, const std::string& name_spac
 }
 
 Result<ListPage> HttpApi::list(const Resource& resource, const ListOptions& options) {
-  Query query;
-  query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
-  if (options.limit > 0) query.add("limit", options.limit);
-  if (!options.continue_token.empty()) {
-    query.add("continue", options.continue_token);  // it carries the version
-  } else if (!options.resource_version.empty()) {
-    query.add("resourceVersion", options.resource_version).add("resourceVersionMatch", "NotOlderThan");
-  }
-  LOCKSTEP_TRY(Json answer, call(resource, "GET", collection_path(resource, options.name_space) + query.text()));
+  LOCKSTEP_TRY(Json answer, call(resource, "GET", list_target(resource, options)));
   ListPage page;
   page.resource_version = text_at(answer, {"metadata", "resourceVersion"});
   page.continue_token = text_at(answer, {"metadata", "continue"});
@@ -153,8 +171,34 @@ Result<ListPage> HttpApi::list(const Resource& resource, const ListOptions& opti
   return page;
 }
 
-Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
-                      const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) {
+Result<ListEnd> HttpApi::list_text(const Resource& resource, const ListOptions& options,
+                                   const std::function<void(std::string_view)>& on_item) {
+  LOCKSTEP_TRY(const std::string text, call_text(resource, "GET", list_target(resource, options)));
+  ListEnd end;
+  std::vector<std::string_view> items;
+  const bool is_list = each_member(text, [&](std::string_view key, std::string_view value) {
+    if (key == "metadata") {
+      end.resource_version = characters_of(cut_at(value, {"resourceVersion"}));
+      end.continue_token = characters_of(cut_at(value, {"continue"}));
+    }
+    if (key != "items" || value == "null") return true;
+    items.clear();
+    const bool is_array = each_element(value, [&](std::string_view item) {
+      items.push_back(item);
+      return true;
+    });
+    if (!is_array) end.resource_version.clear();
+    return is_array;
+  });
+  if (!is_list || end.resource_version.empty()) {
+    return fail(ErrorCode::kUnavailable, fmt::format("{} did not answer with a list of {}", host_, resource.plural));
+  }
+  for (const std::string_view item : items) on_item(item);
+  return end;
+}
+
+Status HttpApi::watch_lines(const Resource& resource, const WatchOptions& options,
+                            const std::function<Line(std::string_view)>& on_line, std::stop_token stop) {
   Request request;
   request.lane = Lane::kWatch;
   request.deadline = options_.call_deadline;
@@ -166,7 +210,7 @@ Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
   request.target = collection_path(resource, options.name_space) + query.text();
 
   LineSplitter lines;
-  std::optional<Error> ended;  // by an ERROR event
+  std::optional<Error> ended;
   long undecodable = 0;
   const auto skip = [&](std::string_view line) {
     if (++undecodable == 1) {
@@ -178,39 +222,16 @@ Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
                  {{"resource", resource.plural}})
         .increment();
   };
-  const auto on_line = [&](std::string_view line) {
-    if (line.empty()) return true;
-    Json parsed = parse_object(line);
-    auto* members = parsed.get_ptr<Json::object_t*>();
-    const auto object = members == nullptr ? Json::object_t::iterator() : members->find("object");
-    if (members == nullptr || object == members->end() || !object->second.is_object()) {
-      skip(line);
-      return true;
-    }
-    const std::string type = text_at(parsed, {"type"});
-    if (type == "ERROR") {
-      ended = error_from_status(object->second, 0.0, resource);
-      return false;
-    }
-    WatchEventType known{};
-    if (type == "ADDED") {
-      known = WatchEventType::kAdded;
-    } else if (type == "MODIFIED") {
-      known = WatchEventType::kModified;
-    } else if (type == "DELETED") {
-      known = WatchEventType::kDeleted;
-    } else if (type == "BOOKMARK") {
-      known = WatchEventType::kBookmark;
-    } else {
-      skip(line);
-      return true;
-    }
-    return on_event(WatchEvent{known, std::move(object->second)});
+  const auto judge = [&](std::string_view text) {
+    if (text.empty()) return true;
+    Line line = on_line(text);
+    if (line.undecodable) skip(text);
+    if (line.ended) ended = std::move(line.ended);
+    return line.go_on && !ended;
   };
-
   LOCKSTEP_TRY(const Response response, exchange(request, [&](const Request& ready) {
                  return transport_->stream(
-                     ready, [&](std::string_view piece) { return lines.feed(piece, on_line); }, stop);
+                     ready, [&](std::string_view piece) { return lines.feed(piece, judge); }, stop);
                }));
   if (response.status / 100 != 2) {
     return error_from_answer(response.status, response.body, response.retry_after_seconds, resource);
@@ -218,6 +239,45 @@ Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
   for (long dropped = lines.dropped(); dropped > 0; --dropped) skip("(longer than 8 MiB)");
   if (ended) return *ended;
   return {};
+}
+
+Status HttpApi::watch(const Resource& resource, const WatchOptions& options,
+                      const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) {
+  const auto on_line = [&](std::string_view line) -> Line {
+    Json parsed = parse_object(line);
+    auto* members = parsed.get_ptr<Json::object_t*>();
+    const auto object = members == nullptr ? Json::object_t::iterator() : members->find("object");
+    if (members == nullptr || object == members->end() || !object->second.is_object()) return {.undecodable = true};
+    const std::string type = text_at(parsed, {"type"});
+    if (type == "ERROR") return {.ended = error_from_status(object->second, 0.0, resource)};
+    const auto known = event_type(type);
+    if (!known) return {.undecodable = true};
+    return {.go_on = on_event(WatchEvent{*known, std::move(object->second)})};
+  };
+  return watch_lines(resource, options, on_line, std::move(stop));
+}
+
+Status HttpApi::watch_text(const Resource& resource, const WatchOptions& options,
+                           const std::function<bool(WatchEventType, std::string_view)>& on_event,
+                           std::stop_token stop) {
+  const auto on_line = [&](std::string_view line) -> Line {
+    std::string_view type, object;
+    const bool is_object = each_member(line, [&](std::string_view key, std::string_view value) {
+      if (key == "type") type = value;
+      if (key == "object") object = value;
+      return true;
+    });
+    if (!is_object || object.empty() || object.front() != '{') return {.undecodable = true};
+    if (type == "\"ERROR\"") {
+      const Json status = parse_object(object);
+      if (!status.is_object()) return {.undecodable = true};
+      return {.ended = error_from_status(status, 0.0, resource)};
+    }
+    const auto known = event_type(characters_of(type));
+    if (!known) return {.undecodable = true};
+    return {.go_on = on_event(*known, object)};
+  };
+  return watch_lines(resource, options, on_line, std::move(stop));
 }
 
 Result<Json> HttpApi::create(const Resource& resource, const std::string& name_space, const Json& object,

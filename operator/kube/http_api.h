@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "operator/base/metrics.h"
@@ -34,6 +35,11 @@ class HttpApi final : public Api {
   Result<ListPage> list(const Resource& resource, const ListOptions& options) override;
   Status watch(const Resource& resource, const WatchOptions& options, const std::function<bool(WatchEvent)>& on_event,
                std::stop_token stop) override;
+  Result<ListEnd> list_text(const Resource& resource, const ListOptions& options,
+                            const std::function<void(std::string_view)>& on_item) override;
+  Status watch_text(const Resource& resource, const WatchOptions& options,
+                    const std::function<bool(WatchEventType, std::string_view)>& on_event,
+                    std::stop_token stop) override;
   Result<Json> create(const Resource& resource, const std::string& name_space, const Json& object,
                       const WriteOptions& options) override;
   Result<Json> replace(const Resource& resource, const std::string& name_space, const std::string& name,
@@ -48,6 +54,18 @@ class HttpApi final : public Api {
  private:
   Result<Json> call(const Resource& resource, std::string method, std::string target, const Json* body = nullptr,
                     std::string content_type = "application/json", bool bulk = false);
+  // The text of a successful answer.
+  Result<std::string> call_text(const Resource& resource, std::string method, std::string target,
+                                const Json* body = nullptr, std::string content_type = "application/json",
+                                bool bulk = false);
+  // A line of a watch, before its object is read.
+  struct Line {
+    bool go_on = true;
+    bool undecodable = false;
+    std::optional<Error> ended;  // by an ERROR event
+  };
+  Status watch_lines(const Resource& resource, const WatchOptions& options,
+                     const std::function<Line(std::string_view)>& on_line, std::stop_token stop);
   Result<Response> exchange(Request request, const std::function<Result<Response>(const Request&)>& send);
   void count(const std::string& method, const Result<Response>& response);
 

@@ -47,6 +47,25 @@ class Diary final : public ReflectorSink {
   }
 };
 
+// The same of texts.
+class TextDiary final : public TextSink {
+ public:
+  std::vector<std::string> lines;
+  std::string pages;
+  void begin_list() override { pages.clear(); }
+  void add_item(std::string_view item) override { pages += name_in(item); }
+  void end_list(const std::string& version) override { lines.push_back("list " + pages + " " + version); }
+  void put(std::string_view item, const std::string& version) override { note("put", item, version); }
+  void remove(std::string_view item, const std::string& version) override { note("remove", item, version); }
+  void bookmark(const std::string& version) override { lines.push_back("bookmark " + version); }
+
+ private:
+  static std::string name_in(std::string_view text) { return Json::parse(text)["metadata"]["name"].get<std::string>(); }
+  void note(const char* what, std::string_view item, const std::string& version) {
+    lines.push_back(fmt::format("{} {} {}", what, name_in(item), version));
+  }
+};
+
 class ReflectorTest : public ::testing::Test {
  protected:
   using Watch = std::function<Status(const std::function<bool(WatchEvent)>&)>;
@@ -118,6 +137,56 @@ TEST_F(ReflectorTest, events_and_bookmarks_advance_the_version_over_a_clean_end)
   step();
   EXPECT_EQ(asked, (std::vector<std::string>{"watch rv=100", "watch rv=102", "watch rv=500"}));
   EXPECT_EQ(diary.lines, (std::vector<std::string>{"put b 101", "remove a 102", "bookmark 500"}));
+}
+
+TEST_F(ReflectorTest, a_sink_of_texts_is_told_the_same_as_one_of_json) {
+  TextDiary texts;
+  Reflector of_texts{api, clock, metrics, kube::kPods, {}, texts, 1};
+  for (Reflector* one : {&reflector, &of_texts}) {
+    lists.push_back(ListPage{{object("a", 5), object("b", 6)}, "100", "more"});
+    lists.push_back(ListPage{{object("c", 7)}, "100", ""});
+    watches.push_back([](const auto& on_event) {
+      on_event({WatchEventType::kAdded, object("d", 101)});
+      on_event({WatchEventType::kModified, Json{{"metadata", {{"name", "no version"}}}}});
+      on_event({WatchEventType::kDeleted, object("a", 102)});
+      on_event({WatchEventType::kBookmark, Json{{"metadata", {{"resourceVersion", "500"}}}}});
+      return Status();
+    });
+    watches.push_back([this](const auto&) -> Status {
+      clock.advance(seconds(5));
+      return fail(ErrorCode::kGone, "too old");
+    });
+    lists.push_back(fail(ErrorCode::kUnavailable, "no answer"));
+    lists.push_back(ListPage{{}, "600", ""});
+    for (int i = 0; i < 6; ++i) one->step({});
+  }
+  EXPECT_EQ(diary.lines,
+            (std::vector<std::string>{"list abc 100", "put d 101", "remove a 102", "bookmark 500", "list  600"}));
+  EXPECT_EQ(texts.lines, diary.lines);
+  EXPECT_EQ(std::vector(asked.begin(), asked.begin() + 6), std::vector(asked.begin() + 6, asked.end()));
+}
+
+TEST_F(ReflectorTest, asked_to_list_again_ends_its_watch_and_lists) {
+  synced();
+  watches.push_back([this](const auto& on_event) -> Status {
+    reflector.list_again();
+    EXPECT_FALSE(on_event({WatchEventType::kModified, object("a", 101)})) << "the watch is to end";
+    return fail(ErrorCode::kCancelled, "stopped");
+  });
+  lists.push_back(ListPage{{object("b", 9)}, "160", ""});
+  EXPECT_EQ(step(), Duration::zero());
+  step();
+  EXPECT_EQ(asked, (std::vector<std::string>{"watch rv=100", "list rv=101 continue="}));
+  EXPECT_EQ(diary.lines, (std::vector<std::string>{"put a 101", "list b 160"}));
+}
+
+TEST_F(ReflectorTest, asked_before_its_first_list_lists_twice) {
+  reflector.list_again();
+  lists.push_back(ListPage{{object("a", 5)}, "100", ""});
+  lists.push_back(ListPage{{object("a", 5)}, "110", ""});
+  watches.push_back([](const auto&) -> Status { return fail(ErrorCode::kCancelled, "stopped"); });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(), Duration::zero());
+  EXPECT_EQ(diary.lines, (std::vector<std::string>{"list a 100", "list a 110"}));
 }
 
 TEST_F(ReflectorTest, gone_leads_to_a_list_that_is_not_older_than_what_was_seen) {

@@ -215,6 +215,38 @@ TEST_P(ApiContract, pages_hold_every_object_once) {
   EXPECT_EQ(found, std::multiset<std::string>(wanted.begin(), wanted.end()));
 }
 
+TEST_P(ApiContract, texts_of_lists_and_watches_are_those_of_the_objects) {
+  created(kConfigMaps, config_map("a", "\"}{]", {{"w", "1"}}));
+  created(kConfigMaps, config_map("b", "2", {{"w", "1"}}));
+  const ListOptions options{.name_space = name_space(), .label_selector = "w=1"};
+  const auto page = api().list(kConfigMaps, options);
+  ASSERT_TRUE(page) << page.error().message;
+  std::vector<Json> items;
+  const auto end = api().list_text(kConfigMaps, options, [&](std::string_view item) {
+    items.push_back(Json::parse(item, nullptr, false));
+    items.back()["metadata"].erase("managedFields");
+    items.back()["kind"] = "ConfigMap";
+    items.back()["apiVersion"] = "v1";
+  });
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(items, page->items);
+  ASSERT_TRUE(api().remove(kConfigMaps, name_space(), "a"));
+  const WatchOptions watch_options{.name_space = name_space(),
+                                   .label_selector = "w=1",
+                                   .resource_version = end->resource_version,
+                                   .timeout_seconds = 10};
+  std::string deleted;
+  const Status ended = api().watch_text(kConfigMaps, watch_options,
+                                        [&](WatchEventType type, std::string_view object) {
+                                          if (type != WatchEventType::kDeleted) return true;
+                                          deleted = Json::parse(object, nullptr, false)["metadata"].value("name", "");
+                                          return false;
+                                        },
+                                        {});
+  EXPECT_TRUE(ended) << ended.error().message;
+  EXPECT_EQ(deleted, "a");
+}
+
 TEST_P(ApiContract, a_watch_from_a_lists_version_shows_exactly_what_came_after) {
   created(kConfigMaps, config_map("before", "1", {{"w", "1"}}));
   const std::string from = list_version(kConfigMaps);

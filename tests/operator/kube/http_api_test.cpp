@@ -172,6 +172,64 @@ TEST_F(HttpApiTest, an_answer_that_is_no_object_is_unavailable) {
   EXPECT_TRUE(api.list(kPods, {}));
 }
 
+TEST_F(HttpApiTest, texts_of_a_list_are_those_that_the_server_sent) {
+  wire->answers.push_back(Response{200,
+                                   R"({"kind":"PodList","metadata":{"resourceVersion":"7","continue":"a\/b"},"items":[
+      {"metadata": {"name":"a","managedFields":[1]}} ,{"spec":"}]{["}]})",
+                                   0});
+  std::vector<std::string> items;
+  const auto end = api.list_text(kPods, {.field_selector = "status.phase!=Failed", .resource_version = "5"},
+                                 [&](std::string_view item) { items.emplace_back(item); });
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(sent(),
+            "GET /api/v1/pods?fieldSelector=status.phase%21%3DFailed&limit=500&resourceVersion=5&"
+            "resourceVersionMatch=NotOlderThan");
+  EXPECT_EQ(items,
+            (std::vector<std::string>{R"({"metadata": {"name":"a","managedFields":[1]}})", R"({"spec":"}]{["})"}));
+  EXPECT_EQ(end->resource_version, "7");
+  EXPECT_EQ(end->continue_token, "a/b");
+}
+
+TEST_F(HttpApiTest, a_list_of_texts_that_is_cut_off_gives_none_of_them) {
+  for (const char* body : {R"({"metadata":{"resourceVersion":"7"},"items":[{},{})",
+                           R"({"metadata":{"resourceVersion":"7"},"items":[{},{}]} x)",
+                           R"({"metadata":{"resourceVersion":"7"},"items":{"a":1}})", R"({"items":[{}]})", "", "[]",
+                           R"({"items":[{}],"metadata":"7"})"}) {
+    wire->answers.push_back(Response{200, body, 0});
+    const auto end = api.list_text(kPods, {}, [&](std::string_view) { ADD_FAILURE() << "an item of " << body; });
+    ASSERT_FALSE(end) << body;
+    EXPECT_EQ(end.error().code, ErrorCode::kUnavailable);
+    EXPECT_EQ(end.error().message, "api:6443 did not answer with a list of pods");
+  }
+  wire->answers.push_back(Response{200, R"({"items":null,"metadata":{"resourceVersion":"7"}})", 0});
+  EXPECT_TRUE(api.list_text(kPods, {}, [](std::string_view) { ADD_FAILURE(); })) << "no items";
+  wire->answers.push_back(Response{410, R"({"kind":"Status","code":410,"reason":"Expired"})", 0});
+  EXPECT_EQ(api.list_text(kPods, {}, [](std::string_view) {}).error().code, ErrorCode::kGone);
+}
+
+TEST_F(HttpApiTest, texts_of_a_watch_are_the_objects_of_its_events) {
+  wire->stream_body =
+      "{\"type\":\"ADDED\",\"object\":{\"a\": 1}}\n"
+      "{\"object\":{\"b\":\"}\"},\"type\":\"DELETED\"}\n"
+      "garbage\n"
+      "{\"type\":\"NEW\",\"object\":{}}\n"
+      "{\"type\":\"ADDED\",\"object\":[]}\n"
+      "{\"type\":\"BOOKMARK\",\"object\":{}}\n"
+      "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}}\n"
+      "{\"type\":\"ADDED\",\"object\":{\"after\":1}}\n";
+  std::vector<std::string> seen;
+  const auto ended = api.watch_text(kPods, {.resource_version = "3"},
+                                    [&](WatchEventType type, std::string_view object) {
+                                      seen.push_back(std::to_string(static_cast<int>(type)) + std::string(object));
+                                      return true;
+                                    },
+                                    {});
+  EXPECT_EQ(seen, (std::vector<std::string>{R"(0{"a": 1})", R"(2{"b":"}"})", "3{}"}));
+  ASSERT_FALSE(ended);
+  EXPECT_EQ(ended.error().code, ErrorCode::kGone);
+  EXPECT_NE(metrics.text().find("lockstep_watch_undecodable_total{resource=\"pods\"} 3"), std::string::npos);
+}
+
 TEST_F(HttpApiTest, requests_are_counted_by_outcome) {
   wire->answers = {{409, R"({"kind":"Status","reason":"Conflict","message":"no"})", 0}};
   EXPECT_FALSE(api.get(kPods, "x", "p"));
