@@ -11,9 +11,6 @@
 namespace lockstep::placement {
 namespace {
 
-// A tighter candidate breaks a smaller hole: where not all can be searched, these are.
-constexpr std::size_t kTightest = 64;
-
 class Collector {
  public:
   Collector(View& view, const Where& where, int level, int pods)
@@ -67,62 +64,40 @@ class Collector {
   std::vector<Candidate> found_;
 };
 
-// The candidates that the budget allows: all, or the tightest.
-std::vector<Candidate> affordable(View& view, const std::vector<Candidate>& all, int pods, std::int64_t budget) {
-  std::unordered_set<const Subtree*> seen;
-  std::int64_t operations = 0;
-  for (const Candidate& candidate : all) operations += view.subtrees().operations(*candidate.subtree, pods, seen);
-  if (operations <= budget) return all;
-  std::vector<Candidate> kept = all;
-  std::stable_sort(kept.begin(), kept.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.subtree->pods < b.subtree->pods; });
-  seen.clear();
-  operations = 0;
-  std::size_t count = 0;
-  for (; count < std::min(kTightest, kept.size()); ++count) {
-    operations += view.subtrees().operations(*kept[count].subtree, pods, seen);
-    if (operations > budget) break;
-  }
-  kept.resize(count);
-  return kept;
-}
+// A candidate with what it costs, or costs at least.
+struct Bounded {
+  Cost cost = 0;
+  std::size_t order = 0;  // among the candidates
 
-// Branch and bound: candidates by their lower bound, until it exceeds the best cost.
-const Candidate& cheapest(View& view, const std::vector<Candidate>& among, int pods) {
-  struct Bounded {
-    Cost bound;
-    std::size_t order;
-  };
-  Subtrees& subtrees = view.subtrees();
-  std::unordered_map<const Subtree*, Cost> inside;  // equal subtrees have one bound
-  std::vector<Bounded> sorted;
-  sorted.reserve(among.size());
-  for (std::size_t order = 0; order < among.size(); ++order) {
-    const Subtree& subtree = *among[order].subtree;
-    const auto [bound, added] = inside.try_emplace(&subtree, 0);
-    if (added) {
-      const bool known = static_cast<std::int64_t>(subtree.costs.size()) > pods;
-      bound->second = known ? subtree.costs[static_cast<std::size_t>(pods)] : subtrees.at_least(subtree, pods);
+  bool before(const Bounded& other) const { return cost < other.cost || (cost == other.cost && order < other.order); }
+};
+
+// All candidates by their lower bounds, as a heap: the first is the lowest.
+class ByBound {
+ public:
+  ByBound(View& view, const std::vector<Candidate>& all, int pods) {
+    std::unordered_map<const Subtree*, Cost> inside;  // equal subtrees have one bound
+    heap_.reserve(all.size());
+    for (std::size_t order = 0; order < all.size(); ++order) {
+      const auto [bound, added] = inside.try_emplace(all[order].subtree, 0);
+      if (added) bound->second = view.subtrees().at_least(*all[order].subtree, pods);
+      heap_.push_back({all[order].above + bound->second, order});
     }
-    sorted.push_back({among[order].above + bound->second, order});
+    std::make_heap(heap_.begin(), heap_.end(), after);
   }
-  const auto before = [](const Bounded& a, const Bounded& b) {
-    return a.bound < b.bound || (a.bound == b.bound && a.order < b.order);
-  };
-  std::make_heap(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) { return before(b, a); });
-  std::optional<Bounded> best;
-  while (!sorted.empty()) {
-    std::pop_heap(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) { return before(b, a); });
-    const Bounded next = sorted.back();
-    sorted.pop_back();
-    if (best && !before(next, *best)) break;
-    const Candidate& candidate = among[next.order];
-    const Cost cost = candidate.above + subtrees.costs(*candidate.subtree, pods)[static_cast<std::size_t>(pods)];
-    const Bounded exact{cost, next.order};
-    if (!best || before(exact, *best)) best = exact;
+
+  bool empty() const { return heap_.empty(); }
+  const Bounded& first() const { return heap_.front(); }
+  void pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), after);
+    heap_.pop_back();
   }
-  return among[best->order];
-}
+
+ private:
+  static bool after(const Bounded& a, const Bounded& b) { return b.before(a); }
+
+  std::vector<Bounded> heap_;
+};
 
 }  // namespace
 
@@ -132,30 +107,30 @@ std::vector<Candidate> candidates(View& view, const Where& where, int level, int
 
 Choice choose(View& view, const std::vector<Candidate>& all, int level, int pods, std::int64_t budget) {
   Choice choice;
-  const bool node = level == view.tree().levels();
-  std::vector<Candidate> kept = node ? all : affordable(view, all, pods, budget);
-  choice.approximate = kept.size() < all.size();
-  if (kept.empty()) {
-    const auto tightest = std::min_element(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-      return a.subtree->pods < b.subtree->pods;
-    });
-    fill(view, tightest->id, pods, choice.nodes);
-    return choice;
-  }
-  if (choice.approximate) {  // back in depth-first order, for ties
-    std::vector<Candidate> ordered;
-    for (const Candidate& candidate : all) {
-      if (std::any_of(kept.begin(), kept.end(), [&](const Candidate& k) { return k.id == candidate.id; })) {
-        ordered.push_back(candidate);
-      }
+  ByBound open(view, all, pods);
+  const std::size_t most_promising = open.first().order;
+  std::optional<Bounded> best;
+  // What is known already counts as well: what the budget allows must not depend on earlier decisions.
+  std::unordered_set<const Subtree*> counted;
+  std::int64_t operations = 0;
+  for (; !open.empty() && (!best || open.first().before(*best)); open.pop()) {
+    const Candidate& candidate = all[open.first().order];
+    operations += view.subtrees().operations(*candidate.subtree, pods, counted);
+    if (operations > budget) {
+      choice.approximate = true;
+      break;
     }
-    kept = std::move(ordered);
+    const Cost inside = view.subtrees().costs(*candidate.subtree, pods)[static_cast<std::size_t>(pods)];
+    const Bounded exact{candidate.above + inside, open.first().order};
+    if (!best || exact.before(*best)) best = exact;
   }
-  const Candidate& best = cheapest(view, kept, pods);
-  if (node) {
-    choice.nodes.emplace_back(best.id, pods);
+  const std::int32_t id = all[best ? best->order : most_promising].id;
+  if (level == view.tree().levels()) {
+    choice.nodes.emplace_back(id, pods);
+  } else if (best) {
+    split(view, id, pods, choice.nodes);
   } else {
-    split(view, best.id, pods, choice.nodes);
+    fill(view, id, pods, choice.nodes);
   }
   return choice;
 }

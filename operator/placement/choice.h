@@ -36,9 +36,12 @@ struct Choice {
 // depth-first order. levels() asks for nodes.
 std::vector<Candidate> candidates(View& view, const Where& where, int level, int pods);
 
-// The best way to place `pods` pods into one of the candidates; at least one. Of equal costs, the first candidate wins,
-// and in it the child that comes first by name takes the most. `budget` bounds the additions; beyond it only the
-// tightest candidates are searched, or the tightest is filled greedily, and the choice is approximate.
+// The best way to place `pods` pods into one of the candidates; there is at least one. Of equal costs, the first
+// candidate wins, and in it the child that comes first by name takes the most.
+//
+// Branch and bound: candidates are evaluated by their lower bounds, lowest first, until no bound is below the best
+// cost. `budget` bounds the additions that this takes from nothing. Beyond it the choice is approximate: the best
+// candidate that was evaluated, or, where not even one was, the most promising one, filled greedily.
 Choice choose(View& view, const std::vector<Candidate>& candidates, int level, int pods, std::int64_t budget);
 
 // The cost of an assignment by definition, and nothing else: no table is used.

@@ -19,6 +19,7 @@ enum class Mutation {
   kSharedByCapacity,  // subtrees of equal capacity count as equal
   kConcaveAlways,     // the closed form is used where it does not hold
   kKeepTables,        // a changed capacity does not reach the tables above the node's domain
+  kBoundTooHigh,      // the lower bound of a candidate exceeds its cost
 };
 
 #ifdef LOCKSTEP_MUTATIONS  // a test program that sets one after the other

@@ -29,7 +29,7 @@
 namespace lockstep::placement {
 
 // About 0.2 s on one core of 2020.
-inline constexpr std::int64_t kDefaultBudget = 400'000'000;
+inline constexpr std::int64_t kDefaultBudget = 1'000'000'000;
 
 struct Request {
   int pods = 1;                  // to place, 1 .. kMostPods; survivors are not among them

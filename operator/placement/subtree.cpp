@@ -1,6 +1,7 @@
 #include "operator/placement/subtree.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,25 @@ namespace {
 
 std::size_t mixed(std::size_t seed, std::uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15U + (seed >> 29);
+}
+
+// A child that is relaxed to a cost per pod.
+struct Rated {
+  double rate;
+  std::int64_t pods;  // of all children of the group
+};
+
+// The lowest cost of n pods where they may be split at will.
+double filled_by_rate(std::vector<Rated>& rated, std::int64_t n) {
+  std::sort(rated.begin(), rated.end(), [](const Rated& a, const Rated& b) { return a.rate < b.rate; });
+  double cost = 0;
+  for (const Rated& child : rated) {
+    const std::int64_t take = std::min(n, child.pods);
+    cost += child.rate * static_cast<double>(take);
+    n -= take;
+    if (n == 0) break;
+  }
+  return cost;
 }
 
 std::int64_t most_of(const Group& group, int n) {
@@ -64,6 +84,7 @@ SubtreePtr Subtrees::node(std::int64_t pods, std::int64_t free, bool covered) {
   made.free = free;
   made.covered = covered;
   made.largest[static_cast<std::size_t>(levels_)] = pods;
+  made.rate = rate_of(made);
   return known({levels_, 1, pods, free, covered, {}}, std::move(made));
 }
 
@@ -86,6 +107,7 @@ SubtreePtr Subtrees::domain(int level, int nodes, std::int64_t free, bool covere
   made.covered = covered;
   made.groups = std::move(groups);
   if (level >= 0) made.largest[static_cast<std::size_t>(level)] = made.pods;
+  made.rate = rate_of(made);
   return known(std::move(key), std::move(made));
 }
 
@@ -109,7 +131,7 @@ void Subtrees::compute(const Subtree& subtree, int n) const {
     }
   }
   for (std::int64_t j = 1; j <= most; ++j) {
-    costs[static_cast<std::size_t>(j)] += prices_.of(subtree.level, subtree.nodes, subtree.free, j, subtree.covered);
+    costs[static_cast<std::size_t>(j)] += own(subtree, j);
   }
   std::int64_t concave = std::min<std::int64_t>(1, most);
   while (concave < most) {
@@ -139,27 +161,44 @@ std::vector<Cost> Subtrees::closed_form(const Group& group, int n) const {
   return all;
 }
 
+double Subtrees::rate_of(const Subtree& subtree) const {
+  if (subtree.pods == 0) return 0;
+  double below = subtree.groups.empty() ? 0 : std::numeric_limits<double>::infinity();
+  for (const Group& group : subtree.groups) below = std::min(below, group.subtree->rate);
+  // The own cost of j pods grows less than j does: it is lowest per pod where the subtree is full.
+  return own(subtree, subtree.pods) / static_cast<double>(subtree.pods) + below;
+}
+
 Cost Subtrees::at_least(const Subtree& subtree, int n) const {
-  const Cost own = prices_.of(subtree.level, subtree.nodes, subtree.free, n, subtree.covered);
-  if (subtree.groups.empty()) return own;
-  std::vector<std::pair<std::int64_t, int>> by_size;
-  by_size.reserve(subtree.groups.size());
-  std::int64_t left = n;
+  if (subtree.groups.empty()) return own(subtree, n);
+  std::vector<Rated> whole, without_span;
+  std::vector<std::pair<std::int64_t, int>> sizes;
+  std::int64_t uncovered = n;  // pods that covered children cannot hold
+  const Cost span = prices_.span(subtree.level + 1);
   for (const Group& group : subtree.groups) {
-    if (group.subtree->covered)
-      left -= group.subtree->pods * group.count;  // costs nothing, at the best
-    else
-      by_size.emplace_back(group.subtree->pods, group.count);
+    const Subtree& child = *group.subtree;
+    const double share = child.covered ? 0 : span / static_cast<double>(child.pods);
+    whole.push_back({child.rate, child.pods * group.count});
+    without_span.push_back({child.rate - share, child.pods * group.count});
+    if (child.covered) {
+      uncovered -= child.pods * group.count;
+    } else {
+      sizes.emplace_back(child.pods, group.count);
+    }
   }
-  std::sort(by_size.rbegin(), by_size.rend());
-  std::int64_t used = 0;
-  for (const auto& [pods, count] : by_size) {
-    if (left <= 0) break;
-    const std::int64_t more = std::min<std::int64_t>(count, (left + pods - 1) / pods);
-    used += more;
-    left -= more * pods;
+  std::sort(sizes.rbegin(), sizes.rend());
+  std::int64_t fewest = 0;
+  for (const auto& [pods, count] : sizes) {
+    if (uncovered <= 0) break;
+    const std::int64_t more = std::min<std::int64_t>(count, (uncovered + pods - 1) / pods);
+    fewest += more;
+    uncovered -= more * pods;
   }
-  return own + prices_.span(subtree.level + 1) * static_cast<Cost>(used);
+  const double by_number = span * static_cast<double>(fewest) + filled_by_rate(without_span, n);
+  const double below = std::max(filled_by_rate(whole, n), by_number);
+  if (kMutation == Mutation::kBoundTooHigh) return own(subtree, n) + 2 * below;
+  // Rates are rounded, costs are not: a bound that exceeds the cost by a rounding would drop the optimum.
+  return own(subtree, n) + std::floor(below * (1 - 1e-12));
 }
 
 std::int64_t Subtrees::operations(const Subtree& subtree, int n, std::unordered_set<const Subtree*>& seen) const {

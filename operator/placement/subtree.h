@@ -34,6 +34,7 @@ struct Subtree {
   std::int64_t free = 0;      // the hole that they break; `pods` unless who stays is chosen (shrink())
   bool covered = false;       // a survivor is in it
   std::vector<Group> groups;  // the children that have room; none: a node
+  double rate = 0;            // no pod costs less in it, on average, however many there are
   std::uint64_t serial = 0;   // unique, in the order in which subtrees were made
 
   // The most pods that one domain of a level holds, by level; [level] is `pods`, the last is of the largest node.
@@ -68,8 +69,10 @@ class Subtrees {
   // The costs of all children of a group together, by the closed form.
   std::vector<Cost> closed_form(const Group& group, int n) const;
 
-  // At least so many: the cost of n ≤ subtree.pods pods without any table. The fewest children that can hold them are
-  // the largest ones.
+  // A lower bound of the cost of n ≤ subtree.pods pods, without any table; it depends on the subtree alone. It is the
+  // own cost of the subtree, and the larger of two relaxations of the choice among its children:
+  //   - each child costs its rate for each of its pods: the children with the lowest rates are filled first;
+  //   - the fewest children that can hold all are the largest ones; what remains of the rates is added as above.
   Cost at_least(const Subtree& subtree, int n) const;
 
   // How many additions costs() takes from scratch for subtrees that are not in `seen`, which it adds. A subtree's
@@ -91,6 +94,10 @@ class Subtrees {
     std::size_t operator()(const Key& key) const;
   };
 
+  Cost own(const Subtree& subtree, std::int64_t taken) const {
+    return prices_.of(subtree.level, subtree.nodes, subtree.free, taken, subtree.covered);
+  }
+  double rate_of(const Subtree& subtree) const;
   SubtreePtr known(Key key, Subtree made);
   void compute(const Subtree& subtree, int n) const;
 

@@ -41,8 +41,11 @@ api::Labels labels_of(const Shape& shape, int node) {
 
 class Cluster {
  public:
-  Cluster(const Shape& of, std::uint64_t seed)
-      : shape(of), tree({"bench", {{"zone", "z"}, {"block", "b"}, {"rack", "r"}}}), random(seed) {
+  Cluster(const Shape& of, int pods_of_a_node, std::uint64_t seed)
+      : shape(of),
+        node_pods(pods_of_a_node),
+        tree({"bench", {{"zone", "z"}, {"block", "b"}, {"rack", "r"}}}),
+        random(seed) {
     for (int node = 0; node < shape.nodes(); ++node) tree.put(name(node), labels_of(shape, node));
   }
 
@@ -50,22 +53,22 @@ class Cluster {
 
   void load_to(double load) {
     busy.clear();
-    capacity.assign(static_cast<std::size_t>(shape.nodes()), 1);
-    std::vector<NodeId> nodes(capacity.size());
-    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<NodeId>(i);
-    std::shuffle(nodes.begin(), nodes.end(), random);
-    nodes.resize(static_cast<std::size_t>(load * static_cast<double>(nodes.size())));
-    for (const NodeId node : nodes) take(node);
+    capacity.assign(static_cast<std::size_t>(shape.nodes()), node_pods);
+    std::vector<NodeId> places(capacity.size() * static_cast<std::size_t>(node_pods));
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<NodeId>(i % capacity.size());
+    std::shuffle(places.begin(), places.end(), random);
+    places.resize(static_cast<std::size_t>(load * static_cast<double>(places.size())));
+    for (const NodeId node : places) take(node, 1);
   }
 
-  void take(NodeId node) {
-    capacity[static_cast<std::size_t>(node)] = 0;
-    busy.push_back(node);
+  void take(NodeId node, int pods) {
+    capacity[static_cast<std::size_t>(node)] -= pods;
+    busy.insert(busy.end(), static_cast<std::size_t>(pods), node);
   }
 
   void free_one() {
     std::swap(busy[random() % busy.size()], busy.back());
-    capacity[static_cast<std::size_t>(busy.back())] = 1;
+    ++capacity[static_cast<std::size_t>(busy.back())];
     busy.pop_back();
   }
 
@@ -73,14 +76,15 @@ class Cluster {
     Request request;
     request.pods = pods;
     request.capacity = capacity;
-    request.node_pods = 1;
+    request.node_pods = node_pods;
     return request;
   }
 
   Shape shape;
+  int node_pods;
   Tree tree;
   std::vector<std::int32_t> capacity;
-  std::vector<NodeId> busy;
+  std::vector<NodeId> busy;  // once for each pod
   std::mt19937_64 random;
 };
 
@@ -110,7 +114,7 @@ Measured decide(Cluster& cluster, int pods, int times, bool keep) {
     if (!assignment) return measured;
     measured.ms.push_back(ms);
     measured.approximate += assignment->approximate;
-    for (const auto& [node, count] : assignment->nodes) cluster.take(node);
+    for (const auto& [node, count] : assignment->nodes) cluster.take(node, count);
     for (int freed = 0; freed < pods; ++freed) cluster.free_one();
   }
   return measured;
@@ -145,7 +149,7 @@ void events(Cluster& cluster, int count) {
   double start = now_seconds();
   for (const NodeId node : nodes) {
     std::int32_t& capacity = cluster.capacity[static_cast<std::size_t>(node)];
-    capacity = 1 - capacity;
+    capacity = capacity == 0 ? 1 : capacity - 1;
     tables.set(cluster.tree, node, capacity);
   }
   const double pod_ns = (now_seconds() - start) * 1e9 / count;
@@ -173,11 +177,12 @@ int main(int argc, char** argv) {
   CLI::App app{"The latency of placement decisions against their bounds, and the cost of events"};
   std::vector<int> nodes{1024, 10240, 102400}, gangs{1, 16, 64, 256, 1024, 4096};
   std::vector<double> loads{0.5, 0.85, 0.95};
-  int times = 200;
+  int times = 200, node_pods = 1;
   std::uint64_t seed = 1;
   app.add_option("--nodes", nodes, "cluster sizes: 1024, 10240, 102400")->check(CLI::IsMember({1024, 10240, 102400}));
   app.add_option("--pods", gangs, "gang sizes")->check(CLI::Range(1, kMostPods));
   app.add_option("--load", loads, "share of busy nodes")->check(CLI::Range(0.0, 0.99));
+  app.add_option("--node-pods", node_pods, "pods that an empty node holds")->check(CLI::Range(1, 256));
   app.add_option("--decisions", times, "decisions per line")->check(CLI::Range(1, 1'000'000));
   app.add_option("--seed", seed, "of the busy nodes");
   CLI11_PARSE(app, argc, argv);
@@ -187,14 +192,14 @@ int main(int argc, char** argv) {
              "p50 new", "p99 new", "to bound", "new to b.");
   for (const Shape& shape : kShapes) {
     if (std::find(nodes.begin(), nodes.end(), shape.nodes()) == nodes.end()) continue;
-    Cluster cluster(shape, seed);
+    Cluster cluster(shape, node_pods, seed);
     latencies(cluster, loads, gangs, times);
   }
   fmt::print("\nbound: 1000 ns per event\n{:>7} {:>10} {:>10} {:>10} {:>10}\n", "nodes", "pod ns", "node ns",
              "moved ns", "to bound");
   for (const Shape& shape : kShapes) {
     if (std::find(nodes.begin(), nodes.end(), shape.nodes()) == nodes.end()) continue;
-    Cluster cluster(shape, seed);
+    Cluster cluster(shape, node_pods, seed);
     events(cluster, std::min(shape.nodes(), 20'000));
   }
   return 0;

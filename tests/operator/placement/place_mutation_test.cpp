@@ -47,7 +47,8 @@ INSTANTIATE_TEST_SUITE_P(All, PlaceMutation,
                                          Mutation::kNoHoles, Mutation::kHolesBelowAlone, Mutation::kSurvivorsPay,
                                          Mutation::kForgetRequired, Mutation::kForgetPreferred,
                                          Mutation::kForgetExclude, Mutation::kAllowIncomplete,
-                                         Mutation::kSharedByCapacity, Mutation::kConcaveAlways, Mutation::kKeepTables));
+                                         Mutation::kSharedByCapacity, Mutation::kConcaveAlways, Mutation::kKeepTables,
+                                         Mutation::kBoundTooHigh));
 
 TEST(PlaceUnmutated, agrees) {
   std::mt19937_64 random(1);

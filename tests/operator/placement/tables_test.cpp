@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/operator/placement/brute_force.h"
 #include "tests/operator/placement/place_history.h"
 
 namespace lockstep::placement {
@@ -55,6 +56,29 @@ TEST_F(TablesOfRacks, an_event_leaves_other_subtrees_as_they_are) {
   EXPECT_EQ(costs_of("n163"), other) << "computed once";
   tables.set(tree, tree.find("n100"), 1);
   EXPECT_EQ(costs_of("n100"), other) << "equal again";
+}
+
+// Branch and bound is exact only if it holds.
+TEST(Tables, a_lower_bound_is_never_above_the_cost) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  int met = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const Instance instance = random_instance(random);
+    const Built b = built(instance);
+    Tables tables;
+    const Prices prices = Prices::make(instance.objective, instance.levels, instance.node_pods).value();
+    ASSERT_TRUE(tables.follow(b.tree, b.capacity, prices).ok());
+    const Subtree& root = *tables.of(b.tree, kRoot);
+    for (int pods = 1; pods <= root.pods; ++pods) {
+      const Cost cost = tables.subtrees().costs(root, pods)[static_cast<std::size_t>(pods)];
+      const Cost bound = tables.subtrees().at_least(root, pods);
+      ASSERT_LE(bound, cost) << described(instance);
+      met += bound >= 0.99 * cost;
+    }
+  }
+  EXPECT_GT(met, 2000) << "a bound that is never near the cost is of no use";
 }
 
 TEST_F(TablesOfRacks, wrong_capacities_change_nothing) {
