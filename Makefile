@@ -39,7 +39,7 @@ soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_R
 	@$(PYTHON) scripts/run_tests.py soak
 
 EVENTS ?= 10000000
-equal-machines: ## the coordinator's state machine of COMMIT and of the working tree: equal over EVENTS random events
+equal-machines: ## the state machines of COMMIT and of the working tree: equal over EVENTS random events
 	@tests/operator/rendezvous/equal_machines/compare.sh $(COMMIT) $(EVENTS)
 
 bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run
