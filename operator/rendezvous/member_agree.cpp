@@ -7,132 +7,91 @@
 
 namespace lockstep::rendezvous {
 
-bool MemberState::all_regroup() const {
-  return alive_ && !ending_ && std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-           return entry.second.regroups && !entry.second.exit && !entry.second.hang;
-         });
-}
-
 void MemberState::on(const Propose& propose, MonotonicTime now) {
-  if (leave_with_ || propose.epoch < promised_ || propose.epoch.term < term_ || propose.epoch.generation <= used_) {
+  using Verdict = MemberProposal::Verdict;
+  const Verdict verdict = proposal_.judge(propose.epoch);
+  if (departure_.decided() || propose.epoch.term < contact_.term() || verdict == Verdict::kStale) {
     ++ignored_;
     return;
   }
-  if (propose_ && propose.epoch == propose_->epoch) {
-    if (ready_) send(*ready_);
-    return;
-  }
-  if (propose.epoch == promised_) {  // promised, then called off by a HALT
-    ++ignored_;
+  if (verdict == Verdict::kKnown) {
+    if (const Ready* ready = proposal_.ready()) send(*ready);
     return;
   }
   drop_proposal();
   warming_.reset();
-  promised_ = propose.epoch;
-  propose_ = propose;
-  if (can_keep(propose)) {
-    keeping_ = true;
-    hold_until_ = now + options_.hold_within;
-    for (auto& [number, rank] : ranks_) rank.holding.reset();
+  proposal_.accept(propose);
+  if (processes_.can_stay(propose.ranks)) {
+    proposal_.keep(now + options_.hold_within);
     actions_.push_back(AskHoldings{propose.epoch});
     Propose anew = propose;
-    anew.ranks = to_start_anew();
+    anew.ranks = processes_.exited();
     if (anew.ranks > 0) actions_.push_back(PrepareSockets{anew});
     if (kMutation == Mutation::kKeepUnasked) {
-      for (auto& [number, rank] : ranks_) note_holding(rank, {propose.epoch.term, propose.epoch.generation, {}});
+      for (const auto& [rank, process] : processes_.by_rank()) {
+        hold(rank, {propose.epoch.term, propose.epoch.generation, {}});
+      }
     }
     return;
   }
-  if (alive_) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
-  if (!alive_ || kMutation == Mutation::kReadyWhileRunning) prepare_ready();
+  if (processes_.alive()) end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
+  if (!processes_.alive() || kMutation == Mutation::kReadyWhileRunning) prepare_ready();
 }
 
-// Whether the processes can be regrouped: those that live have said that they can, and of the others nothing is left.
-bool MemberState::can_keep(const Propose& propose) const {
-  if (!go_ || go_->kind != Kind::kLockstep || propose.ranks != go_->ranks) return false;
-  if (all_regroup()) return true;
-  return alive_ && !ending_ && !standby_ && !all_exited() &&
-         std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-           return entry.second.exit ? !entry.second.left_behind : entry.second.regroups && !entry.second.hang;
-         });
+// For the proposal under way, with ranks that listen there.
+Ready MemberState::ready_with(const Prepared& sockets) const {
+  Ready ready;
+  ready.epoch = proposal_.promised();
+  ready.addresses = sockets.addresses;
+  ready.host = sockets.host;
+  ready.master_port = sockets.master_port;
+  ready.life = processes_.life();
+  return ready;
 }
 
-// Whether one of the processes has failed, or all have ended, before there was a generation. The first one has them:
-// what they ended with is told as if it had been then, so that policy sees it.
-bool MemberState::ended_before_first() const {
-  if (!standby_ || !first_) return false;
-  const auto by_itself = [](const Rank& rank) { return rank.exit && rank.exit->reason == Exit::Reason::kOwn; };
-  return std::any_of(ranks_.begin(), ranks_.end(),
-                     [&](const auto& entry) {
-                       const Rank& rank = entry.second;
-                       return by_itself(rank) && (rank.exit->code != 0 || rank.exit->signal != 0);
-                     }) ||
-         std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) { return by_itself(entry.second); });
+void MemberState::say_ready(const Ready& ready, bool existing) {
+  proposal_.say(ready, existing);
+  tell(ready);
 }
 
 // Nothing is left: READY once there are sockets for new processes, or at once for those that ended too early.
 void MemberState::prepare_ready() {
-  if (!ended_before_first() || propose_->ranks != go_->ranks) {
-    actions_.push_back(PrepareSockets{*propose_});
+  const Propose& propose = *proposal_.propose();
+  if (!processes_.ended_before_first() || propose.ranks != processes_.go()->ranks) {
+    actions_.push_back(PrepareSockets{propose});
     return;
   }
-  Ready ready;
-  ready.epoch = propose_->epoch;
-  ready.addresses = offered_.addresses;
-  ready.host = offered_.host;
-  ready.master_port = offered_.master_port;
-  ready.life = life_;
-  ready_ = ready;
-  kept_ready_ = true;
-  if (welcomed_) send(ready);
+  say_ready(ready_with(processes_.sockets()), true);
 }
 
-// How many of the processes have ended, while the others stay.
-int MemberState::to_start_anew() const {
-  return static_cast<int>(
-      std::count_if(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.exit.has_value(); }));
-}
-
-void MemberState::note_holding(Rank& rank, const Holding& holding) {
-  if (!keeping_ || !propose_ || ready_ || Epoch{holding.term, holding.generation} != propose_->epoch) return;
-  rank.holding = holding.version;
-  ready_to_go_on();
+void MemberState::hold(int rank, const Holding& holding) {
+  if (proposal_.hold(rank, holding)) ready_to_go_on();
 }
 
 // READY, once all processes that stay have answered and there are sockets for the others.
 void MemberState::ready_to_go_on() {
-  Ready ready;
+  Ready ready = ready_with(processes_.sockets());
+  const std::vector<std::string> listening = std::exchange(ready.addresses, {});
+  const Prepared* prepared = proposal_.prepared();
   std::size_t local = 0;
   std::size_t anew = 0;
-  for (const auto& [number, each] : ranks_) {
-    if (each.exit ? !prepared_ : !each.holding) return;
-    if (!each.exit) {
-      ready.addresses.push_back(offered_.addresses.at(local));
-      ready.holdings.push_back(*each.holding);
-    } else if (prepared_->problem == api::Cause::kNone) {
-      ready.addresses.push_back(prepared_->addresses.at(anew++));
+  for (const auto& [rank, process] : processes_.by_rank()) {
+    const StateVersion* holding = proposal_.holding_of(rank);
+    if (process.exit ? prepared == nullptr : holding == nullptr) return;
+    if (!process.exit) {
+      ready.addresses.push_back(listening.at(local));
+      ready.holdings.push_back(*holding);
+    } else if (prepared->problem == api::Cause::kNone) {
+      ready.addresses.push_back(prepared->addresses.at(anew++));
       ready.holdings.emplace_back();
     } else {
-      ready.problem = prepared_->problem;
-      ready.message = prepared_->message;
+      ready.problem = prepared->problem;
+      ready.message = prepared->message;
     }
     ++local;
   }
-  ready.epoch = propose_->epoch;
-  ready.host = offered_.host;
-  ready.master_port = offered_.master_port;
-  ready.life = life_;
-  ready.identities = identities();
-  ready_ = ready;
-  kept_ready_ = true;
-  if (welcomed_) send(ready);
-}
-
-// A process of those that were to stay has ended: READY, said or not, is void, and new ones will be started.
-void MemberState::stop_keeping() {
-  keeping_ = false;
-  prepared_.reset();
-  ready_.reset();
+  ready.identities = processes_.identities();
+  say_ready(ready, true);
 }
 
 void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now) {
@@ -142,52 +101,31 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
       actions_.push_back(DropSockets{});
       return;
     }
-    offered_ = prepared;
-    start(warm.go, now);
-    standby_ = true;
-    first_ = warm.first;
+    start(warm.go, prepared, now);
+    processes_.wait(warm.first);
     return;
   }
-  if (!propose_ || propose_->epoch != epoch || ready_) return;
+  if (!proposal_.awaits_ready() || epoch != proposal_.promised()) return;
   // They may be for processes that were to be started beside others, which have ended since, too.
-  const auto wanted = keeping_ ? to_start_anew() : propose_->ranks;
+  const bool keeping = proposal_.keeping();
+  const auto wanted = keeping ? processes_.exited() : proposal_.propose()->ranks;
   if (prepared.problem == api::Cause::kNone && prepared.addresses.size() != static_cast<std::size_t>(wanted)) return;
-  if (!keeping_ && alive_ && kMutation != Mutation::kReadyWhileRunning) return;
-  if (keeping_) {
-    prepared_ = prepared;
+  if (keeping) {
+    proposal_.prepare(prepared);
     return ready_to_go_on();
   }
-  Ready ready;
-  ready.epoch = epoch;
-  ready.addresses = prepared.addresses;
-  ready.host = prepared.host;
-  ready.master_port = prepared.master_port;
-  ready.life = life_;
+  if (processes_.alive() && kMutation != Mutation::kReadyWhileRunning) return;
+  Ready ready = ready_with(prepared);
   ready.problem = prepared.problem;
   ready.message = prepared.message;
-  ready_ = ready;
-  if (welcomed_) send(ready);
+  say_ready(ready, false);
 }
 
 // `go` is the generation of the processes that are there; they may have other ranks in it.
 void MemberState::adopt(const Go& go) {
-  std::map<int, Rank> before = std::exchange(ranks_, {});
-  for (auto& [number, rank] : before) {
-    const int in_go = go.first_rank + (number - go_->first_rank);
-    rank.up = rank.acknowledged = false;
-    rank.entry = {};
-    rank.holding.reset();
-    rank.broken.reset();
-    if (rank.exit) {
-      rank.exit->generation = go.epoch.generation;
-      rank.exit->rank = in_go;
-    }
-    ranks_[in_go] = std::move(rank);
-  }
-  go_ = go;
-  used_ = std::max(used_, go.epoch.generation);
-  up_ = standby_ = first_ = false;
-  progress_.reset();
+  proposal_.use(go.epoch.generation);
+  processes_.adopt(go);
+  news_.forget_progress();
   actions_.push_back(RenumberProcesses{go.first_rank});
 }
 
@@ -195,80 +133,64 @@ void MemberState::adopt(const Go& go) {
 void MemberState::take_over(const Go& go) {
   drop_proposal();
   adopt(go);
-  for (const auto& [number, rank] : ranks_) {
-    if (rank.exit && welcomed_) send(*rank.exit);
+  for (const auto& [rank, process] : processes_.by_rank()) {
+    if (process.exit) tell(*process.exit);
   }
 }
 
 void MemberState::on(const Go& go, MonotonicTime now) {
-  const bool promised = go.epoch == promised_ || kMutation == Mutation::kGoBelowPromise;
-  if (leave_with_ || !propose_ || !promised || go.ranks != propose_->ranks || go.first_rank != propose_->first_rank ||
-      (ready_ && ready_->problem != api::Cause::kNone)) {
+  const Propose* propose = proposal_.propose();
+  const Ready* ready = proposal_.ready();
+  const bool promised = go.epoch == proposal_.promised() || kMutation == Mutation::kGoBelowPromise;
+  if (departure_.decided() || propose == nullptr || !promised || go.ranks != propose->ranks ||
+      go.first_rank != propose->first_rank || (ready != nullptr && ready->problem != api::Cause::kNone)) {
     ++ignored_;
     return;
   }
-  const bool listed = ready_ && go.peers && go.peers->lists(go.first_rank, ready_->addresses);
-  if (kept_ready_ && !keeping_ && (!listed || ended_before_first())) return take_over(go);
-  if (!ready_) {
+  const bool listed = ready != nullptr && go.peers && go.peers->lists(go.first_rank, ready->addresses);
+  if (proposal_.outlived() && (!listed || processes_.ended_before_first())) return take_over(go);
+  if (ready == nullptr) {
     ++ignored_;
     return;
   }
-  offered_ = {ready_->addresses, ready_->host, ready_->master_port, api::Cause::kNone, ""};
-  propose_.reset();
-  ready_.reset();
-  if (std::exchange(keeping_, false)) {
-    adopt(go);
-    actions_.push_back(ContinueProcesses{go});
-    std::vector<int> anew;
-    for (auto& [number, rank] : ranks_) {
-      rank.report.reset();
-      if (!rank.exit) continue;
-      anew.push_back(number - go.first_rank);
-      rank = Rank{};
-    }
-    prepared_.reset();
-    if (!anew.empty()) actions_.push_back(StartProcesses{go, anew});
-    heartbeat_at_ = now;
-    return;
-  }
-  start(go, now);
+  const Prepared sockets{ready->addresses, ready->host, ready->master_port, api::Cause::kNone, ""};
+  const bool stay = proposal_.keeping();
+  proposal_.drop();
+  if (!stay) return start(go, sockets, now);
+  processes_.listen_at(sockets);
+  adopt(go);
+  actions_.push_back(ContinueProcesses{go});
+  const std::vector<int> anew = processes_.replace_exited();
+  if (!anew.empty()) actions_.push_back(StartProcesses{go, anew});
+  contact_.hasten(now);
 }
 
-void MemberState::start(const Go& go, MonotonicTime now) {
-  go_ = go;
-  used_ = std::max(used_, go.epoch.generation);
-  ranks_.clear();
-  for (int i = 0; i < go.ranks; ++i) ranks_[go.first_rank + i];
-  alive_ = true;
-  ending_.reset();
-  up_ = standby_ = first_ = false;
-  progress_.reset();
-  ++life_;
+void MemberState::start(const Go& go, const Prepared& sockets, MonotonicTime now) {
+  proposal_.use(go.epoch.generation);
+  processes_.listen_at(sockets);
+  processes_.start(go);
+  news_.forget_progress();
   actions_.push_back(StartProcesses{go, {}});
-  heartbeat_at_ = now;
+  contact_.hasten(now);
 }
 
 // The processes that are there may be of a generation that is over; only those that have answered a regroup know that.
 void MemberState::on(const Warm& warm, MonotonicTime now) {
-  const bool waiting = keeping_ && ready_;
-  if (leave_with_ || warming_ || warm.go.epoch.term < term_ || (alive_ && !waiting && !all_exited())) {
+  const bool waiting = proposal_.keeping() && proposal_.ready() != nullptr;
+  if (departure_.decided() || warming_ || warm.go.epoch.term < contact_.term() ||
+      (processes_.alive() && !waiting && !processes_.all_exited())) {
     ++ignored_;
     return;
   }
   drop_proposal();
   if (waiting) {
-    standby_ = true;
-    first_ = warm.first;
+    processes_.wait(warm.first);
     return send_heartbeat(now);
   }
-  if (ended_before_first() && !warm.first) {  // another generation was the first: now they are newcomers that fail
-    const auto failed = std::find_if(ranks_.begin(), ranks_.end(), [](const auto& entry) {
-      return entry.second.exit && entry.second.exit->code != 0;
-    });
-    return leave(failed == ranks_.end() ? 1 : failed->second.exit->code, now);
-  }
+  // Another generation was the first: now they are newcomers that fail.
+  if (processes_.ended_before_first() && !warm.first) return leave(processes_.failure(), now);
   warming_ = warm;
-  if (!alive_) prepare_warm();
+  if (!processes_.alive()) prepare_warm();
 }
 
 void MemberState::prepare_warm() {
@@ -283,34 +205,33 @@ void MemberState::prepare_warm() {
 }
 
 void MemberState::on(const Halt& halt, MonotonicTime now) {
-  if (halt.epoch.term < term_) {
+  if (halt.epoch.term < contact_.term()) {
     ++ignored_;
     return;
   }
-  if (propose_ && propose_->epoch.generation <= halt.epoch.generation) drop_proposal();
-  if (alive_ && generation() <= halt.epoch.generation) {
+  const Propose* propose = proposal_.propose();
+  if (propose != nullptr && propose->epoch.generation <= halt.epoch.generation) drop_proposal();
+  if (processes_.alive() && generation() <= halt.epoch.generation) {
     end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
 }
 
 void MemberState::on(const Yield& yield, MonotonicTime) {
-  if (!alive_ || yield.epoch.term < term_ || yield.epoch.generation != generation() || propose_ || ending_) {
+  if (!processes_.alive() || yield.epoch.term < contact_.term() || yield.epoch.generation != generation() ||
+      proposal_.under_way() || processes_.ending()) {
     ++ignored_;
     return;
   }
-  if (all_regroup()) {
+  if (processes_.all_regroup()) {
     actions_.push_back(AskYield{generation()});
   } else {
-    send(Broken{ranks_.begin()->first, {generation(), -1, "its processes can only be interrupted", true}});
+    send(
+        Broken{processes_.by_rank().begin()->first, {generation(), -1, "its processes can only be interrupted", true}});
   }
 }
 
 void MemberState::drop_proposal() {
-  keeping_ = kept_ready_ = false;
-  prepared_.reset();
-  if (propose_) actions_.push_back(DropSockets{});
-  propose_.reset();
-  ready_.reset();
+  if (proposal_.drop()) actions_.push_back(DropSockets{});
 }
 
 }  // namespace lockstep::rendezvous

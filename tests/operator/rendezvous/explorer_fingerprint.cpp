@@ -30,26 +30,53 @@ constexpr bool kOf16 = requires {
 }  // namespace
 
 void Contents::add(Fingerprint& to, const MemberState& state) {
-  const auto& [options, actions, connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence,
-               promised, propose, ready, keeping, prepared, kept_ready, hold_until, offered, go, used, warming, standby,
-               first, ranks, alive, up, life, ending, progress, checkpoint, unsaid, checkpoint_unsaid, identity_unsaid,
-               unwanted, leave_with, leave_at, leave_by, left, ignored] = state;
-  to.add(options.slot, options.incarnation, connected, welcomed, term, promised, propose, ready, keeping, prepared,
-         kept_ready, offered, go, used, warming, standby, first, ranks, alive, up, life, progress, checkpoint, unsaid,
-         checkpoint_unsaid, identity_unsaid, unwanted, leave_with, left, actions.size());
-  to.add_due(!welcomed && alive && !ending, alone_since + options.orphan_after);
-  to.add_due(welcomed, heartbeat_at).add_due(keeping && !ready && !ending, hold_until);
-  to.add_due(leave_with && !alive, welcomed ? leave_at : leave_by).add(ending.has_value());
+  // Only all parts together tell which times are asked for.
+  const auto& [options, actions, contact, proposal, processes, news, departure, warming, ignored] = state;
+  to.add(options.slot, options.incarnation, contact, proposal, processes, news, departure, warming, actions.size());
+  const bool welcomed = contact.welcomed(), alive = processes.alive(), ending = processes.ending();
+  to.add_due(alive && !ending, contact.orphaned_at(options.orphan_after)).add_due(contact.next_heartbeat());
+  to.add_due(!ending, proposal.hold_until()).add_due(!alive, departure.latest(welcomed));
+}
+
+void Contents::add(Fingerprint& to, const MemberContact& contact) {
+  // The sequence is for people, and all coordinators here want heartbeats as often.
+  const auto& [connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence] = contact;
+  to.add(connected, welcomed, term);
+}
+
+void Contents::add(Fingerprint& to, const MemberProposal& proposal) {
+  const auto& [promised, used, under_way] = proposal;
+  to.add(promised, used, under_way);
+}
+
+void Contents::add(Fingerprint& to, const MemberProposal::UnderWay& under_way) {
+  const auto& [propose, ready, keeping, hold_until, held, prepared, of_existing] = under_way;
+  to.add(propose, ready, keeping, held, prepared, of_existing);
+}
+
+void Contents::add(Fingerprint& to, const MemberProcesses& processes) {
+  const auto& [go, ranks, sockets, life, alive, up, standby, first, ending] = processes;
+  to.add(go, ranks, sockets, life, alive, up, standby, first, ending.has_value());
   if (!ending) return;
   const auto& [kill_at, reason] = *ending;
   to.add_due(kill_at).add(reason);
 }
 
-void Contents::add(Fingerprint& to, const MemberState::Rank& rank) {
+void Contents::add(Fingerprint& to, const MemberProcess& process) {
   // Activities are only passed on, for the watch over hangs, which is not explored.
-  const auto& [up, regroups, entry, holding, broken, exit, left_behind, acknowledged, report, identity, process_state,
-               activity, activity_at, hang, kill_at] = rank;
-  to.add(up, regroups, holding, broken, exit, left_behind, acknowledged, report, identity, hang.has_value(), kill_at);
+  const auto& [up, regroups, entry, broken, exit, left_behind, acknowledged, report, identity, process_state, activity,
+               activity_at, hang, kill_at] = process;
+  to.add(up, regroups, broken, exit, left_behind, acknowledged, report, identity, hang.has_value(), kill_at);
+}
+
+void Contents::add(Fingerprint& to, const MemberNews& news) {
+  const auto& [progress, checkpoint, unsaid, checkpoint_unsaid, identity_unsaid] = news;
+  to.add(progress, checkpoint, unsaid, checkpoint_unsaid, identity_unsaid);
+}
+
+void Contents::add(Fingerprint& to, const MemberDeparture& departure) {
+  const auto& [unwanted, code, leave_at, leave_by, left] = departure;
+  to.add(unwanted, code, left);
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {

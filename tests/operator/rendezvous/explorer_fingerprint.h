@@ -27,7 +27,13 @@ class Fingerprint;
 // The friend of both machines.
 struct Contents {
   static void add(Fingerprint& to, const MemberState& state);
-  static void add(Fingerprint& to, const MemberState::Rank& rank);
+  static void add(Fingerprint& to, const MemberContact& contact);
+  static void add(Fingerprint& to, const MemberProposal& proposal);
+  static void add(Fingerprint& to, const MemberProposal::UnderWay& under_way);
+  static void add(Fingerprint& to, const MemberProcesses& processes);
+  static void add(Fingerprint& to, const MemberProcess& process);
+  static void add(Fingerprint& to, const MemberNews& news);
+  static void add(Fingerprint& to, const MemberDeparture& departure);
   static void add(Fingerprint& to, const CoordinatorState& state);
   static void add(Fingerprint& to, const Contacts& contacts);
   static void add(Fingerprint& to, const RecordKeeper& keeper);
@@ -55,7 +61,9 @@ struct Contents {
   static void add(Fingerprint& to, const step::Stopped& state);
   static void add(Fingerprint& to, const Failure& failure);
 
-  // Calls visit(name, field) for each field of the coordinator's machine that counts (explorer_fingerprint_test.cpp).
+  // Calls visit(name, field) for each field of a machine that counts (explorer_fingerprint_test.cpp).
+  template <typename Visit>
+  static void each(MemberState& state, const Visit& visit);
   template <typename Visit>
   static void each(CoordinatorState& state, const Visit& visit);
   template <typename Visit>

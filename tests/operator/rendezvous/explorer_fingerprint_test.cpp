@@ -1,15 +1,83 @@
-// Every field of the coordinator's machine that counts changes its fingerprint: a field that Contents::add() forgets
+// Every field of a machine that counts changes its fingerprint: a field that Contents::add() forgets
 // would make the explorer take different states for the same one, and look at only one of them.
 #include "tests/operator/rendezvous/explorer_fingerprint.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/operator/rendezvous/coordinator_fixture.h"
+#include "tests/operator/rendezvous/member_fixture.h"
 
 namespace lockstep::rendezvous {
 
 // Each names all fields, so one that is added does not compile before somebody has said whether it counts. Of those
 // that are left out explorer_fingerprint.cpp says why they do not.
+template <typename Visit>
+void Contents::each(MemberState& state, const Visit& visit) {
+  auto& [options, actions, contact, proposal, processes, news, departure, warming, ignored] = state;
+  visit("actions", actions);
+  visit("warming", warming);
+  {
+    auto& [connected, welcomed, term, alone_since, heartbeat_at, heartbeat_every, sequence] = contact;
+    visit("connected", connected);
+    visit("welcomed", welcomed);
+    visit("term", term);
+    visit("alone_since", alone_since);
+    visit("heartbeat_at", heartbeat_at);
+  }
+  auto& [promised, used, under_way] = proposal;
+  visit("promised", promised.generation);
+  visit("used", used);
+  visit("under_way", under_way);
+  if (under_way) {
+    auto& [propose, ready, keeping, hold_until, held, prepared, of_existing] = *under_way;
+    visit("propose", propose.first_rank);
+    visit("ready", ready);
+    visit("keeping", keeping);
+    visit("hold_until", hold_until);
+    visit("held", held);
+    visit("prepared", prepared);
+    visit("of_existing", of_existing);
+  }
+  auto& [go, ranks, sockets, life, alive, up, standby, first, ending] = processes;
+  visit("go", go);
+  visit("ranks", ranks);
+  visit("sockets", sockets.host);
+  visit("life", life);
+  visit("alive", alive);
+  visit("up", up);
+  visit("standby", standby);
+  visit("first", first);
+  visit("ending", ending);
+  if (ending) visit("kill_at", ending->kill_at);
+  if (ending) visit("reason", ending->reason);
+  for (auto& [rank, process] : ranks) {
+    auto& [is_up, regroups, entry, broken, exit, left_behind, acknowledged, report, identity, process_state, activity,
+           activity_at, hang, kill_at] = process;
+    visit("up of a process", is_up);
+    visit("regroups", regroups);
+    visit("broken", broken);
+    visit("exit", exit);
+    visit("left_behind", left_behind);
+    visit("acknowledged", acknowledged);
+    visit("report", report);
+    visit("identity", identity);
+    visit("hang", hang);
+    visit("kill_at of a process", kill_at);
+  }
+  auto& [progress, checkpoint, unsaid, checkpoint_unsaid, identity_unsaid] = news;
+  visit("progress", progress);
+  visit("checkpoint", checkpoint);
+  visit("unsaid", unsaid);
+  visit("checkpoint_unsaid", checkpoint_unsaid);
+  visit("identity_unsaid", identity_unsaid);
+  auto& [unwanted, code, leave_at, leave_by, left] = departure;
+  visit("unwanted", unwanted);
+  visit("code", code);
+  visit("leave_at", leave_at);
+  visit("leave_by", leave_by);
+  visit("left", left);
+}
+
 template <typename Visit>
 void Contents::each(CoordinatorState& state, const Visit& visit) {
   auto& [timing, make_key, actions, plan, contacts, keeper, generation, steps, evaluated_at, loss_due, evaluations,
@@ -157,7 +225,11 @@ struct Change {
   }
   template <typename T>
   void operator()(std::optional<T>& value) const {
-    value = value ? std::nullopt : std::optional<T>(T{});
+    if (value) {
+      value.reset();
+    } else {
+      value.emplace();
+    }
   }
   // A step that is up has one.
   void operator()(std::optional<Gang>& gang) const { gang = Gang{}; }
@@ -188,31 +260,70 @@ struct Change {
   }
 };
 
+// Fields that changed the fingerprint of some state, and those that have yet to.
+using Counts = std::map<std::string, bool>;
+
+// Changes one field of the machine after the other.
+template <typename State>
+void try_fields(const State& machine, MonotonicTime now, Counts& counts) {
+  const auto value_of = [&](const State& state) { return Fingerprint(now).add(state).value(); };
+  const std::uint64_t before = value_of(machine);
+  int fields = 0;
+  State probe = machine;
+  Contents::each(probe, [&](const char*, auto&) { ++fields; });
+  for (int changed = 0; changed < fields; ++changed) {
+    State state = machine;
+    int at = 0;
+    std::string name;
+    Contents::each(state, [&](const char* of, auto& field) {
+      if (at++ != changed) return;
+      name = of;
+      Change{now}(field);
+    });
+    counts[name] = counts[name] || value_of(state) != before;
+  }
+}
+
 class Fingerprints : public CoordinatorStateTest {
  protected:
-  // Fields that changed the fingerprint of some state, and those that have yet to.
-  std::map<std::string, bool> counts;
+  Counts counts;
 
-  std::uint64_t value_of(const CoordinatorState& state) const { return Fingerprint(time).add(state).value(); }
-  // Changes one field after the other.
-  void try_fields() {
-    const std::uint64_t before = value_of(*job);
-    int fields = 0;
-    CoordinatorState probe = *job;
-    Contents::each(probe, [&](const char*, auto&) { ++fields; });
-    for (int changed = 0; changed < fields; ++changed) {
-      CoordinatorState state = *job;
-      int at = 0;
-      std::string name;
-      Contents::each(state, [&](const char* of, auto& field) {
-        if (at++ != changed) return;
-        name = of;
-        Change{time}(field);
-      });
-      counts[name] = counts[name] || value_of(state) != before;
-    }
-  }
+  void try_fields() { rendezvous::try_fields(*job, time, counts); }
 };
+
+class MemberFingerprints : public MemberStateTest {
+ protected:
+  Counts counts;
+
+  void try_fields() { rendezvous::try_fields(member, now, counts); }
+};
+
+TEST_F(MemberFingerprints, change_with_every_field_that_counts) {
+  const auto says = [&](WorkerMessage message) { member.on_worker_message(1, message, now); };
+  try_fields();  // alone
+  join();
+  run_generation(1);
+  says({.up = true, .regroups = true});
+  says({.checkpoint = CheckpointReport{"step-5.g1", 5, 1, "d"}});
+  try_fields();  // a process runs
+  member.on_disconnected(now);
+  try_fields();  // and trains on without a coordinator
+  join();
+  tell(proposal(2));
+  try_fields();  // it is asked what it holds
+  says({.holding = Holding{1, 2, {}}});
+  try_fields();  // READY was said
+  end_process(1);
+  try_fields();  // for a process that has ended
+  tell(Stop{1, 0});
+  try_fields();  // it leaves
+  member.on_no_process_left(now);
+  try_fields();
+  member.on_disconnected(now);
+  try_fields();
+  EXPECT_GT(counts.size(), 45U);
+  for (const auto& [name, counted] : counts) EXPECT_TRUE(counted) << name;
+}
 
 TEST_F(Fingerprints, change_with_every_field_that_counts) {
   plan.elastic.min_slots = 1;
