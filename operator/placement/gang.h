@@ -1,0 +1,103 @@
+// What the placer is told of a gang, and what it answers. Plain data: a reconciler fills in the first and carries out
+// the second.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/base/clock.h"
+#include "operator/placement/fit_tables.h"
+
+namespace lockstep::placement {
+
+// How far the pod of a slot has come.
+enum class SeatState {
+  kWanted,   // there is no pod, or it shows no node: it may be placed anywhere
+  kGated,    // a pod that kube-scheduler does not look at yet; `node` is its annotation
+  kPinned,   // its gate is removed; it can go to `node` alone and is not bound
+  kBound,    // bound to `node`
+  kRefused,  // the kubelet of `node` refused it
+};
+
+// One slot of a gang.
+struct Seat {
+  int slot = 0;
+  std::string pod;   // "namespace/name" that its pod has, or will get; an incarnation has its own
+  std::string node;  // empty: kWanted
+  SeatState state = SeatState::kWanted;
+  std::string version{};       // resourceVersion of the pod; empty: kWanted
+  bool unschedulable = false;  // kube-scheduler says so of a pinned pod; SchedulingGated is something else
+
+  bool operator==(const Seat&) const = default;
+};
+
+// Levels count from 0, the outermost of the profile.
+struct Constraint {
+  std::optional<int> required{};   // one domain of this level holds the whole gang
+  std::optional<int> preferred{};  // and of this one, if it can be had within `preferred_left`
+  Duration preferred_left{};       // from the first update on
+  bool exclusive = false;          // no two pods of the gang on one node
+
+  bool operator==(const Constraint&) const = default;
+};
+
+// A gang as its job and its pods show it.
+struct Gang {
+  std::string key;   // the job's uid
+  std::string name;  // "namespace/name", for sentences
+  int priority = 0;
+  WallTime since{};   // creation or last resume: who is older goes first
+  ShapeId shape = 0;  // of the cluster
+  int pods = 0;       // slots below it train
+  int whole = 0;      // fewest of them that may start; `pods` unless the job is elastic
+  int spares = 0;     // slots from `pods` on
+  Constraint constraint{};
+  Duration timeout = std::chrono::minutes(2);  // gangTimeoutSeconds
+  bool running = false;                        // it has trained: its pods hold state
+  // All its pods may be deleted without a loss: it has not trained, or its state lies in a checkpoint.
+  bool may_release = true;
+  Duration held_for{};        // how long it has had pods without a gate, by the pods' own times
+  std::vector<Seat> seats{};  // one for each slot, by slot
+
+  bool operator==(const Gang&) const = default;
+};
+
+enum class Why {
+  kNothing,    // it does not wait
+  kUnknown,    // the nodes are listed again, for a label that its pods select by
+  kPaused,     // after a refusal or a release
+  kReleasing,  // until its pods are gone
+  kReplacing,  // until a refused pod is gone
+  kNoRoom,     // enough nodes exist, and too few of them are free
+  kPreferred,  // it would fit at `required`; it waits for its preferred level
+  kTooLarge,   // no domain of the level has enough nodes, even if they were empty
+};
+
+// Why a gang, or a part of it, has no nodes.
+struct Wait {
+  Why why = Why::kNothing;
+  int pods = 0;              // that it needs next
+  std::optional<int> level;  // within one domain of it; empty: anywhere
+  int hole = 0;              // the most that any one domain of that level has room for
+  std::string held;          // the domain that is kept free for it
+  std::string behind;        // the gang for which a domain is kept free, when that is another one
+
+  bool operator==(const Wait&) const = default;
+};
+
+// What is to happen to a gang. It stays valid until the next step(); carrying it out twice changes nothing.
+struct Answer {
+  std::map<int, std::string> nodes;  // by slot. A slot that is not in it gets no pod
+  bool gated = true;                 // pods that are created get a gate
+  bool open = false;                 // the gate of a pod whose annotation is its node here may be removed
+  std::vector<std::string> replace;  // pods to delete; their slots are placed again
+  bool release = false;              // all pods are to be deleted; the gang goes back into the queue
+  Wait wait;                         // kNothing: all slots but spares have a node
+
+  bool operator==(const Answer&) const = default;
+};
+
+}  // namespace lockstep::placement
