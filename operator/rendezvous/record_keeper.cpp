@@ -1,5 +1,6 @@
 #include "operator/rendezvous/record_keeper.h"
 
+#include <chrono>
 #include <vector>
 
 namespace lockstep::rendezvous {
@@ -41,11 +42,17 @@ void RecordKeeper::know(const Record& record) {
   recorded_ = Roster(std::move(places), 1);
 }
 
+// Nothing is tried for `least`, or for longer where the server asks for it (Retry-After).
+void RecordKeeper::note_failure(const Error& error, Duration least, MonotonicTime now) {
+  const auto asked = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(error.retry_after_seconds));
+  error_ = error.message;
+  retry_at_ = now + std::max(least, asked);
+}
+
 RecordKeeper::Loaded RecordKeeper::on_loaded(const Result<GenerationStore::Versioned>& loaded, MonotonicTime now) {
   work_ = Work::kNone;
   if (!loaded) {
-    error_ = loaded.error().message;
-    retry_at_ = now + timing_.store_retry;
+    note_failure(loaded.error(), timing_.store_retry, now);
     return Loaded::kFailed;
   }
   error_.clear();
@@ -67,10 +74,10 @@ std::optional<std::int64_t> RecordKeeper::on_written(const Result<std::string>& 
     return writing_.generation;
   }
   // Whether it was written is not known. The number is not used again, and what is stored is read anew.
-  error_ = version.error().message;
   record_.reset();
   write_next_.reset();
-  retry_at_ = now + (version.error().code == ErrorCode::kConflict ? Duration::zero() : timing_.store_retry);
+  const bool conflict = version.error().code == ErrorCode::kConflict;
+  note_failure(version.error(), conflict ? Duration::zero() : timing_.store_retry, now);
   return std::nullopt;
 }
 

@@ -1,8 +1,10 @@
 // The record of one job as its coordinator knows it, and the term under which it may write it. Pure; part of
 // CoordinatorState, which carries out the one operation that may be under way.
 //
-// A write whose outcome is not known makes the record unknown: it is loaded again before the next write. The terms of
-// leaders begin again when somebody deletes the Lease; those of a job never do.
+// A write whose outcome is not known makes the record unknown: it is loaded again before the next write. After a
+// failure other than a conflict the next operation waits for CoordinatorTiming::store_retry, and after any for as long
+// as the server asks (Retry-After). The terms of leaders begin again when somebody deletes the Lease; those of a job
+// never do.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +99,7 @@ class RecordKeeper {
 
   bool is_mine(const Record& record) const { return !writer_.empty() && record.writer == writer_; }
   void know(const Record& record);
+  void note_failure(const Error& error, Duration least, MonotonicTime now);
 
   std::int64_t term_;               // of this job: the leader's, or one above what its record or members knew
   std::int64_t foreign_term_ = -1;  // the highest of another coordinator
