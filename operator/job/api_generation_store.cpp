@@ -17,9 +17,11 @@ using rendezvous::Record;
 
 constexpr const char* kField = "record";
 
-std::string config_map_name(const std::string& job) {
-  return job + "-record";
-}
+// Up to format 2 `members` has every member. An operator that knows no format takes their ranks from their slots, so
+// this is written only where the two orders are the same. From format 3 on `ranks` has the members, in order of rank,
+// and `members` one that is never expected: such an operator finds the generation over, and forms the next.
+constexpr int kMembersInOrder = 2;
+constexpr std::int64_t kNobody = -1;  // incarnation
 
 Json config_map(const std::string& name_space, const std::string& job, const std::string& uid,
                 const std::string& version, const Record& record) {
@@ -31,7 +33,7 @@ Json config_map(const std::string& name_space, const std::string& job, const std
   Json object{{"apiVersion", "v1"},
               {"kind", "ConfigMap"},
               {"metadata",
-               {{"name", config_map_name(job)},
+               {{"name", record_name(job)},
                 {"namespace", name_space},
                 {"labels",
                  {{api::kLabelJob, job},
@@ -53,12 +55,25 @@ Result<std::string> version_of(const Result<Json>& written) {
 
 }  // namespace
 
+std::string record_name(const std::string& job) {
+  return job + "-record";
+}
+
 std::string record_to_text(const Record& record) {
-  Json json{
-      {"format", record.format}, {"term", record.term}, {"generation", record.generation}, {"members", Json::array()}};
+  Json json{{"format", record.format}, {"term", record.term}, {"generation", record.generation}};
   if (!record.writer.empty()) json["writer"] = record.writer;
+  Json members = Json::array();
   for (const auto& member : record.members) {
-    json["members"].push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});
+    members.push_back({{"slot", member.slot}, {"incarnation", member.incarnation}, {"life", member.life}});
+  }
+  const bool by_slot = std::is_sorted(record.members.begin(), record.members.end(),
+                                      [](const auto& a, const auto& b) { return a.slot < b.slot; });
+  if (by_slot) {
+    json["format"] = std::min(record.format, kMembersInOrder);
+    json["members"] = std::move(members);
+  } else {
+    json["ranks"] = std::move(members);
+    json["members"] = {{{"slot", record.members.front().slot}, {"incarnation", kNobody}, {"life", 0}}};
   }
   if (record.checkpoint) {
     json["checkpoint"] = {{"name", record.checkpoint->name},
@@ -87,11 +102,12 @@ Result<Record> record_from_text(const std::string& text) {
     record.writer = json.value("writer", "");
     record.format = json.value("format", 1);
     const bool known = record.format <= rendezvous::kRecordFormat;
-    for (const Json& member : known ? json.at("members") : Json::array()) {
+    for (const Json& member : known ? json.at(record.format > kMembersInOrder ? "ranks" : "members") : Json::array()) {
       record.members.push_back({.slot = member.at("slot").get<int>(),
                                 .incarnation = member.at("incarnation").get<std::int64_t>(),
                                 .life = member.at("life").get<std::int64_t>()});
     }
+    if (record.format == kMembersInOrder) record.format = rendezvous::kRecordFormat;  // which says the same
     if (const auto checkpoint = json.find("checkpoint"); checkpoint != json.end()) {
       record.checkpoint = rendezvous::CheckpointReport{.name = checkpoint->at("name").get<std::string>(),
                                                        .step = checkpoint->at("step").get<std::int64_t>(),
@@ -119,7 +135,7 @@ Result<Record> record_from_text(const std::string& text) {
 Result<rendezvous::GenerationStore::Versioned> ApiGenerationStore::load(const std::string& name_space,
                                                                         const std::string& job,
                                                                         const std::string& uid) {
-  const auto name = config_map_name(job);
+  const auto name = record_name(job);
   auto object = api_.get(kube::kConfigMaps, name_space, name);
   if (!object && object.error().code == ErrorCode::kNotFound) return Versioned{};
   if (!object) return object.error().in("reading ConfigMap " + name);
@@ -146,7 +162,7 @@ Result<rendezvous::GenerationStore::Versioned> ApiGenerationStore::load(const st
 Result<std::string> ApiGenerationStore::compare_and_set(const std::string& name_space, const std::string& job,
                                                         const std::string& uid, const std::string& version,
                                                         const Record& next) {
-  const auto name = config_map_name(job);
+  const auto name = record_name(job);
   const Json object = config_map(name_space, job, uid, version, next);
   if (!version.empty()) return version_of(api_.replace(kube::kConfigMaps, name_space, name, object));
   auto created = version_of(api_.create(kube::kConfigMaps, name_space, object));

@@ -25,6 +25,9 @@ class ApiGenerationStore final : public rendezvous::GenerationStore {
   kube::Api& api_;
 };
 
+// The ConfigMap of the record of that job.
+std::string record_name(const std::string& job);
+
 // The record as text and back; kCorrupt for text that is none.
 std::string record_to_text(const rendezvous::Record& record);
 Result<rendezvous::Record> record_from_text(const std::string& text);

@@ -17,6 +17,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
 #include "operator/rendezvous/certificates.h"
+#include "operator/rendezvous/roster.h"
 #include "operator/rendezvous/worker_contract.h"
 
 namespace lockstep::rendezvous {
@@ -32,6 +33,9 @@ struct ExpectedMember {
   std::string node;     // "" while not known
   // It is to leave: it is in no further generation, and however its processes end, no failure of it.
   bool leaving = false;
+  // The domains of its node, outermost first, without the node itself; empty: not known. It counts for the order of
+  // ranks when the next generation is proposed, and never makes one necessary.
+  std::vector<std::string> path = {};
 
   bool operator==(const ExpectedMember&) const = default;
 };
@@ -78,7 +82,7 @@ struct JobPlan {
   // all.
   int spares = 0;
   ElasticTerms elastic;
-  int procs_per_node = 1;  // ranks of a generation's i-th slot: i * procs_per_node ...
+  int procs_per_node = 1;  // ranks of each slot
   int port = 0;            // MASTER_PORT; 0: fresh for each generation
   ProgramSettings program;
   std::vector<ExpectedMember> members;
@@ -157,6 +161,7 @@ struct JobView {
   Phase phase = Phase::kWaiting;
   std::vector<MemberView> members;  // by slot
   int world_size = 0;               // ranks of the current generation; 0: there is none yet
+  std::vector<Place> places;        // of the current generation, in order of rank
   std::optional<Failure> failure;   // with kBroken
   std::string message;              // why it waits, for people: "waiting for slots 2, 3 to connect"
   Progress progress;
@@ -175,13 +180,19 @@ struct JobView {
                                      [](const auto& member, int wanted) { return member.slot < wanted; });
     return at == members.end() || at->slot != slot ? nullptr : &*at;
   }
+  // The first rank of that slot in the current generation; -1: it has none.
+  int first_rank_of(int slot) const {
+    const auto at = std::find_if(places.begin(), places.end(), [slot](const Place& it) { return it.slot == slot; });
+    const int procs = places.empty() ? 0 : world_size / static_cast<int>(places.size());
+    return at == places.end() ? -1 : static_cast<int>(at - places.begin()) * procs;
+  }
   bool operator==(const JobView&) const = default;
 };
 
 // The record of DESIGN "Membership": written only by the coordinator, by compare-and-set.
-inline constexpr int kRecordFormat = 2;
+inline constexpr int kRecordFormat = 3;
 struct Record {
-  // 1: members in order of slots; 2: in order of rank. What a later format says of members is not known: its
+  // 1: members in order of slots; from 2 on: in order of rank. What a later format says of members is not known: its
   // generation is re-formed, never adopted.
   int format = kRecordFormat;
   std::int64_t term = 0;

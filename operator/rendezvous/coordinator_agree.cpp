@@ -8,6 +8,7 @@
 #include "operator/rendezvous/failure_choice.h"
 #include "operator/rendezvous/gang_choice.h"
 #include "operator/rendezvous/mutation.h"
+#include "operator/rendezvous/rank_order.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -191,12 +192,23 @@ void CoordinatorState::evaluate_growth(Now now) {
   changed_ = true;
 }
 
+// By the nodes that their pods are on, whoever bound them.
+std::vector<Place> CoordinatorState::in_order_of_rank(const std::vector<int>& slots) const {
+  std::vector<LocatedMember> members;
+  members.reserve(slots.size());
+  for (const int slot : slots) {
+    const Member& member = contacts_.at(slot);
+    const std::vector<std::string>& domains = member.expected.path;
+    LocatedMember located{member.place(), {domains.begin(), domains.end()}};
+    if (!domains.empty()) located.path.push_back(member.expected.node);
+    members.push_back(std::move(located));
+  }
+  return rank_order(generation_.exists() ? gang().places() : std::vector<Place>(), std::move(members));
+}
+
 void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
-  std::vector<Place> places;
-  places.reserve(slots.size());
-  for (const int slot : slots) places.push_back({slot, contacts_.at(slot).expected.incarnation});
   Proposal proposal;
-  static_cast<Roster&>(proposal) = Roster(std::move(places), plan_->procs_per_node);
+  static_cast<Roster&>(proposal) = Roster(in_order_of_rank(slots), plan_->procs_per_node);
   proposal.generation = keeper_.next_number();
   proposal.at = now.time;
   steps_.set_proposal(std::move(proposal));

@@ -134,6 +134,7 @@ class CoordinatorState {
   std::vector<int> may_form(std::vector<int> slots, Now now) const;
   bool proposes(const std::vector<int>& slots) const;
   void propose(const std::vector<int>& slots, Now now);
+  std::vector<Place> in_order_of_rank(const std::vector<int>& slots) const;
   void record_proposal(Now now);
   void discard_proposal();
   void send_propose(const Member& member);

@@ -134,7 +134,10 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.up = steps_.active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
     view.members.push_back(seen);
   }
-  if (generation_.exists()) view.world_size = gang().ranks();
+  if (generation_.exists()) {
+    view.world_size = gang().ranks();
+    view.places = gang().places();
+  }
   if (const Failure* failure = steps_.failure()) view.failure = *failure;
   view.message = waiting_message();
   view.progress = generation_.progress();

@@ -17,6 +17,7 @@ enum class Mutation {
   kGoBelowPromise,            // a GO counts that is not of the proposal which was promised last
   kReuseKey,                  // a generation has the key of the one before
   kKeepBadLinks,              // two members that never reach one another are linked again and again
+  kRankFromSlot,              // who takes over believes that ranks follow slots
   kBlameWhenCutOff,           // a coordinator that hears of nobody takes them for lost
   // These are in the model of the trainer that the tests have:
   kTornReceive,         // a state that was received in part counts as received

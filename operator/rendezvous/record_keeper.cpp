@@ -3,10 +3,13 @@
 #include <chrono>
 #include <vector>
 
+#include "operator/rendezvous/mutation.h"
+
 namespace lockstep::rendezvous {
 namespace {
 
 constexpr std::size_t kWriterDigits = 16;
+constexpr int kFirstByRank = 2;  // the first format with members in order of rank
 
 bool newer(const CheckpointReport& a, const std::optional<CheckpointReport>& b) {
   return !b || std::pair(a.generation, a.step) > std::pair(b->generation, b->step);
@@ -33,7 +36,7 @@ bool RecordKeeper::claimed() const {
 void RecordKeeper::know(const Record& record) {
   record_ = record;
   auto& members = record_->members;
-  if (record.format < kRecordFormat) {
+  if (record.format < kFirstByRank || kMutation == Mutation::kRankFromSlot) {
     std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });
   }
   std::vector<Place> places;

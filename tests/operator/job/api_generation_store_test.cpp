@@ -38,6 +38,35 @@ TEST(ApiGenerationStore, a_record_of_the_first_format_is_read_as_such) {
   EXPECT_EQ(record->members.size(), 2U);
 }
 
+TEST(ApiGenerationStore, a_record_whose_ranks_follow_slots_is_one_for_the_baseline) {
+  const api::Json json = api::Json::parse(record_to_text(some_record()));
+  EXPECT_EQ(json.at("format"), 2);
+  ASSERT_EQ(json.at("members").size(), 2U);
+  EXPECT_EQ(json.at("members").at(1).at("incarnation"), 4);
+}
+
+// The baseline takes the ranks of `members` from their slots.
+TEST(ApiGenerationStore, of_a_record_in_another_order_the_baseline_finds_nobody_who_is_expected) {
+  Record record = some_record();
+  std::swap(record.members[0], record.members[1]);
+  const std::string text = record_to_text(record);
+  const api::Json json = api::Json::parse(text);
+  EXPECT_EQ(json.at("format"), 3);
+  ASSERT_EQ(json.at("members").size(), 1U);
+  EXPECT_LT(json.at("members").at(0).at("incarnation"), 0) << "pods have incarnations from 1 on";
+  EXPECT_EQ(json.at("generation"), 7);
+  EXPECT_EQ(*record_from_text(text), record);
+}
+
+TEST(ApiGenerationStore, a_record_of_the_second_format_is_in_order_of_rank) {
+  const auto record =
+      record_from_text(R"({"format":2,"term":3,"generation":7,"members":[{"slot":1,"incarnation":4,"life":1},)"
+                       R"({"slot":0,"incarnation":1,"life":2}]})");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->format, rendezvous::kRecordFormat);
+  EXPECT_EQ(record->members[0].slot, 1);
+}
+
 TEST(ApiGenerationStore, of_a_record_of_a_later_format_the_members_are_not_known) {
   const auto record =
       record_from_text(R"({"format":9,"term":3,"generation":7,"members":{"racks":[[0,1]]},"checkpoint":)"

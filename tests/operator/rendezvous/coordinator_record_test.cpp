@@ -36,7 +36,7 @@ class CoordinatorRecordTest : public CoordinatorElasticTest {
 
 TEST_F(CoordinatorRecordTest, lists_members_in_order_of_rank) {
   run_three();
-  EXPECT_EQ(stored.record.format, 2);
+  EXPECT_EQ(stored.record.format, 3);
   ASSERT_EQ(stored.record.members.size(), 3U);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(stored.record.members[static_cast<std::size_t>(rank)].slot, rank);
 }
@@ -46,14 +46,19 @@ TEST_F(CoordinatorRecordTest, of_the_second_format_gives_ranks_in_the_order_of_i
   EXPECT_EQ(slot_blamed_for(0, 2), 2);
 }
 
+TEST_F(CoordinatorRecordTest, of_the_third_format_gives_ranks_in_the_order_of_its_members) {
+  take_over(3, {{2, 1, 1}, {0, 1, 1}, {1, 1, 1}});
+  EXPECT_EQ(slot_blamed_for(0, 2), 2);
+}
+
 TEST_F(CoordinatorRecordTest, of_the_first_format_gives_ranks_in_the_order_of_slots) {
   take_over(1, {{2, 1, 1}, {0, 1, 1}, {1, 1, 1}});
   EXPECT_EQ(slot_blamed_for(0, 0), 0);
-  EXPECT_EQ(stored.record.format, 2) << "the new leader wrote its term";
+  EXPECT_EQ(stored.record.format, 3) << "the new leader wrote its term";
 }
 
 TEST_F(CoordinatorRecordTest, of_a_later_format_is_re_formed_and_never_adopted) {
-  take_over(3, {});
+  take_over(4, {});
   join(0);
   join(1);
   time += seconds(20);
@@ -73,7 +78,7 @@ TEST_F(CoordinatorRecordTest, of_a_later_format_is_re_formed_and_never_adopted) 
 
 TEST_F(CoordinatorRecordTest, a_job_that_a_later_version_finished_is_finished) {
   stored.record.finished = true;
-  take_over(3, {});
+  take_over(4, {});
   EXPECT_EQ(phase(), Phase::kFinished);
 }
 

@@ -57,6 +57,7 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   keys_made = &coordinator.keys;
   CoordinatorState& state = coordinator.state;
   const Now now{coordinator.clock, wall(coordinator.clock), event.leads};
+  const std::int64_t ignored = state.ignored();
   switch (event.kind) {
     case Kind::kHears:
       if (const auto* hello = std::get_if<Hello>(event.message)) {
@@ -105,6 +106,10 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   if (const auto& illegal = state.illegal()) {
     step.violation = fmt::format("the coordinator went from {} to {}", name_of(illegal->from), name_of(illegal->to));
   }
+  // An agent tells of the ranks that it was given; its coordinator, or the one that took over, knows them.
+  const bool of_a_rank = event.kind == Kind::kHears && (std::holds_alternative<Exit>(*event.message) ||
+                                                        std::holds_alternative<Broken>(*event.message));
+  if (of_a_rank && state.ignored() != ignored) step.violation = "the coordinator takes a rank for another slot's";
   const auto view = state.view();
   coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;
   const bool evicts = coordinator.broken > 0 && view->failure && view->failure->cause == api::Cause::kPartitioned;

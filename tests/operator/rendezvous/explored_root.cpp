@@ -7,6 +7,15 @@ namespace lockstep::rendezvous::explorer {
 
 Explored::Explored(Scenario scenario) : scenario_(std::move(scenario)) {}
 
+ExpectedMember Explored::expected(int slot, std::int64_t incarnation) const {
+  ExpectedMember member{.slot = slot, .incarnation = incarnation};
+  member.pod_name = member.pod_uid = fmt::format("pod-{}-{}", slot, incarnation);
+  if (!scenario_.racks) return member;
+  member.node = "node of " + member.pod_name;
+  member.path = {(slot + incarnation) % 2 == 0 ? "rack 1" : "rack 2"};
+  return member;
+}
+
 World Explored::boot() {
   World world;
   JobPlan plan;
@@ -18,8 +27,7 @@ World Explored::boot() {
   plan.deadlines.start_timeout_seconds = 3;
   if (scenario_.checkpoints) plan.program.checkpoint_path = "/checkpoints";
   for (int slot = 0; slot < scenario_.slots; ++slot) {
-    const std::string name = fmt::format("pod-{}-1", slot);
-    plan.members.push_back({slot, 1, name, name, ""});
+    plan.members.push_back(expected(slot, 1));
     world.pods[at(slot)] = parts_.pods.put(new_pod(slot, 1));
     world.links[at(slot)] = parts_.links.put({});
   }

@@ -44,6 +44,10 @@ std::string Explored::broken_by_following(const World& world, int slot, const Go
       }
     }
   }
+  if (go.peers->slots().at(at(go.first_rank)) != slot) {
+    return fmt::format("slot {} is rank {} of generation {}, whose peers have another slot there", slot, go.first_rank,
+                       generation);
+  }
   const std::string agreed = fmt::format("{} {}", go.key, fmt::join(go.peers->addresses(), ","));
   const auto told = chronicle(world).agreed.find(generation);
   if (told != chronicle(world).agreed.end() && told->second != agreed) {

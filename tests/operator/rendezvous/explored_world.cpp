@@ -332,11 +332,7 @@ void Explored::Step::exit(const Choice& choice) {
 void Explored::Step::replace(int slot) {
   const std::int64_t incarnation = pod(slot).incarnation + 1;
   world_.pods[at(slot)] = parts_.pods.put(new_pod(slot, incarnation));
-  change_plan([&](JobPlan& plan) {
-    ExpectedMember& member = plan.members[at(slot)];
-    member.incarnation = incarnation;
-    member.pod_name = member.pod_uid = fmt::format("pod-{}-{}", slot, incarnation);
-  });
+  change_plan([&](JobPlan& plan) { plan.members[at(slot)] = explored_.expected(slot, incarnation); });
   if (const int leader = explored_.leader(world_); leader >= 0 && explored_.acts(world_, leader)) give_plan(leader);
 }
 

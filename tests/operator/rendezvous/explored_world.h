@@ -54,6 +54,7 @@ struct Scenario {
   int min_slots = 0;  // 0: not elastic
   int steps = 2;      // of the whole training
   bool checkpoints = false;
+  bool racks = false;            // pods run in two racks, so that the order of ranks is not that of slots
   std::int64_t second_term = 2;  // of the second leader; 1: somebody deleted the Lease
   Root root = Root::kUp;
   int late_slots = 0;  // that have not connected at the root, the last ones
@@ -140,6 +141,9 @@ class Explored {
 
   const Pod& pod(const World& world, int slot) const { return parts_.pods[world.pods[at(slot)]]; }
   const Links& links(const World& world, int slot) const { return parts_.links[world.links[at(slot)]]; }
+
+  // The pod of that slot, as a plan expects it.
+  ExpectedMember expected(int slot, std::int64_t incarnation) const;
 
   // What can happen next, calm choices first and in the order in which a calm world makes them.
   std::vector<Choice> choices(const World& world) const;

@@ -378,7 +378,8 @@ void Contents::add(Fingerprint& to, const JobPlan& plan) {
 }
 
 void Contents::add(Fingerprint& to, const ExpectedMember& member) {
-  const auto& [slot, incarnation, pod_name, pod_uid, node, leaving] = member;
+  // The path follows from slot and incarnation.
+  const auto& [slot, incarnation, pod_name, pod_uid, node, leaving, path] = member;
   to.add(slot, incarnation, leaving);
 }
 

@@ -37,6 +37,12 @@ INSTANTIATE_TEST_SUITE_P(
     Of, ExplorerWalks,
     testing::Values(
         Scenario{.name = "three members", .steps = 3, .root = Scenario::Root::kBoot, .faults = 15, .delays = 15},
+        Scenario{.name = "three members in two racks",
+                 .steps = 3,
+                 .racks = true,
+                 .root = Scenario::Root::kBoot,
+                 .faults = 15,
+                 .delays = 15},
         Scenario{.name = "at least one of three members",
                  .min_slots = 1,
                  .steps = 3,

@@ -58,11 +58,18 @@ JobPlan SimulatedWorld::plan_now() const {
   plan.handled_generation = handled_;
   // Where one that leaves is still there, its successor has to wait.
   std::map<int, ExpectedMember> members;
-  for (const auto& pod : pods_) members[pod->slot] = {pod->slot, pod->incarnation, pod->uid, pod->uid, ""};
+  const auto expected = [this](const PodPtr& pod, bool leaving) {
+    ExpectedMember member{pod->slot, pod->incarnation, pod->uid, pod->uid, "", leaving};
+    if (!racks_) return member;
+    member.node = "node-" + pod->uid;
+    member.path = {fmt::format("rack-{}", (pod->slot * 5 + pod->incarnation) % 3)};
+    return member;
+  };
+  for (const auto& pod : pods_) members[pod->slot] = expected(pod, false);
   for (const auto& pod : leaving_) {
     const auto known = members.find(pod->slot);
     if (known != members.end() && known->second.leaving && known->second.incarnation < pod->incarnation) continue;
-    members[pod->slot] = {pod->slot, pod->incarnation, pod->uid, pod->uid, "", true};
+    members[pod->slot] = expected(pod, true);
   }
   for (const auto& [slot, member] : members) plan.members.push_back(member);
   return plan;

@@ -12,7 +12,8 @@ SimulatedWorld::SimulatedWorld(unsigned seed, bool regroups, bool elastic, bool 
       regroups_(regroups),
       min_slots_(elastic ? between(1, slots_) : 0),
       spares_(spares ? between(1, 2) : 0),
-      watched_(watched) {
+      watched_(watched),
+      racks_(seed % 2 == 1) {
   for (int slot = 0; slot < slots_ + spares_; ++slot) create_pod(slot);
   start_leader();
 }
@@ -95,9 +96,12 @@ bool SimulatedWorld::hang() {
 bool SimulatedWorld::cut_two() {
   const auto view = leader_view();
   if (!view || view->phase != Phase::kUp) return false;
-  std::vector<PodPtr> members;
-  for (const auto& member : view->members) {
-    if (member.in_gang && wanted(member.slot)) members.push_back(pods_[static_cast<std::size_t>(member.slot)]);
+  std::vector<PodPtr> members;  // in order of rank: neighbours have a link
+  for (const Place& place : view->places) {
+    const MemberView* member = view->member_of(place.slot);
+    if (member != nullptr && member->in_gang && wanted(place.slot)) {
+      members.push_back(pods_[static_cast<std::size_t>(place.slot)]);
+    }
   }
   if (members.size() < 2) return false;
   const auto first = static_cast<std::size_t>(between(0, static_cast<int>(members.size()) - 1));

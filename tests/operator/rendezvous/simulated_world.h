@@ -210,6 +210,7 @@ class SimulatedWorld {
   const int min_slots_;  // 0: not elastic
   const int spares_;
   const bool watched_;
+  const bool racks_;  // ranks follow racks, and not slots
   MonotonicTime now_{std::chrono::hours(1)};
   std::priority_queue<Event> events_;
   std::uint64_t order_ = 0;

@@ -1,0 +1,14 @@
+// Where a node stands in the topology, from its labels and the operator's profile.
+#pragma once
+
+#include "operator/api/pod.h"
+#include "operator/base/result.h"
+#include "operator/placement/profile.h"
+
+namespace lockstep::job {
+
+// api::parse_node(), with Node::path filled in and without labels: a cache of nodes keeps what jobs ask for. A node
+// that lacks the label of a level is alone in a domain of that level, which no label value can name.
+Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology);
+
+}  // namespace lockstep::job

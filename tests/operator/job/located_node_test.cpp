@@ -1,0 +1,42 @@
+#include "operator/job/located_node.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::job {
+namespace {
+
+using Path = std::vector<std::string>;
+
+const placement::Profile kTopology{"", {{"block", "example.com/block"}, {"rack", "example.com/rack"}}};
+
+api::Json node(const char* labels) {
+  return {{"metadata", {{"name", "n1"}, {"labels", api::Json::parse(labels)}}}};
+}
+
+TEST(LocatedNode, has_the_domains_of_its_labels_outermost_first) {
+  const auto located = parse_located_node(node(R"({"example.com/rack": "r7", "example.com/block": "b2"})"), kTopology);
+  ASSERT_TRUE(located);
+  EXPECT_EQ(located->path, (Path{"b2", "r7"}));
+}
+
+TEST(LocatedNode, without_a_label_is_alone_at_that_level) {
+  const auto located = parse_located_node(node(R"({"example.com/block": "b2"})"), kTopology);
+  EXPECT_EQ(located->path, (Path{"b2", "/n1"}));
+}
+
+TEST(LocatedNode, has_no_path_in_a_cluster_without_topology) {
+  const auto located = parse_located_node(node(R"({"example.com/rack": "r7"})"), {});
+  EXPECT_TRUE(located->path.empty());
+}
+
+TEST(LocatedNode, keeps_no_labels) {
+  const auto located = parse_located_node(node(R"({"example.com/rack": "r7", "a": "b"})"), kTopology);
+  EXPECT_TRUE(located->meta.labels.empty());
+}
+
+TEST(LocatedNode, that_is_malformed_is_refused) {
+  EXPECT_FALSE(parse_located_node(api::Json::parse(R"({"metadata": {"name": 3}})"), kTopology));
+}
+
+}  // namespace
+}  // namespace lockstep::job
