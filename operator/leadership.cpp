@@ -130,6 +130,7 @@ Status Leadership::start_controller() {
   job::JobControllerOptions controller;
   controller.watch_namespace = options_.watch_namespace;
   controller.agent_image = options_.agent_image;
+  controller.topology = options_.topology;
   controller.workers = options_.workers;
   controller.instance = kube::make_leader_identity();
   controller.may_write = fence(elector_);

@@ -55,6 +55,13 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   app.add_option("--agent-image", options.agent_image, "image that holds /lockstep-agent: the operator's own")
       ->envname("LOCKSTEP_AGENT_IMAGE")
       ->required();
+  std::vector<std::string> levels;
+  app.add_option("--topology-level", levels,
+                 "a level of the network above the node, as name=label of nodes; repeat it, outermost first: ranks "
+                 "follow the domains that the pods are in (default: no level, ranks follow slots)")
+      ->type_name("NAME=LABEL")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--workers", options.workers, "jobs that are looked at at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -78,6 +85,20 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
+  }
+  for (const std::string& level : levels) {
+    const auto equals = level.find('=');
+    if (equals == std::string::npos) {
+      std::cerr << "--topology-level " << level << ": must be name=label, as in rack=topology.example.com/rack\n";
+      return 2;
+    }
+    options.topology.levels.push_back({level.substr(0, equals), level.substr(equals + 1)});
+  }
+  if (levels.empty()) return std::nullopt;
+  options.topology.name = "--topology-level";
+  if (const Status fine = placement::check(options.topology); !fine) {
+    std::cerr << fine.error().message << "\n";
+    return 2;
   }
   return std::nullopt;
 }

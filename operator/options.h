@@ -5,6 +5,7 @@
 #include <string>
 
 #include "operator/base/log.h"
+#include "operator/placement/profile.h"
 
 namespace lockstep {
 
@@ -18,6 +19,7 @@ struct OperatorOptions {
   std::string advertise_address;  // "ip:port" or "ip"; empty: Service lockstep-coordinator
   std::string pod_ip;             // own address for the EndpointSlice
   std::string agent_image;
+  placement::Profile topology;  // levels above the node; none: a flat cluster
   int workers = 4;
   bool leader_elect = true;
   int lease_seconds = 15;  // how long a leader that died without a word is waited for

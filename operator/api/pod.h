@@ -55,6 +55,8 @@ struct Node {
   std::optional<WallTime> ready_since;
   bool unschedulable = false;
   bool out_of_service = false;  // taint node.kubernetes.io/out-of-service
+  // Its domains, outermost first, by the operator's profile, which parse_node() does not know.
+  std::vector<std::string> path;
 };
 
 Result<Node> parse_node(const Json& object);

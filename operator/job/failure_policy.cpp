@@ -48,7 +48,7 @@ Attempt from_process(const Snapshot& snapshot, const Course& course, const rende
 
 Attempt from_pod(const Snapshot& snapshot, const Course& course, const SlotView& slot) {
   Attempt attempt = new_attempt(snapshot, course.status, slot.cause, slot.message);
-  attempt.first_failing_rank = slot.slot * api::resolved_procs_per_node(snapshot.job->spec);
+  attempt.first_failing_rank = snapshot.view->first_rank_of(slot.slot);
   if (slot.exit_code) attempt.exit_code = *slot.exit_code;
   attempt = with_pod_of(course.gang, slot.slot, std::move(attempt));
   const auto& failure = snapshot.view->failure;

@@ -13,6 +13,7 @@
 #include "operator/job/api_generation_store.h"
 #include "operator/job/executor.h"
 #include "operator/job/fenced_api.h"
+#include "operator/job/located_node.h"
 #include "operator/job/reconciler.h"
 #include "operator/job/token_authenticator.h"
 #include "operator/kube/event_recorder.h"
@@ -32,7 +33,7 @@ api::ObjectKey job_of(const api::ObjectMeta& meta) {
 }
 
 bool same_for_jobs(const api::Node& a, const api::Node& b) {
-  return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service;
+  return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service && a.path == b.path;
 }
 
 // Something happened to a pod that was there. Otherwise it is one of many that come and start.
@@ -78,8 +79,10 @@ class Impl final : public JobController {
                      return std::vector{owner_index(pod.meta), kNodePrefix + pod.node_name};
                    }},
               [this](const auto& before, const auto& after) { pod_changed(before.get(), after.get()); }),
-        nodes_(api_, clock, metrics, kube::kNodes, api::parse_node, {},
-               [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
+        nodes_(
+            api_, clock, metrics, kube::kNodes,
+            [topology = options.topology](const api::Json& object) { return parse_located_node(object, topology); }, {},
+            [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
         services_(
             api_, clock, metrics, kube::kServices, parse_service,
             {.reflector = everywhere(api::kLabelJobUid),

@@ -175,20 +175,23 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 
 namespace {
 
-rendezvous::ExpectedMember to_member(const api::Pod& pod, const PodIdentity& identity, bool leaving) {
+rendezvous::ExpectedMember to_member(const Snapshot& snapshot, const api::Pod& pod, const PodIdentity& identity,
+                                     bool leaving) {
+  const auto node = snapshot.nodes.find(pod.node_name);
   return {.slot = identity.slot,
           .incarnation = identity.incarnation,
           .pod_name = pod.meta.name,
           .pod_uid = pod.meta.uid,
           .node = pod.node_name,
-          .leaving = leaving};
+          .leaving = leaving,
+          .path = node == snapshot.nodes.end() ? std::vector<std::string>() : node->second->path};
 }
 
 // By slot. Where a pod that leaves is still there, the one that is to follow it has to wait.
-std::vector<rendezvous::ExpectedMember> expected_members(const Survey& survey) {
+std::vector<rendezvous::ExpectedMember> expected_members(const Snapshot& snapshot, const Survey& survey) {
   std::map<int, rendezvous::ExpectedMember> members;
   for (const auto& slot : survey.slots) {
-    if (slot.usable()) members[slot.slot] = to_member(*slot.pod, {slot.slot, slot.incarnation}, false);
+    if (slot.usable()) members[slot.slot] = to_member(snapshot, *slot.pod, {slot.slot, slot.incarnation}, false);
   }
   const auto add = [&](const std::vector<const api::Pod*>& pods, bool leaving) {
     for (const api::Pod* pod : pods) {
@@ -197,7 +200,7 @@ std::vector<rendezvous::ExpectedMember> expected_members(const Survey& survey) {
       // Of several that leave the oldest may still train.
       const bool older = known != members.end() && known->second.incarnation < identity.incarnation;
       if (!pod->terminal() && !(leaving && known != members.end() && known->second.leaving && older))
-        members[identity.slot] = to_member(*pod, identity, leaving);
+        members[identity.slot] = to_member(snapshot, *pod, identity, leaving);
     }
   };
   add(survey.surplus, false);
@@ -230,7 +233,7 @@ rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, con
   }
   plan.program.checkpoint_path = job.spec.checkpoint.path;
   plan.program.checkpoint_every_seconds = job.spec.checkpoint.every_seconds;
-  plan.members = expected_members(survey);
+  plan.members = expected_members(snapshot, survey);
   plan.handled_generation = handled_generation(status);
   const auto& deadlines = job.spec.deadlines;
   plan.deadlines = {.start_timeout_seconds = deadlines.startup_seconds,
@@ -249,7 +252,7 @@ rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobSt
   for (const SlotView& slot : survey.slots) {
     const bool may_tell = slot.pod != nullptr && !slot.usable() && !slot.pod->terminal();
     if (!may_tell || known.count(slot.slot) != 0 || lost_with_node(snapshot, *slot.pod)) continue;
-    plan.members.push_back(to_member(*slot.pod, {slot.slot, slot.incarnation}, false));
+    plan.members.push_back(to_member(snapshot, *slot.pod, {slot.slot, slot.incarnation}, false));
   }
   return plan;
 }

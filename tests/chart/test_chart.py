@@ -44,11 +44,20 @@ def test_manifests_are_what_the_chart_gives():
 
 
 @pytest.mark.parametrize("wrong", ["replica=1", "replicas=0", "image.pullPolicy=Sometimes", "log.level=loud", "coordinator.port=80",
-                                   "metrics.port=http", "watchNamespace=Team"])
+                                   "metrics.port=http", "watchNamespace=Team", "topology[0].name=Rack",
+                                   "topology[0].key=example.com/rack"])
 def test_a_wrong_value_is_refused_by_the_schema(wrong):
     done = helm("template", "lockstep", CHART, "--kube-version", "1.30.0", "--set", wrong, check=False)
     assert done.returncode != 0
     assert wrong.split("=")[0].split(".")[-1] in done.stderr
+
+
+def test_levels_of_the_topology_reach_the_operator_outermost_first():
+    documents = render("topology[0].name=block", "topology[0].label=example.com/block",
+                       "topology[1].name=rack", "topology[1].label=example.com/rack")
+    arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in arguments if word.startswith("--topology-level")] == [
+        "--topology-level=block=example.com/block", "--topology-level=rack=example.com/rack"]
 
 
 def test_every_value_has_a_comment_and_a_schema():

@@ -292,6 +292,39 @@ TEST(Decide, a_dead_node_loses_its_pod_and_the_pod_is_removed_by_force_after_its
   EXPECT_EQ(forced.deletes[0].grace_period_seconds, 0);
 }
 
+TEST(Decide, the_rank_of_a_lost_pod_is_the_one_that_it_had_in_its_generation) {
+  Situation s;
+  s.job.spec.procs_per_node = 2;
+  s.running();
+  s.view->world_size = 6;
+  s.view->places = {{2, 1}, {1, 1}, {0, 1}};
+  s.pods[0].phase = "Failed";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].pod, "a-abcd-0-1");
+  EXPECT_EQ(s.job.status.attempts[0].first_failing_rank, 4);
+}
+
+TEST(Decide, a_pod_that_is_lost_before_the_first_generation_has_no_rank) {
+  Situation s;
+  s.running();
+  s.view->places.clear();
+  s.pods[0].phase = "Failed";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].first_failing_rank, -1);
+}
+
+TEST(Decide, the_domains_of_the_node_reach_the_plan) {
+  Situation s;
+  s.running();
+  s.node(1, true).path = {"block", "rack"};
+  const Plan plan = s.accept();
+  ASSERT_TRUE(plan.coordinator);
+  EXPECT_EQ(plan.coordinator->members.at(1).path, (std::vector<std::string>{"block", "rack"}));
+  EXPECT_TRUE(plan.coordinator->members.at(0).path.empty());
+}
+
 TEST(Decide, a_node_that_is_called_not_ready_while_its_member_speaks_is_left_alone) {
   Situation s;
   s.running();
