@@ -9,6 +9,7 @@
 #include "operator/api/training_job.h"
 #include "operator/cli/display.h"
 #include "operator/cli/explanation.h"
+#include "operator/cli/rank_table.h"
 #include "operator/cli/run_report.h"
 #include "operator/cli/text.h"
 #include "operator/kube/http_api.h"
@@ -78,6 +79,7 @@ void print_details(const Target& target, const api::TrainingJob& job) {
   if (const std::string attempts = attempts_table(job.status.attempts); !attempts.empty()) {
     fmt::print(target.out, "\n{}", attempts);
   }
+  if (const std::string ranks = ranks_in_words(target, job); !ranks.empty()) fmt::print(target.out, "\n{}", ranks);
 }
 
 Result<api::TrainingJob> get_job(const Target& target, const std::string& name) {
@@ -240,6 +242,7 @@ Result<int> status(const Target& target, const StatusOptions& options, std::stop
 Status explain(const Target& target, const std::string& name) {
   LOCKSTEP_TRY(const auto job, get_job(target, name));
   fmt::print(target.out, "{}", explanation(job, target.clock.wall_now()));
+  if (const std::string ranks = ranks_in_words(target, job); !ranks.empty()) fmt::print(target.out, "\n{}", ranks);
   return {};
 }
 

@@ -61,7 +61,9 @@ struct JobLogOptions {
   std::optional<int> rank;
   std::optional<int> tail;
 };
-// Prints what the pods of the job wrote, by slot; while following, pods that come later too, until the job is finished.
+// Prints what the pods of the job wrote, by slot. With a rank: what it wrote in the pod that has it by the record of
+// the newest generation. While following, pods that come later too, or to which the rank moves, until the job is
+// finished.
 Status logs(const Target& target, const JobLogOptions& options, std::stop_token stop);
 
 // Deletes jobs by name; tries all, returns the first error.

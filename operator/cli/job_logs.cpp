@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,13 +13,11 @@
 #include "operator/api/training_job.h"
 #include "operator/cli/cluster_commands.h"
 #include "operator/cli/rank_logs.h"
+#include "operator/cli/rank_table.h"
+#include "operator/job/api_generation_store.h"
 
 namespace lockstep::cli {
 namespace {
-
-int slot_of(const api::Pod& pod) {
-  return std::atoi(pod.meta.label(api::kLabelSlot).c_str());
-}
 
 Result<api::TrainingJob> find_job(const Target& target, const std::string& name) {
   const auto object = target.api.get(kube::kTrainingJobs, target.name_space, name);
@@ -101,25 +101,116 @@ void watch_until_over(const Target& target, const std::string& name, std::stop_t
   }
 }
 
+// Readers of the logs of a job's pods, a thread each; with a rank, of the pods that have had it since. Any thread.
+class Readers {
+ public:
+  using Read = std::function<void(const std::string& pod)>;
+  Readers(bool by_rank, Read read) : by_rank_(by_rank), read_(std::move(read)) {}
+
+  // A pod is there, or has changed.
+  void see(const api::Pod& pod) {
+    const std::lock_guard guard(mutex_);
+    if (pod.phase != "Pending") pods_[place_of(pod)] = {pod.meta.uid, pod.meta.name};
+    if (!by_rank_ || place_of(pod) == holder_) start(place_of(pod));
+  }
+  // The rank is there now.
+  void hold(const std::optional<rendezvous::Place>& holder) {
+    const std::lock_guard guard(mutex_);
+    holder_ = holder;
+    if (holder_) start(*holder_);
+  }
+  void join() {
+    for (std::jthread& reader : threads_) reader.join();
+  }
+
+ private:
+  struct Named {
+    std::string uid, name;
+  };
+
+  void start(const rendezvous::Place& place) {
+    const auto pod = pods_.find(place);
+    if (pod == pods_.end() || !reading_.insert(pod->second.uid).second) return;
+    threads_.emplace_back([this, name = pod->second.name] { read_(name); });
+  }
+
+  const bool by_rank_;
+  const Read read_;
+  std::mutex mutex_;
+  std::map<rendezvous::Place, Named> pods_;  // that have started
+  std::optional<rendezvous::Place> holder_;
+  std::set<std::string> reading_;  // by uid
+  std::vector<std::jthread> threads_;
+};
+
+// The pod that has the rank now; empty: it is not in the newest generation, or there is none.
+Result<std::optional<rendezvous::Place>> holder_of(const Target& target, const api::TrainingJob& job, int rank) {
+  LOCKSTEP_TRY(const auto ranks, ranks_of(target, job));
+  if (ranks.slot_of(rank) < 0) return std::optional<rendezvous::Place>();
+  return std::optional(ranks.places()[static_cast<std::size_t>(rank / ranks.procs())]);
+}
+
+bool over_for_watch(const Status& status) {
+  return !status && status.error().code != ErrorCode::kGone && status.error().code != ErrorCode::kDeadlineExceeded &&
+         status.error().code != ErrorCode::kCancelled;
+}
+
+// Lists what `options` select, then watches it, and calls `on_object` for everything that is there or changes,
+// until `until` is asked for. A watch that ends is taken up again.
+Status follow_objects(const Target& target, const kube::Resource& resource, const kube::ListOptions& options,
+                      const std::function<void(const nlohmann::json&)>& on_object, const std::stop_token& until) {
+  while (!until.stop_requested()) {
+    LOCKSTEP_TRY(const auto now, target.api.list(resource, options));
+    for (const auto& object : now.items) on_object(object);
+    std::string version = now.resource_version;
+    Status watched;
+    while (watched.ok() && !until.stop_requested()) {
+      watched = target.api.watch(
+          resource,
+          {.name_space = options.name_space,
+           .label_selector = options.label_selector,
+           .field_selector = options.field_selector,
+           .resource_version = version},
+          [&](kube::WatchEvent event) {
+            version = event.object["metadata"].value("resourceVersion", version);
+            if (event.type == kube::WatchEventType::kAdded || event.type == kube::WatchEventType::kModified) {
+              on_object(event.object);
+            }
+            return true;
+          },
+          until);
+    }
+    if (over_for_watch(watched)) return watched;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status logs(const Target& target, const JobLogOptions& options, std::stop_token stop) {
   LOCKSTEP_TRY(const api::TrainingJob job, find_job(target, options.name));
-  const int procs = std::max(1, api::resolved_procs_per_node(job.spec));
-  if (options.rank && (*options.rank < 0 || *options.rank >= procs * job.spec.nodes)) {
-    return fail(ErrorCode::kInvalid, fmt::format("{} has ranks 0 to {}, so not {}", options.name,
-                                                 procs * job.spec.nodes - 1, *options.rank));
+  const int ranks = std::max(1, api::resolved_procs_per_node(job.spec)) * job.spec.nodes;
+  if (options.rank && (*options.rank < 0 || *options.rank >= ranks)) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("{} has ranks 0 to {}, so not {}", options.name, ranks - 1, *options.rank));
   }
-  const std::string selector = std::string(api::kLabelJobUid) + "=" + job.meta.uid;
-  const auto wanted = [&](const api::Pod& pod) { return !options.rank || slot_of(pod) == *options.rank / procs; };
-  LOCKSTEP_TRY(const auto page,
-               target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector, .limit = 0}));
+  std::optional<rendezvous::Place> holder;
+  if (options.rank) {
+    LOCKSTEP_TRY(holder, holder_of(target, job, *options.rank));
+    if (!holder && (over(job) || !options.follow)) {
+      return fail(ErrorCode::kNotFound, fmt::format("no pod of {} has rank {} now", options.name, *options.rank));
+    }
+  }
+  const kube::ListOptions of_job{.name_space = target.name_space,
+                                 .label_selector = std::string(api::kLabelJobUid) + "=" + job.meta.uid,
+                                 .limit = 0};
+  LOCKSTEP_TRY(const auto page, target.api.list(kube::kPods, of_job));
   std::vector<api::Pod> pods;
   for (const auto& object : page.items) {
     LOCKSTEP_TRY(api::Pod pod, api::parse_pod(object));
-    if (wanted(pod)) pods.push_back(std::move(pod));
+    if (!options.rank || place_of(pod) == holder) pods.push_back(std::move(pod));
   }
-  std::sort(pods.begin(), pods.end(), [](const auto& a, const auto& b) { return slot_of(a) < slot_of(b); });
+  std::sort(pods.begin(), pods.end(), [](const auto& a, const auto& b) { return place_of(a).slot < place_of(b).slot; });
   if (pods.empty() && (over(job) || !options.follow)) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("{} has no pods{}", options.name, over(job) ? " any more (spec.cleanPodPolicy)" : " yet"));
@@ -149,49 +240,38 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
   // A reader per pod, started once the pod runs, for those that come later too; until the job is over.
   std::stop_source over_source;
   const std::stop_callback on_stop(stop, [&] { over_source.request_stop(); });
+  Readers readers(options.rank.has_value(), [&](const std::string& pod) { (void)read(pod, stop); });
+  readers.hold(holder);
   std::jthread job_watch([&](std::stop_token until) {
     watch_until_over(target, options.name, until);
     over_source.request_stop();
   });
-  std::vector<std::jthread> readers;
-  std::set<std::string> reading;
-  const auto look_at = [&](const nlohmann::json& object) {
-    const auto pod = api::parse_pod(object);
-    if (!pod || !wanted(*pod) || pod->phase == "Pending" || !reading.insert(pod->meta.uid).second) return;
-    readers.emplace_back([&read, &stop, name = pod->meta.name] { (void)read(name, stop); });
-  };
-  Status status;
-  while (!over_source.stop_requested()) {
-    const auto now =
-        target.api.list(kube::kPods, {.name_space = target.name_space, .label_selector = selector, .limit = 0});
-    if (!now) {
-      status = now.error();
-      break;
-    }
-    for (const auto& object : now->items) look_at(object);
-    std::string version = now->resource_version;
-    Status watched;
-    while (watched.ok() && !over_source.stop_requested()) {
-      watched = target.api.watch(
-          kube::kPods, {.name_space = target.name_space, .label_selector = selector, .resource_version = version},
-          [&](kube::WatchEvent event) {
-            version = event.object["metadata"].value("resourceVersion", version);
-            if (event.type == kube::WatchEventType::kAdded || event.type == kube::WatchEventType::kModified) {
-              look_at(event.object);
-            }
-            return true;
+  // The rank may move to another pod with each generation.
+  Status rank_followed;
+  std::jthread rank_watch;
+  if (options.rank) {
+    rank_watch = std::jthread([&] {
+      rank_followed = follow_objects(
+          target, kube::kConfigMaps,
+          {.name_space = target.name_space, .field_selector = "metadata.name=" + job::record_name(options.name)},
+          [&](const nlohmann::json&) {
+            if (const auto now = holder_of(target, job, *options.rank); now && *now) readers.hold(*now);
           },
           over_source.get_token());
-    }
-    if (!watched && watched.error().code != ErrorCode::kGone && watched.error().code != ErrorCode::kDeadlineExceeded &&
-        watched.error().code != ErrorCode::kCancelled) {
-      status = watched;
-      break;
-    }
+      if (!rank_followed) over_source.request_stop();
+    });
   }
-  for (std::jthread& reader : readers) reader.join();
+  const Status followed = follow_objects(
+      target, kube::kPods, of_job,
+      [&](const nlohmann::json& object) {
+        if (const auto pod = api::parse_pod(object)) readers.see(*pod);
+      },
+      over_source.get_token());
+  over_source.request_stop();
+  if (rank_watch.joinable()) rank_watch.join();
+  readers.join();
   job_watch.request_stop();
-  return status;
+  return followed ? rank_followed : followed;
 }
 
 }  // namespace lockstep::cli
