@@ -71,6 +71,7 @@ TEST(Presets, the_levels_are_those_that_the_nodes_have) {
       // More nodes count first, then more levels.
       {"oci: block rack",
        {{9, {oci + "network_block_id", oci + "rack_id"}}, {3, {tier + "0", tier + "1", tier + "2"}}}},
+      {"aws: spine aggregation leaf", {{4, {tier + "0", aws + "1", aws + "2", aws + "3"}}}},
       {"coreweave: fabric leafgroup", {{4, {coreweave + "fabric", coreweave + "leafgroup", clique}}}},
       {"nvlink: clique", {{4, {clique}}, {4, {"kubernetes.io/hostname"}}}},
       {"topograph: leaf", {{4, {tier + "0", clique}}}},
