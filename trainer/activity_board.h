@@ -1,5 +1,5 @@
-// Where the parts of a training say what they are doing, and the link to the agent looks it up: the pulse of the thread
-// that trains, and the communicator of the generation.
+// The activity of a training, for the link to the agent to read: the pulse of the training thread, and the communicator
+// of the generation.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ class ActivityBoard {
  public:
   core::Pulse pulse;
 
-  // The training thread: which communicator is looked at from now on, and its generation; null: none, and the caller
-  // may destroy the one of before.
+  // The training thread: the board reads this communicator from here on, and names its generation. null: none. On
+  // return the caller may destroy the previous one.
   void use(const comm::Communicator* communicator, std::int64_t generation);
 
   // Any thread; does not block for long.
   rendezvous::Activity look() const;
 
  private:
-  mutable std::mutex mutex_;  // held while the communicator is looked at, so that nobody destroys it meanwhile
+  mutable std::mutex mutex_;  // held while the communicator is read, so that it is not destroyed meanwhile
   const comm::Communicator* communicator_ = nullptr;
   std::int64_t generation_ = 0;
 };

@@ -17,22 +17,22 @@ constexpr const char* kExamples = R"(
 Examples:
   Learn the licence texts of this machine, character by character, and write some:
     lockstep-trainer --model=char-transformer --data=/usr/share/common-licenses --generate=400
-  The same in the same bits for any number of workers, with checkpoints to continue from:
+  The same with bitwise identical weights for any number of workers, and checkpoints to continue from:
     lockstep-trainer --model=char-transformer --data=/usr/share/common-licenses --deterministic \
         --checkpoint-dir=/tmp/licences --checkpoint-every-steps=100
   Find the line behind noisy points; tell ten clouds of points apart:
     lockstep-trainer --model=linear-regression --steps=200
     lockstep-trainer --model=mlp --steps=300 --eval-every=50
 
-A checkpoint in the directory is continued from; --steps counts from the very beginning. Exit codes: 0 done, 64 bad flags,
-65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each other, 80 a peer
-went away, 83 stopped after a checkpoint, 84 the loss is not finite.
+A run continues from the newest checkpoint in the directory; --steps counts from step 0. Exit codes: 0 done,
+64 bad flags, 65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each
+other, 80 a peer went away, 83 stopped after a checkpoint, 84 the loss is not finite.
 )";
 
 }  // namespace
 
 std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
-  CLI::App app("Trains a model, alone or as one rank of a Lockstep job (ranks are told by the environment).",
+  CLI::App app("Trains a model, alone or as one rank of a Lockstep job (the environment says which).",
                "lockstep-trainer");
   app.footer(kExamples);
   app.set_version_flag("--version", "lockstep-trainer " + version_and_commit());
@@ -49,20 +49,21 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--threads", flags.threads, "Threads that compute one micro-batch")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--seed", flags.seed, "Of parameters, data order, dropout and generated data")->capture_default_str();
+  app.add_option("--seed", flags.seed, "Seed of parameters, data order, dropout and generated data")
+      ->capture_default_str();
   app.add_flag("--deterministic", flags.deterministic,
-               "The same bits for every number of workers and whatever restarts");
+               "Bitwise identical weights for every number of workers, with or without restarts");
   app.add_option(
          "--transport", flags.transport,
-         "Between workers: auto (shared memory where two see the same /dev/shm, else TCP), tcp, or nccl (a GPU each)")
+         "Between workers: auto (shared memory if two see the same /dev/shm, else TCP), tcp, or nccl (a GPU each)")
       ->check(CLI::IsMember({"auto", "tcp", "nccl"}))
       ->capture_default_str();
   app.add_option("--nccl-library", flags.nccl_library, "NCCL for --transport=nccl (default: libnccl.so.2)");
   app.add_option("--cudart-library", flags.cudart_library,
                  "The CUDA runtime for --transport=nccl (default: libcudart.so.13, else libcudart.so.12)");
 
-  app.add_option("--steps", flags.steps, "Steps in all")->check(natural)->capture_default_str()->group("Training");
-  app.add_option("--batch-size", flags.batch_size, "Samples of a step, over all workers")
+  app.add_option("--steps", flags.steps, "Total steps")->check(natural)->capture_default_str()->group("Training");
+  app.add_option("--batch-size", flags.batch_size, "Samples per step, over all workers")
       ->check(positive)
       ->capture_default_str()
       ->group("Training");
@@ -71,24 +72,27 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->capture_default_str()
       ->group("Training");
   app.add_option("--min-step-seconds", flags.min_step_seconds,
-                 "A step takes at least so long: to rehearse with a small model what befalls a large one")
+                 "Minimum step time; lets a small model simulate a large one")
       ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str()
       ->group("Training");
   app.add_option("--optimizer", flags.optimizer, "adamw or sgd (default: sgd for linear-regression, else adamw)")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->group("Training");
-  app.add_option("--learning-rate", flags.learning_rate, "Highest learning rate (default: by model)")
+  app.add_option("--learning-rate", flags.learning_rate, "Peak learning rate (default: by model)")
       ->check(CLI::PositiveNumber)
       ->group("Training");
-  app.add_option("--warmup-steps", flags.warmup_steps, "Steps until it is reached; a cosine follows (default: 5 %)")
+  app.add_option("--warmup-steps", flags.warmup_steps, "Warm-up steps; cosine decay follows (default: 5 %)")
       ->check(natural)
       ->group("Training");
-  app.add_option("--weight-decay", flags.weight_decay, "Of matrices (default: 0.01 for adamw, 0 for sgd)")
+  app.add_option("--weight-decay", flags.weight_decay, "Weight decay of matrices (default: 0.01 for adamw, 0 for sgd)")
       ->check(CLI::NonNegativeNumber)
       ->group("Training");
-  app.add_option("--momentum", flags.momentum, "Of sgd (default: 0.9)")->check(CLI::Range(0.0, 1.0))->group("Training");
-  app.add_option("--clip-norm", flags.clip_norm, "Largest norm of the gradient; 0: as it is (default: by model)")
+  app.add_option("--momentum", flags.momentum, "Momentum of sgd (default: 0.9)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Training");
+  app.add_option("--clip-norm", flags.clip_norm,
+                 "Clip the norm of the gradient to this; 0: no clipping (default: by model)")
       ->check(CLI::NonNegativeNumber)
       ->group("Training");
 
@@ -96,7 +100,7 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--width", flags.width, "Features of a layer")->check(positive)->group("Model");
   app.add_option("--heads", flags.heads, "Attention heads")->check(positive)->group("Model");
   app.add_option("--context", flags.context, "Characters that the model sees at once")->check(positive)->group("Model");
-  app.add_option("--dropout", flags.dropout, "Share of features dropped in training")
+  app.add_option("--dropout", flags.dropout, "Dropout rate")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str()
       ->group("Model");
@@ -115,28 +119,29 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->group("Reports");
   app.add_option("--metrics-file", flags.metrics_file, "Append a line of JSON for each step here")->group("Reports");
   app.add_option("--ledger", flags.ledger,
-                 "Folder for an account of each committed step (its micro-batches with their CRC-32, the state's "
+                 "Folder for a ledger of each committed step (its micro-batches with their CRC-32, the state's "
                  "digest); each process adds a file of its own")
       ->envname("LOCKSTEP_LEDGER")
       ->group("Reports");
-  app.add_option("--generate", flags.generate, "Characters to write with the trained model")
+  app.add_option("--generate", flags.generate, "Characters to generate with the trained model")
       ->check(natural)
       ->group("Reports");
   app.add_option("--prompt", flags.prompt,
-                 "Text that the writing goes on from (default: held-out text and the first word of a sentence)")
+                 "Text that the model continues (default: held-out text and the first word of a sentence)")
       ->group("Reports");
-  app.add_option("--temperature", flags.temperature, "How daring the writing is; 0: always the likeliest")
+  app.add_option("--temperature", flags.temperature, "Sampling temperature; 0: always the likeliest character")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str()
       ->group("Reports");
 
-  app.add_option("--checkpoint-dir", flags.checkpoint_dir, "Where checkpoints are (or LOCKSTEP_CHECKPOINT_DIR)")
+  app.add_option("--checkpoint-dir", flags.checkpoint_dir, "Folder of the checkpoints (or LOCKSTEP_CHECKPOINT_DIR)")
       ->group("Checkpoints");
-  app.add_option("--checkpoint-every-steps", flags.checkpoint_every_steps, "0: when stopped, at the end, or by time")
+  app.add_option("--checkpoint-every-steps", flags.checkpoint_every_steps,
+                 "Steps between checkpoints; 0: when stopped, at the end, or by time")
       ->check(natural)
       ->capture_default_str()
       ->group("Checkpoints");
-  app.add_option("--keep-checkpoints", flags.keep_checkpoints, "Finished ones to keep; 0: all")
+  app.add_option("--keep-checkpoints", flags.keep_checkpoints, "Finished checkpoints to keep; 0: all")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->group("Checkpoints");
@@ -178,7 +183,7 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (flags.backend == "ref" && flags.threads != 1) return refuse("--backend=ref has one thread; leave out --threads");
 
   if (flags.transport != "nccl" && (!flags.nccl_library.empty() || !flags.cudart_library.empty())) {
-    return refuse("--nccl-library and --cudart-library are of --transport=nccl");
+    return refuse("--nccl-library and --cudart-library need --transport=nccl");
   }
 
   if (flags.optimizer.empty()) flags.optimizer = line ? "sgd" : "adamw";

@@ -54,11 +54,11 @@ struct Flags {
   double temperature = 0.5;
 };
 
-// Reads the command line. Returns the exit code when the process should end now (help, version, a bad flag: the message
-// was printed), else nothing.
+// Reads the command line. Returns the exit code if the process should end (help, version, a bad flag: the message was
+// printed), else nothing.
 std::optional<int> parse_flags(int argc, char** argv, Flags& flags);
 
-// Fills in what the model decides, and refuses what makes no sense together. kInvalid with one sentence.
+// Fills in the defaults of the model, and refuses contradictory flags. kInvalid with one sentence.
 Status resolve(Flags& flags, const elastic::World& world);
 
 }  // namespace lockstep::trainer

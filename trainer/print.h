@@ -1,5 +1,4 @@
-// Lines for people. A reader that went away or a full disk behind standard output must not end training, so whether
-// they arrived is not asked.
+// Lines for people. A closed pipe or a full disk behind standard output must not end training, so errors are ignored.
 #pragma once
 
 #include <fmt/format.h>

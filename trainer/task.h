@@ -1,4 +1,4 @@
-// What is trained on what: the graph, the samples and the optimizer that the flags ask for.
+// The graph, the samples and the optimizer that the flags ask for.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct Task {
 // `flags` are resolved. Errors are those of reading data.
 Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType real);
 
-// What the writing goes on from. kInvalid: the prompt has characters that the data has not.
+// The opening that generated text continues. kInvalid: the prompt has characters that the data lacks.
 Result<data::Opening> make_opening(const Flags& flags, const Task& task);
 
 // The char_transformer of `task` for one sample at a time, to write text with.

@@ -20,7 +20,7 @@ using std::chrono::seconds;
 
 namespace {
 
-constexpr seconds kFarewellDeadline(1);  // for the last words to the agent
+constexpr seconds kFarewellDeadline(1);  // for the last messages to the agent
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -37,7 +37,7 @@ Training::Training(Flags flags, elastic::StopToken& stop)
 
 Training::~Training() {
   board_.use(nullptr, 0);
-  if (interruption_) interruption_->use(nullptr);  // the communicator goes before the link whose thread would abort it
+  if (interruption_) interruption_->use(nullptr);  // before the link, whose thread would abort the communicator
 }
 
 int Training::run() {
@@ -49,10 +49,10 @@ int Training::run() {
   int suspect = communicator_ ? communicator_->suspect() : unlinked_;
   elastic::Ending ending = elastic::ending_of(outcome.error(), doing_, suspect);
   print(stderr, "lockstep-trainer: {}\n", ending.report.message);
-  if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause comes first
+  if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause arrives first
   bool clean = !communicator_ || communicator_->abort(kAbortDeadline);
   if (agent_) agent_->flush(kFarewellDeadline);
-  if (!clean) std::_Exit(ending.exit_code);  // the communicator may still write into memory that we would free
+  if (!clean) std::_Exit(ending.exit_code);  // the communicator may still write into memory that destructors would free
   return ending.exit_code;
 }
 
@@ -121,7 +121,7 @@ Status Training::set_up() {
   interruption_->use(communicator_.get());
   board_.use(communicator_.get(), world_.generation);
   doing_ = Origin::kConfig;
-  // Where another rank's state is to come, random numbers would be for nothing.
+  // Random numbers would be overwritten by the state of another rank.
   initial_ = world_.state_source.rank < 0 && !world_.standby;
   LOCKSTEP_TRY(replica_,
                core::Replica::create(task_->graph, *backend_, *task_->optimizer, *task_->source, *communicator_,
@@ -136,15 +136,15 @@ Status Training::set_up() {
   return {};
 }
 
-// What all ranks must have in common. Without --deterministic each may round as it likes: the all-reduce gives all of
-// them the same bits.
+// What all ranks must have in common. Without --deterministic each may round in its own way: the all-reduce gives all
+// of them the same bits.
 std::string Training::identity_line() const {
   const std::string numerics = numerics_id();
   return rendezvous::identity_line({{"gradients", backend_->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
                                     {"numerics", numerics.empty() ? "any" : numerics}});
 }
 
-// With the links of a generation: one state on all its ranks, from which they go on.
+// With connected links: brings all ranks of the generation to one state, from which they continue.
 Status Training::enter() {
   generation_ = world_.generation;
   LOCKSTEP_CHECK_OK(prepare_metrics());
@@ -156,7 +156,7 @@ Status Training::enter() {
   return begin();
 }
 
-// The metrics file is of whoever leads.
+// The leading rank writes the metrics file.
 Status Training::prepare_metrics() {
   doing_ = Origin::kConfig;
   if (!leads() || flags_.metrics_file.empty()) {
@@ -170,17 +170,17 @@ Status Training::prepare_metrics() {
 Status Training::looked_after() {
   if (stop_.reason() != elastic::StopReason::kAgentLost) return {};
   doing_ = Origin::kInternal;
-  return fail(ErrorCode::kUnavailable, "the link to the agent ended, so nobody looks after this process");
+  return fail(ErrorCode::kUnavailable, "the link to the agent ended, so nothing supervises this process");
 }
 
-// What is left of --min-step-seconds since the last step began, or until the generation is interrupted.
+// Waits for the rest of --min-step-seconds since the last step began, or until the generation is interrupted.
 void Training::pass_time() const {
   const auto end = step_started_ + std::chrono::duration<double>(flags_.min_step_seconds);
   while (!interruption_->raised()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     if (left <= 0) return;
     pollfd interrupted{interruption_->fd(), POLLIN, 0};
-    static_cast<void>(::poll(&interrupted, 1, static_cast<int>(left)));  // looked at again, whatever it says
+    static_cast<void>(::poll(&interrupted, 1, static_cast<int>(left)));  // the loop checks again, whatever the result
   }
 }
 
@@ -196,7 +196,7 @@ Status Training::begin() {
   bool first = !std::exchange(introduced_, true);
   if (first) first_step_ = state().step;
   if (leads()) {
-    if (state().step > 0) tell_progress();  // there may be no further step of which it would be told
+    if (state().step > 0) tell_progress();  // there may be no further step that reports it
     if (first) print_configuration();
     bool regrouped = !first || world_.state_source.rank >= 0;
     if (regrouped) print(stdout, "regrouped into generation {} at step {}\n", generation_, state().step);
@@ -207,8 +207,8 @@ Status Training::begin() {
   return {};
 }
 
-// What follows from the number of the step that the ranks have in common. Whoever was interrupted in the middle of it
-// and whoever has just come do it with the others, so that all have the same collectives before them.
+// What follows from the number of the step that the ranks share. A rank that was interrupted in the middle of it and a
+// rank that has just joined do it with the others, so that all submit the same collectives.
 Status Training::catch_up() {
   std::int64_t step = state().step;
   evaluated_step_ = -1;
@@ -290,8 +290,8 @@ Result<int> Training::stopped() {
   return rendezvous::kExitStopped;
 }
 
-// Some ranks end after this step, and the others go on without them, with what they hold in memory. It is saved all the
-// same: those may be told to end before anybody has joined them.
+// Some ranks end after this step, and the others continue without them, with their state in memory. All save it all the
+// same: the others may be told to end before a replacement joins.
 Result<int> Training::part(bool leaves, int leaving) {
   LOCKSTEP_CHECK_OK(settle_checkpoints());
   if (leaves) {
@@ -303,9 +303,9 @@ Result<int> Training::part(bool leaves, int leaving) {
               fmt::format("{} of {} ranks left after step {}", leaving, world_.size, state().step));
 }
 
-// All ranks are here, and what is to be done after this step they do together with those that join.
+// All ranks are here, and do the work due after this step together with those that join.
 Error Training::yield() {
-  // Nobody ends its links before all have committed; who is interrupted here has committed too.
+  // No rank ends its links before all have committed; a rank that is interrupted here has committed too.
   static_cast<void>(replica_->ranks_agree());
   yielded_ = true;
   doing_ = Origin::kCommunication;

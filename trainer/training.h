@@ -1,9 +1,9 @@
 // A whole run of one rank, from its flags and its place in the world to its exit code.
 //
-// The run is a row of generations. In each the ranks enter together (one state on all of them), then train until the
-// end or until a peer goes away. A process whose agent can regroup it keeps its state through that and enters the next
-// one; every other process ends. What the ranks had agreed on in band in the last step, only those know who committed
-// it, so it is dropped: wishes are raised again, and what follows from the number of the step alone all ranks do again.
+// The run is a sequence of generations. In each the ranks enter together (one state on all of them), then train until
+// the end or until a peer goes away. A process whose agent can regroup it keeps its state and enters the next
+// generation; every other process ends. Agreements of the last step in band are dropped, because only the ranks that
+// committed it know them. Ranks raise their wishes again, and redo what follows from the number of the step alone.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class Training {
   Training(Flags flags, elastic::StopToken& stop);
   ~Training();
 
-  // Runs to the end. The exit code (worker_contract.h); one sentence on standard error when it is not 0.
+  // Runs to the end. Returns the exit code (worker_contract.h); prints one sentence to standard error if it is not 0.
   int run();
 
  private:
@@ -62,7 +62,7 @@ class Training {
   Status take_state();
   rendezvous::StateVersion holds() const;
 
-  // Where a state comes from that no rank has.
+  // Sources of a state that no rank has.
   Status restore();
   Status nothing_is_lost() const;
 
@@ -98,18 +98,18 @@ class Training {
 
   Flags flags_;
   elastic::StopToken& stop_;
-  elastic::Origin doing_ = elastic::Origin::kConfig;  // decides the exit code when something fails now
+  elastic::Origin doing_ = elastic::Origin::kConfig;  // decides the exit code of an error from here on
   elastic::World world_;
-  ActivityBoard board_;                                  // outlives the link, whose thread looks at it
+  ActivityBoard board_;                                  // outlives the link, whose thread reads it
   std::unique_ptr<elastic::Interruption> interruption_;  // outlives the link, whose thread raises it
   std::unique_ptr<elastic::AgentLink> agent_;
   std::unique_ptr<core::Backend> backend_;
   std::unique_ptr<Task> task_;
-  data::Opening opening_;  // where there is something to write
+  data::Opening opening_;  // if text is generated
   std::unique_ptr<comm::Communicator> communicator_;
-  int unlinked_ = -1;  // the rank with which this one could not link at its start
+  int unlinked_ = -1;  // the rank to which this one could not connect at its start
   std::unique_ptr<core::Replica> replica_;
-  std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, where there is a directory
+  std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, if there is a directory
   std::unique_ptr<report::MetricsFile> metrics_;
   std::unique_ptr<report::Ledger> ledger_;  // null: none is kept
   report::Throughput throughput_;
@@ -118,11 +118,11 @@ class Training {
   Clock::time_point started_, step_started_, saved_;
   std::int64_t generation_ = 0;   // that commits, and in names of checkpoints
   bool whole_ = false;            // the state is one that a generation agreed on
-  bool initial_ = false;          // it is the one before the first step, until one is committed or comes
-  bool introduced_ = false;       // told the agent that it is up in a generation
-  bool stands_by_ = false;        // told the agent that it waits for its first
+  bool initial_ = false;          // it is the one before the first step, until one is committed or received
+  bool introduced_ = false;       // the agent knows that this process is up in a generation
+  bool stands_by_ = false;        // the agent knows that this process waits for its first generation
   bool yielded_ = false;          // the ranks have ended the generation, and nothing failed
-  std::int64_t first_step_ = 0;   // this process began after so many
+  std::int64_t first_step_ = 0;   // committed steps when this process began
   std::int64_t saved_step_ = -1;  // newest that was given to the writer or restored
   rendezvous::EntryTimes entry_;  // into this generation
   double loss_ = 0;               // of the last step

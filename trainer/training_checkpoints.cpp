@@ -1,4 +1,4 @@
-// Checkpoints of a training: where it starts from, what it saves, and when that may be started from.
+// Checkpoints of a training: where it starts from, what it saves, and when a checkpoint is published.
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kWriteDeadline(120);  // for a checkpoint of any size that fits a machine
 
-// Losses that a restarted run still has to report, as the checkpoint's metadata.
+// Losses that a restarted run still has to report, stored in the checkpoint's metadata.
 std::string to_metadata(double first_held_out_loss, double loss) {
   auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
   return nlohmann::json{{"first_held_out_loss", finite(first_held_out_loss)}, {"loss", finite(loss)}}.dump();
@@ -36,7 +36,7 @@ double from_metadata(const std::string& text, const char* key) {
 
 // Every rank reads the same checkpoint: the one that the agent names, else the newest that rank 0 sees.
 Status Training::restore() {
-  if (whole_ || !initial_) {  // what this process held does not count any more
+  if (whole_ || !initial_) {  // the state that this process held no longer counts
     whole_ = false;
     initial_ = true;
     state().initialize(flags_.seed);
@@ -63,7 +63,7 @@ Status Training::restore() {
   if (!name.empty()) {
     initial_ = false;
     LOCKSTEP_TRY(auto manifest, checkpoint::load(flags_.checkpoint_dir, name, identity(), state_buffers(state())));
-    // Without a coordinator nobody counts generations; a continued run takes the next, so that names stay new.
+    // Without a coordinator no generation is counted; a continued run takes the next, so that names stay new.
     if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
     state().committed_in = manifest.generation;
     saved_step_ = state().step;
@@ -74,9 +74,9 @@ Status Training::restore() {
   return {};
 }
 
-// The writer is of whoever leads. One that is there already may still hold a checkpoint of an earlier generation: its
-// state is one that the ranks agreed on, and the source of this generation holds it or a later one, so that the next
-// step confirms it. take_state() and restore() drop the writer where that is not so.
+// The leading rank has the writer. An existing writer may still hold a checkpoint of an earlier generation. The ranks
+// agreed on its state, and the source of this generation holds it or a later one, so the next step confirms it.
+// take_state() and restore() drop the writer otherwise.
 Status Training::prepare_writer() {
   if (!leads() || flags_.checkpoint_dir.empty()) {
     writer_.reset();
@@ -100,7 +100,7 @@ Status Training::make_writer(bool among_others) {
   return {};
 }
 
-// A directory whose checkpoints are all unusable is not an empty one: starting anew there would hide the loss.
+// A directory whose checkpoints are all unusable is not an empty one: a fresh start would hide the loss.
 Status Training::nothing_is_lost() const {
   std::error_code error;
   for (std::filesystem::directory_iterator it(flags_.checkpoint_dir, error), end; !error && it != end;
@@ -115,11 +115,11 @@ Status Training::nothing_is_lost() const {
 
 Status Training::save(Busy busy) {
   doing_ = Origin::kCommunication;
-  state().changed();  // what is saved lasts: its bits are read, not remembered
+  state().changed();  // the digest of a checkpoint comes from its bytes, not from the optimizer
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());
   doing_ = Origin::kInternal;
   if (!agree)
-    return fail(ErrorCode::kInternal, fmt::format("the ranks hold different bits after step {}", state().step));
+    return fail(ErrorCode::kInternal, fmt::format("the ranks hold different states after step {}", state().step));
   saved_ = Clock::now();
   if (!writer_ || saved_step_ == state().step) return {};
   doing_ = Origin::kSave;
@@ -137,13 +137,13 @@ checkpoint::Snapshot Training::snapshot() const {
           .state = state_tensors(state())};
 }
 
-// This process is told to end while it waits for another generation. What it holds is saved without a collective: the
-// last step of its generation was committed by agreement of all. Every rank does it, since none knows who else is left
-// and whether that one lives to the end of its own; of one version one checkpoint is enough.
+// This process is told to end while it waits for another generation. It saves its state without a collective: all ranks
+// agreed to commit the last step of their generation. Every rank does so, since none knows which others are left and
+// whether they live long enough; of one version one checkpoint is enough.
 Status Training::save_alone() {
   if (flags_.checkpoint_dir.empty() || !whole_) return {};
   doing_ = Origin::kSave;
-  if (writer_) {  // what is in flight is of this step, which is committed, or of one before
+  if (writer_) {  // the write in flight is of this step, which is committed, or of an earlier one
     writer_->confirm(state().step + 1);
     LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
     static_cast<void>(last);
@@ -160,15 +160,15 @@ Status Training::save_alone() {
   return take_published();
 }
 
-// Another rank was first to save what this one holds, too. It may have died before it could tell anybody, so this one
-// tells of it as of its own.
+// Another rank saved the same state first. It may have died before it reported that, so this one reports the checkpoint
+// too.
 Status Training::adopt_checkpoint() {
   const std::string name = checkpoint::folder_name(state().step, generation_);
   LOCKSTEP_TRY(const auto manifest, checkpoint::verify(flags_.checkpoint_dir, name));
   LOCKSTEP_TRY(const std::string digest, checkpoint::state_digest(snapshot().state));
   if (manifest.digest != digest) {
     return fail(ErrorCode::kAlreadyExists,
-                fmt::format("checkpoint {} of {} is there already and holds another state, of digest {} instead of {}: "
+                fmt::format("checkpoint {} of {} exists already and holds another state, of digest {} instead of {}: "
                             "give this job a checkpoint directory of its own",
                             name, flags_.checkpoint_dir, manifest.digest, digest));
   }
@@ -182,7 +182,7 @@ void Training::tell_of_checkpoint(const checkpoint::Published& published) {
   print(stdout, "checkpoint {}  digest {}\n", published.name, published.digest);
 }
 
-// A collective has just succeeded: what was written before it may be published, and what was published is reported.
+// A collective has just succeeded: publishes what was written before it, and reports what was published.
 Status Training::take_published() {
   if (!writer_) return {};
   writer_->confirm(state().step);
@@ -194,10 +194,10 @@ Status Training::take_published() {
   return {};
 }
 
-// Writes the last checkpoint and waits until it may be started from. Every rank calls it.
+// Writes the last checkpoint and waits until it is published. Every rank calls it.
 Status Training::settle_checkpoints() {
   if (writer_ && saved_step_ != state().step) {
-    // What is still in flight is from an earlier step, which the last step has confirmed.
+    // A checkpoint in flight is of an earlier step, which the last step has confirmed.
     writer_->confirm(state().step);
     doing_ = Origin::kSave;
     core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
@@ -217,8 +217,8 @@ Status Training::settle_checkpoints() {
     static_cast<void>(last);
     LOCKSTEP_CHECK_OK(take_published());
   }
-  // Nobody leaves before: whoever looks after the ranks may end the others as soon as one is gone. If a disk is slower
-  // than the patience of a collective, they leave one by one all the same; nothing depends on it any more.
+  // No rank leaves before: a supervisor may end the others as soon as one is gone. If a disk is slower than the
+  // deadline of a collective, they leave one by one all the same, which does no harm here.
   static_cast<void>(replica_->ranks_agree());
   return {};
 }
@@ -227,7 +227,7 @@ checkpoint::Identity Training::identity() const {
   return {.model = flags_.model, .model_hash = task_->configuration, .seed = flags_.seed, .numerics_id = numerics_id()};
 }
 
-// Everything that the bits of a micro-batch's gradient depend on; empty: nobody minds the last of them.
+// Everything that the bits of a micro-batch's gradient depend on; empty: its last bits do not matter.
 std::string Training::numerics_id() const {
   if (!flags_.deterministic) return "";
   return fmt::format("{}/micro-batch-{}", backend_->numerics(), flags_.micro_batch_size);

@@ -1,4 +1,4 @@
-// What a training writes into its ledger (report/ledger.h), and when.
+// The lines that a training writes into its ledger (report/ledger.h).
 #include <filesystem>
 #include <system_error>
 
@@ -21,7 +21,7 @@ Status Training::open_ledger() {
                                 .context = flags_.context};
   if (task_->text) {
     for (const std::string& file : task_->text->files) {
-      std::error_code error;  // the name as it is says enough where the working directory cannot be told
+      std::error_code error;  // the relative name is enough if the working directory is unknown
       const std::filesystem::path absolute = std::filesystem::absolute(file, error);
       process.data.push_back(error ? file : absolute.string());
     }

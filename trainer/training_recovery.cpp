@@ -1,4 +1,4 @@
-// From one generation to the next without losing what this process holds.
+// From one generation to the next without losing the state of this process.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -36,20 +36,21 @@ bool Training::can_regroup() const {
   return agent_->present() && world_.source == elastic::World::Source::kAgent;
 }
 
-// An agent that has not heard `up` expects no more of this process than that it ends, unless it said otherwise.
+// An agent that has not received `up` expects only the end of this process, unless it said otherwise.
 bool Training::may_regroup(const Error& error) const {
   return can_regroup() && doing_ == Origin::kCommunication && elastic::peers_doing(error.code) &&
          (introduced_ || stands_by_ || agent_->has_order());
 }
 
-// What this process can go on from. Nobody may start from a state that no generation has agreed on: it has no digest.
+// The version that this process can continue from. A state that no generation has agreed on has no digest: no rank may
+// start from it.
 rendezvous::StateVersion Training::holds() const {
   if (!whole_) return {};
   core::Version version = state().version();
   return {version.committed_in, version.step, to_text(version.digest)};
 }
 
-// Leaves the generation, which failed because of `why`, and links with the next one. An exit code: the process has to
+// Leaves the generation, which failed because of `why`, and connects with the next one. An exit code: the process must
 // end instead.
 Result<std::optional<int>> Training::regroup(const Error& why) {
   bool interrupted = agent_->has_order();  // the agent knows
@@ -64,14 +65,14 @@ Result<std::optional<int>> Training::regroup(const Error& why) {
   return next_generation();
 }
 
-// Ready for anything, and without a rank until a generation takes this process in.
+// Waits, with everything loaded, and without a rank until a generation takes this process in.
 Result<std::optional<int>> Training::stand_by() {
   stands_by_ = true;
   agent_->up(true);
   return next_generation();
 }
 
-// Waits, without links, for a generation and links with it.
+// Waits, without links, for a generation and connects with it.
 Result<std::optional<int>> Training::next_generation() {
   interruption_->use(nullptr);
   core::Meanwhile regrouping(board_.pulse, core::Doing::kRegrouping);
@@ -92,7 +93,7 @@ Result<std::optional<int>> Training::next_generation() {
   return std::optional<int>();
 }
 
-// Takes part in giving the source's state to those that hold another one.
+// Takes part in streaming the source's state to the ranks that hold another one.
 Status Training::take_state() {
   const rendezvous::StateSource& source = world_.state_source;
   if (!source.send) return {};  // all hold it, which begin() checks
@@ -108,7 +109,7 @@ Status Training::take_state() {
   whole_ = true;
   if (!taken.installed) return {};
   print(stdout, "received the state of step {} from rank {}\n", state().step, source.rank);
-  if (saved_step_ >= state().step) {  // what is being saved is of a state that was not to last
+  if (saved_step_ >= state().step) {  // the checkpoint in flight is of a state that the transfer replaces
     writer_.reset();
     saved_step_ = -1;
   }

@@ -1,7 +1,8 @@
-// Memory of backends that compute on the host. Large blocks ask for huge pages: they are touched faster, and gone
-// faster when the process is killed, which its peers learn only then. No two in a row begin at the same place of a
-// page: a processor takes a load for one that depends on an earlier store when the last twelve bits of their addresses
-// agree, and an optimizer, which goes through parameters, gradients and moments side by side, would wait at each.
+// Memory of backends that compute on the host. Large blocks ask for huge pages, which the kernel hands out faster. It
+// also frees them faster when the process is killed, and peers learn of the death only then. Two blocks in a row never
+// begin at the same offset in a page. A processor takes a load for one that depends on an earlier store if the last
+// twelve bits of their addresses agree. An optimizer walks parameters, gradients and moments side by side, and would
+// stall at each.
 #pragma once
 
 #include <sys/mman.h>
@@ -61,8 +62,8 @@ class HostMemory final : public core::Memory {
     return data;
   }
 
-  // Zeros from the kernel, which are not written a second time; `bytes` is a multiple of a huge page, and so is where
-  // they begin.
+  // Zeros from the kernel, which are not written a second time. `bytes` and the address of the block are multiples of a
+  // huge page.
   static void* pages(size_t bytes) {
     const size_t room = bytes + kHugePage;
     void* mapped = ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,7 +73,7 @@ class HostMemory final : public core::Memory {
         core::align_up(reinterpret_cast<std::uintptr_t>(begin), kHugePage) - reinterpret_cast<std::uintptr_t>(begin);
     if (before > 0) ::munmap(begin, before);
     ::munmap(begin + before + bytes, kHugePage - before);
-    ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // advice: where there are none, it does without
+    ::madvise(begin + before, bytes, MADV_HUGEPAGE);  // advice: without huge pages, small ones do
     return begin + before;
   }
 

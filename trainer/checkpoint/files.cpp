@@ -86,7 +86,7 @@ Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& folder, cons
   std::string path = folder + "/" + name + ".XXXXXX" + std::string(kEnd);
   const int fd = ::mkostemps(path.data(), static_cast<int>(kEnd.size()), O_CLOEXEC);
   if (fd < 0) return file_error("cannot write " + path, errno);
-  ::fchmod(fd, 0644);  // it comes readable for its owner alone
+  ::fchmod(fd, 0644);  // mkstemp made it readable for its owner alone
   return std::unique_ptr<NewFile>(new NewFile(folder, name, std::move(path), fd));
 }
 
@@ -110,7 +110,7 @@ Status NewFile::append(std::span<const std::byte> bytes) {
 }
 
 Result<FileDigest> NewFile::commit() {
-  // A network file system may tell of a full disk only here.
+  // A network file system may report a full disk only here.
   if (::fsync(fd_) != 0) return file_error("cannot write " + path(), errno);
   if (::close(std::exchange(fd_, -1)) != 0) {
     const int error = errno;
@@ -176,7 +176,7 @@ Status remove_checkpoint_folder(const std::string& folder) {
   while (const dirent* entry = ::readdir(listing)) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    ::unlink((folder + "/" + name).c_str());  // what is left shows at rmdir
+    ::unlink((folder + "/" + name).c_str());  // errors show at rmdir
   }
   ::closedir(listing);
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) return file_error("cannot remove the folder " + folder, errno);

@@ -1,4 +1,4 @@
-// Files that are on the disk when they say so: written under a temporary name, synced, renamed, and hashed on the way.
+// Files that are durable when they appear: written under a temporary name, synced, renamed, and hashed on the way.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ class Sha256 {
 
 std::string sha256_hex(std::string_view text);
 
-// A file on its way: gone again unless commit() succeeds.
+// A file in progress: removed unless commit() succeeds.
 class NewFile {
  public:
-  // Starts <folder>/<name>.<six letters of its own>.tmp: others may be making the same file.
+  // Starts <folder>/<name>.<six random letters>.tmp: other processes may write the same file at the same time.
   static Result<std::unique_ptr<NewFile>> create(const std::string& folder, const std::string& name);
   ~NewFile();
   NewFile(const NewFile&) = delete;

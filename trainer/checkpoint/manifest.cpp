@@ -13,9 +13,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kKind = "lockstep-checkpoint";
-constexpr int kDeepest = 64;  // nesting that is believed; deeper text could exhaust the stack
+constexpr int kDeepest = 64;  // deepest nesting that is parsed; deeper text could exhaust the stack
 
-// Parses, or gives a discarded value for what is no JSON or nests too deeply.
+// Parses; the value is discarded if the text is no JSON or nests too deeply.
 json parse(std::string_view text) {
   bool too_deep = false;
   json value = json::parse(

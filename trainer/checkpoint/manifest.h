@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint folder: what the checkpoint is of, and the proof that its files are whole. It is
-// written last, so a folder without one was never finished.
+// manifest.json of a checkpoint folder: what it is a checkpoint of, and the proof that its files are whole. The writer
+// writes it last, so a folder without one was never finished.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct Identity {
   std::string model;       // its name: "mlp"
   std::string model_hash;  // of its configuration, any text
   std::uint64_t seed = 0;
-  std::string numerics_id;  // of --deterministic; empty: results may differ in the last bits and nobody minds
+  std::string numerics_id;  // of --deterministic; empty: results may differ in the last bits
 
   bool operator==(const Identity&) const = default;
 };
 
-// Where the data order stands: the next sample is the index-th of the epoch.
+// The position in the order of the data: the next sample is the index-th of the epoch.
 struct DataCursor {
   std::int64_t epoch = 0;
   std::int64_t index = 0;
@@ -71,7 +71,7 @@ std::optional<StepAndGeneration> parse_folder_name(std::string_view name);
 
 // The manifest as JSON with a checksum of itself. metadata must be a JSON object (kInvalid).
 Result<std::string> encode(const Manifest& manifest);
-// kCorrupt: not JSON, not of this kind, or its checksum does not fit; kInvalid: a newer format. Any input is survived.
+// Accepts any input. kCorrupt: not JSON, not a manifest, or its checksum does not fit; kInvalid: a newer format.
 Result<Manifest> decode_manifest(std::string_view text);
 
 }  // namespace lockstep::trainer::checkpoint

@@ -210,7 +210,7 @@ Result<std::vector<Listed>> list_valid(const std::string& directory) {
     Status good = manifest ? check_sizes(directory + "/" + name, *manifest) : Status(manifest.error());
     if (good) {
       list.push_back({name, std::move(manifest).value()});
-    } else if (good.error().code != ErrorCode::kNotFound) {  // an unfinished one is nothing to worry about
+    } else if (good.error().code != ErrorCode::kNotFound) {  // an unfinished one is expected after a kill
       log::warn("a checkpoint is left out", {{"why", good.error().message}});
     }
   }

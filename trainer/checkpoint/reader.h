@@ -1,4 +1,4 @@
-// Finding, checking, loading and clearing away checkpoints of a directory. Errors are one sentence that names the file.
+// Finds, verifies, loads and prunes the checkpoints of a directory. Errors are one sentence that names the file.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct Listed {
 };
 
 // The finished checkpoints of `directory`, newest first: by lineage, then generation, then step. Reads manifests and
-// file sizes only; what is unfinished, truncated or unreadable is left out and logged. A directory that is not there
-// holds none. kUnavailable: it is there and cannot be read.
+// file sizes only. Leaves out and logs what is unfinished, truncated or unreadable. A directory that does not exist
+// holds none. kUnavailable: it exists and cannot be read.
 Result<std::vector<Listed>> list_valid(const std::string& directory);
 
 // The manifest of directory/name after checking that its files are there with their sizes and SHA-256.
@@ -25,10 +25,10 @@ Result<std::vector<Listed>> list_valid(const std::string& directory);
 // kInvalid: a format of a later release.
 Result<Manifest> verify(const std::string& directory, const std::string& name);
 
-// Fills the buffers from directory/name and returns its manifest. Everything is checked before the first byte of a
-// buffer changes: files as in verify(), then that the checkpoint is of `expected` (an empty numerics_id in `expected`
-// accepts any), then name, type and shape of every tensor, both ways. kInvalid when it is of another model,
-// configuration, seed or numerics. `name` is a folder name, never a path.
+// Fills the buffers from directory/name and returns its manifest. Checks everything before the first byte of a buffer
+// changes: the files as in verify(), then that the checkpoint is of `expected` (an empty numerics_id in `expected`
+// accepts any), then name, type and shape of every tensor, both ways. kInvalid: it is of another model, configuration,
+// seed or numerics. `name` is a folder name, never a path.
 Result<Manifest> load(const std::string& directory, const std::string& name, const Identity& expected,
                       const StateBuffers& buffers);
 
@@ -36,10 +36,10 @@ Result<Manifest> load(const std::string& directory, const std::string& name, con
 Result<Manifest> load_parameters(const std::string& directory, const std::string& name, const Identity& expected,
                                  const std::vector<NamedBuffer>& parameters);
 
-// Removes what nobody will start from again: finished checkpoints that are older than `newest` (the one that the
-// record names) beyond the keep - 1 youngest of them, and unfinished folders older than it. Touches only folders of
-// generations <= own_generation or of an earlier lineage, and never `newest` itself or anything younger. Each manifest
-// goes first, so that an interrupted removal leaves no half checkpoint that looks whole. Returns the names removed.
+// Removes checkpoints that no run will start from. They are finished ones older than `newest` (the one that the record
+// names) beyond the keep - 1 youngest of them, and unfinished folders older than it. Touches only folders of
+// generations <= own_generation or of an earlier lineage, and never `newest` itself or anything younger. Removes each
+// manifest first, so an interrupted removal leaves no half checkpoint that looks whole. Returns the names removed.
 // kInvalid: keep is below 1; kNotFound or kCorrupt: `newest` is no finished checkpoint, and nothing was removed.
 Result<std::vector<std::string>> collect(const std::string& directory, int keep, std::int64_t own_generation,
                                          const std::string& newest);

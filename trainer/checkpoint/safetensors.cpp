@@ -55,7 +55,7 @@ Result<TensorEntry> parse_entry(const std::string& name, const nlohmann::json& v
   for (const auto& dimension : *shape) {
     if (!dimension.is_number_unsigned() ||
         dimension.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return bad("has a shape that is no list of sizes");
+      return bad("has a shape that is not a list of sizes");
     }
     entry.shape.push_back(dimension.get<std::int64_t>());
   }
@@ -87,7 +87,7 @@ Status validate(const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& tensor : tensors) {
     if (tensor.name.empty() || tensor.name == "__metadata__" || !names.insert(tensor.name).second) {
       return fail(ErrorCode::kInvalid,
-                  fmt::format("the tensor name '{}' is empty, reserved or there twice", tensor.name));
+                  fmt::format("the tensor name '{}' is empty, reserved or a duplicate", tensor.name));
     }
     auto bytes = bytes_of(tensor.type, tensor.shape);
     if (!bytes) return bytes.error().in(fmt::format("tensor '{}'", tensor.name));

@@ -1,5 +1,5 @@
-// The safetensors layout: 8 bytes of header length (little-endian), a JSON header, then the tensors end to end. Files
-// of ours open in Python's safetensors; files that are read are checked before anything of them is believed.
+// The safetensors layout: 8 bytes of header length (little-endian), a JSON header, then the tensors end to end.
+// Python's safetensors opens our files. The reader checks a file before it uses anything of it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct TensorEntry {
 
 // product(shape) * size_of(type); kInvalid for negative dimensions and overflow.
 Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& shape);
-// kInvalid: names that are there twice, or bytes that do not fit the shape.
+// kInvalid: duplicate names, or bytes that do not fit the shape.
 Status validate(const std::vector<NamedTensor>& tensors);
 
 // The first bytes of a file with these tensors in order: length, header, padding up to a multiple of 64.

@@ -1,4 +1,4 @@
-// Tensors as a checkpoint sees them: a name, a type, a shape and bytes in row-major order, owned by somebody else.
+// Tensors as a checkpoint sees them: a name, a type, a shape and bytes in row-major order, owned by the caller.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ struct StateBuffers {
 };
 
 // SHA-256 over (name, type, shape, bytes) of all tensors in order of name, in hexadecimal. Does not depend on the order
-// of the lists, on which list holds a tensor, on files, on world size or on time. kInvalid: a name is there twice or a
-// size does not fit its shape.
+// of the lists, on which list holds a tensor, on files, on world size or on time. kInvalid: a duplicate name, or a size
+// that does not fit its shape.
 Result<std::string> state_digest(const State& state);
 
 }  // namespace lockstep::trainer::checkpoint

@@ -26,7 +26,7 @@
 namespace lockstep::trainer::checkpoint {
 namespace {
 
-// One write on its way: the snapshot with its own copy of the bytes.
+// One write in progress: the snapshot with its own copy of the bytes.
 struct Work {
   std::int64_t step = 0;
   std::int64_t generation = 0;
@@ -100,7 +100,7 @@ class FolderWriter final : public Writer {
     if (::access(manifest.c_str(), F_OK) == 0) {
       return fail(
           ErrorCode::kAlreadyExists,
-          fmt::format("checkpoint {} is there already, from another run: choose another directory or continue from it",
+          fmt::format("checkpoint {} exists already, from another run: choose another directory or continue from it",
                       folder(work->name)));
     }
     LOCKSTEP_CHECK_OK(copy_state(snapshot.state, *work));
@@ -147,7 +147,7 @@ class FolderWriter final : public Writer {
     while (true) {
       changed_.wait(lock, [&] { return closing_ || work_; });
       if (!work_) return;
-      Work& work = *work_;  // only this thread takes it away
+      Work& work = *work_;  // only this thread resets it
       lock.unlock();
       auto manifest = write_files(work);
       lock.lock();
@@ -165,7 +165,7 @@ class FolderWriter final : public Writer {
                      : Result<Published>(manifest.error());
       if (!ending && !options_.among_others) {
         if (const Status removed = remove_checkpoint_folder(folder(work.name)); !removed) {
-          log::warn("a failed checkpoint could not be cleared away", {{"why", removed.error().message}});
+          log::warn("cannot remove a failed checkpoint", {{"why", removed.error().message}});
         }
       }
       lock.lock();
@@ -191,10 +191,10 @@ class FolderWriter final : public Writer {
 
   Result<Manifest> try_write_files(const Work& work) {
     const std::string path = folder(work.name);
-    // What an earlier process left unfinished.
+    // Removes what an earlier process left unfinished.
     if (!options_.among_others) LOCKSTEP_CHECK_OK(remove_checkpoint_folder(path));
     if (::mkdir(path.c_str(), 0755) != 0 && (errno != EEXIST || !options_.among_others)) {
-      return file_error("cannot make the folder " + path, errno);
+      return file_error("cannot create the folder " + path, errno);
     }
     Manifest manifest;
     manifest.step = work.step;
@@ -219,7 +219,7 @@ class FolderWriter final : public Writer {
     last_good_ = work.name;
     if (options_.keep > 0) {
       const auto removed = collect(options_.directory, options_.keep, work.generation, work.name);
-      if (!removed) log::warn("old checkpoints could not be cleared away", {{"why", removed.error().message}});
+      if (!removed) log::warn("cannot remove old checkpoints", {{"why", removed.error().message}});
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - work.since;
     return Published{work.name, work.step, work.generation, manifest.digest, took.count()};
@@ -237,7 +237,7 @@ class FolderWriter final : public Writer {
 
   const WriterOptions options_;
   const std::int64_t lineage_;
-  std::string last_good_;  // the thread's own
+  std::string last_good_;  // used by the thread alone
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -260,9 +260,9 @@ Result<std::unique_ptr<Writer>> Writer::create(WriterOptions options) {
   if (options.generation < 0) return fail(ErrorCode::kInvalid, fmt::format("generation {}", options.generation));
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
-  if (error) return file_error("cannot make the checkpoint directory " + options.directory, error.value());
+  if (error) return file_error("cannot create the checkpoint directory " + options.directory, error.value());
   LOCKSTEP_TRY(const auto there, list_valid(options.directory));
-  // Generations count from the start of a job. Another job that goes on in the same directory must not look older.
+  // Generations count from the start of a job. Another job that continues in the same directory must not look older.
   std::int64_t lineage = 0;
   if (!there.empty()) {
     const Manifest& newest = there.front().manifest;

@@ -1,6 +1,6 @@
-// What a communicator is doing, told to whoever watches for hangs. The communicator's own thread writes, any thread
-// reads at any time, and nobody waits: each number is one that was true, but two of them may be of different moments.
-// Of a communicator that does not move any more they belong together.
+// The activity of a communicator, for a watcher of hangs. The communicator's own thread writes, any thread reads at any
+// time, and none waits. Each number was true at some moment, but two of them may be of different moments. Once a
+// communicator is stuck, all its numbers are of one moment.
 #pragma once
 
 #include <atomic>
@@ -13,15 +13,15 @@ enum class Stage : std::uint8_t {
   kReduceScatter,  // of an all-reduce, large
   kAllGather,      // of an all-reduce, large
   kExchange,       // of an all-reduce, small: every rank gets every rank's block
-  kBroadcast,      // or bytes handed on along the ring
+  kBroadcast,      // also of a hand-on along the ring
 };
 
 struct Activity {
   std::uint64_t sequence = 0;  // of the collective under way, or of the last one that ended; 0: none has begun
   Stage stage = Stage::kIdle;
-  std::uint64_t sent = 0, received = 0;  // bytes given to and taken from the links since they stand
+  std::uint64_t sent = 0, received = 0;  // bytes given to and taken from the links since they were made
   int waits_for_bytes_of = -1;           // the rank whose bytes were missing when it last looked; -1: none were
-  int waits_for_room_at = -1;            // the rank that took none of what is left to send; -1: there is none
+  int waits_for_room_at = -1;            // the rank that has accepted none of the bytes left to send; -1: none
 
   bool operator==(const Activity&) const = default;
 };

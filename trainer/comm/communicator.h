@@ -4,7 +4,7 @@
 // different one fails at once). Every rank gets the same bits from an all-reduce.
 //
 // After an error or abort() the communicator is dead: every later submit and wait fails. Buffers of an aborted
-// operation hold garbage; nobody may apply them.
+// operation hold garbage, which the caller must not apply.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct Broadcast {
   int root = 0;
 };
 
-// Hands bytes on round the ring, only where they are needed: a rank that receives gets those of the rank before it, a
-// rank that sends gives its own to the rank after it, and one that does both gives what it receives. Neighbours agree
-// (who sends is followed by one that receives), and some rank does not receive.
+// Passes bytes along the ring, only where they are needed: a rank that receives gets those of the previous rank, a rank
+// that sends gives its own to the next rank, and one that does both forwards what it receives. Neighbours agree (the
+// rank after a sender receives), and at least one rank does not receive.
 struct HandOn {
   void* data = nullptr;  // out where it receives, else in; owned by the caller until wait() has returned
   size_t bytes = 0;
@@ -67,8 +67,8 @@ class Communicator {
   // kDeadlineExceeded (no byte moved for the communicator's deadline) or kCancelled (aborted). Any thread.
   virtual Status wait(Ticket ticket) = 0;
 
-  // Ends everything in flight within `deadline` and tells the peers, so that they accuse nobody. Any thread, any
-  // number of times. True: clean; false: this process must be restarted.
+  // Ends everything in flight within `deadline` and tells the peers, so that they do not suspect this rank. Any thread,
+  // any number of times. True: clean; false: this process must be restarted.
   virtual bool abort(Duration deadline) = 0;
 
   // The rank whose link broke first as seen from here, -1 when none did.
@@ -77,7 +77,7 @@ class Communicator {
   // What carries the bytes to the next rank, for people; empty: there is no next rank. Any thread.
   virtual std::string_view carrier() const { return ""; }
 
-  // How far it is and whom it waits for. Any thread, at any time; does not block.
+  // Its progress, and the rank that it waits for. Any thread, at any time; does not block.
   virtual Activity activity() const = 0;
 };
 

@@ -63,7 +63,7 @@ bool Handshake::gather(size_t bytes) {
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    // A server closes without a word when anything does not fit.
+    // A server closes without a reply if anything does not fit.
     give_up(n == 0 ? "it closed the connection (another job, generation or key, or it is ending)"
                    : std::strerror(errno));
     return false;
@@ -141,7 +141,7 @@ void Handshake::server_step() {
     queue(std::span(&kAccepted, 1));
     state_ = State::kAccept;
     progressed_ = true;
-  } else if (state_ == State::kAccept) {  // the queue is empty: the byte has left
+  } else if (state_ == State::kAccept) {  // the queue is empty: the byte was sent
     state_ = State::kDone;
   }
 }

@@ -1,5 +1,5 @@
-// Making one connection: both ends prove that they hold the generation's key and are of the same job, generation and
-// ring. A state machine over a non-blocking socket; the owner polls and calls advance().
+// The handshake of one connection: both ends prove that they hold the generation's key and are of the same job,
+// generation and ring. A state machine over a non-blocking socket; the owner polls and calls advance().
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// N ranks in one process: the real thing over the loopback interface, one set-up thread per rank.
+// N ranks in one process: real sockets over the loopback interface, one set-up thread per rank.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -38,12 +38,12 @@ int poll_timeout(MonotonicTime until) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
-// Whether the owner has given the linking up.
+// Whether the owner has cancelled the linking.
 Status go_on(const RingOptions& options) {
   pollfd one{options.cancel_fd, POLLIN, 0};
   if (options.cancel_fd < 0 || ::poll(&one, 1, 0) <= 0) return {};
-  return fail(ErrorCode::kCancelled,
-              fmt::format("rank {} was told to stop linking in generation {}", options.rank, options.generation));
+  return fail(ErrorCode::kCancelled, fmt::format("rank {} was interrupted while connecting in generation {}",
+                                                 options.rank, options.generation));
 }
 
 void tune(int fd, Duration stall_deadline) {
@@ -53,12 +53,12 @@ void tune(int fd, Duration stall_deadline) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-  // A little above the stall deadline, whose message says more.
+  // A little above the stall deadline, so that the communicator fails first, with the better message.
   const auto ms = std::chrono::duration_cast<milliseconds>(stall_deadline).count() + 2000;
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<std::int64_t>(ms, 3'600'000)));
 }
 
-// The client's side of one channel to the next rank: tries again until the whole set-up's deadline, because the next
+// The client's side of one channel to the next rank. Retries until the deadline of the whole set-up, because the next
 // rank may not be up yet.
 struct Outgoing {
   Channel channel;
@@ -113,7 +113,7 @@ class Connector {
 
   UniqueFd take_next(Channel channel) { return std::move(outgoing_[index(channel)].ready); }
   UniqueFd take_previous(Channel channel) { return std::move(accepted_[index(channel)]); }
-  // Whether that neighbour says that it sees the memory that we see.
+  // Whether that neighbour sees the memory that this rank sees.
   bool shares_with_next() const { return options_.memory != 0 && next_memory_ == options_.memory; }
   bool shares_with_previous() const { return options_.memory != 0 && previous_memory_ == options_.memory; }
 
@@ -157,7 +157,7 @@ class Connector {
                     fmt::format("rank {} cannot accept links: {}", options_.rank, std::strerror(errno)));
       }
       tune(fd.get(), options_.stall_deadline);
-      if (strangers_.size() >= kMostStrangers) strangers_.pop_front();  // the one that has had the longest
+      if (strangers_.size() >= kMostStrangers) strangers_.pop_front();  // the oldest one
       strangers_.emplace_back(std::move(fd), Role::kServer, from_previous_, Channel::kControl,
                               std::min(deadline_, now() + options_.handshake_deadline));
     }
@@ -167,7 +167,7 @@ class Connector {
     for (auto at = strangers_.begin(); at != strangers_.end();) {
       at->advance();
       if (at->done()) {
-        // A client that lost its connection before it heard the answer comes again: the newest counts.
+        // A client that lost its connection before it received the answer connects again: the newest counts.
         previous_memory_ = at->peer_memory();
         accepted_[index(at->channel())] = at->take();
         at = strangers_.erase(at);
@@ -240,7 +240,7 @@ Error link_lost(int rank, int peer, int* suspect, MonotonicTime deadline) {
   return fail(ErrorCode::kUnavailable, fmt::format("rank {} lost rank {} while they were linking", rank, peer));
 }
 
-// The next frame of `type` from each of the two links. Doorbells may come before.
+// The next frame of `type` from each of the two links. Skips doorbells that arrive first.
 Status frames_of(FrameType type, Links& links, MonotonicTime deadline, const RingOptions& options, int* suspect,
                  std::array<std::string, 2>& payloads) {
   std::array<ControlLink*, 2> both{&links.previous, &links.next};
@@ -273,8 +273,7 @@ Status frames_of(FrameType type, Links& links, MonotonicTime deadline, const Rin
   }
 }
 
-// Offers go both ways over every link, also empty ones, so that lists of members that differ cannot leave a rank
-// waiting.
+// Every link carries offers both ways, also empty ones. So differing lists of members cannot leave a rank waiting.
 Status agree_on_shared_memory(const RingOptions& options, const Connector& connector, Links& links,
                               MonotonicTime deadline, int* suspect) {
   const auto member = [&](int rank) {
@@ -292,7 +291,7 @@ Status agree_on_shared_memory(const RingOptions& options, const Connector& conne
     if (own) {
       links.own = std::move(own).value();
     } else {
-      log::warn("shared memory is not to be had, ranks of this machine talk over TCP",
+      log::warn("no shared memory is available; ranks of this machine use TCP",
                 {{"rank", std::to_string(options.rank)}, {"why", own.error().message}});
     }
   }
@@ -313,7 +312,7 @@ Status agree_on_shared_memory(const RingOptions& options, const Connector& conne
       if (segment && (i == 1 || (*segment)->capacity() > 0)) {
         mapped[i] = std::move(segment).value();
       } else if (!segment) {
-        log::warn("the shared memory of a rank of this machine cannot be used, TCP instead",
+        log::warn("the shared memory of a rank of this machine cannot be used; TCP replaces it",
                   {{"rank", std::to_string(options.rank)}, {"why", segment.error().message}});
       }
     }
@@ -323,7 +322,7 @@ Status agree_on_shared_memory(const RingOptions& options, const Connector& conne
   }
   std::array<std::string, 2> answers;
   LOCKSTEP_CHECK_OK(frames_of(FrameType::kAnswer, links, deadline, options, suspect, answers));
-  if (links.own) links.own->unlink();  // whoever wanted it has mapped it
+  if (links.own) links.own->unlink();  // both neighbours have mapped it
   if (mapped[0] && answers[0] == "\1") {
     links.previous_segment = std::move(mapped[0]);
     links.data_previous.reset();
@@ -373,7 +372,7 @@ void ControlLink::receive() {
 
 void ControlLink::close() {
   ::shutdown(fd.get(), SHUT_WR);
-  // Unread bytes would turn the close into a reset, which can overtake our last words.
+  // Unread bytes would turn the close into a reset, which can overtake the last frames.
   std::array<std::byte, 512> rest;
   while (::recv(fd.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0) {
   }

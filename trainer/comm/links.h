@@ -26,7 +26,7 @@ struct ControlLink {
   bool flush();
   // Reads what is there; sets `ended` at the end of the stream or a break. Then take frames from `reader`.
   void receive();
-  // The last words have been said: whatever else comes is not read, and does not keep them from arriving.
+  // Ends the link after the last frame was sent. Unread bytes of the peer do not keep that frame from arriving.
   void close();
 };
 
@@ -40,7 +40,7 @@ struct Links {
   std::unique_ptr<Segment> next_segment;
 };
 
-// Says ABORT to both neighbours but `except`, and waits a tenth of a second at most for a connection that is full.
+// Sends ABORT to both neighbours but `except`, and waits at most 0.1 s for a connection whose buffer is full.
 void tell_neighbours(Links& links, const AbortCause& cause, const ControlLink* except);
 
 // kInvalid, kDeadlineExceeded or kExhausted as RingCommunicator::create says. Takes options.listen_fd.

@@ -1,4 +1,4 @@
-// Which communicator the options ask for.
+// Chooses the communicator that the options ask for.
 #include "trainer/comm/fd.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/comm/ring_communicator.h"

@@ -13,7 +13,7 @@ constexpr int kOldestNccl = 21400;  // the first with communicators that do not 
 struct Library {
   void* handle = nullptr;
   std::string name;
-  const char* flag;  // with which another one can be given
+  const char* flag;  // the flag that names another library
 };
 
 Result<Library> open_library(const std::vector<std::string>& names, const char* flag, const char* package) {
@@ -97,7 +97,7 @@ Result<NcclApi> load_nccl(const std::string& nccl, const std::string& cudart) {
 }
 
 Result<int> choose_device(const NcclApi& api, int local_rank) {
-  int count = 0;  // left as it is where there is no driver
+  int count = 0;  // unchanged if there is no driver
   const CudaError error = api.get_device_count(&count);
   if (error != CudaError::kSuccess || count < 1) {
     return fail(ErrorCode::kNotFound,

@@ -1,9 +1,8 @@
 // The parts of NCCL and of the CUDA runtime that a communicator needs, as tables of function pointers that are filled
 // at run time. Neither library nor any of their headers is needed to build; one program runs with a GPU and without.
 //
-// What is declared here is the binary interface of nccl.h of NCCL 2.28 and of cuda_runtime_api.h of CUDA 12 and 13:
-// numbers, structs and signatures. NCCL reads as much of the configuration as its `size` says, so later releases take
-// it as well.
+// Declares the binary interface of nccl.h of NCCL 2.28 and of cuda_runtime_api.h of CUDA 12 and 13: numbers, structs
+// and signatures. NCCL reads as much of the configuration as its `size` says, so later releases accept it too.
 #pragma once
 
 #include <climits>
@@ -112,12 +111,12 @@ struct NcclApi {
   const char* (*cuda_error_string)(CudaError error) = nullptr;
 };
 
-// Loads both libraries, by name (as the dynamic linker finds them) or by path, and keeps them loaded as long as the
-// process lives. Empty names mean libnccl.so.2, and libcudart.so.13 or else libcudart.so.12. kNotFound says which
-// library or symbol is missing and what to do. Needs no GPU: that there is none shows when a communicator is made.
+// Loads both libraries, by name (as the dynamic linker finds them) or by path, and keeps them loaded until the process
+// ends. Empty names mean libnccl.so.2, and libcudart.so.13 or else libcudart.so.12. kNotFound says which library or
+// symbol is missing and what to do. Needs no GPU: a missing GPU shows when a communicator is created.
 Result<NcclApi> load_nccl(const std::string& nccl = "", const std::string& cudart = "");
 
-// What a communicator over NCCL is made with.
+// The settings of a communicator over NCCL.
 struct NcclSetup {
   NcclApi api;
   int device = 0;  // of this process, from 0
@@ -126,11 +125,11 @@ struct NcclSetup {
   size_t chunk_bytes = size_t{4} << 20;
 };
 
-// Which GPU the process with this local rank has: its own where each sees several, the only one where each sees one.
-// kNotFound with a sentence where there is none.
+// The GPU of the process with this local rank: its own if each process sees several, the only one if each sees one.
+// kNotFound with a sentence if there is none.
 Result<int> choose_device(const NcclApi& api, int local_rank);
 
-// Both of the above, with what they return.
+// Loads both libraries and finds the GPU; errors are those of the two functions above.
 Result<std::shared_ptr<const NcclSetup>> make_nccl_setup(const std::string& nccl, const std::string& cudart,
                                                          int local_rank);
 

@@ -8,7 +8,7 @@
 namespace lockstep::trainer::comm {
 namespace {
 
-constexpr auto kBetweenLooksAtTheEnd = std::chrono::milliseconds(1);  // NCCL wakes nobody, so it is asked
+constexpr auto kBetweenLooksAtTheEnd = std::chrono::milliseconds(1);  // NCCL signals no event, so it is polled
 
 }  // namespace
 
@@ -16,7 +16,7 @@ Status NcclChannel::check(NcclResult result, const char* what) {
   if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return {};
   const char* detail = setup_.api.last_error(nullptr);
   const std::string more = detail != nullptr && *detail != '\0' ? fmt::format(" ({})", detail) : "";
-  // An argument that NCCL does not take is a bug of ours; all else may be a peer's or the network's doing.
+  // An argument that NCCL refuses is a bug of this program; all else may be caused by a peer or the network.
   const ErrorCode code = result == NcclResult::kInvalidArgument ? ErrorCode::kInternal : ErrorCode::kUnavailable;
   return fail(code, fmt::format("{}: NCCL says '{}'{}", what, setup_.api.error_string(result), more));
 }
@@ -76,7 +76,7 @@ Status NcclChannel::launch(const NcclStep& step) {
     case OperationKind::kHandOn:
       break;
   }
-  // In one group, so that a chunk goes on to the next rank while the one after it comes.
+  // In one group, so that a chunk is sent to the next rank while the following one arrives.
   LOCKSTEP_CHECK_OK(check(api.group_start(), "hand-on"));
   const int previous = (rank_ + size_ - 1) % size_;
   const int next = (rank_ + 1) % size_;
@@ -87,7 +87,7 @@ Status NcclChannel::launch(const NcclStep& step) {
   if (status.ok() && step.send > 0) {
     status = check(api.send(device_[step.send_slot], step.send, NcclType::kUint8, next, comm_, stream_), "hand-on");
   }
-  const Status grouped = check(api.group_end(), "hand-on");  // a group that was begun is ended in any case
+  const Status grouped = check(api.group_end(), "hand-on");  // a group that was begun is always ended
   return status.ok() ? grouped : status;
 }
 
@@ -120,7 +120,7 @@ void NcclChannel::end_communicator(bool clean, Duration grace) {
     }
     clean = state == NcclResult::kSuccess;
   }
-  // Nobody can do anything about an error of these.
+  // Errors of these calls have no remedy.
   static_cast<void>(clean ? api.comm_destroy(comm_) : api.comm_abort(comm_));
   comm_ = nullptr;
 }

@@ -1,9 +1,9 @@
 // What one rank holds of NCCL and of its GPU: a communicator that does not block, a stream, an event and the buffers
-// that every step passes through. Never waits for the GPU: each call starts something or asks how it is, and the owner
-// calls again. One thread; any call may hang in the library all the same, which the owner has to expect.
+// that every step passes through. Never waits for the GPU: each call starts or queries something, and the owner calls
+// again. One thread. Any call may still hang in the library, which the owner has to expect.
 //
-// The buffers are there from the start, because cudaMalloc and cudaFree wait for the GPU, which may itself wait for a
-// rank that is gone. The host's buffer is pinned, because a copy from or to other memory waits for the stream.
+// The buffers are allocated once, because cudaMalloc and cudaFree wait for the GPU, which may itself wait for a dead
+// rank. The host's buffer is pinned, because a copy from or to other memory waits for the stream.
 #pragma once
 
 #include <cstddef>
@@ -25,22 +25,22 @@ class NcclChannel {
   Status set_up();
   // An id that no communicator has had.
   Result<NcclUniqueId> fresh_id();
-  // Begins to link this rank with the others that have the id. settled() says when that is done.
+  // Begins to connect this rank with the others that have the id. settled() says when that is done.
   Status begin_init(const NcclUniqueId& id);
-  // Whether NCCL has done what it was last told. kUnavailable: the communicator is dead.
+  // Whether NCCL has completed its last call. kUnavailable: the communicator is dead.
   Result<bool> settled();
 
   std::byte* host() { return host_; }
-  // The step's way up and NCCL's part. Before the way down settled() has to be true: NCCL may put its kernel into the
-  // stream later than it returns, and what is put there before would run before.
+  // The step's copy up and NCCL's part. Before the copy down settled() has to be true: NCCL may put its kernel into the
+  // stream after its call returns, and a copy put there earlier would run before the kernel.
   Status launch(const NcclStep& step);
   Status bring_down(const NcclStep& step);
-  // Whether the step is done, and done well. The event alone says nothing: NCCL's kernels also end when the
-  // communicator is aborted or broken, and leave garbage, so the communicator is asked after the event.
+  // Whether the step has succeeded. The event alone proves nothing: NCCL's kernels also end when the communicator is
+  // aborted or broken, and leave garbage. So this asks the communicator after the event.
   Result<bool> done();
 
-  // Ends everything and gives back what set_up() took; the last call. `clean`: nothing is in flight and nothing went
-  // wrong, so peers may still take what was sent to them for up to `grace`; else aborts. After any failure only an
+  // Ends everything and releases what set_up() allocated; the last call. `clean`: nothing is in flight and nothing
+  // failed, so peers have up to `grace` to receive what was sent to them; otherwise aborts. After any failure only an
   // abort is right: the other ways to end a communicator wait for its peers.
   void end(bool clean, Duration grace);
 

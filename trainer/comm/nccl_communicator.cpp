@@ -17,7 +17,7 @@
 namespace lockstep::trainer::comm {
 namespace {
 
-// Communicators whose end hangs in a library. Never destroyed: their threads may run to the very end of the process.
+// Communicators whose end hangs in a library. Never destroyed: their threads may run until the process ends.
 struct Hanging {
   std::mutex mutex;
   std::vector<std::unique_ptr<NcclRank>> list;
@@ -42,7 +42,7 @@ Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::create(RingOptions o
     return valid.error();
   }
   const MonotonicTime linked_by = std::chrono::steady_clock::now() + options.init_deadline;
-  RingOptions control = options;  // NCCL knows by itself which ranks share a machine
+  RingOptions control = options;  // NCCL finds out which ranks share a machine
   control.members.clear();
   control.memory = 0;
   LOCKSTEP_TRY(Links links, make_links(control, suspect));

@@ -1,24 +1,24 @@
-// The communicator over NCCL: elements travel between GPUs as NCCL moves them, and everything that NCCL does not do is
-// done beside it. Each rank keeps the small control links with its two neighbours that the ring has (links.h): whoever
-// is linked has proved that it is of this job, generation and key, over these links the ranks get the id with which
-// NCCL links them, and they tell who died, who aborted and who left, of which NCCL says nothing.
+// The communicator over NCCL. NCCL moves elements between GPUs; this class does all that NCCL does not. Each rank keeps
+// the small control links to its two neighbours that the ring has (links.h). Over them a peer proves that it is of this
+// job, generation and key, and the ranks distribute the id with which NCCL connects them. They also say which rank
+// died, aborted or left, which NCCL does not.
 //
-// The caller's memory is the host's. Elements pass through buffers of this rank's, one chunk after the other, so no GPU
-// ever writes into memory of the caller: a library that hangs keeps only what is its own.
+// The caller's memory is the host's. Elements pass through buffers of this rank, chunk by chunk, so no GPU ever writes
+// into memory of the caller: a library that hangs keeps only these buffers.
 //
 // Guarantees
 //   * All that comm::Communicator promises, NaN in a maximum and bit-or too (nccl_form.h).
-//   * Each generation has an id of its own, which rank 0 makes and no second one ever uses.
-//   * An operation counts as done only when its work is done and NCCL knows of no error. Kernels that ended early
-//     because something broke left garbage, and are never taken for done.
-//   * Before NCCL is told of an operation it is compared with that of the rank before, since NCCL itself would hang or
-//     mix up the two.
-//   * Nobody waits for NCCL or CUDA beyond a deadline: a thread of the communicator's own calls them, and may hang.
-// Suspects are as in ring_communicator.h: a neighbour whose control link ended without a word.
+//   * Each generation has an id of its own, which rank 0 creates and no other generation ever uses.
+//   * An operation is done only when its kernels have ended and NCCL reports no error. Kernels that an error ended
+//     early leave garbage, and never count as done.
+//   * Each rank compares an operation with that of the previous rank before NCCL sees it. NCCL itself would hang or mix
+//     up the two.
+//   * No caller waits for NCCL or CUDA beyond a deadline: a thread of the communicator calls them, and may hang.
+// Suspects are as in ring_communicator.h: a neighbour whose control link ended without a frame that says why.
 //
-// A call into a library cannot be ended from outside, nor the thread that is in it. A communicator whose end hangs
-// (abort() has returned false) is therefore kept when it is destroyed, thread and all, by a list of this process, and
-// is joined from there should the library return after all. Nothing of it refers to memory of others.
+// A call into a library cannot be ended from outside, nor can its thread. If the end of a communicator hangs (abort()
+// has returned false), its destructor hands it, thread included, to a list of this process. The list joins the thread
+// if the library returns after all. The communicator then refers to no memory of others.
 #pragma once
 
 #include <memory>
@@ -32,14 +32,14 @@ class NcclRank;
 
 class NcclCommunicator final : public Communicator {
  public:
-  // As RingCommunicator::create, and with the same errors; options.nccl is given. Returns when all ranks are linked
-  // over NCCL as well; `init_deadline` is for both together. Besides: kConflict (the ranks have other releases of NCCL
-  // or other chunks), kExhausted (memory of the GPU) and kInternal (the library hangs or the GPU cannot be used: this
-  // process must be restarted). Blocks the calling thread.
+  // As RingCommunicator::create, and with the same errors; options.nccl is given. Returns when all ranks are connected
+  // over NCCL as well; `init_deadline` is for both together. Besides: kConflict (the ranks have different releases of
+  // NCCL or different chunks), kExhausted (memory of the GPU) and kInternal (the library hangs or the GPU cannot be
+  // used: this process must be restarted). Blocks the calling thread.
   static Result<std::unique_ptr<NcclCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
-  // Leaves in order when nothing is in flight, else aborts. Joins the thread; one that hangs for kMostToEnd is kept as
-  // said above.
+  // Leaves in order if nothing is in flight, otherwise aborts. Joins the thread; one that hangs for kMostToEnd goes to
+  // the list above.
   ~NcclCommunicator() override;
   static constexpr auto kMostToEnd = std::chrono::seconds(5);
 
@@ -55,7 +55,7 @@ class NcclCommunicator final : public Communicator {
   std::string_view carrier() const override { return "NCCL"; }
   Activity activity() const override;
 
-  // How many communicators of this process were destroyed and hang still. Joins those that do not any more. Any thread.
+  // How many destroyed communicators of this process still hang. Joins those whose library has returned. Any thread.
   static size_t hanging();
 
  private:

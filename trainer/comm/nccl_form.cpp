@@ -8,7 +8,7 @@
 namespace lockstep::trainer::comm {
 namespace {
 
-// Floats as whole numbers in the same order: the bits of negative ones turned round, the sign bit of the others set.
+// Floats as integers in the same order: all bits of negative ones inverted, the sign bit of the others set.
 template <typename Float, typename Whole>
 Whole ordered(Float value) {
   if (std::isnan(value)) return std::numeric_limits<Whole>::max();

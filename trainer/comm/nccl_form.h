@@ -1,9 +1,9 @@
-// How an all-reduce is put to NCCL so that what comes back is what comm::Communicator promises. NCCL's types and
-// operations are not ours in two places:
-//   * it has no bit-or: every bit travels as a byte of 0 or 1, of which the maximum is the bit-or. Eight times the
-//     bytes, but right for any number of ranks; what is or-ed are words of flags.
-//   * its maximum of floats leaves NaN out, where ours lets NaN win: floats travel as whole numbers in the same order,
-//     with NaN above all others. That also makes the result independent of the order in which NCCL compares.
+// How an all-reduce is put to NCCL so that its result is what comm::Communicator promises. NCCL's types and operations
+// differ from ours in two places:
+//   * NCCL has no bit-or. Every bit travels as a byte of 0 or 1, and the maximum of those is the bit-or. That is eight
+//     times the bytes, but right for any number of ranks, and only words of flags are or-ed.
+//   * NCCL's maximum of floats leaves NaN out, and ours lets NaN win. Floats travel as integers in the same order, with
+//     NaN above all others. That also makes the result independent of the order in which NCCL compares.
 // Sums travel as they are; those of int64 as unsigned numbers, which wrap to the same bits.
 #pragma once
 

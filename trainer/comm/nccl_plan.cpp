@@ -21,7 +21,7 @@ NcclPlan::NcclPlan(const Broadcast& operation, std::uint64_t sequence, int rank,
       reads_(rank == operation.root),
       writes_(rank != operation.root) {}
 
-// Who receives and sends hands a chunk on while the next one comes, so it has one step more than chunks.
+// A rank that receives and sends forwards a chunk while the next one arrives, so it has one step more than chunks.
 NcclPlan::NcclPlan(const HandOn& operation, std::uint64_t sequence, int, size_t chunk_bytes)
     : header_{OperationKind::kHandOn, DataType::kUint8, Reduction::kSum, 0, sequence, operation.bytes},
       data_(static_cast<std::byte*>(operation.data)),

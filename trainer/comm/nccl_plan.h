@@ -1,6 +1,6 @@
-// One operation cut into steps for NCCL. The caller's memory is the host's, and NCCL's is the GPU's, so every step
-// takes a chunk up from a pinned buffer of the host, has NCCL do its part on a buffer of the GPU, and brings the result
-// down. Pure: which step comes next, and what of the caller's data belongs to it.
+// One operation cut into steps for NCCL. The caller's memory is the host's, and NCCL's is the GPU's. So every step
+// copies a chunk up from a pinned buffer of the host, lets NCCL work on a buffer of the GPU, and copies the result
+// down. Pure: says which step is next, and which of the caller's data belongs to it.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct NcclStep {
   size_t count = 0;  // of an all-reduce: elements of `type`; of a broadcast: bytes, in place in `slot`
   int root = 0;      // of a broadcast
 
-  size_t receive = 0;  // of a hand-on: bytes from the rank before, into `slot`
-  size_t send = 0;     // and bytes to the rank after, from `send_slot`, at the same time
+  size_t receive = 0;  // of a hand-on: bytes from the previous rank, into `slot`
+  size_t send = 0;     // and bytes to the next rank, from `send_slot`, at the same time
   int send_slot = 0;
 };
 
-// All ranks cut the same operation in the same way, if their chunks are equal.
+// All ranks cut the same operation in the same way if their chunks are equal.
 class NcclPlan {
  public:
   NcclPlan(const AllReduce& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
@@ -38,10 +38,11 @@ class NcclPlan {
   bool done() const { return next_ == steps_; }
   // Before done(): the next step, with its bytes for the GPU written into `host`, which has chunk_bytes.
   NcclStep begin(std::byte* host) const;
-  // What the step that was begun brought down; only after it has succeeded. Nothing else writes to the caller's data.
+  // Stores the result of the step that was begun; call it only after that step succeeded. Nothing else writes to the
+  // caller's data.
   void finish(const std::byte* host);
 
-  // What travels between neighbours before the first step, so that ranks with different operations find out.
+  // What neighbours exchange before the first step, so that ranks with different operations fail.
   const OperationHeader& header() const { return header_; }
   bool receives() const { return receives_; }  // of a hand-on
   bool sends() const { return sends_; }

@@ -18,14 +18,14 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kGraceForLeaving = seconds(1);   // for peers to take what was sent to them
+constexpr auto kGraceForLeaving = seconds(1);   // for peers to receive what was sent to them
 constexpr auto kGraceForLibrary = seconds(5);   // beyond a deadline: for a call of NCCL or CUDA to return
 constexpr auto kGraceWhenAborted = seconds(1);  // the same when the owner has called abort()
 constexpr auto kBetweenWaitersLooks = milliseconds(100);
-// The GPU wakes nobody, so its work is asked after: at once for a while, then at this interval.
+// The GPU signals no event, so the thread polls it: without a pause for a while, then at this interval.
 constexpr int kYieldsBeforeNap = 32;
 constexpr auto kNap = microseconds(200);
-constexpr std::uint64_t kMostAhead = 64;  // operations that the next rank is told of before they begin
+constexpr std::uint64_t kMostAhead = 64;  // operations that the next rank hears of before they begin
 
 MonotonicTime now() {
   return std::chrono::steady_clock::now();
@@ -49,7 +49,7 @@ NcclRank::NcclRank(const RingOptions& options, Links links, UniqueFd wake, Monot
       wake_(std::move(wake)),
       links_(std::move(links)),
       channel_(setup_, rank_, size_) {
-  thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
+  thread_ = start_without_signals([this] { run(); });  // signals are for the training thread
 }
 
 NcclRank::~NcclRank() {
@@ -97,7 +97,7 @@ Status NcclRank::wait(Ticket ticket) {
   if (ticket.sequence == 0 || ticket.sequence > submitted_) {
     return fail(ErrorCode::kInvalid, fmt::format("ticket {} was never given out", ticket.sequence));
   }
-  // Ends always: the thread completes the operation or finds it stalled, and one that is stuck is given up.
+  // Always returns: the thread completes the operation or finds it stalled, and a stuck thread is abandoned.
   while (!changed_.wait_for(lock, kBetweenWaitersLooks,
                             [&] { return dead_.has_value() || completed_ >= ticket.sequence; })) {
     give_up_a_stuck_thread();
@@ -115,7 +115,7 @@ bool NcclRank::abort(Duration deadline) {
 
 void NcclRank::wake() {
   const std::uint64_t one = 1;
-  // Fails only when the counter is full, and then the thread is awake.
+  // Fails only if the counter is full, and then the thread is awake.
   [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
 }
 
@@ -153,7 +153,7 @@ void NcclRank::run() {
   changed_.notify_all();
 }
 
-// One look at everything.
+// Checks everything once.
 bool NcclRank::turn() {
   if (interrupted_.load()) return heed_owner();
   announce();
@@ -175,12 +175,12 @@ bool NcclRank::turn() {
   return look(MonotonicTime{});
 }
 
-// Tells the next rank what was submitted, ahead of time, so that it seldom waits for it.
+// Announces submitted operations to the next rank ahead of time, so that it seldom waits for the announcement.
 void NcclRank::announce() {
   std::vector<NcclAnnouncement> fresh;
   {
     const std::lock_guard guard(mutex_);
-    // Number completed_ + 1 is the one under way, or the first of the queue.
+    // Number completed_ + 1 is the operation in progress, or the first of the queue.
     const std::uint64_t first = plan_ ? completed_ + 2 : completed_ + 1;
     while (announced_ < submitted_ && announced_ < completed_ + kMostAhead) {
       const std::uint64_t sequence = ++announced_;
@@ -198,7 +198,7 @@ NcclPlan NcclRank::plan_of(const Operation& operation, std::uint64_t sequence) c
 bool NcclRank::begin_next() {
   {
     const std::lock_guard guard(mutex_);
-    // What came since announce() waits for the next turn, which the wake-up that came with it begins at once.
+    // What arrived since announce() waits for the next turn, which the wake-up that came with it starts at once.
     if (queue_.empty() || announced_ <= completed_) return true;
     plan_.emplace(plan_of(queue_.front(), completed_ + 1));
     queue_.pop_front();
@@ -206,11 +206,11 @@ bool NcclRank::begin_next() {
   phase_ = Phase::kCompare;
   last_moved_ = now();
   idle_turns_ = 0;
-  // The next rank can have done this operation only with our part of it, so it never will.
+  // The next rank needs this rank's part to complete this operation, so it never will.
   return !links_.next.left || departed(links_.next);
 }
 
-// Goes on as far as it can without waiting. True: something was done; nothing: the communicator has died.
+// Proceeds as far as it can without waiting. True: it made progress; nothing: the communicator has died.
 std::optional<bool> NcclRank::advance() {
   switch (phase_) {
     case Phase::kCompare:
@@ -271,8 +271,8 @@ void NcclRank::complete() {
   changed_.notify_all();
 }
 
-// What watchers see. NCCL does not say for whom it waits. In a ring everybody waits for the rank before, so the end
-// of that chain is the rank that is not in this operation: it waits for nobody.
+// The activity for watchers. NCCL does not say which rank it waits for. In a ring every rank waits for the previous
+// one. So the end of that chain is the rank that is not in this operation: it waits for none.
 void NcclRank::publish(bool in_vain) {
   if (!plan_) return;
   const Stage stage = plan_->header().kind == OperationKind::kAllReduce ? Stage::kExchange : Stage::kBroadcast;
@@ -293,7 +293,7 @@ bool NcclRank::check_stall() {
                          describe(plan_->header()), waits));
 }
 
-// The owner's thread wants an abort or an end.
+// The owner's thread requests an abort or an end.
 bool NcclRank::heed_owner() {
   bool closing = false;
   {

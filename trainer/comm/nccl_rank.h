@@ -1,9 +1,9 @@
-// One rank over NCCL: the thread that moves everything, and what its owner asks of it. Of NcclCommunicator, which owns
-// it and says what is promised.
+// One rank over NCCL: the thread that moves everything, and the calls of its owner. Belongs to NcclCommunicator, whose
+// header has the guarantees.
 //
-// The thread is the only one that calls NCCL and CUDA (nccl_channel.h) and the only one that hears the control links.
-// It may get stuck in a library; then whoever waits gives it up, and what it still does reaches nobody: it looks
-// whether it was given up whenever a call returns, before it touches memory of the caller.
+// Only this thread calls NCCL and CUDA (nccl_channel.h) and reads the control links. It may hang in a library; then a
+// waiting caller abandons it. After each library call the thread checks whether it was abandoned, before it touches
+// memory of the caller. So an abandoned thread has no effect.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,15 @@ class NcclRank {
  public:
   using Operation = std::variant<AllReduce, Broadcast, HandOn>;
 
-  // Starts the thread, which links over NCCL until `linked_by` at most. `links` stand; `wake` is an eventfd.
+  // Starts the thread, which connects over NCCL by `linked_by`. `links` are connected; `wake` is an eventfd.
   NcclRank(const RingOptions& options, Links links, UniqueFd wake, MonotonicTime linked_by);
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
   ~NcclRank();  // once ended() is true; joins the thread
 
-  // Returns when all ranks are linked over NCCL, or with the reason why they are not; once.
+  // Returns when all ranks are connected over NCCL, or with the reason why they are not. To be called once.
   Status up();
-  // Tells the thread to leave in order, or to abort where something is in flight. True: it has ended.
+  // Tells the thread to leave in order, or to abort if something is in flight. True: it has ended.
   bool close(Duration deadline);
   bool ended();
 
@@ -59,7 +59,7 @@ class NcclRank {
 
   void wake();
   void interrupt();
-  // With mutex_ held. What the thread still does from here on reaches nobody.
+  // With mutex_ held. From here on the thread has no effect on the caller.
   void abandon(const std::string& why, ErrorCode code);
   void give_up_a_stuck_thread();  // with mutex_ held
 
@@ -77,7 +77,7 @@ class NcclRank {
   bool check_stall();
   bool heed_owner();
 
-  // How it comes up, and what it hears of its neighbours (nccl_rank_links.cpp).
+  // How the rank connects, and what its neighbours report (nccl_rank_links.cpp).
   bool link_over_nccl();
   std::optional<NcclInvitation> invitation();
   bool fits(const NcclInvitation& invitation);
@@ -95,7 +95,7 @@ class NcclRank {
   bool end(ErrorCode code, AbortCause::Kind kind, const std::string& text);
   bool die(Error error, int suspect);
 
-  // Calls into NCCL or CUDA, where a thread may get stuck. Nothing: it did, and was given up meanwhile.
+  // Calls NCCL or CUDA, where the thread may hang. Nothing: it did, and was abandoned meanwhile.
   template <typename Call>
   auto in_library(Call call) -> std::optional<decltype(call())> {
     {
@@ -108,7 +108,7 @@ class NcclRank {
     if (abandoned_) return std::nullopt;
     return result;
   }
-  // Whether such a call returned, and well.
+  // Whether such a call returned with success.
   template <typename Answer>
   bool stands(const std::optional<Answer>& answer) {
     return answer && (answer->ok() || broken(answer->error()));
@@ -121,19 +121,19 @@ class NcclRank {
   const Duration init_deadline_;
   const MonotonicTime linked_by_;
   const Duration stall_deadline_;
-  const int cancel_fd_;  // looked at until up() has returned
+  const int cancel_fd_;  // polled until up() has returned
   UniqueFd wake_;
   std::atomic<bool> interrupted_{false};
   std::atomic<int> suspect_{-1};
   std::atomic<bool> up_{false};  // written with mutex_ held
   PublishedActivity activity_;
 
-  // The thread's own.
+  // Used by the thread alone.
   Links links_;
   NcclChannel channel_;
   std::optional<NcclInvitation> invitation_;
-  std::deque<NcclAnnouncement> theirs_;  // of the rank before, from the operation under way on
-  std::uint64_t announced_ = 0;          // to the rank after
+  std::deque<NcclAnnouncement> theirs_;  // of the previous rank, from the operation under way on
+  std::uint64_t announced_ = 0;          // to the next rank
   std::optional<NcclPlan> plan_;         // of the operation under way
   Phase phase_ = Phase::kCompare;
   NcclStep step_;
@@ -150,7 +150,7 @@ class NcclRank {
   std::uint64_t completed_ = 0;
   bool aborting_ = false;
   bool closing_ = false;
-  bool abandoned_ = false;  // the thread was given up in a call that had not returned
+  bool abandoned_ = false;  // the thread was abandoned in a call that had not returned
   bool ended_ = false;      // the thread is done, and NCCL and the GPU with it
   std::optional<MonotonicTime> in_library_since_;
   std::optional<Error> dead_;

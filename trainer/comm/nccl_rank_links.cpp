@@ -1,4 +1,4 @@
-// How a rank comes up over NCCL, what it hears from its neighbours, and how it ends.
+// How a rank connects over NCCL, what it receives from its neighbours, and how it ends.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -15,10 +15,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// NCCL notices that a rank is gone, but not which; the neighbour's control link may be a moment behind.
+// NCCL notices that a rank died, but not which; the frame on the neighbour's control link may arrive a moment later.
 constexpr auto kGraceForReason = milliseconds(500);
 constexpr auto kNapWhileLinking = milliseconds(2);
-// More than any rank can be ahead, which is what NCCL buffers and what it announces before it begins.
+// More than any rank can be ahead: the operations that NCCL buffers, and those announced ahead.
 constexpr size_t kMostAnnounced = 4096;
 
 MonotonicTime now() {
@@ -40,7 +40,7 @@ bool NcclRank::link_over_nccl() {
   const auto set_up = in_library([&] { return channel_.set_up(); });
   if (!set_up) return false;
   if (!set_up->ok()) return unusable(set_up->error());
-  if (!hear()) return false;  // what came together with the last bytes of the handshakes
+  if (!hear()) return false;  // frames that came together with the last bytes of the handshakes
   const auto invited = invitation();
   if (!invited || !fits(*invited)) return false;
   if (links_.next.peer != 0) links_.next.send(FrameType::kNcclId, encode(*invited));
@@ -54,7 +54,7 @@ bool NcclRank::link_over_nccl() {
     if (settled->value()) break;
     if (now() >= linked_by_) {
       return not_linked(
-          "the control links stand, and NCCL's own do not; is the network between the ranks open to it "
+          "the control links are connected, and NCCL's own are not; is the network between the ranks open to it "
           "(NCCL_SOCKET_IFNAME, NCCL_DEBUG=WARN)?");
     }
     if (!look(std::min<MonotonicTime>(linked_by_, now() + kNapWhileLinking))) return false;
@@ -66,7 +66,8 @@ bool NcclRank::link_over_nccl() {
   return true;
 }
 
-// Rank 0 makes the id of this generation; the others get it from the rank before them. Nothing: it has died.
+// Rank 0 creates the id of this generation; each other rank gets it from the previous one. Nothing: the communicator
+// has died.
 std::optional<NcclInvitation> NcclRank::invitation() {
   if (rank_ != 0) {
     while (!invitation_) {
@@ -97,7 +98,7 @@ std::optional<NcclInvitation> NcclRank::invitation() {
   return made;
 }
 
-// Whether this rank can take part in what rank 0 invites to.
+// Whether this rank can accept the invitation of rank 0.
 bool NcclRank::fits(const NcclInvitation& invited) {
   int version = 0;
   const auto known = in_library([&] { return setup_.api.get_version(&version); });
@@ -108,8 +109,8 @@ bool NcclRank::fits(const NcclInvitation& invited) {
                          invited.version, invited.chunk_bytes, rank_, version, setup_.chunk_bytes));
 }
 
-// Sleeps until a link or the owner has something to say or `until` (nothing: no deadline; a time in the past: only
-// looks), and hears the control links.
+// Sleeps until a link has bytes, the owner wakes it, or `until` (nothing: no deadline; a time in the past: only polls),
+// and reads the control links.
 bool NcclRank::look(std::optional<MonotonicTime> until) {
   std::array<pollfd, 4> list;
   size_t used = 0;
@@ -127,12 +128,12 @@ bool NcclRank::look(std::optional<MonotonicTime> until) {
   }
   if (!up_ && cancel_fd_ >= 0 && list[1].revents != 0) {
     return end(ErrorCode::kCancelled, AbortCause::Kind::kCancelled,
-               fmt::format("rank {} was told to stop linking in generation {}", rank_, generation_));
+               fmt::format("rank {} was interrupted while connecting in generation {}", rank_, generation_));
   }
   return hear();
 }
 
-// What the control links say: words first, because they explain what else is seen.
+// Handles the control links: frames first, because they explain the errors that follow.
 bool NcclRank::hear() {
   for (ControlLink* link : {&links_.previous, &links_.next}) {
     if (link->ended) continue;
@@ -146,7 +147,7 @@ bool NcclRank::hear() {
     }
   }
   for (ControlLink* link : {&links_.previous, &links_.next}) {
-    if (link->ended && !link->left) return lost(*link, "its connection closed without a word");
+    if (link->ended && !link->left) return lost(*link, "its connection closed without a reason");
   }
   return true;
 }
@@ -166,7 +167,8 @@ bool NcclRank::understand(ControlLink& link, const Frame& frame) {
       return invitation_.has_value() || lost(link, "it sends an invitation that cannot be read");
     case FrameType::kNext: {
       const auto announced = decode_nccl_announcement(frame.payload);
-      if (!announced || theirs_.size() >= kMostAnnounced) return lost(link, "it announces what cannot be read");
+      if (!announced || theirs_.size() >= kMostAnnounced)
+        return lost(link, "it sends an announcement that cannot be read");
       theirs_.push_back(*announced);
       return true;
     }
@@ -178,7 +180,7 @@ bool NcclRank::understand(ControlLink& link, const Frame& frame) {
   return true;
 }
 
-// NCCL or CUDA has an error. Whose doing it is, a neighbour may be about to say.
+// NCCL or CUDA reports an error. A neighbour may be about to say which rank caused it.
 bool NcclRank::broken(const Error& error) {
   if (error.code != ErrorCode::kUnavailable) return unusable(error);
   const MonotonicTime until = now() + kGraceForReason;
@@ -191,14 +193,15 @@ bool NcclRank::broken(const Error& error) {
   return end(error.code, AbortCause::Kind::kLost, fmt::format("rank {}{}: {}", rank_, during, error.message));
 }
 
-// This rank cannot go on, whatever the others do.
+// This rank cannot continue, whatever the others do.
 bool NcclRank::unusable(const Error& error) {
   return end(error.code, AbortCause::Kind::kCancelled, fmt::format("rank {}: {}", rank_, error.message));
 }
 
 bool NcclRank::not_linked(const std::string& why) {
-  return end(ErrorCode::kDeadlineExceeded, AbortCause::Kind::kStalled,
-             fmt::format("rank {} was not linked over NCCL within {:g} s: {}", rank_, in_seconds(init_deadline_), why));
+  return end(
+      ErrorCode::kDeadlineExceeded, AbortCause::Kind::kStalled,
+      fmt::format("rank {} was not connected over NCCL within {:g} s: {}", rank_, in_seconds(init_deadline_), why));
 }
 
 bool NcclRank::lost(const ControlLink& link, const std::string& why) {
@@ -221,7 +224,7 @@ bool NcclRank::aborted_by_peer(const AbortCause& cause, const ControlLink& from)
              -1);
 }
 
-// Ends for a reason of which this rank is the first to know, and accuses nobody.
+// Ends for a reason that this rank is the first to know, and suspects none.
 bool NcclRank::end(ErrorCode code, AbortCause::Kind kind, const std::string& text) {
   tell_neighbours(links_, {kind, generation_, rank_, -1, text}, nullptr);
   return die(fail(code, text), -1);

@@ -31,12 +31,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An ended data stream says nothing about why; the neighbour's abort on its control link may be a moment behind.
+// An ended data stream gives no reason; the neighbour's abort may arrive on its control link a moment later.
 constexpr auto kGraceForReason = milliseconds(500);
-// Turns through the loop without a moved byte before a rank sleeps: a neighbour on another core is often just about to
-// write, and a neighbour on this core gets it.
+// Turns of the loop without a moved byte before a rank sleeps. A neighbour on another core is often just about to
+// write, and a neighbour on this core gets the core.
 constexpr int kYieldsBeforeNap = 32;
-constexpr int kTurnsBetweenLooks = 16;  // with bytes moving: how often the control links are looked at
+constexpr int kTurnsBetweenLooks = 16;  // with bytes moving: turns between polls of the control links
 
 MonotonicTime now() {
   return std::chrono::steady_clock::now();
@@ -69,7 +69,7 @@ class RingCommunicator::Impl {
     } else {
       sink_ = std::make_unique<TcpSink>(std::move(links_.data_next));
     }
-    thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
+    thread_ = start_without_signals([this] { run(); });  // signals are for the training thread
   }
 
   ~Impl() {
@@ -101,7 +101,7 @@ class RingCommunicator::Impl {
     if (ticket.sequence == 0 || ticket.sequence > submitted_) {
       return fail(ErrorCode::kInvalid, fmt::format("ticket {} was never given out", ticket.sequence));
     }
-    // Ends always: the thread completes the operation, or finds it stalled.
+    // Always returns: the thread completes the operation, or finds it stalled.
     changed_.wait(lock, [&] { return dead_.has_value() || completed_ >= ticket.sequence; });
     if (dead_) return *dead_;
     return {};
@@ -123,7 +123,7 @@ class RingCommunicator::Impl {
  private:
   void wake() {
     const std::uint64_t one = 1;
-    // Fails only when the counter is full, and then the thread is awake.
+    // Fails only if the counter is full, and then the thread is awake.
     [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
   }
   void interrupt() {
@@ -159,7 +159,7 @@ class RingCommunicator::Impl {
           if (++idle_turns_ <= kYieldsBeforeNap) {
             ::sched_yield();
           } else {
-            nap(true);  // and look at the memory once more, now that the neighbours know
+            nap(true);  // then read the memory once more, because the neighbours ring only from here on
           }
           continue;
         }
@@ -170,7 +170,7 @@ class RingCommunicator::Impl {
     }
   }
 
-  // The owner's thread wants an abort or an end.
+  // The owner's thread requests an abort or an end.
   bool heed_owner() {
     bool closing = false;
     {
@@ -204,11 +204,11 @@ class RingCommunicator::Impl {
     last_moved_ = now();
     idle_turns_ = 0;
     publish(false);
-    // The next rank can have done this operation only with our part of it, so it never will.
+    // The next rank needs this rank's part to complete this operation, so it never will.
     return !links_.next.left || departed(links_.next);
   }
 
-  // What watchers see. `in_vain`: there was nothing to take and no room to give.
+  // The activity for watchers. `in_vain`: there were no bytes to take and no room to give.
   void publish(bool in_vain) {
     activity_.publish({current_->header().sequence, current_->stage(), sent_ + current_->sent(),
                        received_ + current_->received(), in_vain && current_->needs_bytes() ? links_.previous.peer : -1,
@@ -245,7 +245,7 @@ class RingCommunicator::Impl {
     ring(links_.next, links_.next_segment.get(), rung_next_);
   }
 
-  // A neighbour that left in order has told its streams' ends: shared memory has none of its own.
+  // BYE of a neighbour ends its streams too: shared memory has no end of its own.
   bool check_departed() {
     if (links_.previous.left && links_.previous_segment && current_->needs_bytes()) return departed(links_.previous);
     if (links_.next.left && links_.next_segment && current_->has_bytes_to_send()) return departed(links_.next);
@@ -265,7 +265,7 @@ class RingCommunicator::Impl {
     return false;
   }
 
-  // Sleeps until something happens or `until` (nothing: no deadline; a time in the past: only looks), and hears the
+  // Sleeps until something happens or `until` (nothing: no deadline; a time in the past: only polls), and reads the
   // control links.
   bool look(std::optional<MonotonicTime> until) {
     std::array<pollfd, 5> list;
@@ -288,7 +288,7 @@ class RingCommunicator::Impl {
     return hear();
   }
 
-  // What the control links say: aborts first, because they explain what else is seen.
+  // Handles the control links: aborts first, because they explain the errors that follow.
   bool hear() {
     for (ControlLink* link : {&links_.previous, &links_.next}) {
       if (link->ended) continue;
@@ -308,7 +308,7 @@ class RingCommunicator::Impl {
       }
     }
     for (ControlLink* link : {&links_.previous, &links_.next}) {
-      if (link->ended && !link->left) return lost(*link, "its connection closed without a word");
+      if (link->ended && !link->left) return lost(*link, "its connection closed without a reason");
     }
     return true;
   }
@@ -399,17 +399,17 @@ class RingCommunicator::Impl {
   std::atomic<int> suspect_{-1};
   PublishedActivity activity_;
 
-  // The thread's own.
+  // Used by the thread alone.
   Links links_;
   std::unique_ptr<ByteSource> source_;
   std::unique_ptr<ByteSink> sink_;
   std::optional<Transfer> current_;
-  std::uint64_t sent_ = 0, received_ = 0;  // by the operations that are done
+  std::uint64_t sent_ = 0, received_ = 0;  // by completed operations
   MonotonicTime last_moved_{};
   unsigned turns_ = 0;
   int idle_turns_ = 0;
   bool napping_ = false;
-  std::uint32_t rung_previous_ = 0;  // the nap of the neighbour for which it was rung
+  std::uint32_t rung_previous_ = 0;  // the value of the neighbour's `naps` for which this rank rang
   std::uint32_t rung_next_ = 0;
 
   std::mutex mutex_;

@@ -4,13 +4,13 @@
 //
 // Guarantees
 //   * Every rank gets the same bits from an all-reduce, whatever mix of transports carries it.
-//   * Links are made only with peers that hold the generation's key and name the same job, generation and ring;
-//     whatever else connects is closed and costs nothing but its descriptor for at most `handshake_deadline`.
-//   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail, within
-//     milliseconds where the kernel reports it and within `stall_deadline` where nobody does.
-//   * Only a neighbour whose link ended without a word is a suspect(); who said ABORT, or leaves in order, is not.
-// Caveat: at least one neighbour of a dead rank suspects it; the others may hear of it first from an abort, whose
-// message names it, and then suspect nobody themselves.
+//   * Connects only to peers that hold the generation's key and name the same job, generation and ring. Any other
+//     connection is closed, and costs one descriptor for at most `handshake_deadline`.
+//   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail: within
+//     milliseconds if the kernel reports it, otherwise within `stall_deadline`.
+//   * Only a neighbour whose link ended without BYE or ABORT is a suspect().
+// Caveat: at least one neighbour of a dead rank suspects it. The others may first receive an abort, whose message names
+// the rank, and then suspect none themselves.
 #pragma once
 
 #include <array>
@@ -37,15 +37,15 @@ struct RingOptions {
   std::string job_uid;
   std::int64_t generation = 0;
   GenerationKey key{};       // the MAC key of this generation's links
-  std::vector<int> members;  // by rank: ranks with equal numbers share a pod, and so memory; empty: nobody shares
-  std::uint64_t memory = 0;  // memory_id(shared_memory_dir): ranks with equal ones share memory too; 0: with nobody
-  Duration init_deadline = std::chrono::seconds(20);      // for all links to stand
+  std::vector<int> members;  // by rank: ranks with equal numbers share a pod, and so memory; empty: no ranks do
+  std::uint64_t memory = 0;  // memory_id(shared_memory_dir): ranks with equal ones share memory too; 0: with none
+  Duration init_deadline = std::chrono::seconds(20);      // for all links to be connected
   Duration handshake_deadline = std::chrono::seconds(2);  // for one accepted connection to prove itself
   Duration stall_deadline =
       std::chrono::seconds(30);                  // an operation in flight with no byte moved for so long has failed
   size_t shared_memory_bytes = size_t{1} << 20;  // ring buffer of one shared-memory edge; rounded up to a power of two
   std::string shared_memory_dir = "/dev/shm";
-  int cancel_fd = -1;  // readable: linking ends with kCancelled; stays the caller's. -1: nobody cancels
+  int cancel_fd = -1;  // readable: linking ends with kCancelled; stays the caller's. -1: cannot be cancelled
   std::shared_ptr<const NcclSetup> nccl;  // make_communicator: elements travel over NCCL; nothing: over a ring
 };
 
@@ -54,14 +54,14 @@ enum class Transport { kTcp, kSharedMemory };
 
 class RingCommunicator final : public Communicator {
  public:
-  // Links this rank with its neighbours; returns when both stand, or with kInvalid (the options contradict each other),
-  // kDeadlineExceeded (names the neighbour that is missing and why, as far as known), kUnavailable (a neighbour went
-  // away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, where given, is set
-  // to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation call this at
-  // about the same time. Blocks the calling thread.
+  // Connects this rank with its neighbours. Returns when both links are up, or with kInvalid (the options contradict
+  // each other), kDeadlineExceeded (names the missing neighbour and the reason, if known), kUnavailable (a neighbour
+  // went away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, if given, is
+  // set to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation call this
+  // at about the same time. Blocks the calling thread.
   static Result<std::unique_ptr<RingCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
-  // Tells the neighbours: leaving in order when nothing is in flight, else an abort. Joins the thread.
+  // Tells the neighbours: BYE if nothing is in flight, otherwise an abort. Joins the thread.
   ~RingCommunicator() override;
 
   int rank() const override;
@@ -84,13 +84,13 @@ class RingCommunicator final : public Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-// A communicator for the options: SingleRankCommunicator when size is 1 (listen_fd is closed), else one over NCCL where
+// A communicator for the options: SingleRankCommunicator if size is 1 (listen_fd is closed), else one over NCCL if
 // options.nccl is given, else a ring.
 Result<std::unique_ptr<Communicator>> make_communicator(RingOptions options, int* suspect = nullptr);
 
 // N ranks of one ring inside this process, over real sockets of the loopback interface, in rank order; for tests and
 // measurements. `shared` puts all ranks into one member, so that edges use shared memory. `base` gives deadlines, and
-// NCCL where that is to carry the elements: rank i then has GPU i.
+// NCCL if elements travel over it: rank i then has GPU i.
 Result<std::vector<std::unique_ptr<Communicator>>> make_in_process_ring(int n, bool shared = false,
                                                                         const RingOptions& base = {});
 

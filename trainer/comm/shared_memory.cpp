@@ -28,7 +28,7 @@ std::string segment_name(const std::string& tag, std::uint64_t generation, std::
   return fmt::format("lockstep-{}-g{}-r{}", tag, generation, rank);
 }
 
-// A process that was killed between making its segment and taking the name away leaves the file behind.
+// A process that was killed between creating its segment and unlinking it leaves the file behind.
 void remove_left_overs(const std::string& dir, const std::string& tag, std::uint64_t generation, std::uint32_t rank) {
   DIR* listing = ::opendir(dir.c_str());
   if (listing == nullptr) return;

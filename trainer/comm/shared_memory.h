@@ -2,9 +2,9 @@
 // ring of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, and whether it
 // sleeps. Neighbours map it read-only, so a rank of an older generation that still runs can spoil only its own.
 //
-// Nobody waits here: a rank that finds neither bytes nor room raises `asleep`, looks once more and sleeps in poll() on
-// its control links; a neighbour that moves a counter then rings there. So one wait hears bytes, aborts, the death of
-// a neighbour and the deadline, which a futex on this memory could not.
+// Nothing here blocks. A rank that finds neither bytes nor room makes `naps` odd, looks once more and sleeps in poll()
+// on its control links. A neighbour that moves a counter then rings there. So one wait ends on bytes, an abort, the
+// death of a neighbour and the deadline, which a futex on this memory could not do.
 #pragma once
 
 #include <atomic>
@@ -29,20 +29,20 @@ struct SegmentHeader {
   alignas(64) std::atomic<std::uint32_t> naps{0};      // odd while this rank sleeps
 };
 
-// Names the memory behind the folder `dir`: equal where a file that one process makes there can be mapped by another. A
-// hash of what the kernel calls this boot of the machine and of the mounted file system's number, as pods of one
-// machine may each have a /dev/shm of their own. 0: it cannot be told, and nothing is equal to it.
+// Identifies the memory behind the folder `dir`: two processes get equal ids if one can map a file that the other
+// creates there. A hash of the machine's boot id and of the mounted file system's number, as pods of one machine may
+// each have a /dev/shm of their own. 0: unknown, and equal to none.
 std::uint64_t memory_id(const std::string& dir);
 
 // A mapping of a segment: the owner's, or a neighbour's read-only view.
 class Segment {
  public:
-  // Makes "<dir>/lockstep-<tag>-g<generation>-r<rank>" with room for the ring (reserved, so that writing cannot fault)
-  // and maps it. Removes left-overs with this tag of older generations, and of this rank. kExhausted: no room there.
+  // Creates "<dir>/lockstep-<tag>-g<generation>-r<rank>" with room for the ring (reserved, so that writing cannot
+  // fault) and maps it. Removes left-overs with this tag of older generations, and of this rank. kExhausted: no room.
   static Result<std::unique_ptr<Segment>> create(const std::string& dir, const std::string& tag,
                                                  std::uint64_t generation, std::uint32_t rank, size_t capacity);
-  // Maps a neighbour's segment read-only after checking that it is what it should be. `name` is a file name in `dir`;
-  // anything with a slash is refused. kCorrupt: it is another thing.
+  // Maps a neighbour's segment read-only after checking its header. `name` is a file name in `dir`; anything with a
+  // slash is refused. kCorrupt: it is no such segment.
   static Result<std::unique_ptr<Segment>> open(const std::string& dir, const std::string& name,
                                                std::uint64_t generation, std::uint32_t rank);
   ~Segment();
@@ -50,7 +50,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   const std::string& name() const { return name_; }
-  // Takes the name away (owner); the mappings stay. Any number of times.
+  // Unlinks the name (owner); the mappings stay. Any number of times.
   void unlink();
 
   SegmentHeader& header() { return *static_cast<SegmentHeader*>(memory_); }

@@ -1,4 +1,4 @@
-// The communicator of a world of one rank: every operation is already done when it is submitted.
+// The communicator of a world of one rank: submit() completes every operation.
 #pragma once
 
 #include <atomic>

@@ -28,9 +28,9 @@ class ByteSource {
   virtual ~ByteSource() = default;
   // Copies what has arrived.
   virtual IoResult read(std::span<std::byte> to) = 0;
-  // Shows what has arrived (not always all of it), from the place up to which was consumed; `bytes` is its length. Its
-  // address is as aligned as that place in the stream, up to 64 bytes. Valid until the next call. With `ended`, what is
-  // shown is the last.
+  // Shows what has arrived (not always all of it), from the first unconsumed byte; `bytes` is its length. Its address
+  // is as aligned as that position in the stream, up to 64 bytes. Valid until the next call. With `ended`, these bytes
+  // are the last.
   virtual IoResult peek(std::span<const std::byte>& out) = 0;
   virtual void consume(size_t bytes) = 0;
   virtual int poll_fd() const = 0;

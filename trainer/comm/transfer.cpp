@@ -126,7 +126,7 @@ void Transfer::start(Schedule schedule) {
   receive_total_ = kOperationHeaderBytes + padded(schedule_.receive_bytes);
 }
 
-// Bytes on the wire that may leave by now.
+// Bytes on the wire that may be sent so far.
 size_t Transfer::sendable() const {
   const size_t payload_here =
       std::min(received_ > kOperationHeaderBytes ? received_ - kOperationHeaderBytes : 0, schedule_.receive_bytes);
@@ -167,7 +167,7 @@ Transfer::Moved Transfer::send(ByteSink& to) {
     if (result.ended) return {moved.bytes, Problem::kSinkEnded, result.error};
     if (result.bytes == 0) break;
     moved.bytes += result.bytes;
-    // Which of it was payload, and of which pieces.
+    // Splits it into payload, by pieces.
     size_t payload = std::min(sent_ + result.bytes, payload_end);
     payload -= std::min(payload, std::max(sent_, kOperationHeaderBytes));
     sent_ += result.bytes;

@@ -1,14 +1,14 @@
 // One operation under way on one rank: which bytes it sends to the next rank and which it takes from the previous one.
 //
-// Every algorithm here is a list of pieces to send and a list of pieces to receive, with one rule: a received byte may
-// be passed on as soon as it is here (and reduced), so
+// Every algorithm here is a list of pieces to send and a list of pieces to receive, with one rule: a rank may forward a
+// byte as soon as it has received (and reduced) it, so
 //     sent <= head_start + received.
 // That pipelines at the grain of whatever the transport moves, with no barrier between the ring's steps.
 //
 //   all-reduce, large   2(n-1) segments each way: reduce-scatter, then all-gather
 //   all-reduce, small   n-1 blocks each way: every rank gets every rank's block and adds them in order of rank
 //   broadcast           a chain from the root round the ring
-//   hand-on             the links of such chains that are needed
+//   hand-on             the hops of such a chain that are needed
 //
 // In both all-reduces each element is added up in one fixed order, so all ranks hold the same bits.
 #pragma once

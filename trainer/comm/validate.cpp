@@ -41,7 +41,7 @@ Status validate(const Broadcast& operation, int size) {
 Status validate(const HandOn& operation, int size) {
   if (operation.bytes > 0 && operation.data == nullptr) return fail(ErrorCode::kInvalid, "hand-on of a null buffer");
   if (size == 1 && (operation.receives || operation.sends)) {
-    return fail(ErrorCode::kInvalid, "hand-on to or from another rank, of which there is none");
+    return fail(ErrorCode::kInvalid, "hand-on in a world of one rank");
   }
   return {};
 }

@@ -151,7 +151,7 @@ std::array<std::byte, 32> sha256(std::string_view text) {
 
 std::array<std::byte, 16> fresh_nonce() {
   std::array<std::byte, 16> nonce{};
-  // 16 bytes are given whole or not at all; after boot the kernel's generator does not fail.
+  // getrandom gives 16 bytes whole or not at all; after boot it does not fail.
   while (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
   }
   return nonce;

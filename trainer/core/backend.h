@@ -73,7 +73,7 @@ class Backend {
 
   // kExhausted when there is not enough memory.
   virtual Result<std::unique_ptr<Memory>> allocate(size_t bytes) = 0;
-  // The bindings' addresses must stay valid as long as the kernel lives.
+  // The bindings' addresses must stay valid as long as the kernel exists.
   virtual Result<std::unique_ptr<Kernel>> compile(const Graph& graph, const Node& node, Bindings bindings) = 0;
   // Called on the computing thread before kernels run on it (sets its number of threads). Cheap.
   virtual void enter() = 0;

@@ -11,7 +11,7 @@ namespace lockstep::trainer::core {
 
 namespace {
 
-// Lanes do not wait for each other's multiplications, so that the memory is what limits.
+// Independent lanes do not wait for each other's multiplications, so memory is the limit.
 constexpr size_t kLanes = 8;
 constexpr size_t kStride = kLanes * sizeof(std::uint64_t);
 constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15ULL;  // odd, so that a step is a bijection of its lane

@@ -1,9 +1,9 @@
-// A digest of memory at the memory's own speed, to tell whether two ranks hold the same bits. A change of one word
-// always changes it; it is no defence against somebody who looks for collisions (checkpoints have SHA-256 for that).
+// A digest of memory at the memory's own speed, to tell whether two ranks hold bitwise identical state. A change of one
+// word always changes it. It does not resist forged collisions (checkpoints have SHA-256 for that).
 //
-// What is digested is a list of arrays in blocks of kBlock elements. Each block has a digest of its own, keyed by its
-// place, and the whole is their sum: so whoever writes a block can say what it adds while it is still in the cache, in
-// any order and on any thread.
+// The digest covers a list of arrays in blocks of kBlock elements. Each block has a digest of its own, keyed by its
+// place, and the whole is their sum. So the code that writes a block can compute its share while the block is still in
+// the cache, in any order and on any thread.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,10 @@
 
 namespace lockstep::trainer::core {
 
-// What block `block` of array `array` adds, by its bytes and their number.
+// The share of block `block` of array `array`, by its bytes and their number.
 std::uint64_t digest_of_block(std::size_t array, std::size_t block, const void* data, std::size_t bytes);
 
-// What a whole array of `count` elements of `width` bytes adds.
+// The share of a whole array of `count` elements of `width` bytes.
 std::uint64_t digest_of_array(std::size_t array, const void* data, std::size_t count, std::size_t width);
 
 // The sum, where several threads add to it.

@@ -18,7 +18,7 @@ inline std::int64_t round_to_integer(double x) {
   return std::bit_cast<std::int64_t>(x + kMagic) - std::bit_cast<std::int64_t>(kMagic);
 }
 
-// Returns whether everything fitted. Branch-free, so that it vectorises; the reason is looked for only when not.
+// Returns whether everything fitted. Branch-free, so that it vectorises; only a misfit is searched for its reason.
 template <typename Real>
 bool round_block(const Real* values, size_t count, double scale, bool add, std::int64_t* sums) {
   std::int64_t bad = 0;

@@ -66,7 +66,7 @@ struct Node {
   TensorId output = -1;
   std::int64_t heads = 1;    // kCausalAttention
   std::int64_t samples = 0;  // B, where rows are samples times positions
-  double rate = 0;           // kDropout: share of elements set to zero; kBatchNorm: weight of the new statistics
+  double rate = 0;           // kDropout: fraction of elements set to zero; kBatchNorm: weight of the new statistics
   double epsilon = 1e-5;     // the norms
 };
 
@@ -89,8 +89,8 @@ struct Graph {
   double statistic_weight(TensorId id) const;        // of a new value in the running mean that the statistic is
 };
 
-// Builds a Graph layer by layer; each function returns the tensor that the layer writes. Misuse (shapes that do not
-// fit) is a bug in a model and ends the process with a message.
+// Builds a Graph layer by layer; each function returns the tensor that the layer writes. Shapes that do not fit are a
+// bug in a model and end the process with a message.
 class GraphBuilder {
  public:
   // `batch`: samples in one micro-batch.

@@ -1,6 +1,6 @@
-// The promises of a step are tested by breaking them: a program of the tests is compiled with LOCKSTEP_MUTATIONS and
-// told by its environment (TRAINER_MUTATION, a name below) which bug to have, and whoever counts what was trained must
-// notice. Everything that is shipped is compiled without, and mutation() is a constant.
+// Mutations of a step, to test its promises. A test program compiled with LOCKSTEP_MUTATIONS reads TRAINER_MUTATION (a
+// name below) and has that bug; the check of the ledgers must notice it. Shipped programs are compiled without it, and
+// there mutation() is a constant.
 #pragma once
 
 #ifdef LOCKSTEP_MUTATIONS
@@ -12,11 +12,11 @@ namespace lockstep::trainer::core {
 
 enum class Mutation {
   kNone,
-  kDropSample,    // a sample of step 7 is left out, and what lay there before is trained on again
+  kDropSample,    // a sample of step 7 is left out, and the previous one at that place is trained on again
   kForgetStep,    // step 7 is applied and not counted, so it is applied again
-  kStageTwice,    // batch statistics of a step that was interrupted stay, and are added to when it is done again
-  kTearTransfer,  // a state of which half has come is taken, and nobody compares
-  kApplyBroken,   // a collective that failed counts as done, whatever it left in its buffers
+  kStageTwice,    // batch statistics of an interrupted step stay, and its second run adds to them
+  kTearTransfer,  // a state of which half has arrived is installed without a comparison
+  kApplyBroken,   // a failed collective counts as done, whatever it left in its buffers
 };
 
 #ifdef LOCKSTEP_MUTATIONS

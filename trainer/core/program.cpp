@@ -136,7 +136,7 @@ Bindings Program::bind(const Node& node, const ProgramMemory& memory, std::vecto
   for (TensorId id : node.inputs) {
     bindings.inputs.push_back(at(addresses_, id));
     bindings.input_gradients.push_back(at(gradient_addresses_, id));
-    // Gradients of parameters accumulate over micro-batches, so whoever starts a step clears them.
+    // Gradients of parameters accumulate over micro-batches, so the caller clears them at the start of a step.
     bool add = graph_.tensor(id).role == Role::kParameter || gradient_written[static_cast<size_t>(id)];
     bindings.accumulate.push_back(add);
     gradient_written[static_cast<size_t>(id)] = true;

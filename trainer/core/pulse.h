@@ -1,5 +1,5 @@
-// What the thread that trains is doing, told to whoever watches for hangs: where it is, and a count that grows with
-// whatever it gets done. That thread writes, any thread reads at any time; nobody waits.
+// The activity of the training thread, for a watcher of hangs: what it does, and a count that grows as it makes
+// progress. That thread writes, any thread reads at any time, and none waits.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class Pulse {
   std::atomic<std::int64_t> step_{0};
 };
 
-// The training thread does something else for the life of this.
+// For its lifetime the training thread does something else.
 class Meanwhile {
  public:
   Meanwhile(Pulse& pulse, Doing doing) : pulse_(pulse), before_(pulse.doing()) { pulse_.enter(doing); }

@@ -33,7 +33,7 @@ constexpr double uniform(std::uint64_t key, std::uint64_t counter) {
 }
 
 // Nearly normal, mean 0 and variance 1, within [-6, 6]: the sum of twelve uniform numbers less six. Exact in double,
-// so it does not depend on anybody's logarithm.
+// so it does not depend on the logarithm of any library.
 constexpr double normal(std::uint64_t key, std::uint64_t counter) {
   std::uint64_t sum = 0;
   std::uint64_t state = derive(key, counter);

@@ -1,7 +1,6 @@
-// Everything that outlives a step: parameters, optimizer state, running statistics, exponents and the step itself.
-// Replica::step's commit is the only code that changes it, besides restoring a checkpoint and installing the state of
-// another rank. Its digest is kept up by the optimizer as it writes, so that who asks for the version waits for
-// nothing.
+// Everything that outlives a step: parameters, optimizer state, running statistics, exponents and the step itself. Only
+// Replica::step's commit changes it, besides restoring a checkpoint and installing the state of another rank. The
+// optimizer keeps the digest up to date as it writes, so a caller of version() does not wait.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace lockstep::trainer::core {
 
-// One tensor of the state, without padding, for whoever saves, restores or compares it.
+// One tensor of the state, without padding, for code that saves, restores or compares it.
 struct StateTensor {
   std::string name;
   ElementType type = ElementType::kFloat32;
@@ -26,7 +25,7 @@ struct StateTensor {
   bool optimizer = false;  // false: a parameter or a statistic, which is all that prediction needs
 };
 
-// Which state it is. By generation, then step, it says how new a state is; the digest is of its bits.
+// Identifies a state. Generation, then step, order states by age; the digest is of their bits.
 struct Version {
   std::int64_t committed_in = 0;
   std::int64_t step = 0;
@@ -35,7 +34,7 @@ struct Version {
   bool operator==(const Version&) const = default;
 };
 
-// What the fixed-point exponents are of. Gradients use theirs only in deterministic training; loss and statistics
+// The owners of the fixed-point exponents. Gradients use theirs only in deterministic training; loss and statistics
 // always.
 struct ExponentTable {
   size_t gradients = 0;   // one for each segment
@@ -53,28 +52,28 @@ class State {
   // The state before the first step, as a pure function of `seed` and the tensors' names.
   void initialize(std::uint64_t seed);
 
-  // Views of all of it, the step included. Valid as long as the state lives. Who gets them may write through them, so
-  // the next version() reads the memory.
+  // Views of all of it, the step included. Valid as long as the state lives. The caller may write through them, so the
+  // next version() reads the memory.
   std::vector<StateTensor> tensors();
 
-  // After a commit or an install at once; else it reads all of the state, at the speed of memory.
+  // Immediate after a commit or an install; otherwise it reads all of the state, at the speed of memory.
   Version version();
   // Parameters or slots may have changed: the next version() reads them.
   void changed() { arenas_digest_.reset(); }
   // All parameters and slots were written, and the sum of their digests is `digest`.
   void digested(std::uint64_t digest) { arenas_digest_ = digest; }
 
-  // The state as bytes: its arenas with their padding, then what is small. Equal layouts have equal places.
+  // The state as bytes: its arenas with their padding, then the small fields. Equal layouts have equal places.
   struct Block {
     std::byte* data = nullptr;
     size_t bytes = 0;
   };
   std::vector<Block> image();
   size_t bytes();  // of all blocks
-  // What block `index` of the image adds to the digest, were it `data`.
+  // The share of block `index` of the image in the digest, if its bytes were `data`.
   std::uint64_t digest_of(size_t index, const std::byte* data);
-  // Makes the state `from`, the blocks of an image one after the other, which `generation` committed. Cannot fail and
-  // is not interrupted: before, the state is the old one, and after it the new one.
+  // Replaces the state by `from`, the blocks of an image one after the other, which `generation` committed. Cannot fail
+  // and cannot be interrupted: a reader sees the old state before and the new one after.
   void install(const std::byte* from, std::int64_t generation);
 
   std::int64_t step = 0;          // committed steps

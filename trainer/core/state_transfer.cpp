@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::int64_t kTransferMagic = 0x3265746174736773;  // changes with the layout of Words
 
-// The first all-reduce, of sums: what the source says (all others add zeros), then who receives, by rank.
+// The first all-reduce, of sums: the words of the source (all others add zeros), then the receivers, by rank.
 struct Words {
   enum : size_t { kMagic, kBytes, kStep, kCommittedIn, kDigest, kFirstLoss, kLoss, kReceives };
 };
 
 Error wrong(const std::string& what) {
-  return fail(ErrorCode::kInternal, "the state of another rank cannot be taken: " + what);
+  return fail(ErrorCode::kInternal, "the state of another rank cannot be installed: " + what);
 }
 
 std::string name_of(const Version& it) {
@@ -37,9 +37,9 @@ Result<Agreed> agree(State& state, comm::Communicator& communicator, int source,
                      const TransferNotes& notes, const Version& own) {
   const auto other = [&](const Version& held) {
     return wrong("rank " + std::to_string(source) + " holds " + name_of(held) + " and was named as the source of " +
-                 name_of(version) + ", or its bits are others");
+                 name_of(version) + ", or their digests differ");
   };
-  // Before it says anything, so that the others hear of its end and do not end themselves.
+  // Before the all-reduce, so that the other ranks see this one end and do not end themselves.
   if (communicator.rank() == source && own != version) return other(own);
   std::vector<std::int64_t> words(Words::kReceives + static_cast<size_t>(communicator.size()), 0);
   if (communicator.rank() == source) {
@@ -55,7 +55,7 @@ Result<Agreed> agree(State& state, comm::Communicator& communicator, int source,
   LOCKSTEP_TRY(auto ticket, communicator.submit(comm::AllReduce{words.data(), words.size(), comm::DataType::kInt64,
                                                                 comm::Reduction::kSum}));
   LOCKSTEP_CHECK_OK(communicator.wait(ticket));
-  if (words[Words::kMagic] != kTransferMagic) return wrong("what came is no state");
+  if (words[Words::kMagic] != kTransferMagic) return wrong("the received bytes are no state");
   if (words[Words::kBytes] != static_cast<std::int64_t>(state.bytes())) {
     return wrong("it has " + std::to_string(words[Words::kBytes]) + " bytes, and this model's has " +
                  std::to_string(state.bytes()));
@@ -97,7 +97,7 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   }
   std::uint64_t digest = 0;
   std::uint64_t of_arenas = 0;
-  for (size_t i = 0; i < blocks.size(); ++i) {  // of each while the next is on its way
+  for (size_t i = 0; i < blocks.size(); ++i) {  // digest each while the next is on its way
     LOCKSTEP_CHECK_OK(communicator.wait(tickets[i]));
     if (!receives) continue;
     if (mutation() == Mutation::kTearTransfer && i == 0) {
@@ -108,7 +108,7 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   }
   if (!receives) return Transferred{false, agreed.notes};
   if (digest != version.digest && mutation() != Mutation::kTearTransfer)
-    return wrong("its bits are not those that were announced");
+    return wrong("the digest of the received bytes is not the announced one");
   if (memory) state.install(memory.get(), version.committed_in);
   state.committed_in = version.committed_in;
   state.digested(of_arenas);

@@ -1,6 +1,6 @@
-// Gives the newest state to the ranks that hold another one, each from the rank before it in the ring. Every rank of a
-// generation takes part; nobody's state is torn, whoever dies: what arrives is checked as a whole, in memory of its
-// own, before a byte of the state changes. Only who holds nothing that counts takes it where it belongs.
+// Streams the newest state to the ranks that hold another one, each from the previous rank in the ring. Every rank of a
+// generation takes part. No death of a rank tears a state: a receiver verifies the whole new state in separate memory
+// before it changes a byte of its own. Only a rank that holds nothing of value receives in place.
 #pragma once
 
 #include "operator/base/result.h"
@@ -9,7 +9,7 @@
 
 namespace lockstep::trainer::core {
 
-// What belongs to a state and is not in it: losses that whoever leads reports.
+// Values that belong to a state and are not in it: losses that the leading rank reports.
 struct TransferNotes {
   double first_held_out_loss = 0;
   double loss = 0;  // of the step that made the state
@@ -20,17 +20,17 @@ struct Transferred {
   TransferNotes notes;     // of the source
 };
 
-// What this rank's own state is worth.
+// The value of this rank's own state.
 enum class Held {
-  kState,    // one that training could go on from
-  kNothing,  // no such: it may be overwritten before all of the new one is here, and is garbage after an error
+  kState,    // training could continue from it
+  kNothing,  // it may be overwritten before all of the new one has arrived, and is garbage after an error
 };
 
-// Every rank calls it with the same `source` and `version`; `notes` count where rank() is `source`. A rank that holds
-// `version` keeps what it has, every other one holds it afterwards. Errors, after which a state that was held is what
-// it was: the communicator's (abort it, then nothing refers to memory of this call); kExhausted: no memory for a second
-// state; kInternal: the source does not hold `version`, its state is of another model, or the bits that came are not
-// those of the digest.
+// Every rank calls it with the same `source` and `version`; `notes` count if rank() is `source`. Every rank holds
+// `version` afterwards; one that held it before keeps its memory untouched. After an error a kState is unchanged.
+// Errors: the communicator's (abort it; then nothing refers to memory of this call); kExhausted: no memory for a second
+// state; kInternal: the source does not hold `version`, its state is of another model, or the received bits do not
+// match the digest.
 Result<Transferred> transfer_state(State& state, comm::Communicator& communicator, int source, const Version& version,
                                    const TransferNotes& notes, Held held);
 

@@ -14,7 +14,7 @@ namespace lockstep::trainer::core {
 
 namespace {
 
-constexpr std::int64_t kMutatedStep = 6;  // committed before the step that mutations are about
+constexpr std::int64_t kMutatedStep = 6;  // committed before the step that mutations change
 constexpr int kMaxRedone = 64;            // lowers an exponent by more than the range of double
 constexpr int kEvaluationExponent = 24;   // held-out losses are summed with a step of 6e-8
 
@@ -101,7 +101,7 @@ void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
   communicator_ = &communicator;
   generation_ = generation;
   pulse_.committed(state_->step);
-  tickets_.clear();  // whatever else is staged is written anew by the next step before it is read
+  tickets_.clear();  // the next step overwrites everything else that is staged before it reads it
 }
 
 Result<StepReport> Replica::step(Control wish) {

@@ -2,7 +2,7 @@
 // bucket while earlier layers still compute, agree on flags, commit.
 //
 // The global batch of a step is M micro-batches of fixed size; micro-batch j is computed by rank j mod n. Nothing that
-// outlives the step changes before commit, so a step that failed or was aborted can be done again from the same state.
+// outlives the step changes before commit, so a failed or aborted step can be repeated from the same state.
 #pragma once
 
 #include <atomic>
@@ -27,9 +27,9 @@ struct StepOptions {
   double clip_norm = 0;            // largest gradient norm; 0: no clipping
   bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
   BucketSizes buckets;
-  bool initialize = true;  // the state to the one before the first step; false: it is zeros, and another will come
-  Pulse* pulse = nullptr;  // says what the steps are doing; null: nobody watches. It must outlive the replica
-  bool checksums = false;  // of what is computed: Replica::computed()
+  bool initialize = true;  // sets the state before the first step; false: zeros, which another state replaces
+  Pulse* pulse = nullptr;  // reports the activity of the steps; null: unwatched. It must outlive the replica
+  bool checksums = false;  // fill Replica::computed()
 };
 
 // A micro-batch that this rank computed.
@@ -38,12 +38,12 @@ struct ComputedBatch {
   std::uint32_t crc32 = 0;  // of the bytes of all inputs, one after the other, as the first layer reads them
 };
 
-// What ranks agree on in band: a wish of one becomes known to all after the same step.
+// In-band agreement between ranks: a wish of one rank reaches all ranks after the same step.
 struct Control {
   bool stop = false;        // end after this step
   bool checkpoint = false;  // write a checkpoint after this step
-  bool leave = false;       // this rank ends after this step, and the others go on without it
-  bool yield = false;       // the generation ends after this step, because others are to join
+  bool leave = false;       // this rank ends after this step, and the others continue without it
+  bool yield = false;       // the generation ends after this step, so that others can join
 };
 
 struct StepReport {
@@ -51,9 +51,9 @@ struct StepReport {
   std::int64_t step = 0;     // committed steps now
   double loss = 0;           // mean over the global batch, before the update
   double gradient_norm = 0;  // before clipping
-  Control control;           // what any rank wished
+  Control control;           // the wishes of all ranks together
   int leaving = 0;           // ranks that leave
-  int redone = 0;            // times that the step was computed again because a sum did not fit its exponent
+  int redone = 0;            // times that the step was recomputed because a sum did not fit its exponent
 };
 
 // Where the time of steps goes, in seconds on this rank, since creation.
@@ -61,33 +61,33 @@ struct StepTimes {
   double load = 0, forward = 0, backward = 0, wait = 0, commit = 0;  // wait: all-reduces not hidden by computing
 };
 
-// A rank's replica of the training state and the machinery of its steps. One thread; only `abort` is for others. After
-// an error the communicator must be aborted before the replica is destroyed: it may still write into the gradients.
+// A rank's replica of the training state and the machinery of its steps. One thread; only `abort` may be set by others.
+// After an error, abort the communicator before the replica is destroyed: it may still write into the gradients.
 class Replica {
  public:
-  // Everything referred to must outlive the replica. kExhausted: not enough memory; kInvalid: more micro-batches than
+  // All arguments must outlive the replica. kExhausted: not enough memory; kInvalid: more micro-batches than
   // --deterministic can sum.
   static Result<std::unique_ptr<Replica>> create(const Graph& graph, Backend& backend, const Optimizer& optimizer,
                                                  const SampleSource& source, comm::Communicator& communicator,
                                                  const StepOptions& options, const std::atomic<bool>& abort);
 
-  // From now on steps are reduced over `communicator`, which must outlive its use, and committed by `generation`.
-  // Nothing of a step that failed before survives.
+  // Later steps are reduced over `communicator`, which must outlive its use, and committed by `generation`. Drops
+  // everything that a failed step left.
   void use(comm::Communicator& communicator, std::int64_t generation);
 
-  // Does the step that follows the committed ones. Errors are the communicator's, or kCancelled after `abort`; then
+  // Runs the step that follows the committed ones. Errors are the communicator's, or kCancelled after `abort`; then
   // nothing was changed.
   Result<StepReport> step(Control wish);
 
-  // What the last step() was made of here, where options.checksums; a step that was computed again lists what counted.
+  // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
   const std::vector<ComputedBatch>& computed() const { return computed_; }
 
   // Mean loss over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits.
   // NaN when it is not finite.
   Result<double> evaluate();
 
-  // Whether all ranks hold the same bits; every rank calls it at the same place and gets the same answer. Errors are
-  // the communicator's.
+  // Whether all ranks hold bitwise identical state; every rank calls it at the same place and gets the same answer.
+  // Errors are the communicator's.
   Result<bool> ranks_agree();
 
   State& state() { return *state_; }

@@ -1,5 +1,5 @@
 // The order of samples as a pure function of (seed, epoch, index): a keyed permutation of each epoch that is computed,
-// never stored. It knows no rank and no world size, so a restart at any size goes on exactly where it stopped.
+// never stored. It knows no rank and no world size, so a restart at any size continues at the sample where it stopped.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Permutation {
 struct Place {
   std::int64_t epoch = 0;
   std::int64_t index = 0;   // in the epoch
-  std::int64_t sample = 0;  // which of the `count` samples stands there
+  std::int64_t sample = 0;  // which of the `count` samples has that place
 };
 
 // Where `position`, the number of samples consumed before, lies among epochs of `count` samples.

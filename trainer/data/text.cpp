@@ -28,7 +28,7 @@ Error cannot_read(const std::string& path, int number) {
   return fail(code, fmt::format("cannot read data '{}': {}", path, std::strerror(number)));
 }
 
-// The files that `path` stands for.
+// The files of `path`: itself, or the files of the folder.
 Result<std::vector<std::string>> files_of(const std::string& path) {
   std::error_code error;
   fs::file_status status = fs::status(path, error);
@@ -79,7 +79,7 @@ bool is_letter(char c) {
   return is_capital(c) || is_small(c);
 }
 
-// Whether a sentence begins at `i`, on the line of the one before it. That has to end with a word of small letters: "2.
+// Whether a sentence begins at `i`, on the line of the previous one, which has to end with a word of small letters: "2.
 // The" and "U.S. Code" begin none.
 bool begins_a_sentence(const std::string& bytes, size_t i) {
   size_t end = i;

@@ -19,9 +19,9 @@ struct Text {
   std::uint64_t fingerprint = 0;          // of all of the above: the same text has the same
 };
 
-// `paths`: files, or folders whose regular files are read in order of name, without those below. A file that is there
-// under two names (a link) is read once. kNotFound: a path is not there; kInvalid: nothing but empty files; kForbidden,
-// kUnavailable: cannot be read; kExhausted: more than kMaxTextBytes. The sentence names the path.
+// `paths`: files, or folders whose regular files are read in order of name, without subfolders. A file with two names
+// (a link) is read once. kNotFound: a path does not exist; kInvalid: all files are empty; kForbidden, kUnavailable:
+// cannot be read; kExhausted: more than kMaxTextBytes. The sentence names the path.
 Result<Text> read_text(const std::vector<std::string>& paths);
 
 // The bytes of tokens.
@@ -30,10 +30,10 @@ std::string to_string(const Text& text, const std::vector<std::uint8_t>& tokens)
 // The tokens of bytes. kInvalid: the text has no such character; the sentence names it.
 Result<std::vector<std::uint8_t>> to_tokens(const Text& text, const std::string& bytes);
 
-// Text for a model to go on from.
+// Text for a model to continue.
 struct Opening {
   std::vector<std::uint8_t> tokens;  // not empty, as long as the held-out text is not
-  size_t shown = 0;                  // so many of the last tokens are the first word of what is written
+  size_t shown = 0;                  // this many of the last tokens are the first word of the output
 };
 
 // Held-out text: at most `most` tokens that end after the first word of a sentence, inside a paragraph of prose; in a

@@ -25,15 +25,15 @@ namespace {
 
 constexpr size_t kHandlerStack = size_t{64} << 10;
 constexpr size_t kMostFrames = 48;
-constexpr size_t kMostPrinted = 14;          // the innermost: what is kept of standard error has room for these
+constexpr size_t kMostPrinted = 14;          // the innermost: the agent keeps this much of standard error
 constexpr size_t kMostName = 110;            // characters of a function's name
-constexpr int kOwnFrames = 2;                // the handler, and what the system put around it
-constexpr long kAnswerWithin = 500'000'000;  // nanoseconds, for the handler
-// Generated code of oneDNN says nothing of who called it. A thread that still runs leaves it soon.
+constexpr int kOwnFrames = 2;                // the handler, and the frame of the kernel around it
+constexpr long kAnswerWithin = 500'000'000;  // nanoseconds that the handler has
+// Generated code of oneDNN does not name its caller. A thread that still runs leaves that code soon.
 constexpr int kMostTries = 100;
 constexpr auto kBetweenTries = std::chrono::milliseconds(2);
 
-// What the handler leaves. There is one handler in a process.
+// The result of the handler. There is one handler in a process.
 std::array<void*, kMostFrames> frames;
 std::atomic<int> captured{0};
 sem_t answered;
@@ -100,8 +100,8 @@ AbortReport::AbortReport() : watched_(::pthread_self()), watched_tid_(::gettid()
   const sigset_t abort = only(SIGABRT);
   signals_.reset(::signalfd(-1, &abort, SFD_CLOEXEC));
   wake_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!signals_ || !wake_ || ::sem_init(&answered, 0, 0) != 0) return;  // then SIGABRT ends the process at once
-  ::backtrace(frames.data(), 1);  // loads what it needs, which a handler could not
+  if (!signals_ || !wake_ || ::sem_init(&answered, 0, 0) != 0) return;  // without them SIGABRT ends the process at once
+  ::backtrace(frames.data(), 1);                                        // loads its library, which a handler could not
   stack_ = std::make_unique<std::byte[]>(kHandlerStack);
   stack_t stack{};
   stack.ss_sp = stack_.get();
@@ -133,7 +133,7 @@ AbortReport::~AbortReport() {
   ::pthread_sigmask(SIG_UNBLOCK, &abort, nullptr);
 }
 
-// Has the watched thread leave its stack in `frames`; false: it does not.
+// Makes the watched thread write its stack to `frames`; false: it does not answer.
 bool AbortReport::capture_now() const {
   if (::pthread_kill(watched_, capture_signal()) != 0) return false;
   timespec until{};

@@ -1,5 +1,5 @@
-// SIGABRT from the agent: this process hangs, says the coordinator, and is about to be ended. It prints what the thread
-// that trains is doing, and dies of the signal.
+// SIGABRT from the agent: the coordinator has found that this process hangs. The process prints what its training
+// thread is doing, and dies of the signal.
 #pragma once
 
 #include <semaphore.h>
@@ -13,13 +13,12 @@
 
 namespace lockstep::trainer::elastic {
 
-// Listens for SIGABRT on a thread of its own, which asks the thread that made it for its stack, prints that with names
-// to standard error and ends the process with SIGABRT. The stack is taken by the handler of a signal that nobody else
-// uses, on a stack of its own: the kernels of oneDNN point the stack register into the heap (stop.h). abort() ends the
-// process as ever.
+// A thread that waits for SIGABRT. It asks the thread that created it for its stack, prints that with names to standard
+// error and ends the process with SIGABRT. A handler of a signal that no other code uses takes the stack, on a stack of
+// its own: the kernels of oneDNN point the stack register into the heap (stop.h). abort() works as usual.
 //
-// Make it on the thread that trains, before any thread that handles signals: it blocks SIGABRT there, and they inherit
-// that. One at a time in a process. SIGABRT is not blocked any more when it is gone.
+// Create it on the training thread, before any thread that handles signals: it blocks SIGABRT there, and they inherit
+// that. One at a time in a process. Its destructor unblocks SIGABRT.
 class AbortReport {
  public:
   AbortReport();

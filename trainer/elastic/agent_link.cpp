@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kBetweenProgress = milliseconds(250);
 constexpr auto kBetweenActivities = milliseconds(250);
-constexpr size_t kMostQueued = 1024;  // messages; an agent that reads nothing for so long loses the newest
+constexpr size_t kMostQueued = 1024;  // messages; if the agent reads nothing for this long, the newest are dropped
 
 MonotonicTime now() {
   return std::chrono::steady_clock::now();
@@ -42,7 +42,7 @@ MonotonicTime now() {
 class AgentLink::Impl {
  public:
   Impl(UniqueFd fd, UniqueFd wake, StopToken& stop) : fd_(std::move(fd)), wake_(std::move(wake)), stop_(stop) {
-    thread_ = start_without_signals([this] { run(); });  // they are for the thread that trains
+    thread_ = start_without_signals([this] { run(); });  // signals are for the training thread
   }
 
   ~Impl() {
@@ -128,7 +128,7 @@ class AgentLink::Impl {
         if (closing_ || gone_) return;
         bool sent = true;
         const int next_look = add_activity();
-        while (sent) {  // until nothing may leave now, or the socket is full
+        while (sent) {  // until no message is due, or the socket is full
           timeout = fill_out();
           sent = !out_.empty();
           if (!send_out()) return lost("the agent closed the link");
@@ -147,8 +147,8 @@ class AgentLink::Impl {
     }
   }
 
-  // With mutex_ held: queues what this process is doing, when it is time. Returns how many milliseconds it is until the
-  // next time, -1: nobody watches.
+  // With mutex_ held: queues this process's activity when it is due. Returns the milliseconds until the next time, -1:
+  // there is no watcher.
   int add_activity() {
     if (!look_) return -1;
     const MonotonicTime at = now();
@@ -160,7 +160,8 @@ class AgentLink::Impl {
     return static_cast<int>(std::chrono::ceil<milliseconds>(look_at_ - at).count());
   }
 
-  // With mutex_ held: moves what may leave now to out_. Returns how many milliseconds progress has to wait, -1: none
+  // With mutex_ held: moves messages that are due to out_. Returns the milliseconds that progress has to wait, -1: none
+  // waits.
   // does.
   int fill_out() {
     while (out_.size() < rendezvous::kMaxLinkLine && !queue_.empty()) {
@@ -170,7 +171,7 @@ class AgentLink::Impl {
     if (!progress_) return -1;
     const auto wait = std::chrono::ceil<milliseconds>(last_progress_ + kBetweenProgress - now()).count();
     if (wait > 0 && !hurry_) return static_cast<int>(wait);
-    if (out_.empty()) {  // else the newest goes when there is room
+    if (out_.empty()) {  // else the newest is sent when there is room
       out_ += *progress_;
       progress_.reset();
       last_progress_ = now();
@@ -178,7 +179,7 @@ class AgentLink::Impl {
     return -1;
   }
 
-  // With mutex_ held. False: the link is gone.
+  // With mutex_ held. False: the link has ended.
   bool send_out() {
     while (!out_.empty()) {
       const ssize_t n = ::send(fd_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -253,7 +254,7 @@ class AgentLink::Impl {
   UniqueFd wake_;
   StopToken& stop_;
   std::atomic<std::int64_t> yields_{0};
-  std::string in_;  // the thread's own
+  std::string in_;  // used by the thread alone
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -269,8 +270,8 @@ class AgentLink::Impl {
   std::function<rendezvous::Activity()> look_;
   MonotonicTime look_at_{};
   std::optional<std::pair<std::int64_t, std::int64_t>> regroup_;  // the newest: term, generation
-  bool may_join_ = false;                                         // it has had no join
-  std::optional<AgentMessage> order_;                             // not given out yet
+  bool may_join_ = false;                                         // the newest regroup has had no join yet
+  std::optional<AgentMessage> order_;                             // not returned yet
 
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-// From a failure to the way that the process ends: its exit code and the report for the agent.
+// From a failure to the end of the process: its exit code and the report for the agent.
 #pragma once
 
 #include "operator/base/result.h"
@@ -6,20 +6,20 @@
 
 namespace lockstep::trainer::elastic {
 
-// Where in the trainer an error came up; with its code this decides how the process ends.
+// The part of the trainer that an error comes from. With the error's code it decides the exit code.
 enum class Origin {
   kUsage,          // flags
   kConfig,         // settings or environment
   kData,           // reading or checking data
   kRestore,        // loading a checkpoint
   kSave,           // writing a checkpoint
-  kCommunication,  // making links or a collective
+  kCommunication,  // connecting, or a collective
   kNumerics,       // NaN or infinity in the loss
   kInternal,       // anything else
 };
 
-// Whether a communicator's error is the doing of others (a peer went away, stalled or aborted) or of an interruption,
-// so that the same operation may succeed in another generation.
+// Whether another process (it went away, stalled or aborted) or an interruption caused a communicator's error, so that
+// the same operation may succeed in another generation.
 bool peers_doing(ErrorCode code);
 
 struct Ending {
@@ -27,9 +27,9 @@ struct Ending {
   rendezvous::FailureReport report;
 };
 
-// `suspect` is Communicator::suspect(), for kCommunication. Of kCommunication, kDeadlineExceeded and kUnavailable are a
-// peer's doing (kExitCommunication); kInvalid, kConflict (ranks submitted different operations) and kInternal are our
-// own.
+// `suspect` is Communicator::suspect(), for kCommunication. Of kCommunication, kDeadlineExceeded and kUnavailable blame
+// a peer (kExitCommunication). kInvalid, kConflict (ranks submitted different operations) and kInternal blame this
+// process.
 Ending ending_of(const Error& error, Origin origin, int suspect = -1);
 
 }  // namespace lockstep::trainer::elastic

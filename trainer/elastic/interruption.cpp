@@ -23,7 +23,7 @@ void Interruption::raise() {
   flag_.store(true);
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof one);
-  if (communicator_ != nullptr) communicator_->abort({});  // whether it was clean is for its owner to wait for
+  if (communicator_ != nullptr) communicator_->abort({});  // its owner learns whether the end was clean
 }
 
 void Interruption::clear() {

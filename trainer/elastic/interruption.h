@@ -1,4 +1,4 @@
-// Takes a rank out of a generation that will not go on, wherever it is: in a collective, computing, or linking.
+// Takes a rank out of a generation that has ended, wherever it is: in a collective, computing, or connecting.
 #pragma once
 
 #include <atomic>
@@ -18,15 +18,15 @@ class Interruption {
 
   // Aborts the communicator in use, sets flag() and makes fd() readable, until clear(). Any thread; does not block.
   void raise();
-  // The owner's thread: for what comes next.
+  // To be called by the owner's thread, before it uses the interruption for another generation.
   void clear();
   bool raised() const { return flag_.load(); }
 
-  // What raise() aborts from now on, at once where it was raised before; null: nothing, and the caller may destroy the
-  // communicator of before.
+  // The communicator that raise() aborts; at once if raise() was called before. null: none. On return the caller may
+  // destroy the previous communicator.
   void use(comm::Communicator* communicator);
 
-  // For whoever computes or links: true, or readable, when it should end.
+  // For code that computes or connects: true, or readable, when it should end.
   const std::atomic<bool>& flag() const { return flag_; }
   int fd() const { return event_.get(); }
 
@@ -35,7 +35,7 @@ class Interruption {
 
   std::atomic<bool> flag_{false};
   const comm::UniqueFd event_;
-  std::mutex mutex_;  // held while the communicator is told, so that nobody destroys it meanwhile
+  std::mutex mutex_;  // held while the communicator is aborted, so that it is not destroyed meanwhile
   comm::Communicator* communicator_ = nullptr;
 };
 

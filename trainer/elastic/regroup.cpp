@@ -10,7 +10,7 @@ namespace {
 
 using rendezvous::AgentMessage;
 
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);  // at the wish to stop, which wakes nobody
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);  // between checks of the stop token
 
 Result<AgentMessage> wait_for_order(AgentLink& agent, const StopToken& stop) {
   while (true) {
@@ -32,7 +32,8 @@ Result<Regrouped> regroup(AgentLink& agent, Interruption& interruption, const St
       agent.holding({order.regroup.term, order.regroup.generation, version});
       continue;
     }
-    // The regroup of this join was told to `interruption` before the join came; from here on only a newer one is.
+    // `interruption` was raised for the regroup of this join before the join came; from here on only a newer one raises
+    // it.
     interruption.clear();
     if (agent.has_order()) continue;
     LOCKSTEP_TRY(World next, joined(world, order.join));

@@ -1,4 +1,4 @@
-// How a process that keeps its memory comes from a generation that has ended to the next one, as
+// Takes a process that keeps its memory from a generation that has ended to the next one, as
 // operator/rendezvous/worker_contract.h draws it: broken, regroup, holding, join, new links.
 #pragma once
 
@@ -15,18 +15,18 @@
 
 namespace lockstep::trainer::elastic {
 
-// A generation whose links stand.
+// A generation whose links are connected.
 struct Regrouped {
   World world;
   std::unique_ptr<comm::Communicator> communicator;  // `interruption` uses it already
-  Duration linking{};                                // from the order to join until then
+  Duration linking{};                                // from the join order to connected links
 };
 
-// Obeys the agent's orders until the links of a generation stand: answers each regroup with `version`, links for each
-// join, and says broken where a peer spoils that. Whoever saw the generation of before fail has said so; its
-// communicator is aborted, and `interruption` does not use it any more. Waits for orders without a limit of its own,
-// and for links at most `link_deadline`. kCancelled: `stop` was requested; kUnavailable: the link to the agent has
-// ended; kInvalid: the join makes no sense; kExhausted: descriptors or memory.
+// Obeys the agent's orders until the links of a generation are connected. Answers each regroup with `version`, connects
+// for each join, and reports broken if a peer makes that fail. Before the call the caller has reported that the
+// previous generation failed, and `interruption` has aborted and released its communicator. Waits for orders without a
+// limit, and for links at most `link_deadline`. kCancelled: `stop` was requested; kUnavailable: the link to the agent
+// has ended; kInvalid: the join is inconsistent; kExhausted: descriptors or memory.
 Result<Regrouped> regroup(AgentLink& agent, Interruption& interruption, const StopToken& stop, const World& world,
                           const rendezvous::StateVersion& version, Duration link_deadline = std::chrono::seconds(20));
 

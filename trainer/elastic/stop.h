@@ -1,5 +1,5 @@
-// A wish to end, from whoever may say so: SIGTERM, or the agent. The training loop looks at it between micro-batches,
-// and agrees with the other ranks on the step after which all stop, or this one leaves.
+// A request to end, by SIGTERM or by the agent. The training loop checks it between micro-batches. The ranks agree on
+// the step after which all stop, or this one leaves.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@ namespace lockstep::trainer::elastic {
 
 enum class StopReason {
   kNone,
-  kSignal,     // SIGTERM: finish the step, see that its state is kept, exit with kExitStopped; peers may go on
+  kSignal,     // SIGTERM: finish the step, keep its state, exit with kExitStopped; peers may continue
   kAgent,      // the agent's stop message: all ranks finish the step, write a checkpoint, exit with kExitStopped
-  kAgentLost,  // the link to the agent ended: nobody looks after this process, so abort and exit with kExitTemporary
+  kAgentLost,  // the link to the agent ended and nothing supervises this process: abort, exit with kExitTemporary
 };
 
 const char* stop_reason_text(StopReason reason);  // "SIGTERM", "stop from the agent", ...
 
 class StopToken {
  public:
-  // Any thread. A graver reason, further down the list, replaces one before it.
+  // Any thread. A later reason of the list replaces an earlier one, never the reverse.
   void request(StopReason reason);
   StopReason reason() const;
   bool requested() const { return reason() != StopReason::kNone; }
@@ -29,11 +29,11 @@ class StopToken {
   std::atomic<int> reason_{0};
 };
 
-// Listens for SIGTERM on a thread of its own: the first requests `token` with kSignal, a second one ends the process at
-// once. No handler is installed, because one would run on the stack of whatever thread computes, and the kernels of
-// oneDNN point the stack register into the heap while they multiply: the system would write the signal's frame there.
-// Make it before any other thread, on the thread that starts them: it blocks SIGTERM there, and they inherit that.
-// SIGTERM stays blocked when the listener ends. The token must outlive it.
+// A thread that waits for SIGTERM: the first requests `token` with kSignal, a second one ends the process at once. It
+// installs no handler, because a handler runs on the stack of the interrupted thread. The kernels of oneDNN point the
+// stack register into the heap while they multiply, and the kernel would write the signal's frame there. Create it
+// before any other thread, on the thread that starts them: it blocks SIGTERM there, and they inherit that. SIGTERM
+// stays blocked when the listener ends. The token must outlive it.
 class SigtermListener {
  public:
   explicit SigtermListener(StopToken& token);

@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 constexpr int kProtocol = 1;
 constexpr size_t kMostHello = 4096;              // bytes of a rank's line
 constexpr size_t kMostReply = size_t{64} << 20;  // bytes of the list: far above a million ranks' addresses
-constexpr size_t kMostGuests = 4096;             // connections of rank 0 that have not said who they are
+constexpr size_t kMostGuests = 4096;             // connections of rank 0 that have not sent their rank yet
 constexpr auto kBetweenTries = milliseconds(100);
 
 MonotonicTime now() {
@@ -118,7 +118,7 @@ struct Guest {
   std::string in;
   bool ended = false;
 
-  // True when a whole line is there.
+  // True once a whole line has arrived.
   bool receive(size_t most) {
     char chunk[4096];
     while (in.find('\n') == std::string::npos && !ended) {
@@ -198,8 +198,7 @@ class Host {
         json{{"peers", options.peers}, {"members", options.members}, {"key", hex(options.key)}}.dump() + "\n";
     for (auto& [rank, seat] : seated_) {
       if (!send_all(seat.guest.fd.get(), reply, deadline_)) {
-        return fail(ErrorCode::kUnavailable,
-                    fmt::format("rank {} went away while the ranks were finding each other", rank));
+        return fail(ErrorCode::kUnavailable, fmt::format("rank {} went away before all ranks had connected", rank));
       }
     }
     return {};
@@ -242,7 +241,7 @@ class Host {
       return fail(ErrorCode::kInvalid, std::move(why));
     };
     if (said.run != world_.job_uid || said.restart != world_.generation)
-      return {};  // a process of another run: not ours to end
+      return {};  // a process of another run, which this run must not end
     if (said.size != world_.size) {
       return refuse(
           fmt::format("rank {} was started with WORLD_SIZE={} and rank 0 with {}", said.rank, said.size, world_.size));
@@ -253,7 +252,7 @@ class Host {
     if (seated_.count(said.rank) != 0) return refuse(fmt::format("two processes claim rank {}", said.rank));
     Address peer;
     peer.length = sizeof peer.storage;
-    if (::getpeername(guest.fd.get(), peer.get(), &peer.length) != 0) return {};  // gone already; it comes again
+    if (::getpeername(guest.fd.get(), peer.get(), &peer.length) != 0) return {};  // it has closed, and reconnects
     if (auto own = local_address(guest.fd.get()); own && (own_ip_.empty() || is_loopback(own_ip_)))
       own_ip_ = ip_of(*own);
     seated_.emplace(said.rank, Seat{std::move(guest), said, ip_of(peer)});
@@ -276,7 +275,7 @@ class Host {
     options.peers = {join(own_ip_, data_port)};
     options.members = {member(host_identity(), 0)};
     for (const auto& [rank, seat] : seated_) {
-      // A rank beside this one came over the loopback interface, where others cannot reach it.
+      // A rank on the same machine came over the loopback interface, which ranks elsewhere cannot reach.
       options.peers.push_back(join(is_loopback(seat.ip) ? own_ip_ : seat.ip, seat.said.port));
       options.members.push_back(member(seat.said.host, rank));
     }
@@ -301,8 +300,8 @@ class Host {
       }
       missing += fmt::format(" {}", rank);
     }
-    return fail(ErrorCode::kDeadlineExceeded,
-                fmt::format("rank 0 waited at port {} and these ranks did not come:{}", world_.master_port, missing));
+    return fail(ErrorCode::kDeadlineExceeded, fmt::format("rank 0 waited at port {} and these ranks did not connect:{}",
+                                                          world_.master_port, missing));
   }
 
   const World& world_;
@@ -313,7 +312,7 @@ class Host {
   std::string own_ip_;
 };
 
-// One try of a rank other than 0. kUnavailable: worth another.
+// One try of a rank other than 0. kUnavailable: retry.
 Result<std::string> ask(const World& world, const std::string& line, MonotonicTime deadline) {
   LOCKSTEP_TRY(const Address master, resolve(world));
   Guest host{UniqueFd(::socket(master.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)), "", false};
@@ -321,10 +320,10 @@ Result<std::string> ask(const World& world, const std::string& line, MonotonicTi
   if (::connect(host.fd.get(), master.get(), master.length) != 0 && errno != EINPROGRESS) {
     return fail(ErrorCode::kUnavailable, std::strerror(errno));
   }
-  if (!send_all(host.fd.get(), line, deadline)) return fail(ErrorCode::kUnavailable, "nobody listens there");
+  if (!send_all(host.fd.get(), line, deadline)) return fail(ErrorCode::kUnavailable, "no process listens there");
   while (!host.receive(kMostReply)) {
     if (host.ended) return fail(ErrorCode::kUnavailable, "the connection was closed");
-    if (now() >= deadline) return fail(ErrorCode::kDeadlineExceeded, "the other ranks did not come");
+    if (now() >= deadline) return fail(ErrorCode::kDeadlineExceeded, "the other ranks did not connect");
     pollfd one{host.fd.get(), POLLIN, 0};
     ::poll(&one, 1, poll_timeout(deadline));
   }
@@ -342,13 +341,13 @@ Status join_host(const World& world, MonotonicTime deadline, int data_port, comm
     answer = ask(world, line, deadline);
     if (answer || answer.error().code != ErrorCode::kUnavailable) break;
     if (now() + kBetweenTries >= deadline) break;
-    // Rank 0 may not be up yet, and nothing tells when it is.
+    // Rank 0 may not be up yet, and no event says when it is.
     std::this_thread::sleep_for(kBetweenTries);
   }
   if (!answer) {
     const ErrorCode code =
         answer.error().code == ErrorCode::kUnavailable ? ErrorCode::kDeadlineExceeded : answer.error().code;
-    return fail(code, fmt::format("rank {} could not meet rank 0 at {}:{}: {}", world.rank, world.master_addr,
+    return fail(code, fmt::format("rank {} could not connect to rank 0 at {}:{}: {}", world.rank, world.master_addr,
                                   world.master_port, answer.error().message));
   }
   const json value = json::parse(*answer, nullptr, false);
@@ -364,8 +363,9 @@ Status join_host(const World& world, MonotonicTime deadline, int data_port, comm
     }
   } catch (const json::exception&) {
   }
-  return fail(ErrorCode::kInvalid, fmt::format("what listens at {}:{} is not rank 0 of this job; is MASTER_PORT taken?",
-                                               world.master_addr, world.master_port));
+  return fail(ErrorCode::kInvalid,
+              fmt::format("the process that listens at {}:{} is not rank 0 of this job; is MASTER_PORT taken?",
+                          world.master_addr, world.master_port));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// How ranks that were given only MASTER_ADDR and MASTER_PORT find each other: rank 0 listens there, every other rank
-// says who it is and where its data socket listens, and when all have come each gets the whole list and a fresh key.
-// One line of JSON each way.
+// Rendezvous of ranks that know only MASTER_ADDR and MASTER_PORT. Rank 0 listens there. Every other rank connects and
+// says its rank and the address of its data socket. Then each gets the whole list and a fresh key. One line of JSON
+// each way.
 #pragma once
 
 #include "operator/base/clock.h"
@@ -10,8 +10,8 @@
 
 namespace lockstep::trainer::elastic {
 
-// Fills options.listen_fd (a new socket), peers, members and key. Errors as ring_options() says. Strangers that connect
-// to rank 0 and say nothing or nonsense are closed and delay nobody.
+// Fills options.listen_fd (a new socket), peers, members and key. Errors as in ring_options(). Rank 0 closes
+// connections that say nothing or nonsense; they delay no rank.
 Status exchange(const World& world, Duration deadline, comm::RingOptions& options);
 
 }  // namespace lockstep::trainer::elastic

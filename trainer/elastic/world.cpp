@@ -21,14 +21,15 @@ namespace {
 
 using namespace rendezvous;  // the names of the variables
 
-// The coordinator sees who hangs, which a peer cannot tell from one that is slow; this is for when there is none.
+// The coordinator can tell a rank that hangs from a slow one, and a peer cannot. This deadline is for when there is no
+// coordinator.
 constexpr auto kWatchedStall = std::chrono::minutes(10);
 
 Error bad(std::string text) {
   return fail(ErrorCode::kInvalid, std::move(text));
 }
 
-// Reads variables and says which one is wrong.
+// Reads variables; errors name the invalid one.
 class Variables {
  public:
   explicit Variables(const Environment& lookup) : lookup_(lookup) {}
@@ -62,7 +63,7 @@ class Variables {
     return number;
   }
 
-  // -1 when it is not set. The descriptor is open, and is closed on exec from now on.
+  // -1 if it is not set. The descriptor must be open; sets its close-on-exec flag.
   Result<int> descriptor(const char* name) const {
     LOCKSTEP_TRY(const std::int64_t number, integer(name, -1, 0, 1 << 20));
     const int fd = static_cast<int>(number);
@@ -89,9 +90,9 @@ std::vector<std::string> split(const std::string& text) {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
 
-// The lists of peers and of their members, as they stand in two variables, or in two lines of a file.
+// The lists of peers and of their members, from two variables or from two lines of a file.
 struct PeerLists {
-  const char* name = kEnvPeers;  // of the variable that says so
+  const char* name = kEnvPeers;  // the variable for error messages
   std::string peers, members;
 };
 Result<PeerLists> read_peer_lists(const Variables& variables) {
@@ -147,7 +148,7 @@ Status read_key(const std::string& text, const char* name, World& world) {
     good = high >= 0 && low >= 0;
     world.key[i] = static_cast<std::byte>(high * 16 + low);
   }
-  // The value itself is a secret and stays out of the message.
+  // The value itself is a secret and does not appear in the message.
   if (!good) return bad(fmt::format("{} is not 64 hexadecimal digits", name));
   return {};
 }
@@ -253,8 +254,8 @@ Result<World> world_from_environment(const Environment& lookup) {
   LOCKSTEP_TRY(world.generation, variables.integer(kEnvGeneration, 0, 0, INT64_MAX));
   LOCKSTEP_TRY(world.agent_fd, variables.descriptor(kEnvAgentFd));
   if (!world.restore.empty() && world.checkpoint_dir.empty()) {
-    return bad(fmt::format("{}={} is set, and {} is not: there is no folder to find it in", kEnvRestore, world.restore,
-                           kEnvCheckpointDir));
+    return bad(fmt::format("{}={} is set, and {} is not: the folder of the checkpoint is unknown", kEnvRestore,
+                           world.restore, kEnvCheckpointDir));
   }
   if (variables.has(kEnvPeers) || variables.has(kEnvPeersFile) || variables.has(kEnvStandby)) {
     LOCKSTEP_CHECK_OK(read_agents_world(variables, world));
@@ -290,7 +291,7 @@ Result<World> joined(const World& world, const rendezvous::Join& join) {
 
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   comm::RingOptions options;
-  if (world.standby) return options;  // nobody to talk to yet
+  if (world.standby) return options;  // there are no peers yet
   options.rank = world.rank;
   options.size = world.size;
   options.job_uid = world.job_uid;

@@ -1,6 +1,6 @@
-// Who this process is among its peers, from the environment: what the agent sets
-// (operator/rendezvous/worker_contract.h), else the plain torchrun variables, else a world of one. And from there to
-// the options of a communicator.
+// The place of this process among its peers, from the environment: the variables of the agent
+// (operator/rendezvous/worker_contract.h), else those of plain torchrun, else a world of one. And the options of a
+// communicator that follow from it.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct World {
   int local_rank = 0;
   int local_size = 1;
   std::int64_t generation = 0;  // torchrun: its restart count
-  bool standby = false;         // kAgent: there is no generation yet; the agent's first join tells who we are
+  bool standby = false;         // kAgent: there is no generation yet; the agent's first join brings the rank
   std::string job_name;
   std::string job_uid;                   // torchrun: its run id
   std::vector<std::string> peers;        // kAgent: data addresses by rank
   std::vector<int> members;              // kAgent: which ranks share a pod
   bool shared_memory = true;             // false: TCP everywhere
-  int listen_fd = -1;                    // kAgent: stays open as long as the process lives
+  int listen_fd = -1;                    // kAgent: stays open until the process ends
   int agent_fd = -1;                     // -1: no agent
   comm::GenerationKey key{};             // kAgent
   std::string master_addr;               // kTorchrun
@@ -38,8 +38,8 @@ struct World {
   std::string checkpoint_dir;            // empty: not given
   double checkpoint_every_seconds = 0;   // 0: not given
   std::string restore;                   // folder name of the checkpoint to start from; empty: none
-  rendezvous::StateSource state_source;  // kAgent: who gives the state to start from; rank -1: nobody does
-  // Over what the elements travel; nothing: a ring.
+  rendezvous::StateSource state_source;  // kAgent: the rank that streams its state to start from; rank -1: none
+  // The transport of elements; nothing: a ring.
   std::shared_ptr<const comm::NcclSetup> nccl;
 };
 
@@ -51,18 +51,18 @@ using Environment = std::function<const char*(const char*)>;
 Result<World> world_from_environment(const Environment& lookup);
 Result<World> world_from_environment();  // of this process
 
-// `world` as the agent's join says: rank, size, generation, peers, members, key, source and checkpoint are the join's,
-// all else stays. kInvalid: what it says makes no sense.
+// `world` with the values of the agent's join: rank, size, generation, peers, members, key, source and checkpoint. The
+// rest stays. kInvalid: the join is inconsistent.
 Result<World> joined(const World& world, const rendezvous::Join& join);
 
-// The options for comm::make_communicator, by which ranks that see the same /dev/shm use it, if the world says so.
-// kAgent: a translation; listen_fd is a duplicate of the world's, because the communicator closes what it is given
-// (kExhausted: there is no descriptor left), and a collective may stand still for ten minutes, because somebody
-// watches. kTorchrun: opens a data socket and exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0
-// listens there, at MASTER_PORT + 1 where torchrun's own store holds that port); kDeadlineExceeded names what is
-// missing after `deadline`, kUnavailable says that the port is taken, kInvalid that two processes claim one rank or
-// sizes differ. Key and addresses cross the network unencrypted: plain torchrun has no secret to start from. kAlone,
-// and in standby: options of size 1. Blocks.
+// The options for comm::make_communicator, by which ranks that see the same /dev/shm use it, if `world` allows it.
+// kAgent: a translation. listen_fd is a duplicate of the world's, because the communicator closes its own (kExhausted:
+// no descriptor left). A collective may stall for ten minutes, because the coordinator watches for hangs. kTorchrun:
+// opens a data socket and exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at
+// MASTER_PORT + 1 if torchrun's own store holds that port). kDeadlineExceeded names what is missing after `deadline`,
+// kUnavailable says that the port is taken, kInvalid that two processes claim one rank or sizes differ. Key and
+// addresses cross the network unencrypted: plain torchrun has no secret to start from. kAlone, and in standby: options
+// of size 1. Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

@@ -25,7 +25,7 @@ size_t draw(const std::vector<double>& scores, double temperature, double u) {
   return static_cast<size_t>(best - scores.begin());
 }
 
-// How often the last token stands at the end.
+// The length of the run of the last token at the end.
 std::int64_t run_at_the_end(const std::vector<std::uint8_t>& tokens) {
   auto other = std::find_if(tokens.rbegin(), tokens.rend(), [&](std::uint8_t t) { return t != tokens.back(); });
   return other - tokens.rbegin();
@@ -48,7 +48,7 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
   std::vector<double> scores(vocabulary);
   for (std::int64_t n = 0; n < options.count; ++n) {
     size_t used = std::min(tokens.size(), context);
-    std::fill_n(characters, context, 0);  // what comes after the last character cannot be seen by it
+    std::fill_n(characters, context, 0);  // causal attention hides what follows the last character
     std::copy_n(tokens.end() - static_cast<std::ptrdiff_t>(used), used, characters);
     core::RunContext run{.mode = core::RunContext::Mode::kEvaluate};
     LOCKSTEP_CHECK_OK(program.forward(run, abort));

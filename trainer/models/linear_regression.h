@@ -1,4 +1,4 @@
-// One weight and one bias: the smallest model that can be wrong.
+// One weight and one bias: the smallest model that training can get wrong.
 #pragma once
 
 #include "trainer/core/graph.h"

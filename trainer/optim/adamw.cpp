@@ -39,7 +39,7 @@ void update_segment(const core::Update& update, size_t number, const Constants<R
   });
 }
 
-// base^exponent by squaring: the same bits everywhere, which a maths library's pow does not promise.
+// base^exponent by squaring: the same bits everywhere, which pow() of a library does not promise.
 double power(double base, std::int64_t exponent) {
   double result = 1;
   for (; exponent > 0; exponent >>= 1, base *= base) {

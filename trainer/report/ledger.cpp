@@ -46,7 +46,7 @@ Result<std::unique_ptr<Ledger>> Ledger::open(const std::string& folder, const st
   std::filesystem::create_directories(folder, error);
   if (error) {
     return fail(error == std::errc::permission_denied ? ErrorCode::kForbidden : ErrorCode::kUnavailable,
-                fmt::format("the folder {} for the ledger cannot be made: {}", folder, error.message()));
+                fmt::format("the folder {} for the ledger cannot be created: {}", folder, error.message()));
   }
   const std::int64_t now = monotonic_ns();
   const std::string path = fmt::format("{}/{}-{}-{}.jsonl", folder, file_name_of(job_uid), ::getpid(), now);

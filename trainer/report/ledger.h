@@ -1,15 +1,15 @@
-// The ledger: what a process applied to its state, step by step, so that somebody who did not write the trainer can
-// count afterwards whether each sample of each step was applied exactly once. A file of JSON lines per process, in a
-// folder that the processes of a job may share. Lines, by "kind":
+// The ledger of what a process applied to its state, step by step. From it an independent program can verify that each
+// sample of each step was applied exactly once. A file of JSON lines per process, in a folder that the processes of a
+// job may share. Lines, by "kind":
 //
-//   process  the first one: what is trained on what, all that is needed to say which bytes belong to which step.
+//   process  the first one: model, data and all settings that decide which bytes belong to which step.
 //   enter    a generation began here: from which state (the generation that committed it, its step, its digest).
-//   step     a step was committed: which micro-batches this rank computed for it, and what they were. It is written
-//            right after the commit, before anything of the next step leaves this process, so that of all steps of a
-//            generation only the last may lack the line of a rank: of one that was killed in between, or that had not
-//            committed when the generation ended.
+//   step     a step was committed: which micro-batches this rank computed for it, and what they were. A rank writes it
+//            right after the commit, before it sends anything of the next step. So only the last step of a generation
+//            may lack the line of a rank: one that was killed in between, or had not committed when the generation
+//            ended.
 //
-// Nothing is said of a step that was not committed. Times are CLOCK_MONOTONIC, in nanoseconds.
+// A step that was not committed has no line. Times are CLOCK_MONOTONIC, in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace lockstep::trainer::report {
 
 struct LedgerProcess {
   std::string model;
-  std::vector<std::string> data;  // files in the order in which they were read; empty: the model makes its own
+  std::vector<std::string> data;  // files in the order in which they were read; empty: the model generates its own
   std::string backend;            // real numbers are float32 for "cpu", float64 for "ref"
   std::uint64_t seed = 0;
   bool deterministic = false;
@@ -39,7 +39,7 @@ struct LedgerEnter {
   std::int64_t generation = 0;
   int rank = 0;
   int world = 1;
-  std::int64_t step = 0;          // of the state from which the generation goes on
+  std::int64_t step = 0;          // of the state from which the generation continues
   std::int64_t committed_in = 0;  // the generation that committed it
   std::uint64_t digest = 0;
 };
@@ -55,8 +55,8 @@ struct LedgerStep {
 
 class Ledger {
  public:
-  // A new file <folder>/<job uid, or "alone">-<pid>-<now>.jsonl with the line of the process; the folder is made when
-  // it is not there. Errors are those of making it and of LineFile.
+  // A new file <folder>/<job uid, or "alone">-<pid>-<now>.jsonl with the line of the process. Creates the folder if it
+  // does not exist. Errors are those of creating it and of LineFile.
   static Result<std::unique_ptr<Ledger>> open(const std::string& folder, const std::string& job_uid,
                                               const LedgerProcess& process);
 

@@ -46,7 +46,7 @@ Status LineFile::write(std::string line) {
     n = ::write(fd_, line.data(), line.size());
   } while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(line.size())) return {};
-  const int error = n < 0 ? errno : ENOSPC;  // a short write of a line means that no more fits
+  const int error = n < 0 ? errno : ENOSPC;  // a short write of a line means a full disk
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   return fail(full ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
               fmt::format("{} cannot be written: {}", name_, std::strerror(error)));

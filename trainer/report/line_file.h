@@ -1,5 +1,5 @@
-// A file that lines are appended to, for tools that follow it and for whoever comes after a kill: a line is there whole
-// or not at all.
+// An append-only file of lines, for tools that follow it and for readers after a kill: a line is there whole or not at
+// all.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace lockstep::trainer::report {
 
 class LineFile {
  public:
-  // Made when it is not there. `what` is how errors call it ("the metrics file"). kUnavailable, kForbidden, kNotFound:
-  // it cannot be opened.
+  // Creates the file if it does not exist. `what` is its name in errors ("the metrics file"). kUnavailable, kForbidden,
+  // kNotFound: it cannot be opened.
   static Result<std::unique_ptr<LineFile>> open(std::string what, const std::string& path);
-  // A new file that gets its name, which nobody else may have, once it has its first line: under that name there is
-  // never one without, wherever this process is killed. Errors are those of open() and write(), or kUnavailable: it
-  // cannot be renamed.
+  // A new file that gets its name, which must be unique, with its first line. So a file of that name never lacks a
+  // line, wherever this process is killed. Errors are those of open() and write(), or kUnavailable: it cannot be
+  // renamed.
   static Result<std::unique_ptr<LineFile>> begin(const std::string& what, const std::string& path, std::string line);
   ~LineFile();
   LineFile(const LineFile&) = delete;

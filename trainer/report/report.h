@@ -45,8 +45,8 @@ std::string format_record(const Record& record);
 // "result {...}": the last line of a finished run, for tools; nothing else of ours starts with this word.
 std::string format_result(const Record& record);
 
-// A file of one JSON object per line, appended, so that a restarted run goes on in the same file. A step may be there
-// twice after a restart: the later line is the one that counts.
+// A file of one JSON object per line, appended, so a restarted run continues in the same file. A step may appear twice
+// after a restart: the later line counts.
 class MetricsFile {
  public:
   // kUnavailable, kForbidden, kNotFound: it cannot be opened.

@@ -19,7 +19,7 @@ inline void PrintTo(const LayerCase& layer, std::ostream* out) {
   *out << layer.name;
 }
 
-// `rows` and `features` of what goes into the layer; it is a parameter, so that its gradient is seen.
+// `rows` and `features` of the layer's input; it is a parameter, so that its gradient is visible.
 inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t features) {
   using core::Fill;
   using core::GraphBuilder;

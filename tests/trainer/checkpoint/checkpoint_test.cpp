@@ -1,4 +1,4 @@
-// Finding, loading and clearing away: whole checkpoints come back bit by bit, anything else is one sentence.
+// Finding, loading and pruning: whole checkpoints load bit by bit, anything else gives one sentence.
 #include "trainer/checkpoint/reader.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class Load : public CheckpointTest {
  protected:
-  // Loads over other values; says what became of them.
+  // Loads over other values and returns the result.
   Error refused(const std::string& name, const Identity& expected) {
     SmallModel model = SmallModel::of(99);
     const auto manifest = load(dir_, name, expected, model.buffers());
@@ -27,7 +27,7 @@ class Load : public CheckpointTest {
   }
 };
 
-TEST_F(Load, what_was_saved_comes_back_bit_by_bit_with_its_place_in_the_data) {
+TEST_F(Load, a_checkpoint_loads_bitwise_identical_with_its_place_in_the_data) {
   const std::string name = save(120, 3, 5);
   EXPECT_EQ(name, "step-120.g3");
   SmallModel model;
@@ -70,7 +70,7 @@ TEST_F(Load, another_model_configuration_seed_or_numerics_is_refused_by_name) {
   EXPECT_EQ(error.code, ErrorCode::kInvalid);
 }
 
-TEST_F(Load, a_truncated_longer_changed_or_missing_file_is_told_apart) {
+TEST_F(Load, a_truncated_longer_changed_or_missing_file_has_its_own_error) {
   for (const char* file : {kModelFile, kOptimizerFile}) {
     const std::string name = save(std::string(file) == kModelFile ? 1 : 2, 1);
     const std::string whole = read(path(name, file));
@@ -145,7 +145,7 @@ TEST_F(List, goes_from_newest_to_oldest_and_leaves_out_what_cannot_be_used) {
   EXPECT_THAT(names, ElementsAre("step-15.g2", "step-5.g2", "step-20.g1", "step-10.g1"));
 }
 
-TEST_F(List, a_job_that_goes_on_in_the_folder_of_another_is_newer_whatever_its_generation) {
+TEST_F(List, a_job_that_continues_in_anothers_folder_is_newer) {
   save(100, 5);  // of the job "uid"
   const auto second = writer(1, 0, "other-uid");
   save(*second, 120, 2);
@@ -175,7 +175,7 @@ TEST_F(Collect, keeps_the_records_newest_and_some_older_and_touches_nothing_youn
   EXPECT_THAT(folders(), ElementsAre("step-30.g1", "step-40.g1", "step-50.g2", "step-60.g3"));
 }
 
-TEST_F(Collect, a_member_of_an_older_generation_cannot_remove_what_a_newer_one_wrote) {
+TEST_F(Collect, a_member_of_an_older_generation_cannot_remove_newer_checkpoints) {
   save(10, 3);
   save(20, 3);
   ASSERT_TRUE(collect(dir_, 1, 2, "step-20.g3").ok());

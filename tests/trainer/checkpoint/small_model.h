@@ -1,4 +1,4 @@
-// What the tests of this folder share: a folder of their own, a small model's state, and ways to damage files.
+// Shared by the tests of this folder: a temporary folder, a small model's state, and ways to damage files.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -23,7 +23,7 @@ TEST_F(WriterTest, nothing_can_be_started_from_before_a_later_step_confirms_it) 
   const auto to = writer(1);
   SmallModel model = SmallModel::of(4);
   ASSERT_TRUE(to->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
-  model = SmallModel::of(9);  // training goes on in the same memory
+  model = SmallModel::of(9);  // training continues in the same memory
   to->confirm(10);            // the same step is no proof
   EXPECT_EQ(to->flush(milliseconds(300)).error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_TRUE(list_valid(dir_).value().empty());
@@ -119,7 +119,7 @@ TEST_F(WriterTest, one_among_others_depends_on_none_of_them_and_disturbs_none) {
             ErrorCode::kAlreadyExists);
 }
 
-TEST_F(WriterTest, one_among_others_finishes_what_one_that_was_killed_had_begun) {
+TEST_F(WriterTest, a_writer_among_others_finishes_the_checkpoint_of_a_killed_one) {
   std::filesystem::create_directories(dir_ + "/step-11.g1");
   write(path("step-11.g1", kModelFile), "left by a killed process");
   const auto to =
@@ -153,7 +153,7 @@ TEST_F(WriterTest, a_directory_that_cannot_be_made_is_an_error_at_the_start) {
   EXPECT_THAT(made.error().message, HasSubstr(dir_ + "/file/below"));
 }
 
-// Saves a small checkpoint and then one that does not fit; says what is wrong, or nothing.
+// Saves a small checkpoint and then one that does not fit; returns the mistake, or nothing.
 std::string fill_up(const std::string& dir, const Identity& identity, const std::function<void()>& shrink) {
   auto made = Writer::create({.directory = dir, .job_uid = "uid", .identity = identity, .generation = 1});
   if (!made) return made.error().message;
@@ -197,7 +197,7 @@ TEST_F(WriterTest, a_file_that_may_not_grow_fails_the_write_and_keeps_the_last_g
 }
 
 TEST_F(WriterTest, a_full_disk_fails_the_write_and_keeps_the_last_good_one) {
-  // A small file system in a mount namespace of a child's own: gone with the child, however it ends.
+  // A small file system in a mount namespace of a child: it ends with the child.
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

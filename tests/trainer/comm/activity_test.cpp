@@ -1,4 +1,4 @@
-// What a watcher sees of a ring in which one rank does not take part.
+// The activity of a ring in which one rank does not take part.
 #include <numeric>
 
 #include "tests/trainer/comm/test_ring.h"
@@ -14,7 +14,7 @@ std::vector<Activity> activities_of(const Ranks& ranks) {
   return seen;
 }
 
-// What they are doing once no number changes any more.
+// The activities once no number changes.
 std::vector<Activity> at_rest(const Ranks& ranks) {
   const auto begun = std::chrono::steady_clock::now();
   std::vector<Activity> before = activities_of(ranks);
@@ -31,7 +31,7 @@ class ActivityOf : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Transports, ActivityOf, testing::Values(false, true),
                          [](const auto& shared) { return shared.param ? "shared_memory" : "tcp"; });
 
-TEST_P(ActivityOf, ranks_whose_peer_does_not_take_part_wait_along_the_ring_for_that_peer) {
+TEST_P(ActivityOf, ranks_wait_along_the_ring_for_a_peer_that_takes_no_part) {
   std::vector<std::vector<double>> data(4, std::vector<double>(kCount, 1));
   const Ranks ranks = make_ring(4, GetParam());
   ASSERT_EQ(ranks.size(), 4U);
@@ -65,7 +65,7 @@ TEST_P(ActivityOf, ranks_whose_peer_does_not_take_part_wait_along_the_ring_for_t
   }
 }
 
-TEST_P(ActivityOf, a_rank_that_skips_a_collective_is_one_behind_and_waits_for_nobody) {
+TEST_P(ActivityOf, a_rank_that_skips_a_collective_is_one_behind_and_waits_for_none) {
   std::vector<std::int64_t> words(3, 1);  // outlives the ring, which ends in the middle of a collective
   const Ranks ranks = make_ring(3, GetParam());
   ASSERT_EQ(ranks.size(), 3U);
@@ -86,7 +86,7 @@ TEST_P(ActivityOf, a_rank_that_skips_a_collective_is_one_behind_and_waits_for_no
   EXPECT_EQ(seen[0].waits_for_bytes_of, 2);
 }
 
-TEST_P(ActivityOf, both_halves_of_a_large_all_reduce_are_told_apart_while_they_run) {
+TEST_P(ActivityOf, activity_names_each_half_of_a_large_all_reduce) {
   const Ranks ranks = make_ring(2, GetParam());
   ASSERT_EQ(ranks.size(), 2U);
   std::vector<std::vector<double>> data(2, std::vector<double>(kCount));
@@ -106,7 +106,7 @@ TEST_P(ActivityOf, both_halves_of_a_large_all_reduce_are_told_apart_while_they_r
   EXPECT_FALSE(seen[static_cast<size_t>(Stage::kBroadcast)] || seen[static_cast<size_t>(Stage::kExchange)]);
 }
 
-TEST(ActivityOfOne, a_world_of_one_waits_for_nobody) {
+TEST(ActivityOfOne, a_world_of_one_waits_for_no_rank) {
   const Ranks ranks = make_ring(1);
   double number = 1;
   ASSERT_TRUE(run(*ranks[0], AllReduce{&number, 1, DataType::kFloat64}).ok());

@@ -57,7 +57,7 @@ constexpr size_t kPage = 4096;
 
 thread_local int current_device = 0;
 
-// What the fake's machine has. Never destroyed: streams may be at work when the process ends.
+// The state of the fake's machine. Never destroyed: streams may be at work when the process ends.
 struct Machine {
   std::mutex mutex;
   std::condition_variable released;
@@ -80,7 +80,7 @@ bool within(const std::map<const std::byte*, size_t>& memory, const void* at, si
   return first + bytes <= found->first + found->second;
 }
 
-// What asks for memory or gives it back waits for all that the GPU has to do.
+// Calls that allocate or free memory wait for all work of the GPU.
 void drain_device() {
   std::vector<std::shared_ptr<CudaStream>> streams;
   {

@@ -1,4 +1,4 @@
-// Of the fake (fake_nccl.h): streams and memory, as far as its NCCL needs to know of them.
+// Part of the fake (fake_nccl.h): streams and memory, as far as its NCCL needs them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ bool put(CudaStream* stream, std::function<void()> work);
 // Whether all these bytes are memory of one allocation on the device.
 bool on_device(const void* memory, size_t bytes);
 void count_misuse(const char* what);
-// Returns when fake_nccl_release() has been called since the last thing that was to hang.
+// Returns once fake_nccl_release() was called after the last call that had to hang.
 void hang();
 
 }  // namespace lockstep::trainer::comm::fake

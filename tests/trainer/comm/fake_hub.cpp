@@ -34,7 +34,7 @@ void reduce_as(std::string& into, const std::string& from, NcclOperation operati
     if (operation == NcclOperation::kSum) {
       a = static_cast<T>(a + b);
     } else if constexpr (std::is_floating_point_v<T>) {
-      a = std::fmax(a, b);  // as a GPU does it: of a number and NaN the number
+      a = std::fmax(a, b);  // as a GPU: of a number and NaN the number
     } else {
       a = std::max(a, b);
     }
@@ -218,7 +218,7 @@ void Hub::collect() {
   tell_all(result, parts[0].bytes.data());
 }
 
-// Whoever is in this process comes last: it may end as soon as it has heard.
+// Ranks of this process come last: the process may end as soon as its rank has the result.
 void Hub::tell_all(const Message& message, const void* bytes) {
   for (size_t rank = members_.size(); rank-- > 0;) {
     if (members_[rank].here && !members_[rank].gone) send_parcel(members_[rank].fd.get(), message, bytes);

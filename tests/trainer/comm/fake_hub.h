@@ -1,6 +1,6 @@
-// Of the fake (fake_nccl.h): where the ranks of one id meet. It lives in the process that made the id; every rank has
-// one TCP connection to it over the loopback interface, over which its part of a collective goes in and the result
-// comes out. Sums are made in order of rank.
+// Part of the fake (fake_nccl.h): the meeting place of the ranks of one id. It lives in the process that created the
+// id. Every rank has one TCP connection to it over the loopback interface, which carries its part of a collective in
+// and the result out. Sums are made in order of rank.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Hub {
   ~Hub();
   std::uint64_t nonce() const { return nonce_; }
   std::uint16_t port() const { return port_; }
-  bool finished();  // all ranks came and went
+  bool finished();  // all ranks have come and left
 
  private:
   struct Member {

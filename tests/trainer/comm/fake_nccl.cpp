@@ -30,9 +30,9 @@ struct NcclComm {
   UniqueFd fd;  // to the hub
   std::thread reader;
   bool linked = false, aborted = false, finalizing = false, quiet = false;
-  int looks = 0;                              // that still say that it is busy
-  NcclResult error = NcclResult::kSuccess;    // what ncclCommGetAsyncError says
-  NcclResult trouble = NcclResult::kSuccess;  // what the next kernel finds out
+  int looks = 0;                              // queries that still answer busy
+  NcclResult error = NcclResult::kSuccess;    // the result of ncclCommGetAsyncError
+  NcclResult trouble = NcclResult::kSuccess;  // the error of the next kernel
   std::deque<Parcel> results;                 // of collectives
   std::map<int, std::deque<Parcel>> from;     // of other ranks
   CudaStream* stream = nullptr;               // of `launch`
@@ -151,7 +151,7 @@ bool connect_to(const Id& id, NcclComm& comm) {
 
 // --- Kernels -------------------------------------------------------------------------------------------------------
 
-struct Exchange {  // of one kernel: what it sends, and the buffers that it fills in order
+struct Exchange {  // of one kernel: its message, and the buffers that it fills in order
   struct Out {
     Message message;
     const void* bytes = nullptr;
@@ -222,7 +222,7 @@ NcclResult launch(const std::shared_ptr<NcclComm>& comm, CudaStream* stream, Exc
     return comm->error = NcclResult::kInvalidUsage;
   }
   ++comm->kernels;
-  if (++comm->launches % 2 == 0) {  // as it comes: at once, or by and by
+  if (++comm->launches % 2 == 0) {  // sometimes at once, sometimes later
     put(stream, std::move(kernel));
     return NcclResult::kSuccess;
   }
@@ -253,7 +253,7 @@ bool is_type(NcclType type) {
   return false;
 }
 
-// Checks what does not depend on the state of the communicator; errors here have no effect.
+// Checks the arguments alone; errors here have no effect.
 std::shared_ptr<NcclComm> accepted(NcclComm* comm, const void* memory, size_t count, NcclType type, int peer) {
   auto found = known(comm);
   if (!found || !is_type(type) || peer < 0 || peer >= found->size) return nullptr;

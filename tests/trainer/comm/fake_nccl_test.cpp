@@ -1,4 +1,4 @@
-// What the tests of the communicator rely on: that the fake goes wrong as NCCL does.
+// The tests of the communicator rely on this: the fake fails as NCCL does.
 #include "tests/trainer/comm/fake_nccl.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ struct FakeRank {
   bool fires() const {
     return comes_true([&] { return api.event_query(event) == CudaError::kSuccess; });
   }
-  // That nothing happens is not to be awaited, only looked at a little later.
+  // No event says that nothing happens: the test checks again a little later.
   bool stays_silent() const {
     std::this_thread::sleep_for(milliseconds(50));
     return api.event_query(event) == CudaError::kNotReady;
@@ -110,7 +110,7 @@ TEST_F(FakeNccl, a_kernel_is_in_its_stream_when_the_communicator_says_so_and_not
   for (int round = 0; round < 4; ++round) {
     const NcclResult launched = zero_.sum();
     if (launched == NcclResult::kInProgress) {
-      zero_.bring_down();  // too early: what comes down is what went up
+      zero_.bring_down();  // too early: it brings down what went up
       EXPECT_TRUE(zero_.fires());
       EXPECT_EQ(zero_.host[0], 1.0F);
     }

@@ -56,7 +56,7 @@ TEST(Handshake, each_side_learns_which_memory_the_other_sees) {
   EXPECT_EQ(pair.server->peer_memory(), 11u);
 }
 
-TEST(Handshake, whoever_differs_in_anything_is_refused_by_both_sides) {
+TEST(Handshake, both_sides_refuse_a_peer_that_differs_in_any_field) {
   const std::vector<std::pair<const char*, std::function<void(HandshakeTerms&)>>> changes{
       {"key", [](HandshakeTerms& t) { t.key[0] = std::byte{1}; }},
       {"job", [](HandshakeTerms& t) { t.own.job = sha256("other"); }},

@@ -22,7 +22,7 @@ TEST(NcclApi, a_library_with_all_functions_is_loaded_under_any_name) {
   EXPECT_EQ(version, 22809);
 }
 
-TEST(NcclApi, a_library_that_is_not_there_is_named_with_what_to_do) {
+TEST(NcclApi, a_missing_library_is_named_with_a_remedy) {
   const auto none = load_nccl("/no/such/libnccl.so", FAKE_NCCL_LIBRARY);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
@@ -50,10 +50,10 @@ TEST(NcclApi, processes_that_see_several_gpus_take_one_each) {
   EXPECT_EQ(choose_device(*api, 2).value(), 0) << "each sees its own pair";
 }
 
-TEST(NcclApi, a_machine_without_a_gpu_is_told_in_a_sentence) {
+TEST(NcclApi, a_machine_without_a_gpu_gets_one_sentence) {
   auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
   ASSERT_TRUE(api.ok());
-  api->get_device_count = [](int*) { return CudaError{35}; };  // no driver, and the count as it was
+  api->get_device_count = [](int*) { return CudaError{35}; };  // no driver, and the count unchanged
   const auto device = choose_device(*api, 0);
   ASSERT_FALSE(device.ok());
   EXPECT_NE(device.error().message.find("needs a GPU"), std::string::npos) << device.error().message;

@@ -1,5 +1,5 @@
-// What a communicator over NCCL promises besides what every one does (ring_communicator_test, ring_failures_test): what
-// becomes of it where NCCL breaks, hangs or says nothing. NCCL is the fake.
+// The promises of a communicator over NCCL beyond those of every communicator (ring_communicator_test,
+// ring_failures_test): its behaviour when NCCL breaks, hangs or is silent. NCCL is the fake.
 #include "trainer/comm/nccl_communicator.h"
 
 #include <cmath>
@@ -119,7 +119,7 @@ TEST_F(OverNccl, any_thread_ends_an_operation_that_another_one_waits_for) {
   EXPECT_EQ(data, std::vector<float>(100'000, 1.0F));
 }
 
-TEST_F(OverNccl, an_abort_that_hangs_is_told_within_its_deadline_and_keeps_nobody_waiting) {
+TEST_F(OverNccl, a_hanging_abort_returns_false_within_its_deadline) {
   auto ranks = make(2);
   fake_nccl_hang_aborts(1, 1);
   float value = 1.0F;
@@ -146,7 +146,7 @@ TEST_F(OverNccl, one_that_hangs_when_it_is_destroyed_is_kept_and_joined_when_the
   fake_nccl_release();
 }
 
-TEST_F(OverNccl, one_abort_in_a_few_that_hangs_is_told_apart_from_those_that_do_not) {
+TEST_F(OverNccl, aborts_that_hang_return_false_and_the_others_true) {
   fake_nccl_hang_aborts(3, 7);
   int hung = 0;
   for (int round = 0; round < 6; ++round) {
@@ -178,7 +178,7 @@ TEST_F(OverNccl, a_call_that_does_not_return_is_given_up_when_its_owner_aborts) 
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("has not returned for 1 s"), std::string::npos) << status.error().message;
   EXPECT_LT(seconds_since(start), 10.0);
-  data[0] = std::vector<float>();  // nothing writes there any more
+  data[0] = std::vector<float>();  // no thread writes there after abort
   fake_nccl_release();
   EXPECT_TRUE(ranks[0]->abort(seconds(10)));
 }
@@ -198,11 +198,11 @@ TEST_F(OverNccl, a_call_that_does_not_return_is_a_stall) {
   fake_nccl_release();
 }
 
-TEST_F(OverNccl, neighbours_that_disagree_on_who_hands_on_find_out_before_nccl_does) {
+TEST_F(OverNccl, neighbours_that_disagree_on_a_hand_on_fail_before_nccl) {
   auto ranks = make(2);
   on_every_rank(2, [&](size_t rank) {
     std::vector<float> data(10, 1.0F);
-    // Rank 0 sends to nobody, so it has nothing to do and may be done; rank 1 waits for it.
+    // Rank 0 sends to no rank, so it has nothing to do and may be done; rank 1 waits for it.
     const Status status = run(*ranks[rank], HandOn{data.data(), 40, rank == 1, false});
     if (rank == 0 && status.ok()) return;
     ASSERT_FALSE(status.ok());
@@ -249,7 +249,7 @@ struct OnlyLinked {
   std::thread thread;
 };
 
-TEST_F(OverNccl, who_does_not_pass_the_id_on_is_named) {
+TEST_F(OverNccl, a_rank_that_does_not_forward_the_id_is_named) {
   Parts parts(2);
   auto options = options_of(parts);
   OnlyLinked zero(options[0]);
@@ -321,7 +321,7 @@ TEST_F(OverNccl, a_gpu_that_cannot_be_used_is_this_ranks_own_fault_and_the_other
   EXPECT_NE(ranks[1].error().message.find("GPU 99"), std::string::npos) << ranks[1].error().message;
 }
 
-TEST_F(OverNccl, who_waits_in_a_collective_says_that_it_waits_for_the_rank_before) {
+TEST_F(OverNccl, a_rank_in_a_collective_waits_for_the_previous_rank) {
   auto ranks = make(3);
   std::vector<float> data(1000, 1.0F);
   ASSERT_TRUE(ranks[1]->submit(AllReduce{data.data(), data.size()}).ok());

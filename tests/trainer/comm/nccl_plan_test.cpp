@@ -14,7 +14,7 @@ std::byte* raw(std::vector<T>& values) {
   return reinterpret_cast<std::byte*>(values.data());
 }
 
-TEST(NcclForm, floats_keep_their_order_as_whole_numbers_and_nan_is_above_all) {
+TEST(NcclForm, floats_keep_their_order_as_integers_and_nan_is_above_all) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> ascending{
       -inf, -3e38F, -1.0F, -1e-40F, 0.0F, 1e-40F, 2.5F, inf, std::numeric_limits<float>::quiet_NaN()};
@@ -74,8 +74,8 @@ TEST(NcclPlan, only_the_root_of_a_broadcast_reads_and_only_the_others_write) {
   EXPECT_EQ(elsewhere.down, 64U);
 }
 
-// What one rank sends in its steps is what the next one receives in its own, in the same order.
-TEST(NcclPlan, who_hands_on_sends_each_chunk_while_the_next_one_comes) {
+// The bytes that one rank sends in its steps arrive at the next one in its own, in the same order.
+TEST(NcclPlan, a_hand_on_forwards_each_chunk_while_the_next_one_arrives) {
   std::vector<std::uint8_t> data(150);
   std::vector<std::byte> host(64);
   NcclPlan first(HandOn{data.data(), 150, false, true}, 1, 0, 64);

@@ -247,7 +247,7 @@ TEST(RingCommunicator, nan_wins_a_maximum_whichever_side_it_is_on) {
   EXPECT_TRUE(std::isnan(a[1]));
 }
 
-TEST(RingCommunicator, refuses_operations_that_make_no_sense_and_goes_on) {
+TEST(RingCommunicator, refuses_invalid_operations_and_continues) {
   auto ranks = make_ring(2);
   float value = 1.0F;
   EXPECT_EQ(ranks[0]->submit(AllReduce{nullptr, 4}).error().code, ErrorCode::kInvalid);

@@ -1,4 +1,4 @@
-// What ends a ring, and what the ranks then say: deaths, aborts, leaving, different operations, stalls, strangers.
+// The ends of a ring, and the errors of its ranks: deaths, aborts, leaving, different operations, stalls, strangers.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// A rank process and what it printed.
+// A rank process and its output.
 class RankProcess {
  public:
   RankProcess(Parts& parts, int rank, Carrier carrier, int floats) {
@@ -98,7 +98,7 @@ TEST_P(Kills, a_rank_killed_in_a_collective_fails_all_others_at_once_and_is_name
     const std::string said = ranks[static_cast<size_t>(rank)]->line();
     EXPECT_EQ(ranks[static_cast<size_t>(rank)]->exit_code(), 3);
     EXPECT_NE(said.find("lost rank 2"), std::string::npos) << "rank " << rank << ": " << said;
-    // One neighbour may hear of it from the other before its own link ends.
+    // One neighbour may receive the abort of the other before its own link ends.
     const std::string suspect = said.substr(0, said.find(' '));
     EXPECT_TRUE(suspect == "-1" || (suspect == "2" && rank != 0)) << "rank " << rank << ": " << said;
     suspecting += suspect == "2" ? 1 : 0;
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(carriers, Kills, ::testing::ValuesIn(kCarriers), carrie
 
 class RingFailures : public ::testing::TestWithParam<Carrier> {};
 
-TEST_P(RingFailures, an_abort_ends_every_rank_and_accuses_nobody) {
+TEST_P(RingFailures, an_abort_ends_every_rank_and_suspects_none) {
   auto ranks = make_ring(4, GetParam());
   std::vector<std::vector<float>> data(4, std::vector<float>(1'000'000, 1.0F));
   std::vector<Ticket> tickets(4);
@@ -132,7 +132,7 @@ TEST_P(RingFailures, an_abort_ends_every_rank_and_accuses_nobody) {
   EXPECT_EQ(ranks[3]->submit(AllReduce{data[3].data(), 1}).error().code, ErrorCode::kCancelled);
 }
 
-TEST_P(RingFailures, a_rank_that_leaves_after_its_last_operation_harms_nobody_until_it_is_needed) {
+TEST_P(RingFailures, a_rank_may_leave_after_its_last_operation_until_a_peer_needs_it) {
   auto ranks = make_ring(3, GetParam());
   on_every_rank(3, [&](size_t rank) {
     std::vector<float> data(100'000, 1.0F);
@@ -140,7 +140,7 @@ TEST_P(RingFailures, a_rank_that_leaves_after_its_last_operation_harms_nobody_un
     EXPECT_EQ(data.back(), 3.0F);
     if (rank == 1) ranks[1].reset();
   });
-  // Together: rank 0 may have sent its part before it hears that rank 1 has left, and then rank 2 tells it.
+  // Together: rank 0 may have sent its part before it learns that rank 1 has left, and then rank 2 reports that.
   on_every_rank(3, [&](size_t rank) {
     if (rank == 1) return;
     float value = 1.0F;
@@ -320,7 +320,7 @@ TEST(RingLinks, a_memory_that_is_another_in_spite_of_its_name_is_not_used) {
   EXPECT_EQ(::rmdir(other.c_str()), 0) << "what was offered in vain is taken away";
 }
 
-TEST(RingLinks, a_rank_that_never_comes_is_named_when_the_deadline_has_passed) {
+TEST(RingLinks, a_missing_rank_is_named_when_the_deadline_has_passed) {
   Parts parts(3);
   std::vector<RingOptions> options{parts.options(0), parts.options(1)};
   for (RingOptions& one : options) one.init_deadline = milliseconds(800);  // ample for those two to link

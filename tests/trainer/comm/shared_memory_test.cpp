@@ -52,7 +52,7 @@ TEST_F(SharedMemory, a_segment_of_another_rank_or_generation_or_another_file_is_
   ::unlink(other.c_str());
 }
 
-TEST_F(SharedMemory, what_killed_processes_left_is_removed_and_what_is_in_use_is_not) {
+TEST_F(SharedMemory, segments_of_killed_processes_are_removed_and_those_in_use_stay) {
   const auto path = [this](const char* name) { return dir_ + "/lockstep-" + name; };
   for (const char* name : {"tag-g2-r0", "tag-g2-r7", "tag-g3-r0", "tag-g3-r1", "tag-g4-r0", "other-g2-r0"}) {
     ::close(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));

@@ -1,4 +1,4 @@
-// What the tests of this folder share: data with a known sum, running the same thing on every rank, waiting for facts.
+// Shared by the tests of this folder: data with a known sum, the same code on every rank, waiting for facts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace lockstep::trainer::comm {
 
-// How much less a test does where a sanitizer makes every access of memory slow.
+// The factor by which a test shrinks where a sanitizer makes every access of memory slow.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr size_t kLess = 10;
 #else
@@ -37,7 +37,7 @@ struct Ranks : std::vector<std::unique_ptr<Communicator>> {
   }
 };
 
-// What the tests that hold for every communicator are run with.
+// The carriers of the tests that hold for every communicator.
 enum class Carrier { kTcp, kSharedMemory, kNccl };
 inline constexpr Carrier kCarriers[] = {Carrier::kTcp, Carrier::kSharedMemory, Carrier::kNccl};
 
@@ -88,8 +88,7 @@ Status run(Communicator& communicator, const Operation& operation) {
   return communicator.wait(*ticket);
 }
 
-// Asks again and again until `condition` holds, for ten seconds at most: what NCCL, CUDA and a communicator's activity
-// say can only be asked for, they wake nobody.
+// Polls `condition` until it holds, for ten seconds at most: NCCL, CUDA and a communicator's activity give no event.
 inline bool comes_true(const std::function<bool()>& condition) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!condition()) {

@@ -64,7 +64,7 @@ struct Ring {
   Ring(int n, std::mt19937& random) {
     for (int i = 0; i < n; ++i) edges.push_back(std::make_unique<Trickle>(random));  // edge i: from rank i to the next
   }
-  // Pumps all ranks in random order until all are done. False: they do not come to an end.
+  // Pumps all ranks in random order until all are done. False: they make no further progress.
   bool run(std::vector<Transfer>& transfers, std::mt19937& random) {
     const size_t n = transfers.size();
     for (int turn = 0; turn < 1'000'000; ++turn) {

@@ -1,4 +1,4 @@
-// What a step says that it was made of.
+// The micro-batches that a step reports.
 #include <gtest/gtest.h>
 
 #include <boost/crc.hpp>
@@ -73,7 +73,7 @@ TEST(Computed, a_step_that_is_computed_again_lists_each_micro_batch_once) {
   }
 }
 
-TEST(Computed, nothing_is_listed_where_nobody_asked) {
+TEST(Computed, nothing_is_listed_without_checksums) {
   comm::SingleRankCommunicator alone;
   testing::Rank rank(recipe(false), alone);
   ASSERT_TRUE(rank.replica->step({}).ok());

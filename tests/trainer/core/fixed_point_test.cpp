@@ -52,7 +52,7 @@ TEST(FixedPoint, sums_have_the_same_bits_in_any_order) {
   EXPECT_EQ(sum({0, 1, 2, 3, 4}), sum({3, 1, 4, 0, 2}));
 }
 
-TEST(FixedPoint, what_does_not_fit_is_flagged_and_counts_as_nothing) {
+TEST(FixedPoint, a_number_that_does_not_fit_is_flagged_and_counts_as_zero) {
   double values[4] = {1, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0x1p40};
   std::int64_t sums[4];
   RoundingFlags flags;

@@ -1,4 +1,4 @@
-// A gang of ranks inside one process, over the real ring, for tests of what world size may not change.
+// A gang of ranks inside one process, over the real ring, for tests of the influence of world size.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace lockstep::trainer::testing {
 
-// What a gang trains; each rank makes its own from this.
+// The task of a gang; each rank creates its own from this.
 struct Recipe {
   std::function<core::Graph()> graph;
   std::function<std::unique_ptr<core::SampleSource>(core::ElementType)> source;
@@ -76,7 +76,7 @@ struct Rank {
   std::unique_ptr<core::Replica> replica;
 };
 
-// Trains `steps` steps on `ranks` ranks, from `from` where given.
+// Trains `steps` steps on `ranks` ranks, from `from` if given.
 inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes& from = {}) {
   GangResult result;
   result.states.resize(static_cast<size_t>(ranks));

@@ -1,6 +1,6 @@
-// A step whose all-reduce is aborted under it, over NCCL as the fake plays it: its kernels end early and leave NaN, and
-// what is queued behind them runs on. The step must fail, and the state stay as it was. That this test would notice is
-// shown by the step with a bug (trainer/core/mutation.h), for which this program is compiled with mutations.
+// A step whose all-reduce is aborted, over the fake of NCCL: its kernels end early and leave NaN, and work queued
+// behind them runs. The step must fail, and the state must stay as it was. A step with a bug (trainer/core/mutation.h)
+// shows that this test would notice; this program is compiled with mutations for it.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,8 +30,8 @@ Recipe recipe(bool deterministic) {
                       .buckets = {.first_bytes = 512, .bytes = 2048}}};
 }
 
-// Two ranks make a step, then one of which an all-reduce breaks. How many of them were told that the second step was
-// made, or hold another state than before it.
+// Two ranks make a step, then one of which an all-reduce breaks. Returns how many of them took the second step as made,
+// or hold another state than before it.
 int harmed(bool deterministic, bool early) {
   comm::RingOptions base;
   auto setup = comm::make_nccl_setup(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY, 0);

@@ -1,4 +1,4 @@
-// The state of one rank for the ranks that hold another, over a real ring.
+// Transfers the state of one rank to the ranks that hold another, over a real ring.
 #include "trainer/core/state_transfer.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ Recipe large_mlp() {
           .options = {.seed = 3, .micro_batches = 2, .deterministic = true}};
 }
 
-// Passes everything on, and lets a test spoil it.
+// Forwards every operation, and lets a test spoil it.
 class Meddling final : public Communicator {
  public:
   explicit Meddling(Communicator& inner) : inner_(inner) {}
@@ -78,7 +78,7 @@ class Meddling final : public Communicator {
   std::pair<std::uint64_t, std::byte*> spoiled_{0, nullptr};
 };
 
-// Three ranks whose states a test sets up, and what a transfer among them did.
+// Three ranks whose states a test sets up, and the results of a transfer among them.
 class StateTransfer : public ::testing::Test {
  protected:
   static constexpr size_t kRanks = 3;
@@ -111,7 +111,7 @@ class StateTransfer : public ::testing::Test {
     });
     return results;
   }
-  // The state of `rank` as it was, to put back later.
+  // The state of `rank`, to restore it later.
   struct Kept {
     Bytes bytes;
     std::int64_t committed_in = 0;
@@ -177,7 +177,7 @@ TEST_F(StateTransfer, a_rank_that_has_just_started_gets_everything) {
   EXPECT_EQ(bytes_of(state(0)), bytes_of(state(1))) << "and trains on like the others";
 }
 
-TEST_F(StateTransfer, each_gets_it_from_the_rank_before_it_and_nobody_else_carries_anything) {
+TEST_F(StateTransfer, each_rank_receives_from_the_previous_one_and_no_other_link_is_used) {
   train(1);
   ranks_[1] = std::make_unique<Rank>(large_mlp(), *ring_[1]);
   auto results = transfer(2, state(2).version(), {1});  // the source is not the neighbour
@@ -199,7 +199,7 @@ TEST_F(StateTransfer, those_that_have_just_started_pass_it_on_to_one_another) {
   EXPECT_EQ(state(0).version(), state(1).version());
 }
 
-TEST_F(StateTransfer, what_a_rank_that_holds_nothing_took_in_part_is_seen_not_to_be_the_version) {
+TEST_F(StateTransfer, a_partly_received_state_is_not_the_version) {
   train(1);
   const Version version = state(0).version();
   ranks_[2] = std::make_unique<Rank>(large_mlp(), *ring_[2]);
@@ -229,7 +229,7 @@ TEST_F(StateTransfer, the_digest_that_a_commit_leaves_is_the_one_that_is_read) {
   EXPECT_EQ(state(0).version(), before);
 }
 
-TEST_F(StateTransfer, other_bits_of_the_same_step_are_overwritten) {
+TEST_F(StateTransfer, another_state_of_the_same_step_is_overwritten) {
   train(1);
   state(1).parameters->data()[5] ^= std::byte{4};
   state(1).changed();
@@ -239,7 +239,7 @@ TEST_F(StateTransfer, other_bits_of_the_same_step_are_overwritten) {
   EXPECT_EQ(bytes_of(state(1)), bytes_of(state(0)));
 }
 
-TEST_F(StateTransfer, the_same_bits_of_another_generation_are_of_the_sources_afterwards) {
+TEST_F(StateTransfer, an_equal_state_takes_the_generation_of_the_source) {
   train(1);
   state(1).committed_in = 2;
   auto results = transfer(0, state(0).version());
@@ -263,7 +263,7 @@ TEST_F(StateTransfer, a_source_that_dies_in_the_middle_leaves_receivers_whole) {
   EXPECT_EQ(state(2).step, 1);
 }
 
-TEST_F(StateTransfer, bits_that_change_on_the_way_are_refused_and_not_installed) {
+TEST_F(StateTransfer, a_state_that_changes_on_the_way_is_not_installed) {
   train(1);
   Kept behind = keep(2);
   train(1);
@@ -275,7 +275,7 @@ TEST_F(StateTransfer, bits_that_change_on_the_way_are_refused_and_not_installed)
   EXPECT_EQ(image_of(2), behind.bytes);
 }
 
-TEST_F(StateTransfer, a_source_that_does_not_hold_what_was_announced_is_refused) {
+TEST_F(StateTransfer, a_source_without_the_announced_version_is_refused) {
   train(1);
   Version version = state(0).version();
   version.digest ^= 1;
@@ -306,7 +306,7 @@ TEST_F(StateTransfer, a_step_after_a_failed_one_over_another_ring_has_the_same_b
   for (size_t rank = 0; rank < kRanks; ++rank) put_back(rank, before);
   on_every_rank([&](size_t rank) {
     if (rank == 1) {
-      ring_[1]->abort(std::chrono::seconds(10));  // in the middle of what the others do
+      ring_[1]->abort(std::chrono::seconds(10));  // while the others transfer
     } else {
       EXPECT_FALSE(ranks_[rank]->replica->step({}).ok());
       EXPECT_TRUE(ring_[rank]->abort(std::chrono::seconds(10)));

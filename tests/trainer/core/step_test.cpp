@@ -184,7 +184,7 @@ TEST(Training, linear_regression_recovers_the_line) {
   EXPECT_NEAR(rank.replica->evaluate().value(), 0.01, 0.002) << "the variance of the noise";
 }
 
-// A communicator of one rank that fails, or says no, at a chosen operation.
+// A communicator of one rank that fails or refuses at a chosen operation.
 class Breaking final : public comm::Communicator {
  public:
   int rank() const override { return 0; }
@@ -291,7 +291,7 @@ Recipe exploding_recipe(float value) {
           .options = {.seed = 1, .micro_batches = 2, .deterministic = true}};
 }
 
-TEST(Overflow, a_step_whose_sums_do_not_fit_is_done_again_with_room_for_them) {
+TEST(Overflow, a_step_whose_sums_overflow_is_recomputed_with_a_lower_exponent) {
   Recipe recipe = exploding_recipe(1e12F);
   GangResult one = train(recipe, 1, 5), two = train(recipe, 2, 5);
   EXPECT_GT(one.redone, 0);

@@ -98,14 +98,14 @@ TEST_F(TextFiles, bad_input_gets_one_sentence_that_names_it) {
             "the data in '" + brief + "' is too short: it has 16 characters, and a context of 64 needs about 715");
 }
 
-// What a model would go on from, and the word that a reader sees of it in brackets.
+// The opening for a model, with the word that a reader sees of it in brackets.
 std::string opening_of(const Text& text, size_t most, std::uint64_t seed) {
   Opening opening = start_of_a_sentence(text, most, seed);
   std::string all = to_string(text, opening.tokens);
   return all.substr(0, all.size() - opening.shown) + "[" + all.substr(all.size() - opening.shown) + "]";
 }
 
-TEST_F(TextFiles, writing_goes_on_from_the_first_word_of_a_held_out_sentence) {
+TEST_F(TextFiles, the_opening_ends_after_the_first_word_of_a_held_out_sentence) {
   std::string learnt(9 * 120, 'x');
   std::string held_out =
       "Title of it\n\n     2. In numbers. And U.S. Code. and\nthe end of it.  Such is the other one.  Bye\n";
@@ -128,7 +128,7 @@ TEST_F(TextFiles, another_seed_begins_another_sentence_and_the_same_seed_the_sam
   EXPECT_GT(seen.size(), 5U);
 }
 
-TEST_F(TextFiles, a_text_without_sentences_is_gone_on_from_the_first_word_of_a_line_or_from_its_beginning) {
+TEST_F(TextFiles, without_sentences_the_opening_ends_after_the_first_word_of_a_line) {
   Text lines = read_text({file("a", std::string(9 * 24, 'x') + "one two\n  three\nfour five")}).value();
   EXPECT_EQ(opening_of(lines, 10, 1), "three\n[four]");
   Text one = read_text({file("b", std::string(200, 'x'))}).value();

@@ -1,4 +1,4 @@
-// A process that is aborted says where the thread that trains is, whatever that is doing.
+// A process that is aborted prints where its training thread is, in every activity.
 #include "trainer/elastic/abort_report.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Ended {
   std::string said;  // on standard error
 };
 
-// Runs `body` in a process that has the report, and hands its number to `disturb` once `body` has begun.
+// Runs `body` in a process that has the report, and passes its number to `disturb` once `body` has begun.
 Ended run(void (*body)(), void (*disturb)(pid_t)) {
   int said[2], begun[2];
   EXPECT_EQ(::pipe(said), 0);
@@ -61,7 +61,8 @@ void sleep_for_ever() {
   while (true) ::pause();
 }
 
-// Returns when the process waits in the kernel; before, it may still be on its way there. Nothing but its state tells.
+// Returns when the process waits in the kernel; before, it may still be on its way there. Only its state in /proc shows
+// it.
 void wait_until_asleep(pid_t process) {
   for (int i = 0; i < 10'000; ++i, ::usleep(1000)) {
     std::ifstream file("/proc/" + std::to_string(process) + "/stat");
@@ -97,7 +98,7 @@ TEST(AbortReport, a_thread_that_computes_is_shown) {
   EXPECT_NE(ended.said.find("  #0 "), std::string::npos) << ended.said;
 }
 
-TEST(AbortReport, a_stopped_process_is_shown_once_it_goes_on) {
+TEST(AbortReport, a_stopped_process_reports_its_stack_after_sigcont) {
   const Ended ended = run(compute_for_ever, [](pid_t child) {
     ::kill(child, SIGSTOP);
     int status = 0;
@@ -112,7 +113,7 @@ TEST(AbortReport, a_stopped_process_is_shown_once_it_goes_on) {
 
 #endif
 
-TEST(AbortReport, a_thread_that_no_signal_reaches_keeps_nobody_waiting) {
+TEST(AbortReport, a_thread_that_no_signal_reaches_does_not_delay_the_end) {
   const Ended ended = run(
       [] {
         sigset_t all;
@@ -128,7 +129,7 @@ TEST(AbortReport, a_thread_that_no_signal_reaches_keeps_nobody_waiting) {
   EXPECT_NE(ended.said.find("does not answer"), std::string::npos) << ended.said;
 }
 
-TEST(AbortReport, abort_ends_the_process_as_ever_and_what_ends_in_order_says_nothing) {
+TEST(AbortReport, abort_works_as_usual_and_an_orderly_end_prints_nothing) {
   const Ended own = run([] { ::abort(); }, [](pid_t) {});
   EXPECT_TRUE(aborted(own)) << own.status;
   const Ended quiet = run([] {}, [](pid_t) {});

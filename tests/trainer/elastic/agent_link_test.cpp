@@ -1,4 +1,4 @@
-// The link to the agent and the wish to stop.
+// The link to the agent and the stop token.
 #include "trainer/elastic/agent_link.h"
 
 #include <gtest/gtest.h>
@@ -86,12 +86,12 @@ TEST_F(AgentLinkTest, of_much_progress_only_the_newest_goes_and_at_most_four_a_s
   EXPECT_LE(messages, 2 + static_cast<int>(took * 4)) << "one at once, one by the flush";
 }
 
-TEST_F(AgentLinkTest, what_the_process_is_doing_is_told_four_times_a_second_while_nobody_says_anything) {
+TEST_F(AgentLinkTest, the_activity_is_sent_four_times_a_second_without_other_messages) {
   std::int64_t looks = 0;  // the link's thread counts
   const auto start = std::chrono::steady_clock::now();
   link_->watch([&looks] { return rendezvous::Activity{.generation = 3, .beats = ++looks}; });
   for (std::int64_t i = 1; i <= 4; ++i) {
-    const WorkerMessage message = next();  // whoever trains is stuck here
+    const WorkerMessage message = next();  // the training thread is stuck here
     ASSERT_TRUE(message.activity);
     EXPECT_EQ(message.activity->generation, 3);
     EXPECT_EQ(message.activity->beats, i);
@@ -101,7 +101,7 @@ TEST_F(AgentLinkTest, what_the_process_is_doing_is_told_four_times_a_second_whil
   link_.reset();  // before what it counts
 }
 
-TEST_F(AgentLinkTest, an_agent_that_reads_nothing_blocks_nobody) {
+TEST_F(AgentLinkTest, an_agent_that_reads_nothing_blocks_no_thread) {
   const std::string text(1000, 'x');
   for (int i = 0; i < 1500; ++i) link_->failure({rendezvous::FailureReport::Class::kOwn, -1, text});
   EXPECT_FALSE(link_->flush(milliseconds(50))) << "more than the socket holds";
@@ -177,7 +177,7 @@ TEST(StopToken, the_first_sigterm_asks_and_the_second_ends_the_process) {
     StopToken stop;
     const SigtermListener listener(stop);
     ::kill(::getpid(), SIGTERM);
-    for (int i = 0; i < 10'000 && !stop.requested(); ++i) ::usleep(1000);  // the token is made to be looked at
+    for (int i = 0; i < 10'000 && !stop.requested(); ++i) ::usleep(1000);  // polled, as training does
     if (stop.reason() != StopReason::kSignal) ::_exit(1);
     ::kill(::getpid(), SIGTERM);
     ::sleep(10);

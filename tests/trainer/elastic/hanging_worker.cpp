@@ -1,6 +1,6 @@
-// A worker of a job that hangs where it is told to: tests/e2e/local/test_hangs.py runs it under `lockstep run`. It
-// makes steps as the trainer does (loads, computes, reduces a large buffer and a small one) and tells its agent what it
-// does. A file "<rank>" in the folder HANG_FOLDER, which it takes away, says where it is to stand still:
+// A worker of a job that hangs on demand: tests/e2e/local/test_hangs.py runs it under `lockstep run`. It makes steps
+// like the trainer (loads, computes, reduces a large buffer and a small one) and tells its agent its activity. A file
+// "<rank>" in the folder HANG_FOLDER, which it removes, says where it should hang:
 //
 //   loading, computing              stopped (SIGSTOP) there
 //   reduce-scatter, all-gather      stopped when that half of the large collective is under way
@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 constexpr size_t kElements = size_t{1} << 20;  // 8 MiB: long enough to be met in either half
 constexpr int kFirstSteps = 5;                 // by then the generation is watched
 
-// What the agent is told; the training thread writes, the link's thread reads.
+// The activity for the agent; the training thread writes, the link's thread reads.
 struct Board {
   std::atomic<Activity::Doing> doing{Activity::Doing::kStarting};
   std::atomic<std::int64_t> beats{0}, step{0};
@@ -46,7 +46,7 @@ class Worker {
 
   // Until something ends it.
   Status run() {
-    // Steps go on from one generation to the next, as those of a job that loses nothing.
+    // Steps continue from one generation to the next, like those of a job that loses nothing.
     for (std::int64_t step = 1000 * world_.generation + 1;; ++step) {
       if (where_.empty() && step % 1000 > kFirstSteps) where_ = told_where();
       work(Activity::Doing::kLoading, "loading");
@@ -94,7 +94,7 @@ class Worker {
     return communicator_.wait(ticket);
   }
 
-  // What a file says, and nothing when there is none.
+  // The text of a file; nothing if there is none.
   std::string told_where() const {
     const char* folder = std::getenv("HANG_FOLDER");
     if (folder == nullptr) return "";

@@ -35,7 +35,7 @@ Join join_of(std::int64_t term, std::int64_t generation) {
 
 class Orders : public ::testing::Test {
  protected:
-  // The stop comes after everything that was said before, so then the link has read that.
+  // The stop comes after all earlier messages, so by then the link has read them.
   void link_has_read_all() const {
     agent_.says(rendezvous::encode(rendezvous::AgentMessage{}));
     const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -93,7 +93,7 @@ TEST_F(Orders, a_join_counts_once) {
   EXPECT_FALSE(at_once().ok());
 }
 
-TEST_F(Orders, a_newer_regroup_takes_a_join_back_that_nobody_has_seen) {
+TEST_F(Orders, a_newer_regroup_withdraws_a_join_that_was_not_read) {
   agent_.regroup(1, 2);
   agent_.join(join_of(1, 2));
   agent_.regroup(1, 3);

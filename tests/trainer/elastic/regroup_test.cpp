@@ -1,6 +1,6 @@
-// Processes that live on, from orders of their agents to links that stand. Each is a thread here.
-#include "operator/base/address.h"
+// Processes that survive, from the orders of their agents to connected links. Each is a thread here.
 #include "trainer/elastic/regroup.h"
+#include "operator/base/address.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 const StateVersion kVersion{1, 7, "0123456789abcdef"};
 
-// One process: its place in the generation before, its agent, and the call under test on a thread of its own.
+// One process: its place in the previous generation, its agent, and the call under test on a thread of its own.
 struct Survivor {
   explicit Survivor(int rank) {
     listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -104,7 +104,7 @@ TEST_F(Regrouping, each_regroup_is_answered_with_the_version_and_the_join_with_l
   second_.interruption->use(nullptr);
 }
 
-TEST_F(Regrouping, a_newer_regroup_ends_linking_with_a_peer_that_never_comes) {
+TEST_F(Regrouping, a_newer_regroup_ends_the_wait_for_a_missing_peer) {
   first_.start();
   first_.agent.regroup(1, 2);
   first_.agent.hears();

@@ -130,7 +130,7 @@ TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
   EXPECT_EQ(world->state_source, rendezvous::StateSource{});
 }
 
-TEST_F(AgentsWorld, shares_memory_with_whoever_sees_the_same_unless_told_to_use_tcp) {
+TEST_F(AgentsWorld, ranks_share_memory_if_they_see_the_same_unless_tcp_is_asked_for) {
   auto world = world_of(variables_).value();
   const auto options = ring_options(world);
   ASSERT_TRUE(options.ok());
@@ -144,14 +144,14 @@ TEST_F(AgentsWorld, shares_memory_with_whoever_sees_the_same_unless_told_to_use_
   EXPECT_TRUE(apart->members.empty());
 }
 
-TEST_F(AgentsWorld, a_process_that_starts_into_a_running_generation_reads_who_gives_the_state) {
+TEST_F(AgentsWorld, a_process_that_starts_into_a_generation_reads_its_state_source) {
   variables_["LOCKSTEP_STATE_SOURCE"] = "2 3 120 00ff00ff00ff00ff";
   const auto world = world_of(variables_);
   ASSERT_TRUE(world.ok()) << world.error().message;
   EXPECT_EQ(world->state_source, (rendezvous::StateSource{2, {3, 120, "00ff00ff00ff00ff"}, true}));
 }
 
-TEST_F(AgentsWorld, a_join_replaces_what_is_of_the_generation_and_keeps_the_rest) {
+TEST_F(AgentsWorld, a_join_replaces_the_fields_of_the_generation_and_keeps_the_rest) {
   const auto world = world_of(variables_).value();
   rendezvous::Join join{.term = 1,
                         .generation = 5,
@@ -314,7 +314,7 @@ TEST(TorchrunExchange, ranks_find_each_other_in_any_order_past_strangers_and_can
       return value;
     }));
   }
-  // Somebody else finds the port too, says nonsense or nothing, and stays.
+  // Another program connects to the port too, sends nonsense or nothing, and stays.
   const auto address = parse_address("127.0.0.1:" + std::to_string(port)).value();
   std::vector<UniqueFd> strangers;
   const auto give_up = std::chrono::steady_clock::now() + seconds(10);
@@ -332,15 +332,16 @@ TEST(TorchrunExchange, ranks_find_each_other_in_any_order_past_strangers_and_can
   for (auto& sum : sums) EXPECT_EQ(sum.get(), 6.0F);
 }
 
-TEST(TorchrunExchange, what_keeps_the_ranks_apart_is_named) {
+TEST(TorchrunExchange, an_exchange_that_fails_names_the_cause) {
   const int port = free_port();
   const auto missing = ring_options(torchrun_world(0, 3, port), milliseconds(200));
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_THAT(missing.error().message, HasSubstr("these ranks did not come: 1 2"));
+  EXPECT_THAT(missing.error().message, HasSubstr("these ranks did not connect: 1 2"));
   const auto nobody = ring_options(torchrun_world(1, 3, port), milliseconds(250));
   ASSERT_FALSE(nobody.ok());
-  EXPECT_THAT(nobody.error().message, HasSubstr("rank 1 could not meet rank 0 at 127.0.0.1:" + std::to_string(port)));
+  EXPECT_THAT(nobody.error().message,
+              HasSubstr("rank 1 could not connect to rank 0 at 127.0.0.1:" + std::to_string(port)));
   int taken = 0;
   const UniqueFd holder = listen_on_loopback(&taken);
   const auto blocked = ring_options(torchrun_world(0, 2, taken), milliseconds(200));

@@ -1,4 +1,4 @@
-// Ranks as processes over the real ring: what the number of ranks may change, and what not.
+// Ranks as processes over the real ring: what the number of ranks may change.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class Gang : public testing::InFolder {
     std::string digest, held_out_loss;  // at the end
   };
 
-  // Trains as a gang whose agents would have started it: two ranks to a pod (shared memory), TCP between pods. There
-  // is a checkpoint after every step, so all ranks compare their bits after every step, and end with 1 if they differ.
+  // Trains as a gang that agents would have started: two ranks to a pod (shared memory), TCP between pods. There is a
+  // checkpoint after every step, so all ranks compare their states after every step, and end with 1 if they differ.
   Trained train(int ranks, std::vector<std::string> arguments) {
     std::string name = "gang-of-" + std::to_string(ranks), metrics = (folder_ / (name + ".jsonl")).string();
     std::filesystem::remove(metrics);

@@ -1,5 +1,5 @@
-// The ledger that the program keeps: what was committed, once, and nothing else. tests/ledger has the checker that
-// knows which bytes belong to which step.
+// The ledger of the program: each committed step once, and nothing else. tests/ledger has the checker that knows which
+// bytes belong to which step.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -90,7 +90,7 @@ TEST_F(LedgerOfTraining,
     for (size_t i = 0; i < process.size(); ++i) {
       const json& line = process[i];
       const int generation = line["generation"], step = line["step"], rank = line["rank"];
-      if (i > 0) {  // into another generation it may take the state of one that had got a step further
+      if (i > 0) {  // in another generation it may take the state of one that was a step ahead
         const int before = process[i - 1]["step"];
         EXPECT_GE(step, before + 1);
         if (generation == process[i - 1]["generation"].get<int>()) {

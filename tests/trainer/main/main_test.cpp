@@ -1,4 +1,4 @@
-// The program as its users meet it: exit codes, the one sentence of each failure, and what a restart continues.
+// The program as its users see it: exit codes, the one sentence of each failure, and what a restart continues.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
@@ -86,8 +86,7 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             78,
             "--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2"},
            {line(5, {"--backend=ref", "--threads=2"}), 78, "--backend=ref has one thread; leave out --threads"},
-           {line(5, {"--nccl-library=libnccl.so.2"}), 78,
-            "--nccl-library and --cudart-library are of --transport=nccl"},
+           {line(5, {"--nccl-library=libnccl.so.2"}), 78, "--nccl-library and --cudart-library need --transport=nccl"},
            {line(50, {"--learning-rate=1e18"}), 84,
             "the loss or a gradient was not finite in step 3; a smaller --learning-rate or a --clip-norm may help"},
        }) {
@@ -97,7 +96,7 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
   }
 }
 
-TEST_F(Trainer, nccl_that_is_not_there_is_told_before_training) {
+TEST_F(Trainer, a_missing_nccl_is_reported_before_training) {
   Ended ended = run(line(5, {"--transport=nccl", "--nccl-library=/no/such/libnccl.so"}));
   EXPECT_EQ(ended.code, 78);
   EXPECT_THAT(ended.err, ::testing::StartsWith("lockstep-trainer: no NCCL can be loaded (/no/such/libnccl.so: "));
@@ -207,7 +206,7 @@ TEST_F(Trainer, a_checkpoint_cut_short_by_a_crash_does_not_hide_the_good_one_bef
   }
 }
 
-// Saves a checkpoint with room for it, then trains on without; returns what is wrong, or nothing.
+// Saves a checkpoint with room for it, then trains on without; returns the mistake, or nothing.
 class FullDisk : public Trainer {
  protected:
   std::vector<std::string> training(int steps) const {
@@ -234,13 +233,13 @@ class FullDisk : public Trainer {
 
 TEST_F(FullDisk, a_file_that_may_not_grow_ends_training_with_the_last_good_checkpoint_intact) {
   save_the_good_one();
-  // Room for what it says, not for its parameters.
+  // Room for its messages, not for its parameters.
   expect_a_clean_end(run(training(8), {}, Limits{.most_file_bytes = 16384}));
   expect_to_go_on();
 }
 
 TEST_F(FullDisk, no_space_left_ends_training_with_the_last_good_checkpoint_intact) {
-  // A small file system in a mount namespace of a child's own: gone with the child, however it ends.
+  // A small file system in a mount namespace of a child: it ends with the child.
   fs::create_directories(checkpoints());
   pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -268,7 +267,7 @@ TEST_F(FullDisk, no_space_left_ends_training_with_the_last_good_checkpoint_intac
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
 }
 
-TEST_F(Trainer, nobody_listening_to_its_output_does_not_end_training) {
+TEST_F(Trainer, a_closed_output_does_not_end_training) {
   Ended ended = run(saving(200, {"--log-every=1"}), {},
                     Limits{.most_file_bytes = 2048});  // the lines do not fit, the checkpoint does
   EXPECT_EQ(ended.code, 0) << ended.err;

@@ -1,4 +1,4 @@
-// A gang of trainer processes whose agents and coordinator the test plays: it starts ranks, kills them, and forms the
+// A gang of trainer processes whose agents and coordinator the test plays. It starts ranks, kills them, and forms the
 // next generation from the others and from processes that replace the dead.
 #pragma once
 
@@ -25,8 +25,8 @@
 
 namespace lockstep::trainer::testing {
 
-// Holds a gang back, so that it cannot be done before the test has acted, however slow the machine: the leader writes a
-// line for each step into a pipe that has room for a few.
+// Holds a gang back, so that it cannot end before the test has acted, however slow the machine. The leading rank writes
+// a line for each step into a pipe that has room for a few.
 class Gate {
  public:
   explicit Gate(const fs::path& path) : path_(path) {
@@ -41,7 +41,7 @@ class Gate {
     std::string filler(3000, '\n');
     [[maybe_unused]] ssize_t n = ::write(pipe_.get(), filler.data(), filler.size());  // or it was filled meanwhile
   }
-  // Lets everything pass until there is something to read from `closed`.
+  // Opens the gate until there is something to read from `closed`.
   void stay_open(int closed) {
     pollfd list[] = {{pipe_.get(), POLLIN, 0}, {closed, POLLIN, 0}};
     while (list[1].revents == 0 && (::poll(list, 2, -1) >= 0 || errno == EINTR)) drain();
@@ -64,7 +64,7 @@ class Gate {
 class PlayedGang {
   static constexpr std::chrono::milliseconds kBetweenPasses{5};
 
-  // What `act` returns; nothing holds the gang back meanwhile.
+  // The result of `act`; nothing holds the gang back meanwhile.
   template <typename Act>
   auto with_open_gate(Act act) {
     comm::UniqueFd closed(::eventfd(0, EFD_CLOEXEC));
@@ -102,7 +102,7 @@ class PlayedGang {
     expect_up();
   }
 
-  // As somebody would who has no agent: nobody can regroup them.
+  // As a user without an agent: the ranks cannot be regrouped.
   void start_without_agents() {
     for (size_t rank = 0; rank < seats_.size(); ++rank) start_process(rank, {}, false);
   }
@@ -123,7 +123,7 @@ class PlayedGang {
     return ended;
   }
 
-  // The next message of a rank for which `wanted` is true; an empty one when none comes within our patience.
+  // The next message of a rank for which `wanted` is true; an empty one if none comes within the patience.
   WorkerMessage hears(size_t rank, const std::function<bool(const WorkerMessage&)>& wanted) {
     Seat& seat = seats_[rank];
     auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -133,7 +133,7 @@ class PlayedGang {
         char chunk[4096];
         auto now = std::chrono::steady_clock::now();
         if (!readable(seat.link.get(), std::min(deadline, now + kBetweenPasses)) && now < deadline) {
-          gate_.let_some_pass();  // a leader that waits at the gate hears nothing
+          gate_.let_some_pass();  // a leading rank that waits at the gate reads no order
           continue;
         }
         ssize_t n = ::recv(seat.link.get(), chunk, sizeof chunk, MSG_DONTWAIT);
@@ -169,7 +169,7 @@ class PlayedGang {
     for (size_t rank : ranks) says(rank, message);
   }
 
-  // Tells all who live of a generation, and waits for what they hold.
+  // Announces a generation to all living ranks, and waits for their versions.
   void regroup(std::int64_t generation) {
     generation_ = generation;
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
@@ -185,7 +185,7 @@ class PlayedGang {
     }
   }
 
-  // Whoever holds the newest; the state is sent unless all hold that.
+  // A rank with the newest version; it sends its state unless all hold that version.
   rendezvous::StateSource source() const {
     rendezvous::StateSource source;
     for (size_t rank = 0; rank < seats_.size(); ++rank) {
@@ -198,7 +198,7 @@ class PlayedGang {
     return source;
   }
 
-  // Joins those who live into the generation of the last regroup. Does not wait for them.
+  // Joins the living ranks into the generation of the last regroup. Does not wait for them.
   void join() { join(source()); }
   void join(const rendezvous::StateSource& from) {
     rendezvous::Join join{.term = 1,
@@ -233,9 +233,9 @@ class PlayedGang {
       EXPECT_TRUE(up.regroups);
     }
   }
-  // What a rank said before it was up.
+  // The messages of a rank before it was up.
   const std::string& identity(size_t rank) const { return seats_[rank].identity; }
-  // All of it, for a gang whose dead are known.
+  // All of them, for a gang whose dead are known.
   void form(std::int64_t generation) {
     regroup(generation);
     join();
@@ -243,7 +243,7 @@ class PlayedGang {
     expect_up();
   }
 
-  // The ends of all who live, in rank order, with the gate open.
+  // The ends of all living ranks, in rank order, with the gate open.
   std::vector<Ended> wait() {
     return with_open_gate([&] {
       std::vector<Ended> ends;
@@ -276,7 +276,7 @@ class PlayedGang {
     environment["RANK"] = std::to_string(rank);
     environment["WORLD_SIZE"] = std::to_string(seats_.size());
     environment["LOCAL_RANK"] = std::to_string(rank % 2);
-    environment["LOCKSTEP_JOB_UID"] = "uid-" + std::to_string(::getpid());  // names segments that all may see
+    environment["LOCKSTEP_JOB_UID"] = "uid-" + std::to_string(::getpid());  // names segments that all ranks see
     environment["LOCKSTEP_GENERATION"] = std::to_string(generation_);
     environment["LOCKSTEP_GENERATION_KEY"] = key();
     environment["LOCKSTEP_LISTEN_FD"] = std::to_string(seat.listener.get());

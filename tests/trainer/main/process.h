@@ -1,4 +1,4 @@
-// Trainers as processes, with what they say in files, for tests of the whole program.
+// Trainers as processes, with their output in files, for tests of the whole program.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ namespace lockstep::trainer::testing {
 namespace fs = std::filesystem;
 using Environment = std::map<std::string, std::string>;
 
-// Nothing here takes a second on a machine of its own; a loaded one may be a hundred times slower.
+// On an idle machine everything here takes less than a second; a loaded one may be a hundred times slower.
 inline constexpr std::chrono::seconds kPatience(100);
 
 struct Ended {
@@ -97,13 +97,13 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // What it has written so far.
+  // Its output so far.
   std::string err() const { return content(err_); }
 
   void signal(int number) const { ::kill(pid_, number); }
   pid_t pid() const { return pid_; }
 
-  // Until its output contains `text`; false when it did not within our patience.
+  // Until its output contains `text`; false if it did not within the patience.
   bool says(const std::string& text) const {
     auto deadline = std::chrono::steady_clock::now() + kPatience;
     int watch = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -118,7 +118,7 @@ class Process {
     return said;
   }
 
-  // Its end; killed when that does not come within our patience.
+  // Its end; kills it if it does not end within the patience.
   Ended wait() {
     auto deadline = std::chrono::steady_clock::now() + kPatience;
     int end = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
@@ -138,7 +138,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-// A socket with a port of the loopback interface that is nobody else's.
+// A socket with a port of the loopback interface that no other process has.
 inline comm::UniqueFd bound(int* port) {
   comm::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int on = 1;
@@ -162,7 +162,7 @@ inline std::string value_of(const std::string& out, const std::string& key) {
   return out.substr(at, out.find_first_of(",}", at) - at);
 }
 
-// A folder of its own for each test, and no variables of ranks from whoever started us.
+// A folder of its own for each test, and no variables of ranks from the test's environment.
 class InFolder : public ::testing::Test {
  protected:
   InFolder() : folder_(fs::temp_directory_path() / ("lockstep-trainer-" + std::to_string(::getpid()))) {

@@ -1,4 +1,4 @@
-// Ranks that die, and the others, which keep their memory and go on: the result is that of a run in which nobody died.
+// Ranks that die, and the others, which keep their memory and continue: the result is that of an undisturbed run.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -42,7 +42,7 @@ class Regroup : public testing::InFolder {
     gang_->start();
     return *gang_;
   }
-  // All ranks end well, with the bits and losses of a run of one rank that nobody disturbed.
+  // All ranks succeed, with the weights and losses of an undisturbed run of one rank.
   std::vector<Ended> expect_the_result_of_an_undisturbed_run() {
     std::vector<Ended> ends = gang_->wait();
     for (size_t rank = 0; rank < ends.size(); ++rank) {
@@ -67,7 +67,7 @@ class Regroup : public testing::InFolder {
   static rendezvous::AgentMessage stop() {
     return {.kind = rendezvous::AgentMessage::Kind::kStop, .regroup = {}, .join = {}, .yields = 0};
   }
-  // A rank that waits for a generation is told to stop, and tells of a checkpoint before its end.
+  // A rank that waits for a generation gets a stop, and reports a checkpoint before its end.
   struct Stopped {
     rendezvous::CheckpointReport told;
     Ended ended;
@@ -80,7 +80,7 @@ class Regroup : public testing::InFolder {
   std::unique_ptr<PlayedGang> gang_;
 };
 
-TEST_F(Regroup, each_rank_says_what_it_is_before_it_is_up) {
+TEST_F(Regroup, each_rank_says_its_identity_before_it_is_up) {
   PlayedGang& gang = start(training());
   for (size_t rank = 0; rank < kRanks; ++rank) {
     EXPECT_THAT(gang.identity(rank), ::testing::StartsWith("gradients=fp32 numerics=cpu/float32/onednn-"));
@@ -121,7 +121,7 @@ TEST_F(Regroup, a_rank_that_is_killed_is_replaced_and_the_others_lose_nothing) {
   EXPECT_EQ(value_of(ends[0].out, "generation"), "2");
 }
 
-TEST_F(Regroup, ranks_that_are_asked_to_yield_end_the_same_step_and_nobody_needs_a_state) {
+TEST_F(Regroup, ranks_asked_to_yield_end_after_the_same_step_with_one_state) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.yield({2});
@@ -190,7 +190,7 @@ TEST_F(Regroup, a_failure_while_the_others_are_linking_is_survived) {
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(2);
   gang.regroup(2);
-  gang.join();  // and nobody replaces rank 2
+  gang.join();  // and rank 2 is not replaced
   gang.kill(3);
   gang.form(3);
   expect_the_result_of_an_undisturbed_run();
@@ -204,7 +204,7 @@ TEST_F(Regroup, all_but_one_may_die) {
   expect_the_result_of_an_undisturbed_run();
 }
 
-TEST_F(Regroup, a_regroup_of_a_gang_in_which_nobody_died_interrupts_it_and_sends_nothing_that_all_have) {
+TEST_F(Regroup, a_regroup_without_a_death_interrupts_and_transfers_no_state) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.form(2);
@@ -238,7 +238,7 @@ TEST_F(Regroup, no_checkpoint_is_lost_and_the_new_ones_are_of_the_new_generation
   EXPECT_EQ(value_of(again.out, "digest"), value_of(ends[0].out, "digest"));
 }
 
-TEST_F(Regroup, the_replacement_of_a_leader_that_saved_goes_on_saving) {
+TEST_F(Regroup, the_replacement_of_the_leading_rank_continues_to_save) {
   PlayedGang& gang = start(training({"--checkpoint-every-steps=10"}), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(0);
@@ -247,7 +247,7 @@ TEST_F(Regroup, the_replacement_of_a_leader_that_saved_goes_on_saving) {
   EXPECT_THAT(ends[0].out, HasSubstr("checkpoint step-" + std::to_string(kSteps) + ".g2"));
 }
 
-TEST_F(Regroup, the_wish_to_stop_is_heard_in_the_generation_after) {
+TEST_F(Regroup, a_stop_request_holds_in_the_next_generation) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(1);
@@ -281,7 +281,7 @@ TEST_F(Regroup, when_all_are_told_to_end_all_stop_after_the_same_step) {
   for (const Ended& ended : gang.wait()) EXPECT_EQ(ended.code, 83) << ended.err;
 }
 
-TEST_F(Regroup, the_wish_of_the_job_to_stop_comes_before_that_of_a_rank_to_leave) {
+TEST_F(Regroup, a_stop_of_the_job_precedes_the_leave_of_a_rank) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   for (size_t rank = 0; rank < kRanks; ++rank) gang.says(rank, rendezvous::AgentMessage{});
@@ -300,7 +300,7 @@ TEST_F(Regroup, a_gang_without_agents_ends_when_a_rank_dies) {
   for (size_t rank : {0U, 1U, 3U}) EXPECT_EQ(ends[rank].code, 80) << ends[rank].err;
 }
 
-TEST_F(Regroup, who_waits_for_a_generation_may_be_stopped) {
+TEST_F(Regroup, a_rank_that_waits_for_a_generation_can_be_stopped) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(1);
@@ -311,8 +311,8 @@ TEST_F(Regroup, who_waits_for_a_generation_may_be_stopped) {
   EXPECT_THAT(ended.out, HasSubstr("stopped between generations"));
 }
 
-// Of the leader nothing is left but perhaps a checkpoint that it had begun.
-TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_hold) {
+// The leader leaves nothing but perhaps a checkpoint in progress.
+TEST_F(Regroup, ranks_stopped_while_they_wait_save_their_state) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(0);
@@ -321,7 +321,7 @@ TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_h
   const std::int64_t step = gang.source().version.step;
   ASSERT_GE(step, 5);
   for (size_t rank : {1U, 2U, 3U}) gang.says(rank, stop());
-  // Who had not heard yet that the last step was complete holds the one before it.
+  // A rank that did not learn yet that the last step was complete holds the previous one.
   const auto name_of = [](std::int64_t of) { return "checkpoint step-" + std::to_string(of) + ".g1 "; };
   const std::string name = name_of(step);
   int saved = 0;
@@ -337,7 +337,7 @@ TEST_F(Regroup, those_who_wait_for_a_generation_and_are_stopped_save_what_they_h
   EXPECT_EQ(value_of(again.out, "digest"), value_of(run(training()).out, "digest"));
 }
 
-// Who was first to save it may be dead before its agent could tell anybody.
+// The rank that saved it first may die before its agent could report it.
 TEST_F(Regroup, of_a_checkpoint_that_several_hold_each_of_them_tells) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   end_the_generation_by_agreement();
@@ -349,7 +349,7 @@ TEST_F(Regroup, of_a_checkpoint_that_several_hold_each_of_them_tells) {
   EXPECT_EQ(second.ended.code, 83) << second.ended.err;
 }
 
-TEST_F(Regroup, a_checkpoint_of_the_same_name_and_other_bits_is_not_told_of) {
+TEST_F(Regroup, a_checkpoint_of_the_same_name_and_another_state_is_not_reported) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   end_the_generation_by_agreement();
   const std::string step = std::to_string(gang.source().version.step);
@@ -358,12 +358,12 @@ TEST_F(Regroup, a_checkpoint_of_the_same_name_and_other_bits_is_not_told_of) {
   EXPECT_THAT(other.out, HasSubstr("checkpoint step-" + step + ".g1 "));
   gang.says(1, stop());
   const Ended ended = gang.process(1).wait();
-  EXPECT_THAT(ended.err, HasSubstr("is there already and holds another state"));
+  EXPECT_THAT(ended.err, HasSubstr("exists already and holds another state"));
   EXPECT_THAT(ended.out, Not(HasSubstr("checkpoint step-")));
   EXPECT_NE(ended.code, 83);
 }
 
-TEST_F(Regroup, who_waits_for_a_generation_ends_when_its_agent_goes) {
+TEST_F(Regroup, a_rank_that_waits_for_a_generation_ends_with_its_agent) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(1);
@@ -372,7 +372,7 @@ TEST_F(Regroup, who_waits_for_a_generation_ends_when_its_agent_goes) {
   EXPECT_EQ(gang.process(0).wait().code, 75);
 }
 
-TEST_F(Regroup, a_state_of_other_bits_than_announced_is_not_trained_on) {
+TEST_F(Regroup, a_state_that_differs_from_the_announced_digest_is_refused) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
   gang.kill(1);
@@ -383,7 +383,7 @@ TEST_F(Regroup, a_state_of_other_bits_than_announced_is_not_trained_on) {
   gang.replace_the_dead(from);
   Ended ended = gang.process(static_cast<size_t>(from.rank)).wait();
   EXPECT_EQ(ended.code, 1) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("the state of another rank cannot be taken"));
+  EXPECT_THAT(ended.err, HasSubstr("the state of another rank cannot be installed"));
 }
 
 }  // namespace

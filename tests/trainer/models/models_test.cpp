@@ -38,7 +38,7 @@ TEST(CharTransformer, starts_near_the_loss_of_guessing) {
   EXPECT_NEAR(bench.loss() / 4, std::log(60.0), 0.25);
 }
 
-TEST(CharTransformer, no_position_sees_what_comes_after_it) {
+TEST(CharTransformer, no_position_sees_later_ones) {
   auto backend = backend::make_backend("ref", 1).value();
   core::Graph graph =
       char_transformer({.batch = 1, .vocabulary = 9, .context = 8, .layers = 2, .width = 16, .heads = 2});
@@ -70,7 +70,7 @@ TEST(Generate, is_a_function_of_the_seed_and_takes_the_likeliest_at_temperature_
   EXPECT_EQ(text(0, 1), text(0, 2));
 }
 
-TEST(Generate, goes_on_from_the_prompt_and_ends_runs_of_one_character) {
+TEST(Generate, continues_the_prompt_and_ends_runs_of_one_character) {
   auto backend = backend::make_backend("cpu", 1).value();
   core::Graph graph =
       char_transformer({.batch = 1, .vocabulary = 20, .context = 8, .layers = 1, .width = 16, .heads = 2});

@@ -40,7 +40,7 @@ class LedgerFiles : public ::testing::Test {
   fs::path folder_;
 };
 
-// A process may be killed between any two instructions, and a file without a word is no ledger.
+// A process may be killed between any two instructions, and an empty file is no ledger.
 TEST_F(LedgerFiles, have_their_name_once_they_have_their_first_line) {
   const int watch = ::inotify_init1(IN_NONBLOCK);
   ASSERT_GE(watch, 0);

@@ -8,8 +8,8 @@
 
 namespace lockstep::trainer::backend::cpu {
 
-// Part of the numerics: counts the changes after which the loops give other bits, so that no checkpoint of a
-// deterministic training is continued with them unseen.
+// Part of the numerics. It grows with each change of the loops that changes a bit of their results, so that no
+// deterministic training continues from a checkpoint of other loops.
 inline constexpr int kLoopsRevision = 2;
 
 struct Loops {
