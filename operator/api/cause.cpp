@@ -9,7 +9,7 @@ namespace {
 struct Row {
   Cause cause;
   std::string_view name;
-  bool agent_says = false;      // an agent may name it
+  bool agent_says = false;      // an agent may report it
   bool infrastructure = false;  // never charged to the job
 };
 

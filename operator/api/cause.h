@@ -1,5 +1,5 @@
-// Why an attempt ended, and what was done about it: the only place where these words stand. A library of its own that
-// needs nothing but base, because the coordinator's half of it is linked into the static agent.
+// Why an attempt ended: the only place where these words stand. A library of its own that needs only base, because the
+// coordinator's half of it is linked into the static agent.
 #pragma once
 
 #include <optional>
@@ -10,22 +10,22 @@ namespace lockstep::api {
 
 // The names are those of status.attempts[].cause, of restart.rules[].onReasons and of the label `cause` of metrics.
 enum class Cause {
-  kNone,  // "": nothing has ended
-  // Of a process, by what its agent says.
+  kNone,  // "": no attempt has ended
+  // Of a process, as its agent reports it.
   kProcessExit,
   kProcessSignal,
-  kProcessFailed,  // the agent's word for it is none of ours; it is in the message
+  kProcessFailed,  // the agent sent an unknown cause; the message has it
   kCommandNotFound,
   kPortInUse,
   kHang,
   kStopped,
-  // Of a generation, by what the coordinator sees.
+  // Of a generation, as the coordinator sees it.
   kMemberLost,
   kConnectionBroken,
   kPartitioned,
   kStartTimeout,
-  kIdentityMismatch,  // its ranks would compute differently
-  // Of a pod, by what the API server says.
+  kIdentityMismatch,  // the coordinator found ranks that would compute differently
+  // Of a pod, as the API server reports it.
   kPodDeleted,
   kPodFailed,
   kOomKilled,
@@ -33,7 +33,7 @@ enum class Cause {
   kPreempted,
   kEvicted,
   // Of the job as a whole.
-  kNotStarted,  // it was refused for good, or not started within deadlines.startupSeconds
+  kNotStarted,  // the job was refused for good, or did not start within deadlines.startupSeconds
   kDeadlineExceeded,
   kSuspended,
   kCompleted,
@@ -46,11 +46,11 @@ std::optional<Cause> cause_named(std::string_view name);
 // All but kNone, in the order of the enum.
 const std::vector<Cause>& all_causes();
 
-// The cause that an agent's word stands for. Any process in a pod can speak as its agent, so it gets none that says
-// something of the cluster: any such word, and any unknown one, is kProcessFailed.
+// The cause for an agent's word. Any process in a pod can pose as its agent, so no such word may stand for a cause of
+// the cluster: any of those, and any unknown word, is kProcessFailed.
 Cause cause_of_agent(std::string_view word);
 
-// Lost pods and nodes, broken connections, stops on request: the cluster's doing, not the job's.
+// Whether the cluster caused it, not the job: lost pods and nodes, broken connections, stops on request.
 bool is_infrastructure(Cause cause);
 
 }  // namespace lockstep::api

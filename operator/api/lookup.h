@@ -1,4 +1,4 @@
-// Reading JSON that may hold anything: a missing key is null, a wrong type has no keys.
+// Reads JSON that may hold anything: a missing key is null, a value of a wrong type has no keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace lockstep::api {
 
-// The value of `key` in `object`; null when `object` is no object or has no such key. Lives as long as `object`.
+// The value of `key` in `object`; null if `object` is no object or lacks the key. Valid as long as `object`.
 const nlohmann::json& at(const nlohmann::json& object, const char* key);
 inline const nlohmann::json& at(const nlohmann::json& object, const std::string& key) {
   return at(object, key.c_str());

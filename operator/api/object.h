@@ -1,4 +1,4 @@
-// What every Kubernetes object has: metadata, owner references, conditions. Plain data; JSON in object.cpp.
+// The fields that every Kubernetes object has: metadata, owner references, conditions. Plain data; JSON in object.cpp.
 #pragma once
 
 #include <compare>
@@ -25,9 +25,9 @@ inline constexpr const char* kVersion = "v1alpha1";
 inline constexpr const char* kLabelJob = "lockstep.dev/job";                  // name of the TrainingJob
 inline constexpr const char* kLabelJobUid = "lockstep.dev/job-uid";           // its uid
 inline constexpr const char* kLabelSlot = "lockstep.dev/slot";                // place in the gang, from 0
-inline constexpr const char* kLabelIncarnation = "lockstep.dev/incarnation";  // the job's counter when the pod was made
+inline constexpr const char* kLabelIncarnation = "lockstep.dev/incarnation";  // the job's counter at its creation
 
-// A namespaced name; what the work queue carries.
+// A namespaced name; the work queue carries these.
 struct ObjectKey {
   std::string name_space;
   std::string name;
@@ -51,12 +51,12 @@ struct ObjectMeta {
   Labels annotations;
   std::vector<OwnerReference> owners;
   std::optional<WallTime> created;
-  std::optional<WallTime> deleted;  // deletionTimestamp: when set, the object is going away
+  std::optional<WallTime> deleted;  // deletionTimestamp: if set, the object is being deleted
 
   ObjectKey key() const { return {name_space, name}; }
   // The uid of the controlling owner, or "".
   std::string controller_uid() const;
-  const std::string& label(const std::string& key) const;  // "" when it is not there
+  const std::string& label(const std::string& key) const;  // "" if there is none
 };
 
 // metav1.Condition. `status` is "True", "False" or "Unknown".
@@ -83,7 +83,7 @@ const Condition* find_condition(const std::vector<Condition>& conditions, std::s
 bool is_true(const std::vector<Condition>& conditions, std::string_view type);
 
 // Orders resourceVersions of one resource (KEP-5504): well-formed decimals, longer is greater, else lexicographic.
-// kInvalid when one of the two is not a decimal number.
+// kInvalid if one of the two is not a decimal number.
 Result<std::strong_ordering> compare_resource_versions(std::string_view a, std::string_view b);
 
 }  // namespace lockstep::api

@@ -1,4 +1,4 @@
-// The part of a Pod that Lockstep looks at, trimmed so that a cache of thousands stays small.
+// The fields of a Pod that Lockstep reads; so a cache of thousands stays small.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct ContainerState {
   bool is_init = false;
   bool ready = false;
   std::int32_t restart_count = 0;
-  std::string waiting_reason;  // "ImagePullBackOff"; empty when it is not waiting
+  std::string waiting_reason;  // "ImagePullBackOff"; empty if it does not wait
   std::string waiting_message;
   bool running = false;
   bool terminated = false;
-  std::int32_t exit_code = 0;  // these four when terminated
+  std::int32_t exit_code = 0;  // these four once terminated
   std::int32_t signal = 0;
   std::string terminated_reason;  // "OOMKilled", "Error", "Completed"
   std::string terminated_message;
@@ -35,7 +35,7 @@ struct Pod {
   std::string node_name;
   std::string pod_ip;
   std::vector<ContainerState> containers;  // init containers too
-  // Of conditions PodScheduled and DisruptionTarget, when they are there.
+  // Of the conditions PodScheduled and DisruptionTarget, if present.
   bool scheduled = false;
   std::optional<WallTime> scheduled_at;
   std::string unschedulable_reason, unschedulable_message;
@@ -47,7 +47,7 @@ struct Pod {
 
 Result<Pod> parse_pod(const Json& object);
 
-// The part of a Node that Lockstep looks at.
+// The fields of a Node that Lockstep reads.
 struct Node {
   ObjectMeta meta;
   bool ready = true;             // condition Ready is "True"

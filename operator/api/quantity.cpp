@@ -12,7 +12,7 @@ namespace {
 
 constexpr __int128 kNano = 1'000'000'000;
 constexpr __int128 kLimit = kNano * std::numeric_limits<std::int64_t>::max();
-constexpr int kDigits = 28;  // significant ones that are kept; with a nano unit they reach beyond kLimit
+constexpr int kDigits = 28;  // significant digits that are kept; with a nano unit they reach beyond kLimit
 
 struct Scale {
   int binary = 0;   // powers of 1024

@@ -10,21 +10,21 @@
 
 namespace lockstep::api {
 
-// Exact to one billionth, like the API server's; finer digits are rounded away from zero, and what is larger than an
-// int64 stays at its limit.
+// Exact to one billionth, like the API server's. Finer digits are rounded away from zero. Values larger than an int64
+// are cut to its limit.
 class Quantity {
  public:
   Quantity() = default;
-  // Reads the text of a quantity; kInvalid when it is none.
+  // Reads the text of a quantity; kInvalid if it is none.
   static Result<Quantity> parse(std::string_view text);
 
   bool is_negative() const { return nano_ < 0; }
   bool is_zero() const { return nano_ == 0; }
   // Whole units, rounded up: bytes of memory, for example.
   std::int64_t ceil() const;
-  // Thousandths, rounded up: milli-CPUs. What is larger than an int64 gives its limit.
+  // Thousandths, rounded up: milli-CPUs. Values larger than an int64 are cut to its limit.
   std::int64_t ceil_milli() const;
-  // The sum of two amounts of which neither is negative, at most the limit of an int64 in whole units.
+  // The sum of two amounts that are not negative, cut to the limit of an int64 in whole units.
   Quantity& operator+=(const Quantity& other);
   auto operator<=>(const Quantity&) const = default;
 

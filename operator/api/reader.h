@@ -21,7 +21,7 @@ class Reader {
   // Anything but an object (or null) is an error at once.
   Reader(const Json& json, std::string path, std::optional<Error>& error);
 
-  // Each reads the field `key` where it is there; on a wrong type `out` stays as it was.
+  // Each reads the field `key` if it exists; on a wrong type `out` is unchanged.
   void read(const char* key, std::string& out) const;
   void read(const char* key, bool& out) const;
   void read(const char* key, std::int32_t& out) const;
@@ -42,7 +42,7 @@ class Reader {
   template <typename Enum>
   void read_enum(const char* key, Enum& out, std::initializer_list<std::pair<const char*, Enum>> values) const;
 
-  // The object at `key`; an empty one when it is not there.
+  // The object at `key`; an empty one if it is missing.
   Reader child(const char* key) const;
   // The objects of the array at `key`.
   std::vector<Reader> children(const char* key) const;

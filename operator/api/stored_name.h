@@ -1,5 +1,5 @@
-// A value of an enum as a status holds it: its name. Another version of the operator may have written a name that this
-// one does not know. Such a name is kept, and written back as it was.
+// A value of an enum as a status stores it: its name. Another version of the operator may have written a name that this
+// one does not know. Such a name is kept, and written back unchanged.
 #pragma once
 
 #include <string>

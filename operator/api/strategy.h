@@ -1,4 +1,4 @@
-// What was done about the end of an attempt: the only place where these words stand.
+// What the operator did about the end of an attempt: the only place where these words stand.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@ namespace lockstep::api {
 
 // The names are those of status.attempts[].strategy.
 enum class Strategy {
-  kNone,           // "": nothing has ended
+  kNone,           // "": no attempt has ended
   kNothing,        // "None": no attempt follows, or none before the job is resumed
   kInPlace,        // the pods stayed, and processes were restarted
   kReplaceFailed,  // a pod was recreated
-  kShrink,         // the others went on without a pod
+  kShrink,         // the others continued without a pod
   kGang,           // all pods were recreated
 };
 

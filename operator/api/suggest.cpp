@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kLongest = 64;  // longer names are nobody's slip of the pen
+constexpr size_t kLongest = 64;  // a longer name is no typing mistake
 
 char lower(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -1,4 +1,4 @@
-// What a person may have meant by a name that is not known. Private to this room.
+// Suggests a known name for an unknown one. Private to this room.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,10 +9,10 @@
 
 namespace lockstep::api {
 
-// The one of `known` that differs least from `name`; empty when none is near.
+// The name in `known` that differs least from `name`; empty if none is near.
 std::optional<std::string_view> nearest(std::string_view name, const std::vector<std::string_view>& known);
 
-// Where in spec a field of this name is: "spec.restart.maxRestarts"; "" when it is nowhere, or only inside lists.
+// The place in spec of a field of this name: "spec.restart.maxRestarts"; "" if there is none, or only inside lists.
 std::string place_of_field(const nlohmann::json& schema, const std::string& name);
 
 }  // namespace lockstep::api

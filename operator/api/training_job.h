@@ -1,5 +1,5 @@
-// TrainingJob, lockstep.dev/v1alpha1, as plain structs. Defaults are those of the CRD's schema and stand here once
-// more only for job files that never see an API server; a test compares the two.
+// TrainingJob, lockstep.dev/v1alpha1, as plain structs. The defaults repeat those of the CRD's schema, for job files
+// that never reach an API server; a test compares the two.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct RendezvousSpec {
 struct ElasticSpec {
   std::int32_t min_nodes = 0;
   std::optional<std::int32_t> max_nodes;    // the largest value of `nodes`
-  std::int32_t hold_seconds = 600;          // that fewer than min_nodes hold their state in memory
+  std::int32_t hold_seconds = 600;          // fewer than min_nodes hold their state in memory for this long
   std::int32_t stabilization_seconds = 30;  // without a further pod, before it starts or grows while some are missing
 };
 
@@ -48,22 +48,22 @@ struct RestartSpec {
   std::int32_t window_seconds = 3600;
   std::int32_t backoff_initial_seconds = 1;     // restart.backoff.initialSeconds: second restart without progress
   std::int32_t backoff_max_seconds = 60;        // restart.backoff.maxSeconds
-  std::int32_t force_delete_after_seconds = 5;  // a terminating pod on a dead node is removed by force after this
+  std::int32_t force_delete_after_seconds = 5;  // a terminating pod on a dead node is then deleted by force
   std::vector<RestartRule> rules;
 };
 
 struct DeadlinesSpec {
-  std::int32_t startup_seconds = 600;          // from when enough pods are bound to nodes until a generation is up
+  std::int32_t startup_seconds = 600;          // from enough pods bound to nodes until a generation is up
   std::optional<std::int64_t> active_seconds;  // from start to finish
-  // Without any rank getting on, least; 0: nobody watches. Not given: 10, of processes that tell what they are doing.
+  // Time without progress of any rank until a hang, at least; 0: no watch. Not given: 10, if processes report activity.
   std::optional<std::int32_t> progress_seconds;
 };
 
 struct CheckpointSpec {
   std::string path;        // folder inside the container
-  std::string claim_name;  // PersistentVolumeClaim mounted at `path`; empty: `path` is on a volume of the job's own
+  std::string claim_name;  // PersistentVolumeClaim mounted at `path`; empty: `path` is on one of the job's volumes
   std::int32_t every_seconds = 300;
-  std::int32_t grace_period_seconds = 60;  // terminationGracePeriodSeconds of the pods: time to write a last one
+  std::int32_t grace_period_seconds = 60;  // terminationGracePeriodSeconds of the pods: time to write a last checkpoint
 };
 
 struct TrainingJobSpec {
@@ -75,7 +75,7 @@ struct TrainingJobSpec {
   std::string working_dir;
   std::int32_t nodes = 0;
   std::int32_t gpus_per_node = 0;
-  std::int32_t procs_per_node = 0;  // 0: not given; resolved_procs_per_node() is the one place that fills it in
+  std::int32_t procs_per_node = 0;  // 0: not given; only resolved_procs_per_node() fills it in
   std::string gpu_resource_name = "nvidia.com/gpu";
   Json resources = Json::object();          // core/v1 ResourceRequirements
   Json volumes = Json::array();             // core/v1 Volume
@@ -85,7 +85,7 @@ struct TrainingJobSpec {
   Json pod_template = Json::object();       // strategic merge patch over the generated pod
   RendezvousSpec rendezvous;
   std::optional<ElasticSpec> elastic;
-  std::int32_t spares = 0;  // spares.nodes: pods held ready beside the gang
+  std::int32_t spares = 0;  // spares.nodes: warm pods beside the gang
   RestartSpec restart;
   DeadlinesSpec deadlines;
   CheckpointSpec checkpoint;
@@ -100,7 +100,7 @@ std::int32_t slots_with_pods(const TrainingJobSpec& spec);
 // Fewest pods that train: elastic.minNodes, or all of the gang.
 std::int32_t fewest_nodes(const TrainingJobSpec& spec);
 
-// Whether a generation may be formed without some slot that has a pod.
+// Whether a generation may be formed without one of the slots that have a pod.
 bool may_leave_out(const TrainingJobSpec& spec);
 
 // procsPerNode, or gpusPerNode, or 1.
@@ -111,33 +111,33 @@ struct NodesStatus {
   std::int32_t ready = 0;
   std::int32_t min = 0;               // fewest that train
   std::optional<std::int32_t> max;    // most that spec.nodes may ask for
-  std::optional<std::int32_t> spare;  // ready to take a place
+  std::optional<std::int32_t> spare;  // spares that are ready
   std::string summary;                // "3/4"
   bool operator==(const NodesStatus&) const = default;
 };
 
-// Pods that leave because spec.nodes was lowered: all of these slots, up to this incarnation.
+// Pods that leave because a user lowered spec.nodes: all of these slots, up to this incarnation.
 struct Release {
   std::int32_t from_slot = 0;
   std::int64_t incarnation = 0;
   bool operator==(const Release&) const = default;
 };
 
-// Restarts that the budget remembers. While they are few each has an entry of its own.
+// The restarts in the window of the budget. While they are few each has an entry of its own.
 struct CountedRestarts {
   WallTime time{};  // of the newest of them
   std::int32_t count = 1;
   bool operator==(const CountedRestarts&) const = default;
 };
 
-// A failure by the program's own doing.
+// A failure that the program itself caused.
 struct OwnFailure {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;
   bool operator==(const OwnFailure&) const = default;
 };
 
-// All that the restart policy remembers of a job; the list of attempts is for people.
+// All that the restart policy keeps of a job; the list of attempts is for people.
 struct RestartsStatus {
   std::int32_t total = 0;    // since the job was created
   std::int32_t charged = 0;  // of those, the ones that counted towards maxRestarts
@@ -162,19 +162,19 @@ struct Attempt {
   std::optional<std::int32_t> exit_code;
   std::string message;  // sentence with the tail of stderr where there is one
   StoredName<Strategy> strategy;
-  std::string decision;  // by which rule that was decided: half a sentence
+  std::string decision;  // the rule that decided that: half a sentence
   bool counted = false;  // towards maxRestarts
   std::optional<WallTime> start_time;
-  std::optional<WallTime> end_time;  // when the failure was seen
+  std::optional<WallTime> end_time;  // when the coordinator saw the failure
   std::int64_t step = 0;             // last committed step that was reported
-  // Milliseconds per phase of the recovery that followed; -1: not there (yet).
+  // Milliseconds per phase of the recovery that followed; -1: unknown (so far).
   std::int64_t detect_ms = -1;      // death of the process to its report
-  std::int64_t agree_ms = -1;       // report to GO of the next generation; of that, partly at the same time:
-  std::int64_t decide_ms = -1;      //   until the controller had dealt with the failure
-  std::int64_t abort_ms = -1;       //   until all processes of before had ended their communicators, or themselves
+  std::int64_t agree_ms = -1;       // report to GO of the next generation; of that, partly in parallel:
+  std::int64_t decide_ms = -1;      //   until the controller had handled the failure
+  std::int64_t abort_ms = -1;       //   until all earlier processes had ended their communicators, or themselves
   std::int64_t record_ms = -1;      //   the compare-and-set of the record
   std::int64_t start_ms = -1;       // GO to UP; of that, in the slowest rank:
-  std::int64_t init_ms = -1;        //   to link with the others
+  std::int64_t init_ms = -1;        //   to connect with the others
   std::int64_t transfer_ms = -1;    //   until it had the state
   std::int64_t first_step_ms = -1;  // UP to the first newly committed step
   bool operator==(const Attempt&) const = default;
@@ -201,11 +201,11 @@ struct ProgressStatus {
   bool operator==(const ProgressStatus&) const = default;
 };
 
-// What is wrong with a pod of the gang, and was dealt with.
+// A trouble of a pod of the gang that the operator has handled.
 enum class SlotTrouble {
-  kNone,         // "": nothing
-  kSilent,       // its agent fell silent, and the others went on without it
-  kPartitioned,  // it did not reach another pod of the gang: it is replaced, and its node avoided for a while
+  kNone,         // "": none
+  kSilent,       // its agent fell silent, and the others continued without it
+  kPartitioned,  // it did not reach another pod of the gang: the operator replaces it, and avoids its node for a while
   kNodeLost,     // its node died
 };
 // "Silent" for kSilent; "" for kNone.
@@ -227,8 +227,8 @@ struct TrainingJobStatus {
   std::int64_t observed_generation = 0;
   std::vector<Condition> conditions;  // Placed, Running, Restarting, Suspended, Succeeded, Failed
   std::string state;                  // one word derived from the conditions
-  std::int64_t incarnation = 0;       // persisted before the first create of a round
-  std::vector<Release> released;      // persisted before their pods are deleted, kept until those are gone
+  std::int64_t incarnation = 0;       // stored before the first create of a round
+  std::vector<Release> released;      // stored before their pods are deleted, kept until those are gone
   std::int64_t membership_generation = 0;
   NodesStatus nodes;
   std::int32_t procs_per_node = 0;

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 15> kMetadataFields{"name",
                                                            "deletionGracePeriodSeconds",
                                                            "managedFields"};
 
-// A place in the document, kept as a chain so that its text is only made when there is a problem.
+// A place in the document, kept as a chain so that its text is built only for a problem.
 struct Place {
   const Place* parent = nullptr;
   std::string_view key;  // of a map
@@ -90,14 +90,14 @@ class Validator {
     problems_.push_back({std::move(path), sentence, {}});
   }
 
-  // What the API server checks of every object: version, kind and metadata.
+  // The API server's checks of every object: version, kind and metadata.
   void check_head(const Json& job, const Place& root) {
     const std::string version = fmt::format("{}/{}", kGroup, kVersion);
     if (at(job, "apiVersion") != version) report(root, "must be " + version, "apiVersion");
     if (at(job, "kind") != "TrainingJob") report(root, "must be TrainingJob", "kind");
     const Json& metadata = at(job, "metadata");
     if (metadata.is_null()) return report(root, "is required; it holds the job's name", "metadata");
-    if (!metadata.is_object()) return;  // said by the schema
+    if (!metadata.is_object()) return;  // the schema check reports it
     const Place place{&root, "metadata"};
     for (const auto& [key, value] : metadata.items()) {
       if (std::find(kMetadataFields.begin(), kMetadataFields.end(), key) != kMetadataFields.end()) continue;
@@ -236,7 +236,7 @@ class Validator {
     if (most.is_number() && value > most) report(place, fmt::format("must be at most {}", most.get<std::int64_t>()));
   }
 
-  // The rules of this place of the schema and of all below it. `where`: the place in the schema's own words.
+  // The rules of this place of the schema and of all below it. `where`: the path in the schema.
   void apply_rules(const Json& value, const Json& schema, const Place& place, const std::string& where) {
     for (const ValidationRule& rule : validation_rules()) {
       if (where == rule.place && !rule.holds(value)) report(place, rule.message, rule.field);

@@ -9,9 +9,9 @@ namespace lockstep::api {
 
 struct ValidationRule {
   const char* place;    // in the schema: "spec.env[].name", "spec.resources.limits{}"; "" is the root
-  const char* message;  // the CRD's, word for word
+  const char* message;  // the CRD's, verbatim
   const char* field;    // fieldPath of the CRD below `place`, without its first dot; "" is the place itself
-  // `self` has its defaults filled in, but may be of any type: a wrong type is reported elsewhere, and holds here.
+  // `self` has its defaults filled in, but may be of any type: another check reports a wrong type, and here it passes.
   bool (*holds)(const nlohmann::json& self);
 };
 

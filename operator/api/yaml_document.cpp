@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 using Place = YamlDocument::Place;
 
-// Thrown through yaml-cpp, which has no other way to be stopped, and caught in this file.
+// Thrown through yaml-cpp, which cannot be stopped in another way, and caught in this file.
 struct Refusal {
   Position at;
   std::string sentence;
@@ -85,7 +85,7 @@ class Builder final : public YAML::EventHandler {
     Value value;
     YAML::anchor_t anchor = 0;
     YAML::Mark mark;
-    std::optional<std::string> key;  // read, its value still to come
+    std::optional<std::string> key;  // read; its value is still to come
     Position key_at;
     bool key_merges = false;  // it is <<
     Json merged = Json::object();
@@ -135,7 +135,7 @@ class Builder final : public YAML::EventHandler {
     add(frame.mark, frame.anchor, std::move(frame.value), "");
   }
 
-  // Puts a finished value where it belongs: it is a key, the value of one, an entry, or the document.
+  // Stores a finished value: it is a key, the value of one, an entry, or the document.
   // `plain`: the text of an unquoted scalar.
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Value value, const std::string& plain) {
     if (anchor != 0) {
@@ -260,7 +260,7 @@ std::string path_step(size_t entry) {
 Position YamlDocument::position_of(std::string_view path) const {
   const Place* place = &root;
   bool at_start = true;
-  // What follows a matching step is the end, a field or an entry; nothing else makes it the same name.
+  // The end, a field or an entry follows a matching step; any other character makes it a different name.
   const auto follows = [&](const std::string& step) {
     if (path.substr(0, step.size()) != step) return false;
     return path.size() == step.size() || path[step.size()] == '.' || path[step.size()] == '[';

@@ -1,8 +1,8 @@
 // One YAML document as JSON, with the line and column of everything in it. Scalars mean what they mean to kubectl
 // (YAML 1.1: an unquoted `yes` is true), so that a file is read the same way with and without a cluster.
 //
-// Made for files that anybody may have written: size, depth and the growth through aliases are bounded, a key that is
-// given twice and a second document are refused, and nothing throws.
+// Safe for files of any origin: size, depth and the growth through aliases are bounded, a duplicate key and a second
+// document are refused, and nothing throws.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace lockstep::api {
 
-// Counted from 1; 0 means not known.
+// Counted from 1; 0: unknown.
 struct Position {
   int line = 0;
   int column = 0;
@@ -32,7 +32,7 @@ struct YamlLimits {
 };
 
 struct YamlDocument {
-  // Where a value stands (its key, where it has one), and what is inside it.
+  // The position of a value (of its key, if it has one), and of the values inside it.
   struct Place {
     Position at;
     std::vector<std::pair<std::string, Place>> fields;
@@ -42,14 +42,14 @@ struct YamlDocument {
   nlohmann::json json;
   Place root;
 
-  // Where the key or entry at `path` stands; the nearest thing around it when it is not there itself.
+  // The position of the key or entry at `path`; if it is missing, that of the nearest value around it.
   Position position_of(std::string_view path) const;
 };
 
-// kInvalid with a sentence; `failed_at`, where given, gets the place of the mistake. An empty document is null.
+// kInvalid with a sentence; `failed_at`, if given, gets the position of the mistake. An empty document is null.
 Result<YamlDocument> parse_yaml(std::string_view text, Position* failed_at = nullptr, const YamlLimits& limits = {});
 
-// What is appended to a path for a key or an entry: ".nodes" ("nodes" at the start), "[nvidia.com/gpu]", "[0]".
+// The suffix of a path for a key or an entry: ".nodes" ("nodes" at the start), "[nvidia.com/gpu]", "[0]".
 std::string path_step(std::string_view key, bool at_start);
 std::string path_step(size_t entry);
 

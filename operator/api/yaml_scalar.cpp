@@ -105,7 +105,7 @@ size_t find_invalid_utf8(std::string_view text) {
     for (size_t j = 1; j < length; ++j) {
       if ((byte(i + j) & 0xC0) != 0x80) return i;
     }
-    // Too long a form, a surrogate, or beyond the last code point: told by the second byte.
+    // Overlong forms, surrogates, and values beyond the last code point: the second byte shows them.
     if (first == 0xE0 && byte(i + 1) < 0xA0) return i;
     if (first == 0xED && byte(i + 1) > 0x9F) return i;
     if (first == 0xF0 && byte(i + 1) < 0x90) return i;

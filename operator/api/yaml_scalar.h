@@ -1,4 +1,4 @@
-// What a plain scalar of YAML means to kubectl, and what text is; private to this room.
+// The value of a plain scalar of YAML by kubectl's rules, and the check for UTF-8; private to this room.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace lockstep::api {
 // (infinity, not a number) is the text as well.
 nlohmann::json resolve_plain_scalar(const std::string& text);
 
-// Where the first byte is that is not part of UTF-8; npos when all of it is text.
+// The position of the first byte that is not UTF-8; npos if all bytes are.
 size_t find_invalid_utf8(std::string_view text);
 
 }  // namespace lockstep::api

@@ -24,7 +24,7 @@ std::string format_address(const Address& address);
 std::string ip_of(const Address& address);
 int port_of(const Address& address);
 
-// The address that a bound socket has; kInvalid when it is not a bound TCP socket.
+// The address of a bound socket; kInvalid if it is not a bound TCP socket.
 Result<Address> local_address(int fd);
 
 }  // namespace lockstep

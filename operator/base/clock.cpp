@@ -20,8 +20,8 @@ WallTime ManualClock::wall_now() const {
 bool ManualClock::wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
                              MonotonicTime deadline) {
   if (now() >= deadline) return false;
-  // The waiter looks at virtual time again every millisecond of real time: advance() cannot know every condition
-  // variable, and a waiter that is notified through its own still wakes at once.
+  // The waiter checks virtual time every millisecond of real time, because advance() cannot know every condition
+  // variable. A waiter that is notified through its own still wakes at once.
   condition.wait_for(lock, std::chrono::milliseconds(1));
   return now() < deadline;
 }

@@ -1,4 +1,4 @@
-// Time as a seam. Deadlines and ages use the monotonic clock; what people read uses the wall clock.
+// Time as a seam. Deadlines and ages use the monotonic clock; times that people read use the wall clock.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@ class Clock {
   virtual ~Clock() = default;
   // Never goes back; only differences mean something. Any thread.
   virtual MonotonicTime now() const = 0;
-  // What the calendar says; may jump. Any thread.
+  // The calendar time; may jump. Any thread.
   virtual WallTime wall_now() const = 0;
   // Waits on `condition` (with `lock` held) until it is notified or `deadline` has passed on this clock.
-  // Returns false when the deadline has passed. May return early without a reason, as condition variables do.
+  // Returns false if the deadline has passed. May return early without a reason, as condition variables do.
   virtual bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
                           MonotonicTime deadline) = 0;
 };
 
-// The machine's own clocks.
+// The clocks of this machine.
 class SystemClock final : public Clock {
  public:
   MonotonicTime now() const override { return std::chrono::steady_clock::now(); }
@@ -33,11 +33,11 @@ class SystemClock final : public Clock {
                   MonotonicTime deadline) override {
     return condition.wait_until(lock, deadline) == std::cv_status::no_timeout;
   }
-  // The one that main() and callers without a reason for another use.
+  // The default clock of main() and of callers without a reason for another.
   static SystemClock& instance();
 };
 
-// A clock that moves only when the test says so; waiters whose deadline was passed wake up.
+// A clock that only the test moves; it wakes waiters whose deadline has passed.
 class ManualClock final : public Clock {
  public:
   MonotonicTime now() const override;
@@ -46,7 +46,7 @@ class ManualClock final : public Clock {
                   MonotonicTime deadline) override;
   // Moves both clocks forward by `step`.
   void advance(Duration step);
-  // Moves only the wall clock (a person set it, or NTP did).
+  // Moves only the wall clock (as a user or NTP does).
   void jump_wall(Duration step);
 
  private:

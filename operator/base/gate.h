@@ -1,4 +1,4 @@
-// Stopping as a type: a gate lets work in until it is closed, and close() waits for what is inside.
+// Stopping as a type: a gate admits work until it is closed, and close() waits for the work inside.
 #pragma once
 
 #include <cassert>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 class Gate {
  public:
-  // Proof that the holder is inside; leaving is its destruction.
+  // Proof that the holder is inside; its destructor leaves.
   class Pass {
    public:
     Pass() = default;
@@ -31,7 +31,7 @@ class Gate {
 
   ~Gate() { assert(inside_ == 0 && "gate destroyed with work inside"); }
 
-  // An empty pass when the gate is closed. Any thread.
+  // An empty pass if the gate is closed. Any thread.
   Pass enter() {
     const std::lock_guard guard(mutex_);
     if (closed_) return Pass();
@@ -39,7 +39,7 @@ class Gate {
     return Pass(this);
   }
 
-  // Refuses new work and returns when the last of the old has left. Any thread that is not inside.
+  // Refuses new work and returns when the last pass has left. Any thread that is not inside.
   void close() {
     std::unique_lock lock(mutex_);
     closed_ = true;

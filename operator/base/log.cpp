@@ -60,7 +60,7 @@ void write(Level level, std::string_view message, std::initializer_list<Field> f
     }
     logger().log(spdlog_level, "{}", line);
   } catch (const std::exception&) {
-    // A log that cannot be written (closed stream, no memory) must not end what it reports on.
+    // A log that cannot be written (closed stream, no memory) must not end the process.
   }
 }
 

@@ -14,7 +14,7 @@ enum class Format { kText, kJson };
 // Context of a record: {"job", "default/a"}. Values are copied.
 using Field = std::pair<std::string_view, std::string>;
 
-// Where records go (standard error) and which are dropped. Call once, before threads start; info as text otherwise.
+// Where records go (standard error) and which are dropped. Call it once, before threads start; without it: info, text.
 void configure(Level least, Format format);
 
 // Any thread. A record is written whole or not at all; nothing is thrown.

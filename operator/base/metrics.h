@@ -29,8 +29,8 @@ class Histogram {
   virtual void observe(double value) = 0;  // any thread
 };
 
-// Hands out metrics; asking twice for the same name and labels gives the same one. References live as long as the
-// registry. Any thread.
+// Hands out metrics; the same name and labels give the same metric. References are valid as long as the registry. Any
+// thread.
 class MetricsRegistry {
  public:
   MetricsRegistry();

@@ -1,5 +1,5 @@
-// Expected failures as values: Error, Result<T>, and LOCKSTEP_TRY to pass a failure on.
-// Exceptions stay inside the file that calls a library which throws.
+// Expected failures as values: Error, Result<T>, and LOCKSTEP_TRY, which returns a failure to the caller. Exceptions
+// stay inside the file that calls a library which throws.
 #pragma once
 
 #include <optional>
@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-// What kind of failure it is, for the code that has to choose; the message is for the person.
+// The kind of failure, for code that has to choose; the message is for people.
 enum class ErrorCode {
-  kInvalid,           // the input is wrong and stays wrong: do not try again
-  kNotFound,          // the named thing is not there
-  kAlreadyExists,     // a create met a thing of that name
-  kConflict,          // the resourceVersion or uid precondition did not hold: read again
+  kInvalid,           // the input is wrong and stays wrong: do not retry
+  kNotFound,          // the named thing does not exist
+  kAlreadyExists,     // a thing of that name exists
+  kConflict,          // the resourceVersion or uid precondition failed: read again
   kGone,              // the resourceVersion is too old (410): list again
   kUnauthorized,      // the credentials were not accepted (401)
   kForbidden,         // the credentials do not allow it (403)
   kTooManyRequests,   // the server asks to wait (429, or 503 with Retry-After)
-  kUnavailable,       // nobody answered, or the connection broke
+  kUnavailable,       // no answer, or the connection broke
   kDeadlineExceeded,  // the deadline passed
-  kCancelled,         // we were told to stop
-  kCorrupt,           // data that was read is damaged or of another kind
+  kCancelled,         // the caller cancelled it
+  kCorrupt,           // the data is damaged or of another kind
   kExhausted,         // disk, memory, descriptors or another resource ran out
-  kInternal,          // a bug of ours or of the other side
+  kInternal,          // a bug of this program or of the other side
 };
 
 // The name of a code in words, for logs and metrics ("not_found").
@@ -32,14 +32,14 @@ const char* error_code_name(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;               // one sentence: what was being done, to what, what went wrong, what to do next
-  double retry_after_seconds = 0.0;  // what the server asked for; 0 when it did not say
+  std::string message;               // one sentence: what failed, on what, why, what to do next
+  double retry_after_seconds = 0.0;  // the pause that the server asked for; 0 if none
 
-  // The same error with the words "<context>: " in front of its message.
+  // The same error with "<context>: " in front of its message.
   Error in(const std::string& context) const { return {code, context + ": " + message, retry_after_seconds}; }
 };
 
-// A value or an Error. Look with ok() or bool before value(): asking for the wrong one ends the process.
+// A value or an Error. Check ok() or bool before value(): access to the wrong one ends the process.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -97,7 +97,7 @@ inline Error fail(ErrorCode code, std::string message) {
   if (!result) return result.error();                       \
   declaration = std::move(result).value()
 
-// LOCKSTEP_CHECK_OK(store.save(x)); returns the error from the enclosing function when there is one.
+// LOCKSTEP_CHECK_OK(store.save(x)); returns the error from the enclosing function if there is one.
 #define LOCKSTEP_CHECK_OK(expression)                                                          \
   do {                                                                                         \
     if (auto lockstep_status = (expression); !lockstep_status) return lockstep_status.error(); \

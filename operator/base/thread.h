@@ -1,4 +1,4 @@
-// Threads that no signal is delivered to: signals are for the thread that asked for them.
+// Threads that receive no signals: signals are for the thread that asked for them.
 #pragma once
 
 #include <signal.h>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// Starts a thread with all signals blocked. One that the system sends for a fault of the thread itself (SIGSEGV) ends
-// the process all the same; SIGXFSZ becomes an error of write(). The caller owns the thread, and joins it. Throws
-// std::system_error where the system has no room for a thread. Any thread.
+// Starts a thread with all signals blocked. A signal for a fault of the thread itself (SIGSEGV) still ends the process;
+// SIGXFSZ becomes an error of write(). The caller owns the thread, and joins it. Throws std::system_error if the system
+// cannot create a thread. Any thread.
 template <typename Body>
 std::thread start_without_signals(Body body) {
   sigset_t all;

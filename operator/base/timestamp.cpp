@@ -20,7 +20,7 @@ std::string format_seconds(WallTime time) {
                      seconds / 60 % 60, seconds % 60);
 }
 
-// Reads exactly `width` digits at `at`; -1 when they are not there.
+// Reads exactly `width` digits at `at`; -1 if they are missing.
 int digits(std::string_view text, size_t at, size_t width) {
   if (at + width > text.size()) return -1;
   int value = 0;

@@ -1,11 +1,11 @@
-// What --version prints.
+// The text of --version.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// "0.1.0 (commit 1a2b3c4d5e6f)"; the commit is "unknown" when the sources are not a git checkout.
+// "0.1.0 (commit 1a2b3c4d5e6f)"; the commit is "unknown" if the sources are not a git checkout.
 std::string version_and_commit();
 // "0.1.0"
 std::string version();

@@ -31,7 +31,7 @@ TEST(Strategy, each_has_a_name_of_its_own_and_is_found_by_it) {
   EXPECT_FALSE(strategy_named("NoSuchStrategy"));
 }
 
-TEST(Cause, no_word_of_an_agent_is_the_clusters_doing) {
+TEST(Cause, no_word_of_an_agent_stands_for_a_cause_of_the_cluster) {
   for (const Cause cause : all_causes()) {
     EXPECT_FALSE(is_infrastructure(cause_of_agent(name_of(cause)))) << name_of(cause);
   }
@@ -40,7 +40,7 @@ TEST(Cause, no_word_of_an_agent_is_the_clusters_doing) {
   EXPECT_EQ(cause_of_agent(std::string(100'000, 'x')), Cause::kProcessFailed);
 }
 
-// What ends a job as a whole is no failure that a rule could be for.
+// A cause that ends a job as a whole is no failure that a rule could match.
 TEST(Cause, rules_of_the_crd_are_for_the_causes_of_attempts) {
   const std::set<Cause> of_the_job = {Cause::kNotStarted, Cause::kDeadlineExceeded, Cause::kSuspended,
                                       Cause::kCompleted};

@@ -42,7 +42,7 @@ TEST(Pod, a_waiting_container_says_why) {
   EXPECT_EQ(pod->containers[0].waiting_message, "no such image");
 }
 
-TEST(Pod, unschedulable_and_disrupted_are_told_by_its_conditions) {
+TEST(Pod, its_conditions_say_unschedulable_and_disrupted) {
   const auto waiting = parse_pod(Json::parse(R"({"status": {"conditions": [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}})"));
   ASSERT_TRUE(waiting);

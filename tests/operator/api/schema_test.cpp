@@ -40,7 +40,7 @@ TEST(Crd, every_field_has_a_type_and_a_sentence) {
   });
 }
 
-// Without limits the API server would refuse the rules as too expensive, or take what no code expects.
+// Without limits the API server would refuse the rules as too expensive, or accept values that no code expects.
 TEST(Crd, everything_in_spec_is_bounded) {
   walk(spec_schema(), "spec", [](const std::string& place, const Json& schema) {
     const std::string type = text_of(at(schema, "type"));
@@ -113,7 +113,7 @@ TEST(Crd, every_field_of_spec_is_read) {
   check(spec_schema(), "/spec");
 }
 
-// What shapes the pods cannot change under a gang that runs; the rest may, at any time.
+// Fields that shape the pods cannot change while the gang runs; the rest may, at any time.
 TEST(Crd, every_field_of_spec_is_free_to_change_or_protected) {
   const std::set<std::string> free{
       "elastic", "spares", "restart", "deadlines", "suspend", "ttlSecondsAfterFinished", "cleanPodPolicy"};

@@ -130,7 +130,7 @@ TEST(TrainingJob, a_wrong_type_names_the_field) {
   }
 }
 
-// Whatever value of whatever type stands in a field, reading ends in a job or a sentence, never in an exception.
+// Whatever value of whatever type a field has, reading ends in a job or a sentence, never in an exception.
 TEST(TrainingJob, any_value_in_any_field_is_a_job_or_a_sentence) {
   const Json values = Json::parse(R"([null, true, -1, 1e300, "", "x", [], [null], [[]], {}, {"a": null}])");
   const Json job = full_job();

@@ -46,9 +46,9 @@ std::vector<fs::path> files_in(const char* folder) {
   return files;
 }
 
-// Every file says in its first lines what must be said of it, to the letter:
+// Every file has its expected errors in its first lines, verbatim:
 //   # expect: <line>:<column>: <path>: <sentence>      without a cluster
-//   # expect-apply: <part of the API server's answer>  checked where there is one
+//   # expect-apply: <part of the API server's answer>  checked if there is one
 class BadInput : public testing::TestWithParam<fs::path> {};
 
 TEST_P(BadInput, is_refused_with_the_sentence_that_it_names) {
@@ -157,7 +157,7 @@ TEST(Validate, says_at_most_a_hundred_things) {
   EXPECT_EQ(validate(job).size(), 100u);
 }
 
-TEST(Validate, any_value_anywhere_is_taken_or_refused_in_words) {
+TEST(Validate, any_value_anywhere_is_accepted_or_refused_with_a_sentence) {
   const Json values = Json::parse(
       sanitizer::kThreads ? "[null, {}]" : R"([null, true, -1, 1e300, "", "x", [], [null], [[]], {}, {"a": null}])");
   Json job = with_defaults(small_job());

@@ -52,7 +52,7 @@ TEST(Yaml, everything_knows_its_place) {
   EXPECT_EQ(document->position_of("spec.nodesX"), (Position{1, 1}));
 }
 
-TEST(Yaml, mistakes_are_told_with_their_place) {
+TEST(Yaml, mistakes_have_their_line_and_column) {
   EXPECT_EQ(refusal("a: 1\nb: 2\na: 3\n"), "3:1: the key a is given twice");
   EXPECT_EQ(refusal("a: 1\n---\nb: 2\n"), "3:1: a second document begins here; one file holds one");
   EXPECT_EQ(refusal("a: !secret x\n"), "1:4: the tag !secret is not supported here");

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-TEST(ManualClock, moves_only_when_told) {
+TEST(ManualClock, moves_only_by_advance) {
   ManualClock clock;
   const auto before = clock.now();
   EXPECT_EQ(clock.now(), before);

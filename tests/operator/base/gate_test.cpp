@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-TEST(Gate, a_closed_gate_lets_nobody_in) {
+TEST(Gate, a_closed_gate_admits_no_work) {
   Gate gate;
   gate.close();
   EXPECT_FALSE(gate.enter());
 }
 
-TEST(Gate, close_waits_for_what_is_inside) {
+TEST(Gate, close_waits_for_the_work_inside) {
   Gate gate;
   std::atomic<bool> left{false};
   Gate::Pass pass = gate.enter();

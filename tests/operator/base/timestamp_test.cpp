@@ -37,7 +37,7 @@ TEST(Timestamp, anything_else_is_refused) {
   }
 }
 
-TEST(Timestamp, what_was_written_is_read_back) {
+TEST(Timestamp, a_written_time_parses_to_itself) {
   const unsigned seed = 20251120;
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
