@@ -93,7 +93,7 @@ void Leadership::run(const std::stop_token& stop) {
       on_failed_(*failed_);
       return;
     } else {
-      // Neither is anybody's trouble: the object changed between our read and our write, or a renewal is late.
+      // Both are harmless: the object changed between the read and the write, or a renewal is late.
       const auto code = done.error().code;
       if (code != ErrorCode::kConflict && code != ErrorCode::kCancelled) waiting_.because(done.error().message);
       pause = backoff.next();
@@ -116,14 +116,14 @@ Status Leadership::pass() {
   if (!controller_) {
     LOCKSTEP_CHECK_OK(kept);
     LOCKSTEP_CHECK_OK(start_controller());
-    return pass();  // the endpoint: its port is known from here on
+    return pass();  // publishes the endpoint: its port is known from here on
   }
   LOCKSTEP_CHECK_OK(follow_duties());
   return kept;
 }
 
 Status Leadership::start_controller() {
-  // Before anything is bound: what is missing here may come.
+  // Before anything is bound: a missing object may still appear.
   LOCKSTEP_CHECK_OK(job::check_access(api_, options_.watch_namespace));
   const auto& authority = *duties_->authority();
   LOCKSTEP_TRY(serving_, rendezvous::issue_serving_certificate(authority.current));
@@ -154,7 +154,7 @@ Status Leadership::start_controller() {
   return {};
 }
 
-// New pods get the address and the authorities as they are now; the coordinator serves with the current one.
+// New pods get the address and the authorities as of now; the coordinator serves with the current one.
 Status Leadership::follow_duties() {
   const auto& authority = *duties_->authority();
   const bool same_trust = followed_->current == authority.current && followed_->next == authority.next;

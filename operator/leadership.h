@@ -1,5 +1,5 @@
-// What an operator does from when it leads: its duties towards the agents (job/leader_duties.h), and the job
-// controller. One thread brings both up and keeps the duties, however often and long the API server is away.
+// The work of a leading operator: its duties towards the agents (job/leader_duties.h), and the job controller. One
+// thread starts both and keeps the duties, however often and long the API server is away.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace lockstep {
 
 class Leadership {
  public:
-  // Told on the thread of the leadership, once: it cannot lead however long it waits (the coordinator's port is taken).
+  // Called once, on the thread of the leadership: this process can never lead (the coordinator's port is taken).
   using OnFailed = std::function<void(const Error& error)>;
 
   // `elector` is null without election; it and the other references outlive this.
@@ -35,21 +35,21 @@ class Leadership {
   Leadership(const Leadership&) = delete;
   Leadership& operator=(const Leadership&) = delete;
 
-  // Begins, and returns. Once.
+  // Begins, and returns. To be called once.
   void start();
-  // Ends the duties, then the controller; events that were recorded have gone out. The coordinator listens on until
-  // destruction. Blocks for the calls in flight. Idempotent.
+  // Ends the duties, then the controller; recorded events have gone out. The coordinator listens until destruction.
+  // Blocks for the calls in flight. Idempotent.
   void stop();
 
-  // Whether everything that a leader does is done; else a sentence that says what is waited for. Success before
+  // Success once all duties of a leader are done; otherwise a sentence that says what it waits for. Success before
   // start(). Any thread.
   Status ready() const;
-  // False when a worker is stuck. Any thread.
+  // False if a worker is stuck. Any thread.
   bool healthy() const;
 
  private:
   void run(const std::stop_token& stop);
-  // One pass. Errors are waited for, but for those that `failed_` notes.
+  // One pass. It waits out errors, except those that go to `failed_`.
   Status pass();
   Status start_controller();
   Status follow_duties();
@@ -63,18 +63,18 @@ class Leadership {
   job::FencedApi fenced_;
   Waiting waiting_;
 
-  // Of the thread.
+  // Used by the thread alone.
   std::optional<job::LeaderDuties> duties_;
-  std::string followed_address_;  // what the controller was last told
+  std::string followed_address_;  // the address that the controller has
   std::optional<job::Authority> followed_;
   rendezvous::KeyPair serving_;
   std::optional<Error> failed_;
 
-  std::unique_ptr<job::JobController> controller_;  // made by the thread; constant once leading_ is set
+  std::unique_ptr<job::JobController> controller_;  // created by the thread; constant once leading_ is set
   std::atomic<job::JobController*> leading_{nullptr};
   std::atomic<bool> started_{false};
   std::atomic<bool> kept_{false};  // every duty has been done once, so agents find this process
-  std::jthread thread_;  // last: it uses all of the above
+  std::jthread thread_;            // last: it uses all of the above
 };
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@
 #include "operator/run_operator.h"
 
 int main(int argc, char** argv) {
-  // Threads that wait for the network share two pools of free memory: each further one keeps memory resident.
+  // Threads that wait for the network share two arenas of malloc: each further one keeps memory resident.
   mallopt(M_ARENA_MAX, 2);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);
   signal(SIGPIPE, SIG_IGN);  // a peer that hangs up is an error of a write, not the end of the operator

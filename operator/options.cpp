@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// "host:port", ":port" or "[v6]:port"; false when there is no port.
+// "host:port", ":port" or "[v6]:port"; false if there is no port.
 bool split_address(const std::string& text, std::string& host, int& port) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
@@ -44,7 +44,8 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->check([&](const std::string& text) {
         return split_address(text, options.metrics_host, options.metrics_port) ? "" : "must be host:port";
       });
-  app.add_option("--coordinator-port", options.coordinator_port, "port on which agents are served; 0 picks a free one")
+  app.add_option("--coordinator-port", options.coordinator_port,
+                 "port of the coordinator, for agents; 0 picks a free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   app.add_option(
@@ -52,23 +53,23 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       "ip[:port] that pods dial, for an operator outside of the cluster (default: Service lockstep-coordinator)");
   app.add_option("--pod-ip", options.pod_ip, "own address in the cluster, for the Service's EndpointSlice")
       ->envname("POD_IP");
-  app.add_option("--agent-image", options.agent_image, "image that holds /lockstep-agent: the operator's own")
+  app.add_option("--agent-image", options.agent_image, "image that contains /lockstep-agent: the operator's own")
       ->envname("LOCKSTEP_AGENT_IMAGE")
       ->required();
   std::vector<std::string> levels;
   app.add_option("--topology-level", levels,
-                 "a level of the network above the node, as name=label of nodes; repeat it, outermost first: ranks "
-                 "follow the domains that the pods are in (default: no level, ranks follow slots)")
+                 "network level above the node, as NAME=LABEL of nodes; repeat it, outermost first. Ranks follow the "
+                 "domains of the pods (default: no level, ranks follow slots)")
       ->type_name("NAME=LABEL")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--workers", options.workers, "jobs that are looked at at the same time")
+  app.add_option("--workers", options.workers, "concurrent reconciles")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--leader-elect", options.leader_elect, "act only while holding the Lease lockstep-operator")
       ->capture_default_str();
   app.add_option("--leader-elect-lease-duration", options.lease_seconds,
-                 "seconds after which another operator takes over from a leader that fell silent")
+                 "seconds until a standby takes over from a silent leader")
       ->check(CLI::Range(3, 3600))
       ->capture_default_str();
   app.add_option("--log-format", options.log_format, "text or json")

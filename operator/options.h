@@ -11,8 +11,8 @@ namespace lockstep {
 
 struct OperatorOptions {
   std::string kubeconfig;                      // empty: KUBECONFIG, ~/.kube/config, or the pod's service account
-  std::string name_space = "lockstep-system";  // where Lease, Secret and Service of the operator live
-  std::string watch_namespace;                 // jobs of this one only; empty: all
+  std::string name_space = "lockstep-system";  // namespace of the operator's Lease, Secret and Service
+  std::string watch_namespace;                 // only jobs of this one; empty: all
   std::string metrics_host = "0.0.0.0";        // of --metrics-address
   int metrics_port = 8080;
   int coordinator_port = 7077;
@@ -22,13 +22,13 @@ struct OperatorOptions {
   placement::Profile topology;  // levels above the node; none: a flat cluster
   int workers = 4;
   bool leader_elect = true;
-  int lease_seconds = 15;  // how long a leader that died without a word is waited for
+  int lease_seconds = 15;  // how long a standby waits for a leader that died silently
   log::Format log_format = log::Format::kText;
   log::Level log_level = log::Level::kInfo;
 };
 
 // Reads the command line (and POD_IP, POD_NAMESPACE, LOCKSTEP_AGENT_IMAGE, which the chart sets). Returns the exit
-// status instead when the process is to end now: 0 after --help and --version, 2 after a sentence about what is wrong.
+// status if the process should end: 0 after --help and --version, 2 after a sentence about the mistake.
 std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options);
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kWake = SIGUSR1;  // from other threads to main's: something below has changed
+constexpr int kWake = SIGUSR1;  // from other threads to main's: a state below has changed
 constexpr BackoffOptions kAskAgain{
     .first = std::chrono::milliseconds(200), .most = std::chrono::seconds(5), .jitter = 0.5};
 
@@ -52,7 +52,7 @@ sigset_t watched_signals() {
 
 // The same program with the same arguments: no state of this term survives, and the pod does not restart.
 [[noreturn]] void start_anew(char** argv) {
-  log::warn("the lease is lost; starting anew");
+  log::warn("the lease is lost; restarting");
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   for (const auto& [name, value] : kube::spared_environment()) {
     if (value) {
@@ -65,7 +65,7 @@ sigset_t watched_signals() {
   _exit(1);
 }
 
-// One sentence for people: what is missing, or who does not answer.
+// One sentence for people: what is missing, or which server does not answer.
 std::string sentence_of(const Error& error) {
   const bool away = error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
   return away ? "the API server does not answer: " + error.message : error.message;
@@ -89,19 +89,19 @@ class Operator {
     });
   }
 
-  // Becomes a candidate as soon as the API server answers and holds what is needed.
+  // Becomes a candidate as soon as the API server answers and has the objects that it needs.
   void start() {
     starting_.because("the API server has not answered yet");
     candidacy_ = std::jthread([this](const std::stop_token& stop) { become_candidate(stop); });
   }
 
-  // Until a signal asks for the end. The exit status.
+  // Until a signal requests the end. The exit status.
   int wait(const sigset_t& signals, char** argv) {
     bool started = false;
     for (;;) {
       const int signal = sigtimedwait(&signals, nullptr, &kTrimEvery);
       if (signal == SIGTERM || signal == SIGINT) break;
-      // What a burst of pods left free goes back to the machine.
+      // Returns the memory that a burst of pods freed to the machine.
       if (signal < 0) malloc_trim(0);
       if (lost_) start_anew(argv);
       if (failed_) return 1;

@@ -1,8 +1,8 @@
 // The operator from its options to its end: credentials, waiting for the API server, waiting to lead, and the job
-// controller while it leads. Only what no waiting mends ends the process: bad options, an unreadable kubeconfig, a port
-// that is taken.
-// Signals drive it: SIGTERM and SIGINT end it in order, a second one at once; losing the Lease starts the process anew
-// in place, which drops everything that a former leader knew. The command line is left to main().
+// controller while it leads. Only errors that waiting cannot mend end the process: bad options, an unreadable
+// kubeconfig, a port that is taken.
+// SIGTERM and SIGINT end it in order, a second one at once. If it loses the Lease, the process restarts in place
+// (exec), which drops everything that a former leader knew. main() reads the command line.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-// Gets the client of the cluster once, before its first use, and returns what the operator uses instead.
+// Gets the client of the cluster once, before its first use, and returns the one for the operator to use.
 using WrapApi = std::function<std::unique_ptr<kube::Api>(std::unique_ptr<kube::Api>)>;
 
-// Called by main() before any thread exists; `argv` is what starting anew passes on. Returns the exit status, after a
-// sentence on stderr when it is not 0. `wrap` is for tests that come between the operator and its writes.
+// Called by main() before any thread exists; a restart passes `argv` on. Returns the exit status, after a sentence on
+// stderr if it is not 0. `wrap` lets tests intercept the operator's writes.
 int run_operator(const OperatorOptions& options, char** argv, const WrapApi& wrap = {});
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What a process waits for before it can do its work, as one sentence: for /readyz, and for the log when it changes.
+// What a process waits for before it can work, as one sentence: for /readyz, and for the log when it changes.
 #pragma once
 
 #include <mutex>
@@ -14,9 +14,9 @@ class Waiting {
  public:
   explicit Waiting(Clock& clock) : clock_(clock) {}
 
-  // It waits because of `sentence`. Logged when it is another than before, and once a minute.
+  // It waits because of `sentence`. Logs it if it is new, and once a minute.
   void because(const std::string& sentence);
-  // It waits no more; logged when it did.
+  // It no longer waits; logged if it did.
   void over();
   // Success, or kUnavailable with the sentence.
   Status status() const;

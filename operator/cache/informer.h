@@ -1,4 +1,4 @@
-// A Reflector and a Store of parsed objects, with word to whoever wants to know what changed.
+// A Reflector and a Store of parsed objects, and callbacks for changes.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace lockstep::cache {
 
-// What a controller needs of an informer without knowing its type.
+// An informer without its type, for a controller.
 class Synced {
  public:
   virtual ~Synced() = default;
@@ -30,15 +30,15 @@ class Informer final : public Synced, private ReflectorSink {
  public:
   using Pointer = typename Store<T>::Pointer;
   using Parse = std::function<Result<T>(const kube::Json&)>;
-  // Called on the reflector's thread after the store has changed; `before` or `after` is null. Only put keys into
-  // queues here: the next event waits. Not called for a relisted object that did not change.
+  // Called on the reflector's thread after the store has changed; `before` or `after` is null. It should only put keys
+  // into queues: the next event waits. Not called for a relisted object that did not change.
   using OnChange = std::function<void(const Pointer& before, const Pointer& after)>;
   struct Options {
     ReflectorOptions reflector;
     typename Store<T>::IndexBy index_by;  // see Store::by_index
   };
 
-  // The references outlive this; nothing runs until start().
+  // The references outlive this; no thread runs until start().
   Informer(kube::Api& api, Clock& clock, MetricsRegistry& metrics, const kube::Resource& resource, Parse parse,
            Options options, OnChange on_change)
       : resource_(resource),
@@ -74,7 +74,7 @@ class Informer final : public Synced, private ReflectorSink {
     measure();
   }
   void put(kube::Json object, const std::string& resource_version) override {
-    // An object that cannot be read keeps its last readable form: to act as if it were gone would be worse.
+    // An object that cannot be parsed keeps its last readable form: a deletion would be worse.
     if (auto parsed = parse(object)) {
       tell(store_.put(std::move(*parsed), resource_version));
       measure();
@@ -119,7 +119,7 @@ class Informer final : public Synced, private ReflectorSink {
   Gauge& objects_ = metrics_.gauge("lockstep_cache_objects", "Objects in the cache.", {{"resource", resource_.plural}});
   Store<T> store_;
   std::atomic<bool> synced_ = false;
-  // Of the reflector's thread: a list under way.
+  // Of the reflector's thread: the list in progress.
   std::vector<T> listed_;
   std::vector<api::ObjectKey> keep_;
   Reflector reflector_;  // last: its thread uses all of the above

@@ -192,9 +192,9 @@ Duration Reflector::step_list() {
   if (!page) {
     if (page.error().code == ErrorCode::kGone) {
       restarts(first_page ? "version_too_new" : "continue_expired").increment();
-      // A first page that is "gone" asked for a version that the server does not have: it was restored from a backup,
-      // or lags behind for longer than it waits. Then the newest that it has is the truth. A continue token lives for
-      // some minutes only: begin again with the first page.
+      // A first page that is "gone" asked for a version that the server does not have: the server was restored from a
+      // backup, or lags longer than it waits. Then its newest version is the truth. A continue token lives for some
+      // minutes only: begin again with the first page.
       forget_list(not_older);
       if (not_older) return Duration::zero();
     } else if (!first_page && page.error().code == ErrorCode::kInvalid) {
@@ -238,7 +238,7 @@ Duration Reflector::step_watch(std::stop_token stop) {
     ++events;
     if (version.empty()) {
       metrics_
-          .counter("lockstep_watch_undecodable_total", "Lines of a watch that were no event.",
+          .counter("lockstep_watch_undecodable_total", "Lines of a watch that could not be parsed.",
                    {{"resource", resource_.plural}})
           .increment();
       return false;
@@ -259,8 +259,8 @@ Duration Reflector::step_watch(std::stop_token stop) {
     }
   }
   if (ended) {
-    // The server's own timeout, a restart, a proxy: go on from where we are. An end at once would repeat thousands of
-    // times a second.
+    // The server's own timeout, a restart, a proxy: continue from the last version. Without a pause a watch that ends
+    // at once would repeat thousands of times a second.
     if (events == 0 && clock_.now() - start < options_.very_short) {
       restarts("very_short").increment();
       return failed(fail(ErrorCode::kUnavailable, "the watch ended at once"), "watch");
@@ -272,20 +272,20 @@ Duration Reflector::step_watch(std::stop_token stop) {
     case ErrorCode::kGone:
       restarts("gone").increment();
       forget_list(false);
-      // Usually at once; but a server that answers 410 to every watch must not make us list in a loop.
+      // Usually at once; but a server that answers 410 to every watch must not cause a loop of lists.
       if (events > 0 || clock_.now() - start >= options_.very_short) return Duration::zero();
       return failed(ended.error(), "watch");
     case ErrorCode::kDeadlineExceeded:
       restarts("idle").increment();
       metrics_
-          .counter("lockstep_watch_idle_timeouts_total", "Watches given up because the server had gone silent.",
+          .counter("lockstep_watch_idle_timeouts_total", "Watches that ended because the server was silent.",
                    {{"resource", resource_.plural}})
           .increment();
       return failed(ended.error(), "watch");
     case ErrorCode::kForbidden:
     case ErrorCode::kNotFound:
     case ErrorCode::kInvalid:
-      // Rights or the kind itself went away: a list says which, and finds out what changed meanwhile.
+      // The rights or the kind may be gone: a list says which, and finds the changes since.
       restarts("refused").increment();
       forget_list(false);
       return failed(ended.error(), "watch");
@@ -308,7 +308,7 @@ Duration Reflector::failed(const Error& error, const char* doing) {
 }
 
 Counter& Reflector::restarts(const char* reason) {
-  return metrics_.counter("lockstep_watch_restarts_total", "Watches and lists begun anew, by reason.",
+  return metrics_.counter("lockstep_watch_restarts_total", "Watches and lists that were restarted, by reason.",
                           {{"resource", resource_.plural}, {"reason", reason}});
 }
 

@@ -1,11 +1,11 @@
 // Keeps a local copy of one kind of object in step with the server: list, then watch from the list's resourceVersion,
-// and list again only when the server has forgotten that version.
+// and list again only if the server no longer has that version.
 //
-// Guarantees: every object of a list and every change after it reaches the sink, in order, exactly once per version; a
-// list replaces everything at once, so what was deleted while nobody watched is deleted here too; the copy never goes
-// back in time, whichever server answers.
+// Guarantees: every object of a list and every change after it reaches the sink, in order, exactly once per version. A
+// list replaces everything at once, so it also removes objects that were deleted while no watch ran. The copy never
+// goes back in time, whichever server answers.
 // Assumptions: one resource, one thread at a time in step().
-// Caveats: the copy is late by design; own writes are awaited by control/own_writes.h.
+// Caveats: the copy is late by design; control/own_writes.h waits for the operator's own writes.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,13 @@
 
 namespace lockstep::cache {
 
-// Where a reflector puts what it learns. Called on the reflector's thread only. Functions return nothing: an object
-// that cannot be used is the sink's to count.
+// The receiver of what a reflector reads. Called on the reflector's thread only. Functions return nothing: the sink
+// counts objects that it cannot use.
 class ListSink {
  public:
   virtual ~ListSink() = default;
-  // A list arrives item by item, and takes effect as a whole with end_list(); begin_list() drops what an unfinished
-  // one left behind.
+  // A list arrives item by item, and takes effect as a whole with end_list(). begin_list() drops the items of an
+  // unfinished list.
   virtual void begin_list() = 0;
   virtual void end_list(const std::string& resource_version) = 0;
   virtual void bookmark(const std::string& resource_version) = 0;
@@ -58,21 +58,21 @@ struct ReflectorOptions {
   std::string label_selector;
   std::string field_selector;
   int page_size = 500;
-  // Watches end by themselves after a random time in this range, so that they do not all come back at once, and
-  // spread over the API servers again.
+  // Watches end after a random time in this range. So they do not all reconnect at once, and spread over the API
+  // servers.
   int least_watch_seconds = 290, most_watch_seconds = 580;
-  // Backoff of client-go's reflector; it starts anew after this long without a failure.
+  // Backoff of client-go's reflector; it resets after this long without a failure.
   BackoffOptions backoff{std::chrono::milliseconds(800), std::chrono::seconds(30), 0.5};
   Duration healthy_after = std::chrono::minutes(2);
-  // A watch that ends sooner than this and brought nothing counts as a failure.
+  // A watch that ends sooner than this without an event counts as a failure.
   Duration very_short = std::chrono::seconds(1);
 };
 
 class Reflector {
  public:
-  // What we know, not what we do.
+  // What the copy holds, not what the thread does.
   enum class State {
-    kEmpty,     // nothing, or only a version that the server has forgotten
+    kEmpty,     // no version, or one that the server no longer has
     kListing,   // some pages of a list
     kWatching,  // everything up to `resource_version()`
   };
@@ -89,11 +89,11 @@ class Reflector {
 
   // Runs step() on a thread of its own until stop().
   void start();
-  // Ends a watch under way at once and joins the thread; a call under way is waited for (10 s at most).
+  // Ends a watch in progress at once and joins the thread; waits for another call in progress (10 s at most).
   void stop();
 
-  // Lists once more, soon: for a sink that now needs what it left out of the last list. A watch under way ends, a list
-  // under way is finished first. Any thread.
+  // Lists again soon, for a sink that needs objects which it left out of the last list. A watch in progress ends; a
+  // list in progress completes first. Any thread.
   void list_again();
 
   // One request: a page of a list, or a watch from its beginning to its end. Returns how long to wait before the next.
@@ -112,7 +112,7 @@ class Reflector {
   Duration step_watch(std::stop_token stop);
   // Counts and logs the failure; returns the time to wait.
   Duration failed(const Error& error, const char* doing);
-  // The server has forgotten our version: list anew, at first not older than what we have seen.
+  // The server no longer has this version: list again, first with at least the version seen so far.
   void forget_list(bool any_version);
   void run(std::stop_token stop);
   Counter& restarts(const char* reason);
@@ -129,15 +129,15 @@ class Reflector {
   bool list_again_ = false;  // when the state is kWatching next
   std::stop_source ending_;  // of the watch under way
 
-  // Of the stepping thread.
+  // Used by the stepping thread alone.
   State state_ = State::kEmpty;
-  std::string version_;         // the newest that we have seen everything up to; "" at first
-  std::string list_version_;    // of the list under way
-  std::string continue_token_;  // of the list under way
+  std::string version_;         // the copy has everything up to it; "" before the first list
+  std::string list_version_;    // of the list in progress
+  std::string continue_token_;  // of the list in progress
   bool any_version_ = false;    // the next list may be of any version (the server's history was lost)
   Backoff backoff_;
   MonotonicTime last_failure_{};
-  std::string last_error_;  // logged once, not at each try
+  std::string last_error_;  // so that it is logged once, not at each retry
 
   std::jthread thread_;
 };

@@ -1,5 +1,5 @@
-// What we know of one kind of object: immutable snapshots by key, by uid and by an index of the owner's choice. Filled
-// by an Informer, read by everyone. A snapshot stays whole for as long as someone holds it, however the store changes.
+// The known objects of one kind: immutable snapshots by key, by uid and by an index of the owner's choice. An Informer
+// fills it, any thread reads it. A snapshot stays whole for as long as a reader holds it, however the store changes.
 #pragma once
 
 #include <functional>
@@ -24,13 +24,13 @@ class Store {
   // The values under which by_index() finds an object: the uid of its job, say. Empty values are left out.
   using IndexBy = std::function<std::vector<std::string>(const T&)>;
   struct Change {
-    Pointer before;  // null: it is new
-    Pointer after;   // null: it is gone
+    Pointer before;  // null: the object is new
+    Pointer after;   // null: the object was deleted
   };
 
   explicit Store(IndexBy index_by = {}) : index_by_(std::move(index_by)) {}
 
-  // Null when it is not there.
+  // Null if it does not exist.
   Pointer get(const api::ObjectKey& key) const {
     const std::shared_lock lock(mutex_);
     const auto it = objects_.find(key);
@@ -63,7 +63,7 @@ class Store {
     const std::shared_lock lock(mutex_);
     return objects_.size();
   }
-  // The resourceVersion up to which this store has seen everything; "" before the first list. Bookmarks advance it.
+  // The store has seen everything up to this resourceVersion; "" before the first list. Bookmarks advance it.
   std::string observed() const {
     const std::shared_lock lock(mutex_);
     return observed_;
@@ -79,19 +79,19 @@ class Store {
     insert(key, after);
     return {std::move(before), std::move(after)};
   }
-  // Writer: one object is gone.
+  // Writer: one object was deleted.
   Change remove(const api::ObjectKey& key, const std::string& resource_version) {
     const std::unique_lock lock(mutex_);
     observed_ = resource_version;
     return {erase(key), nullptr};
   }
-  // Writer: nothing changed up to `resource_version`.
+  // Writer: there was no change up to `resource_version`.
   void observe(const std::string& resource_version) {
     const std::unique_lock lock(mutex_);
     observed_ = resource_version;
   }
-  // Writer: a list replaces everything at once; readers see the old or the new whole. Keys in `keep` that the list
-  // holds but that could not be read stay as they are. Returns what changed, with the deletions that nobody announced.
+  // Writer: a list replaces everything at once; readers see the old or the new whole. Keys in `keep`, which the list
+  // holds but could not be parsed, stay as they are. Returns the changes, with the deletions that no event announced.
   std::vector<Change> replace(std::vector<T> objects, const std::vector<api::ObjectKey>& keep,
                               const std::string& resource_version) {
     std::map<api::ObjectKey, Pointer> next;

@@ -8,11 +8,11 @@
 namespace lockstep::control {
 namespace {
 
-// A first look until the caches are there; then events take over.
+// Polls until the caches are complete; then events take over.
 constexpr Duration kCacheWait = std::chrono::milliseconds(50);
-// Our write comes back as an event, which adds the key; this is for the write whose event concerns no key of ours.
+// A write comes back as an event, which adds the key; this is for a write whose event concerns no key.
 constexpr Duration kOwnWriteWait = std::chrono::milliseconds(250);
-// A renewal of the Lease is late. It arrives within seconds, or the process starts anew; neither is the job's failure.
+// A renewal of the Lease is late. It arrives within seconds, or the process restarts; neither is the job's failure.
 constexpr Duration kFenceWait = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -80,7 +80,7 @@ void Controller::handle(const api::ObjectKey& key) {
     return;
   }
   const auto start = clock_.now();
-  // The workers' edge: whatever a library throws below ends here as an error of this key.
+  // The workers' boundary: an exception of any library below ends here as an error of this key.
   const auto result = [&]() -> Result<std::optional<Duration>> {
     try {
       return reconcile_(key);
@@ -119,7 +119,7 @@ void Controller::settle(const api::ObjectKey& key, const Result<std::optional<Du
                                 std::chrono::duration<double>(std::max(error.retry_after_seconds, 1.0))));
       return;
     default:
-      log::warn("a reconcile failed and will be tried again", {{"job", key.text()}, {"error", error.message}});
+      log::warn("a reconcile failed and will be retried", {{"job", key.text()}, {"error", error.message}});
       queue_.retry(key);
       return;
   }

@@ -1,5 +1,5 @@
-// The engine around a reconcile function: workers take keys from a queue, wait until the caches are complete and show
-// our own last writes, call it, and put the key back when it asks for that or failed.
+// The engine around a reconcile function. Workers take keys from a queue, wait until the caches are complete and show
+// the operator's own last writes, and reconcile. A key that fails or asks for it goes back into the queue.
 #pragma once
 
 #include <atomic>
@@ -23,19 +23,19 @@ namespace lockstep::control {
 struct ControllerOptions {
   std::string name = "trainingjob";
   int workers = 4;
-  // Every key again, as a net under mistakes in what events concern which key; zero: never.
+  // resync: every key again, in case an event missed its key; zero: never
   Duration resync = std::chrono::hours(1);
-  // A reconcile that runs longer makes healthy() false.
+  // a reconcile that runs longer makes healthy() false
   Duration stuck_after = std::chrono::minutes(5);
 };
 
 class Controller {
  public:
-  // Brings one job nearer to what it should be, from the newest state. Returns when to look again without an event
-  // (nullopt: not at all). Errors: kConflict is retried quietly; kInvalid is final until something changes; kCancelled
-  // (the fence refused a write) is retried within a second, because leadership is verified again or ends the process;
-  // kTooManyRequests waits as long as the server asked; all others are retried with backoff. Never called for one key
-  // on two threads at once.
+  // Brings one job nearer to its desired state, from the newest snapshot. Returns when to reconcile again without an
+  // event (nullopt: not at all). Errors: kConflict is retried quietly; kInvalid is final until something changes.
+  // kCancelled (the fence refused a write) is retried within a second, because leadership is verified again or ends the
+  // process. kTooManyRequests waits as long as the server asked; all others are retried with backoff. Never called for
+  // one key on two threads at once.
   using Reconcile = std::function<Result<std::optional<Duration>>(const api::ObjectKey& key)>;
 
   // The references outlive this. `all_keys` feeds the resync.
@@ -49,13 +49,12 @@ class Controller {
 
   // Starts the workers. Once.
   void start();
-  // No reconcile starts any more; returns when the last has ended. What is queued is dropped: the next leader lists
-  // everything anyway.
+  // Starts no further reconcile; returns when the last has ended. Drops queued keys: the next leader lists everything.
   void stop();
 
   // All caches have had their first list. Any thread.
   bool caches_synced() const;
-  // False when a worker is stuck. Says nothing about the API server: its outage is no reason to be killed.
+  // False if a worker is stuck. Ignores the API server: its outage is no reason to kill this process.
   bool healthy() const;
 
  private:

@@ -45,7 +45,7 @@ bool OwnWrites::ready(const api::ObjectKey& job) {
     const bool met = expected.resource_version.empty() && expected.gone.empty();
     const bool given_up = !met && clock_.now() - expected.since > give_up_after_;
     if (given_up) {
-      log::warn("the cache does not show a write of ours",
+      log::warn("the cache does not show a write of this operator",
                 {{"job", job.text()}, {"kind", it->first}, {"version", expected.resource_version}});
     }
     it = met || given_up ? of_job->second.erase(it) : std::next(it);

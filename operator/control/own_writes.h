@@ -1,5 +1,5 @@
-// Remembers what we wrote until the cache shows it. Whoever decides from a cache that is older than the last decision
-// takes that decision twice: a second set of pods, a restart counted twice.
+// Remembers the operator's writes until the cache shows them. A reconcile on a cache older than its last decision would
+// decide twice: a second set of pods, a restart counted twice.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace lockstep::control {
 
-// What a cache can say about itself; cache::Store has both.
+// What a cache says about itself; cache::Store has both.
 struct CacheView {
-  // The resourceVersion up to which it has seen everything; "" before its first list.
+  // The cache has seen everything up to this resourceVersion; "" before its first list.
   std::function<std::string()> observed;
-  // The object of that uid is there and not about to go (no deletionTimestamp).
+  // The object of that uid exists and has no deletionTimestamp.
   std::function<bool(const std::string& uid)> lives;
 };
 
@@ -34,25 +34,25 @@ CacheView view_of(const Store& store) {
 // Thread-safe.
 class OwnWrites {
  public:
-  // An expectation that is not met for so long is dropped with a warning: better a late decision than none.
+  // An expectation that is unmet for this long is dropped with a warning: a late decision is better than none.
   explicit OwnWrites(Clock& clock, Duration give_up_after = std::chrono::minutes(5))
       : clock_(clock), give_up_after_(give_up_after) {}
 
-  // `kind` names a cache: "Pod". Before the first call of the others; a kind without a view is not waited for.
+  // `kind` names a cache: "Pod". To be called before the other functions; kinds without a view are not waited for.
   void add_cache(const std::string& kind, CacheView view);
 
-  // A create, replace or patch for `job` was answered with this resourceVersion.
+  // The server answered a create, replace or patch for `job` with this resourceVersion.
   void wrote(const api::ObjectKey& job, const std::string& kind, const std::string& resource_version);
-  // A delete for `job` was accepted: the object of that uid is gone or terminating.
+  // The server accepted a delete for `job`: the object of that uid is deleted or terminating.
   void deleted(const api::ObjectKey& job, const std::string& kind, const std::string& uid);
-  // All of the job's writes can be seen in the caches: it may be decided about.
+  // Whether the caches show all of the job's writes, so that it may be reconciled.
   bool ready(const api::ObjectKey& job);
-  // The job is gone.
+  // The job was deleted.
   void forget(const api::ObjectKey& job);
 
  private:
   struct Expected {
-    std::string resource_version;  // the newest that we wrote; "" for none
+    std::string resource_version;  // the newest write; "" for none
     std::set<std::string> gone;    // uids
     MonotonicTime since;           // of the last write
   };

@@ -98,7 +98,7 @@ void WorkQueue::add_after_locked(const api::ObjectKey& key, Duration delay) {
     it->second = at;
   }
   waiting_.emplace(at, key);
-  changed_.notify_one();  // a worker that waits for a later time has to look again
+  changed_.notify_one();  // a worker that waits for a later time must check again
 }
 
 void WorkQueue::retry(const api::ObjectKey& key) {

@@ -1,11 +1,11 @@
-// Keys that need attention. Only keys cross it, never objects: whoever takes one looks at the newest state.
+// Keys that need attention. Only keys are queued, never objects: a worker reads the newest state.
 //
-// Guarantees: a key is never with two workers at once; a key that is added while it waits is handed out once; a key
-// that is added while it is being worked on is handed out again afterwards. Keys come in the order in which they were
-// added, so a hot one waits its turn like all others.
+// Guarantees: a key is never with two workers at once. A key that is added while it waits is handed out once. A key
+// that is added while a worker has it is handed out again afterwards. Keys come in the order in which they were added,
+// so a hot one waits its turn like all others.
 //
-// A burst of events costs a bounded share of one worker. Working on a key costs time that grows with the size of its
-// job, so the key rests after it was worked on, in proportion to how long that took:
+// A burst of events costs a bounded share of one worker. Reconciling a key costs time that grows with the size of its
+// job. So the key rests afterwards, in proportion to that time:
 //
 //   add()       rests 1x as long, at most 50 ms
 //   add_soon()  rests 4x as long, at least 20 ms and at most 1 s
@@ -32,10 +32,10 @@ struct WorkQueueOptions {
   std::string name = "trainingjob";                       // label of the metrics
   Duration first_backoff = std::chrono::milliseconds(5);  // of a key that failed; doubles with each failure
   Duration most_backoff = std::chrono::seconds(60);
-  // Retries of all keys together, as a bucket: a cluster-wide outage must not turn into a flood of retries.
+  // Retries of all keys together, as a token bucket: a cluster-wide outage must not turn into a flood of retries.
   double retries_per_second = 10;
   double retry_burst = 100;
-  // Rest of a key after it was worked on; the table above.
+  // Rest of a key after a worker had it; the table above.
   double now_share = 1, soon_share = 4;
   Duration now_most = std::chrono::milliseconds(50);
   Duration soon_least = std::chrono::milliseconds(20), soon_most = std::chrono::seconds(1);
@@ -46,35 +46,35 @@ class WorkQueue {
  public:
   WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions options = {});
 
-  // The key needs attention now: somebody failed, left, or asked for something.
+  // The key needs attention at once: a member failed or left, or a user changed the job.
   void add(const api::ObjectKey& key);
-  // Many such events make one picture: a pod of hundreds was created, or its agent connected.
+  // For events of which many make one picture: a pod of hundreds was created, or its agent connected.
   void add_soon(const api::ObjectKey& key);
   // ... after `delay`; of several delays for one key the earliest counts.
   void add_after(const api::ObjectKey& key, Duration delay);
-  // ... after the key's backoff, because working on it failed.
+  // ... after the key's backoff, because its reconcile failed.
   void retry(const api::ObjectKey& key);
-  // The key went well: its next failure starts the backoff anew.
+  // The key's reconcile succeeded: its next failure starts with the first backoff.
   void forget(const api::ObjectKey& key);
 
-  // Waits for a key. nullopt when the queue was shut down and is empty, or at `deadline`. Every key that is handed
-  // out is given back with done().
+  // Waits for a key. nullopt if the queue was shut down and is empty, or at `deadline`. The worker returns every key
+  // that it got with done().
   std::optional<api::ObjectKey> take(MonotonicTime deadline);
   void done(const api::ObjectKey& key);
 
-  // Takes no more keys and drops those that wait for their time; take() hands out what is queued, then nullopt.
+  // Accepts no more keys and drops those that wait for their time; take() hands out what is queued, then nullopt.
   void shut_down();
-  // Drops what is queued too: workers finish the keys that they hold.
+  // Also drops what is queued: workers finish the keys that they hold.
   void shut_down_now();
   bool shutting_down() const;
 
   // Keys that could be handed out now.
   std::size_t depth() const;
-  // How long the oldest key at work has been worked on; zero when none is.
+  // How long a worker has had the oldest key in progress; zero if there is none.
   Duration longest_running() const;
 
  private:
-  // Since when a key has rested, and from how much work.
+  // Since when a key has rested, and after how much work.
   struct Rest {
     MonotonicTime since;
     Duration work;
@@ -112,12 +112,12 @@ class WorkQueue {
   // Keys that will need attention: by time, and the earliest time of each.
   std::set<std::pair<MonotonicTime, api::ObjectKey>> waiting_;
   std::map<api::ObjectKey, MonotonicTime> due_;
-  // Of keys at work: they are added when they are done and have rested.
+  // Keys in progress that were added meanwhile: they are queued when they are done and have rested.
   std::map<api::ObjectKey, Pace> again_;
   std::map<api::ObjectKey, Rest> rests_;
-  std::size_t rests_bound_ = 64;            // beyond, those that are over are forgotten
+  std::size_t rests_bound_ = 64;            // beyond this, rests that have ended are removed
   std::map<api::ObjectKey, int> failures_;  // in a row
-  double tokens_;                           // of the retry bucket; below zero: promised to retries that wait
+  double tokens_;                           // of the retry bucket; below zero: reserved by waiting retries
   MonotonicTime tokens_at_;
   bool shutting_down_ = false;
 };

@@ -1,9 +1,9 @@
-// The API of a Kubernetes server as a seam: HttpApi speaks to a real one, local::MemoryApi keeps objects in memory
-// for `lockstep run`. One contract suite runs against both. Objects cross as JSON; callers parse what they need.
+// The API of a Kubernetes server as a seam: HttpApi talks to a real one, local::MemoryApi keeps objects in memory for
+// `lockstep run`. One contract suite runs against both. Objects are JSON; callers parse the fields that they need.
 //
-// All calls block, have a deadline, may be made from any thread of ours, and return failures as values: kNotFound,
-// kAlreadyExists, kConflict, kGone, kForbidden, kUnauthorized, kInvalid (422/400, the server's sentence as message),
-// kTooManyRequests (retry_after_seconds set), kUnavailable, kDeadlineExceeded, kCancelled.
+// All calls block, have a deadline, and return failures as values: kNotFound, kAlreadyExists, kConflict, kGone,
+// kForbidden, kUnauthorized, kInvalid (422/400, the server's sentence as message), kTooManyRequests
+// (retry_after_seconds set), kUnavailable, kDeadlineExceeded, kCancelled. Any thread of this process.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace lockstep::kube {
 
 using Json = nlohmann::json;
 
-// Which kind of object; the constants below are those that Lockstep uses.
+// A kind of object; the constants below are those that Lockstep uses.
 struct Resource {
   std::string group;  // "" for core
   std::string version;
@@ -84,8 +84,8 @@ struct WriteOptions {
   bool strict = false;  // fieldValidation=Strict: unknown and duplicate fields are kInvalid
   bool dry_run = false;
   std::string field_manager = "lockstep-operator";
-  // One of many: the caller limits how many are under way, and no other call waits for them. What create() answers may
-  // be the object's metadata alone.
+  // One of many: the caller limits how many are in flight, and no other call waits for them. create() may then return
+  // the object's metadata alone.
   bool bulk = false;
 };
 
@@ -115,9 +115,8 @@ class Api {
   virtual Result<ListPage> list(const Resource& resource, const ListOptions& options) = 0;
 
   // Calls `on_event` for each event, on the calling thread, until the server ends the watch (success), `stop` is
-  // asked for (kCancelled), `on_event` returns false (success), the resourceVersion is too old in either shape
-  // (kGone), or nothing at all arrived for the idle deadline (kDeadlineExceeded). Undecodable lines are counted,
-  // logged and skipped.
+  // requested (kCancelled), `on_event` returns false (success), the resourceVersion is too old in either shape (kGone),
+  // or no byte arrived for the idle deadline (kDeadlineExceeded). Undecodable lines are counted, logged and skipped.
   virtual Status watch(const Resource& resource, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
 

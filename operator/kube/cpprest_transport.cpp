@@ -46,8 +46,8 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
   bool acquire(std::uint8_t*&, std::size_t&) override { return false; }
   void release(std::uint8_t*, std::size_t) override {}
 
-  // The base class wraps _putn() so that a failure closes the stream and *waits* for that on a thread of the library;
-  // as many failures at once as it has threads, and it never runs anything again. So neither may wait.
+  // The base class wraps _putn() so that a failure closes the stream and *waits* for that on a thread of the library.
+  // With as many failures at once as it has threads, it is deadlocked. So neither may wait.
   pplx::task<std::size_t> putn_nocopy(const std::uint8_t* data, std::size_t size) override { return _putn(data, size); }
   using streambuf_state_manager::close;
   pplx::task<void> close(std::ios_base::openmode) override {
@@ -56,7 +56,7 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
   }
 
  protected:
-  // An exception that escapes from here ends the process, so whatever goes wrong is reported through the task.
+  // An exception that escapes from here ends the process, so every failure is reported through the task.
   pplx::task<std::size_t> _putn(const std::uint8_t* data, std::size_t size) override {
     pplx::task_completion_event<std::size_t> done;
     try {
@@ -64,7 +64,7 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
         if (wanted) {
           done.set(size);
         } else {
-          done.set_exception(std::runtime_error("nobody reads this answer any more"));
+          done.set_exception(std::runtime_error("the reader of this answer has left"));
         }
       });
     } catch (...) {
@@ -94,8 +94,8 @@ class ExchangeBuffer final : public concurrency::streams::details::streambuf_sta
   const std::shared_ptr<Exchange> exchange_;
 };
 
-// The library starts 40 threads by default; nothing of ours blocks on them, so four are plenty. They may still close a
-// connection when main() returns, and exit() ends what began last first: OpenSSL has to begin before them.
+// The library starts 40 threads by default; none of this process's code blocks on them, so four are plenty. They may
+// still close a connection when main() returns. exit() ends last what was initialised first: OpenSSL must be that.
 void start_library() {
   static const bool once = [] {
     OPENSSL_init_ssl(0, nullptr);
@@ -119,7 +119,7 @@ std::optional<SystemAuthorities>& spared() {
   return authorities;
 }
 
-// What the library would have loaded by itself.
+// The authorities that the library would have loaded by itself.
 void trust_system(SSL_CTX* context) {
   if (const auto& system = spared()) {
     SSL_CTX_load_verify_file(context, system->file.c_str());
@@ -132,7 +132,7 @@ void trust_system(SSL_CTX* context) {
 bool trust_only(SSL_CTX* context, const std::string& pem) {
   X509_STORE* store = X509_STORE_new();
   if (store == nullptr) return false;
-  // Any certificate that was configured is an anchor, an intermediate or the server's own too, as in kubectl.
+  // Any configured certificate is an anchor, also an intermediate or the server's own, as in kubectl.
   X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
   BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   int added = 0;
@@ -142,7 +142,7 @@ bool trust_only(SSL_CTX* context, const std::string& pem) {
   }
   BIO_free(bio);
   ERR_clear_error();                       // the end of the file is an "error" to the PEM reader
-  SSL_CTX_set_cert_store(context, store);  // takes the store over
+  SSL_CTX_set_cert_store(context, store);  // takes ownership of the store
   return added > 0;
 }
 
@@ -156,7 +156,7 @@ Status use_client_certificate(boost::asio::ssl::context& context, const ClientCe
   return {};
 }
 
-// What the library's exceptions mean to a person, after "https://... does not answer: ".
+// From the library's exceptions to words for people, after "https://... does not answer: ".
 Error describe(const std::exception_ptr& failure, const std::string& server) {
   try {
     std::rethrow_exception(failure);
@@ -205,7 +205,7 @@ class CpprestTransport final : public Transport {
  public:
   CpprestTransport(const ClusterAccess& access, Proxy proxy) : access_(access), proxy_(std::move(proxy)) {}
 
-  // Throws what the library throws for a URL that it does not accept.
+  // Throws the library's exception for a URL that it does not accept.
   Status prepare() {
     LOCKSTEP_TRY(const auto token, access_.identity->token());
     static_cast<void>(token);
@@ -249,7 +249,7 @@ class CpprestTransport final : public Transport {
     }
     config.set_ssl_context_callback(
         [ca_pem = access_.ca_pem, ca_file = access_.ca_file, certificate](boost::asio::ssl::context& context) {
-          // Called for each new connection on a thread of the library: nothing may be thrown from here.
+          // Called for each new connection on a thread of the library: it must not throw.
           SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
           std::string pem = ca_pem;
           if (pem.empty() && !ca_file.empty()) pem = read_small_file(ca_file).value_or("");
@@ -262,8 +262,8 @@ class CpprestTransport final : public Transport {
           if (const auto used = use_client_certificate(context, certificate); !used) log::error(used.error().message);
         });
     for (std::size_t lane = 0; lane < clients_.size(); ++lane) {
-      // Deadlines are ours; the library's idle timer, which also runs while our consumer is slow, is only the last
-      // line behind them.
+      // This file enforces the deadlines. The library's idle timer, which also runs while the consumer is slow, is only
+      // the last resort behind them.
       config.set_timeout(lane == static_cast<std::size_t>(Lane::kWatch) ? std::chrono::seconds(7200)
                                                                         : std::chrono::seconds(600));
       clients_[lane] = std::make_shared<http_client>(web::uri(access_.server), config);
@@ -287,8 +287,8 @@ class CpprestTransport final : public Transport {
     // The library verifies the certificate against the Host header, and sends it as SNI.
     if (!access_.server_name.empty()) made.headers().add("Host", access_.server_name);
     if (!request.body.empty()) {
-      // From a stream that cannot be rewound: otherwise the library sends a POST a second time when a pooled
-      // connection turns out to be dead, though the server may have acted on the first.
+      // From a stream that cannot be rewound: otherwise the library sends a POST a second time when a pooled connection
+      // turns out to be dead, though the server may have acted on the first.
       concurrency::streams::producer_consumer_buffer<std::uint8_t> body;
       body.putn_nocopy(reinterpret_cast<const std::uint8_t*>(request.body.data()), request.body.size()).wait();
       body.close(std::ios_base::out).wait();
@@ -299,8 +299,8 @@ class CpprestTransport final : public Transport {
         concurrency::streams::streambuf<std::uint8_t>(
             std::static_pointer_cast<concurrency::streams::details::basic_streambuf<std::uint8_t>>(buffer))
             .create_ostream());
-    // The library reads the length of a chunk into an int and hands it on unchecked: a negative one would make it
-    // read beyond its buffer. Throwing here, before it does, ends the exchange with an error.
+    // The library reads the length of a chunk into an int and passes it on unchecked: a negative one would make it read
+    // beyond its buffer. Throwing here, before it does, ends the exchange with an error.
     made.set_progress_handler(
         [last = std::uint64_t{0}](web::http::message_direction::direction direction, std::uint64_t total) mutable {
           if (direction != web::http::message_direction::download) return;
@@ -336,8 +336,8 @@ class CpprestTransport final : public Transport {
                        std::stop_token stop, Duration idle) {
     const auto exchange = std::make_shared<Exchange>();
     pplx::cancellation_token_source cancel;
-    // On every way out: nothing of the exchange touches us any more, and its connection is closed when it has not
-    // ended by itself.
+    // On every way out: the library no longer refers to this exchange, and its connection is closed unless it has
+    // ended.
     struct Leave {
       Exchange& exchange;
       pplx::cancellation_token_source& cancel;
@@ -385,7 +385,7 @@ class CpprestTransport final : public Transport {
           if (exchange->failure()) return describe(exchange->failure(), access_.server);
           return response;
         case Exchange::Event::kStopped:
-          return fail(ErrorCode::kCancelled, "told to stop");
+          return fail(ErrorCode::kCancelled, "cancelled");
         case Exchange::Event::kDeadline:
           return fail(ErrorCode::kDeadlineExceeded,
                       fmt::format("{} {} {} within {:.3g} s", access_.server,

@@ -23,7 +23,7 @@ std::string trimmed(std::string text) {
   return first == std::string::npos ? std::string() : text.substr(first);
 }
 
-// A token goes into a header line: nothing but visible ASCII may be in it.
+// A token goes into a header line: it must be visible ASCII.
 bool is_header_safe(const std::string& token) {
   return std::all_of(token.begin(), token.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
@@ -55,7 +55,7 @@ class FileIdentity final : public Identity {
   }
 
  private:
-  // Reads the files; what cannot be read keeps its old value, and is an error only when there is none.
+  // Reads the files; a value that cannot be read stays as it was, and is an error only if there is none.
   Status read() {
     LOCKSTEP_CHECK_OK(read_one(files_.token, files_.token_file, token_, true));
     LOCKSTEP_CHECK_OK(read_one(files_.certificate_pem, files_.certificate_file, certificate_.certificate_pem, false));

@@ -1,5 +1,5 @@
-// How to reach a cluster and who we are there: the service account of a pod, or what a kubeconfig names. Files are
-// read again when they may have changed, so that rotated tokens and certificates are picked up without a restart.
+// The server of a cluster and the credentials for it: the service account of a pod, or those of a kubeconfig. Files are
+// read again when they may have changed, so a rotated token or certificate needs no restart.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace lockstep::kube {
 
-// Looks a variable up; nullopt when it is not set. Tests pass a table.
+// Looks a variable up; nullopt if it is not set. Tests pass a table.
 using Environment = std::function<std::optional<std::string>(const std::string&)>;
 // The environment of this process.
 Environment process_environment();
@@ -24,21 +24,21 @@ struct ClientCertificate {
   bool operator==(const ClientCertificate&) const = default;
 };
 
-// What proves who we are. Thread-safe.
+// The credentials of this process. Thread-safe.
 class Identity {
  public:
   virtual ~Identity() = default;
-  // The bearer token to send now; "" when there is none. May read a file or run a plugin (bounded), so call it on a
-  // thread that may block. A failed refresh keeps the old token as long as there is one.
+  // The bearer token to send; "" if there is none. May read a file or run a plugin (bounded), so call it on a thread
+  // that may block. A failed refresh keeps the old token as long as there is one.
   virtual Result<std::string> token() = 0;
-  // The server refused `token` (401): forget what is cached. True when trying again with a new token makes sense.
+  // The server refused `token` (401): forget the cached one. True if a retry with a new token makes sense.
   virtual bool refused(const std::string& token) = 0;
-  // The client certificate as of the last token(); empty strings when there is none. Never blocks.
+  // The client certificate as of the last token(); empty strings if there is none. Never blocks.
   virtual ClientCertificate certificate() const = 0;
 };
 
-// An identity of files and texts, as kubeconfig users and service accounts have it. Where both are given, the text
-// wins. Files are re-read at most every 60 s, and at once after a refusal.
+// An identity of files and texts, as kubeconfig users and service accounts have it. If both are given, the text wins.
+// Files are re-read at most every 60 s, and at once after a refusal.
 struct IdentityFiles {
   std::string token, token_file;
   std::string certificate_pem, certificate_file;
@@ -46,7 +46,7 @@ struct IdentityFiles {
 };
 std::shared_ptr<Identity> file_identity(IdentityFiles files, Clock& clock);
 
-// Everything that is needed to talk to one cluster.
+// Everything needed to talk to one cluster.
 struct ClusterAccess {
   std::string server;       // "https://10.0.0.1:443", with the path prefix that some proxies need
   std::string ca_pem;       // CA certificates; empty: those of `ca_file`
@@ -61,7 +61,7 @@ struct ClusterAccess {
 
 inline constexpr const char* kServiceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-// The service account of the pod that we run in. kNotFound when we are in no pod (the variables or files are missing).
+// The service account of this process's pod. kNotFound: it runs in no pod (the variables or files are missing).
 Result<ClusterAccess> in_cluster_access(const Environment& environment, Clock& clock,
                                         const std::string& folder = kServiceAccountFolder);
 

@@ -89,7 +89,7 @@ bool EventRecorder::allowed(const std::string& uid) {
   const auto now = clock_.now();
   if (buckets_.size() > options_.most_series) {
     std::erase_if(buckets_, [&](const auto& entry) {
-      return now - entry.second.at > options_.refill * options_.burst;  // full again: as good as new
+      return now - entry.second.at > options_.refill * options_.burst;  // full again: same as a new bucket
     });
     if (buckets_.size() > options_.most_series) buckets_.clear();
   }
@@ -166,7 +166,7 @@ void EventRecorder::flush_series(bool all) {
     if (series.count == series.written || (!all && now - series.last_write < options_.series_flush)) continue;
     const Json patch{{"series", {{"count", series.count}, {"lastObservedTime", format_micro_timestamp(series.last)}}}};
     const auto patched = api_.patch(kEvents, series.name_space, series.name, PatchType::kMerge, patch);
-    if (!patched && patched.error().code == ErrorCode::kCancelled && !all) return;  // the next flush has it
+    if (!patched && patched.error().code == ErrorCode::kCancelled && !all) return;  // the next flush retries it
     series.last_write = now;
     if (patched) {
       series.written = series.count;

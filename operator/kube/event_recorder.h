@@ -1,6 +1,6 @@
-// Events (events.k8s.io/v1): what happened to an object, for people. Said once; said again, it becomes a series on the
-// same Event. Best effort: recording never waits for the API server, and what cannot be delivered is dropped. An Api
-// that refuses writes for the moment (kCancelled: a renewal of the Lease is late) is asked again.
+// Events (events.k8s.io/v1): what happened to an object, for people. A repeated event becomes a series on the first
+// one. Best effort: recording never waits for the API server, and undeliverable events are dropped. If the Api refuses
+// writes for the moment (kCancelled: a renewal of the Lease is late), the recorder retries.
 #pragma once
 
 #include <condition_variable>
@@ -29,10 +29,10 @@ struct EventRecorderOptions {
   std::string controller = "lockstep.dev/operator";  // reportingController
   std::string instance;                              // reportingInstance; cut to 128 characters
   std::size_t most_queued = 1000;
-  std::size_t most_series = 1024;                    // remembered at once; the oldest is forgotten
-  Duration series_window = std::chrono::minutes(6);  // silence after which the same thing is a new Event
+  std::size_t most_series = 1024;                    // kept at once; the oldest is dropped
+  Duration series_window = std::chrono::minutes(6);  // after this silence a repetition is a new Event
   Duration series_flush = std::chrono::seconds(30);  // least time between two updates of a series
-  // Of different events about one object: so many at once, then one per interval.
+  // Rate of different events about one object: a burst of this many, then one per interval.
   int burst = 25;
   Duration refill = std::chrono::seconds(30);
 };
@@ -46,8 +46,8 @@ class EventRecorder {
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
 
-  // Writes what is queued, for two seconds and the call in flight at most, and joins the thread. What is recorded
-  // later is dropped. A leader calls it before it gives its Lease back. Idempotent; one thread.
+  // Writes what is queued, for two seconds and the call in flight at most, and joins the thread. Later events are
+  // dropped. A leader calls it before it releases its Lease. Idempotent; one thread.
   void stop();
 
   // `type` is "Normal" or "Warning"; `reason` and `action` are CamelCase words of at most 128 characters; `note` is a
@@ -77,7 +77,7 @@ class EventRecorder {
   };
 
   void run();
-  // Creates the Event, or counts it in its series. False when the Api allows no write at the moment.
+  // Creates the Event, or counts it in its series. False if the Api allows no write at the moment.
   bool handle(const Item& item);
   void flush_series(bool all);
   bool allowed(const std::string& uid);
@@ -95,7 +95,7 @@ class EventRecorder {
   bool stop_ = false;                           // protected by mutex_
   std::optional<MonotonicTime> stop_deadline_;  // protected by mutex_
 
-  // Of the thread.
+  // Used by the thread alone.
   std::list<Series> series_;  // the most recently seen last
   std::map<Key, std::list<Series>::iterator> by_key_;
   std::map<std::string, Bucket> buckets_;  // by uid

@@ -1,6 +1,6 @@
-// The meeting place of one HTTP exchange: the HTTP library's threads put headers, pieces of the body and the end into
-// it, and the thread that made the request takes them out. One piece at a time: the library reads the next one from
-// the network only after the last was taken, which is what bounds memory and slows a fast server down.
+// The hand-over of one HTTP exchange: the HTTP library's threads put headers, pieces of the body and the end into it,
+// and the thread of the request takes them out. One piece at a time: the library reads the next one from the network
+// only after the last was taken, which bounds memory and slows a fast server down.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,8 @@ class Exchange {
   };
   enum class Event { kHead, kData, kEnd, kStopped, kDeadline };
 
-  // Library side. `taken(true)` is called (once, on any thread, with no lock held) when the consumer is done with the
-  // piece, `taken(false)` when there is no consumer any more.
+  // Library side. Calls `taken(true)` (once, on any thread, with no lock held) when the consumer is done with the
+  // piece, or `taken(false)` if the consumer has left.
   void offer(std::string_view piece, std::function<void(bool)> taken) {
     {
       const std::lock_guard guard(mutex_);
@@ -43,7 +43,7 @@ class Exchange {
     head_ = head;
     changed_.notify_all();
   }
-  // The exchange is over; `failure` is null when the server ended it properly.
+  // The exchange is over; `failure` is null if the server ended it properly.
   void finish(std::exception_ptr failure) {
     const std::lock_guard guard(mutex_);
     finished_ = true;
@@ -51,8 +51,8 @@ class Exchange {
     changed_.notify_all();
   }
 
-  // Consumer side. Waits for what comes next: the head first, then pieces, then the end. kStopped as soon as `stop`
-  // is asked for, kDeadline at `deadline`.
+  // Consumer side. Waits for the next part: the head first, then pieces, then the end. kStopped as soon as `stop` is
+  // requested, kDeadline at `deadline`.
   Event wait(std::stop_token stop, MonotonicTime deadline) {
     const std::stop_callback wake(stop, [this] {
       const std::lock_guard guard(mutex_);
@@ -92,7 +92,7 @@ class Exchange {
     }
     if (auto taken = release()) taken(false);
   }
-  // Waits until finish() was called; false when it was not by `deadline`.
+  // Waits until finish() was called; false if it was not by `deadline`.
   bool wait_finished(MonotonicTime deadline) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, [this] { return finished_; });

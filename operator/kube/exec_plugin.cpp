@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
-// A token that expires while the request travels is as good as none.
+// A token that expires while the request travels is useless.
 constexpr auto kExpiryMargin = std::chrono::seconds(10);
 
 // A descriptor with an owner.
@@ -83,7 +83,7 @@ int milliseconds_until(MonotonicTime deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
 }
 
-// Reads until the end; false at the deadline or when it is too much.
+// Reads until the end; false at the deadline or beyond the limit.
 bool read_all(int fd, MonotonicTime deadline, std::string& output) {
   std::array<char, 16384> buffer{};
   while (true) {
@@ -185,7 +185,7 @@ class ExecIdentity final : public Identity {
 
   const ExecPlugin plugin_;
   Clock& clock_;
-  std::mutex running_;        // held while the plugin runs: one asks the person, all wait for the answer
+  std::mutex running_;        // held while the plugin runs: one prompts the user, all wait for the answer
   mutable std::mutex mutex_;  // protects what follows
   std::optional<ExecCredential> credential_;
   ClientCertificate last_certificate_;
@@ -213,7 +213,7 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin) {
   posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // A group of its own, so that its children end with it; but only the terminal's own group may read from it.
+  // A group of its own, so that its children end with it; but only the terminal's foreground group may read from it.
   short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
   if (!interactive) flags = static_cast<short>(flags | POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setflags(&attributes, flags);

@@ -14,10 +14,10 @@ namespace lockstep::kube {
 namespace {
 
 constexpr const char* kJsonType = "application/json";
-// An answer that costs the server and this process less than the whole object.
+// Asks for an answer that costs the server and this process less than the whole object.
 constexpr const char* kMetadataType = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-// managedFields is a third of an object's bytes, and nobody here reads it.
+// managedFields is a third of an object's bytes, and no code here reads it.
 Json parse_object(std::string_view text) {
   return Json::parse(
       text.begin(), text.end(),
@@ -101,8 +101,8 @@ void HttpApi::count(const std::string& method, const Result<Response>& response)
       .increment();
 }
 
-// Sends with our token, and once more when the server refused it and there is a newer one: a 401 means that the
-// request was not acted upon.
+// Sends with the token, and once more if the server refused it and there is a newer one: a 401 means that the server
+// did not act on the request.
 Result<Response> HttpApi::exchange(Request request, const std::function<Result<Response>(const Request&)>& send) {
   for (bool first = true;; first = false) {
     LOCKSTEP_TRY(const std::string token, identity_->token());
@@ -123,7 +123,7 @@ Result<std::string> HttpApi::call_text(const Resource& resource, std::string met
   if (bulk && request.method == "POST") request.accept = kMetadataType;
   request.deadline = request.lane == Lane::kLease ? options_.lease_deadline : options_.call_deadline;
   if (body != nullptr) {
-    // Messages may hold the last words of a program, in any encoding.
+    // Messages may hold the last output of a program, in any encoding.
     request.body = body->dump(-1, ' ', false, Json::error_handler_t::replace);
     request.content_type = std::move(content_type);
   }
@@ -218,7 +218,7 @@ Status HttpApi::watch_lines(const Resource& resource, const WatchOptions& option
                 {{"resource", resource.plural}, {"line", std::string(line.substr(0, 200))}});
     }
     metrics_
-        .counter("lockstep_watch_undecodable_total", "Lines of a watch that were no event.",
+        .counter("lockstep_watch_undecodable_total", "Lines of a watch that could not be parsed.",
                  {{"resource", resource.plural}})
         .increment();
   };

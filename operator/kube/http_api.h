@@ -14,17 +14,17 @@ namespace lockstep::kube {
 
 struct HttpApiOptions {
   Duration call_deadline = std::chrono::seconds(10);
-  // Less than leaseDurationSeconds - renewDeadline, so that a late renewal cannot land in another leader's term.
+  // Less than leaseDurationSeconds - renewDeadline, so that a late renewal cannot arrive in another leader's term.
   Duration lease_deadline = std::chrono::seconds(5);
-  // Bookmarks come about every minute, so a watch that is silent for two has lost its server.
+  // Bookmarks come about every minute, so a watch that is silent for two minutes has lost its server.
   Duration watch_idle_deadline = std::chrono::seconds(120);
-  // The log of a quiet program: nothing comes for as long as it prints nothing.
+  // The log of a quiet program: no byte arrives while the program prints none.
   Duration log_idle_deadline = std::chrono::hours(1);
 };
 
-// Thread-safe. A call is tried once, and once more with a fresh token when the server answered 401; every other
-// failure is the caller's to retry. Error::retry_after_seconds says which pause the server asked for; ADR 0001 says
-// which callers keep it. Callers also bound how many calls are in flight: one refused call holds up no other.
+// Thread-safe. A call is sent once, and once more with a fresh token if the server answered 401. The caller retries
+// every other failure. Error::retry_after_seconds is the pause that the server asked for; ADR 0001 says which callers
+// observe it. Callers also bound how many calls are in flight: one refused call delays no other.
 class HttpApi final : public Api {
  public:
   // `host` labels the metrics. `metrics` and `clock` outlive this.

@@ -1,4 +1,4 @@
-// Looks into JSON of unknown shape: what is missing or of another type is simply not there.
+// Reads JSON of unknown shape: a value that is missing or of another type counts as absent.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct File {
   YAML::Node root;
 };
 
-// One named entry of a list ("clusters", "users", "contexts") and the file that it is in.
+// One named entry of a list ("clusters", "users", "contexts") and its file.
 struct Entry {
   std::string path;
   YAML::Node body;
@@ -27,7 +27,7 @@ Error invalid(const std::string& path, const std::string& what) {
   return fail(ErrorCode::kInvalid, fmt::format("{}: {}", path, what));
 }
 
-// A scalar member as text; "" when it is not there. Throws YAML::Exception for another type.
+// A scalar member as text; "" if it is missing. Throws YAML::Exception for another type.
 std::string text(const YAML::Node& node, const char* name) {
   if (!node.IsMap()) return "";
   const YAML::Node value = node[name];

@@ -1,4 +1,4 @@
-// Clusters, users and contexts as kubectl knows them.
+// Clusters, users and contexts of a kubeconfig, by kubectl's rules.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ struct AccessOptions {
   std::string context;     // --context; empty: current-context
 };
 
-// What a context says. Nothing is connected, and no plugin is run, yet. kNotFound when there is no file at all;
-// kInvalid with the file and the field for what cannot be read, is not there, or is not supported.
+// The access that a context gives. Connects to nothing and runs no plugin. kNotFound: there is no file at all; kInvalid
+// with the file and the field: it cannot be read, is missing, or is not supported.
 Result<ClusterAccess> kubeconfig_access(const AccessOptions& options, const Environment& environment, Clock& clock);
 
-// The kubeconfig when there is one or when it was asked for, else the pod's service account. The one sentence for a
-// person who has neither: "no kubeconfig: set KUBECONFIG or ...".
+// The kubeconfig if there is one or the user named one, else the pod's service account. The one sentence for a user who
+// has neither: "no kubeconfig: set KUBECONFIG or ...".
 Result<ClusterAccess> find_access(const AccessOptions& options, const Environment& environment, Clock& clock);
 
 }  // namespace lockstep::kube

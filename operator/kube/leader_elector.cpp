@@ -14,9 +14,9 @@ namespace lockstep::kube {
 namespace {
 
 constexpr std::int64_t kMostLeaseTransitions = (std::int64_t{1} << 31) - 1;  // the field is an int32
-constexpr double kJitter = 0.2;  // of the retry period, so that candidates do not meet in step
+constexpr double kJitter = 0.2;  // of the retry period, so that candidates do not collide
 
-// What makes two states of a Lease different to someone who waits for it to expire.
+// The fields whose change restarts a candidate's wait for the Lease to expire.
 bool same_claim(const Json& a, const Json& b) {
   for (const char* field : {"holderIdentity", "renewTime", "acquireTime"}) {
     if (text_at(a, {"spec", field}) != text_at(b, {"spec", field})) return false;
@@ -57,14 +57,15 @@ LeaderState::Step LeaderState::next(MonotonicTime now, WallTime wall) {
   if (!known_) return {Step::Action::kRead, {}, {}};
   if (!lease_) return {Step::Action::kCreate, claim(wall), {}};
   const std::string holder = text_at(*lease_, {"spec", "holderIdentity"});
-  // Our own name without leadership: the answer to an earlier claim was lost. Nobody else may take that one.
+  // This process's name without leadership: the answer to an earlier claim was lost. No other process may take that
+  // Lease.
   if (holder.empty() || holder == options_.identity) return {Step::Action::kReplace, claim(wall), {}};
   const auto seconds = std::clamp<std::int64_t>(integer_at(*lease_, {"spec", "leaseDurationSeconds"}, 15), 1, 3600);
   if (now - changed_at_ >= std::chrono::seconds(seconds)) return {Step::Action::kReplace, claim(wall), {}};
   return {Step::Action::kRead, {}, {}};
 }
 
-// Our claim over what is there: whatever else stands in the Lease is kept.
+// This process's claim on the Lease: all other fields are kept.
 Json LeaderState::claim(WallTime wall) const {
   const std::string now = format_micro_timestamp(wall);
   Json lease = lease_.value_or(Json{{"apiVersion", kLeases.api_version()},
@@ -74,7 +75,7 @@ Json LeaderState::claim(WallTime wall) const {
   const bool renewal = lease_ && leads_until_ && text_at(lease, {"spec", "holderIdentity"}) == options_.identity;
   if (!renewal) {
     spec["acquireTime"] = now;
-    // A Lease that somebody deleted under us goes on counting where we were.
+    // If a user deleted the Lease of this leader, the count continues where it was.
     const std::int64_t before = std::max(integer_at(lease, {"spec", "leaseTransitions"}), term_);
     spec["leaseTransitions"] = std::min(before + 1, kMostLeaseTransitions);
   } else {
@@ -87,13 +88,13 @@ Json LeaderState::claim(WallTime wall) const {
 }
 
 void LeaderState::read(const std::optional<Json>& lease, MonotonicTime now) {
-  // A look that failed in between changes nothing: the Lease is as it was seen before, or its claim differs.
+  // A failed read in between changes nothing: the Lease is as it was seen before, or its claim differs.
   const bool same = seen_ && lease.has_value() == lease_.has_value() && (!lease || same_claim(*lease, *lease_));
-  // The first look starts the clock: how long the Lease has been like this before, nobody can tell.
+  // The first read starts the clock: how long the Lease was like this before is unknown.
   if (!same) changed_at_ = now;
   lease_ = lease;
   known_ = seen_ = true;
-  if (!lease) return;  // create at once, also when we led: nobody else can have taken it meanwhile
+  if (!lease) return;  // create at once, also when leading: no other process can have taken it meanwhile
   const std::string holder = text_at(*lease, {"spec", "holderIdentity"});
   if (leads_until_ && holder != options_.identity) lost_ = true;
   if (!leads_until_ && !holder.empty() && holder != options_.identity) {
@@ -108,16 +109,16 @@ void LeaderState::wrote(const Json& lease, MonotonicTime sent) {
   known_ = seen_ = true;
   changed_at_ = sent;
   term_ = std::max(term_, integer_at(lease, {"spec", "leaseTransitions"}, term_));
-  // From when it was sent: others count from when they see it, which is later.
+  // From the time of sending: other processes count from when they see it, which is later.
   leads_until_ = sent + options_.renew_deadline;
   next_try_ = sent + options_.retry_period;
 }
 
 void LeaderState::failed(const Error& error, MonotonicTime now) {
-  // Whether the write arrived or lost a race: the server knows.
+  // Whether the write arrived or lost a race, only the server knows.
   known_ = false;
   const bool raced = error.code == ErrorCode::kConflict || error.code == ErrorCode::kAlreadyExists;
-  if (raced && leads_until_) return;  // look at once who has it
+  if (raced && leads_until_) return;  // read at once who holds it
   const auto asked = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(error.retry_after_seconds));
   next_try_ = now + std::max(jittered(options_.retry_period), leads_until_ ? Duration::zero() : asked);
 }
@@ -237,7 +238,7 @@ void LeaderElector::release() {
   master_.set(0);
   auto written = api_.replace(kLeases, options_.name_space, options_.name, state_.released(clock_.wall_now()));
   if (!written && written.error().code == ErrorCode::kConflict) {
-    // Somebody labelled it, or our last renewal arrived without its answer.
+    // A user labelled it, or the last renewal arrived without its answer.
     auto lease = api_.get(kLeases, options_.name_space, options_.name);
     if (!lease || text_at(*lease, {"spec", "holderIdentity"}) != options_.identity) return;
     state_.read(std::move(*lease), clock_.now());

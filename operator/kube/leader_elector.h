@@ -1,9 +1,9 @@
-// Which of several operators acts: the holder of a Lease.
+// Elects one of several operators: the holder of a Lease.
 //
-// Guarantees: judged by one's own monotonic clock alone (wall clocks may be anywhere), nobody else takes the Lease
-// before leaseDuration has passed since this process last renewed it, and is_leader_now() turns false at renewDeadline,
-// earlier than that. Caveats: a process that is frozen between is_leader_now() and its write can still write late; for
-// that every write is conditional on a resourceVersion or uid, and terms order what two leaders say.
+// Guarantees: judged by this process's monotonic clock alone (wall clocks may be anywhere), no other process takes the
+// Lease before leaseDuration has passed since the last renewal. is_leader_now() turns false at renewDeadline, earlier
+// than that. Caveats: a process that is frozen between is_leader_now() and its write can still write late. So every
+// write is conditional on a resourceVersion or uid, and terms order the messages of two leaders.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct LeaderOptions {
   Duration lease_duration = std::chrono::seconds(15);
   Duration renew_deadline = std::chrono::seconds(10);
   Duration retry_period = std::chrono::seconds(2);
-  // Between two looks at a Lease that another holds. A leader that ends in order is replaced within this.
+  // Between two reads of a Lease that another holds. A leader that ends in order is replaced within this time.
   Duration look_period = std::chrono::milliseconds(500);
 };
 
@@ -41,7 +41,7 @@ LeaderOptions leader_options(Duration lease_duration);
 // "<host name>_<16 hexadecimal digits>"
 std::string make_leader_identity();
 
-// The election as a state machine without I/O: what the server said and the time in, the next request out.
+// The election as a state machine without I/O: the server's answer and the time in, the next request out.
 class LeaderState {
  public:
   struct Step {
@@ -53,35 +53,35 @@ class LeaderState {
 
   LeaderState(LeaderOptions options, unsigned seed);
 
-  // What to do now. `wall` only dates what is written.
+  // The next request. `wall` only dates it.
   Step next(MonotonicTime now, WallTime wall);
   // Answers to the Step: a read (nullopt: there is no Lease), a write that was sent at `sent`, or a failure.
   void read(const std::optional<Json>& lease, MonotonicTime now);
   void wrote(const Json& lease, MonotonicTime sent);
   void failed(const Error& error, MonotonicTime now);
 
-  // Until when we lead; nullopt when we do not, or have lost it.
+  // Leads until this time; nullopt: it does not lead, or has lost the Lease.
   std::optional<MonotonicTime> leads_until() const { return leads_until_; }
-  // Leadership was had and is gone, for good: the deadline has passed or another holds the Lease.
+  // It led and has lost the Lease for good: the deadline has passed or another holds it.
   bool lost(MonotonicTime now) const { return lost_ || (leads_until_ && now >= *leads_until_); }
-  // leaseTransitions of our leadership: every leader's is higher than those before.
+  // leaseTransitions of this leadership: higher than that of every earlier leader.
   std::int64_t term() const { return term_; }
-  // Our term is at least `term`: the next claim writes it.
+  // The term is at least `term`: the next claim writes it.
   void raise_term(std::int64_t term) { term_ = std::max(term_, term); }
   // The Lease with no holder, free at once. Only for a leader whose workers have all stopped.
   Json released(WallTime wall) const;
 
  private:
   Json claim(WallTime wall) const;
-  // How long until the next request: a fifth more at most, so that candidates do not meet in step.
+  // How long until the next request: up to a fifth more at random, so that candidates do not collide.
   Duration jittered(Duration delay);
 
   const LeaderOptions options_;
   std::minstd_rand random_;
   std::optional<Json> lease_;   // the newest known; nullopt: there is none
-  bool known_ = false;          // lease_ says what the server has: no request has failed since
-  bool seen_ = false;           // lease_ was what the server had, once
-  MonotonicTime changed_at_{};  // when we first saw lease_ as it is
+  bool known_ = false;          // lease_ is what the server has: no request has failed since
+  bool seen_ = false;           // lease_ was what the server had, at some time
+  MonotonicTime changed_at_{};  // when this process first saw lease_ as it is
   MonotonicTime next_try_{};
   std::optional<MonotonicTime> leads_until_;
   bool lost_ = false;
@@ -92,8 +92,8 @@ class LeaderState {
 class LeaderElector {
  public:
   struct Callbacks {
-    std::function<void(std::int64_t term)> on_started;  // we lead
-    std::function<void()> on_lost;                      // we do not lead any more and never will again
+    std::function<void(std::int64_t term)> on_started;  // this process leads
+    std::function<void()> on_lost;                      // this process has lost the Lease and never leads again
   };
 
   // The references outlive this. Callbacks come on the elector's thread and return at once.
@@ -104,15 +104,15 @@ class LeaderElector {
   LeaderElector& operator=(const LeaderElector&) = delete;
 
   void start();
-  // Asked right before each write. Any thread; never blocks.
+  // To be called right before each write. Any thread; never blocks.
   bool is_leader_now() const;
-  // Of our leadership; 0 before it. Any thread.
+  // The term of this leadership; 0 before it. Any thread.
   std::int64_t term() const { return term_; }
   // The leader has found out that terms up to `term` - 1 were used before it: the Lease says `term` from the next
   // renewal on. Any thread.
   void raise_term(std::int64_t term);
-  // Ends the election and, when we lead, gives the Lease back, so that the next leader need not wait. Only after
-  // everything that writes as leader has stopped. Blocks for two lease calls at most.
+  // Ends the election and, if this process leads, releases the Lease, so that the next leader need not wait. To be
+  // called after everything that writes as leader has stopped. Blocks for two lease calls at most.
   void release();
 
  private:
@@ -125,10 +125,10 @@ class LeaderElector {
   const LeaderOptions options_;
   const Callbacks callbacks_;
   Gauge& master_;
-  LeaderState state_;                             // of the thread; of release() once that has ended
+  LeaderState state_;                             // used by the thread; by release() after its end
   std::atomic<std::int64_t> leads_until_ns_ = 0;  // of the monotonic clock; 0: does not lead
   std::atomic<std::int64_t> term_ = 0;
-  std::atomic<std::int64_t> least_term_ = 0;  // as raise_term() said
+  std::atomic<std::int64_t> least_term_ = 0;  // set by raise_term()
   std::jthread thread_;
 };
 

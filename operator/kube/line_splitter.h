@@ -14,8 +14,8 @@ class LineSplitter {
 
   explicit LineSplitter(std::size_t max_line = kMaxLine) : max_line_(max_line) {}
 
-  // Calls `on_line` for each whole line, without its end; what is left over waits for the next call. A line that is
-  // too long is dropped and counted, and reading goes on behind it. False as soon as `on_line` returns false.
+  // Calls `on_line` for each whole line, without its end; the rest waits for the next call. A line that is too long is
+  // dropped and counted, and reading continues behind it. False as soon as `on_line` returns false.
   template <typename OnLine>
   bool feed(std::string_view bytes, OnLine&& on_line) {
     std::size_t end = 0;
@@ -41,7 +41,7 @@ class LineSplitter {
     return true;
   }
 
-  // A last line that the stream ended without a newline; "" when there is none.
+  // A last line that the stream ended without a newline; "" if there is none.
   const std::string& rest() const { return partial_; }
   // Lines that were dropped because they were too long.
   long dropped() const { return dropped_; }

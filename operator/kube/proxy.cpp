@@ -40,7 +40,7 @@ HostPort host_port(std::string_view url) {
   return {lowered(url.substr(0, colon)), std::string(url.substr(colon + 1))};
 }
 
-// An address as bytes; empty when it is none.
+// An address as bytes; empty if it is none.
 std::string address_bytes(const std::string& text) {
   std::array<char, sizeof(in6_addr)> buffer{};
   if (inet_pton(AF_INET, text.c_str(), buffer.data()) == 1) return {buffer.data(), sizeof(in_addr)};

@@ -1,4 +1,4 @@
-// Which HTTP proxy leads to a server, by the conventions of curl and Go: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
+// The HTTP proxy for a server, by the conventions of curl and Go: HTTPS_PROXY, HTTP_PROXY, NO_PROXY.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ bool has_cause(const Json& status, const std::string& reason) {
                      [&](const Json& cause) { return text_at(cause, {"reason"}) == reason; });
 }
 
-// The server asks to wait: a header or, inside the object, details.retryAfterSeconds.
+// The pause that the server asks for: a header or, inside the object, details.retryAfterSeconds.
 double wait_asked_for(const Json& status, double header) {
   if (header > 0) return header;
   return std::clamp(static_cast<double>(integer_at(status, {"details", "retryAfterSeconds"})), 0.0, 300.0);

@@ -1,4 +1,4 @@
-// What an API server's refusal means: metav1.Status to Error, in the server's own words.
+// From an API server's refusal to an Error: metav1.Status, in the server's own words.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace lockstep::kube {
 
-// `http_status` is not 2xx; `body` is a Status object, or whatever a proxy answered. The message is the server's
-// sentence, with a way out where we know one (a kind that the server does not know, refused credentials).
+// `http_status` is not 2xx; `body` is a Status object, or any answer of a proxy. The message is the server's sentence,
+// with a known remedy (for a kind that the server does not know, or refused credentials).
 Error error_from_answer(int http_status, const std::string& body, double retry_after_seconds, const Resource& resource);
 
 // The same for a Status object inside a watch ("type": "ERROR").

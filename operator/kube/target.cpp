@@ -43,7 +43,7 @@ Result<std::string> object_path(const Resource& resource, const std::string& nam
   if (resource.namespaced && name_space.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("the {} '{}' has no namespace", resource.kind, name));
   }
-  // "." and ".." would walk the URL.
+  // "." and ".." would be path segments of the URL.
   if (name.empty() || name == "." || name == "..") {
     return fail(ErrorCode::kInvalid, fmt::format("'{}' is no name of a {}", name, resource.kind));
   }

@@ -26,7 +26,7 @@ std::string percent_encoded(std::string_view text);
 
 // "/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs"; an empty name_space means all of them.
 std::string collection_path(const Resource& resource, const std::string& name_space);
-// "<collection>/<name>[/<subresource>]". kInvalid when the name, or the namespace of a namespaced kind, is empty.
+// "<collection>/<name>[/<subresource>]". kInvalid: the name, or the namespace of a namespaced kind, is empty.
 Result<std::string> object_path(const Resource& resource, const std::string& name_space, const std::string& name,
                                 const std::string& subresource = "");
 

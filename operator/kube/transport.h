@@ -1,5 +1,5 @@
-// One HTTP exchange with an API server as a seam: bytes in, bytes out. What the bytes mean is HttpApi's business; how
-// connections, TLS and proxies work is the implementation's (cpprest_transport.cpp).
+// One HTTP exchange with an API server as a seam: bytes in, bytes out. HttpApi gives the bytes their meaning; the
+// implementation (cpprest_transport.cpp) handles connections, TLS and proxies.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@
 
 namespace lockstep::kube {
 
-// Requests of different lanes never wait for each other's connections: a lease is renewed and a status is written while
-// thousands of pods are being created, and a watch that is silent for a minute holds up nobody.
+// Requests of different lanes never wait for each other's connections. The operator renews a lease and writes a status
+// while it creates thousands of pods, and a watch that is silent for a minute delays no other request.
 enum class Lane { kCall, kLease, kWatch, kBulk };
 inline constexpr std::size_t kLanes = 4;
 
 struct Request {
   std::string method = "GET";
-  std::string target;         // path and query, percent-encoded: "/api/v1/pods?limit=500"
-  std::string body;           // empty: none
-  std::string content_type;   // of the body
+  std::string target;        // path and query, percent-encoded: "/api/v1/pods?limit=500"
+  std::string body;          // empty: none
+  std::string content_type;  // of the body
   std::string accept = "application/json, */*";
   std::string authorization;  // "Bearer ..."; empty: none
   Lane lane = Lane::kCall;
-  Duration deadline = std::chrono::seconds(10);        // call(): of everything; stream(): until the headers are in
+  Duration deadline = std::chrono::seconds(10);        // call(): of everything; stream(): until the headers arrive
   Duration idle_deadline = std::chrono::seconds(120);  // stream(): longest silence between two pieces of the body
   std::size_t max_body = std::size_t{256} << 20;       // call(): a longer answer is kExhausted
 };
 
 struct Response {
   int status = 0;
-  std::string body;                  // stream(): only when the status is not 2xx
-  double retry_after_seconds = 0.0;  // 0 when the server did not say
+  std::string body;                  // stream(): only if the status is not 2xx
+  double retry_after_seconds = 0.0;  // 0: the server did not say
 };
 
 class Transport {
@@ -42,14 +42,14 @@ class Transport {
   virtual ~Transport() = default;
 
   // Sends the request once and returns the whole answer, whatever its status. Blocks. A request with a body is never
-  // sent twice. Failures: kUnavailable (nobody answered or the connection broke; the server may or may not have
-  // acted), kDeadlineExceeded, kExhausted, kInvalid (the request cannot be sent). Any thread of ours.
+  // sent twice. Failures: kUnavailable (no answer, or the connection broke; the server may or may not have acted),
+  // kDeadlineExceeded, kExhausted, kInvalid (the request cannot be sent). Any thread of this process.
   virtual Result<Response> call(const Request& request) = 0;
 
   // Like call(), but hands the body of a 2xx answer to `on_data` piece by piece, on the calling thread. The next piece
   // is read from the network only when `on_data` has returned, so a slow consumer slows the server down. Success: the
-  // server ended the answer, or `on_data` returned false. kCancelled when `stop` was asked for, which ends the
-  // exchange at once; kDeadlineExceeded when headers or data stayed away.
+  // server ended the answer, or `on_data` returned false. kCancelled: `stop` was requested, which ends the exchange at
+  // once; kDeadlineExceeded: headers or data did not arrive.
   virtual Result<Response> stream(const Request& request, const std::function<bool(std::string_view)>& on_data,
                                   std::stop_token stop) = 0;
 };

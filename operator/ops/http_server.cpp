@@ -23,9 +23,9 @@ using boost::asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr std::uint32_t kMaxHeader = 8 * 1024;
-constexpr std::uint64_t kMaxBody = 1024;  // nobody sends us one
+constexpr std::uint64_t kMaxBody = 1024;  // a GET has no body
 
-// Errors of accept() that say nothing about the next one: descriptors may be free again by then.
+// Errors of accept() that say nothing about the next call: descriptors may be free again by then.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 struct Shared {
@@ -74,7 +74,7 @@ http::response<http::string_body> answer(const http::request<http::string_body>&
   return response;
 }
 
-// One connection; owns itself through the handlers that wait for it.
+// One connection; the pending handlers own it.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, Shared& shared) : stream_(std::move(socket)), shared_(shared) { ++shared_.connections; }

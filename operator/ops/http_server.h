@@ -17,27 +17,27 @@ struct HttpServerOptions {
   Duration request_deadline = std::chrono::seconds(5);  // for a request to arrive and its answer to leave
 };
 
-// What is served. Called on the server's thread; must not block for long. An Error's message becomes the body of a
-// 503.
+// The contents of the pages. Called on the server's thread; must not block for long. An Error's message becomes the
+// body of a 503.
 struct HttpHandlers {
   std::function<std::string()> metrics;  // text exposition format
-  // The process turns: workers and loops make progress. Not whether the API server can be reached; its outage is no
-  // reason to kill us.
+  // The process is alive: workers and loops make progress. Ignores the API server: its outage is no reason to kill the
+  // process.
   std::function<Status()> healthy;
-  // Caches are complete; standbys are ready too. An error while shutting down.
+  // Caches are complete; standbys are ready too. An error during shutdown.
   std::function<Status()> ready;
 };
 
 // Serves until it is destroyed, which joins its thread.
 class HttpServer {
  public:
-  // kUnavailable when the address cannot be bound.
+  // kUnavailable: the address cannot be bound.
   static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, HttpHandlers handlers);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // That it listens on.
+  // The port that it listens on.
   int port() const;
 
  private:

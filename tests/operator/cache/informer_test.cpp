@@ -1,4 +1,4 @@
-// Store and Informer: snapshots, indexes, what changed, and objects that cannot be read.
+// Store and Informer: snapshots, indexes, changes, and objects that cannot be read.
 #include "operator/cache/informer.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ TEST(Store, finds_by_key_uid_and_index_as_objects_come_change_and_go) {
   EXPECT_EQ(store.size(), 2U);
 }
 
-TEST(Store, a_snapshot_outlives_what_happens_to_its_object) {
+TEST(Store, a_snapshot_outlives_changes_of_its_object) {
   auto store = indexed_store();
   store.put(pod("a", "ua", "1"), "1");
   const auto held = store.get({"x", "a"});
@@ -68,7 +68,7 @@ TEST(Store, a_snapshot_outlives_what_happens_to_its_object) {
   EXPECT_EQ(held->meta.resource_version, "1");
 }
 
-TEST(Store, a_replacement_announces_what_vanished_and_is_silent_about_what_stayed) {
+TEST(Store, a_list_announces_deleted_objects_and_no_unchanged_ones) {
   auto store = indexed_store();
   for (const auto& name : {"a", "b", "c"}) store.put(pod(name, std::string("u") + name, "1", "j"), "1");
   std::vector<api::Pod> list;
@@ -161,7 +161,7 @@ class InformerTest : public ::testing::Test {
                               }};
 };
 
-TEST_F(InformerTest, tells_what_was_before_and_after) {
+TEST_F(InformerTest, callbacks_get_the_object_before_and_after) {
   lists.push_back({{json("a", 1)}, "10", ""});
   events.push_back({WatchEventType::kModified, json("a", 11)});
   events.push_back({WatchEventType::kAdded, json("b", 12)});
@@ -173,7 +173,7 @@ TEST_F(InformerTest, tells_what_was_before_and_after) {
   EXPECT_EQ(informer.store().size(), 1U);
 }
 
-TEST_F(InformerTest, what_cannot_be_read_is_counted_and_keeps_its_last_readable_form) {
+TEST_F(InformerTest, an_unreadable_object_is_counted_and_keeps_its_last_readable_form) {
   Json odd = json("a", 11);
   odd["status"]["phase"] = 7;
   Json nameless = json("", 12);
@@ -187,7 +187,7 @@ TEST_F(InformerTest, what_cannot_be_read_is_counted_and_keeps_its_last_readable_
   EXPECT_NE(metrics.text().find("lockstep_cache_unreadable_total{resource=\"pods\"} 2"), std::string::npos);
 }
 
-TEST_F(InformerTest, a_relist_deletes_what_vanished_and_keeps_what_cannot_be_read) {
+TEST_F(InformerTest, a_relist_deletes_missing_objects_and_keeps_unreadable_ones) {
   Json odd = json("b", 30);
   odd["status"]["phase"] = 7;
   lists.push_back({{json("a", 1), json("b", 2)}, "10", ""});

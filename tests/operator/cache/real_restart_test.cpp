@@ -27,7 +27,7 @@ Result<Thing> parse_thing(const Json& object) {
   return Thing{std::move(meta)};
 }
 
-// The server is another process, and away for a while: looking again is the only event there is.
+// The server is another process, and away for a while: no event says when it is back, so the test polls.
 bool eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 600 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(100));
   return condition();

@@ -27,7 +27,7 @@ Json object(const std::string& name, int version) {
   return {{"metadata", {{"name", name}, {"namespace", "x"}, {"resourceVersion", std::to_string(version)}}}};
 }
 
-// Writes down what it is told.
+// Records the calls of the reflector.
 class Diary final : public ReflectorSink {
  public:
   std::vector<std::string> lines;
@@ -139,7 +139,7 @@ TEST_F(ReflectorTest, events_and_bookmarks_advance_the_version_over_a_clean_end)
   EXPECT_EQ(diary.lines, (std::vector<std::string>{"put b 101", "remove a 102", "bookmark 500"}));
 }
 
-TEST_F(ReflectorTest, a_sink_of_texts_is_told_the_same_as_one_of_json) {
+TEST_F(ReflectorTest, a_sink_of_texts_gets_the_same_events_as_one_of_json) {
   TextDiary texts;
   Reflector of_texts{api, clock, metrics, kube::kPods, {}, texts, 1};
   for (Reflector* one : {&reflector, &of_texts}) {
@@ -189,7 +189,7 @@ TEST_F(ReflectorTest, asked_before_its_first_list_lists_twice) {
   EXPECT_EQ(diary.lines, (std::vector<std::string>{"list a 100", "list a 110"}));
 }
 
-TEST_F(ReflectorTest, gone_leads_to_a_list_that_is_not_older_than_what_was_seen) {
+TEST_F(ReflectorTest, gone_leads_to_a_list_that_is_not_older_than_the_last_version) {
   synced();
   watches.push_back([this](const auto& on_event) -> Status {
     on_event({WatchEventType::kModified, object("a", 150)});
@@ -229,7 +229,7 @@ TEST_F(ReflectorTest, a_server_that_was_restored_to_the_past_is_listed_as_it_is)
             (std::vector<std::string>{"watch rv=100", "list rv=100 continue=", "list rv= continue=", "watch rv=40"}));
 }
 
-TEST_F(ReflectorTest, pages_take_effect_as_a_whole_and_begin_again_when_their_token_expires) {
+TEST_F(ReflectorTest, pages_take_effect_together_and_restart_when_their_token_expires) {
   lists.push_back(ListPage{{object("a", 1), object("b", 2)}, "100", "t1"});
   lists.push_back(fail(ErrorCode::kGone, "the token has expired"));
   lists.push_back(ListPage{{object("a", 1)}, "110", "t2"});
@@ -272,7 +272,7 @@ TEST_F(ReflectorTest, a_silent_server_is_watched_again_from_the_last_version) {
   EXPECT_NE(metrics.text().find("lockstep_watch_idle_timeouts_total{resource=\"pods\"} 1"), std::string::npos);
 }
 
-TEST_F(ReflectorTest, failures_back_off_up_to_half_a_minute_and_start_anew_after_two_good_minutes) {
+TEST_F(ReflectorTest, backoff_grows_to_half_a_minute_and_resets_after_two_good_minutes) {
   synced();
   Duration wait{0};
   for (int i = 0; i < 10; ++i) {

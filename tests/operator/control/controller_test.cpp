@@ -1,4 +1,4 @@
-// OwnWrites and Controller: when a key may be reconciled, and what becomes of the result.
+// OwnWrites and Controller: when a key may be reconciled, and what follows from the result.
 #include "operator/control/controller.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_F(OwnWritesTest, a_job_waits_until_the_cache_has_seen_its_newest_write) {
   observed = "1000";
   EXPECT_TRUE(writes.ready(kJob));
   observed = "100";
-  EXPECT_TRUE(writes.ready(kJob));  // what was seen once is seen
+  EXPECT_TRUE(writes.ready(kJob));  // a write that was seen once stays seen
 }
 
 TEST_F(OwnWritesTest, an_empty_cache_has_seen_nothing) {
@@ -143,14 +143,14 @@ class ControllerTest : public ::testing::Test {
     }
     return false;
   }
-  // A test whose reconcile uses its local variables stops the controller before they go.
+  // A test whose reconcile uses its local variables stops the controller before they are destroyed.
   // True once the job has run `times`; time passes meanwhile when `step` is given.
   bool ran(int times, Duration step = {}) {
     if (step == Duration::zero()) return ran_of("job", times);
     return holds(step, [&] { return count() >= times; });
   }
-  // Every key that was due has been worked on and given back. One worker takes keys in their order: the first canary
-  // has it look which keys are due, and the second stands behind those.
+  // Every key that was due has been reconciled and given back. One worker takes keys in their order: the first canary
+  // makes it check which keys are due, and the second is queued behind those.
   void settle() {
     for (int round = 0; round < 2; ++round) {
       const std::string canary = kCanary + std::to_string(++canaries);
@@ -229,7 +229,7 @@ TEST_F(ControllerTest, an_invalid_job_waits_for_a_change) {
   EXPECT_TRUE(ran(2));
 }
 
-TEST_F(ControllerTest, failures_and_conflicts_are_tried_again_and_an_exception_is_a_failure) {
+TEST_F(ControllerTest, failures_and_conflicts_are_retried_and_an_exception_is_a_failure) {
   std::atomic<int> n = 0;
   start([&](const ObjectKey&) -> Outcome {
     switch (n++) {

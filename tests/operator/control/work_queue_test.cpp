@@ -19,7 +19,7 @@ const ObjectKey kA{"x", "a"}, kB{"x", "b"};
 
 class WorkQueueTest : public ::testing::Test {
  protected:
-  // The next key, or "" when none is due.
+  // The next key, or "" if none is due.
   std::string take() {
     const auto key = queue.take(clock.now());
     return key ? key->name : "";
@@ -209,7 +209,7 @@ TEST_F(WorkQueueTest, tells_its_depth_and_the_age_of_running_work) {
   EXPECT_NE(metrics.text().find("workqueue_adds_total{name=\"trainingjob\"} 2"), std::string::npos);
 }
 
-TEST(WorkQueueProperty, never_two_workers_on_a_key_and_the_last_add_is_always_followed_by_a_run) {
+TEST(WorkQueueProperty, a_key_has_one_worker_and_every_last_add_is_followed_by_a_run) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   constexpr int kKeys = 20, kAdders = 4, kWorkers = 8, kAdds = 25'000;

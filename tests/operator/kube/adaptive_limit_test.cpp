@@ -20,7 +20,7 @@ struct Server {
   int queue = 1000;        // requests beyond are refused
 };
 
-// Keeps as many requests under way as the limit allows.
+// Keeps as many requests in flight as the limit allows.
 class Load {
  public:
   explicit Load(Server server, AdaptiveLimit::Options options = {}) : limit(options), server_(server) {}
@@ -76,7 +76,7 @@ class Load {
   std::priority_queue<Request> events_;
 };
 
-// Seconds that a request is under way, by Little's law, where `load` has `most` requests at once and serves so many a
+// Seconds that a request is in flight, by Little's law, if `load` has `most` requests at once and serves this many a
 // second.
 double delay(const Load& load, int served_per_second) {
   return static_cast<double>(load.limit.limit()) / served_per_second;
@@ -115,7 +115,7 @@ TEST(AdaptiveLimit, refusals_halve_it_once_per_round) {
   EXPECT_EQ(limit.limit(), 4) << "the least";
 }
 
-TEST(AdaptiveLimit, a_server_that_refuses_beyond_eight_is_not_asked_for_many_more) {
+TEST(AdaptiveLimit, a_server_that_refuses_beyond_eight_gets_few_more_requests) {
   Load load({.cores = 16, .queue = 8});
   load.run(5);
   EXPECT_GT(load.run(10), 4000);

@@ -1,5 +1,5 @@
-// What every kube::Api does, whoever implements it: one suite for HttpApi against a real server and for
-// local::MemoryApi. Include it in one file of a test program and instantiate it:
+// The contract of every kube::Api: one suite for HttpApi against a real server and for local::MemoryApi. Include it in
+// one file of a test program and instantiate it:
 //
 //   INSTANTIATE_TEST_SUITE_P(Memory, ApiContract, testing::Values(ContractParameter{"memory", [] { ... }}));
 #pragma once
@@ -26,9 +26,9 @@ struct Subject {
   virtual ~Subject() = default;
   virtual Api& api() = 0;
   virtual std::string name_space() const = 0;
-  // What this one can do beyond the least; tests of the rest are skipped with a reason.
-  std::string forgotten_version;     // a resourceVersion that it has forgotten; "" when it forgets none
-  int bookmark_timeout_seconds = 0;  // a watch of so many seconds gets a bookmark; 0: cannot be waited for
+  // Features beyond the minimum; tests of missing ones are skipped with a reason.
+  std::string forgotten_version;     // a resourceVersion that it no longer has; "" if it keeps all
+  int bookmark_timeout_seconds = 0;  // a watch of this many seconds gets a bookmark; 0: the test cannot wait for one
 };
 
 struct Parameter {
@@ -64,7 +64,7 @@ class ApiContract : public testing::TestWithParam<Parameter> {
             {"metadata", {{"name", name}, {"namespace", name_space()}}},
             {"spec", {{"image", "example/image:1"}, {"command", {"train"}}, {"nodes", 1}}}};
   }
-  // Creates and returns what the server made of it; a failure ends the test.
+  // Creates the object and returns the server's; a failure ends the test.
   Json created(const Resource& resource, const Json& object) {
     auto result = api().create(resource, name_space(), object);
     EXPECT_TRUE(result) << result.error().message;
@@ -143,7 +143,7 @@ TEST_P(ApiContract, a_second_create_of_a_name_is_already_exists) {
   EXPECT_EQ((*api().get(kConfigMaps, name_space(), "a"))["data"]["key"], "1");
 }
 
-TEST_P(ApiContract, what_is_not_there_is_not_found_for_every_verb) {
+TEST_P(ApiContract, a_missing_object_is_not_found_for_every_verb) {
   EXPECT_EQ(api().get(kConfigMaps, name_space(), "none").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(api().remove(kConfigMaps, name_space(), "none").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(api().patch(kConfigMaps, name_space(), "none", PatchType::kMerge, {{"data", {{"a", "b"}}}}).error().code,
@@ -247,7 +247,7 @@ TEST_P(ApiContract, texts_of_lists_and_watches_are_those_of_the_objects) {
   EXPECT_EQ(deleted, "a");
 }
 
-TEST_P(ApiContract, a_watch_from_a_lists_version_shows_exactly_what_came_after) {
+TEST_P(ApiContract, a_watch_from_a_lists_version_shows_exactly_the_later_events) {
   created(kConfigMaps, config_map("before", "1", {{"w", "1"}}));
   const std::string from = list_version(kConfigMaps);
   const Json made = created(kConfigMaps, config_map("a", "1", {{"w", "1"}}));
@@ -265,7 +265,7 @@ TEST_P(ApiContract, a_watch_from_a_lists_version_shows_exactly_what_came_after) 
   EXPECT_EQ(seen[1].object, *replaced);
   EXPECT_EQ(seen[2].type, WatchEventType::kDeleted);
   EXPECT_EQ(seen[2].name(), "a");
-  // The event of the deletion carries a version of its own, from which a watch can go on.
+  // The event of the deletion carries a version of its own, from which a watch can continue.
   const auto order = api::compare_resource_versions(version(seen[2].object), version(*replaced));
   ASSERT_TRUE(order);
   EXPECT_TRUE(*order > 0);
@@ -283,7 +283,7 @@ TEST_P(ApiContract, a_watch_by_label_says_deleted_when_the_label_goes) {
   EXPECT_EQ(uid(seen[0].object), uid(made));
 }
 
-TEST_P(ApiContract, a_watch_shows_what_happens_while_it_waits) {
+TEST_P(ApiContract, a_watch_shows_events_while_it_waits) {
   const std::string from = list_version(kConfigMaps);
   std::jthread writer([&] {
     for (int i = 0; i < 5; ++i) created(kConfigMaps, config_map(fmt::format("live{}", i), "1", {{"w", "1"}}));
@@ -293,7 +293,7 @@ TEST_P(ApiContract, a_watch_shows_what_happens_while_it_waits) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(seen[i].name(), fmt::format("live{}", i));
 }
 
-TEST_P(ApiContract, a_watch_ends_at_once_when_told_to_stop) {
+TEST_P(ApiContract, a_watch_ends_at_once_on_stop) {
   const std::string from = list_version(kConfigMaps);
   std::stop_source stop;
   std::jthread stopper([&] {
@@ -332,7 +332,7 @@ TEST_P(ApiContract, a_quiet_watch_gets_a_bookmark_with_a_newer_version) {
   options.label_selector = "nobody=has-this";
   options.resource_version = list_version(kConfigMaps);
   options.timeout_seconds = subject_->bookmark_timeout_seconds;
-  created(kConfigMaps, config_map("other"));  // moves the server's version on, unseen by this watch
+  created(kConfigMaps, config_map("other"));  // raises the server's version, unseen by this watch
   std::string bookmark;
   const Status ended = api().watch(kConfigMaps, options,
                                    [&](WatchEvent event) {
@@ -412,7 +412,7 @@ TEST_P(ApiContract, a_delete_with_another_uid_is_a_conflict_and_leaves_the_objec
   EXPECT_EQ(api().get(kConfigMaps, name_space(), "a").error().code, ErrorCode::kNotFound);
 }
 
-TEST_P(ApiContract, an_object_made_anew_has_another_uid) {
+TEST_P(ApiContract, a_recreated_object_has_another_uid) {
   const Json first = created(kConfigMaps, config_map("a"));
   ASSERT_TRUE(api().remove(kConfigMaps, name_space(), "a"));
   const Json second = created(kConfigMaps, config_map("a"));
@@ -490,7 +490,7 @@ TEST_P(ApiContract, a_patch_with_an_old_version_is_a_conflict) {
   EXPECT_EQ(refused.error().code, ErrorCode::kConflict) << refused.error().message;
 }
 
-TEST_P(ApiContract, what_an_object_owns_goes_with_it) {
+TEST_P(ApiContract, dependents_are_deleted_with_their_owner) {
   const Json owner = created(kTrainingJobs, job("owner"));
   Json child = config_map("child");
   child["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "lockstep.dev/v1alpha1"},

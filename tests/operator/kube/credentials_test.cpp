@@ -1,4 +1,4 @@
-// Who we are and where the server is: service accounts, kubeconfigs, credential plugins, proxies.
+// Credentials and the server: service accounts, kubeconfigs, credential plugins, proxies.
 #include "operator/kube/credentials.h"
 
 #include <fmt/format.h>
@@ -111,13 +111,13 @@ users: [{name: u, user: {token: second}}]
   EXPECT_EQ(found->identity->token().value_or("?"), "first");
 }
 
-TEST_F(Credentials, home_is_looked_at_without_kubeconfig) {
+TEST_F(Credentials, without_kubeconfig_the_one_in_home_counts) {
   variables["HOME"] = folder.string();
   write(".kube/config", kSimple);
   EXPECT_TRUE(access());
 }
 
-TEST_F(Credentials, what_cannot_be_used_is_named_with_its_file) {
+TEST_F(Credentials, an_unusable_entry_is_named_with_its_file) {
   struct Row {
     const char* content;
     const char* sentence;
@@ -163,7 +163,7 @@ TEST_F(Credentials, what_cannot_be_used_is_named_with_its_file) {
   }
 }
 
-TEST_F(Credentials, without_any_the_person_is_told_what_to_do) {
+TEST_F(Credentials, without_any_the_error_says_what_to_do) {
   variables["HOME"] = folder.string();
   const auto found = find_access({}, environment(), clock);
   ASSERT_FALSE(found);
@@ -203,8 +203,8 @@ TEST_F(Credentials, a_token_file_is_read_again_after_a_minute_or_a_refusal) {
   write("token", "three");
   EXPECT_TRUE(identity->refused("two"));
   EXPECT_EQ(identity->token().value_or("?"), "three");
-  EXPECT_FALSE(identity->refused("three"));  // nothing newer to try with
-  EXPECT_TRUE(identity->refused("two"));     // somebody else has found it already
+  EXPECT_FALSE(identity->refused("three"));  // there is no newer token
+  EXPECT_TRUE(identity->refused("two"));     // another caller has read a newer one
   fs::remove(file);
   clock.advance(std::chrono::minutes(5));
   EXPECT_EQ(identity->token().value_or("?"), "three");  // better an old one than none

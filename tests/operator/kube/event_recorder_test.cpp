@@ -1,4 +1,4 @@
-// Events are said once, counted afterwards, and never in anybody's way.
+// An event is written once and counted afterwards; recording never blocks.
 #include "operator/kube/event_recorder.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ TEST_F(EventRecorderTest, after_a_long_silence_the_same_is_news_again) {
   EXPECT_TRUE(wait_for([&] { return count_created() == 2; }));
 }
 
-TEST_F(EventRecorderTest, a_flood_about_one_object_is_cut_and_others_are_heard) {
+TEST_F(EventRecorderTest, a_flood_about_one_object_is_cut_and_other_events_go_out) {
   {
     EventRecorder recorder(api, clock, metrics, {});
     for (int i = 0; i < 200; ++i) recorder.record(job, "Warning", "RankFailed", "Restart", std::to_string(i));

@@ -1,5 +1,5 @@
-// A kube::Api whose every answer a test decides; what it does not decide is an error. Not a server: it holds no
-// objects and checks nothing.
+// A kube::Api whose answers a test decides; a call without one is an error. Not a server: it holds no objects and
+// checks nothing.
 #pragma once
 
 #include <functional>

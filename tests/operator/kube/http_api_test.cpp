@@ -1,4 +1,4 @@
-// What HttpApi asks for and how it reads the answers, without a network: tables of requests and of refusals.
+// The requests of HttpApi and its reading of answers, without a network: tables of requests and of refusals.
 #include "operator/kube/http_api.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace lockstep::kube {
 namespace {
 
-// Remembers the last request and gives the answers that it was told.
+// Keeps the last request and gives the answers of the test.
 class FakeTransport final : public Transport {
  public:
   struct Shared {
@@ -74,7 +74,7 @@ TEST_F(HttpApiTest, reads_and_lists_ask_for_the_right_urls) {
   EXPECT_EQ(sent(), "GET /api/v1/pods?limit=2&continue=a%2Bb%3D");
 }
 
-TEST_F(HttpApiTest, writes_say_who_writes_and_how) {
+TEST_F(HttpApiTest, writes_carry_the_field_manager_and_their_options) {
   const Json pod{{"kind", "Pod"}};
   ASSERT_TRUE(api.create(kPods, "x", pod, {.strict = true, .dry_run = true}));
   EXPECT_EQ(sent(), "POST /api/v1/namespaces/x/pods?fieldManager=lockstep-operator&fieldValidation=Strict&dryRun=All");
@@ -253,7 +253,7 @@ struct Refusal {
   const char* message;
 };
 
-TEST(StatusError, speaks_the_servers_words) {
+TEST(StatusError, uses_the_servers_words) {
   const Refusal table[] = {
       {400, R"({"message":"bad"})", ErrorCode::kInvalid, "bad"},
       {422, R"({"reason":"Invalid","message":"spec.nodes: must be at least 1"})", ErrorCode::kInvalid,
@@ -301,7 +301,7 @@ TEST(StatusError, waits_as_header_or_details_say) {
                    0);
 }
 
-TEST(LineSplitter, keeps_what_is_left_over_and_drops_what_is_too_long) {
+TEST(LineSplitter, keeps_an_unfinished_line_and_drops_one_that_is_too_long) {
   LineSplitter lines(8);
   std::vector<std::string> seen;
   const auto on_line = [&](std::string_view line) {

@@ -122,7 +122,7 @@ TEST(LeaderState, wall_clocks_that_disagree_by_hours_never_make_two_leaders) {
       clock.advance(milliseconds(100));
       for (Candidate& candidate : candidates) {
         if (random() % 400 == 0) candidate.reachable = !candidate.reachable;
-        if (candidate.state.lost(clock.now())) {  // its process starts anew
+        if (candidate.state.lost(clock.now())) {  // its process restarts
           const auto name = fmt::format("{}{}", "abc"[&candidate - candidates.data()], tick);
           const auto skew = candidate.skew;
           std::destroy_at(&candidate);
@@ -146,7 +146,7 @@ TEST(LeaderState, wall_clocks_that_disagree_by_hours_never_make_two_leaders) {
   }
 }
 
-TEST(LeaderState, a_leader_that_cannot_renew_stops_before_anybody_else_starts) {
+TEST(LeaderState, a_leader_that_cannot_renew_stops_before_another_starts) {
   ManualClock clock;
   LeaseBox box;
   Candidate a("a", {}, 1), b("b", {}, 2);
@@ -190,7 +190,7 @@ TEST(LeaderState, a_lease_that_another_has_is_lost_at_once) {
   ASSERT_TRUE(box.write(stolen, false));
   clock.advance(seconds(2));
   a.step(box, clock);  // conflict
-  a.step(box, clock);  // looks
+  a.step(box, clock);  // reads
   EXPECT_TRUE(a.state.lost(clock.now()));
 }
 
@@ -203,7 +203,7 @@ TEST(LeaderState, lossy_reads_do_not_restart_the_observation_of_an_expired_lease
   int ticks = 0;
   for (; ticks < 600 && !standby.leads(clock); ++ticks) {
     clock.advance(milliseconds(100));
-    standby.reachable = ticks / 30 % 2 == 1;  // three seconds away, three seconds back: at least one look each
+    standby.reachable = ticks / 30 % 2 == 1;  // three seconds away, three seconds back: at least one read each
     standby.step(box, clock);
   }
   EXPECT_LE(ticks, 150 + 30 + 24) << "lease, the longest outage, and the delay of one retry";
@@ -214,7 +214,7 @@ TEST(LeaderState, a_claim_whose_answer_was_lost_is_taken_up_at_the_next_look) {
   ManualClock clock;
   LeaseBox box;
   Candidate a("a", {}, 1);
-  a.step(box, clock);  // looks: there is none
+  a.step(box, clock);  // reads: there is none
   ASSERT_TRUE(box.write(a.state.next(clock.now(), clock.wall_now()).lease, true));
   a.state.failed(fail(ErrorCode::kDeadlineExceeded, "no answer"), clock.now());
   for (int i = 0; i < 3; ++i) {
@@ -288,7 +288,7 @@ TEST(LeaderElector, hands_over_when_one_releases) {
   ASSERT_TRUE(wait_for([&] { return term_a == 1; }));
   EXPECT_TRUE(a->is_leader_now());
   b->start();
-  std::this_thread::sleep_for(milliseconds(100));  // five of its looks at the Lease, after which nothing has happened
+  std::this_thread::sleep_for(milliseconds(100));  // five of its reads of the Lease, after which nothing has happened
   EXPECT_FALSE(b->is_leader_now());
   a->release();
   EXPECT_FALSE(a->is_leader_now());

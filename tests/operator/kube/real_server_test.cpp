@@ -70,7 +70,7 @@ class RealServer final : public Subject {
       return !ended && ended.error().code == ErrorCode::kGone;
     }();
     if (forgets) forgotten_version = "1";
-    bookmark_timeout_seconds = 8;  // two seconds before the end there is one, later when the server is busy
+    bookmark_timeout_seconds = 8;  // a bookmark comes two seconds before the end, later on a busy server
     return {};
   }
 
@@ -100,7 +100,7 @@ Parameter real_server() {
   return {"real", &RealServer::make, ""};
 }
 
-// What only a server that knows schemas and field managers does.
+// Features of a server that knows schemas and field managers.
 class ServerContract : public ApiContract {};
 
 TEST_P(ServerContract, an_applied_object_is_the_whole_intent) {

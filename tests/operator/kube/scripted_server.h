@@ -1,5 +1,5 @@
 // A peer that plays exactly the bytes that a test wants, over plain TCP or TLS: the failures that a real API server
-// does not show on demand. It knows HTTP only so far that it can find the end of a request.
+// does not show on demand. It knows only enough HTTP to find the end of a request.
 #pragma once
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ struct SeenRequest {
   int connection = 0;  // from 0
   std::string method, target, head, body;
 
-  // The value of a header; "" when it is not there.
+  // The value of a header; "" if it is missing.
   std::string header(const std::string& name) const {
     std::string lower_head = head, lower_name = "\n" + name + ":";
     const auto lower = [](std::string& text) {
@@ -63,7 +63,7 @@ class Peer {
 
   int number() const { return number_; }
 
-  // The next request; nullopt when the other side has closed.
+  // The next request; nullopt if the other side has closed.
   std::optional<SeenRequest> read_request() {
     std::size_t end = 0;
     while ((end = buffer_.find("\r\n\r\n")) == std::string::npos) {
@@ -85,7 +85,7 @@ class Peer {
     return request;
   }
 
-  // False when the other side has gone.
+  // False if the other side has closed.
   bool write(std::string_view bytes) {
     while (!bytes.empty()) {
       const auto count = std::min<std::size_t>(bytes.size(), 1 << 20);

@@ -38,14 +38,14 @@ TEST(Call, a_post_whose_connection_dies_is_sent_once) {
       if (request->method == "POST") {
         ++posts;
         pooled = !first;
-        return;  // the server may have acted, and dies without a word
+        return;  // the server may have acted, and closes without an answer
       }
       first = false;
       peer.answer(200, R"({"metadata":{"name":"x"}})");
     }
   });
   Client client(access_to(server.url()));
-  // The library puts a connection back into its pool a moment after the answer: until a POST has found one there.
+  // The library puts a connection back into its pool a moment after the answer: repeats until a POST finds one there.
   for (int tries = 1; tries <= 50 && !pooled; ++tries) {
     ASSERT_TRUE(client.api->get(kPods, "x", "x"));
     const auto made = client.api->create(kPods, "x", {{"kind", "Pod"}});
@@ -162,14 +162,14 @@ TEST(Call, a_lease_does_not_wait_for_calls_that_hang) {
   Client client(access_to(server.url()), options);
   std::vector<std::jthread> callers;
   for (int i = 0; i < 40; ++i) callers.emplace_back([&] { static_cast<void>(client.api->get(kPods, "x", "x")); });
-  std::this_thread::sleep_for(milliseconds(100));  // for most of them to wait for their turn, which nobody can see
+  std::this_thread::sleep_for(milliseconds(100));  // for most of them to wait for their turn, which no event shows
   const auto start = steady_clock::now();
   const auto lease = client.api->get(kLeases, "x", "l");
   EXPECT_TRUE(lease) << lease.error().message;
   EXPECT_LT(steady_clock::now() - start, seconds(1));
 }
 
-TEST(Call, a_server_that_is_not_there_gives_one_clear_sentence) {
+TEST(Call, a_missing_server_gives_one_clear_sentence) {
   int port = 0;
   {
     port = ScriptedServer([](Peer&) {}).port();
@@ -286,7 +286,7 @@ TEST_F(Tls, another_name_to_verify_and_no_verification_at_all_work_when_asked_fo
   EXPECT_EQ(error_of(access).message, "");
 }
 
-// The last of these that looks at the machine's authorities: what it sets stays for the process.
+// The last of these that reads the machine's authorities: its setting stays for the process.
 TEST_F(Tls, without_a_configured_ca_the_machine_s_authorities_count_when_spared) {
   const std::string folder = std::filesystem::temp_directory_path().string();
   const std::string file = fmt::format("{}/lockstep-system-{}", folder, getpid());
@@ -373,13 +373,13 @@ std::ptrdiff_t count_threads() {
 }
 std::ptrdiff_t g_threads_before = 0;
 
-// A thread that was joined is still listed for a moment, and nothing tells when it is not: the list is looked at again.
+// A thread that was joined is listed a moment longer, and no event says when it is not: polls the list.
 bool threads_are_gone() {
   for (int i = 0; i < 2000 && count_threads() > g_threads_before; ++i) ::usleep(1000);
   return count_threads() <= g_threads_before;
 }
 
-TEST(Exit, the_threads_of_the_library_are_gone_before_what_they_use_is) {
+TEST(Exit, the_librarys_threads_end_before_the_objects_that_they_use) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // OpenSSL must not have been used in that process
   EXPECT_EXIT(
       {

@@ -1,5 +1,5 @@
-// Streams of the real transport, watches and logs, against a peer that plays given bytes: what networks and dying
-// servers do.
+// Streams of the real transport, watches and logs, against a peer that plays given bytes: failures of networks and of
+// dying servers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -152,7 +152,7 @@ TEST(Watch, gone_comes_as_a_status_code_or_as_an_event) {
   }
 }
 
-TEST(Watch, a_connection_that_dies_inside_a_chunk_is_a_failure_and_a_clean_end_is_none) {
+TEST(Watch, a_connection_that_dies_inside_a_chunk_fails_and_a_clean_end_does_not) {
   auto dying = watch_server([](Peer& peer) {
     peer.begin_chunks();
     peer.chunk(event("ADDED", "a", 2));
@@ -161,7 +161,7 @@ TEST(Watch, a_connection_that_dies_inside_a_chunk_is_a_failure_and_a_clean_end_i
   auto reset = watch_server([](Peer& peer) {
     peer.begin_chunks();
     peer.chunk(event("ADDED", "a", 2));
-    std::this_thread::sleep_for(milliseconds(50));  // a reset overtakes what was not read yet
+    std::this_thread::sleep_for(milliseconds(50));  // a reset overtakes bytes that were not read
     peer.reset();
   });
   for (ScriptedServer* server : {&dying, &reset}) {
@@ -215,7 +215,7 @@ TEST(Watch, a_slow_consumer_slows_the_server_down) {
   EXPECT_LT(server.written(), 32L << 20);
 }
 
-TEST(Watch, ends_at_once_when_told_to_stop_before_and_after_the_headers) {
+TEST(Watch, ends_at_once_on_stop_before_and_after_the_headers) {
   for (const bool headers : {false, true}) {
     auto server = watch_server([headers](Peer& peer) {
       if (headers) peer.begin_chunks();
@@ -226,7 +226,7 @@ TEST(Watch, ends_at_once_when_told_to_stop_before_and_after_the_headers) {
     Client client(access_to(server.url()), options);
     std::stop_source stop;
     std::jthread stopper([&] {
-      std::this_thread::sleep_for(milliseconds(100));  // for the client to wait by then, which nobody can see
+      std::this_thread::sleep_for(milliseconds(100));  // for the client to wait by then, which no event shows
       stop.request_stop();
     });
     const auto start = steady_clock::now();
