@@ -6,8 +6,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::int64_t kApart = 5;                        // steps between faults that do not come at once
-constexpr Duration kPatience = std::chrono::seconds(10);  // for a victim that is being started
+constexpr std::int64_t kApart = 5;                        // steps between faults that are not at_once
+constexpr Duration kPatience = std::chrono::seconds(10);  // for a victim that is starting
 
 }  // namespace
 

@@ -13,14 +13,14 @@ namespace {
 
 constexpr size_t kMostViolations = 10;
 constexpr std::int64_t kMostRestarts = 10'000;  // what the schema of a job allows
-constexpr std::int64_t kDefaultRestarts = 10;   // and what it says where the job does not
-constexpr std::int64_t kBefore = 50'000'000;    // ns: a fault that came so much before the time was lost
+constexpr std::int64_t kDefaultRestarts = 10;   // the schema's default
+constexpr std::int64_t kBefore = 50'000'000;    // ns: a fault this long before the lost time can be its cause
 
 std::int64_t ns_of(MonotonicTime when) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
 }
 
-// The lost time of each fault that was made: a stretch is the doing of the first fault in it, or of the last before.
+// The lost time of each fault that was made: a stretch belongs to the first fault in it, or to the last one before it.
 std::vector<std::int64_t> costs(const ChaosReport& report) {
   std::vector<std::int64_t> cost(report.events.size(), 0);
   for (const LostTime& lost : report.ledger.lost) {

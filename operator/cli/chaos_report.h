@@ -1,4 +1,4 @@
-// What a run under chaos has shown. Pure.
+// The result of a run under chaos. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,19 +14,19 @@ namespace lockstep::cli {
 struct ChaosReport {
   ChaosWish wish;
   std::vector<ChaosEvent> events;
-  size_t left = 0;  // faults that did not have their turn before the job ended
+  size_t left = 0;  // faults that were still to come when the job ended
   LedgerVerdict ledger;
   bool succeeded = false;         // the job
   int restarts = 0, charged = 0;  // generations that ended early; those charged to restart.maxRestarts
   std::int64_t max_restarts = 0;  // of this run
 
-  // Whether the job was finished and its ledgers are in order.
+  // Whether the job succeeded and its ledgers have no violation.
   bool good() const { return succeeded && ledger.violations.empty(); }
 };
 
 // "chaos 7 of 60, after step 140: killed the worker of slot 2 (...)".
 std::string describe(const ChaosEvent& event, int faults);
-// How many faults of each kind, what they cost, and the verdict; several lines.
+// How many faults of each kind, their cost, and the verdict; several lines.
 std::string chaos_text(const ChaosReport& report);
 nlohmann::json chaos_json(const ChaosReport& report);
 

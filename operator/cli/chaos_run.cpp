@@ -25,8 +25,8 @@ ChaosRun::ChaosRun(const ChaosPlan& plan, std::unique_ptr<LedgerReader> ledger, 
 
 std::string ChaosRun::introduction() const {
   return fmt::format(
-      "chaos with seed {}: {} faults, and restart.maxRestarts is {} in this run, so that they do not use up the job's "
-      "own",
+      "chaos with seed {}: {} faults; restart.maxRestarts is {} in this run, so that they do not consume the job's own "
+      "budget",
       plan_.wish.seed, plan_.wish.faults, plan_.max_restarts);
 }
 

@@ -1,5 +1,5 @@
-// The chaos of one `lockstep run`: its schedule, what faults are made with, and the ledgers by which they are timed and
-// judged.
+// The chaos of one `lockstep run`: its schedule, its fault maker, and the ledgers that time the faults and give the
+// verdict.
 #pragma once
 
 #include <functional>
@@ -22,27 +22,27 @@ namespace lockstep::cli {
 struct ChaosPlan {
   ChaosWish wish;
   std::vector<Fault> schedule;
-  std::int64_t max_restarts = 0;  // what restart.maxRestarts was raised to
+  std::int64_t max_restarts = 0;  // the raised restart.maxRestarts
   std::string ledger;             // folder of the program's ledgers
 };
 
 // One thread.
 class ChaosRun {
  public:
-  static constexpr Duration kTick = std::chrono::milliseconds(20);  // look() wants to be called so often
+  static constexpr Duration kTick = std::chrono::milliseconds(20);  // interval between calls of look()
 
-  // Call it before the job starts. `plan`, `runtime` and `clock` must outlive it, the runtime until end(). Errors are
-  // those of LedgerReader::open().
+  // To be called before the job starts. `plan`, `runtime` and `clock` must outlive it, the runtime until end(). Errors
+  // are those of LedgerReader::open().
   static Result<std::unique_ptr<ChaosRun>> start(const ChaosPlan& plan, local::PodRuntime& runtime,
                                                  std::function<Status()> restart_controller, Clock& clock);
 
-  // What a person should know before: the seed, and the budget.
+  // For the user, before the run: the seed, and the budget.
   std::string introduction() const;
-  // Makes what is due. A sentence for each fault that had its turn.
+  // Makes the faults that are due. A sentence for each one that is done.
   std::vector<std::string> look();
-  // Thaws who is frozen; nothing is made any more.
+  // Thaws frozen workers; makes no further fault.
   void end();
-  // Once no process runs any more.
+  // To be called once no process runs.
   ChaosReport report(const api::TrainingJobStatus& status);
 
  private:

@@ -13,13 +13,13 @@ using namespace std::chrono_literals;
 
 constexpr int kMostFaults = 5000;
 constexpr double kFirst = 0.03, kLast = 0.95;  // shares of the steps: the gang is whole, and can still recover
-constexpr int kAtOnce = 6;                     // one in so many
+constexpr int kAtOnce = 6;                     // one in six
 
 struct Weight {
   FaultKind kind;
   int weight;
 };
-// What happens more often to people comes more often.
+// Faults that are more frequent in practice are more frequent here.
 constexpr std::array<Weight, kFaultKinds> kWeights = {{{FaultKind::kKillWorker, 5},
                                                        {FaultKind::kKillPod, 3},
                                                        {FaultKind::kEndPod, 2},

@@ -1,5 +1,5 @@
-// Which faults `lockstep run --chaos SEED` makes: what, to whom, in which order and after which step, as a pure
-// function of the seed, their number and the number of slots, so that a run that went wrong can be had again.
+// The faults of `lockstep run --chaos SEED`: kind, victim, order and step, as a pure function of the seed, their number
+// and the number of slots, so that a failed run can be repeated.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ struct Fault {
   FaultKind kind = FaultKind::kKillWorker;
   int slot = -1;             // of the victim; -1: the coordinator
   std::uint64_t choice = 0;  // modulo: which of its processes, and of their connections
-  double after = 0;          // share of the job's steps that are committed before; never falls
-  // It comes on the heels of the one before, in the middle of what that brought about, and not after steps of its own.
+  double after = 0;          // share of the job's steps that are committed before; never decreases
+  // It strikes right after the previous one, in the middle of its recovery, and not after steps of its own.
   bool at_once = false;
-  Duration delay{};   // after its step, or after the fault before where at_once
+  Duration delay{};   // after its step, or after the previous fault if at_once
   Duration frozen{};  // of kFreezeWorker
 
   bool operator==(const Fault&) const = default;
 };
 
-// `faults` of them over all but the first and last steps, for a job of `slots` slots. One in six comes at once.
+// `faults` of them over all but the first and last steps, for a job of `slots` slots. One in six is at_once.
 std::vector<Fault> chaos_schedule(std::uint64_t seed, int faults, int slots);
 
 // "SEED" or "SEED:FAULTS".
@@ -46,12 +46,12 @@ struct ChaosWish {
 
   bool operator==(const ChaosWish&) const = default;
 };
-// kInvalid with a sentence when the text is neither, or asks for none or more than 5000 faults.
+// kInvalid with a sentence if the text is neither, or asks for none or more than 5000 faults.
 Result<ChaosWish> parse_chaos(const std::string& text);
 
 // "kill a worker", for people.
 const char* name_of(FaultKind kind);
-// Whether such a fault may end a generation in a way that is charged to restart.maxRestarts.
+// Whether such a fault may cause a restart that is charged to restart.maxRestarts.
 bool may_be_charged(FaultKind kind);
 
 }  // namespace lockstep::cli

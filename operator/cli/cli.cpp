@@ -48,23 +48,22 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
   run->add_option("job", to.run.file, "Job file; - is standard input")->required()->type_name("JOB.yaml");
   run->add_option("-w,--workers", to.run.workers, "Number of workers, instead of spec.nodes")
       ->check(CLI::Range(1, 4096));
-  run->add_option("--kill-worker", to.kills, "Kill the process of a rank when the job has committed a step")
+  run->add_option("--kill-worker", to.kills, "Kill the process of RANK once the job has committed STEP")
       ->type_name("RANK@STEP")
       ->expected(1)
       ->take_all();
   run->add_option("--chaos", to.chaos,
-                  "Disturb the job while it runs, 20 times or as often as said, in an order that depends on the seed "
-                  "alone, and judge by its ledger whether each step was made exactly once")
+                  "Inject FAULTS faults (default 20) in an order derived from SEED, then verify the ledger")
       ->type_name("SEED[:FAULTS]");
   run->add_option("--data", to.run.data, "Data for the program: sets its --data")->type_name("PATH");
-  run->add_flag("--deterministic", to.run.deterministic, "Give --deterministic to the program");
+  run->add_flag("--deterministic", to.run.deterministic, "Pass --deterministic to the program");
   run->add_option("--set", to.run.settings, "Set a field of the job")
       ->type_name("FIELD=VALUE")
       ->expected(1)
       ->take_all();
   run->add_option("-o,--output", to.run.output, "Folder for logs and checkpoints (default: lockstep-runs/<job>-<time>)")
       ->type_name("DIR");
-  run->add_flag("--logs", to.run.logs, "Show what the workers print, too");
+  run->add_flag("--logs", to.run.logs, "Also show the output of the workers");
   auto* quiet = run->add_flag("-q,--quiet", to.run.quiet, "Print nothing but failures");
   run->add_flag("--json", to.run.json, "Print JSON lines: progress, then the result")->excludes(quiet);
   run->footer(
@@ -73,13 +72,12 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
       "  lockstep run job.yaml --workers 2 --kill-worker 1@100\n"
       "  lockstep run job.yaml --chaos 7:60 --deterministic\n"
       "  lockstep run job.yaml --data ~/book.txt --set spec.restart.maxRestarts=3 -- --steps=500\n\n"
-      "A --flag=value after -- takes the place of the job's own value for that flag.\n"
-      "Chaos kills workers and pods, tells pods to leave, freezes workers, cuts connections and restarts the "
-      "operator;\n"
-      "it only ever touches processes that this run has started, and raises restart.maxRestarts by what it may cost.\n"
+      "A --flag=value after -- replaces the job's own value for that flag.\n"
+      "Chaos kills workers and pods, drains pods, freezes workers, cuts connections and restarts the operator. It\n"
+      "touches only processes of this run, and raises restart.maxRestarts by the restarts that it may cost.\n"
       "Ctrl-C ends all workers and leaves nothing behind; a second one does so at once. The exit status is the\n"
       "job's: 0 when it succeeded, otherwise that of the rank that failed; 1 when it could not start, 2 for wrong\n"
-      "usage, 127 when its command is nowhere, 130 after Ctrl-C. Under chaos it is 1 when the ledger is not in order.");
+      "usage, 127 when its command is not found, 130 after Ctrl-C. Under chaos it is 1 if the ledger has a violation.");
   return run;
 }
 
@@ -90,35 +88,35 @@ CLI::App* add_validate(CLI::App& app, Arguments& to) {
       "Examples:\n"
       "  lockstep validate job.yaml\n"
       "  lockstep validate examples/*.yaml\n\n"
-      "Prints a line for every problem: file:line:column: field: what is wrong. Exit status 1 if there are any.");
+      "Prints a line for every problem: file:line:column: field: problem. Exit status 1 if there are any.");
   return validate;
 }
 
 void add_cluster_commands(CLI::App& app, Arguments& to) {
   CLI::App* submit = app.add_subcommand("submit", "Create or change a job on a cluster");
   submit->add_option("file", to.files, "Job file; - is standard input")->required()->expected(1)->type_name("FILE");
-  submit->add_flag("--wait", to.wait, "Wait until the job is finished; the exit status is the job's");
+  submit->add_flag("--wait", to.wait, "Wait until the job ends; the exit status is the job's");
   submit->footer("Examples:\n  lockstep submit job.yaml\n  lockstep submit job.yaml -n research --wait");
   CLI::App* status = app.add_subcommand("status", "Show jobs of a cluster");
   status->add_option("name", to.status.name, "Job; all of the namespace without one")->type_name("[NAME]");
-  status->add_flag("-w,--watch", to.status.watch, "Go on showing changes; with a name, until the job is finished");
+  status->add_flag("-w,--watch", to.status.watch, "Keep showing changes; with a name, until the job ends");
   status->add_option("-o,--output", to.format, "json")->check(CLI::IsMember({"json"}));
   status->footer(
       "Examples:\n  lockstep status\n  lockstep status language-model -w\n  lockstep status language-model -o json");
   CLI::App* explain =
-      app.add_subcommand("explain", "Tell what happened to a job: who failed first, what was done, and why");
+      app.add_subcommand("explain", "Explain each failure of a job: the rank that failed first, the reaction, and why");
   explain->add_option("job", to.explained, "Job of a cluster, or the folder of a run on this machine")
       ->required()
       ->type_name("NAME|FOLDER");
   explain->footer(
       "Examples:\n  lockstep explain language-model\n  lockstep explain lockstep-runs/language-model-1122-130501\n\n"
-      "For each attempt that ended: what ended it, what was done about it and by which rule, and the milliseconds of\n"
-      "the recovery. agree = PROPOSE to GO: decide (the operator deals with the failure), abort (the others leave the\n"
-      "old generation) and record (it is written down). start = GO until all have the state: init (links), transfer.\n"
-      "What has a / in it, and what is a folder or file here, is taken for a run of this machine.");
-  CLI::App* logs = app.add_subcommand("logs", "Print what a job's workers wrote");
+      "For each attempt that ended: its cause, the operator's reaction, the rule behind it, and the milliseconds of\n"
+      "the recovery. agree = PROPOSE to GO: decide (the operator handles the failure), abort (the others leave the\n"
+      "old generation) and record (it is stored). start = GO until all have the state: init (links), transfer.\n"
+      "A word with a / in it, or that names a folder or file here, means a run on this machine.");
+  CLI::App* logs = app.add_subcommand("logs", "Print the logs of a job's workers");
   logs->add_option("name", to.logs.name, "Job")->required()->type_name("NAME");
-  logs->add_flag("-f,--follow", to.logs.follow, "Go on until the job is finished");
+  logs->add_flag("-f,--follow", to.logs.follow, "Follow until the job ends");
   logs->add_option("--rank", to.logs.rank, "Only this rank")->check(CLI::NonNegativeNumber);
   logs->add_option("--tail", to.logs.tail, "Only the last lines of each pod")->check(CLI::NonNegativeNumber);
   logs->footer("Examples:\n  lockstep logs language-model\n  lockstep logs language-model -f --rank 0 --tail 20");
@@ -142,7 +140,7 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
   return words;
 }
 
-// A sentence for what was typed wrong, with what was probably meant.
+// A sentence for the mistyped word, with a suggestion.
 int refuse_words(const CLI::App& app, const std::vector<std::string>& words, const CLI::ParseError& error) {
   const CLI::App* command = nullptr;
   std::vector<std::string> commands;
@@ -193,7 +191,7 @@ int validate_files(const std::vector<std::string>& files) {
   return fine ? 0 : kExitFailure;
 }
 
-// Runs a command of a cluster; Ctrl-C asks it to stop, which is the person's wish and no failure.
+// Runs a command of a cluster; Ctrl-C stops it, which the user wants and which is no failure.
 int with_cluster(const std::string& command, const ClusterOptions& options,
                  const std::function<Result<int>(const Target&, std::stop_token)>& work) {
   sigset_t signals;
@@ -222,7 +220,7 @@ int with_cluster(const std::string& command, const ClusterOptions& options,
   if (result) return *result;
   const ErrorCode code = result.error().code;
   if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) return refuse(result.error());
-  // Whoever wonders why this server is asked at all needs to know who named it.
+  // The user may not know why this server is asked: the message says where its address comes from.
   return refuse(result.error(),
                 fmt::format(" (the server of {}; --kubeconfig and --context choose another)", connection->source));
 }
@@ -295,8 +293,10 @@ int dispatch(const CLI::App& app, Arguments& given) {
 
 int run_cli(int argc, const char* const* argv) {
   Arguments given;
-  CLI::App app("Lockstep runs data-parallel training jobs: here with `run`, on a Kubernetes cluster with the rest.",
-               "lockstep");
+  CLI::App app(
+      "Lockstep runs data-parallel training jobs: on this machine with `run`, on a Kubernetes cluster with the other "
+      "commands.",
+      "lockstep");
   app.set_version_flag("--version", "lockstep " + version_and_commit());
   app.require_subcommand(1);
   app.footer(
@@ -305,7 +305,7 @@ int run_cli(int argc, const char* const* argv) {
       "  lockstep validate job.yaml                    check a job file\n"
       "  lockstep submit job.yaml --wait               the same job on a cluster\n"
       "  lockstep status -w                            watch it\n\n"
-      "lockstep COMMAND --help tells more.");
+      "See lockstep COMMAND --help.");
   add_run(app, given);
   add_validate(app, given);
   add_cluster_commands(app, given);
@@ -313,7 +313,7 @@ int run_cli(int argc, const char* const* argv) {
   completion->add_option("shell", given.shell, "bash, zsh or fish")->required()->type_name("SHELL");
   completion->footer("Example:\n  source <(lockstep completion bash)");
 
-  // What stands after "--" is the program's, whatever it looks like.
+  // Words after "--" belong to the program, whatever they look like.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto separator = std::find(words.begin(), words.end(), "--");
   if (separator != words.end() && words[0] == "run") {

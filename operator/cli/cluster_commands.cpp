@@ -93,7 +93,7 @@ Result<api::TrainingJob> get_job(const Target& target, const std::string& name) 
   return api::parse_training_job(*object);
 }
 
-// Calls `on_job` with the job now and after each change until it returns false; watches that end are taken up again.
+// Calls `on_job` with the job and after each change until it returns false; restarts watches that end.
 Status follow_jobs(const Target& target, const std::string& name,
                    const std::function<bool(const api::TrainingJob&, bool deleted)>& on_job, std::stop_token stop) {
   const std::string selector = name.empty() ? "" : "metadata.name=" + name;
@@ -128,7 +128,7 @@ Status follow_jobs(const Target& target, const std::string& name,
   return fail(ErrorCode::kCancelled, "stopped");
 }
 
-// Prints a line per change until the job is finished; its exit status.
+// Prints a line per change until the job ends; its exit status.
 Result<int> follow_one(const Target& target, const std::string& name, std::stop_token stop) {
   const bool terminal = isatty(fileno(target.out)) != 0;
   const auto display = make_display(terminal ? DisplayMode::kTerminal : DisplayMode::kLines, target.out, target.clock,
@@ -271,7 +271,7 @@ Status remove_jobs(const Target& target, const std::vector<std::string>& names) 
       continue;
     }
     if (status.error().code == ErrorCode::kNotFound) {
-      // The sentence that tells a missing job from a missing CRD.
+      // Distinguishes a missing job from a missing CRD.
       if (const auto job = get_job(target, name); !job) status = job.error();
     }
     if (first.ok()) first = status;

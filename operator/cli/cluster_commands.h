@@ -1,4 +1,4 @@
-// submit, status, explain, logs and delete: what the command does with a cluster, over the Api seam.
+// submit, status, explain, logs and delete: the commands for a cluster, over the Api seam.
 #pragma once
 
 #include <cstdio>
@@ -23,14 +23,14 @@ struct ClusterOptions {
 struct Connection {
   std::unique_ptr<MetricsRegistry> metrics;  // before the api, which counts into it
   std::unique_ptr<kube::Api> api;
-  std::string name_space;  // that was asked for, else the context's, else "default"
-  std::string source;      // who named the server: "context 'kind' of /home/a/.kube/config"
+  std::string name_space;  // the requested one, else the context's, else "default"
+  std::string source;      // for messages: "context 'kind' of /home/a/.kube/config"
 };
 
-// Nothing is sent yet. One sentence for a person when there is no kubeconfig.
+// Sends nothing. One sentence for the user if there is no kubeconfig.
 Result<Connection> connect(const ClusterOptions& options, Clock& clock);
 
-// What a command works with. `out` gets what it prints.
+// The surroundings of a command. `out` gets its output.
 struct Target {
   kube::Api& api;
   std::string name_space;
@@ -38,8 +38,8 @@ struct Target {
   std::FILE* out;
 };
 
-// Creates the job or changes it to what the object says (server-side apply), and prints which; with `wait` follows it
-// until it is finished. Returns the command's exit status: 0, or with `wait` the job's.
+// Creates the job or changes it to the given object (server-side apply), and prints which; with `wait` follows it until
+// it ends. Returns the command's exit status: 0, or with `wait` the job's.
 Result<int> submit(const Target& target, const nlohmann::json& job, bool wait, std::stop_token stop);
 
 struct StatusOptions {
@@ -47,12 +47,12 @@ struct StatusOptions {
   bool watch = false;
   bool json = false;
 };
-// With a name and `watch`, ends when the job is finished and returns its exit status.
+// With a name and `watch`, ends when the job ends and returns its exit status.
 Result<int> status(const Target& target, const StatusOptions& options, std::stop_token stop);
 
-// Prints explanation.h's account of a job.
+// Prints the explanation of a job (explanation.h).
 Status explain(const Target& target, const std::string& name);
-// The same of a run of this machine: `folder` is that of the run, or its job.json. kNotFound, kInvalid: not one.
+// The same of a run on this machine: `folder` is that of the run, or its job.json. kNotFound, kInvalid: not one.
 Status explain_run(const std::string& folder, Clock& clock, std::FILE* out);
 
 struct JobLogOptions {
@@ -61,9 +61,8 @@ struct JobLogOptions {
   std::optional<int> rank;
   std::optional<int> tail;
 };
-// Prints what the pods of the job wrote, by slot. With a rank: what it wrote in the pod that has it by the record of
-// the newest generation. While following, pods that come later too, or to which the rank moves, until the job is
-// finished.
+// Prints the logs of the job's pods, by slot. With a rank: its lines, from the pod that has the rank by the record of
+// the newest generation. With follow also pods that come later, or to which the rank moves, until the job ends.
 Status logs(const Target& target, const JobLogOptions& options, std::stop_token stop);
 
 // Deletes jobs by name; tries all, returns the first error.

@@ -1,5 +1,5 @@
-// How a running job looks to a person: one line redrawn in place on a terminal, plain lines elsewhere, JSON lines for
-// tools. Messages scroll above the redrawn line.
+// How a running job is shown: one line redrawn in place on a terminal, plain lines elsewhere, JSON lines for tools.
+// Messages scroll above the redrawn line.
 #pragma once
 
 #include <cstdio>
@@ -10,10 +10,10 @@
 
 namespace lockstep::cli {
 
-// What the line shows.
+// The contents of the line.
 struct Snapshot {
   std::string state;  // of the job, one word
-  std::string note;   // why it waits; shown when there is no progress yet
+  std::string note;   // why it waits; shown before the first progress
   std::string ready;  // "3/4"
   std::int64_t step = 0, total_steps = 0;
   double loss = 0, samples_per_second = 0, eta_seconds = 0;
@@ -29,13 +29,13 @@ enum class DisplayMode { kTerminal, kLines, kJson, kQuiet };
 class Display {
  public:
   virtual ~Display() = default;
-  // Shows how things are; draws only what changed, and lines at most every `every` but for changes of the state.
+  // Shows the state; draws only what changed, and lines at most every `every` but for changes of the state.
   virtual void update(const Snapshot& now) = 0;
-  // A sentence for the person: kept on the screen. Not in kJson and kQuiet.
+  // A sentence for the user: kept on the screen. Not in kJson and kQuiet.
   virtual void say(const std::string& sentence) = 0;
   // A line of a pod's log, as it was printed; shown in every mode but kJson.
   virtual void log_line(const std::string& line) = 0;
-  // Removes the redrawn line; whatever comes next starts on a fresh one. Idempotent.
+  // Removes the redrawn line; later output starts on a fresh one. Idempotent.
   virtual void finish() = 0;
 };
 
@@ -50,7 +50,7 @@ std::string plain_line(const Snapshot& now);
 
 // Whether the user's locale is UTF-8 (LC_ALL, LC_CTYPE, LANG).
 bool locale_is_utf8();
-// Columns of the terminal behind `out`; 80 when it does not say.
+// Columns of the terminal behind `out`; 80 if unknown.
 int terminal_columns(std::FILE* out);
 
 }  // namespace lockstep::cli

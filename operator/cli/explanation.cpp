@@ -13,7 +13,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr size_t kLabel = 12;  // columns of what stands in front of a line
+constexpr size_t kLabel = 12;  // columns of the label in front of a line
 
 std::string line(const std::string& label, const std::string& text) {
   return fmt::format("  {:<{}}{}\n", label, kLabel, text);
@@ -28,7 +28,7 @@ struct Part {
   std::int64_t ms;
 };
 
-// "decide 31, abort 4", of those that are known.
+// "decide 31, abort 4", of the phases that are known.
 std::string parts_of(const std::vector<Part>& parts) {
   std::string text;
   for (const Part& part : parts) {
@@ -69,7 +69,7 @@ const char* in_words(api::Strategy strategy) {
     case api::Strategy::kReplaceFailed:
       return "a pod was recreated";
     case api::Strategy::kShrink:
-      return "the others went on without it";
+      return "the others continued without it";
     case api::Strategy::kGang:
       return "all pods were recreated";
     case api::Strategy::kNone:
@@ -114,13 +114,12 @@ std::string explanation(const api::TrainingJob& job, WallTime now) {
                            : std::string("some time ago");
     text += fmt::format("  {}: {} ({}, {})\n", condition.type, printable(condition.message), condition.reason, since);
   }
-  if (status.attempts.empty()) return text + "No attempt has ended: nothing has gone wrong.\n";
+  if (status.attempts.empty()) return text + "No attempt has ended so far.\n";
   const auto listed = std::count_if(status.attempts.begin(), status.attempts.end(), [](const api::Attempt& attempt) {
     return attempt.strategy != api::Strategy::kNothing;
   });
   if (status.restarts.total > listed) {
-    text +=
-        fmt::format("Of the restarts before these, {} in number, no more is kept.\n", status.restarts.total - listed);
+    text += fmt::format("Earlier restarts that are not stored: {}.\n", status.restarts.total - listed);
   }
   for (const api::Attempt& attempt : status.attempts) text += "\n" + about(attempt);
   return text;

@@ -8,8 +8,8 @@
 
 namespace lockstep::cli {
 
-// For people: how the job stands at `now`, and for each attempt that is stored (the last ten) who was first, what was
-// done about it and by which rule, and where the time of the recovery went, in milliseconds.
+// For people: the state of the job at `now`. For each stored attempt (the last ten): the rank that failed first, what
+// the operator did and by which rule, and the milliseconds of each phase of the recovery.
 std::string explanation(const api::TrainingJob& job, WallTime now);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// Makes the faults of `lockstep run --chaos`: signals and cut connections, of this run's own processes alone.
+// Makes the faults of `lockstep run --chaos`: signals and cut connections, to this run's own processes alone.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@ namespace lockstep::cli {
 // One thread.
 class FaultMaker {
  public:
-  // `restart` ends the controller with its coordinator and starts others. The runtime must outlive it.
+  // `restart` ends the controller with its coordinator and starts new ones. The runtime must outlive it.
   FaultMaker(local::PodRuntime& runtime, std::function<Status()> restart, Clock& clock);
-  // Thaws who is frozen.
+  // Thaws frozen workers.
   ~FaultMaker();
   FaultMaker(const FaultMaker&) = delete;
   FaultMaker& operator=(const FaultMaker&) = delete;
 
   // Chaos::Make.
   Result<std::string> make(const Fault& fault);
-  // Lets those go on who were frozen long enough; call it often.
+  // Thaws workers that were frozen long enough; call it often.
   void thaw();
 
  private:

@@ -13,7 +13,7 @@ class Interrupts {
   virtual ~Interrupts() = default;  // no call is running or starts afterwards
 };
 
-// Calls `on_signal(number, how often any came)` for each. The signals must be blocked in every thread of the process.
+// Calls `on_signal(number, how many have come)` for each. The signals must be blocked in every thread of the process.
 Result<std::unique_ptr<Interrupts>> watch_interrupts(std::function<void(int number, int count)> on_signal);
 
 }  // namespace lockstep::cli

@@ -61,7 +61,7 @@ class Lines {
     print(left);
     left.clear();
   }
-  // What has no rank in front is the agent's own and belongs to all of its ranks.
+  // A line without a rank is the agent's own and belongs to all of its ranks.
   void print(std::string_view line) {
     const auto tagged = parse_tagged(line);
     if (!rank_ || !tagged || tagged->rank == *rank_) fmt::print(out_, "{}\n", line);
@@ -76,7 +76,7 @@ bool over(const api::TrainingJob& job) {
   return api::is_true(job.status.conditions, "Succeeded") || api::is_true(job.status.conditions, "Failed");
 }
 
-// Returns when the job is finished or gone, `until` is asked for, or the server cannot be watched any more.
+// Returns when the job has ended or was deleted, `until` is requested, or the server refuses the watch.
 void watch_until_over(const Target& target, const std::string& name, std::stop_token until) {
   const std::string selector = "metadata.name=" + name;
   bool ended = false;
@@ -237,7 +237,7 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
     return {};
   }
 
-  // A reader per pod, started once the pod runs, for those that come later too; until the job is over.
+  // One reader per pod, started once the pod runs, also for pods that come later; until the job ends.
   std::stop_source over_source;
   const std::stop_callback on_stop(stop, [&] { over_source.request_stop(); });
   Readers readers(options.rank.has_value(), [&](const std::string& pod) { (void)read(pod, stop); });

@@ -78,7 +78,7 @@ Result<std::unique_ptr<LedgerReader>> LedgerReader::open(const std::string& fold
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
-    return fail(ErrorCode::kUnavailable, fmt::format("cannot make the folder {}: {}", folder, error.message()));
+    return fail(ErrorCode::kUnavailable, fmt::format("cannot create the folder {}: {}", folder, error.message()));
   const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   std::unique_ptr<LedgerReader> reader(new LedgerReader(folder, watch));
   if (watch < 0 || inotify_add_watch(watch, folder.c_str(), IN_MODIFY | IN_CREATE) < 0) {

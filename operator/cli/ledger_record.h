@@ -1,4 +1,4 @@
-// What the ledgers of a running job say (trainer/report/ledger.h has the format), read while they grow.
+// The contents of a running job's ledgers (trainer/report/ledger.h has the format), read while they grow.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep::cli {
 
-// One generation as its ranks tell of it; the maps are by rank. Times are CLOCK_MONOTONIC, in nanoseconds.
+// One generation, from the lines of its ranks; the maps are by rank. Times are CLOCK_MONOTONIC, in nanoseconds.
 struct LedgerGeneration {
   struct Entered {
     std::int64_t from_step = 0, committed_in = 0;
@@ -29,24 +29,24 @@ struct LedgerGeneration {
 };
 
 struct LedgerRecord {
-  std::int64_t total_steps = 0, micro_batches = 0;  // of the job, of each step; 0: no process has told yet
-  std::int64_t newest_step = 0;                     // highest that any rank has committed
-  std::int64_t commits = 0;                         // steps that a generation committed, done again or not
+  std::int64_t total_steps = 0, micro_batches = 0;  // of the job, of each step; 0: no process has said it so far
+  std::int64_t newest_step = 0;                     // highest step that any rank has committed
+  std::int64_t commits = 0;                         // steps that a generation committed, repeated ones each time
   std::map<std::int64_t, LedgerGeneration> generations;
-  std::vector<std::string> oddities;  // what cannot be of one run of one job: a sentence each
+  std::vector<std::string> oddities;  // lines that contradict a single run of one job: a sentence each
 };
 
 // Reads the ledgers in a folder, each line once. One thread.
 class LedgerReader {
  public:
-  // `folder` is made where it is not there. kUnavailable, kExhausted: it cannot be watched. Files that are there
-  // already are of another run and are not read.
+  // Creates `folder` if it does not exist. kUnavailable, kExhausted: it cannot be watched. Existing files belong to
+  // another run and are not read.
   static Result<std::unique_ptr<LedgerReader>> open(const std::string& folder);
   ~LedgerReader();
   LedgerReader(const LedgerReader&) = delete;
   LedgerReader& operator=(const LedgerReader&) = delete;
 
-  // Takes in what was written since the last call. Does not wait.
+  // Reads what was written since the last call. Does not wait.
   void read();
   const LedgerRecord& record() const { return record_; }
 
@@ -57,7 +57,7 @@ class LedgerReader {
   struct File {
     std::int64_t read = 0;  // bytes
     std::string rest;       // of an unfinished line
-    bool foreign = false;   // it was there before
+    bool foreign = false;   // it existed before
   };
   const std::string folder_;
   const int watch_;

@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::int64_t kLongStep = 4;  // times the mean: what a step that somebody held up counts at most
+constexpr std::int64_t kLongStep = 4;  // times the mean: the most that a delayed step counts
 
 using Generation = LedgerGeneration;
 using Ranks = std::map<int, Generation::Committed>;
@@ -24,7 +24,7 @@ std::string digest_of(const Ranks& ranks) {
   return "";
 }
 
-// What the ranks of one generation say of one step.
+// The lines of one generation's ranks about one step.
 void check_step(std::int64_t number, std::int64_t step, const Ranks& ranks, bool last, std::int64_t micro_batches,
                 std::vector<std::string>& violations) {
   const auto wrong = [&](const std::string& what) {
@@ -33,12 +33,12 @@ void check_step(std::int64_t number, std::int64_t step, const Ranks& ranks, bool
   const int world = ranks.begin()->second.world;
   const bool whole = ranks.size() == static_cast<size_t>(world);
   if (!whole && !last) {
-    wrong(fmt::format("{} of {} ranks committed it, and yet the generation went on", ranks.size(), world));
+    wrong(fmt::format("{} of {} ranks committed it, and yet the generation continued", ranks.size(), world));
   }
   std::set<std::int64_t> applied;
   for (const auto& [rank, line] : ranks) {
-    if (line.world != world) wrong(fmt::format("rank {} believed in {} ranks, others in {}", rank, line.world, world));
-    if (line.digest != ranks.begin()->second.digest) wrong("the ranks held different bits after it");
+    if (line.world != world) wrong(fmt::format("rank {} counts {} ranks, others count {}", rank, line.world, world));
+    if (line.digest != ranks.begin()->second.digest) wrong("the ranks held different states after it");
     for (const std::int64_t batch : line.batches) {
       if (!applied.insert(batch).second) wrong(fmt::format("micro-batch {} was applied twice", batch));
     }
@@ -70,7 +70,7 @@ void check_generation(std::int64_t number, const Generation& generation, std::in
   }
 }
 
-// Which commit of each step counts, by generation after generation.
+// The commit of each step that counts, by generation after generation.
 void follow_lineage(const LedgerRecord& record, LedgerVerdict& verdict) {
   auto& effective = verdict.effective;
   for (const auto& [number, generation] : record.generations) {
@@ -80,13 +80,13 @@ void follow_lineage(const LedgerRecord& record, LedgerVerdict& verdict) {
       const auto at = effective.find(start.from_step);
       if (at == effective.end() || at->second != start.committed_in) {
         verdict.violations.push_back(
-            fmt::format("generation {} went on from step {} of generation {}, which does not count", number,
+            fmt::format("generation {} continued from step {} of generation {}, which does not count", number,
                         start.from_step, start.committed_in));
       } else {
         const std::string digest = digest_of(record.generations.at(at->second).steps.at(start.from_step));
         if (!digest.empty() && digest != start.digest) {
           verdict.violations.push_back(
-              fmt::format("generation {} went on from other bits than generation {} had after step {}", number,
+              fmt::format("generation {} continued from another state than generation {} had after step {}", number,
                           start.committed_in, start.from_step));
         }
       }

@@ -1,6 +1,6 @@
-// What the ledgers of a job prove: that each step was committed once, whole and with the same bits on all ranks, and
-// how much of the time went into steps that count. Pure. Which bytes a micro-batch had to have is not known here:
-// tests/ledger/check_ledger.py counts that, too.
+// The proof from a job's ledgers that each step was committed once, whole and with bitwise identical weights on all
+// ranks, and the share of time spent on steps that count. Pure. It does not know the right bytes of a micro-batch:
+// tests/ledger/check_ledger.py recomputes those too.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::cli {
 
-// A stretch of time in which no step that counts was being made.
+// A stretch of time without work on a step that counts.
 struct LostTime {
   std::int64_t end_ns = 0;  // CLOCK_MONOTONIC
   std::int64_t ns = 0;
@@ -21,17 +21,17 @@ struct LostTime {
 struct LedgerVerdict {
   std::vector<std::string> violations;             // a sentence each
   std::map<std::int64_t, std::int64_t> effective;  // step -> the generation whose commit of it counts
-  std::int64_t done_again = 0;                     // commits that another generation's took the place of
+  std::int64_t done_again = 0;                     // commits that a later generation repeated
   std::int64_t wall_ns = 0;                        // from the first generation's start to the last commit
   std::vector<LostTime> lost;                      // by end
 
   std::int64_t lost_ns() const;
-  // The share of the time that went into steps that count; 0 where nothing was trained.
+  // The share of the time that went into steps that count; 0 if there was no training.
   double goodput() const;
 };
 
-// The time of a step is that from the commit before it, in the same generation, or from the generation's start; one
-// that took more than four times the mean counts as that much, and the rest as lost. `finished`: all steps have to be
+// The time of a step is that from the commit before it, in the same generation, or from the generation's start. One
+// that took more than four times the mean counts as that much, and the rest as lost. `finished`: every step must be
 // there.
 LedgerVerdict judge_ledger(const LedgerRecord& record, bool finished);
 

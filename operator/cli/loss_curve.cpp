@@ -133,7 +133,7 @@ std::string draw_for_terminal(const LossCurve& curve, int columns, int rows, boo
   if (training.size() < 2 || columns < 2 || rows < 2) return "";
   const Frame frame = frame_of(training, {});
   Dots dots(columns, rows, ascii);
-  // The mean of what falls into a column of dots, joined by vertical strokes.
+  // The mean of the points in a column of dots, joined by vertical strokes.
   std::vector<std::pair<double, int>> sums(static_cast<size_t>(dots.width()), {0.0, 0});
   for (const LossPoint& point : training) {
     const auto x =

@@ -18,7 +18,7 @@ struct LossCurve {
   std::string title;
   std::vector<LossPoint> training;     // by step; a step may be there twice after a restart: the later one counts
   std::vector<LossPoint> held_out;     // the same on data that is not trained on; may be empty
-  std::vector<std::int64_t> restarts;  // steps at which the job went on after a failure
+  std::vector<std::int64_t> restarts;  // steps at which the job continued after a failure
 };
 
 // Sorted by step with one point each (the later one), without losses that are not finite.
@@ -28,7 +28,7 @@ std::vector<LossPoint> cleaned(const std::vector<LossPoint>& points);
 // by four dots a character) or, with `ascii`, in stars.
 std::string draw_for_terminal(const LossCurve& curve, int columns, int rows, bool ascii);
 
-// A whole SVG document, 720 x 360; a frame with a note when there are no points.
+// A whole SVG document, 720 x 360; a frame with a note if there are no points.
 std::string draw_svg(const LossCurve& curve);
 
 // Ends of round steps (1, 2 or 5 times a power of ten) that cover [low, high] with at most `most` intervals.

@@ -1,5 +1,5 @@
-// The lines that the agents tag with a rank ("[3] step 10 ..."): a file per rank, and what the trainer says about the
-// run as a whole (losses on held-out data, the sample of text) picked out of rank 0's.
+// The lines that the agents tag with a rank ("[3] step 10 ..."): one file per rank, and from rank 0's the lines about
+// the whole run (losses on held-out data, the sample of text).
 #pragma once
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 
 namespace lockstep::cli {
 
-// The rank in front of a line and what follows it; empty when the line has none (the agent's own words).
+// The rank in front of a line and the rest of it; empty if the line has none (it is the agent's own).
 struct TaggedLine {
   int rank = 0;
   std::string_view text;
@@ -30,7 +30,7 @@ class RankLogs {
   void add(std::string_view line);
 
   const std::vector<LossPoint>& held_out() const { return held_out_; }
-  // The last complete sample of text; "" when there was none.
+  // The last complete sample of text; "" if there was none.
   const std::string& sample() const { return sample_; }
 
  private:

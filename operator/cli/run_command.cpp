@@ -60,11 +60,11 @@ Result<std::string> make_folder(const RunOptions& options, const std::string& jo
   fs::create_directories(path, error);
   const fs::path absolute = error ? fs::path() : fs::canonical(path, error);
   if (!error) fs::create_directories(absolute / "checkpoints", error);
-  if (error) return fail(ErrorCode::kUnavailable, "cannot make the folder " + path + ": " + error.message());
+  if (error) return fail(ErrorCode::kUnavailable, "cannot create the folder " + path + ": " + error.message());
   return absolute.string();
 }
 
-// What a pod of the job would be started with, so that a missing command or an impossible volume is told at once.
+// The commands of the job's pods, so that a missing command or an impossible volume is reported at once.
 Status check_start(const json& job, const local::Machine& machine) {
   const json& spec = job["spec"];
   json container = {{"name", "trainer"}};
@@ -77,7 +77,7 @@ Status check_start(const json& job, const local::Machine& machine) {
   if (!process.process.mounts.empty()) {
     const Status permitted = local::mounts_permitted();
     if (!permitted) {
-      return fail(ErrorCode::kInvalid, fmt::format("the volume mounted at {} cannot be given: {}",
+      return fail(ErrorCode::kInvalid, fmt::format("the volume mounted at {} is not available: {}",
                                                    process.process.mounts[0].target, permitted.error().message));
     }
   }
@@ -95,7 +95,7 @@ Status check_kills(const RunOptions& options, const json& job) {
   return {};
 }
 
-// The faults, the room in the budget that they need, and the ledger by which they are timed and judged.
+// The faults, the room in the budget that they need, and the ledger for their times and the verdict.
 Status plan_chaos(json& job, RunPlan& plan) {
   if (!plan.options.chaos) return {};
   LOCKSTEP_TRY(const auto parsed, api::parse_training_job(job));

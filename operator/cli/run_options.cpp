@@ -17,7 +17,7 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-// Changes the value of "--name=..." or "--name ..." where command or args have it; false when they do not.
+// Changes the value of "--name=..." or "--name ..." if command or args have it; false if they do not.
 bool replace_flag(Json& spec, const std::string& name, const std::string& value) {
   for (const char* field : {"command", "args"}) {
     if (!spec.contains(field) || !spec[field].is_array()) continue;
@@ -38,7 +38,7 @@ bool replace_flag(Json& spec, const std::string& name, const std::string& value)
   return false;
 }
 
-// The value of "--name=..." or "--name ..."; empty text for a bare "--name", nothing where there is none.
+// The value of "--name=..." or "--name ..."; empty text for a bare "--name", nothing if there is none.
 std::optional<std::string> flag_of(const Json& spec, const std::string& name) {
   for (const char* field : {"command", "args"}) {
     if (!spec.contains(field) || !spec[field].is_array()) continue;
@@ -112,7 +112,7 @@ Status apply_setting(Json& job, const std::string& setting) {
 }
 
 Status apply_run_options(Json& job, const RunOptions& options) {
-  if (!job.is_object() || !job.contains("spec") || !job["spec"].is_object()) return {};  // validation says it better
+  if (!job.is_object() || !job.contains("spec") || !job["spec"].is_object()) return {};  // validation reports it better
   for (const std::string& setting : options.settings) LOCKSTEP_CHECK_OK(apply_setting(job, setting));
   Json& spec = job["spec"];
   if (options.workers) spec["nodes"] = *options.workers;
@@ -162,7 +162,7 @@ Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& fo
     if (!value.is_null() && !value.empty() && value != 0) dropped.push_back(std::string("spec.") + field);
     spec.erase(field);
   }
-  // Our own trainer then writes every step, for the loss curve; other programs show as much as they report.
+  // Our own trainer then writes every step, for the loss curve; other programs show the steps that they report.
   if (is_our_trainer(spec) && !has_flag(spec, "metrics-file")) {
     add_argument(spec, "--metrics-file=" + folder + "/metrics.jsonl");
   }

@@ -1,4 +1,4 @@
-// What `lockstep run` was asked for, and how that changes the job. Pure.
+// The options of `lockstep run`, and how they change the job. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,23 +33,23 @@ struct RunOptions {
   bool logs = false, quiet = false, json = false;
 };
 
-// kInvalid with a sentence when the text is not RANK@STEP.
+// kInvalid with a sentence if the text is not RANK@STEP.
 Result<WorkerKill> parse_worker_kill(const std::string& text);
 
 // Sets one field of a job by "spec.restart.maxRestarts=3"; the value is JSON, else text. Numbers index lists. kInvalid
-// when the path does not begin with spec. or metadata., or goes through something that is no object or list.
+// if the path does not begin with spec. or metadata., or crosses a value that is no object or list.
 Status apply_setting(nlohmann::json& job, const std::string& setting);
 
-// --workers, --data, --deterministic, --set and the program's own arguments, put into the job as if its file said so.
-// An argument "--name=value" takes the place of the job's own value for that flag, where it has one.
+// Puts --workers, --data, --deterministic, --set and the program's own arguments into the job as if its file had them.
+// An argument "--name=value" replaces the job's own value for that flag, if there is one.
 Status apply_run_options(nlohmann::json& job, const RunOptions& options);
 
-// Where the job's program is to keep its ledger, so that chaos can be timed and judged by it: the folder of its own
-// --ledger, else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
+// The folder of the program's ledger, from which chaos gets its times and its verdict: that of the job's own --ledger,
+// else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
 Result<std::string> ledger_of(nlohmann::json& job, const std::string& folder);
 
-// What a machine without a cluster does not apply, taken out of the job: names of fields, for one sentence. `folder`
-// is the run's; checkpoint.path becomes its checkpoints/. kInvalid for what cannot be run (spec.suspend).
+// Removes from the job the fields that a machine without a cluster does not apply; returns their names, for one
+// sentence. `folder` is the run's; checkpoint.path becomes its checkpoints/. kInvalid: it cannot be run (spec.suspend).
 Result<std::vector<std::string>> fit_to_machine(nlohmann::json& job, const std::string& folder);
 
 }  // namespace lockstep::cli

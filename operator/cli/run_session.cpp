@@ -32,8 +32,8 @@ using nlohmann::json;
 
 constexpr Duration kStopGrace = 3s;  // Ctrl-C: SIGTERM to SIGKILL
 constexpr size_t kMostQueuedLines = 10'000;
-// An agent says that a process has started when its program is being loaded. Only when that is done, which takes
-// seconds on a busy disk, can the process be told by its environment, and nothing says when.
+// An agent reports a process as started while its program is still loading. Only after that, which takes seconds on a
+// busy disk, does the process show its environment, and no event says when.
 constexpr Duration kLookAgain = 100ms;
 
 std::string indented(const std::string& text) {
@@ -213,9 +213,9 @@ class Session {
     if (chaos_) display_->say(chaos_->introduction());
   }
 
-  // Until the job is finished or a signal came.
+  // Until the job has ended or a signal came.
   void follow() {
-    bool kill_due = false;  // it is time for one, and its process is not to be found
+    bool kill_due = false;  // a worker is due, and its process was not found
     while (signal_.load() == 0) {
       bool gone = false;
       {
@@ -228,7 +228,7 @@ class Session {
       }
       print_log_lines();
       if (chaos_ && !finished()) disturb();
-      if (!controller_) return;  // it could not be started again
+      if (!controller_) return;  // it could not be restarted
       const auto view = controller_->coordinator().view(job_.meta.uid);
       if (view) note_loss(view->progress);
       kill_due = view && view->phase == rendezvous::Phase::kUp && !kill_if_due(view->progress);
@@ -248,7 +248,7 @@ class Session {
     }
   }
 
-  // One of the workers that are to be killed by now; false: it is not to be found yet.
+  // Kills one of the workers that are due; false: its process was not found.
   bool kill_if_due(const rendezvous::Progress& progress) {
     for (auto kill = kills_.begin(); kill != kills_.end();) {
       if (progress.step < kill->step) {
@@ -260,7 +260,7 @@ class Session {
       display_->say(fmt::format("killed rank {} (process {}, pod {}) at step {}, as asked", kill->rank, worker->pid,
                                 worker->pod, progress.step));
       kill = kills_.erase(kill);
-      return true;  // the next one when the job runs again
+      return true;  // the next one once the job runs again
     }
     return true;
   }
@@ -269,7 +269,7 @@ class Session {
     for (const std::string& sentence : chaos_->look()) display_->say(sentence);
   }
 
-  // Says each new failure once: those are the last entries of the list, as many as there were restarts since.
+  // Prints each new failure once: those are the last entries of the list, as many as there were restarts since.
   void tell_attempts() {
     const auto& attempts = job_.status.attempts;
     const int ended = job_.status.restarts.total + (api::is_true(job_.status.conditions, "Failed") ? 1 : 0);
@@ -318,7 +318,7 @@ class Session {
   void stop_everything(Duration grace) {
     watch_.request_stop();
     if (watch_.joinable()) watch_.join();
-    if (chaos_) chaos_->end();  // who is frozen can end now
+    if (chaos_) chaos_->end();  // frozen workers can end after this
     if (controller_) controller_->stop();
     if (runtime_) runtime_->stop(grace);
     controller_.reset();
@@ -388,11 +388,11 @@ class Session {
   SystemClock& clock_ = SystemClock::instance();
   MetricsRegistry metrics_;
   local::MemoryApi api_;
-  RankLogs rank_logs_;  // of the runtime's thread while there is a runtime
+  RankLogs rank_logs_;  // used by the runtime's thread while there is a runtime
   std::unique_ptr<Display> display_;
   std::unique_ptr<Interrupts> interrupts_;
   std::unique_ptr<local::PodRuntime> runtime_;
-  std::unique_ptr<job::JobController> controller_;  // none when it could not be started again
+  std::unique_ptr<job::JobController> controller_;  // null if it could not be restarted
   job::JobControllerOptions controller_options_;
   std::jthread watch_;
   Duration tick_{};
@@ -407,12 +407,12 @@ class Session {
   std::deque<std::string> lines_;
   size_t lost_lines_ = 0;
 
-  // Of the main thread.
+  // Used by the main thread alone.
   api::TrainingJob job_;
   std::deque<WorkerKill> kills_;
-  std::unique_ptr<ChaosRun> chaos_;  // null: nothing disturbs the job
+  std::unique_ptr<ChaosRun> chaos_;  // null: no chaos
   LossCurve curve_;
-  int told_ = 0;  // failures that were said
+  int told_ = 0;  // failures that were printed
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One `lockstep run`: the object store, the controller with its coordinator, and the runtime in this process, a
-// display for the person, and the end of it all.
+// One `lockstep run`: the object store, the controller with its coordinator, and the runtime in this process, a display
+// for the user, and their shutdown.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,9 +21,9 @@ struct RunPlan {
   std::optional<ChaosPlan> chaos;
 };
 
-// Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or
-// 128 + the signal that stopped it. Call inside run_guarded(): a second signal ends this process at once and leaves
-// the rest to the guard.
+// Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or 128 +
+// the signal that stopped it. Call it inside run_guarded(): a second signal ends this process at once and leaves the
+// rest to the guard.
 int run_session(const RunPlan& plan);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// Small pieces of text for people: tables, durations, near misses of names. Pure.
+// Small pieces of text for people: tables, durations, suggestions for names. Pure.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ std::string table(const std::vector<std::vector<std::string>>& rows);
 
 // "0:42", "12:05", "1:02:05"; negative counts as 0.
 std::string clock_time(double seconds);
-// As kubectl prints ages: "42s", "5m", "3h", "2d".
+// Ages as kubectl prints them: "42s", "5m", "3h", "2d".
 std::string age(double seconds);
 
-// The one of `names` that `word` was probably meant to be; "" when none is near.
+// The one of `names` nearest to `word`; "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& names);
 
-// At most `bytes` of `text` without cutting a UTF-8 character, "..." at the end when something was left out.
+// At most `bytes` of `text` without cutting a UTF-8 character, "..." at the end if it was cut.
 std::string shortened(const std::string& text, size_t bytes);
 
-// Control characters but newline and tab replaced by '?', so that what a program printed cannot change the terminal.
-// Blanks and newlines at the end go.
+// Control characters but newline and tab become '?', so that the output of a program cannot change the terminal. Blanks
+// and newlines at the end are removed.
 std::string printable(std::string_view text);
 
 }  // namespace lockstep::cli

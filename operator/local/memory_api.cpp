@@ -63,7 +63,7 @@ std::string new_uid() {
          random_text(3, hex) + "-" + random_text(12, hex);
 }
 
-// DNS-1123 subdomain, which every resource of ours demands.
+// A DNS-1123 subdomain, which every resource that Lockstep uses demands.
 bool is_name(const std::string& name) {
   if (name.empty() || name.size() > 253) return false;
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
@@ -95,7 +95,7 @@ bool has_finalizers(const Json& object) {
   return found != meta_of(object).end() && found->is_array() && !found->empty();
 }
 
-// A pod that a runtime has taken and not finished: only that runtime can say when it is gone.
+// A pod that a runtime has taken and not finished: only that runtime knows when its processes have ended.
 bool lives_on_a_node(const Resource& resource, const Json& object) {
   if (resource != kube::kPods) return false;
   const std::string phase = text_of(object.value("status", Json::object()), "phase");
@@ -103,7 +103,7 @@ bool lives_on_a_node(const Resource& resource, const Json& object) {
          phase != "Failed";
 }
 
-// The object without what the server alone writes and what does not count as a new generation.
+// The object without the fields that only the server writes and those that do not start a new generation.
 bool same_specification(const Json& a, const Json& b) {
   const auto rest = [](Json object) {
     object.erase("metadata");
@@ -113,7 +113,7 @@ bool same_specification(const Json& a, const Json& b) {
   return rest(a) == rest(b);
 }
 
-// Checks the envelope of what a caller wants to write and fills in what a server would.
+// Checks the envelope of an object to write and fills in the server's fields.
 Result<Json> with_envelope(const Resource& resource, const std::string& name_space, const Json& object) {
   if (!object.is_object()) return fail(ErrorCode::kInvalid, "the body of the request must be a JSON object");
   Json next = object;
@@ -210,7 +210,7 @@ struct MemoryApi::State {
     return found == kind->second.end() ? nullptr : found->second;
   }
 
-  // Stores `after` (empty: deletes) under the next version and wakes the watchers. Returns what is stored now.
+  // Stores `after` (empty: deletes) under the next version and wakes the watchers. Returns the stored object.
   Stored commit(const std::string& path, const NameKey& key, Stored before, std::optional<Json> after) {
     ++version;
     Json object = after ? std::move(*after) : *before;
@@ -238,7 +238,7 @@ struct MemoryApi::State {
     collect_dependents(uid, propagation == "Orphan");
   }
 
-  // What a garbage collector does when the owner of that uid is gone.
+  // Does the garbage collector's work after the owner of that uid was deleted.
   void collect_dependents(const std::string& uid, bool orphan) {
     std::vector<std::pair<std::string, NameKey>> dependents;
     for (const auto& [path, kind] : objects) {
@@ -250,7 +250,7 @@ struct MemoryApi::State {
     }
     for (const auto& [path, key] : dependents) {
       const auto found = objects[path].find(key);
-      if (found == objects[path].end()) continue;  // went with another dependent
+      if (found == objects[path].end()) continue;  // deleted with another dependent
       Json object = *found->second;
       Json& owners = object["metadata"]["ownerReferences"];
       owners.erase(
@@ -282,7 +282,7 @@ struct MemoryApi::State {
     commit(path_of(resource), key, before, std::move(object));
   }
 
-  // The one way in which a stored object changes: preconditions, subresource rules, generation, finalizers.
+  // The only function that changes a stored object: preconditions, subresource rules, generation, finalizers.
   Result<Json> update(const Resource& resource, const NameKey& key, const Stored& before, const Json& wanted,
                       const std::string& subresource, bool dry_run) {
     const Json& old_meta = meta_of(*before);
@@ -505,7 +505,7 @@ Result<Json> MemoryApi::create(const Resource& resource, const std::string& name
     });
     state_->erase(resource, NameKey(oldest->first), "Orphan");
   }
-  // Made for an owner that went meanwhile: the garbage collector takes it at once.
+  // Created for an owner that was deleted meanwhile: the garbage collector takes it at once.
   const Json owners = meta_of(*stored).value("ownerReferences", Json::array());
   const bool orphaned = !owners.empty() && std::all_of(owners.begin(), owners.end(), [&](const Json& owner) {
     return state_->removed_uids.count(text_of(owner, "uid")) > 0;

@@ -1,9 +1,9 @@
-// The API of a Kubernetes server in the memory of this process, for `lockstep run` and for tests of its callers: the
-// same resourceVersions, watches, conflicts, preconditions, status subresources, graceful deletion and cascade as the
+// The API of a Kubernetes server in the memory of this process, for `lockstep run` and for tests of its callers. It has
+// the resourceVersions, watches, conflicts, preconditions, status subresources, graceful deletion and cascade of the
 // real one, for the resources that Lockstep uses. One contract suite runs against both.
 //
-// What it leaves out: schemas, defaulting and admission (a job file is validated before it gets here), RBAC, and
-// namespaces as objects (every namespace exists).
+// It lacks schemas, defaulting and admission (a job file is validated before), RBAC, and namespaces as objects (every
+// namespace exists).
 #pragma once
 
 #include <map>
@@ -19,11 +19,11 @@ namespace lockstep::local {
 struct MemoryApiOptions {
   size_t history = 10'000;     // events kept for watches; an older resourceVersion is kGone
   size_t most_events = 1'000;  // stored Event objects; the oldest go first, as a server's TTL does
-  size_t most_snapshots = 16;  // lists that are being paged through; an older token is kGone
-  Duration bookmark_every = std::chrono::seconds(30);  // on a watch that saw nothing of its own meanwhile
+  size_t most_snapshots = 16;  // lists in the middle of paging; an older token is kGone
+  Duration bookmark_every = std::chrono::seconds(30);  // on a watch that had no event meanwhile
 };
 
-// Who a token was issued to; what TokenReview answers.
+// The owner of a token; the answer of TokenReview.
 struct TokenOwner {
   std::string name_space, pod_name, pod_uid;
 };
@@ -32,7 +32,7 @@ struct TokenOwner {
 class MemoryApi final : public kube::Api {
  public:
   using Json = kube::Json;
-  // What read_log() forwards to: the runtime that has the files.
+  // The target of read_log(): the runtime that has the files.
   using LogReader =
       std::function<Status(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,
                            const std::function<bool(std::string_view)>& on_data, std::stop_token stop)>;
@@ -53,9 +53,9 @@ class MemoryApi final : public kube::Api {
   Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
                      kube::PatchType type, const Json& patch, const std::string& subresource = "",
                      const kube::WriteOptions& options = {}) override;
-  // A pod that is bound and not terminal gets a deletionTimestamp and stays until it is removed again with grace
-  // period 0 (which is what the runtime does once its processes are gone); everything else goes at once. What it
-  // owned goes with it, but for propagation "Orphan".
+  // A pod that is bound and not terminal gets a deletionTimestamp. It stays until it is deleted again with grace period
+  // 0, which the runtime does once its processes have ended. Everything else is deleted at once, with the objects that
+  // it owns, except for propagation "Orphan".
   Status remove(const kube::Resource& resource, const std::string& name_space, const std::string& name,
                 const kube::DeleteOptions& options = {}) override;
   Status read_log(const std::string& name_space, const std::string& pod, const kube::LogOptions& options,

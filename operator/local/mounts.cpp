@@ -33,7 +33,7 @@ int bind(const std::string& from, const std::string& to) {
   return mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr);
 }
 
-// A remount must repeat the flags that the file system has: in a user namespace they cannot be taken away.
+// A remount must repeat the flags of the file system: a user namespace cannot remove them.
 int make_read_only(const char* path) {
   struct statvfs info {};
   if (statvfs(path, &info) != 0) return -1;
@@ -65,7 +65,7 @@ Result<MountPlan> MountPlan::make(const std::vector<Mount>& mounts, const std::s
       return fail(ErrorCode::kInvalid, "a volume cannot be mounted at \"" + mount.target + "\"");
     }
     const fs::path source = fs::weakly_canonical(mount.source, error);
-    if (!error && source == target && !mount.read_only) continue;  // it is there already
+    if (!error && source == target && !mount.read_only) continue;  // it is mounted already
     wanted.push_back({source, target, mount.read_only, fs::is_directory(target, error)});
     if (!wanted.back().exists && fs::exists(target, error)) {
       return fail(ErrorCode::kInvalid, "a volume cannot be mounted at \"" + mount.target + "\": it is a file");
@@ -75,7 +75,7 @@ Result<MountPlan> MountPlan::make(const std::vector<Mount>& mounts, const std::s
   // Outer before inner, so that an inner one is not hidden.
   std::sort(wanted.begin(), wanted.end(), [](const auto& a, const auto& b) { return a.target < b.target; });
 
-  // Folders that must be our own because something in them is missing on the machine.
+  // Folders that the new root must have of its own, because something in them is missing on the machine.
   std::set<fs::path> own;
   for (const Wanted& one : wanted) {
     const bool inside_another = std::any_of(wanted.begin(), wanted.end(), [&](const Wanted& other) {
@@ -142,7 +142,7 @@ int MountPlan::enter(const char** what) const {
         if (symlink(step.from.c_str(), step.path.c_str()) != 0 && errno != EEXIST) return -1;
         break;
       case Step::Kind::kShow:
-        // What the machine itself keeps from this user stays away.
+        // Folders that the machine hides from this user stay hidden.
         if (bind(step.from, step.path) != 0 && errno != EACCES && errno != EPERM && errno != ENOENT) return -1;
         break;
       case Step::Kind::kBind:

@@ -1,6 +1,6 @@
-// Puts folders at the paths where a job file wants them, for one process and its children alone: a mount namespace,
-// and a user namespace where the caller is not root. Nothing on the machine changes: where a path does not exist, the
-// process gets a root of its own, which shows the machine's folders and has the missing ones in memory.
+// Mounts folders at the paths that a job file asks for, for one process and its children alone: a mount namespace, and
+// a user namespace if the caller is not root. Nothing on the machine changes. If a path does not exist, the process
+// gets a root of its own, which shows the machine's folders and has the missing ones in memory.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace lockstep::local {
 
 struct Mount {
   std::string source;  // existing folder or file, absolute
-  std::string target;  // where it is to be seen, absolute
+  std::string target;  // its path in the namespace, absolute
   bool read_only = false;
 
   bool operator==(const Mount&) const = default;
 };
 
-// The steps that a child process takes between fork and exec, worked out before the fork, where memory may be used.
+// The steps of a child process between fork and exec, planned before the fork, where memory may be allocated.
 class MountPlan {
  public:
   // Reads the folders of this machine along the targets. `scratch`: an existing empty folder for the new root; only
-  // used inside the namespace. kInvalid for a relative target, "/" or a target inside another that cannot hold it.
+  // used inside the namespace. kInvalid: a relative target, "/", or a target inside another that cannot hold it.
   static Result<MountPlan> make(const std::vector<Mount>& mounts, const std::string& scratch);
 
   bool empty() const { return steps_.empty(); }
@@ -32,9 +32,9 @@ class MountPlan {
 
  private:
   struct Step {
-    enum class Kind { kFolder, kFile, kLink, kShow, kBind, kReadOnly } kind;  // kShow: what the machine has there
+    enum class Kind { kFolder, kFile, kLink, kShow, kBind, kReadOnly } kind;  // kShow: the machine's own
     std::string path;
-    std::string from;  // of a bind, or what a link says
+    std::string from;  // of a bind, or the text of a link
   };
   bool own_root_ = false;
   std::string scratch_;
@@ -42,7 +42,7 @@ class MountPlan {
   std::string uid_map_, gid_map_;
 };
 
-// Tries in a child process whether the kernel lets this user make such namespaces. Blocks for milliseconds.
+// Tests in a child process whether the kernel lets this user create such namespaces. Blocks for milliseconds.
 // kForbidden with a sentence that names the setting to change.
 Status mounts_permitted();
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kTail = 2048;
 
-// Where the last `lines` lines of the first `size` bytes begin.
+// The offset of the last `lines` lines of the first `size` bytes.
 std::uint64_t start_of_last(int fd, std::uint64_t size, int lines) {
   std::string block(64 * 1024, '\0');
   std::uint64_t at = size;
@@ -50,7 +50,7 @@ void PodLog::append(std::string_view data) {
   while (fd_ >= 0 && !data.empty()) {
     const ssize_t written = write(fd_, data.data(), data.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) break;  // a full disk must not stop the training; what follows may fit again
+    if (written <= 0) break;  // a full disk must not stop the training; later lines may fit again
     size_ += static_cast<std::uint64_t>(written);
     data.remove_prefix(static_cast<size_t>(written));
   }

@@ -1,4 +1,4 @@
-// What a pod wrote: a file per pod, its last bytes in memory for the message of a failed container, and readers that
+// The log of a pod: a file per pod, its last bytes in memory for the message of a failed container, and readers that
 // follow it while it grows.
 #pragma once
 
@@ -17,20 +17,21 @@ namespace lockstep::local {
 // Thread-safe. One writer, any number of readers.
 class PodLog {
  public:
-  // Opens `path` for appending. A log that cannot be written (a full disk) loses lines and stops nobody.
+  // Opens `path` for appending. A log that cannot be written (a full disk) loses lines and blocks no writer.
   explicit PodLog(std::string path);
   ~PodLog();
   PodLog(const PodLog&) = delete;
   PodLog& operator=(const PodLog&) = delete;
 
   void append(std::string_view data);
-  // No more will come: followers end.
+  // The log is complete: followers end.
   void finish();
   // The last bytes, at most 2 KiB, from the start of a line.
   std::string tail() const;
   const std::string& path() const { return path_; }
 
-  // Everything, or the last `lines`; then, with `follow`, what comes until finish(), `stop` or `on_data` says false.
+  // Everything, or the last `lines`; then, with `follow`, new output until finish(), `stop`, or `on_data` returns
+  // false.
   Status read(std::optional<int> lines, bool follow, const std::function<bool(std::string_view)>& on_data,
               std::stop_token stop) const;
 

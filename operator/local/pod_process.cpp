@@ -93,7 +93,7 @@ Result<Variables> container_environment(const Json& pod, const Json& container, 
   return variables;
 }
 
-// Where the volume is on this machine; "" for those that the machine has by itself.
+// The volume's folder on this machine; "" for those that the machine has by itself.
 Result<std::string> folder_of(const Json& volume, const Json& pod, const Machine& machine) {
   const std::string name = text(volume, "name");
   if (volume.contains("emptyDir")) return machine.folder + "/volumes/" + text(at(pod, "metadata"), "name") + "/" + name;
@@ -135,7 +135,7 @@ Status add_volumes(PodProcess& result, Variables& variables, const Json& pod, co
                                            "\", which spec.volumes does not have");
     }
     const Json& volume = found->second;
-    // The agent is on the machine already, and so is its shared memory.
+    // The machine has the agent and shared memory already.
     if (target == "/lockstep" || target == "/dev/shm") continue;
     if (is_token(volume)) {
       const std::string folder = machine.folder + "/tokens/" + pod_name;
@@ -235,7 +235,7 @@ Result<PodProcess> make_pod_process(const Json& pod, const Machine& machine) {
       return fail(ErrorCode::kNotFound, "lockstep-agent was found neither beside lockstep nor in PATH");
     }
     argv[0] = machine.agent;
-    // The image's path of a program need not be this machine's: its name is looked up instead.
+    // The image's path of a program need not exist on this machine: its name is looked up instead.
     const auto separator = std::find(argv.begin(), argv.end(), "--");
     if (separator != argv.end() && separator + 1 != argv.end() && (separator + 1)->find('/') != std::string::npos &&
         !find_program(*(separator + 1), {})) {

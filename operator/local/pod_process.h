@@ -1,6 +1,6 @@
-// A pod of a job turned into what one machine starts for it: the agent with the command of its main container, the
-// environment with the downward API filled in, and folders of the job in the place of volumes. Pure but for looking
-// at the file system; starts nothing.
+// Translates a pod of a job for one machine: the agent with the command of its main container, the environment with the
+// downward API filled in, and folders of the job in place of volumes. Pure but for reading the file system; starts
+// nothing.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,12 +13,12 @@
 
 namespace lockstep::local {
 
-// What is the same for all pods of a machine.
+// Settings of a machine that all its pods share.
 struct Machine {
-  std::string folder;                        // of the job; claims/, volumes/, tokens/ and roots/ are made in it
-  std::string agent;                         // the lockstep-agent that stands for /lockstep/lockstep-agent
-  std::vector<std::string> program_folders;  // searched before PATH, and put in front of the processes' PATH
-  std::vector<std::string> environment;      // "NAME=value": what every pod starts from
+  std::string folder;                        // of the job; it gets claims/, volumes/, tokens/ and roots/
+  std::string agent;                         // the lockstep-agent in place of /lockstep/lockstep-agent
+  std::vector<std::string> program_folders;  // searched before PATH, and prepended to the processes' PATH
+  std::vector<std::string> environment;      // "NAME=value": the base environment of every pod
   std::string node_name = "localhost";
   std::string address = "127.0.0.1";
 };
@@ -27,13 +27,13 @@ struct PodProcess {
   std::string container;  // name of the main container
   std::string image;
   ProcessSpec process;
-  std::vector<std::string> folders;  // to be made before the start
-  std::string token_file;            // where the pod's token goes; "" when the pod wants none
+  std::vector<std::string> folders;  // to be created before the start
+  std::string token_file;            // the path for the pod's token; "" if the pod wants none
 };
 
-// Reads the pod (as the API has it). kInvalid with one sentence that names the field for what a machine without a
-// cluster cannot give: volumes of other kinds than emptyDir, persistentVolumeClaim and hostPath, values from
-// ConfigMaps and Secrets, several containers. kNotFound when the agent or the command is nowhere.
+// Reads the pod (as the API has it). kInvalid with one sentence that names the field: a machine without a cluster lacks
+// volumes of other kinds than emptyDir, persistentVolumeClaim and hostPath, values from ConfigMaps and Secrets, and
+// several containers. kNotFound: the agent or the command does not exist.
 Result<PodProcess> make_pod_process(const nlohmann::json& pod, const Machine& machine);
 
 // "$(NAME)" replaced by the values of `environment`, "$$" by "$"; unknown names stay, as in a cluster.

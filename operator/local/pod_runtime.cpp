@@ -30,7 +30,7 @@ namespace {
 using Json = nlohmann::json;
 using kube::kPods;
 
-constexpr size_t kLongestLine = 64 * 1024;  // longer ones are passed on in pieces
+constexpr size_t kLongestLine = 64 * 1024;  // longer ones are split
 
 const Json& meta_of(const Json& pod) {
   return pod.at("metadata");
@@ -53,7 +53,7 @@ struct Running {
   std::shared_ptr<PodLog> log;
   std::string line;  // the unfinished last one
   std::optional<MonotonicTime> kill_at;
-  bool removed = false;  // from the API already: nothing is left to report
+  bool removed = false;  // the API has deleted it: there is no status to write
 };
 
 class Runtime final : public PodRuntime {
@@ -72,12 +72,12 @@ class Runtime final : public PodRuntime {
     std::filesystem::create_directories(options_.machine.folder + "/logs", error);
     if (error) {
       return fail(ErrorCode::kUnavailable,
-                  "cannot make the folder " + options_.machine.folder + "/logs: " + error.message());
+                  "cannot create the folder " + options_.machine.folder + "/logs: " + error.message());
     }
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (epoll_ < 0 || wake_ < 0 || !add(wake_)) {
-      return fail(ErrorCode::kExhausted, std::string("cannot make an event loop: ") + strerror(errno));
+      return fail(ErrorCode::kExhausted, std::string("cannot create an event loop: ") + strerror(errno));
     }
     adopt_orphans();
     LOCKSTEP_CHECK_OK(announce_node());
@@ -138,7 +138,7 @@ class Runtime final : public PodRuntime {
     [[maybe_unused]] const ssize_t ignored = write(wake_, &one, sizeof one);
   }
 
-  // What `work` says on the loop's thread.
+  // Runs `work` on the loop's thread and returns its result.
   template <typename Answer>
   Result<Answer> ask(std::function<Result<Answer>()> work) {
     const auto answer = std::make_shared<std::promise<Result<Answer>>>();
@@ -264,7 +264,7 @@ class Runtime final : public PodRuntime {
     terminate(found->second, grace);
   }
 
-  // The API has dropped the pod while its process runs: a forced deletion.
+  // The API has deleted the pod while its process runs: a forced deletion.
   void forget(const Json& pod) {
     seen_.erase(uid_of(pod));
     const auto found = running_.find(uid_of(pod));
@@ -280,7 +280,7 @@ class Runtime final : public PodRuntime {
     const auto bound =
         api_.patch(kPods, space_of(pod), name_of(pod), kube::PatchType::kMerge,
                    {{"metadata", {{"uid", uid_of(pod)}}}, {"spec", {{"nodeName", options_.machine.node_name}}}});
-    if (!bound) return;  // it went meanwhile
+    if (!bound) return;  // it was deleted meanwhile
     auto started = launch(pod);
     if (!started) {
       log::warn("a pod cannot be started", {{"pod", name_of(pod)}, {"error", started.error().message}});
@@ -298,7 +298,7 @@ class Runtime final : public PodRuntime {
     std::error_code error;
     for (const std::string& folder : wanted.folders) {
       std::filesystem::create_directories(folder, error);
-      if (error) return fail(ErrorCode::kUnavailable, "cannot make the folder " + folder + ": " + error.message());
+      if (error) return fail(ErrorCode::kUnavailable, "cannot create the folder " + folder + ": " + error.message());
     }
     if (!wanted.token_file.empty()) {
       LOCKSTEP_CHECK_OK(write_token(wanted.token_file, {space_of(pod), name_of(pod), uid_of(pod)}));
@@ -332,7 +332,7 @@ class Runtime final : public PodRuntime {
 
   void begin_stop(Duration grace) {
     stopping_ = true;
-    // The watch has ended, perhaps just before it told of a deletion.
+    // The watch has ended, perhaps just before it reported a deletion.
     if (const auto page = api_.list(kPods, {.limit = 0})) synchronise(page->items);
     for (auto& [uid, one] : running_) terminate(one, grace);
   }
@@ -345,7 +345,7 @@ class Runtime final : public PodRuntime {
     }
   }
 
-  // Reads what is there, at most `blocks`, so that a pod that never stops printing does not hold up the others.
+  // Reads available output, at most `blocks`, so that a pod that never stops printing does not delay the others.
   void pump(Running& one, int blocks) {
     std::array<char, 16 * 1024> block{};
     ssize_t got = -1;
@@ -369,7 +369,7 @@ class Runtime final : public PodRuntime {
     }
   }
 
-  // All pods that ended since the last look: what is left behind is searched for once, among all processes of the
+  // Handles all pods that ended since the last call: it searches for their orphans once, among all processes of the
   // machine.
   void finish_ended() {
     std::vector<std::pair<std::string, ProcessEnd>> finished;
@@ -380,7 +380,7 @@ class Runtime final : public PodRuntime {
     std::set<pid_t> living;
     for (const auto& [uid, one] : running_) living.insert(one.process.pid);
     for (const auto& [uid, end] : finished) living.erase(running_.at(uid).process.pid);
-    // Whatever a pod left behind became our child: with its first process the whole pod ends.
+    // Orphans of a pod became children of this process: when the first process of a pod ends, the whole pod ends.
     kill_children([&](pid_t pid) { return living.contains(pid); });
     for (const auto& [uid, end] : finished) finish(uid, end);
   }
@@ -415,7 +415,7 @@ class Runtime final : public PodRuntime {
   Result<Worker> kill_rank(int rank) {
     for (const auto& [uid, one] : running_) {
       for (const pid_t child : children_of(one.process.pid)) {
-        // Opened before the check, so that a number that was given to another process meanwhile cannot be hit.
+        // Opened before the check, so that a number that passed to another process meanwhile cannot be hit.
         const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
         if (pidfd < 0) continue;
         const bool right = environment_of(child, "RANK") == std::to_string(rank);
@@ -427,8 +427,8 @@ class Runtime final : public PodRuntime {
     return fail(ErrorCode::kNotFound, "no process has rank " + std::to_string(rank) + " now");
   }
 
-  // Nobody else reaps agents, so their numbers are theirs here. A worker's number may have become another process's,
-  // which is no child of the agent then.
+  // Only this process reaps agents, so their numbers are still theirs. A worker's number may have passed to another
+  // process, which then is no child of the agent.
   Result<RunningPod> pod_of(int slot) {
     for (const auto& [uid, one] : running_) {
       const pid_t agent = one.process.pid;
@@ -464,9 +464,9 @@ class Runtime final : public PodRuntime {
   std::map<std::string, std::shared_ptr<PodLog>> logs_;  // by pod name
   bool ended_ = false;
 
-  // Of the loop's thread.
+  // Used by the loop's thread alone.
   std::map<std::string, Running> running_;  // by uid
-  std::vector<std::string> dead_;           // uids of running_ whose process is seen to have ended
+  std::vector<std::string> dead_;           // uids of running_ whose process has ended
   std::set<std::string> seen_;              // uids that were started once
   bool stopping_ = false;
 };

@@ -1,4 +1,4 @@
-// What a kubelet writes into status of a pod, as merge patches. Pure.
+// The status that a kubelet writes for a pod, as merge patches. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

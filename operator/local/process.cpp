@@ -25,7 +25,7 @@
 namespace lockstep::local {
 namespace {
 
-// What the child says when it cannot become the program.
+// The message of a child that cannot run the program.
 struct Report {
   enum Stage : int { kMounts, kFolder, kExec } stage;
   int error;
@@ -58,7 +58,7 @@ struct Report {
     if (mounts.enter(&what) != 0) give_up(Report::kMounts, what);
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  // After the user namespace, whose making clears it.
+  // After the user namespace, because its creation clears it.
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (getppid() != parent) _exit(127);
   if (!spec.working_dir.empty() && chdir(spec.working_dir.c_str()) != 0) {
@@ -117,14 +117,14 @@ bool has_children() {
 }
 
 // A process that runs become(). Without mounts it borrows this process's memory until it runs its program: a copy of
-// the page tables of a controller of some hundred pods takes longer than all else here. A user namespace needs memory
-// of its own.
+// the page tables of a controller of some hundred pods takes longer than all the rest. A user namespace needs memory of
+// its own.
 pid_t start(const ProcessSpec& spec, const MountPlan& mounts, char* const* argv, char* const* env, int null_fd,
             int output_fd, int report_fd) {
   const pid_t parent = getpid();
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);  // no handler of ours runs in the borrowed memory
+  pthread_sigmask(SIG_BLOCK, &all, &before);  // no signal handler runs in the borrowed memory
   const pid_t pid = mounts.empty() ? vfork() : fork();
   if (pid == 0) become(spec, mounts, argv, env, parent, null_fd, output_fd, report_fd);
   const int error = errno;

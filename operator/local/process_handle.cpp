@@ -47,7 +47,7 @@ std::optional<std::string> address_of(int fd, int (*end)(int, sockaddr*, socklen
 }
 
 struct Connection {
-  int fd = -1;  // ours, of their socket
+  int fd = -1;  // this process's descriptor of their socket
   std::string ends;
 };
 

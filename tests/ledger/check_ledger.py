@@ -141,7 +141,7 @@ class Check:
             world = next(iter(ranks.values()))["world"]
             missing = sorted(set(range(world)) - set(ranks))
             if missing and step != max(generation.steps):
-                self.wrong(f"step {step} was committed by generation {number} without rank {missing}, and yet the generation went on")
+                self.wrong(f"step {step} was committed by generation {number} without rank {missing}, and yet the generation continued")
             owner = {}
             for rank, line in sorted(ranks.items()):
                 for index, crc32 in line["batches"]:
@@ -160,7 +160,7 @@ class Check:
             for rank, line in sorted(ranks.items()):
                 digests[line.get("digest")].append(rank)
             if len(digests) > 1:
-                self.wrong(f"after step {step} of generation {number} the ranks held different bits: " +
+                self.wrong(f"after step {step} of generation {number} the ranks held different states: " +
                            "; ".join(f"ranks {ranks_} {digest}" for digest, ranks_ in digests.items()))
 
     # --- from generation to generation ---
@@ -179,13 +179,13 @@ class Check:
             start = next(iter(generation.entered.values()))
             step, committed_in = start["from_step"], start["committed_in"]
             if step > 0 and effective.get(step) != committed_in:
-                who = f"generation {number} went on from step {step} of generation {committed_in}"
+                who = f"generation {number} continued from step {step} of generation {committed_in}"
                 if step in effective:
                     self.wrong(f"{who}, but generation {effective[step]} had committed that step again")
                 else:
-                    self.wrong(f"{who}, which nobody had committed")
+                    self.wrong(f"{who}, which no rank had committed")
             elif step > 0 and self._digest(committed_in, step) not in (None, start["digest"]):
-                self.wrong(f"generation {number} went on from other bits than generation {committed_in} had after step {step}")
+                self.wrong(f"generation {number} continued from another state than generation {committed_in} had after step {step}")
             if not generation.steps:
                 continue
             first = min(generation.steps)

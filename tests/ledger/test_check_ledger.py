@@ -219,13 +219,13 @@ def go_back(lines):
 
 @pytest.mark.parametrize("name, edit, sentence", [
     ("c", drop("step", step=7), "c.jsonl, rank 1 of generation 2, skipped from step 6 to step 8"),
-    ("c", drop("step", step=7), "step 7 was committed by generation 2 without rank [1], and yet the generation went on"),
+    ("c", drop("step", step=7), "step 7 was committed by generation 2 without rank [1], and yet the generation continued"),
     ("a", repeat(6), "a.jsonl, rank 0 of generation 2, applied step 6 twice: its state was that after step 6"),
     ("a", change("step", {"batches": []}, step=6), "micro-batches 0, 2, 4 of step 6 was applied by no rank of generation 2"),
     ("a", change("step", {"batches": [[1, "00000000"]]}, step=6), "micro-batch 1 of step 6 was applied twice by generation 2, by ranks 0 and 1"),
     ("a", change("step", {"batches": [[0, "00000000"]]}, step=4), "micro-batch 0 of step 4, applied by rank 0 of generation 1, was not made of its samples"),
     ("a", change("step", {"batches": [[6, "00000000"]]}, step=4), "micro-batch 6 of step 4, which rank 0 of generation 1 applied, does not exist"),
-    ("a", change("step", {"digest": "0" * 16}, step=6), "after step 6 of generation 2 the ranks held different bits"),
+    ("a", change("step", {"digest": "0" * 16}, step=6), "after step 6 of generation 2 the ranks held different states"),
     ("c", change("enter", {"digest": "0" * 16}, generation=2), "the ranks of generation 2 did not start from the same state"),
     ("a", change("enter", {"from_step": 3}, generation=2), "went back to step 3 of generation 1, though it held step 4 of generation 1"),
     ("c", go_back, "went back to step 4 of generation 1, though it held step 5 of generation 1"),
@@ -260,7 +260,7 @@ def test_nobody_may_go_on_from_a_step_that_was_done_again(tmp_path):
         files[path][start:] = late
     write(files)
     result = check_ledger.check(ledger)
-    assert "generation 3 went on from step 4 of generation 1, but generation 2 had committed that step again" in result.violations
+    assert "generation 3 continued from step 4 of generation 1, but generation 2 had committed that step again" in result.violations
 
 
 def test_a_job_that_ended_early_is_incomplete_unless_that_was_said(tmp_path):

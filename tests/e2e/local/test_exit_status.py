@@ -121,7 +121,7 @@ def test_the_help_says_what_the_exit_statuses_mean(lockstep):
     assert command.wait(10) == 0
     said = " ".join(command.out.split())
     for promise in ("otherwise that of the rank that failed", "1 when it could not start", "2 for wrong usage",
-                    "127 when its command is nowhere", "130 after Ctrl-C"):
+                    "127 when its command is not found", "130 after Ctrl-C"):
         assert promise in said, said
 
 

@@ -75,7 +75,7 @@ TEST(ChaosReport, is_there_for_tools) {
   EXPECT_EQ(said["good"], true);
 }
 
-TEST(ChaosReport, a_fault_is_told_when_it_happens) {
+TEST(ChaosReport, a_fault_is_reported_when_it_strikes) {
   EXPECT_EQ(describe(event(3, FaultKind::kKillPod, 0), 60), "chaos 3 of 60, after step 30: killed it");
   EXPECT_EQ(describe(event(3, FaultKind::kKillPod, 0, false), 60),
             "chaos 3 of 60, after step 30: could not kill a pod: it was not there");

@@ -15,7 +15,7 @@ TEST(ChaosSchedule, is_the_same_for_the_same_seed_and_another_for_another) {
   EXPECT_NE(chaos_schedule(7, 60, 4), chaos_schedule(8, 60, 4));
 }
 
-// A seed that somebody wrote down means the same in every build.
+// A noted seed gives the same faults in every build.
 TEST(ChaosSchedule, does_not_depend_on_the_standard_library) {
   const auto schedule = chaos_schedule(7, 3, 4);
   std::string text;

@@ -36,7 +36,7 @@ class ChaosTest : public testing::Test {
   std::vector<int> asked_;
 };
 
-TEST_F(ChaosTest, a_fault_comes_after_its_step_and_not_before_the_job_has_said_how_many_there_are) {
+TEST_F(ChaosTest, a_fault_waits_for_its_step_and_for_the_jobs_number_of_steps) {
   Chaos chaos = make({after(0.1, 1), after(0.5, 2)});
   EXPECT_TRUE(chaos.look(at(50, 0)).empty());
   EXPECT_TRUE(chaos.look(at(9, 100)).empty());
@@ -65,14 +65,14 @@ TEST_F(ChaosTest, a_delay_is_from_the_step_on_or_from_the_fault_before) {
   EXPECT_EQ(chaos.look(at(10, 100)).size(), 1U);
 }
 
-TEST_F(ChaosTest, what_does_not_come_at_once_waits_for_a_few_steps_since_the_fault_before) {
+TEST_F(ChaosTest, a_fault_waits_for_a_few_steps_after_the_previous_one) {
   Chaos chaos = make({after(0.1, 1), after(0.1, 2), at_once(0.1, 3, 0ms)});
   EXPECT_EQ(chaos.look({60, 60, 100}).size(), 1U);
   EXPECT_TRUE(chaos.look({60, 64, 100}).empty());
   EXPECT_EQ(chaos.look({60, 65, 100}).size(), 2U) << "steps that are done again are steps";
 }
 
-TEST_F(ChaosTest, a_victim_that_is_not_there_is_waited_for_and_left_out_after_ten_seconds) {
+TEST_F(ChaosTest, a_fault_whose_victim_is_missing_is_dropped_after_ten_seconds) {
   for (int i = 0; i < 3; ++i) answers_.emplace_back(fail(ErrorCode::kNotFound, "slot 1 has no pod now"));
   Chaos chaos = make({after(0.1, 1), after(0.2, 2)});
   EXPECT_TRUE(chaos.look(at(50, 100)).empty());
@@ -87,7 +87,7 @@ TEST_F(ChaosTest, a_victim_that_is_not_there_is_waited_for_and_left_out_after_te
   EXPECT_EQ(asked_, (std::vector<int>{1, 1, 1, 2}));
 }
 
-TEST_F(ChaosTest, what_cannot_be_made_is_told_and_not_tried_again) {
+TEST_F(ChaosTest, a_fault_that_cannot_be_made_is_reported_and_not_retried) {
   answers_.emplace_back(fail(ErrorCode::kForbidden, "not permitted"));
   Chaos chaos = make({after(0.1, 1)});
   const auto events = chaos.look(at(50, 100));

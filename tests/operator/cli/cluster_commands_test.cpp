@@ -1,4 +1,4 @@
-// status, logs, submit and delete over the in-memory API, which is enough to see what they print and ask for.
+// status, logs, submit and delete over the in-memory API: their output and their requests.
 #include "operator/cli/cluster_commands.h"
 
 #include <gtest/gtest.h>
@@ -128,7 +128,7 @@ TEST_F(ClusterCommands, submit_creates_in_the_namespace_that_was_asked_for) {
   EXPECT_TRUE(api_.get(kube::kTrainingJobs, "default", "a").ok());
 }
 
-TEST_F(ClusterCommands, delete_goes_on_after_an_unknown_name) {
+TEST_F(ClusterCommands, delete_continues_after_an_unknown_name) {
   make_job("b");
   EXPECT_FALSE(remove_jobs(target(), {"x", "b"}).ok());
   EXPECT_EQ(printed(), "trainingjob.lockstep.dev/b deleted\n");

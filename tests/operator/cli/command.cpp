@@ -20,7 +20,7 @@ std::string read_file(const std::string& path) {
   return (std::stringstream() << file.rdbuf()).str();
 }
 
-// What is awaited is in another process or its files: looking again is the only event there is.
+// The awaited state is in another process or its files, which send no event: polls.
 bool eventually(std::chrono::seconds patience, const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!condition()) {

@@ -21,7 +21,7 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  // Waits for its end and returns the exit status, 1000 + signal for a signal, -1 when it did not end in time.
+  // Waits for its end and returns the exit status, 1000 + signal for a signal, -1 if it did not end in time.
   int wait(std::chrono::seconds patience = std::chrono::seconds(60));
   void signal(int number) const;
   pid_t pid() const { return pid_; }
@@ -42,9 +42,9 @@ class Command {
   std::string folder_, marker_;
 };
 
-// The contents of a file; "" when there is none.
+// The contents of a file; "" if there is none.
 std::string read_file(const std::string& path);
-// Polls, for things that give no event to another process.
+// Polls, for states of another process, which sends no event.
 bool eventually(std::chrono::seconds patience, const std::function<bool()>& condition);
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-// What `lockstep explain` says of a job.
+// The output of `lockstep explain`.
 #include "operator/cli/explanation.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ api::TrainingJob disturbed() {
   return job;
 }
 
-TEST(Explanation, tells_of_each_attempt_who_was_first_what_was_done_by_which_rule_and_where_the_time_went) {
+TEST(Explanation, each_attempt_has_its_first_failure_reaction_rule_and_times) {
   EXPECT_EQ(explanation(disturbed(), at("2026-11-20T12:01:10Z")),
             "big: Running, 4/4 ready, 8 ranks, 1 restart, of which 1 charged to restart.maxRestarts (3)\n"
             "  Running: generation 2 runs with 8 ranks (AllRanksUp, 60s ago)\n"
@@ -66,7 +66,7 @@ TEST(Explanation, tells_of_each_attempt_who_was_first_what_was_done_by_which_rul
             "              first step         5 ms\n");
 }
 
-TEST(Explanation, leaves_out_what_is_not_known) {
+TEST(Explanation, leaves_unknown_values_out) {
   api::TrainingJob job = disturbed();
   job.status.attempts[0] = {.generation = 4, .cause = api::Cause::kCompleted};
   EXPECT_NE(
@@ -77,8 +77,7 @@ TEST(Explanation, leaves_out_what_is_not_known) {
 TEST(Explanation, says_how_many_restarts_are_not_listed) {
   api::TrainingJob job = disturbed();
   job.status.restarts.total = 31;
-  EXPECT_NE(explanation(job, at("2026-11-20T12:01:10Z"))
-                .find("Of the restarts before these, 30 in number, no more is kept.\n"),
+  EXPECT_NE(explanation(job, at("2026-11-20T12:01:10Z")).find("Earlier restarts that are not stored: 30.\n"),
             std::string::npos);
 }
 
@@ -90,7 +89,7 @@ TEST(Explanation, of_a_job_that_waits_says_why) {
       {.type = "Running", .status = "False", .reason = "Waiting", .message = "waiting for slots 0, 1"}};
   const std::string text = explanation(job, at("2026-11-20T12:01:10Z"));
   EXPECT_NE(text.find("  Running: waiting for slots 0, 1 (Waiting, some time ago)\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("nothing has gone wrong"), std::string::npos);
+  EXPECT_NE(text.find("No attempt has ended so far."), std::string::npos);
 }
 
 // Messages come from programs.

@@ -56,7 +56,7 @@ class Ledgers : public testing::Test {
   LedgerRecord record_;
 };
 
-TEST_F(Ledgers, of_a_job_that_recovered_are_in_order_and_tell_what_the_recovery_cost) {
+TEST_F(Ledgers, of_a_job_that_recovered_have_no_violation_and_show_the_lost_time) {
   whole();
   const LedgerVerdict verdict = judged();
   EXPECT_THAT(verdict.violations, IsEmpty());
@@ -73,7 +73,7 @@ TEST_F(Ledgers, of_a_job_that_recovered_are_in_order_and_tell_what_the_recovery_
   EXPECT_EQ(record_.commits, 10);
 }
 
-TEST_F(Ledgers, a_step_that_was_held_up_counts_as_four_of_the_mean_and_the_rest_is_lost) {
+TEST_F(Ledgers, a_delayed_step_counts_as_four_of_the_mean_and_the_rest_is_lost) {
   process();
   entered(1, 0, 0, 1000);
   steps(1, 1, 9, 1000);
@@ -119,8 +119,8 @@ TEST_F(Ledgers, nothing_at_all_is_no_work) {
   EXPECT_THAT(judged(false).violations, IsEmpty());
 }
 
-// Each of these is wrong in one way.
-TEST_F(Ledgers, what_is_wrong_is_told_in_a_sentence) {
+// Each of these has one violation.
+TEST_F(Ledgers, each_violation_is_one_sentence) {
   struct Case {
     const char* sentence;
     std::function<void()> make;
@@ -131,9 +131,9 @@ TEST_F(Ledgers, what_is_wrong_is_told_in_a_sentence) {
       {"file: it is of another job",
        [&] { whole(), say(R"({"kind":"process","steps":9,"batch_size":8,"micro_batch_size":2})"); }},
       {"file: a line is not one of a ledger", [&] { whole(), say("{"); }},
-      {"step 3 of generation 1: 1 of 2 ranks committed it, and yet the generation went on",
+      {"step 3 of generation 1: 1 of 2 ranks committed it, and yet the generation continued",
        [&] { whole(), record_.generations[1].steps[3].erase(0); }},
-      {"step 3 of generation 1: the ranks held different bits after it",
+      {"step 3 of generation 1: the ranks held different states after it",
        [&] { whole(), record_.generations[1].steps[3][1].digest = "f"; }},
       {"step 3 of generation 1: micro-batch 1 was applied twice",
        [&] {
@@ -145,17 +145,17 @@ TEST_F(Ledgers, what_is_wrong_is_told_in_a_sentence) {
       {"step 3 was committed by no rank", [&] { whole(), record_.generations[1].steps.erase(3); }},
       {"ranks 0 and 1 of generation 2 did not start from the same state",
        [&] { whole(), record_.generations[2].entered[1].digest = "f"; }},
-      {"generation 2 went on from step 4 of generation 7, which does not count",
+      {"generation 2 continued from step 4 of generation 7, which does not count",
        [&] {
          whole();
          for (auto& [rank, line] : record_.generations[2].entered) line.committed_in = 7;
        }},
-      {"generation 2 went on from other bits than generation 1 had after step 4",
+      {"generation 2 continued from another state than generation 1 had after step 4",
        [&] {
          whole();
          for (auto& [rank, line] : record_.generations[2].entered) line.digest = "f";
        }},
-      {"generation 3 went on from step 5 of generation 1, which does not count",
+      {"generation 3 continued from step 5 of generation 1, which does not count",
        [&] {
          process(), entered(1, 0, 0, 1000), steps(1, 1, 5, 1000);
          entered(2, 4, 1, 1100), steps(2, 5, 5, 1100);
@@ -169,7 +169,7 @@ TEST_F(Ledgers, what_is_wrong_is_told_in_a_sentence) {
   }
 }
 
-TEST(LedgerReader, takes_in_what_grows_and_leaves_alone_what_was_there) {
+TEST(LedgerReader, reads_lines_as_files_grow_and_ignores_files_that_existed) {
   std::string name = (std::filesystem::temp_directory_path() / "lockstep-ledgers-XXXXXX").string();
   const std::filesystem::path folder = std::filesystem::path(::mkdtemp(name.data())) / "deep";
   std::filesystem::create_directories(folder);

@@ -15,7 +15,7 @@ LossCurve falling() {
   return curve;
 }
 
-TEST(LossCurve, the_later_of_two_values_of_a_step_counts_and_what_is_no_number_does_not) {
+TEST(LossCurve, the_later_value_of_a_step_counts_and_a_nan_does_not) {
   const auto points =
       cleaned({{3, 1}, {1, 5}, {3, 2}, {2, std::nan("")}, {4, std::numeric_limits<double>::infinity()}});
   EXPECT_EQ(points, (std::vector<LossPoint>{{1, 5}, {3, 2}}));

@@ -71,7 +71,7 @@ TEST(RunOptions, workers_flags_and_the_programs_own_arguments_are_added) {
   EXPECT_EQ(changed["spec"]["args"], json({"--deterministic", "--steps=5", "-v"}));
 }
 
-TEST(RunOptions, what_a_machine_does_not_apply_is_named_and_taken_out) {
+TEST(RunOptions, fields_that_a_machine_does_not_apply_are_named_and_removed) {
   json changed = job();
   changed["spec"]["gpusPerNode"] = 2;
   changed["spec"]["resources"] = {{"limits", {{"cpu", "1"}}}};

@@ -1,5 +1,5 @@
-// `lockstep run` as people use it, with shell scripts as training programs: exit statuses, recovery, and that nothing
-// stays behind whatever is killed. A `sleep` in a script is a program that stays until somebody ends it.
+// `lockstep run` as people use it, with shell scripts as training programs: exit statuses, recovery, and no process
+// left behind after any kill. A `sleep` in a script is a program that stays until it is killed.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -60,9 +60,9 @@ TEST_F(Run, a_killed_worker_is_survived_and_listed) {
   EXPECT_TRUE(command.await_no_process());
 }
 
-TEST_F(Run, a_worker_that_cannot_be_told_by_its_rank_yet_is_killed_once_it_can) {
-  // As on a busy disk, where a program is loaded slowly: without its environment for a second after its start. Nothing
-  // tells when it was looked for in vain, so that is a time.
+TEST_F(Run, a_worker_without_a_known_rank_is_killed_once_its_rank_shows) {
+  // As on a busy disk, where a program loads slowly: without its environment for a second after its start. No event
+  // says that the runtime searched in vain, so the test takes a fixed time.
   Command command(
       words("[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec env -i WAIT=$RANK sh -c "
             "\"sleep 1; RANK=\\$WAIT exec sleep 100\"; echo again",
@@ -92,7 +92,7 @@ TEST_F(Run, the_exit_status_is_that_of_the_rank_that_failed) {
   EXPECT_TRUE(command.await_no_process());
 }
 
-TEST_F(Run, a_command_that_does_not_exist_is_told_by_name) {
+TEST_F(Run, a_missing_command_is_named) {
   Command command(words("true", 1, {"--set", "spec.command=[\"lockstep-trainr\"]"}));
   EXPECT_EQ(command.wait(), 127);
   EXPECT_EQ(command.err(),
@@ -122,7 +122,7 @@ TEST_F(Run, a_second_interrupt_does_not_wait) {
 }
 
 TEST_F(Run, a_killed_lockstep_leaves_no_process) {
-  // With daemons that lost their parents and have sessions of their own.
+  // With orphaned daemons that have sessions of their own.
   Command command(
       words("setsid sh -c \"sleep 100 & sleep 100\" & trap : TERM; echo up; while :; do sleep 1; done", 2, {"--logs"}));
   ASSERT_TRUE(command.await_output("[0] up")) << command.out() << command.err();

@@ -37,7 +37,7 @@ TEST(Text, cutting_keeps_characters_whole) {
   EXPECT_EQ(shortened("ééééé", 8), "éé...");
 }
 
-TEST(Text, what_a_program_printed_cannot_move_the_cursor) {
+TEST(Text, output_of_a_program_cannot_move_the_cursor) {
   EXPECT_EQ(printable("a\x1b[2Jb\tc\nd\x7f"), "a?[2Jb\tc\nd?");
 }
 

@@ -1,5 +1,4 @@
-// What the command says to what was typed: help, misspelt words, files that are wrong. The whole text, as people see
-// it.
+// The command's answers to its arguments: help, misspelt words, invalid files. The whole text, as people see it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Whichever of guard and child is killed, nothing of theirs stays. The test forks a guard of its own each time.
+// Whichever of guard and child is killed, none of their processes stays. The test forks a guard of its own each time.
 #include "operator/local/guard.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace lockstep::local {
 namespace {
 
-// A guard in a process of its own around `work`, which gets a pipe to write to. The pipe's end says that the last
-// process that holds it is gone.
+// A guard in a process of its own around `work`, which gets a pipe to write to. The pipe ends when the last process
+// that holds it has ended.
 class Guarded {
  public:
   explicit Guarded(const std::function<int(int pipe)>& work) {
@@ -59,7 +59,7 @@ class Guarded {
   pid_t guard_ = -1, child_ = -1;
 };
 
-// Leaves a grandchild in a session of its own, which nothing but adoption can find.
+// Leaves a grandchild in a session of its own, which only adoption can find.
 void leave_a_daemon() {
   if (fork() == 0) {
     setsid();
@@ -89,7 +89,7 @@ TEST(Guard, signals_reach_the_work) {
   EXPECT_EQ(guarded.wait(), SIGINT);
 }
 
-TEST(Guard, what_the_work_leaves_behind_is_killed) {
+TEST(Guard, orphans_of_the_work_are_killed) {
   Guarded guarded([](int) {
     leave_a_daemon();
     return 0;

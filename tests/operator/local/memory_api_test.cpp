@@ -1,4 +1,4 @@
-// What the contract suite of the API seam leaves open, and what is the in-memory store's own.
+// Behaviour that the contract suite of the API seam leaves open, and features of the in-memory store alone.
 #include "operator/local/memory_api.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST(MemoryApi, a_bound_pod_waits_for_its_runtime_and_an_unbound_one_goes_at_onc
   EXPECT_FALSE(api.get(kPods, "default", "bound").ok());
 }
 
-TEST(MemoryApi, what_an_owner_had_goes_with_it_and_so_does_what_comes_too_late) {
+TEST(MemoryApi, dependents_go_with_their_owner_even_those_created_too_late) {
   MemoryApi api;
   const auto job = api.create(kTrainingJobs, "default", named("j"));
   const Json owned = {{"metadata", {{"ownerReferences", {{{"uid", uid(*job)}, {"kind", "TrainingJob"}}}}}}};

@@ -75,7 +75,7 @@ TEST(PodProcess, volumes_become_folders_of_the_job) {
                                                          {"/usr", "/host", false}}));
 }
 
-TEST(PodProcess, what_a_machine_cannot_give_is_refused_by_name) {
+TEST(PodProcess, fields_that_a_machine_cannot_provide_are_refused_by_name) {
   const auto sentence = [](const json& given) {
     const auto process = make_pod_process(given, machine());
     return process ? "accepted" : process.error().message;

@@ -1,4 +1,4 @@
-// The runtime with small shell commands as pods: what a kubelet would report, and that no process stays.
+// The runtime with small shell commands as pods: the status that a kubelet would report, and no process left behind.
 #include "operator/local/pod_runtime.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class Runtime : public testing::Test {
     ASSERT_TRUE(made.ok()) << made.error().message;
   }
 
-  // Waits until the pod satisfies `fits` (null: until it is gone) and returns it.
+  // Waits until the pod satisfies `fits` (null: until it is deleted) and returns it.
   Json await(const std::string& name, const std::function<bool(const Json&)>& fits) {
     Json last;
     std::stop_source timeout;
@@ -107,7 +107,7 @@ TEST_F(Runtime, a_pod_that_exits_with_zero_succeeds) {
   EXPECT_EQ(log("a"), "hello\n");
 }
 
-TEST_F(Runtime, a_failed_pod_tells_its_code_and_its_last_words) {
+TEST_F(Runtime, a_failed_pod_has_its_exit_code_and_its_last_lines) {
   create("a", "echo out; echo the disk is on fire >&2; exit 7");
   const Json pod = await("a", terminal);
   EXPECT_EQ(pod["status"]["phase"], "Failed");
@@ -129,7 +129,7 @@ TEST_F(Runtime, the_environment_has_the_downward_api_and_expansions) {
             {{"name", "UID_"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "metadata.uid"}}}}}},
             {{"name", "BOTH"}, {"value", "$(NAME)-$$(IP)"}}}}});
   const Json pod = await("a", terminal);
-  // $(NOT) stays, and the shell then runs it as a command that is not there.
+  // $(NOT) stays, and the shell then runs it as a command that does not exist.
   EXPECT_NE(log("a").find("a 127.0.0.1 a-$(IP) " + pod["metadata"]["uid"].get<std::string>() + " /nowhere"),
             std::string::npos)
       << log("a");
@@ -173,7 +173,7 @@ TEST_F(Runtime, a_forced_deletion_kills_at_once) {
   EXPECT_NE(kill(pid, 0), 0);
 }
 
-TEST_F(Runtime, what_a_dead_pod_left_behind_goes_with_it) {
+TEST_F(Runtime, orphans_of_a_dead_pod_are_killed) {
   create("a", "setsid sh -c 'echo orphan; sleep 100' & sleep 0.2; kill -KILL $$$$");
   await_line("a: orphan");
   await("a", terminal);
@@ -236,7 +236,7 @@ TEST_F(Faults, a_connection_is_cut_under_both_of_its_ends) {
   EXPECT_EQ(pod->workers[1].cut_connection(0).error().code, ErrorCode::kNotFound) << "it has none";
 }
 
-TEST_F(Runtime, what_cannot_be_started_fails_with_a_sentence) {
+TEST_F(Runtime, a_pod_that_cannot_start_fails_with_a_sentence) {
   create("a", "", {{"command", {"no-such-command"}}});
   EXPECT_EQ(ended(await("a", terminal))["message"],
             "the command \"no-such-command\" was found neither beside lockstep nor in PATH");
