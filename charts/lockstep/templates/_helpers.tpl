@@ -23,7 +23,7 @@ app.kubernetes.io/part-of: lockstep
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* What the operator does with the objects of jobs: cluster-wide, or in the namespace that it watches. */}}
+{{/* Permissions for the objects of jobs: cluster-wide, or in the namespace that it watches. */}}
 {{- define "lockstep.jobRules" -}}
 - apiGroups: [lockstep.dev]
   resources: [trainingjobs]
