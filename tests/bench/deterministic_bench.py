@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What --deterministic costs: seconds per step with it over those without it, by pairs of runs that follow one another.
+"""The cost of --deterministic: seconds per step with it over those without it, by pairs of consecutive runs.
 
     tests/bench/deterministic_bench.py                  # the transformer, in one process and as two ranks
     tests/bench/deterministic_bench.py --pairs 9
 
-With --deterministic each micro-batch's gradient is kept apart and summed in an order that does not depend on the number of ranks.
-The order within a pair alternates, so that a machine that gets slower on the way favours neither; the median of the ratios counts."""
+With --deterministic the trainer keeps each micro-batch's gradient apart and sums them in an order that does not depend on the number of ranks.
+The order within a pair alternates, so that a machine that becomes slower meanwhile favours neither; the median of the ratios counts."""
 
 import argparse
 import json

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long until the last pod of a job is created: our operator and JobSet against a raw client that posts the same pods, by turns in one run.
+"""Time to the last pod of a job: our operator and JobSet against a raw client that posts the same pods, by turns in one run.
 
     make bench-control-plane                                       # all cases, 3 rounds: the better part of an hour on 2 cores
-    make bench-control-plane PODS=300 ROUNDS=1                     # a look
+    make bench-control-plane PODS=300 ROUNDS=1                     # a quick run
     tests/bench/control_plane/bench_control_plane.py --only gang --rounds 5
 
 An observer, the same for all three, posts the job (or the pods) and watches the namespace; its clock alone counts. The fleet's nodes exist
-only as objects that KWOK plays, so pods are scheduled and run while others are still created. README.md beside it says how to read it."""
+only as objects that KWOK plays, so pods are scheduled and run while others are still created. README.md beside it explains the columns."""
 
 import argparse
 import contextlib
@@ -124,7 +124,7 @@ def main():
         for name, jobs, pods in chosen:
             rows = []
             for number in range(given.rounds):
-                # Each round begins with another side, so that a machine that gets slower on the way favours none.
+                # Each round begins with another side, so that a machine that becomes slower meanwhile favours none.
                 for side in sides[number % len(sides):] + sides[:number % len(sides)]:
                     rows.append({"case": name, "round": number, **measure(fleet, side, jobs, pods, template, connections)})
             found += rows

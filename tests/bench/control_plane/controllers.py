@@ -24,14 +24,14 @@ def memory_mib(pid, field):
 
 
 def forget_peak(pid):
-    """Has VmHWM begin again at what is resident now."""
+    """Resets VmHWM to the resident memory of this moment."""
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 class Controller:
     """A running controller; ends with the block that uses it."""
 
-    ready = None  # what its log says when it leads
+    ready = None  # the line of its log when it leads
 
     def __init__(self, fleet, command, env=None):
         self.log = fleet.folder / f"{type(self).__name__.lower()}.log"
@@ -47,7 +47,7 @@ class Controller:
         except BaseException:
             self.end()
             raise
-        time.sleep(1)  # its first look at an empty cluster; nothing outside of the process says that it is over
+        time.sleep(1)  # its first list of an empty cluster; no event outside of the process says that it is done
         forget_peak(self.pid)
         return self
 
@@ -60,7 +60,7 @@ class Controller:
         return re.search(self.ready, self.log.read_text(errors="replace"))
 
     def led_once(self):
-        """Whether it never had to lead again, having lost its Lease."""
+        """Whether it never lost its Lease."""
         return len(re.findall(self.ready, self.log.read_text(errors="replace"))) == 1
 
     def end(self):
@@ -84,7 +84,7 @@ class Lockstep(Controller):
 
 
 class JobSet(Controller):
-    """JobSet's controller. Its pods are made by the Job controller of the control plane, which is a process of its own."""
+    """JobSet's controller. The Job controller of the control plane, a process of its own, creates its pods."""
 
     ready = r"Starting workers"
 

@@ -1,4 +1,4 @@
-"""The cluster of the bench: a fleet of nodes that KWOK plays, and what each side is asked to create on it."""
+"""The cluster of the bench: a fleet of nodes that KWOK plays, and the objects that each side creates on it."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ def training_job(name, pods):
 
 
 def job_set(name, pods):
-    """The same job for JobSet: one Indexed Job. What its defaulting webhook would add is written out, since none is installed."""
+    """The same job for JobSet: one Indexed Job. It spells out the defaults of the webhook, which is not installed."""
     job = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 0,
            "template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER], **ON_FLEET}}}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name, "namespace": NAMESPACE},
@@ -47,7 +47,7 @@ def job_set(name, pods):
 
 
 def bare_pod(pod, owner):
-    """A pod that the raw client can post: what our operator made, without what the server and its admission added."""
+    """A pod for the raw client: the one that our operator created, without the fields that the server added."""
     found = copy.deepcopy(pod)
     meta = found["metadata"]
     found["metadata"] = {"name": "raw-@NUMBER@", "namespace": NAMESPACE, "labels": meta["labels"], "annotations": meta.get("annotations", {}),
@@ -65,7 +65,7 @@ def bare_pod(pod, owner):
 
 
 class Fleet:
-    """The cluster and the programs of the bench. Use it with `with`: nothing of it is left afterwards."""
+    """The cluster and the programs of the bench. Use it with `with`, which removes everything afterwards."""
 
     def __init__(self, pods, name="bench"):
         self.name, self.size = name, math.ceil(pods / PODS_PER_NODE) + 1
@@ -84,7 +84,7 @@ class Fleet:
         for namespace in (NAMESPACE, "lockstep-system", "jobset-system"):
             self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.api.call("POST", "/api/v1/namespaces/lockstep-system/services", {"metadata": {"name": "lockstep-coordinator"},
-                      "spec": {"ports": [{"name": "coordinator", "port": 7077}]}})  # as the chart makes it
+                      "spec": {"ports": [{"name": "coordinator", "port": 7077}]}})  # as in the chart
         for collection in COLLECTIONS.values():
             self.until(f"{collection} is served", lambda path=collection: self._serves(path))
         return self
@@ -124,7 +124,7 @@ class Fleet:
         return lockstep_cluster.processes.recorded(self.layout, name)
 
     def probe(self, objects, pods, copies=0, connections=16):
-        """Posts the objects and waits for the pods; what the probe printed (see probe/main.go)."""
+        """Posts the objects and waits for the pods; returns the output of the probe (see probe/main.go)."""
         file = self.folder / "post.json"
         file.write_text(json.dumps(objects))
         pki = self.layout.pki
@@ -134,7 +134,7 @@ class Fleet:
         return json.loads(out)
 
     def clear(self):
-        """Deletes everything that any side has made, and waits until it is gone."""
+        """Deletes everything that any side has created, and waits until it is deleted."""
         for kind in ("lockstep", "jobset", "jobs"):
             self.api.call("DELETE", f"{COLLECTIONS[kind]}?propagationPolicy=Background&gracePeriodSeconds=0", seconds=120)
 
@@ -157,7 +157,7 @@ class Fleet:
         return len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
 
     def raw_template(self):
-        """[{path, body}] of the pod that the raw client posts, as our operator made one just now."""
+        """[{path, body}] of the pod that the raw client posts, as our operator has just created one."""
         self.probe([{"path": COLLECTIONS["lockstep"], "body": training_job("shape", 1)}], 1)
         pod = self.api.call("GET", COLLECTIONS["pods"])["items"][0]
         self.clear()

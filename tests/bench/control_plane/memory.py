@@ -1,4 +1,4 @@
-"""Where the operator's resident memory goes: mappings from /proc, the allocator's own account, and samples of who allocates."""
+"""Where the operator's resident memory goes: mappings from /proc, the allocator's own account, and samples of the functions that allocate."""
 
 import bisect
 import os
@@ -14,7 +14,7 @@ import fleet as fleets
 SIZES = (0, 1000, 10000)
 GANG = 1000  # pods of each job
 SAMPLER = pathlib.Path(__file__).with_name("heap_sampler.cpp")
-# What a stack counts as: the first rule that a frame meets, frames from the innermost on. Frames that meet none are passed over.
+# The row of a stack: the first rule that a frame matches, from the innermost frame on. Frames without a rule are skipped.
 RULES = (
     ("TLS", r"libssl|libcrypto"),
     ("JSON", r"nlohmann|YAML::"),
@@ -48,7 +48,7 @@ class Symbols:
 def category(names):
     """The rule that a stack meets; `names` are its frames, innermost first."""
     for name in names:
-        function = re.sub(r"<.*>", "", name)  # an argument of a template is not who allocates
+        function = re.sub(r"<.*>", "", name)  # an argument of a template does not allocate
         for what, pattern in RULES:
             if re.search(pattern, function) or (what == "JSON" and name.startswith("nlohmann")):
                 return what
@@ -147,7 +147,7 @@ def table(fleet, sizes=SIZES):
             idle = idle or connections(controller.pid)
             # Connections over which pods were created close half a minute after the last of them.
             fleet.until("the operator rests", lambda: connections(controller.pid) <= idle + 2, deadline=120, every=1)
-            time.sleep(61)  # it returns free memory to the machine once a minute, and does not say when
+            time.sleep(61)  # it returns free memory to the machine once a minute, without an event
             fleet.api.close()  # the server has closed the idle connection
             columns.append(look(fleet, controller, symbols))
         fleet.clear()

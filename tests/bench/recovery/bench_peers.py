@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One process of four is killed every so many seconds: what a fault costs under Lockstep, torchrun and torchft, in one run.
+"""Kills one process of four at a fixed interval: the cost of a fault under Lockstep, torchrun and torchft, in one run.
 
 All train a multilayer perceptron with 16 MiB of float32 parameters and AdamW on the CPU of this machine, four processes, one
 thread each. torchrun and torchft have gloo and the settings with which they recover fastest here (peers.py). Two figures:
@@ -77,7 +77,7 @@ def measure(system, faults, every, chance):
     for fault in result["faults"]:
         killed, middle = fault["killedNs"], (fault["killedNs"] + fault["endNs"]) // 2
         fault["lostMs"], fault["stepMs"] = figures.cost(processes, RANKS, killed, fault["wholeNs"], AFTER_NS, middle)
-    while len(result["faults"]) < faults:  # those that it did not live to see
+    while len(result["faults"]) < faults:  # faults that it did not survive to
         result["faults"].append({"rank": -1, "standsStillMs": math.inf, "lostMs": math.inf, "load": os.getloadavg()[0]})
     return result
 
@@ -98,7 +98,7 @@ def report(results, every):
 
 
 def ratios(results):
-    """Of ours to the better of the others, by median."""
+    """The ratio of Lockstep to the better of the others, by median."""
     def medians(key):
         return {result["system"]: figures.percentile([fault[key] for fault in result["faults"]], 0.5) for result in results}
 
@@ -142,7 +142,7 @@ def main():
     arguments.json.write_text(json.dumps(figures.plain({"seed": arguments.seed, "cores": os.cpu_count(), "everySeconds": arguments.every,
                                                         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
                                                         "ratios": found, "results": results}), indent=1) + "\n")
-    print(f"everything is in {arguments.json}")
+    print(f"all measurements are in {arguments.json}")
     return 0 if results else 2
 
 

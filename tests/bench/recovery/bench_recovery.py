@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Kills members of a training job and measures how long the others stand still.
+"""Kills members of a training job and measures how long the survivors stand still.
 
 Each case trains a multilayer perceptron with AdamW under `lockstep run` (agents, TLS, coordinator: what a cluster runs) and kills
-a rank chosen by chance at an instant chosen by chance, again and again, each time after the gang is whole again and has made some
-steps. What is printed of a kill is taken from the ledgers that the ranks write at each commit:
+a rank chosen by chance at an instant chosen by chance, repeatedly, each time after the gang is whole again and has made some
+steps. The figures of a kill come from the ledgers that the ranks write at each commit:
 
   overhead   from the kill to the first commit of the last survivor in the next generation, less the step itself: the median
              step of an undisturbed job of as many ranks, measured in the same run
   bound      30 ms and one all-reduce of the parameters' bytes on as many ranks and the same transport, measured in the same run
-  join       by how much the survivors' longest gap between two commits exceeds a step when the replacement is taken in
+  join       by how much the survivors' longest gap between two commits exceeds a step when the replacement joins
 
 A kill after which some survivor commits nothing within 60 s has an overhead of infinity ("never"), and the next job begins.
 """
@@ -36,7 +36,7 @@ KILLS_PER_JOB = 9      # the status keeps ten attempts
 
 
 class Case:
-    """One row of the result: a gang of some form and what is killed in it."""
+    """One row of the result: a form of gang and the kind of victim."""
 
     def __init__(self, ranks, mebibytes, form, victim, kills):
         self.ranks, self.mebibytes, self.form, self.victim, self.kills = ranks, mebibytes, form, victim, kills
@@ -131,7 +131,7 @@ def some_kills(case, folder, count, chance, show):
 
 
 def calibrate(case, folder):
-    """Undisturbed steps and all-reduces, measured between the jobs that are disturbed, so that both see the same machine."""
+    """Undisturbed steps and all-reduces, measured between the disturbed jobs, so that both see the same machine."""
     case.loads.append(os.getloadavg()[0])
     sizes = {case.ranks} | ({case.ranks - 1} if case.form != "processes" else set()) | {kill["world"] for kill in case.raw if kill["world"]}
     for ranks in sorted(sizes - {case.ranks}):
@@ -175,7 +175,7 @@ def result_of(case):
 
 
 def phases(attempts):
-    """Every `...Milliseconds` that the job's attempts tell, by its name."""
+    """Every `...Milliseconds` of the job's attempts, by its name."""
     found = {}
     for attempt in attempts:
         for key, value in leaves(attempt):
@@ -210,12 +210,12 @@ def report(results):
         rows.append([r["case"], after, ms(step.get(r["ranks"])), ms(step.get(after)), ms(reduce.get(after)), ms(r["joinMs"]["median"]),
                      ms(r["joinMs"]["max"]), ms(r["joinSteps"], 1), ms(r["stateAtBandwidthMs"]), r["stepsLost"],
                      f"{min(r['load']):.1f} to {max(r['load']):.1f}"])
-    print("\nwhat that is made of, in milliseconds; the join of the replacement; the load of the machine")
+    print("\nits parts, in milliseconds; the join of the replacement; the load of the machine")
     print("\n".join(figures.table(["case", "ranks after", "step", "step after", "all-reduce", "join pause", "max", "in steps",
                                    "state / bandwidth", "steps lost", "load"], rows)))
     for r in results:
         if r["phasesMs"]:
-            print(f"\nphases as the job's attempts tell them, in milliseconds: {r['case']}")
+            print(f"\nphases of the job's attempts, in milliseconds: {r['case']}")
             print("\n".join(figures.table(["phase", "attempts", "median", "p90", "max"], [
                 [key, each["count"], ms(each["median"]), ms(each["p90"]), ms(each["max"])] for key, each in r["phasesMs"].items()])))
 
@@ -247,7 +247,7 @@ def main():
     arguments.json.write_text(json.dumps(figures.plain({"seed": arguments.seed, "cores": os.cpu_count(), "seconds": seconds,
                                                         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
                                                         "results": results}), indent=1) + "\n")
-    print(f"\n{seconds:.0f} s; everything is in {arguments.json}")
+    print(f"\n{seconds:.0f} s; all measurements are in {arguments.json}")
     return 0 if results else 2
 
 

@@ -7,7 +7,7 @@ import statistics
 
 @dataclasses.dataclass(frozen=True)
 class Commit:
-    """A committed step of one process, as its ledger says it."""
+    """A committed step of one process, from its ledger."""
     step: int
     generation: int
     rank: int
@@ -17,15 +17,15 @@ class Commit:
 
 @dataclasses.dataclass
 class Recovery:
-    """What one kill came to."""
-    milliseconds: float  # from the kill to the last survivor's first commit of a newer generation; infinite: that never came
+    """The result of one kill."""
+    milliseconds: float  # from the kill to the last survivor's first commit of a newer generation; infinite: there was none
     world: int           # ranks of that generation; 0: there was none
-    steps_lost: int      # committed before the kill and done again after it
+    steps_lost: int      # committed before the kill and repeated after it
 
 
 @dataclasses.dataclass
 class Join:
-    """What it cost those that were there to take a newcomer in."""
+    """The cost of a newcomer's join for the other ranks."""
     milliseconds: float  # the longest gap between two commits of one of them, across the change of the generation
     world: int           # ranks of the generation with the newcomer
 
@@ -68,20 +68,20 @@ def recovery(killed_ns, generation, survivors):
 
 
 def first_new(commits, generation, newest, world=None):
-    """A process' first commit of a step that was new to all, in a newer generation (of so many ranks); None where it made none."""
+    """A process' first commit of a step that was new to all, in a newer generation (of so many ranks); None if it made none."""
     return next((commit for commit in commits if commit.generation > generation and commit.step > newest
                  and world in (None, commit.world)), None)
 
 
 def progress_ns(generation, newest, processes, count):
-    """When `count` of the processes had each made such a commit; None where they have not."""
+    """When `count` of the processes had each made such a commit; None if they have not."""
     firsts = [first_new(commits, generation, newest) for commits in processes]
     times = sorted(first.ns for first in firsts if first is not None)
     return times[count - 1] if len(times) >= count else None
 
 
 def newest_commit(processes, until_ns):
-    """The first commit of the largest step that any process had committed by then; None where there was none."""
+    """The first commit of the largest step that any process had committed by then; None if there was none."""
     return max((commit for commits in processes for commit in commits if commit.ns <= until_ns),
                key=lambda commit: (commit.step, -commit.ns), default=None)
 
@@ -92,7 +92,7 @@ def newest_step(processes, until_ns):
 
 
 def whole_again_ns(generation, newest, processes, world):
-    """When all `world` ranks of one newer generation had committed a step that was new to all; None where they have not."""
+    """When all `world` ranks of one newer generation had committed a step that was new to all; None if they have not."""
     times = {}  # by generation
     for commits in processes:
         first = first_new(commits, generation, newest, world)
@@ -110,25 +110,25 @@ def lost_ms(processes, begin_ns, end_ns, step_ms):
 
 
 def undisturbed_ms(processes, world, begin_ns, end_ns):
-    """The mean step of the whole gang in that time, without the first ones of each generation; NaN where there was none."""
+    """The mean step of the whole gang in that time, without the first ones of each generation; NaN if there was none."""
     whole = [[commit for commit in commits if commit.world == world and begin_ns <= commit.ns <= end_ns] for commits in processes]
     return mean([gap for commits in whole for gap in step_gaps(commits, skip=3)])
 
 
 def cost(processes, world, killed_ns, whole_ns, after_ns, until_ns):
     """(milliseconds lost, the undisturbed step) by a kill after which the gang was whole again at `whole_ns`: until `after_ns` later,
-    but until `until_ns` at most. Infinite where the gang was not whole by then, or nothing undisturbed is known."""
+    but until `until_ns` at most. Infinite if the gang was not whole by then, or no undisturbed step is known."""
     if whole_ns is None or whole_ns > until_ns:
         return math.inf, math.nan
     over = min(whole_ns + after_ns, until_ns)
-    # On both sides of what is measured, because the machine may get busier meanwhile. Before the first fault there may be little.
+    # On both sides of the measured time, because the machine may get busier meanwhile. Before the first fault there may be little.
     sides = (undisturbed_ms(processes, world, 2 * killed_ns - over, killed_ns), undisturbed_ms(processes, world, over, 2 * over - killed_ns))
     step = mean([side for side in sides if not math.isnan(side)])
     return (math.inf if math.isnan(step) else lost_ms(processes, killed_ns, over, step)), step
 
 
 def join(survivors, before_world, world):
-    """The change from a generation of `before_world` ranks to the next one of `world`; None where no survivor saw one."""
+    """The change from a generation of `before_world` ranks to the next one of `world`; None if no survivor saw one."""
     longest = None
     for commits in survivors:
         for before, after in zip(commits, commits[1:]):

@@ -1,4 +1,4 @@
-"""What the systems under the benchmark share: processes that are followed by the ledgers that they write, and killed by pid."""
+"""Shared by the systems under the benchmark: processes that it follows by their ledgers, and kills by pid."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ import time
 
 from ledgers import Ledgers
 
-LOOK_EVERY = 0.02  # at the ledgers, in seconds; nothing that is measured depends on it
+LOOK_EVERY = 0.02  # interval of reading the ledgers, in seconds; no figure depends on it
 PR_SET_PDEATHSIG = 1
 
 
@@ -23,7 +23,7 @@ def now_ns():
 
 
 def ends_with_us(number):
-    """For preexec_fn: what is started gets this signal when the benchmark is killed."""
+    """For preexec_fn: the child gets this signal when the benchmark is killed."""
     return lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
@@ -49,7 +49,7 @@ def kill(pid):
 
 
 class Followed:
-    """A gang of `ranks` in a folder of its own. A subclass starts and stops it, and says what it has printed."""
+    """A gang of `ranks` in a folder of its own. A subclass starts and stops it, and returns its output."""
 
     def __init__(self, folder, ranks):
         self.folder = pathlib.Path(folder)
@@ -59,17 +59,17 @@ class Followed:
         self.ledgers = Ledgers(self.folder / "ledger")
 
     def ended(self):
-        """Why nothing more is to be expected; None while it runs."""
+        """Why the gang makes no further progress; None while it runs."""
         raise NotImplementedError
 
     def look_after(self):
-        """What a person or another system would do meanwhile."""
+        """The part of a user or another system meanwhile."""
 
     def said(self):
         return (self.folder / "output").read_text(errors="replace")[-3000:]
 
     def until(self, what, look, deadline):
-        """Reads the ledgers until `look` says something true, which is returned; None after `deadline` seconds."""
+        """Reads the ledgers until `look` returns something true, and returns it; None after `deadline` seconds."""
         end = time.monotonic() + deadline
         while True:
             self.look_after()
@@ -82,7 +82,7 @@ class Followed:
                 raise GangFailed(f"{why} while waiting for {what}:\n{self.said()}")
             if time.monotonic() > end:
                 return None
-            time.sleep(LOOK_EVERY)  # the condition is in other processes' files: looking again is the only event there is
+            time.sleep(LOOK_EVERY)  # the condition is in other processes' files, which send no event
 
     def whole(self, steps, deadline=60):
         """Ranks by pid once the gang has all of them and each has made `steps` steps in the newest generation."""

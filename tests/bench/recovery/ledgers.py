@@ -16,7 +16,7 @@ class Ledgers:
         self.commits = {}  # by pid, in the order of the file
 
     def read(self):
-        """Takes in what was written since the last call."""
+        """Reads the lines written since the last call."""
         if not self._folder.is_dir():
             return
         for path in self._folder.iterdir():
@@ -42,7 +42,7 @@ class Ledgers:
         return max((commits[-1].generation for commits in self.commits.values() if commits), default=0)
 
     def whole(self, world, steps, alive):
-        """Ranks of the newest generation by pid, when it has `world` ranks that live and have made `steps` steps in it; else None."""
+        """Ranks of the newest generation by pid, if it has `world` ranks that live and have made `steps` steps in it; else None."""
         generation = self.newest_generation()
         ranks = {}
         for pid, commits in self.commits.items():

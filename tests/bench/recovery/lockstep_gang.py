@@ -1,4 +1,4 @@
-"""A job of lockstep-trainer under `lockstep run`: its processes, what they commit, and how to kill one of them."""
+"""A job of lockstep-trainer under `lockstep run`: its processes, their commits, and kills of them."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from followed import Followed, ends_with_us, kill, parent
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
 
-# Hidden layers and their width that make about so many MiB of float32 parameters.
+# Hidden layers and their width for about this many MiB of float32 parameters.
 MODELS = {16: (5, 1018), 64: (5, 2044), 1: (3, 340)}
 
-# How the ranks are spread over pods, and what carries their bytes.
+# The distribution of ranks over pods, and the transport of their bytes.
 FORMS = {"tcp": "a pod each, TCP", "memory": "a pod each, shared memory", "processes": "one pod, shared memory"}
 
 
@@ -31,7 +31,7 @@ def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
                     "--seed=7", "--log-every=1000000", f"--ledger={ledger}", f"--transport={'tcp' if form == 'tcp' else 'auto'}"],
         "nodes": ranks if pods else 1,
         "procsPerNode": 1 if pods else ranks,
-        # As many failures as are asked for, and no pause before any restart: what is measured is ours.
+        # Any number of failures, and no pause before a restart: the figures show Lockstep's own time.
         "restart": {"maxRestarts": 10000, "backoff": {"initialSeconds": 0, "maxSeconds": 0}},
     }
     if elastic and pods:
@@ -40,14 +40,14 @@ def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
 
 
 def all_reduce_ms(ranks, form, size):
-    """One all-reduce of so many bytes on as many ranks and the same transport, measured now."""
+    """Measures one all-reduce of this many bytes on as many ranks and the same transport."""
     done = subprocess.run([BUILD / "tests/bin/all_reduce_bench", f"--ranks={ranks}", f"--transport={'tcp' if form == 'tcp' else 'shm'}",
                            f"--bytes={size // 4 * 4}"], check=True, capture_output=True, timeout=300)
     return json.loads(done.stdout)["allReduceMs"]
 
 
 class Gang(Followed):
-    """`lockstep run` of one job. A context: nothing of it runs after the block."""
+    """`lockstep run` of one job. A context: none of its processes outlives the block."""
 
     def __init__(self, folder, ranks, mebibytes, form, elastic=True, steps=1_000_000_000):
         super().__init__(folder, ranks)

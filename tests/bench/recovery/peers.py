@@ -27,10 +27,10 @@ def end(process, patience=20):
 
 
 class Torchrun(Followed):
-    """One torchrun, which restarts all ranks when one dies; they go on from the newest checkpoint, written every ten steps.
+    """One torchrun, which restarts all ranks when one dies; they continue from the newest checkpoint, written every ten steps.
 
-    Out of the box a restart over gloo fails (pytorch#135712); TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 mends that. The default is to
-    look at the processes every 100 ms, too.
+    Out of the box a restart over gloo fails (pytorch#135712); TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 mends that. The default is also to
+    poll the processes every 100 ms.
     """
 
     name, restarts_all = "torchrun", True
@@ -51,7 +51,7 @@ class Torchrun(Followed):
 
     def __exit__(self, *_):
         end(self._process)
-        for pid in self.ledgers.commits:  # those that torchrun did not end
+        for pid in self.ledgers.commits:  # processes that torchrun did not end
             if alive(pid):
                 kill(pid)
 
@@ -64,7 +64,7 @@ class Torchrun(Followed):
 
 
 class Torchft(Followed):
-    """A lighthouse and a replica group of one process per rank; who dies is started anew at once, as a launcher would.
+    """A lighthouse and a replica group of one process per rank; a dead one is restarted at once, as a launcher would.
 
     By default the lighthouse calls a replica dead after 5 s without a heartbeat and waits up to 60 s for stragglers.
     """
@@ -111,6 +111,6 @@ class Torchft(Followed):
 
 
 def python_with(script):
-    """The Python that a script provides, which installs it where it is not there yet."""
+    """The Python that a script prints, which installs it if it is missing."""
     print(f"{script.name} ...", file=sys.stderr, flush=True)
     return subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=2400).stdout.strip()

@@ -1,4 +1,4 @@
-"""The benchmark's arithmetic on commits that were made up."""
+"""The benchmark's arithmetic on invented commits."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def test_a_percentile_is_a_value_that_was_measured():
     assert figures.percentile([7], 0.99) == 7
 
 
-def test_a_kill_that_was_never_recovered_from_is_the_slowest_of_all():
+def test_a_kill_without_a_recovery_is_the_slowest_of_all():
     values = [10.0] * 98 + [math.inf] * 2
     assert figures.percentile(values, 0.98) == 10 and math.isinf(figures.percentile(values, 0.99))
     assert figures.summary(values)["failed"] == 2 and figures.number(figures.summary(values)["max"]) == "never"
@@ -37,13 +37,13 @@ def test_a_recovery_ends_with_the_first_commit_of_the_last_survivor():
     assert (found.milliseconds, found.world, found.steps_lost) == (170, 2, 0)
 
 
-def test_a_survivor_that_commits_nothing_any_more_makes_the_recovery_infinite():
+def test_a_survivor_without_a_further_commit_makes_the_recovery_infinite():
     survivors = [run(0, 3, 1, [8, 9], 0, 100) + run(0, 2, 2, [10], 300, 100), run(2, 3, 1, [8, 9], 1, 100)]
     assert math.isinf(figures.recovery(150 * MS, 1, survivors).milliseconds)
     assert math.isinf(figures.recovery(150 * MS, 1, []).milliseconds)
 
 
-def test_steps_that_are_done_again_are_counted():
+def test_repeated_steps_are_counted():
     survivors = [run(0, 2, 1, [8, 9], 0, 100) + run(0, 1, 2, [6, 7], 300, 100)]
     assert figures.recovery(150 * MS, 1, survivors).steps_lost == 4
 
@@ -53,7 +53,7 @@ def test_the_first_step_of_a_generation_is_no_undisturbed_one():
     assert figures.step_gaps(commits) == [100, 50] and figures.step_gaps(commits, skip=2) == []
 
 
-def test_restarted_ranks_have_progressed_when_all_are_past_what_was_reached_before():
+def test_restarted_ranks_have_progressed_once_all_are_past_the_old_step():
     before = [run(0, 2, 1, [1, 2, 3], 0, 100), run(1, 2, 1, [1, 2, 3], 1, 100)]
     after = [run(0, 2, 2, [2, 3, 4], 500, 100), run(1, 2, 2, [2, 3, 4], 520, 100)]
     assert figures.progress_ns(1, 3, before + after, 2) == 720 * MS
@@ -66,7 +66,7 @@ def test_lost_time_is_what_the_steps_made_do_not_explain():
     assert figures.lost_ms(commits, 200 * MS, 1000 * MS, 100) == 600
 
 
-def test_a_step_that_was_under_way_at_either_end_is_not_lost_in_part():
+def test_a_step_in_progress_at_either_end_is_not_lost_in_part():
     commits = [run(0, 2, 1, list(range(1, 20)), 0, 100)]
     assert figures.lost_ms(commits, 350 * MS, 990 * MS, 100) == 0
     assert figures.lost_ms(commits, 350 * MS, 1010 * MS, 100) == 0
@@ -86,7 +86,7 @@ def test_a_gang_is_whole_again_when_each_rank_has_made_a_step_that_is_new():
     assert figures.whole_again_ns(1, 3, [survivor, killed], 2) is None
 
 
-def test_a_kill_costs_what_is_lost_until_some_time_after_the_gang_is_whole_by_the_steps_on_both_sides():
+def test_a_kill_costs_the_time_lost_until_a_while_after_the_gang_is_whole():
     # Steps of 90 ms before the kill at 2000, 700 ms until the next one, then of 110 ms.
     gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110) for rank in range(2)]
     lost, step = figures.cost(gang, 2, 2000 * MS, 2700 * MS, 440 * MS, 9000 * MS)
@@ -101,7 +101,7 @@ def test_a_kill_after_which_the_gang_is_not_whole_in_time_costs_infinity():
     assert math.isinf(figures.cost([run(0, 2, 1, [1, 2], 0, 100)], 2, 50 * MS, 100 * MS, 10 * MS, 9000 * MS)[0]), "no step to go by"
 
 
-def test_a_join_is_the_longest_gap_of_those_that_were_there():
+def test_a_join_is_the_longest_gap_of_the_ranks_that_were_there():
     survivors = [run(0, 3, 2, [5, 6], 0, 100) + run(0, 4, 3, [7], 350, 100), run(1, 3, 2, [5, 6], 0, 100) + run(1, 4, 3, [7], 400, 100)]
     assert figures.join(survivors, 3, 4).milliseconds == 300
     assert figures.join(survivors, 2, 4) is None

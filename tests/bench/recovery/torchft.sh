@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints the path of a Python that has PyTorch and torchft, for the benchmark that runs them beside Lockstep; makes it where
+# Prints the path of a Python that has PyTorch and torchft, for the benchmark that runs them beside Lockstep; creates it if
 # there is none.
 #
-# It lives in ${XDG_CACHE_HOME:-~/.cache}/lockstep/torchft-<version> and takes PyTorch from where tests/e2e/torch.sh keeps it. What
-# is installed is what `import torchft` needs. Two at once wait for each other; one that was killed leaves a folder without its
-# stamp, which the next one makes anew.
+# It lives in ${XDG_CACHE_HOME:-~/.cache}/lockstep/torchft-<version> and takes PyTorch from where tests/e2e/torch.sh keeps it. It
+# installs the packages that `import torchft` needs. Two at once wait for each other; one that was killed leaves a folder without
+# its stamp, which the next one recreates.
 set -euo pipefail
 
 version=0.2.0
@@ -30,7 +30,7 @@ give_up() {
 if ! complete; then
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"
-  flock -w 600 9 || { echo "torchft.sh: another one has been making $folder for 10 minutes" >&2; exit 1; }
+  flock -w 600 9 || { echo "torchft.sh: another one has been creating $folder for 10 minutes" >&2; exit 1; }
   if ! complete; then
     rm -rf "$folder"
     $base -m venv "$folder" >"$folder.log" 2>&1 || give_up "given a virtual environment"

@@ -1,4 +1,4 @@
-"""A rank under torchrun: DistributedDataParallel over gloo, a checkpoint every ten steps, from which all go on after a restart.
+"""A rank under torchrun: DistributedDataParallel over gloo, a checkpoint every ten steps, from which all continue after a restart.
 
 torchrun_peer.py LEDGER CHECKPOINT LAYERS WIDTH
 """
