@@ -3,8 +3,8 @@
 #
 #   tests/cluster/binaries.sh [NAME...]     all of them, or only the named ones
 #
-# Versions are pinned by the go.mod and go.sum of each folder in modules/. Where KUBEBUILDER_ASSETS names a folder
-# that holds a program already, that one is taken instead of building it. Progress goes to standard error.
+# The go.mod and go.sum of each folder in modules/ pin the versions. If KUBEBUILDER_ASSETS names a folder that holds
+# a program, that one is used instead of a build. Progress goes to standard error.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -45,7 +45,7 @@ is_wanted() {
   return 1
 }
 
-# With everything there, nothing is locked: a cluster comes up while others are built.
+# If all programs exist, it takes no lock: a cluster starts while other programs are built.
 missing=0
 for row in "${programs[@]}"; do
   read -r name _ <<<"$row"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the scripts that build programs from the Go module proxy: finding a Go, and building one program with it.
+# Sourced by the scripts that build programs from the Go module proxy: finds a Go, and builds one program with it.
 #
 # They set `cache` (the folder for downloads and builds) beforehand.
 # shellcheck disable=SC2154
@@ -39,7 +39,7 @@ find_go() {
 # The version that a go.mod requires of a module.
 version_of() { awk -v m="$1" '$1 == "require" && $2 == m {print $3; exit} $1 == m && $2 ~ /^v/ {print $2; exit}' "$2"; }
 
-# What `--version` of a Kubernetes program says.
+# The output of `--version` of a Kubernetes program.
 kubernetes_flags() {
   local version=$1 minor unit
   minor=$(cut -d. -f2 <<<"$version")

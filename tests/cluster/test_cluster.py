@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""The test of the test cluster: brings up real ones and looks at what a person would look at.
+"""The test of the test cluster: brings up real ones and checks what a user would check.
 
     tests/cluster/test_cluster.py [WORD...]      only the checks whose name holds one of the words
 
-Needs root. Ends with `N passed, N failed, N skipped`; leaves nothing behind, also when it is killed.
+Needs root. Ends with `N passed, N failed, N skipped`; leaves nothing behind, even if it is killed.
 """
 
 import json
@@ -43,11 +43,11 @@ from test_support import (  # noqa: E402
 )
 
 CHECKS = []
-BEFORE = []  # what the machine looked like before the first check
+BEFORE = []  # the state of the machine before the first check
 
 
 def check(function):
-    """Registers a check; they run in the order in which they stand here."""
+    """Registers a check; they run in the order of this file."""
     CHECKS.append(function)
     return function
 
@@ -101,7 +101,7 @@ def bad_words_get_one_sentence():
         expect(sentence in said and "Traceback" not in said, f"{words}: {said}")
 
 
-# Inside the pods of this file nothing tells when a name resolves or a port is open: they look again and again.
+# Inside the pods of this file no event says when a name resolves or a port is open: they poll.
 CALL_SERVER = "until nc -w 5 server.gang 9000 </dev/null; do sleep 0.1; done"
 
 

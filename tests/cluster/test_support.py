@@ -1,4 +1,4 @@
-"""What the checks of test_cluster.py share: running the command and kubectl, making pods, finding what is left."""
+"""Shared by the checks of test_cluster.py: run the command and kubectl, create pods, find remains."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ def expect(condition, sentence):
 
 
 def cluster(*words, name=MAIN, fails=False, timeout=200):
-    """Runs the cluster command; returns its standard output, or with `fails` what it said on standard error."""
+    """Runs the cluster command; returns its standard output, or with `fails` its standard error."""
     words = [str(word) for word in words]
     done = subprocess.run(
         [HERE / "cluster", words[0], *(["--name", name] if name else []), *words[1:]],
@@ -59,7 +59,7 @@ def kubectl(*words, name=MAIN, stdin=None, status=0):
 
 
 def get(kind, thing, name=MAIN):
-    """A pod or node, or None; without a kubectl, because it is looked at many times a second."""
+    """A pod or node, or None; without kubectl, because the tests poll it many times a second."""
     where = {"pod": "namespaces/default/pods", "node": "nodes"}[kind]
     try:
         return Api(Cluster(name)).call("GET", f"/api/v1/{where}/{thing}")
@@ -72,7 +72,7 @@ def get(kind, thing, name=MAIN):
 def programs():
     """The folder with kubectl and the others."""
     built = subprocess.run([HERE / "binaries.sh"], stdout=subprocess.PIPE, text=True)
-    expect(built.returncode == 0, "the programs of the test cluster could not be built; what failed is said above")
+    expect(built.returncode == 0, "the programs of the test cluster could not be built; see the error above")
     return pathlib.Path(built.stdout.strip().splitlines()[-1])
 
 
@@ -186,7 +186,7 @@ def stands_still(count):
 
 
 def remains(name):
-    """Everything on this machine that says that it belongs to the cluster of that name."""
+    """Every object on this machine that carries the name of the cluster."""
     folder = str(cache() / "run" / name)
     found = [
         f"mount {line.split()[1]}"
@@ -215,7 +215,7 @@ def remains(name):
 
 
 def machine():
-    """What clusters make on a machine, as lines, without what other clusters (they hold a claim) have made."""
+    """The objects of clusters on this machine, as lines, without those of other clusters (which hold a claim)."""
     others = tuple(f"ls{path.name}" for path in pathlib.Path("/run/lockstep-cluster").glob("[0-9]*"))
     lines = [
         f"link {line.split(':')[1].strip()}"

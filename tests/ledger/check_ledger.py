@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Counts whether a job applied each sample of each step exactly once, whoever died meanwhile.
+"""Verifies that a job applied each sample of each step exactly once, whichever ranks died meanwhile.
 
     check_ledger.py FOLDER [--reference FOLDER] [--unfinished]
 
-FOLDER has the ledgers that the processes of one job kept (lockstep-trainer --ledger; trainer/report/ledger.h has the
-format). What should have been is enumerated from the first line of a ledger alone: seed, model, data and batch sizes.
---reference is the ledger of a run that nobody disturbed: then the bits after every step have to be the same as there
+FOLDER has the ledgers of one job's processes (lockstep-trainer --ledger; trainer/report/ledger.h has the
+format). The first line of a ledger alone determines the right samples: seed, model, data and batch sizes.
+--reference is the ledger of an undisturbed run: the weights after every step must be bitwise identical to its own
 (of a --deterministic job). --unfinished: the job may have ended before its last step.
 
-Prints a sentence for each violation and one line in summary. Exit status: 0 exact, 1 not, 2 it cannot be read.
+Prints a sentence for each violation and one line of summary. Exit status: 0 exact, 1 not, 2 it cannot be read.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class Unreadable(Exception):
 
 @dataclasses.dataclass
 class Process:
-    """One ledger: what the process says that it runs, and its lines in order."""
+    """One ledger: the process's description of its run, and its lines in order."""
     name: str
     what: dict
     lines: list
@@ -70,7 +70,7 @@ def read(folder):
 
 
 class Check:
-    """All that is wrong with a job's ledgers, in `violations`, and what was counted on the way."""
+    """The `violations` of a job's ledgers, and the counts of the check."""
 
     def __init__(self, processes, reference=None, finished=True):
         self.what = processes[0].what
@@ -97,7 +97,7 @@ class Check:
     def _follow(self, process):
         """No step twice, none left out, and never back to an older state."""
         now = None  # the last "enter"
-        held = (0, 0)  # what the process goes on from: (generation that committed it, step)
+        held = (0, 0)  # the state that the process continues from: (generation that committed it, step)
         for line in process.lines:
             number, rank = line["generation"], line["rank"]
             who = f"{process.name}, rank {rank} of generation {number},"
@@ -170,7 +170,7 @@ class Check:
         return next((line["digest"] for line in ranks.values() if "digest" in line), None)
 
     def _lineage(self):
-        """Which generation's commit of each step counts. One that commits a step again takes the place of all that followed it."""
+        """Which generation's commit of each step counts. One that repeats a step replaces all that followed it."""
         effective = {}
         for number in sorted(self._generations):
             generation = self._generations[number]
@@ -218,7 +218,7 @@ class Check:
         for number in sorted(self._generations):
             for step in sorted(self._generations[number].steps):
                 if step in self.effective and self._digest(number, step) != self._digest(self.effective[step], step):
-                    self.wrong(f"step {step} has other bits in generation {number} than in generation {self.effective[step]}, which did it again")
+                    self.wrong(f"step {step} has another state in generation {number} than in generation {self.effective[step]}, which repeated it")
 
     def _compare(self, reference):
         for key in SAME:
@@ -236,11 +236,11 @@ class Check:
             if step not in expected:
                 self.wrong(f"the reference ends before step {step}")
             elif digest != expected[step]:
-                self.wrong(f"after step {step} the bits are not those of the reference: {digest} here (generation {self.effective[step]}), "
+                self.wrong(f"after step {step} the state is not that of the reference: {digest} here (generation {self.effective[step]}), "
                            f"{expected[step]} there")
             else:
                 continue
-            return  # all that follow differ as well
+            return  # all later ones differ as well
 
     def summary(self):
         last = max(self.effective, default=0)

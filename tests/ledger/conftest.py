@@ -1,4 +1,4 @@
-"""The checker of ledgers is tried on what the trainer and `lockstep run` really write."""
+"""Tests the checker of ledgers on those that the trainer and `lockstep run` write."""
 
 import pathlib
 import sys

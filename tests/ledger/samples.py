@@ -1,4 +1,4 @@
-"""Which bytes belong to which step: written from what the trainer's headers say (data/sampler.h, data/generated.h,
+"""The bytes that belong to each step: written from the trainer's headers alone (data/sampler.h, data/generated.h,
 data/text.h, data/text_source.h, core/random.h), without a line of its code."""
 
 import functools
@@ -57,7 +57,7 @@ def place(position, count, seed):
 
 
 class Generated:
-    """Models that make their own data."""
+    """Models that generate their own data."""
 
     def __init__(self, backend, seed):
         self.real = "f" if backend == "cpu" else "d"
@@ -109,7 +109,7 @@ class Blobs(Generated):
 
 
 class Text:
-    """Windows of characters, and the characters one further as targets. Nine tenths of each file are learned from."""
+    """Windows of characters, and the following characters as targets. Training reads the first nine tenths of each file."""
 
     def __init__(self, files, context, seed):
         self.context, self.seed = context, seed
@@ -137,7 +137,7 @@ class Text:
 
 
 def source(process):
-    """The samples of what a ledger's first line describes."""
+    """The samples of the run that a ledger's first line describes."""
     if process["model"] == "char-transformer":
         return Text(process["data"], process["context"], process["seed"])
     return {"mlp": Blobs, "linear-regression": Line}[process["model"]](process["backend"], process["seed"])
@@ -172,6 +172,6 @@ def _batches(description):
 
 
 def batches(process):
-    """The Batches of what a ledger's first line describes; those of the same training are computed once."""
+    """The Batches of the run that a ledger's first line describes; equal runs are computed once."""
     keys = ("model", "data", "backend", "seed", "batch_size", "micro_batch_size", "context")
     return _batches(json.dumps({key: process[key] for key in keys}))

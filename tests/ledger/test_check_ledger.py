@@ -1,7 +1,7 @@
-"""The checker says nothing of a ledger that is right, and a plain sentence of each thing that is wrong.
+"""The checker accepts a right ledger, and prints one sentence for each violation of a wrong one.
 
-That it can turn red is shown on a trainer with bugs (trainer/core/mutation.h) in gangs that lose workers, and on ledgers
-that were edited by hand for what no bug of ours makes."""
+A trainer with bugs (trainer/core/mutation.h) in gangs that lose workers shows that it can turn red; edited ledgers show
+it for violations that no such bug causes."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ def train(folder, *flags):
 @pytest.mark.parametrize("backend", ["cpu", "ref"])
 @pytest.mark.parametrize("model", [["mlp", "--batch-size=6", "--micro-batch-size=2"], ["linear-regression", "--batch-size=3000"]],
                          ids=["mlp", "linear-regression"])
-def test_a_run_on_data_that_the_model_makes_is_exact(tmp_path, model, backend):
+def test_a_run_on_generated_data_is_exact(tmp_path, model, backend):
     # 12,000 points of 10,000: the second epoch has another order.
     result = check_ledger.check(train(tmp_path / "ledger", f"--model={model[0]}", *model[1:], f"--backend={backend}", "--steps=4", "--seed=12345678901234567890"))
     assert result.violations == []
@@ -63,7 +63,7 @@ class Gate:
         self._seen = b""
 
     def let_pass(self):
-        """What is in the pipe; returns the last step that rank 0 has told of."""
+        """Empties the pipe; returns the last step that rank 0 has reported."""
         try:
             while data := os.read(self._pipe, 4096):
                 self._seen = (self._seen + data)[-4096:]
@@ -120,11 +120,11 @@ def disturbed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    """The same training by the trainer that is shipped, alone."""
+    """The same training by the shipped trainer, alone."""
     return train(tmp_path_factory.mktemp("reference") / "ledger", *GANG)
 
 
-def test_a_gang_that_lost_two_workers_is_exact_and_has_the_bits_of_a_run_of_one(disturbed, reference):
+def test_a_gang_that_lost_two_workers_is_exact_and_equals_a_run_of_one(disturbed, reference):
     result = check_ledger.check(disturbed("none"), reference)
     assert result.violations == []
     print("\n" + result.summary())
@@ -135,7 +135,7 @@ def test_a_gang_that_lost_two_workers_is_exact_and_has_the_bits_of_a_run_of_one(
 @pytest.mark.parametrize("mutation, sentence", [
     ("kDropSample", "micro-batch 0 of step 7, applied by rank 0 of generation 1, was not made of its samples"),
     ("kForgetStep", "rank 0 of generation 1, applied step 6 twice"),
-    ("kStageTwice", "the bits are not those of the reference"),
+    ("kStageTwice", "the state is not that of the reference"),
     ("kTearTransfer", "did not start from the same state"),
 ])
 def test_a_bug_in_the_trainer_is_noticed(disturbed, reference, mutation, sentence):
@@ -144,7 +144,7 @@ def test_a_bug_in_the_trainer_is_noticed(disturbed, reference, mutation, sentenc
 
 
 @pytest.mark.parametrize("mutation", ["kStageTwice", "kTearTransfer"])
-def test_bugs_of_recovery_do_nothing_where_nobody_dies(tmp_path, mutation, reference):
+def test_bugs_of_recovery_do_nothing_without_a_death(tmp_path, mutation, reference):
     ledger = tmp_path / "ledger"
     subprocess.run([MUTATED, *GANG, f"--ledger={ledger}"], check=True, stdout=subprocess.DEVNULL, timeout=60, env={"TRAINER_MUTATION": mutation})
     assert check_ledger.check(ledger, reference).violations == []
@@ -185,7 +185,7 @@ def synthetic(folder):
     return folder
 
 
-def test_what_a_killed_rank_could_not_say_is_counted_and_is_no_violation(tmp_path):
+def test_a_missing_line_of_a_killed_rank_is_counted_and_no_violation(tmp_path):
     result = check_ledger.check(synthetic(tmp_path / "ledger"))
     assert (result.violations, result.seen, result.unseen) == ([], 57, 3)
     assert result.effective == {step: 1 if step <= 4 else 2 for step in range(1, 11)}
@@ -245,11 +245,11 @@ def test_an_edited_ledger_is_refused_with_a_sentence(tmp_path, name, edit, sente
     assert any(sentence in violation for violation in result.violations), result.violations
 
 
-def test_nobody_may_go_on_from_a_step_that_was_done_again(tmp_path):
+def test_no_generation_may_continue_from_a_repeated_step(tmp_path):
     ledger = synthetic(tmp_path / "ledger")
     files = lines_of(ledger)
     paths = [ledger / f"{name}.jsonl" for name in "abc"]
-    # Generation 3 takes up step 4 of generation 1; generation 2 had gone on from step 3 and committed step 4 again.
+    # Generation 3 takes up step 4 of generation 1; generation 2 had continued from step 3 and repeated step 4.
     four = next(line for line in files[paths[0]] if line.get("step") == 4)
     for path, rank in ((paths[0], 0), (paths[2], 1)):
         start = next(i for i, line in enumerate(files[path]) if line["kind"] == "enter" and line["generation"] == 2)
@@ -263,7 +263,7 @@ def test_nobody_may_go_on_from_a_step_that_was_done_again(tmp_path):
     assert "generation 3 continued from step 4 of generation 1, but generation 2 had committed that step again" in result.violations
 
 
-def test_a_job_that_ended_early_is_incomplete_unless_that_was_said(tmp_path):
+def test_a_job_that_ended_early_is_incomplete_without_unfinished(tmp_path):
     ledger = train(tmp_path / "ledger", *MLP, "--steps=6")
     files = lines_of(ledger)
     for lines in files.values():
@@ -278,7 +278,7 @@ def test_a_reference_of_another_job_is_refused(tmp_path):
     assert check_ledger.check(ledger, other).violations == ["the reference is of another job: batch_size is 12 there and 24 here"]
 
 
-def test_the_command_ends_with_0_for_exact_1_for_a_violation_and_2_for_what_is_no_ledger(tmp_path, capsys):
+def test_the_command_ends_with_0_if_exact_1_if_violated_2_without_ledger(tmp_path, capsys):
     ledger = train(tmp_path / "ledger", *MLP, "--steps=6")
     assert check_ledger.main([str(ledger)]) == 0
     assert capsys.readouterr().out == ("6 of 6 steps in 1 generation: 36 micro-batches accounted for, 0 computed by ranks that were gone before they could "

@@ -1,1 +1,1 @@
-"""A real Kubernetes cluster out of processes: see ../README.md for the map of these files."""
+"""A real Kubernetes cluster made of processes: see ../README.md for the map of these files."""

@@ -60,7 +60,7 @@ class Api:
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(self._host, 6443, context=self._tls)
             self._connection.timeout = seconds
-            if self._connection.sock is not None:  # it stands since a call with another deadline
+            if self._connection.sock is not None:  # open since a call with another deadline
                 self._connection.sock.settimeout(seconds)
             self._connection.request(method, path, body=data, headers=headers)
             answer = self._connection.getresponse()
@@ -94,7 +94,7 @@ class Api:
             raise
 
     def apply(self, thing):
-        """Makes the object what is given here, as `kubectl apply --server-side --force-conflicts` does."""
+        """Creates or changes the object to the given one, as `kubectl apply --server-side --force-conflicts` does."""
         meta = thing["metadata"]
         path = path_of(thing["kind"], urllib.parse.quote(meta["name"]), meta.get("namespace", "default"))
         return self.call(
@@ -102,7 +102,7 @@ class Api:
         )
 
     def delete(self, kind, name, namespace="default"):
-        """Deletes the object; none is fine."""
+        """Deletes the object; it may be missing."""
         try:
             self.call("DELETE", path_of(kind, name, namespace))
         except Refused as error:

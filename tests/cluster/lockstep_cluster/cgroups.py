@@ -2,7 +2,7 @@
 
 A cluster owns one folder in every tree: <cluster>/control and, for each node, <cluster>/n1 (the kubelet's root) with
 <cluster>/n1/system for the node's own daemons. One tree is the register: every process that `up` starts enters it
-before it becomes another program, so that tear-down finds also those that a killed `up` had no time to write down.
+before it becomes another program, so that tear-down also finds those that a killed `up` had no time to record.
 """
 
 import os
@@ -52,7 +52,7 @@ def _register_tree():
 
 
 def _make(tree, path, is_v2):
-    """Makes tree/path with every folder on the way ready to hand its controllers down."""
+    """Creates tree/path; every folder on the way delegates its controllers."""
     folder = tree
     for part in pathlib.PurePath(path).parts:
         if is_v2:

@@ -1,4 +1,4 @@
-"""The command line: what a person types, and which file does it."""
+"""The command line, and the file behind each command."""
 
 import argparse
 import contextlib
@@ -92,7 +92,7 @@ def do_down(asked):
             teardown.take_down(cluster)
             say(f"cluster {name} is down; nothing of it is left")
     if not wanted:
-        say("no cluster is there")
+        say("there is no cluster")
 
 
 def do_power_off(asked):
@@ -108,7 +108,7 @@ def do_power_on(asked):
     with locked(cluster):
         if nodes.is_on(cluster, asked.node):
             raise Problem(f"Node '{asked.node}' is on already.")
-        nodes.power_off(cluster, asked.node)  # what is left of a node that died by itself
+        nodes.power_off(cluster, asked.node)  # the remains of a node that died by itself
         if asked.replaced:
             nodes.wipe(cluster, asked.node)
             api.delete("Node", asked.node)
@@ -180,7 +180,7 @@ def do_exec(asked):
     cluster, _, _ = opened(asked, asked.node)
     words = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
     if not words:
-        raise Problem("Say what to run, as in: cluster exec n1 -- ip route")
+        raise Problem("Give a command, as in: cluster exec n1 -- ip route")
     whole = nodes.enter(cluster, asked.node) + words
     os.execvp(whole[0], whole)
 
@@ -225,7 +225,7 @@ def do_status(asked):
             if not alive:
                 print(f"  {name} is dead; see: cluster logs --name {entry['name']} {name}")
     if not found:
-        print("no cluster is there")
+        print("there is no cluster")
 
 
 def _status(cluster):
@@ -318,7 +318,7 @@ def parser():
     sub.add_argument(
         "--when-gone", metavar="PID:START_TIME", help="first wait until this process has ended (used by up --owner)"
     )
-    sub = command("status", do_status, "say what is there", "status --json", named=False)
+    sub = command("status", do_status, "show the clusters and their parts", "status --json", named=False)
     sub.add_argument("--name", metavar="CLUSTER", help="only this cluster (default: all)")
     sub.add_argument("--json", action="store_true", help="for programs")
     command("kubeconfig", do_kubeconfig, "print the path of the kubeconfig", "kubeconfig --name b")

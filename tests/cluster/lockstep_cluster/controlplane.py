@@ -17,8 +17,8 @@ AUDIT_POLICY = {
     "rules": [{"level": "Metadata"}],
 }
 
-# The fake GPUs. A kubelet that starts anew sets resources that it has no device plugin for to zero; a policy in the API
-# server cannot be forgotten that way: whoever writes a labelled node's status, the GPUs are in it.
+# The fake GPUs. A restarted kubelet sets resources without a device plugin to zero. A policy in the API server prevents
+# that: it puts the GPUs into every write of a labelled node's status.
 GPU_LABEL = "lockstep.dev/fake-gpus"
 GPU_POLICY = [
     {
@@ -214,7 +214,7 @@ def wait_for_store(cluster):
 
 
 def start_controllers(cluster, bin_folder, node_grace_seconds):
-    """Starts what needs a ready API server; none of them is waited for."""
+    """Starts the components that need a ready API server, without waiting for them."""
     control = cgroups.make_control(cluster)
     pki = cluster.pki
 
@@ -296,7 +296,7 @@ def start_controllers(cluster, bin_folder, node_grace_seconds):
 
 
 def wait_for_controllers(cluster, api):
-    """Returns when names are resolved and pods can be made in the default namespace."""
+    """Returns when names resolve and pods can be created in the default namespace."""
 
     def named():
         for name in ("kube-controller-manager", "kube-scheduler", "coredns"):

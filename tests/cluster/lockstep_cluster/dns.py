@@ -6,7 +6,7 @@ import struct
 
 
 def address_of(name, server, seconds=2):
-    """The first IPv4 address of the name, or None when there is none. Raises OSError when nothing answers."""
+    """The first IPv4 address of the name, or None when there is none. Raises OSError if no server answers."""
     number = os.urandom(2)
     labels = b"".join(bytes([len(word)]) + word.encode() for word in name.rstrip(".").split("."))
     question = number + struct.pack(">HHHHH", 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)

@@ -1,15 +1,15 @@
-"""What every other file needs: running a program, waiting for a condition, and the one kind of error."""
+"""Shared by all other files: runs a program, waits for a condition, and has the one kind of error."""
 
 import subprocess
 import time
 
 
 class Problem(Exception):
-    """One sentence for a person: what is wrong and what to do about it."""
+    """One sentence for the user: what failed and what to do about it."""
 
 
 class Interrupted(BaseException):
-    """A signal asked us to end. Not an Exception: nothing on the way may take it for a failure of its own."""
+    """A signal requests the end. Not an Exception: no caller may take it for a failure of its own."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -40,10 +40,10 @@ def succeeds(*argv, timeout=60):
 
 
 def wait_until(what, condition, seconds, interval=0.05):
-    """Polls until condition() is true and returns what it gave. `what` completes "it took too long until ...".
+    """Polls until condition() is true and returns its value. `what` completes "it took too long until ...".
 
-    A condition may raise OSError or Problem while the thing is not there yet: the last one is quoted when time is over.
-    Fatal is for what can never come true and ends the wait at once.
+    A condition may raise OSError or Problem until it holds; a timeout quotes the last one. Fatal is for a condition that
+    can never hold, and ends the wait at once.
     """
     end = time.monotonic() + seconds
     reason = ""
@@ -62,4 +62,4 @@ def wait_until(what, condition, seconds, interval=0.05):
 
 
 class Fatal(Exception):
-    """Raised inside a condition of wait_until: waiting longer is of no use."""
+    """Raised inside a condition of wait_until that can never hold."""

@@ -33,7 +33,7 @@ class Layer:
         self._entries = {}
 
     def add_file(self, host, path, mode=None):
-        """A file of the host (links are followed); without a mode 0755 where the owner may run it, else 0644."""
+        """A file of the host (links are followed); without a mode 0755 if the owner may run it, else 0644."""
         host = pathlib.Path(host)
         if not host.is_file():
             raise Problem(f"{host} is not a file; it cannot go into an image.")
@@ -51,7 +51,7 @@ class Layer:
         self._put(path, tarfile.SYMTYPE, 0o777, target=target)
 
     def add_tree(self, host, path="/"):
-        """A whole folder of the host: files, folders and links; anything else in it is left out."""
+        """A whole folder of the host: files, folders and links; other entries are left out."""
         host = pathlib.Path(host)
         if not host.is_dir():
             raise Problem(f"{host} is not a folder; it cannot go into an image.")
@@ -172,7 +172,7 @@ def names_in(archive):
 
 
 def needs_libraries(program):
-    """True for a program that asks for a dynamic loader, which an image made FROM scratch does not have."""
+    """True for a program that needs a dynamic loader, which an image FROM scratch lacks."""
     with open(program, "rb") as file:
         head = file.read(64)
         if head[:5] != b"\x7fELF\x02":

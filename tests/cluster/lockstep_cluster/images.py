@@ -1,4 +1,4 @@
-"""The cluster's own two images (pause and busybox) and bringing image archives into its nodes."""
+"""The cluster's own two images (pause and busybox), and the import of image archives into its nodes."""
 
 import functools
 import hashlib
@@ -60,7 +60,7 @@ def _busybox():
 def load(cluster, archive):
     """Imports the archive into every node that is on, and keeps it for those that boot later; returns the image names.
 
-    The same name loaded again replaces the image in every node; containers that run keep the old one.
+    A second load of the same name replaces the image in every node; running containers keep the old one.
     """
     archive = pathlib.Path(archive)
     wanted = image.names_in(archive)

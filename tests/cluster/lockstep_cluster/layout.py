@@ -1,7 +1,7 @@
 """Names, addresses and folders of one cluster: everything that differs between two clusters side by side.
 
 A cluster has a name (given by the person) and a slot (1 to 15, claimed here). All addresses and interface names follow
-from the slot, all folders and cgroups from the name, so that whatever a killed `up` left can be found again.
+from the slot, all folders and cgroups from the name, so that tear-down finds everything that a killed `up` left.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ def write_whole(path, text, mode=0o644):
 
 
 class Cluster:
-    """The plan of one cluster. Makes nothing by itself except, in claim(), its slot and its folder."""
+    """The plan of one cluster. Creates nothing but its slot and its folder, in claim()."""
 
     def __init__(self, name):
         if not NAME.fullmatch(name):
@@ -56,7 +56,7 @@ class Cluster:
     # Addresses.
     network = property(lambda self: ipaddress.ip_network(f"10.251.{self.slot}.0/24"))
     bridge_address = property(lambda self: f"10.251.{self.slot}.1")
-    private_address = property(lambda self: f"127.251.{self.slot}.1")  # for what only this machine may reach
+    private_address = property(lambda self: f"127.251.{self.slot}.1")  # for servers that only this machine may reach
     services = property(lambda self: f"10.96.{16 * self.slot}.0/20")
     service_address = property(lambda self: f"10.96.{16 * self.slot}.1")
     fleet_pods = property(lambda self: f"10.{224 + self.slot}.0.0/16")
@@ -72,14 +72,14 @@ class Cluster:
     def pods_of(self, node):
         return f"10.244.{16 * self.slot + self.index(node)}.0/24"
 
-    # Names of what the kernel holds. An interface name has at most 15 characters.
+    # Names of kernel objects. An interface name has at most 15 characters.
     bridge = property(lambda self: f"ls{self.slot}br")
     cgroup = property(lambda self: f"lockstep-{self.name}-{self.slot}")
 
     def cable(self, node):
         return f"ls{self.slot}{node}"
 
-    # What `up` was asked for, kept for the other commands.
+    # The options of `up`, kept for the other commands.
     def read_spec(self):
         try:
             return json.loads((self.folder / "cluster.json").read_text())
@@ -106,7 +106,7 @@ class Cluster:
         return 0
 
     def claim(self):
-        """Takes a free slot. Two callers at once get different ones: making the claim's file is one atomic step."""
+        """Takes a free slot. Two callers at once get different ones: the claim's file is created atomically."""
         CLAIMS.mkdir(exist_ok=True)
         mine = CLAIMS / f".{os.getpid()}"
         mine.write_text(json.dumps({"name": self.name, "folder": str(self.folder)}))

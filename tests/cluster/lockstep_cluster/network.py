@@ -1,6 +1,6 @@
 """The wires of a cluster: one bridge on the host, one veth pair ("cable") per node, routes to the nodes' pods.
 
-Only the host's end of a cable is made here; a node gives its own end its address (see node/boot.sh). Pods of two nodes
+This file makes only the host's end of a cable; a node gives its own end its address (see node/boot.sh). Pods of two nodes
 talk over the bridge without the host's forwarding, so the host's own routing is left as it was.
 """
 
@@ -69,7 +69,7 @@ route replace {cluster.pods_of(node)} via {cluster.node_address(node)} dev {clus
 
 
 def unplug(cluster, node):
-    """Takes the cable away: nothing that the node sends is heard any more, not even that it closes a connection."""
+    """Removes the cable: no packet of the node arrives after it, not even one that closes a connection."""
     if pathlib.Path(f"/sys/class/net/{cluster.cable(node)}").exists():
         run("ip", "link", "delete", cluster.cable(node))
 
@@ -90,7 +90,7 @@ def cable_state(cluster, node):
 
 
 def inner_batch(cluster, node):
-    """What the node itself feeds to `ip -batch` to set up its end of the cable."""
+    """The input of `ip -batch` with which the node sets up its end of the cable."""
     lines = [
         "link set lo up",
         f"addr add {cluster.node_address(node)}/24 dev eth0",

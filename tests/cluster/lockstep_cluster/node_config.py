@@ -17,7 +17,7 @@ PAUSE_IMAGE = "docker.io/lockstep/pause:test"
 
 
 def write(cluster, node, gpus):
-    """Writes all of them, anew at each power-on; keys stay as they are once made."""
+    """Writes all of them at each power-on; existing keys stay."""
     folder = cluster.node_folder(node) / "config"
     (folder / "cni").mkdir(parents=True, exist_ok=True)
     for script in ("boot.sh", "start.sh"):
@@ -114,7 +114,7 @@ def kubelet_config(cluster, node):
         "clusterDNS": [cluster.bridge_address],
         "clusterDomain": "cluster.local",
         "resolvConf": "/etc/resolv.conf",
-        # A dead node must be seen in seconds: the lease is renewed every 2 s, the controller manager waits 8 s.
+        # A dead node must show within seconds: the lease is renewed every 2 s, the controller manager waits 8 s.
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 8,
         # The disk and the memory are shared with the host: their pressure must not evict the pods of a test.

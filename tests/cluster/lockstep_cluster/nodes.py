@@ -17,7 +17,7 @@ SYSTEM = ("containerd", "kubelet", "kube-proxy")
 
 
 def leader(node):
-    """Name of the record of the process whose death takes the node with it."""
+    """Name of the record of the process whose death ends the node."""
     return f"node-{node}"
 
 
@@ -68,10 +68,10 @@ def _own_network(cluster, node, pid, outside):
 
 
 def require_on(cluster, node):
-    """For conditions of wait_until: a node that died by itself ends the wait."""
+    """For conditions of wait_until: ends the wait if the node died by itself."""
     if not is_on(cluster, node):
         raise Fatal(
-            f"Node {node} ended by itself. Its last words:\n{processes.tail(processes.log_of(cluster, f'{node}/boot'))}"
+            f"Node {node} ended by itself. The end of its log:\n{processes.tail(processes.log_of(cluster, f'{node}/boot'))}"
         )
 
 
@@ -103,11 +103,11 @@ def wait_ready(cluster, api, node, gpus):
 
 
 def _require_component(cluster, node, component):
-    """Fatal when a daemon of the node was started and is gone."""
+    """Fatal if a daemon of the node was started and has ended."""
     state = component_pid(cluster, node, component)
     if state == 0:
         raise Fatal(
-            f"{component} of node {node} ended by itself. Its last words:\n"
+            f"{component} of node {node} ended by itself. The end of its log:\n"
             f"{processes.tail(processes.log_of(cluster, f'{node}/{component}'))}"
         )
 
@@ -121,7 +121,7 @@ def _proxy_is_synced(cluster, node):
 
 
 def power_off(cluster, node):
-    """The power cord is pulled: the cable goes dead first, so that no connection is closed towards the others."""
+    """Pulls the power cord: cuts the cable first, so that the node closes no connection to the others."""
     network.unplug(cluster, node)
     processes.kill(cluster, leader(node))
     left = processes.kill_members(cluster, below=node)
@@ -131,7 +131,7 @@ def power_off(cluster, node):
 
 
 def wipe(cluster, node):
-    """What a replaced machine has lost: its disk and who it was."""
+    """Removes what a replaced machine has lost: its disk and its identity."""
     for name in ("var", "config"):
         shutil.rmtree(cluster.node_folder(node) / name, ignore_errors=True)
 
@@ -171,7 +171,7 @@ def component_pid(cluster, node, component):
 
 
 def kill_kubelet(cluster, node):
-    """Ends the kubelet alone; the node's containers run on."""
+    """Ends the kubelet alone; the node's containers keep running."""
     pid = component_pid(cluster, node, "kubelet")
     if not pid:
         raise Problem(f"No kubelet runs on node '{node}'.")
@@ -196,7 +196,7 @@ def start_kubelet(cluster, node):
 
 
 def enter(cluster, node):
-    """The words to put before a command so that it runs inside the node."""
+    """The prefix that runs a command inside the node."""
     pid = init_pid(cluster, node)
     if pid is None:
         raise Problem(f"Node '{node}' is powered off; use 'cluster power-on {node}'.")

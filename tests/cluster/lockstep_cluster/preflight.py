@@ -1,4 +1,4 @@
-"""Is this machine able to hold a cluster? Each lack is one sentence that says what to do."""
+"""Checks that this machine can run a cluster. Each lack is one sentence that says what to do."""
 
 import os
 import pathlib

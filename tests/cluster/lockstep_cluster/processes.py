@@ -1,7 +1,7 @@
 """Starting, knowing and ending the processes of a cluster.
 
-A process is known by its number and its start time together, so a number that the kernel gave to somebody
-else is never signalled.
+A record has a process's number and its start time, so a number that the kernel gave to another process is never
+signalled.
 """
 
 import os
@@ -20,7 +20,7 @@ ENVIRONMENT = {"GOGC": "400", **os.environ}
 
 
 def start_time(pid):
-    """The kernel's start time of a living process, None of one that is gone or only waits to be reaped."""
+    """The kernel's start time of a living process, None if it has ended or is a zombie."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -29,7 +29,7 @@ def start_time(pid):
 
 
 def spawn(cluster, name, argv, cgroup, log, urgent=False):
-    """Starts a daemon that outlives us, in the cgroup (None: ours), its output appended to the log; returns its pid."""
+    """Starts a daemon that outlives this process, in the cgroup (None: the same), its output appended to the log; returns its pid."""
 
     def enter():
         if cgroup:
@@ -54,7 +54,7 @@ def spawn(cluster, name, argv, cgroup, log, urgent=False):
         )
     cluster.processes.mkdir(exist_ok=True)
     write_whole(cluster.processes / name, f"{started.pid} {start_time(started.pid)}\n")
-    started.returncode = 0  # it is not ours to wait for
+    started.returncode = 0  # another process reaps it
     return started.pid
 
 
@@ -76,20 +76,20 @@ def forget(cluster, name):
 
 
 def end(cluster, name):
-    """Ends the named process with SIGKILL, if it lives and is not this one. It stays known, as one that is dead."""
+    """Ends the named process with SIGKILL, if it lives and is not this one. Its record stays, as that of a dead one."""
     pid = recorded(cluster, name)
     if pid and pid != os.getpid():
         _signal(pid)
 
 
 def kill(cluster, name):
-    """Ends the named process with SIGKILL, if it lives and is not this one, and forgets it."""
+    """Ends the named process with SIGKILL, if it lives and is not this one, and removes its record."""
     end(cluster, name)
     forget(cluster, name)
 
 
 def kill_members(cluster, below="", seconds=20):
-    """Ends every process in that part of the cluster's cgroups and returns when all are gone, or after `seconds`."""
+    """Ends every process in that part of the cluster's cgroups and returns when all have ended, or after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         _reap()
@@ -109,7 +109,7 @@ def _signal(pid):
 
 
 def _reap():
-    """Takes the status of children of ours that ended, so that they do not stay behind as zombies."""
+    """Reaps children that have ended, so that they do not stay as zombies."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -120,7 +120,7 @@ def _reap():
 def require_alive_or_fatal(cluster, name):
     """For conditions of wait_until: when the process ended by itself, waiting ends with the end of its log."""
     if recorded(cluster, name) is None:
-        raise Fatal(f"{name} ended by itself. Its last words:\n{tail(log_of(cluster, name))}")
+        raise Fatal(f"{name} ended by itself. The end of its log:\n{tail(log_of(cluster, name))}")
 
 
 def log_of(cluster, name):

@@ -1,6 +1,6 @@
 """Settings of the kernel that a cluster (its kubelets, mostly) changes for the whole machine.
 
-What they were is kept, and given back when the last cluster is gone.
+It keeps the old values, and restores them when the last cluster is removed.
 """
 
 import json

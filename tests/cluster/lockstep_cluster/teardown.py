@@ -1,7 +1,7 @@
-"""Removes everything of a cluster, whatever state it is in, and proves it.
+"""Removes everything of a cluster, in any state, and proves it.
 
-Nothing here trusts that `up` came to its end: each kind of thing is looked for on the machine by the cluster's slot or
-name, removed, and looked for again.
+It does not trust that `up` completed: it searches the machine for each kind of object by the cluster's slot or name,
+removes it, and searches again.
 """
 
 import os
@@ -18,7 +18,7 @@ from .node_config import HERE
 
 
 def take_down(cluster):
-    """Returns the sentences about what was removed; a Problem names what could not be."""
+    """Returns a sentence for each removed object; a Problem names those that remain."""
     for name in processes.names(cluster):
         processes.kill(cluster, name)
     if cluster.slot:
@@ -27,7 +27,7 @@ def take_down(cluster):
         cgroups.remove(cluster)
     for where in mounts(cluster):
         if not succeeds("umount", where):
-            succeeds("umount", "--lazy", where)  # somebody's shell stands in it
+            succeeds("umount", "--lazy", where)  # a shell of a user may be inside it
     left = leftovers(cluster)
     if left:
         raise Problem(
@@ -88,7 +88,7 @@ def mounts(cluster):
 
 
 def leftovers(cluster, seconds=5):
-    """What of the cluster is still on this machine; looks repeatedly, as the kernel frees some things late."""
+    """The objects of the cluster that remain on this machine; polls, because the kernel frees some late."""
     end = time.monotonic() + seconds
     while True:
         found = _look(cluster)

@@ -1,4 +1,4 @@
-"""Bringing a cluster up, from nothing to Ready nodes and working names."""
+"""Brings a cluster up, from nothing to Ready nodes and working names."""
 
 import pathlib
 import signal
@@ -25,15 +25,15 @@ PROGRAMS = [
 
 
 def binaries(wanted):
-    """The folder with the cluster's programs; builds them first where they are not there (progress to stderr)."""
+    """The folder with the cluster's programs; builds missing ones first (progress to stderr)."""
     done = subprocess.run([str(HERE / "binaries.sh"), *wanted], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        raise Problem("The programs of the test cluster could not be built; what failed is said above.")
+        raise Problem("The programs of the test cluster could not be built; see the error above.")
     return pathlib.Path(done.stdout.strip().splitlines()[-1])
 
 
 def is_whole(cluster):
-    """True when `up` came to its end, nothing died since, and the API server answers. Nodes may be off."""
+    """True if `up` completed, no process has died since, and the API server answers. Nodes may be off."""
     spec = cluster.read_spec()
     if not spec or not spec.get("ready") or not cluster.slot:
         return False
@@ -47,7 +47,7 @@ def is_whole(cluster):
 
 
 def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
-    """Leaves the cluster up, or raises a Problem and then leaves nothing (with keep: all, for a look at it)."""
+    """Leaves the cluster up, or raises a Problem and then leaves nothing (with keep: everything, for inspection)."""
     if not 1 <= node_count <= MAX_NODES:
         raise Problem(f"--nodes {node_count}: a cluster has 1 to {MAX_NODES} nodes.")
     if gpus < 0 or not 0 <= fleet_size <= 5000:

@@ -10,7 +10,7 @@ IN_NODES = "/var/lib/lockstep-shared"  # where node/enter.sh binds the cluster's
 def make(cluster, api, namespace, name, size, with_claim=True):
     """Makes the folder, a PersistentVolume for it and a bound claim <name>; returns the folder's path on the host.
 
-    Without the claim, the volume waits for whoever makes a claim of that name.
+    Without the claim, the volume waits for a claim of that name.
     """
     for word in (namespace, name):
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", word):

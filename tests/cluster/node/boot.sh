@@ -10,7 +10,7 @@ mount --make-rshared /
 mount --bind /lockstep/node/boot-id /proc/sys/kernel/random/boot_id
 mkdir -p /run/lockstep
 
-# Polls, since neither the cable nor containerd tells when it is there.
+# Polls, since neither the cable nor containerd sends an event when it is ready.
 until_true() {
   local what=$1 end=$((SECONDS + 90))
   shift
