@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, the manifests made from it, and the images made without a daemon."""
+"""The chart as Helm renders it, the manifests rendered from it, and the images built without a daemon."""
 
 import os
 import pathlib
@@ -33,12 +33,12 @@ def documents():
     return render()
 
 
-def test_lint_has_nothing_to_say():
+def test_lint_finds_nothing():
     said = helm("lint", "--strict", "--quiet", CHART).stdout
     assert "[ERROR]" not in said and "[WARNING]" not in said, said
 
 
-def test_manifests_are_what_the_chart_gives():
+def test_manifests_equal_the_rendered_chart():
     done = e2e.run(e2e.ROOT / "scripts/render-manifests.sh", "--check", check=False)
     assert done.returncode == 0, done.stderr
 
@@ -80,7 +80,7 @@ def rules(documents):
             yield document, rule
 
 
-def test_permissions_are_the_least_that_is_used(documents):
+def test_permissions_are_those_that_the_operator_uses(documents):
     allowed = {
         ("", "nodes"): {"list", "watch"},
         ("authentication.k8s.io", "tokenreviews"): {"create"},
@@ -139,7 +139,7 @@ def test_the_coordinator_service_has_no_selector_and_names_its_port_as_the_leade
     assert service["spec"]["ports"] == [{"name": "coordinator", "port": 7077, "targetPort": 7077, "protocol": "TCP"}]
 
 
-def test_the_crd_stays_when_the_chart_goes_and_can_be_left_out(documents):
+def test_the_crd_outlives_the_chart_and_can_be_omitted(documents):
     crd = of_kind(documents, "CustomResourceDefinition")[0]
     assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert crd == yaml.safe_load((e2e.ROOT / "manifests/crd.yaml").read_text())
@@ -154,7 +154,7 @@ def test_the_agents_image_is_the_operators(documents):
 
 @pytest.mark.parametrize("image, program", [("operator", "/lockstep-operator"), ("operator", "/lockstep-agent"),
                                             ("trainer", "/usr/local/bin/lockstep-trainer")])
-def test_programs_start_from_nothing_but_what_the_image_holds(tmp_path, image, program):
+def test_programs_start_from_the_files_of_the_image_alone(tmp_path, image, program):
     name = pathlib.Path(program).name
     e2e.run(e2e.ROOT / "containers/collect.sh", tmp_path / image, f"{e2e.BUILD}/bin/{name}:{program}")
     prefix = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
@@ -164,7 +164,7 @@ def test_programs_start_from_nothing_but_what_the_image_holds(tmp_path, image, p
     assert done.stdout.startswith(name), done.stdout
 
 
-def test_images_are_made_without_a_daemon_and_their_sizes_printed(tmp_path):
+def test_images_are_built_without_a_daemon_and_their_sizes_printed(tmp_path):
     done = e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, tmp_path, deadline=120)
     print("\n" + done.stdout)
     for image in ("operator", "trainer"):

@@ -16,7 +16,7 @@ PARTS = kind_cluster.Parts()
 
 
 def pytest_collection_modifyitems(items):
-    """Skips what needs the cluster outside of run.sh, or where run.sh found that kind cannot run."""
+    """Skips tests of the cluster outside of run.sh, or if run.sh found that kind cannot run."""
     why = os.environ.get("LOCKSTEP_KIND_SKIP")
     if why is None and os.environ.get("LOCKSTEP_KIND_INSIDE") != "1":
         why = "it needs what tests/kind/run.sh prepares: start that instead of pytest"
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Keeps kind's logs of every node where a test fails."""
+    """Keeps kind's logs of every node if a test fails."""
     report = (yield).get_result()
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and cluster is not None:
@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def sandbox():
-    """The script that starts a sandbox; skips where run.sh finds that none can run."""
+    """The script that starts a sandbox; skips if run.sh finds that none can run."""
     command = [kind_cluster.HERE / "run.sh", "reason"]
     done = subprocess.run(command, text=True, capture_output=True, timeout=kind_cluster.PATIENCE, check=True)
     why = done.stdout.strip()

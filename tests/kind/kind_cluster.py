@@ -23,7 +23,7 @@ CONTROL = "/var/lib/mock-nvml/control"
 GPU = "nvidia.com/gpu"
 # Kinds that the cluster itself creates and expires, and those that cannot be listed.
 PASSING = {"events", "events.events.k8s.io", "componentstatuses"}
-# No test measures time. A deadline only ends a wait that can end no more, on a machine that compiles beside it.
+# No test measures time. A deadline only ends a hopeless wait, also on a machine that compiles meanwhile.
 PATIENCE = 300
 
 
@@ -185,7 +185,7 @@ class KindCluster(e2e.Cluster):
         self.kind("load", "image-archive", archive, "--nodes", ",".join(self.workers()))
 
     def export_logs(self):
-        # It ends with 1 where a node has no crictl, and has written everything else by then.
+        # It ends with 1 if a node has no crictl, and has written everything else by then.
         e2e.run(self._kind, "export", "logs", OUT / "logs", "--name", self.name, deadline=PATIENCE, check=False)
 
     def _connect_pods(self):
@@ -205,7 +205,7 @@ class KindCluster(e2e.Cluster):
         return {node["metadata"]["name"]: (address_of(node), node["spec"]["podCIDR"]) for node in nodes}
 
     def _api_server(self):
-        """Where `read` finds the API server, and the administrator's certificate."""
+        """The address of the API server for `read`, and the administrator's certificate."""
         seen = json.loads(self.kubectl("config", "view", "--raw", "-o", "json").stdout)
         pki = OUT / "pki"
         pki.mkdir(mode=0o700, exist_ok=True)
@@ -223,7 +223,7 @@ class KindCluster(e2e.Cluster):
         return super().read(path)
 
     def objects(self):
-        """Every object that the API server lists, as (group, kind, namespace, name), without the passing ones."""
+        """Every object that the API server lists, as (group, kind, namespace, name), without the transient ones."""
         kinds = self.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
         columns = "custom-columns=GROUP:.apiVersion,KIND:.kind,NAMESPACE:.metadata.namespace,NAME:.metadata.name"
         listed = self.kubectl("get", ",".join(sorted(set(kinds) - PASSING)), "-A", "--no-headers", "-o", columns)
@@ -232,7 +232,7 @@ class KindCluster(e2e.Cluster):
     # The mock GPUs
 
     def gpus(self, node):
-        """The GPUs that the kubelet offers, or None where no plugin has ever registered."""
+        """The GPUs that the kubelet offers, or None if no plugin has ever registered."""
         found = self.read(f"/api/v1/nodes/{node}")["status"]["allocatable"].get(GPU)
         return None if found is None else int(found)
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Names and folders of the kind tests, for the scripts beside it. All that they keep is in one folder of the cache.
+# Names and folders of the kind tests, for the scripts beside it. They keep all their files in one folder of the cache.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 kind_state=$cache/kind
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the container images of the kind tests that are missing, with podman, inside `sandbox.sh --network`.
+# Builds the missing container images of the kind tests, with podman, inside `sandbox.sh --network`.
 #
 #   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
 #   prepare.sh node        a node of kind with the pinned Kubernetes
@@ -19,7 +19,7 @@ mkdir -p "$archives"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Two seconds of building are worth a line in the log, and no more: what podman says is kept for the case that it fails.
+# Prints one line for a build, and the output of podman only if it fails.
 quietly() {
   if ! "$@" >"$work/log" 2>&1; then
     tail -n 40 "$work/log" >&2
@@ -30,7 +30,7 @@ quietly() {
 
 has() { "$engine" image inspect "$1" >/dev/null 2>&1; }
 
-# save NAME...: the images as one archive each, written anew when the image is another.
+# save NAME...: writes each image as one archive, again if the image has changed.
 save() {
   local name id file
   for name in "$@"; do
@@ -45,7 +45,7 @@ save() {
   done
 }
 
-# A mirror that the machine's own apt uses is used for the image, too; its address goes into no file of the repository.
+# The image uses the mirror of the machine's own apt; no file of the repository has its address.
 mirror() {
   awk '/^URIs:/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }' \
     /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep . ||
@@ -91,7 +91,7 @@ make_node() {
     cp -r "$here/node/." "$work/node/"
     cp "$bin/kubeadm" "$cluster/kubelet" "$cluster/kubectl" "$work/node/programs/"
     printf '%s' "$version" >"$work/node/version"
-    # kubeadm says under which names it looks for the images.
+    # kubeadm prints the names of its images.
     local wanted etcd coredns pause
     wanted=$("$bin/kubeadm" config images list --kubernetes-version "$version" 2>/dev/null)
     etcd=$(grep /etcd: <<<"$wanted") coredns=$(grep coredns <<<"$wanted") pause=$(grep pause <<<"$wanted")
@@ -127,7 +127,7 @@ make_lockstep() {
   make_debian
   share_compiler_cache
   local name
-  # Each build leaves its stages behind; those of yesterday are no cache of anything.
+  # Each build leaves its stages behind; those of yesterday serve as no cache.
   if [ "$engine" = podman ]; then podman image prune --force --filter until=24h >/dev/null; fi
   for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:dev" "$root"; done
   save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
@@ -167,7 +167,7 @@ make_gpu() {
   gcc -std=gnu17 -O1 -g -Wall -Wextra -shared -fPIC -fvisibility=hidden -o "$work/libnvidia-ml.so.1" "$here/mock_nvml/mock_nvml.c"
   gcc -O1 -Wall -Wextra -o "$work/list_gpus" "$here/mock_nvml/list_gpus.c"
   "$root/containers/collect.sh" "$work/gpu" "$bin/nvidia-device-plugin:/usr/bin/nvidia-device-plugin" "$work/list_gpus:/usr/bin/list_gpus"
-  # Where the plugin, and the loader, look for the driver's libraries.
+  # The folder in which the plugin, and the loader, search the driver's libraries.
   install -D "$work/libnvidia-ml.so.1" "$work/gpu/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
   "$root/tests/cluster/image" --name docker.io/lockstep/nvidia-device-plugin:mock --tree "$work/gpu" --entrypoint /usr/bin/nvidia-device-plugin \
     --out "$archives/nvidia-device-plugin-mock.tar"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Called inside the sandbox: whether a node of kind could run here. The last line on stderr says what is missing.
+# Called inside the sandbox: tests whether a node of kind could run here. The last line on stderr names what is missing.
 set -euo pipefail
 podman info >/dev/null
 # Storage of podman is an overlay, as is the one of containerd inside a node.

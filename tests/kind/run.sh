@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The kind tests: makes the images, starts kind with mock GPUs in a sandbox, runs the tests and removes everything.
+# The kind tests: builds the images, starts kind with mock GPUs in a sandbox, runs the tests and removes everything.
 #
-#   tests/kind/run.sh reason                   why they cannot run here, in one sentence; nothing where they can
+#   tests/kind/run.sh reason                   why they cannot run here, in one sentence; nothing if they can
 #   tests/kind/run.sh prepare                  the programs and the images alone
 #   tests/kind/run.sh [PYTEST ARGUMENTS...]    both; LOCKSTEP_KIND_PREPARED=1: the tests alone
 #
@@ -14,7 +14,7 @@ engine=${LOCKSTEP_KIND_ENGINE:-podman}
 tests=("${PYTHON:-/usr/bin/python3}" -m pytest -q -rs -p no:cacheprovider
   tests/kind/test_gpus.py tests/kind/test_images.py tests/kind/test_jobs.py)
 
-# Prints in one sentence why these tests cannot run here; nothing where they can.
+# Prints in one sentence why these tests cannot run here; nothing if they can.
 reason() {
   local program said
   if [ "$engine" = docker ]; then

@@ -20,7 +20,7 @@ sweep() {
   local hierarchy folder
   for hierarchy in $(hierarchies); do
     [ -d "$hierarchy/$group" ] || continue
-    # From the leaves up; the kernel may take a moment to bury the processes of the sandbox.
+    # From the leaves up; the kernel may take a moment to reap the processes of the sandbox.
     for _ in {1..50}; do
       find "$hierarchy/$group" -depth -type d 2>/dev/null | while read -r folder; do rmdir "$folder" 2>/dev/null || true; done
       [ -d "$hierarchy/$group" ] || break
@@ -28,7 +28,7 @@ sweep() {
     done
   done
   rm -rf "$kind_state/networks"
-  # Containers of a killed sandbox do not run any more, but podman keeps their files and volumes.
+  # Containers of a killed sandbox have ended, but podman keeps their files and volumes.
   write_configuration
   if grep -q '"id"' "$kind_state/storage/overlay-containers/containers.json" 2>/dev/null; then
     unshare "${namespaces[@]}" --net bash "$0" --inside own sh -c \
@@ -54,7 +54,7 @@ inside() {
   if [ -n "$(hierarchies)" ]; then
     # Mounted here, each hierarchy shows the sandbox's own group as its root.
     local rows hierarchy options
-    rows=$(awk '$3 == "cgroup" { print $2, $4 }' /proc/mounts)  # what is of version 2 is left out
+    rows=$(awk '$3 == "cgroup" { print $2, $4 }' /proc/mounts)  # without version 2
     mount -t tmpfs -o mode=755 lockstep-kind /sys/fs/cgroup
     while read -r hierarchy options; do
       mkdir -p "$hierarchy"
@@ -80,7 +80,7 @@ inside() {
   if [ "$network" = own ]; then ip link set lo up; fi
   # Nested mounts of the nodes travel by propagation within the sandbox alone.
   mount --make-rshared /
-  # Process 1 ignores signals without a handler. On SIGTERM it gives the command 10 s, and ends with all that is left.
+  # Process 1 ignores signals without a handler. On SIGTERM it gives the command 10 s, and ends with all other processes.
   "$@" &
   local child=$! status=0 ended=
   trap 'ended=143; kill -TERM "$child" 2>/dev/null; { sleep 10; kill -KILL "$child"; } 2>/dev/null &' TERM INT
@@ -124,8 +124,8 @@ exec 8>"$kind_state/lock"
 flock -w 3000 8 || { echo "sandbox.sh: another sandbox held $kind_state/lock for 50 minutes; end it and try again" >&2; exit 1; }
 sweep
 if [ "$network" = own ]; then namespaces+=(--net); fi
-# The guard outlives this process however it ends: its pipe closes then. It removes what is left, and holds the lock
-# until that is done.
+# The guard outlives this process however it ends: its pipe closes then. It removes the remains, and holds the lock
+# until then.
 # shellcheck disable=SC2016  # expanded by that shell
 exec 7> >(trap '' TERM INT HUP && exec setsid bash -c 'trap "" TERM INT HUP; cat >/dev/null; exec "$0" --sweep' "$(readlink -f "$0")" >/dev/null 2>&1)
 (

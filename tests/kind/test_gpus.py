@@ -18,7 +18,7 @@ def spare(cluster):
 
 
 def verdict(cluster, node):
-    """What is wrong with the GPUs of a node, from what NVML lists, the kubelet offers and the plugin logs."""
+    """The diagnosis of a node's GPUs, from the list of NVML, the offer of the kubelet and the log of the plugin."""
     listed, offered = cluster.listed_gpus(node), cluster.gpus(node)
     if isinstance(listed, str):
         return f"NVML fails ({listed}), {offered} GPUs offered"

@@ -1,4 +1,4 @@
-"""The images of the Dockerfiles hold the files of the images that containers/build-images.sh makes."""
+"""The images of the Dockerfiles hold the files of the images that containers/build-images.sh builds."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 
 from kind_cluster import CACHE, OUT, PATIENCE, e2e
 
-# What buildah sets where a Dockerfile that starts from nothing sets no PATH; Docker sets none.
+# The PATH that buildah sets if a Dockerfile FROM scratch sets none; Docker sets none.
 BUILDAHS_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

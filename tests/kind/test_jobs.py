@@ -37,7 +37,7 @@ def install(cluster, chart, tag):
 
 
 def state_of(pods):
-    """What changes in a pod when something restarts, deletes or replaces it."""
+    """The fields of a pod that change when it is restarted, deleted or replaced."""
     return {
         pod["metadata"]["uid"]: (
             "deletionTimestamp" in pod["metadata"],
@@ -56,7 +56,7 @@ def wait_for(cluster, name, what, look):
 
 
 def trains(cluster, name, world):
-    """Waits until a job trains with so many processes and rank 0 has logged a step."""
+    """Waits until a job trains with this many processes and rank 0 has logged a step."""
     wait_for(
         cluster,
         name,
@@ -114,7 +114,7 @@ def test_an_upgrade_from_the_baseline_touches_no_pod(cluster, objects_before):
     install(cluster, e2e.ROOT / "charts/lockstep", "dev")
 
     def new_leader():
-        # A leader that ends leaves the Lease without a holder, and its pod is soon gone.
+        # A leader that ends leaves the Lease without a holder, and its pod is soon deleted.
         name = cluster.leader()[1]
         pod = name and cluster.read(f"/api/v1/namespaces/{e2e.NAMESPACE}/pods/{name}")
         return pod and pod["spec"]["containers"][0]["image"].endswith(":dev")
@@ -238,7 +238,7 @@ def test_an_uninstall_leaves_nothing(cluster, gpu_job, objects_before):
             if not row[2].startswith("kube-") and row[2] != "gpu-mock"
         }
 
-    # The chart keeps the CRD; the API server keeps an APIService for its group as long as it is there.
+    # The chart keeps the CRD; the API server keeps an APIService for its group as long as the CRD exists.
     kept = {
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "<none>", "trainingjobs.lockstep.dev"),
         ("apiregistration.k8s.io/v1", "APIService", "<none>", "v1alpha1.lockstep.dev"),
@@ -250,6 +250,6 @@ def test_an_uninstall_leaves_nothing(cluster, gpu_job, objects_before):
         try:
             return not left()
         except e2e.CommandFailed:
-            return False  # a kind that was listed a moment ago is gone
+            return False  # a kind that was listed a moment ago was removed
 
     e2e.wait_for("nothing is left", nothing_is_left, PATIENCE, 1)

@@ -1,4 +1,4 @@
-"""The mock of NVML by itself: what its control file says is what a program sees. It needs no cluster."""
+"""The mock of NVML by itself: a program sees the GPUs of its control file. It needs no cluster."""
 
 import ctypes
 import pathlib
@@ -70,7 +70,7 @@ def test_seven_gpus_are_seven(mock):
     assert len(set(listed(mock))) == 7
 
 
-def test_a_uuid_can_be_there_twice(mock):
+def test_a_uuid_can_appear_twice(mock):
     (mock / "control").write_text("uuid 3 GPU-twice\nuuid 5 GPU-twice\n")
     assert listed(mock).count("GPU-twice") == 2
     assert len(listed(mock)) == 8
@@ -86,8 +86,8 @@ def test_a_statement_that_is_unknown_fails_every_call(mock):
     assert listed(mock) == "list_gpus: NVML: Unknown Error"
 
 
-def test_an_event_reaches_who_waits_once(mock):
-    (mock / "control").write_text("xid 0 13\n")  # before anybody waits
+def test_an_event_reaches_a_waiter_once(mock):
+    (mock / "control").write_text("xid 0 13\n")  # before any program waits
     library = ctypes.CDLL(str(mock / "libnvidia-ml.so.1"))
     assert library.nvmlInit_v2() == SUCCESS
     events, device, event = ctypes.c_void_p(), ctypes.c_void_p(), Event()
@@ -102,7 +102,7 @@ def test_an_event_reaches_who_waits_once(mock):
 
     assert next_event(0) == TIMEOUT
     with (mock / "control").open("a") as control:
-        control.write("xid 1 79\necc 2 5\nlost 4\n")  # nobody has registered for GPU 1
+        control.write("xid 1 79\necc 2 5\nlost 4\n")  # no program has registered for GPU 1
     got = [next_event(1000), next_event(1000)]
     assert [(kind, data) for _, kind, data in got] == [(DOUBLE_BIT_ECC, 5), (XID, 79)]
     assert got[1][0] == device.value

@@ -1,4 +1,4 @@
-"""scripts/release-files.sh: what it makes installs, starts and adds up."""
+"""scripts/release-files.sh: its files install, start, and match their checksums."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_the_chart_names_the_version(release):
     assert f"version: {VERSION}" in text and re.search(rf'appVersion: "?{re.escape(VERSION)}"?$', text, re.M)
 
 
-def test_the_sbom_lists_the_package_and_what_it_depends_on(release):
+def test_the_sbom_lists_the_package_and_its_dependencies(release):
     sbom = json.loads((release / f"lockstep-{VERSION}.spdx.json").read_text())
     depends = set(re.findall(r"(\S+) \(>=", run("dpkg-deb", "--field", package(release), "Depends")))
     assert {entry["name"] for entry in sbom["packages"]} == {"lockstep"} | depends
