@@ -14,12 +14,12 @@ case "${1:-}" in
     trap 'rm -rf "$images"' EXIT
     containers/build-images.sh build/release "$images" >&2
     for archive in "$images"/*.tar; do "$tool" load "$archive" --name "$name" >&2; done
-    # examples/storage/checkpoints.yaml claims it; this cluster has no storage class that could make one.
+    # examples/storage/checkpoints.yaml claims it; this cluster has no storage class that could create one.
     "$tool" volume default checkpoints --no-claim --size 10Gi --name "$name" >/dev/null
     bin=$(tests/cluster/binaries.sh kubectl helm)
     KUBECONFIG=$kubeconfig "$bin/helm" upgrade --install lockstep charts/lockstep -n lockstep-system --create-namespace \
       --set image.tag=dev --set image.pullPolicy=Never --wait --timeout 120s >&2
-    echo "The cluster is up. For a shell of yours: eval the next line. Remove everything with: make cluster-down" >&2
+    echo "The cluster is up. Evaluate the next line in your shell. Remove everything with: make cluster-down" >&2
     echo "export KUBECONFIG=$kubeconfig PATH=$bin:\$PATH"
     ;;
   down) "$tool" down --name "$name" ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make demo: a small GPT-style transformer learns licence texts on 4 workers of this machine; one of them is killed.
 #
-#   scripts/demo.sh BUILD_FOLDER      DATA=my.txt make demo     trains on a text of yours instead
+#   scripts/demo.sh BUILD_FOLDER      DATA=my.txt make demo     trains on your own text instead
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-build/release}

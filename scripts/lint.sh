@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format, clang-tidy, helm lint and shellcheck over the whole tree; prints what to fix and ends with 1 when there is any.
+# clang-format, clang-tidy, helm lint and shellcheck over the whole tree; prints the findings and ends with 1 if there are any.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 failed=0
@@ -23,7 +23,7 @@ helm=$(tests/cluster/binaries.sh helm)/helm
 if "$helm" lint --quiet charts/lockstep; then say helm "charts/lockstep is clean"; else failed=1; fi
 
 scripts/build.sh release build/release "$(nproc)" || exit 1
-# What the build compiles, which is mostly whole rooms at once: a header is then read once and not a hundred times.
+# The units of the build, mostly whole rooms: so clang-tidy reads a header once and not a hundred times.
 mapfile -t units < <(python3 -c 'import json, re
 for entry in json.load(open("build/release/compile_commands.json")):
     if re.search(r"/(operator|trainer)/", entry["file"]) and "/tests/" not in entry["file"]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the files of a release from a build: a Debian package, the static agent, the chart, an SBOM and checksums.
+# Creates the files of a release from a build: a Debian package, the static agent, the chart, an SBOM and checksums.
 #
 #   scripts/release-files.sh BUILD_FOLDER OUT_FOLDER VERSION
 set -euo pipefail

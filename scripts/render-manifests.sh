@@ -2,7 +2,7 @@
 # Renders manifests/install.yaml from the chart, and copies manifests/crd.yaml into it: one source for each.
 #
 #   scripts/render-manifests.sh            writes them
-#   scripts/render-manifests.sh --check    only says whether they are up to date (exit 1 when they are not)
+#   scripts/render-manifests.sh --check    only says whether they are up to date (exit 1 if not)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 helm=$(tests/cluster/binaries.sh helm | tail -n 1)/helm
@@ -26,7 +26,7 @@ if [ "${1:-}" = "--check" ]; then
   status=0
   for pair in "manifests/crd.yaml $chart/files/crd.yaml" "$work/install.yaml manifests/install.yaml"; do
     read -r new old <<<"$pair"
-    cmp -s "$new" "$old" || { echo "$old is not what the chart gives; run scripts/render-manifests.sh" >&2; status=1; }
+    cmp -s "$new" "$old" || { echo "$old differs from the rendered chart; run scripts/render-manifests.sh" >&2; status=1; }
   done
   exit $status
 fi

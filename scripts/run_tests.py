@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds and runs Lockstep's test suites, says what each took, and ends with `N passed, N failed, N skipped`.
+"""Builds and runs Lockstep's test suites, prints the time of each, and ends with `N passed, N failed, N skipped`.
 
   scripts/run_tests.py unit            the unit tests of the release build
   scripts/run_tests.py all             everything that `make test` promises, some of it side by side
@@ -41,7 +41,7 @@ STOPPING = threading.Event()
 
 
 def end_group(process):
-    """Ends a command with all that it started; it has 30 s to do so in order."""
+    """Ends a command with all its processes; it has 30 s to end in order."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -75,9 +75,9 @@ def run(suite, command, deadline, env=None):
 
 
 def stop(number, _):
-    """Ctrl-C and SIGTERM: nothing of ours goes on."""
+    """Ctrl-C and SIGTERM: ends all processes of this run."""
     STOPPING.set()
-    print(f"\nrun_tests: ended by signal {number}; ending what runs", file=sys.stderr, flush=True)
+    print(f"\nrun_tests: ended by signal {number}; ending the running suites", file=sys.stderr, flush=True)
     enders = [threading.Thread(target=end_group, args=(process,)) for process in list(LIVE)]
     for ender in enders:
         ender.start()
@@ -137,7 +137,7 @@ BUILT = set()
 
 
 def build(suite, preset, targets=()):
-    """Builds, the release build once per run: suites that run side by side wait for one another here."""
+    """Builds, the release build once per run: suites that run in parallel wait for one another here."""
     command = ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets]
     if preset != "release":
         return run(suite, command, 4800)
@@ -182,7 +182,7 @@ def pytest(suite, paths, deadline, marker=None, env=None):
 
 
 def suite_gpu(suite):
-    """On the fake first, so that these tests work when a GPU comes by."""
+    """On the fake first, so that these tests work once the machine has a GPU."""
     counts = pytest(suite, ["tests/gpu"], 900, env={"LOCKSTEP_GPU_TESTS": "fake"})
     real = pytest(suite, ["tests/gpu"], 900)
     counts.add(real)
@@ -232,7 +232,7 @@ def test_cluster(suite):
 
 
 def suite_kind(suite):
-    """What needs no cluster, then the cluster; where kind cannot run, its tests are skipped with the reason."""
+    """Tests without a cluster, then those of the cluster; if kind cannot run, they are skipped with the reason."""
     programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer")
     failed = need(suite, ("the release build", lambda: build(suite, "release", () if () in BUILT else programs)),
                   ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)),
@@ -312,7 +312,7 @@ def soak(suite):
 
 
 def bench(suite):
-    """Benchmarks: what they print is the result, and no time fails them."""
+    """Benchmarks: their output is the result, and no time fails them."""
     programs = ("all_reduce_bench", "lockstep", "lockstep-agent", "lockstep-trainer")
     if build(suite, "release", programs) != 0:
         counts = Counts(failed=1)
@@ -329,7 +329,7 @@ def bench(suite):
     return counts
 
 
-# name -> (what it is, function)
+# name -> (description, function)
 SUITES = {
     "structure": ("rooms, includes, files; the arithmetic of the benchmarks", lambda s: pytest(s, ["tests/structure", "tests/bench/recovery"], 60)),
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
@@ -351,14 +351,14 @@ SUITES = {
     "bench": ("benchmarks", bench),
 }
 
-# What `all` is: the first, which use every core, one after the other; then these lanes side by side, so that one computes
-# while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
+# The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
+# computes while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
 LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
 
 
 class Report:
-    """The counts of all suites, and what is printed of them; suites of several lanes report at the same time."""
+    """The counts and the output of all suites; suites of several lanes report at the same time."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -375,7 +375,7 @@ class Report:
         with self._lock:
             self.total.add(counts)
             if name in ("cluster", "jobs", "faults", "leader", "readme", "kind"):
-                # A clone without the history is no fault of the machine.
+                # A clone without the history is no failure of the machine.
                 self.cluster_skips += counts.skipped - sum("git fetch --unshallow" in line for line in counts.names)
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
             for line in counts.names:

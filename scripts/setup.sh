@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Lockstep is built and tested with. Under a second when all of them are there.
+# Installs the Debian packages for the build and the tests. Takes under a second if all of them are installed.
 #
-#   scripts/setup.sh build    what the build needs
-#   scripts/setup.sh test     the same, and what the tests and the test cluster need
+#   scripts/setup.sh build    packages of the build
+#   scripts/setup.sh test     the same, and those of the tests and the test cluster
 set -euo pipefail
 
 build_packages=(
@@ -32,7 +32,7 @@ case "${1:-}" in
     ;;
 esac
 
-# Any Go will do: an old one fetches the pinned toolchain. Debian's is taken only where there is none.
+# Any Go will do: an old one fetches the pinned toolchain. Debian's is installed only if there is none.
 if [ "$1" = test ] && ! command -v go >/dev/null && [ ! -x /usr/local/go/bin/go ]; then
   wanted+=(golang-go)
 fi
@@ -63,8 +63,8 @@ trap 'rm -f "$log"' EXIT
 if ! { "${as_root[@]}" apt-get update -qq &&
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
   tail -n 20 "$log" >&2
-  echo "setup: apt-get failed (its last lines are above). Is the network there, and is this Debian 12?" >&2
+  echo "setup: apt-get failed (its last lines are above). Does the network work, and is this Debian 12?" >&2
   exit 1
 fi
-# A package of containerd starts the machine's own service; the test cluster has its own, and leaves that one alone.
+# A package of containerd starts the machine's own service; the test cluster has its own, and does not touch that one.
 echo "setup: done" >&2
