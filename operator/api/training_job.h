@@ -228,7 +228,7 @@ struct TrainingJobStatus {
   std::vector<Condition> conditions;  // Placed, Running, Restarting, Suspended, Succeeded, Failed
   std::string state;                  // one word derived from the conditions
   std::int64_t incarnation = 0;       // stored before the first create of a round
-  std::vector<Release> released;      // stored before their pods are deleted, kept until those are gone
+  std::vector<Release> released;      // stored before their pods are deleted, kept until the pods have ended
   std::int64_t membership_generation = 0;
   NodesStatus nodes;
   std::int32_t procs_per_node = 0;

@@ -8,7 +8,7 @@
 namespace lockstep::trainer::core {
 
 enum class Doing : std::uint8_t {
-  kStarting,    // it has no state to go on from yet
+  kStarting,    // it has no state to continue from so far
   kLoading,     // samples
   kForward,     // also of held-out samples, and when it writes text
   kBackward,    //

@@ -39,7 +39,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch, create, update]  # update: to take over the Service of a job that is gone
+  verbs: [get, list, watch, create, update]  # update: to take over the Service of a deleted job
 - apiGroups: [""]
   resources: [configmaps]  # the record of a job's generations
   verbs: [get, create, update]

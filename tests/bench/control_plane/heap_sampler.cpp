@@ -1,4 +1,4 @@
-// A library for LD_PRELOAD that samples who allocates the memory that a program holds. The allocator stays glibc's.
+// A library for LD_PRELOAD that samples which functions allocate a program's memory. The allocator stays glibc's.
 //
 // Each allocated byte is sampled with probability 1/kMeanBytes. On SIGUSR2 a thread writes $LOCKSTEP_HEAP_OUT: the
 // allocator's own account (malloc_info), and one line for each live sample: the bytes that it stands for, and the
@@ -34,7 +34,7 @@ struct Sample {
 };
 
 Sample table[kSlots];                 // open addressing; guarded by `lock`
-std::atomic<uint32_t> taken[kSlots];  // live samples per hash: almost every free() ends after one look here
+std::atomic<uint32_t> taken[kSlots];  // live samples per hash: almost every free() ends after one read here
 std::atomic_flag lock = ATOMIC_FLAG_INIT;
 std::atomic<bool> ready{false};
 thread_local double until_sample = kMeanBytes;
@@ -96,8 +96,8 @@ void forget(const void* address) {
   const size_t home = hash_of(address);
   if (taken[home].load(std::memory_order_relaxed) == 0) return;
   const Locked locked;
-  // Samples that were in the way may be gone by now, so an empty slot ends nothing. Colliding hashes look in vain, a
-  // hundred slots at most.
+  // Samples that were in the way may have been removed, so an empty slot ends nothing. A colliding hash costs a search
+  // of a hundred slots at most.
   for (size_t step = 0; step < kReach; ++step) {
     Sample& slot = table[(home + step) % kSlots];
     if (slot.address != address) continue;

@@ -1,5 +1,5 @@
-// What a gang of thousands costs the coordinator: scripted agents over TLS on the loopback form a gang, lose a member,
-// form it again, and find the coordinator's successor. The coordinator is a process of its own.
+// The cost of a gang of thousands for the coordinator: scripted agents over TLS on the loopback form a gang, lose a
+// member, re-form it, and find the coordinator's successor. The coordinator is a process of its own.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ void raise_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A folder with the certificates, which is removed again.
+// A folder with the certificates, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -66,7 +66,8 @@ struct Figures {
   std::int64_t generation_after_restart = 0;
 };
 
-// Whether the gang is up in a generation of at least that number with so many members connected; how long it took.
+// Waits until the gang is up in at least that generation with this many members connected; returns the time that it
+// took.
 std::optional<double> up(ServedCoordinator& coordinator, std::int64_t generation, int members,
                          const std::function<void(const ServedCoordinator::View&)>& seen = {}) {
   const double begun = now();
@@ -105,7 +106,7 @@ std::optional<Figures> measure(int members, double seconds) {
   figures.heartbeats_per_second = said / (now() - begun);
   figures.idle_kib = coordinator.resident_kib();
 
-  // A new coordinator evicts no member for that long, and does not say when it begins to.
+  // A new coordinator evicts no member for that long, and sends no event when that time ends.
   std::this_thread::sleep_until(started_at + rendezvous::CoordinatorTiming().no_eviction_for);
   const int victim = members / 2;
   bool replaced = false;

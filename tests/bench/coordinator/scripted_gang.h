@@ -1,5 +1,5 @@
-// Agents that say what real ones would, over TLS, and have no processes: thousands of them in one process, on two
-// threads. Each comes back when its connection ends, as agents do.
+// Agents that send the messages of real ones, over TLS, and have no processes: thousands of them in one process, on two
+// threads. Each reconnects when its connection ends, like a real agent.
 #pragma once
 
 #include <atomic>
@@ -18,18 +18,18 @@ namespace lockstep::bench {
 
 class ScriptedGang {
  public:
-  // `ca_pem`: who vouches for the coordinator, which listens on the loopback.
+  // `ca_pem`: the authority of the coordinator, which listens on the loopback.
   ScriptedGang(int members, const std::string& ca_pem, int port);
   ~ScriptedGang();
 
-  // Its pod is gone: the connection ends and does not come back. The others say that their communicators failed.
+  // Its pod was deleted: the connection ends and does not return. The others report that their communicators failed.
   void lose(int slot);
   // The pod of that incarnation takes the slot.
   void replace(int slot, std::int64_t incarnation);
 
-  // Heartbeats that all of them have said so far.
+  // Heartbeats that all of them have sent so far.
   std::int64_t heartbeats() const { return heartbeats_.load(); }
-  // How often a member was told to start, or to go on.
+  // How often the coordinator told a member to start, or to continue.
   std::int64_t started() const { return started_.load(); }
   // Bytes that all of them have read, after decryption.
   std::int64_t bytes() const { return bytes_.load(); }
@@ -38,8 +38,8 @@ class ScriptedGang {
   friend class ScriptedAgent;
   static constexpr int kThreads = 2;
 
-  // What the agents of one loop have in common. On nodes of their own each would read the block of peers, which is the
-  // same for all; here one does, for thousands of times the work would keep them from saying heartbeats.
+  // Shared by the agents of one loop. On nodes of their own each would read the block of peers, which is the same for
+  // all; here one does, because thousands of reads would delay their heartbeats.
   struct Loop {
     boost::asio::io_context io{1};
     rendezvous::CoordinatorReader reader;

@@ -33,7 +33,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// One record in one file: what a coordinator leaves to the next.
+// One record in one file, which a coordinator leaves to the next.
 class FileStore final : public rv::GenerationStore {
  public:
   explicit FileStore(std::string path) : path_(std::move(path)) {}
@@ -89,7 +89,7 @@ int serve(const std::string& folder, int port, std::int64_t term, int members) {
   std::mutex mutex;
   std::condition_variable change;
   bool changed = false, ended = false;
-  std::vector<int> gone;  // slots whose pods are
+  std::vector<int> gone;  // slots whose pods were deleted
   rv::CoordinatorOptions options;
   options.listen_address = "127.0.0.1";
   options.port = port;
@@ -126,7 +126,7 @@ int serve(const std::string& folder, int port, std::int64_t term, int members) {
   plan.slots = members;
   plan.deadlines.progress_seconds = 10;
   for (int slot = 0; slot < members; ++slot) plan.members.push_back({slot, 1, pod_of(slot, 1), pod_of(slot, 1), ""});
-  // Of pods that were replaced under the coordinator before.
+  // Of pods that were replaced under the previous coordinator.
   if (const auto stored = store.load(kNamespace, kJob, kJob)) {
     for (const rv::Record::Member& known : stored->record.members) {
       rv::ExpectedMember& member = plan.members.at(static_cast<std::size_t>(known.slot));

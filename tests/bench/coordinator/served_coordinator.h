@@ -1,5 +1,5 @@
 // The operator's coordinator in a process of its own, with one job, as this benchmark starts it: `coordinator_bench
-// serve FOLDER PORT TERM MEMBERS`. What it takes of memory and time is its own then.
+// serve FOLDER PORT TERM MEMBERS`. Its memory and time can then be measured apart.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +17,10 @@ inline constexpr const char* kJob = "gang";
 // The pod of a slot, which is also its uid and its token.
 std::string pod_of(int slot, std::int64_t incarnation);
 
-// The coordinator of a job with one rank a member, until its input ends. Reads serving.pem and key.pem in
-// `folder` and keeps the record there. Plays the controller: lets what failed go on, and replaces the pod of each slot
-// that is a line of its input. Prints "address IP:PORT" first, then a line "view PHASE GENERATION CONNECTED REPLACED"
-// whenever it may have changed; REPLACED is the slot that got a new pod last, or -1.
+// Runs the coordinator of a job with one rank a member, until its input ends. Reads serving.pem and key.pem in `folder`
+// and keeps the record there. Plays the controller: lets a failed gang continue, and replaces the pod of each slot in a
+// line of its input. Prints "address IP:PORT" first, then a line "view PHASE GENERATION CONNECTED REPLACED" whenever it
+// may have changed; REPLACED is the slot that got a new pod last, or -1.
 int serve(const std::string& folder, int port, std::int64_t term, int members);
 
 // That process, as the benchmark sees it. One owner, which ends and reaps it.
@@ -40,9 +40,9 @@ class ServedCoordinator {
   ~ServedCoordinator() { kill(); }
 
   int port() const { return port_; }
-  // The newest line; waits for one at most `within` seconds when there is none yet. False: its output has ended.
+  // The newest line; if there is none so far, waits for one at most `within` seconds. False: its output has ended.
   bool read(View& view, double within);
-  // As the controller does once a pod is gone: expects another one, with the next incarnation, in that slot.
+  // As the controller does once a pod is deleted: expects another one, with the next incarnation, in that slot.
   void replace_pod(int slot);
   // User and system time of the process so far.
   double cpu_seconds() const;

@@ -20,7 +20,7 @@ def links(cluster):
 
 def make_bridge(cluster):
     # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes: then all nodes
-    # would send what is for the API server to nobody, for as long as they remember the old one.
+    # would send packets for the API server to a dead address until their ARP entry expires.
     run(
         "ip",
         "-batch",

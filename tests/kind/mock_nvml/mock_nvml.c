@@ -363,7 +363,7 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long 
 
 // The next event of the control file that this set has not handed out.
 static int next_event(nvmlEventSet_t set, const Control* control, nvmlEventData_t* data) {
-  if (set->delivered > control->event_count) set->delivered = control->event_count;  // the file was written anew
+  if (set->delivered > control->event_count) set->delivered = control->event_count;  // the file was rewritten
   while (set->delivered < control->event_count) {
     const Event* event = &control->events[set->delivered++];
     if (!(set->gpus >> event->gpu & 1)) continue;

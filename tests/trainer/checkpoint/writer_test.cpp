@@ -143,7 +143,7 @@ TEST_F(WriterTest, snapshots_that_contradict_themselves_are_refused_at_once) {
   EXPECT_EQ(to->write({.step = 1, .metadata = "[]", .state = model.state()}, Busy::kSkip, {}).error().code,
             ErrorCode::kInvalid);
   EXPECT_EQ(to->write({.step = -1, .state = model.state()}, Busy::kSkip, {}).error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(save(*to, 1, 1), "step-1.g1") << "and it goes on";
+  EXPECT_EQ(save(*to, 1, 1), "step-1.g1") << "and it continues";
 }
 
 TEST_F(WriterTest, a_directory_that_cannot_be_made_is_an_error_at_the_start) {

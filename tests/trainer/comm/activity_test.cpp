@@ -61,7 +61,7 @@ TEST_P(ActivityOf, ranks_wait_along_the_ring_for_a_peer_that_takes_no_part) {
     EXPECT_EQ(idle.stage, Stage::kIdle);
     EXPECT_EQ(idle.waits_for_bytes_of, -1);
     EXPECT_EQ(idle.waits_for_room_at, -1);
-    EXPECT_EQ(idle.sent, ranks[(rank + 1) % 4]->activity().received) << "what was sent has arrived";
+    EXPECT_EQ(idle.sent, ranks[(rank + 1) % 4]->activity().received) << "all sent bytes have arrived";
   }
 }
 

@@ -140,7 +140,7 @@ TEST_F(FakeNccl, an_aborted_kernel_leaves_nan_and_what_comes_after_it_in_the_str
 TEST_F(FakeNccl, a_peer_that_is_gone_is_a_remote_error_and_the_kernel_stays_until_it_is_aborted) {
   api_.comm_abort(std::exchange(one_.comm, nullptr));
   zero_.sum();
-  EXPECT_EQ(zero_.settled(), NcclResult::kSuccess) << "nobody has looked yet";
+  EXPECT_EQ(zero_.settled(), NcclResult::kSuccess) << "no thread has read it so far";
   zero_.bring_down();
   EXPECT_TRUE(comes_true([&] { return zero_.state() != NcclResult::kSuccess; }));
   EXPECT_EQ(zero_.state(), NcclResult::kRemoteError);

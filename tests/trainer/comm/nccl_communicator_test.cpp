@@ -85,7 +85,7 @@ TEST_F(OverNccl, an_error_of_nccl_ends_all_ranks_and_none_reports_a_garbled_buff
         const Status status = run(*ranks[rank], AllReduce{data.data(), data.size()});
         ASSERT_FALSE(status.ok()) << "error " << error << " early " << early;
         EXPECT_EQ(status.error().code, ErrorCode::kUnavailable) << status.error().message;
-        EXPECT_EQ(data, std::vector<float>(1000, 1.0F)) << "what NCCL left on the GPU does not come back";
+        EXPECT_EQ(data, std::vector<float>(1000, 1.0F)) << "garbage that NCCL left on the GPU does not come back";
         EXPECT_EQ(ranks[rank]->suspect(), -1);
         EXPECT_FALSE(ranks[rank]->submit(AllReduce{data.data(), 1}).ok()) << "dead for good";
         EXPECT_TRUE(ranks[rank]->abort(seconds(5)));

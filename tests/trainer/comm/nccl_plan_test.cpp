@@ -90,7 +90,7 @@ TEST(NcclPlan, a_hand_on_forwards_each_chunk_while_the_next_one_arrives) {
     const NcclStep step = middle.begin(host.data());
     if (step.receive > 0) received.push_back(step.receive);
     if (step.send > 0) {
-      EXPECT_NE(step.slot, step.send_slot) << "what comes does not overwrite what goes";
+      EXPECT_NE(step.slot, step.send_slot) << "received bytes do not overwrite those to send";
       passed_on.push_back(step.send);
     }
     middle.finish(host.data());

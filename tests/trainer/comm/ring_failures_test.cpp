@@ -317,7 +317,7 @@ TEST(RingLinks, a_memory_that_is_another_in_spite_of_its_name_is_not_used) {
     ASSERT_TRUE(rank) << rank.error().message;
     EXPECT_EQ(to_next(rank), Transport::kTcp);
   }
-  EXPECT_EQ(::rmdir(other.c_str()), 0) << "what was offered in vain is taken away";
+  EXPECT_EQ(::rmdir(other.c_str()), 0) << "a segment that the peer refused is unlinked";
 }
 
 TEST(RingLinks, a_missing_rank_is_named_when_the_deadline_has_passed) {

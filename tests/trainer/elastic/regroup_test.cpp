@@ -109,7 +109,7 @@ TEST_F(Regrouping, a_newer_regroup_ends_the_wait_for_a_missing_peer) {
   first_.agent.regroup(1, 2);
   first_.agent.hears();
   first_.agent.join(join_of(2, 0, addresses()));
-  EXPECT_EQ(first_.outcome.wait_for(milliseconds(100)), std::future_status::timeout) << "nobody to link with";
+  EXPECT_EQ(first_.outcome.wait_for(milliseconds(100)), std::future_status::timeout) << "no peer to connect to";
   first_.agent.regroup(1, 3);
   EXPECT_EQ(first_.agent.hears().holding, (rendezvous::Holding{1, 3, kVersion})) << "and nothing is said of broken";
   first_.agent.join(join_of(3, 0, {first_.address}));

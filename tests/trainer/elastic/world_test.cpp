@@ -122,7 +122,7 @@ TEST_F(AgentsWorld, is_read_whole_and_becomes_ring_options) {
   EXPECT_EQ(options->members, (std::vector<int>{0, 0, 1}));
   EXPECT_EQ(options->key[31], std::byte{0xff});
   const UniqueFd duplicate(options->listen_fd);
-  EXPECT_NE(duplicate.get(), listener_.get()) << "the communicator closes what it is given, and the next one needs it";
+  EXPECT_NE(duplicate.get(), listener_.get()) << "the communicator closes its descriptor, and the next one needs it";
   int listens = 0;
   socklen_t length = sizeof listens;
   EXPECT_EQ(::getsockopt(duplicate.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length), 0);

@@ -331,7 +331,7 @@ TEST_F(Regroup, ranks_stopped_while_they_wait_save_their_state) {
     EXPECT_THAT(ended.out, AnyOf(HasSubstr(name), HasSubstr(name_of(step - 1))));
     saved += static_cast<int>(ended.out.find(name + " digest ") != std::string::npos);
   }
-  EXPECT_GE(saved, 1) << "nobody may rely on the others alone";
+  EXPECT_GE(saved, 1) << "no rank may rely on the others alone";
   Ended again = run(training({"--checkpoint-dir=" + checkpoints()}));
   EXPECT_THAT(again.out, HasSubstr("restored step-" + std::to_string(step) + ".g1"));
   EXPECT_EQ(value_of(again.out, "digest"), value_of(run(training()).out, "digest"));

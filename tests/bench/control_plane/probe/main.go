@@ -103,7 +103,7 @@ func watch(client *http.Client, server, namespace string) <-chan time.Time {
 	stream := follow()
 	seen := make(chan time.Time, 1<<16)
 	go func() {
-		// A server that is short of time ends the watch of an observer that reads late; it goes on where it was.
+		// A server that is short of time ends the watch of an observer that reads late; it resumes at the same version.
 		for ; ; stream = follow() {
 			decoder := json.NewDecoder(stream.Body)
 			for {
