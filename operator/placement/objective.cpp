@@ -58,8 +58,4 @@ Result<Prices> Prices::make(const Objective& objective, int levels, int node_pod
   return prices;
 }
 
-Cost Prices::hole(int level, int nodes) const {
-  return std::round(hole_[static_cast<std::size_t>(level)] / nodes);
-}
-
 }  // namespace lockstep::placement

@@ -48,7 +48,10 @@ class Prices {
   // has a survivor. `level` kClusterLevel costs nothing.
   Cost of(int level, int nodes, std::int64_t free, std::int64_t taken, bool covered) const {
     if (level < 0 || taken == 0) return 0;
-    return (covered ? 0 : span(level)) + hole(level, nodes) * static_cast<Cost>(taken * (2 * free - taken));
+    // Rounded as a whole: in a coefficient, the holes of large domains would vanish.
+    const double damage =
+        hole_[static_cast<std::size_t>(level)] / nodes * static_cast<double>(taken * (2 * free - taken));
+    return (covered ? 0 : span(level)) + static_cast<Cost>(static_cast<std::int64_t>(damage + 0.5));
   }
   // Of one more domain of the level.
   Cost span(int level) const { return span_[static_cast<std::size_t>(level)]; }
@@ -59,8 +62,6 @@ class Prices {
   bool operator==(const Prices&) const = default;
 
  private:
-  Cost hole(int level, int nodes) const;
-
   std::vector<Cost> span_;    // by level; the node is the last
   std::vector<double> hole_;  // λ · hole · scale / node_pods²
   int node_pods_ = 1;

@@ -197,8 +197,10 @@ Cost Subtrees::at_least(const Subtree& subtree, int n) const {
   const double by_number = span * static_cast<double>(fewest) + filled_by_rate(without_span, n);
   const double below = std::max(filled_by_rate(whole, n), by_number);
   if (kMutation == Mutation::kBoundTooHigh) return own(subtree, n) + 2 * below;
-  // Rates are rounded, costs are not: a bound that exceeds the cost by a rounding would drop the optimum.
-  return own(subtree, n) + std::floor(below * (1 - 1e-12));
+  // Each domain's cost is rounded by half a unit at most, and so is its part of a rate; n pods use n domains of a level
+  // at most. A bound that exceeds the cost by its roundings would drop the optimum.
+  const double roundings = static_cast<double>(n) * (levels_ + 1);
+  return own(subtree, n) + std::max(0.0, std::floor(below * (1 - 1e-12) - roundings));
 }
 
 std::int64_t Subtrees::operations(const Subtree& subtree, int n, std::unordered_set<const Subtree*>& seen) const {
