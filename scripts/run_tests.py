@@ -343,6 +343,7 @@ SUITES = {
     "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
     "leader": ("the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again",
                lambda s: suite_cluster(s, ["tests/e2e/leader"], 900)),
+    "ranks": ("ranks follow the racks of real nodes", lambda s: suite_cluster(s, ["tests/e2e/ranks"], 600)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
@@ -354,7 +355,7 @@ SUITES = {
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
 # computes while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "chart"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
+LANES = (("jobs",), ("faults", "leader", "ranks", "chart"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
 
 
 class Report:
@@ -374,7 +375,7 @@ class Report:
     def end(self, name, counts, seconds):
         with self._lock:
             self.total.add(counts)
-            if name in ("cluster", "jobs", "faults", "leader", "readme", "kind"):
+            if name in ("cluster", "jobs", "faults", "leader", "ranks", "readme", "kind"):
                 # A clone without the history is no failure of the machine.
                 self.cluster_skips += counts.skipped - sum("git fetch --unshallow" in line for line in counts.names)
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)

@@ -162,7 +162,12 @@ class Cluster:
 
     def gang(self, job, namespace="default"):
         """Slots of the members of the generation in force, as the coordinator has recorded them."""
-        return sorted(member["slot"] for member in self.record(job, namespace)["members"])
+        return sorted(self.slots_by_rank(job, namespace))
+
+    def slots_by_rank(self, job, namespace="default"):
+        """Of the generation in force, as the coordinator has recorded it; a slot for each place."""
+        record = self.record(job, namespace)
+        return [member["slot"] for member in record.get("ranks") or record["members"]]
 
     def by_slot(self, job, namespace="default"):
         """The pods of a job that are to stay, by slot: of each slot the newest."""

@@ -39,8 +39,9 @@ class Gang:
         state = cluster.command("volume", "default", f"{name}-state").stdout.strip()
         self.ledgers = e2e.Ledgers(f"{state}/ledger")
         self.rows = []  # (what, begun, ended, attempts)
+        spec.setdefault("podTemplate", jobs.patient())
         job(jobs.trainer(name, *flags, jobs.pace(pace), "--ledger=/checkpoints/ledger", claim=f"{name}-state", every=3600, nodes=nodes,
-                         restart={"maxRestarts": 100, "forceDeleteAfterSeconds": 1}, podTemplate=jobs.patient(), **spec))
+                         restart={"maxRestarts": 100, "forceDeleteAfterSeconds": 1}, **spec))
         self.until("all train", lambda: self.ledgers.trains_with(nodes))
 
     def until(self, what, look, deadline=90):

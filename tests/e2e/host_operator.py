@@ -47,7 +47,7 @@ class Operator:
     `environment` is described in tests/operator/fault/main.cpp."""
 
     def __init__(self, cluster, namespace, folder, number=1, lease=15, program=PROGRAM, server="",
-                 image="docker.io/lockstep/operator:dev", **environment):
+                 image="docker.io/lockstep/operator:dev", flags=(), **environment):
         self.journal = folder / f"writes-{number}"
         self._log_path = folder / f"operator-{number}.log"
         kubeconfig = cluster.kubeconfig
@@ -60,7 +60,7 @@ class Operator:
             self.process = subprocess.Popen(
                 [program, f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
                  f"--leader-elect-lease-duration={lease}", "--metrics-address=127.0.0.1:0", "--coordinator-port=0",
-                 f"--pod-ip={urllib.parse.urlparse(listed).hostname}", f"--agent-image={image}"],
+                 f"--pod-ip={urllib.parse.urlparse(listed).hostname}", f"--agent-image={image}", *flags],
                 stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def log(self):

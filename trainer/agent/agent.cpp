@@ -72,6 +72,14 @@ void Agent::say(const std::string& sentence) {
   err_->write("lockstep-agent: " + sentence + "\n");
 }
 
+void Agent::say_ranks(const rv::Go& go) {
+  if (go.epoch.generation <= said_ranks_of_) return;  // processes that wait for a rank have none
+  said_ranks_of_ = go.epoch.generation;
+  const std::string ranks = go.ranks == 1 ? fmt::format("rank {}", go.first_rank)
+                                          : fmt::format("ranks {} to {}", go.first_rank, go.first_rank + go.ranks - 1);
+  say(fmt::format("generation {}: {} of {}", go.epoch.generation, ranks, go.world_size));
+}
+
 std::string Agent::token() const {
   // Read anew for each HELLO: the kubelet replaces it before it expires.
   std::string text(16 * 1024, '\0');
@@ -196,11 +204,13 @@ void Agent::carry_out(MonotonicTime now) {
         listeners_.clear();
       } else if (const auto* start = std::get_if<rv::StartProcesses>(&action)) {
         end_signal_ = SIGTERM;
+        say_ranks(start->go);
         processes_->start(start->go, start->only, std::exchange(listeners_, {}));
         reap_again = true;  // when none could be started there is no SIGCHLD to wait for
       } else if (const auto* ask = std::get_if<rv::AskHoldings>(&action)) {
         processes_->regroup(ask->epoch);
       } else if (const auto* go_on = std::get_if<rv::ContinueProcesses>(&action)) {
+        say_ranks(go_on->go);
         processes_->join(go_on->go);
       } else if (const auto* yield = std::get_if<rv::AskYield>(&action)) {
         processes_->yield(yield->generation);

@@ -36,6 +36,8 @@ class Agent {
   void reap(MonotonicTime now);
   std::string token() const;
   void say(const std::string& sentence);
+  // Says once for each generation which ranks its processes have.
+  void say_ranks(const rendezvous::Go& go);
 
   Settings settings_;
   pid_t parent_;
@@ -46,6 +48,7 @@ class Agent {
   rendezvous::MemberState state_;
   Dials dials_;
   std::vector<Fd> listeners_;  // for the proposal under way
+  std::int64_t said_ranks_of_ = 0;  // generation
   int end_signal_ = SIGTERM;   // how processes are told to end
   bool terminated_ = false;
   std::string last_why_;                  // of a failed connection, so that it is said once
