@@ -206,7 +206,8 @@ class Play {
     NodeRecord record;
     record.name = node;
     record.allocatable = amounts(80);
-    for (Amount& has : record.allocatable) has.units = chance(5) ? kMostUnits : has.units * 4;
+    for (Amount& has : record.allocatable)
+      has.units = chance(5) ? kMostUnits : static_cast<std::int64_t>(4 + 4 * below(4));
     if (chance(90)) record.allocatable.push_back({"pods", static_cast<std::int64_t>(1 + below(20))});
     record.labels["rack"] = name("r", 3);
     for (int i = 0; i < 6; ++i) {
