@@ -13,8 +13,8 @@ namespace lockstep::rendezvous {
 namespace {
 
 constexpr int kNew = -1;
-// Positions of new children among the others that are compared in one domain. In a domain with more, which takes
-// thousands of new children beside thousands of others, the new ones follow.
+// Positions of new children among the others that one call compares, about 20 ms on one core. In the domains that come
+// after that, new children follow. It takes thousands of new domains beside thousands of survivors.
 constexpr std::size_t kMostPositions = 4'000'000;
 
 struct Located {
@@ -76,7 +76,7 @@ Domain domain_of(std::span<const Located> members, std::size_t depth) {
   return domain;
 }
 
-int most_unchanged(Domain& domain, int start);
+int most_unchanged(Domain& domain, int start, std::size_t& positions);
 
 struct Arrangement {
   int unchanged = 0;
@@ -85,10 +85,13 @@ struct Arrangement {
 
 // The children of `domain`, whose first rank is `start`: those with survivors in their order, and new ones where the
 // most ranks stay as they are, as late as that allows.
-Arrangement arrange(Domain& domain, int start) {
+// `positions` is how many are left to compare.
+Arrangement arrange(Domain& domain, int start, std::size_t& positions) {
   const std::size_t rows = domain.staying.size() + 1;
-  const bool follow = rows * (domain.fresh.size() + 1) > kMostPositions;
+  const std::size_t all = rows * (domain.fresh.size() + 1);
+  const bool follow = all > positions;
   const std::size_t columns = follow ? 1 : domain.fresh.size() + 1;
+  if (!follow && columns > 1) positions -= all;
   std::vector<int> before(columns);  // members of the first j new children
   for (std::size_t j = 1; j < columns; ++j) before[j] = before[j - 1] + domain.fresh[j - 1].size;
   // What is left once the first i staying and j new children have their ranks: how many of the others keep theirs at
@@ -101,7 +104,7 @@ Arrangement arrange(Domain& domain, int start) {
     first -= domain.staying[i].size;
     for (std::size_t j = columns; j-- > 0;) {
       const std::size_t at = i * columns + j;
-      best[at] = most_unchanged(domain.staying[i], first + before[j]) + best[at + columns];
+      best[at] = most_unchanged(domain.staying[i], first + before[j], positions) + best[at + columns];
       if (j + 1 == columns || best[at + 1] <= best[at]) continue;
       best[at] = best[at + 1];
       fresh_next[at] = true;
@@ -117,17 +120,18 @@ Arrangement arrange(Domain& domain, int start) {
   return found;
 }
 
-int most_unchanged(Domain& domain, int start) {
+int most_unchanged(Domain& domain, int start, std::size_t& positions) {
   if (start > domain.highest || start + domain.size <= domain.lowest) return 0;
   if (domain.is_member()) return 1;
   const auto known = domain.unchanged.find(start);
   if (known != domain.unchanged.end()) return known->second;
-  return domain.unchanged[start] = arrange(domain, start).unchanged;
+  return domain.unchanged[start] = arrange(domain, start, positions).unchanged;
 }
 
-void append(Domain& domain, std::vector<Place>& ranks) {
+void append(Domain& domain, std::vector<Place>& ranks, std::size_t& positions) {
   if (domain.is_member()) return ranks.push_back(domain.place);
-  for (Domain* child : arrange(domain, static_cast<int>(ranks.size())).children) append(*child, ranks);
+  const Arrangement arranged = arrange(domain, static_cast<int>(ranks.size()), positions);
+  for (Domain* child : arranged.children) append(*child, ranks, positions);
 }
 
 // Where no path is known.
@@ -164,7 +168,8 @@ std::vector<Place> rank_order(const std::vector<Place>& before, std::vector<Loca
   Domain cluster = domain_of(located, 0);
   std::vector<Place> ranks;
   ranks.reserve(located.size());
-  append(cluster, ranks);
+  std::size_t positions = kMostPositions;
+  append(cluster, ranks, positions);
   return ranks;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -29,6 +30,27 @@ struct OrderCase {
   std::vector<LocatedMember> members;
   std::vector<int> slots;
 };
+
+// Half of 4,096 members are in one rack of survivors and new nodes, half are new racks of a node each.
+TEST(RankOrder, ends_in_time_where_thousands_of_racks_are_new) {
+  std::vector<Place> before;
+  std::vector<LocatedMember> members;
+  std::vector<std::string> names;
+  names.reserve(8192);
+  const auto name = [&](const char* kind, int i) -> std::string_view {
+    return names.emplace_back(fmt::format("{}{:04}", kind, i));
+  };
+  for (int i = 0; i < 4096; ++i) {
+    const bool survives = i % 3 == 0;
+    if (survives) before.push_back({i, 1});
+    const std::string_view rack = i % 3 == 2 ? name("fresh", i) : std::string_view("mixed");
+    members.push_back({{i, survives ? 1 : 2}, {rack, name("node", i)}});
+  }
+  std::shuffle(before.begin(), before.end(), std::mt19937_64(7));
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(rank_order(before, members).size(), members.size());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(2));
+}
 
 TEST(RankOrder, table) {
   const OrderCase cases[] = {
