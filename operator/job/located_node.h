@@ -8,7 +8,8 @@
 namespace lockstep::job {
 
 // api::parse_node(), with Node::path filled in and without labels: a cache of nodes keeps what jobs ask for. A node
-// that lacks the label of a level is alone in a domain of that level, which no label value can name.
+// that lacks the label of a level is alone in a domain of that level, which no label value can name. A node without any
+// of the labels has no path.
 Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology);
 
 }  // namespace lockstep::job

@@ -24,6 +24,11 @@ TEST(LocatedNode, without_a_label_is_alone_at_that_level) {
   EXPECT_EQ(located->path, (Path{"b2", "/n1"}));
 }
 
+TEST(LocatedNode, without_any_label_of_the_topology_has_no_path) {
+  const auto located = parse_located_node(node(R"({"example.com/zone": "z"})"), kTopology);
+  EXPECT_TRUE(located->path.empty());
+}
+
 TEST(LocatedNode, has_no_path_in_a_cluster_without_topology) {
   const auto located = parse_located_node(node(R"({"example.com/rack": "r7"})"), {});
   EXPECT_TRUE(located->path.empty());
