@@ -42,7 +42,11 @@ Contacts::Change Contacts::expect(const std::vector<ExpectedMember>& expected, M
     } else {
       change.fresh.push_back(each.slot);
     }
+    auto path = std::move(member.expected.path);
+    const bool stays = member.expected.node == each.node;
     member.expected = each;
+    // A pod outlives the Node object in the cache; its place in the network is the same.
+    if (stays && each.path.empty()) member.expected.path = std::move(path);
     members_.put(each.slot, std::move(member));
   }
   for (auto& [slot, member] : old) {

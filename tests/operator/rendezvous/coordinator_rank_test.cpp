@@ -144,5 +144,19 @@ TEST_F(CoordinatorRankTest, of_survivors_stay_after_a_take_over_when_a_successor
   EXPECT_EQ(proposed_ranks(), (std::vector<int>{1, 0, 2}));
 }
 
+TEST_F(CoordinatorRankTest, follow_the_last_known_path_where_the_node_object_is_gone) {
+  run_three();
+  forget();
+  pod_is_gone(1);
+  plan.members.push_back({1, 2, "a-1-2", "v1", "n9"});
+  for (ExpectedMember& member : plan.members) member.path = {"b"};
+  for (ExpectedMember& member : plan.members) {
+    if (member.slot == 0) member.path.clear();
+  }
+  set_plan();
+  job->on_hello(kAgain + 1, hello(1), now());
+  EXPECT_EQ(proposed_ranks(), (std::vector<int>{1, 0, 2})) << "all are in rack b";
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous
