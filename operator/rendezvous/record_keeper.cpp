@@ -45,11 +45,14 @@ void RecordKeeper::know(const Record& record) {
   recorded_ = Roster(std::move(places), 1);
 }
 
-// Nothing is tried for `least`, or for longer where the server asks for it (Retry-After).
+// A gang that re-forms waits for the record, and a job writes it rarely.
+constexpr Duration kMostPause = std::chrono::seconds(30);
+
+// Nothing is tried for `least`, or for longer where the server asks for it (Retry-After), up to kMostPause.
 void RecordKeeper::note_failure(const Error& error, Duration least, MonotonicTime now) {
   const auto asked = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(error.retry_after_seconds));
   error_ = error.message;
-  retry_at_ = now + std::max(least, asked);
+  retry_at_ = now + std::max(least, std::min(asked, kMostPause));
 }
 
 RecordKeeper::Loaded RecordKeeper::on_loaded(const Result<GenerationStore::Versioned>& loaded, MonotonicTime now) {

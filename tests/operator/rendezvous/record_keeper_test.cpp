@@ -46,6 +46,13 @@ TEST_F(RecordKeeperTest, a_refused_load_waits_for_retry_after) {
   EXPECT_TRUE(due_after(seconds(2)));
 }
 
+TEST_F(RecordKeeperTest, a_retry_after_of_minutes_counts_as_thirty_seconds) {
+  begin_write();
+  keeper.on_written(refused(ErrorCode::kTooManyRequests, 300), now);
+  EXPECT_FALSE(due_after(milliseconds(29'999)));
+  EXPECT_TRUE(due_after(seconds(30)));
+}
+
 TEST_F(RecordKeeperTest, a_failure_without_retry_after_waits_half_a_second) {
   begin_write();
   keeper.on_written(refused(ErrorCode::kUnavailable, 0), now);
