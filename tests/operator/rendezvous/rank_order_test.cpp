@@ -163,7 +163,10 @@ class RankOrderProperty : public testing::Test {
     }
     if (any(0, 3) == 0 && world.gang.size() > 1) world.gang.erase(world.gang.begin() + any(0, 1));
     if (any(0, 3) == 0 && static_cast<int>(world.gang.size()) < most_members) {
-      world.gang.push_back({{100 + any(0, 10'000), 1}, any_node(world)});
+      const auto highest = std::max_element(world.gang.begin(), world.gang.end(), [](const Pod& one, const Pod& other) {
+        return one.place.slot < other.place.slot;
+      });
+      world.gang.push_back({{highest->place.slot + any(1, 100), 1}, any_node(world)});
     }
   }
   static std::vector<LocatedMember> located(const World& world) {
