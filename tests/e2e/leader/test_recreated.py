@@ -59,8 +59,10 @@ class Again:
             raise AssertionError(f"{error}; its status: {json.dumps(status)}") from None
 
     def hold_service(self):
-        """Deletes the Service, which is terminating from now on."""
+        """A Service that is deleted from now on stays, terminating."""
         self._finalize(["example.com/held"])
+
+    def delete_service(self):
         self._api.call("DELETE", self.service)
 
     def release_service(self):
@@ -93,8 +95,9 @@ def test_a_recreated_job_has_its_pods_at_once(again, propagation):
 
 def test_a_recreated_job_has_its_pods_once_the_old_service_is_gone(cluster, namespace, again):
     e2e.wait_for("the Service is there", lambda: cluster.read(again.service), 10)
-    again.delete()
     again.hold_service()
+    again.delete()
+    again.delete_service()
     uid = again.create()
     e2e.wait_for("the operator says what is in its way",
                  lambda: "Service" in str(cluster.job("again", namespace).get("status")), 10)
