@@ -36,10 +36,12 @@ def test_a_program_written_for_torchrun_runs_unchanged_and_survives_a_kill(run, 
 
 def test_pytorch_ddp_goes_on_from_its_own_checkpoint_when_a_worker_dies(run, tmp_path):
     python = e2e.run(e2e.ROOT / "tests/e2e/torch.sh", deadline=840).stdout.strip()
-    steps, digests = 600, []  # so many that the kill is there in time
+    steps, digests = 600, []
     for killed in (False, True):
         folder = tmp_path / f"checkpoints-{killed}"
         folder.mkdir()
+        if killed:
+            os.mkfifo(folder / "hold")  # no rank passes the first checkpoint before the kill
         command = run(program("ddp", python, PROGRAMS / "ddp_gloo.py", steps, folder, nodes=2))
         if killed:
             worker = e2e.wait_for("rank 1", lambda: command.worker(1), deadline=60, every=0.01)

@@ -1,6 +1,8 @@
 """A PyTorch program that knows nothing of Lockstep: DistributedDataParallel over gloo, with checkpoints of its own.
 
 Usage: ddp_gloo.py STEPS CHECKPOINT_FOLDER
+
+If CHECKPOINT_FOLDER holds a named pipe `hold`, rank 0 waits after its first checkpoint until a writer opens the pipe.
 """
 
 import hashlib
@@ -46,13 +48,18 @@ def main(steps, folder):
         if rank == 0 and (step + 1) % CHECKPOINT_EVERY == 0:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, path + ".new")
             os.replace(path + ".new", path)
+            if step + 1 == CHECKPOINT_EVERY and os.path.exists(os.path.join(folder, "hold")):
+                open(os.path.join(folder, "hold")).close()
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     all_ranks = [torch.empty_like(flat) for _ in range(dist.get_world_size())]
     dist.all_gather(all_ranks, flat)
     assert all(torch.equal(flat, other) for other in all_ranks), "the ranks hold different parameters"
     digest = hashlib.sha256(bytes(flat.view(torch.uint8).tolist())).hexdigest()
     print(f"ends at step {steps} with the same parameters on {len(all_ranks)} ranks: {digest}", flush=True)
-    dist.destroy_process_group()
+    dist.barrier()
+    # An orderly end of PyTorch 2.15 now and then aborts with "terminate called without an active exception".
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
