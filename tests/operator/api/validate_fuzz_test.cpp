@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/sanitizer.h"
+#include "tests/small_changes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
 
@@ -22,7 +23,6 @@ TEST(JobFile, that_holds_anything_does_no_harm) {
   const int changes = given_changes != nullptr ? std::atoi(given_changes) : sanitizer::cases(40);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
-  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   const std::string alphabet = "[]{}:,-#&*!|>'\"%@`~?<.0123456789abcxyz \n\t\r\\\xff\xc3\x80\xed\xa0\x80";
   std::vector<std::filesystem::path> files;
   for (const auto& entry :
@@ -35,24 +35,7 @@ TEST(JobFile, that_holds_anything_does_no_harm) {
     stream << std::ifstream(file).rdbuf();
     const std::string original = stream.str();
     for (int change = 0; change < changes; ++change) {
-      std::string text = original;
-      for (size_t n = below(4); n < 4 && !text.empty(); ++n) {
-        const size_t at = below(text.size()), length = std::min(text.size() - at, 1 + below(12));
-        switch (below(4)) {
-          case 0:
-            text.erase(at, length);
-            break;
-          case 1:
-            text.insert(at, 1, alphabet[below(alphabet.size())]);
-            break;
-          case 2:
-            text[at] = alphabet[below(alphabet.size())];
-            break;
-          default:
-            text.insert(below(text.size()), text.substr(at, length));
-            break;
-        }
-      }
+      const std::string text = with_small_changes(original, alphabet, 12, random);
       ASSERT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0) << text;
     }
   }

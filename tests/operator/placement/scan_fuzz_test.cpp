@@ -1,7 +1,6 @@
 // The fuzz target on small random changes of a pod and a node. LOCKSTEP_SEED=<number> makes another run.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include "operator/placement/node_scan.h"
 #include "operator/placement/pod_scan.h"
 #include "tests/sanitizer.h"
+#include "tests/small_changes.h"
 
 extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size);
 
@@ -34,27 +34,9 @@ TEST(Scan, of_anything_does_no_harm) {
   const std::uint64_t seed = given_seed != nullptr ? std::strtoull(given_seed, nullptr, 10) : 20261124;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
-  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   const std::string alphabet = "[]{}:,\"\\-+.0123456789eEmKin \n\xff\xc3\x80";
   for (int i = 0; i < sanitizer::cases(30'000); ++i) {
-    std::string text = kSeeds[below(2)];
-    for (size_t n = below(4); n < 4 && !text.empty(); ++n) {
-      const size_t at = below(text.size()), length = std::min(text.size() - at, 1 + below(40));
-      switch (below(4)) {
-        case 0:
-          text.erase(at, length);
-          break;
-        case 1:
-          text.insert(at, 1, alphabet[below(alphabet.size())]);
-          break;
-        case 2:
-          text[at] = alphabet[below(alphabet.size())];
-          break;
-        default:
-          text.insert(below(text.size()), text.substr(at, length));
-          break;
-      }
-    }
+    const std::string text = with_small_changes(kSeeds[i % 2], alphabet, 40, random);
     ASSERT_EQ(placement_scan_fuzz(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0) << text;
   }
 }
