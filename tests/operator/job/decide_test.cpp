@@ -566,43 +566,6 @@ TEST(Decide, a_job_that_is_being_deleted_creates_nothing) {
   EXPECT_TRUE(plan.coordinator->stop);
 }
 
-TEST(Decide, a_status_that_was_lost_does_not_make_old_names_new_again) {
-  Situation s;
-  s.pod(0, 7);
-  s.accept();
-  EXPECT_EQ(s.job.status.incarnation, 7);
-  EXPECT_EQ(s.plan().creates, (std::vector<PodToCreate>{{1, 7}}));
-}
-
-// A name that is used twice would let two pods be one and the same incarnation to the coordinator.
-TEST(Decide, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_is_stored) {
-  Situation s(2);
-  s.running();
-  s.pods.erase(s.pods.begin());
-  s.view.reset();  // the new leader's coordinator has not read the record yet
-  s.settling = true;
-  EXPECT_TRUE(s.plan().creates.empty());
-  s.see(rendezvous::Phase::kWaiting, 1);
-  s.connect();
-  const Plan plan = s.plan();
-  EXPECT_EQ(plan.status->attempts.back().cause, api::Cause::kPodDeleted);
-  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 2}}));
-}
-
-TEST(Decide, a_pod_that_failed_while_nobody_led_is_not_deleted_before_its_attempt_is_stored) {
-  Situation s(2);
-  s.running();
-  s.pods[1].phase = "Failed";
-  s.view.reset();
-  s.settling = true;
-  EXPECT_TRUE(s.plan().deletes.empty());
-  s.see(rendezvous::Phase::kWaiting, 1);
-  s.connect();
-  const Plan plan = s.plan();
-  EXPECT_EQ(plan.status->attempts.back().cause, api::Cause::kPodFailed);
-  EXPECT_EQ(plan.deletes.size(), 1u);
-}
-
 TEST(Decide, leftovers_go) {
   Situation s(2);
   s.running();
