@@ -41,6 +41,14 @@ def cluster_with_crd(name, images=(), **how):
         cluster.down()
 
 
+def cluster_with_images(name, **how):
+    """A fixture's body: cluster_with_crd() with the images of operator and trainer."""
+    folder = e2e.OUT / f"{name}-images"
+    folder.mkdir(parents=True, exist_ok=True)
+    e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
+    yield from cluster_with_crd(name, images=[folder / "operator.tar", folder / "trainer.tar"], **how)
+
+
 class Operator:
     """A process of lockstep-operator for the jobs of one namespace.
 

@@ -19,7 +19,8 @@ from gang import FLAGS, Gang
 DETECTIONS = int(os.environ.get("LOCKSTEP_DETECTIONS", "1"))
 BOUND = float(os.environ.get("LOCKSTEP_DETECT_SECONDS", "4.5"))
 PACE = 0.05
-# Seconds until the coordinator has received enough heartbeats of a new member to judge its silence by them. The short form
+# Seconds until the coordinator has received enough heartbeats of a new member to judge its silence by them. The short
+# form
 # does not wait for that.
 KNOWN = 35 if DETECTIONS > 1 else 3
 

@@ -13,11 +13,7 @@ import life  # noqa: E402
 
 @pytest.fixture(scope="session")
 def cluster():
-    folder = e2e.OUT / "fault-images"
-    folder.mkdir(parents=True, exist_ok=True)
-    e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
-    images = [folder / "operator.tar", folder / "trainer.tar"]
-    yield from host_operator.cluster_with_crd("crash", nodes=2, images=images)
+    yield from host_operator.cluster_with_images("crash", nodes=2)
 
 
 @pytest.fixture

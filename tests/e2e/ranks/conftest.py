@@ -1,4 +1,4 @@
-"""A real cluster of four nodes in two racks, with the CRD and no operator in it: operators are processes on the host."""
+"""A real cluster of four nodes in two racks, with the CRD. Operators are processes on the host."""
 
 import pathlib
 import sys
@@ -12,11 +12,7 @@ import host_operator  # noqa: E402
 
 @pytest.fixture(scope="session")
 def cluster():
-    folder = e2e.OUT / "rank-images"
-    folder.mkdir(parents=True, exist_ok=True)
-    e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
-    images = [folder / "operator.tar", folder / "trainer.tar"]
-    yield from host_operator.cluster_with_crd("racks", nodes=4, images=images)
+    yield from host_operator.cluster_with_images("racks", nodes=4)
 
 
 @pytest.fixture
