@@ -109,7 +109,8 @@ class Blobs(Generated):
 
 
 class Text:
-    """Windows of characters, and the following characters as targets. Training reads the first nine tenths of each file."""
+    """Windows of characters, and the following characters as targets. Training reads the first nine tenths of each
+    file."""
 
     def __init__(self, files, context, seed):
         self.context, self.seed = context, seed

@@ -1,4 +1,5 @@
-"""Where the operator's resident memory goes: mappings from /proc, the allocator's own account, and samples of the functions that allocate."""
+"""Where the operator's resident memory goes: mappings from /proc, the allocator's own account, and samples of the
+functions that allocate."""
 
 import bisect
 import os
@@ -14,7 +15,8 @@ import fleet as fleets
 SIZES = (0, 1000, 10000)
 GANG = 1000  # pods of each job
 SAMPLER = pathlib.Path(__file__).with_name("heap_sampler.cpp")
-# The row of a stack: the first rule that a frame matches, from the innermost frame on. Frames without a rule are skipped.
+# The row of a stack: the first rule that a frame matches, from the innermost frame on. Frames without a rule are
+# skipped.
 RULES = (
     ("TLS", r"libssl|libcrypto"),
     ("JSON", r"nlohmann|YAML::"),

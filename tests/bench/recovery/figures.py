@@ -68,7 +68,8 @@ def recovery(killed_ns, generation, survivors):
 
 
 def first_new(commits, generation, newest, world=None):
-    """A process' first commit of a step that was new to all, in a newer generation (of so many ranks); None if it made none."""
+    """A process' first commit of a step that was new to all, in a newer generation (of so many ranks); None if it made
+    none."""
     return next((commit for commit in commits if commit.generation > generation and commit.step > newest
                  and world in (None, commit.world)), None)
 
@@ -92,7 +93,8 @@ def newest_step(processes, until_ns):
 
 
 def whole_again_ns(generation, newest, processes, world):
-    """When all `world` ranks of one newer generation had committed a step that was new to all; None if they have not."""
+    """When all `world` ranks of one newer generation had committed a step that was new to all; None if they have
+    not."""
     times = {}  # by generation
     for commits in processes:
         first = first_new(commits, generation, newest, world)
@@ -110,7 +112,8 @@ def lost_ms(processes, begin_ns, end_ns, step_ms):
 
 
 def undisturbed_ms(processes, world, begin_ns, end_ns):
-    """The mean step of the whole gang in that time, without the first ones of each generation; NaN if there was none."""
+    """The mean step of the whole gang in that time, without the first ones of each generation; NaN if there was
+    none."""
     whole = [[commit for commit in commits if commit.world == world and begin_ns <= commit.ns <= end_ns] for commits in processes]
     return mean([gap for commits in whole for gap in step_gaps(commits, skip=3)])
 
@@ -121,7 +124,8 @@ def cost(processes, world, killed_ns, whole_ns, after_ns, until_ns):
     if whole_ns is None or whole_ns > until_ns:
         return math.inf, math.nan
     over = min(whole_ns + after_ns, until_ns)
-    # On both sides of the measured time, because the machine may get busier meanwhile. Before the first fault there may be little.
+    # On both sides of the measured time, because the machine may get busier meanwhile. Before the first fault there may
+    # be little.
     sides = (undisturbed_ms(processes, world, 2 * killed_ns - over, killed_ns), undisturbed_ms(processes, world, over, 2 * over - killed_ns))
     step = mean([side for side in sides if not math.isnan(side)])
     return (math.inf if math.isnan(step) else lost_ms(processes, killed_ns, over, step)), step

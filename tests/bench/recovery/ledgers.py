@@ -42,7 +42,8 @@ class Ledgers:
         return max((commits[-1].generation for commits in self.commits.values() if commits), default=0)
 
     def whole(self, world, steps, alive):
-        """Ranks of the newest generation by pid, if it has `world` ranks that live and have made `steps` steps in it; else None."""
+        """Ranks of the newest generation by pid, if it has `world` ranks that live and have made `steps` steps in it;
+        else None."""
         generation = self.newest_generation()
         ranks = {}
         for pid, commits in self.commits.items():

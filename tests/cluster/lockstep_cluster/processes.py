@@ -29,7 +29,8 @@ def start_time(pid):
 
 
 def spawn(cluster, name, argv, cgroup, log, urgent=False):
-    """Starts a daemon that outlives this process, in the cgroup (None: the same), its output appended to the log; returns its pid."""
+    """Starts a daemon that outlives this process, in the cgroup (None: the same), its output appended to the log;
+    returns its pid."""
 
     def enter():
         if cgroup:
