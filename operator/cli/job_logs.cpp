@@ -101,19 +101,20 @@ void watch_until_over(const Target& target, const std::string& name, std::stop_t
   }
 }
 
-// Readers of the logs of a job's pods, a thread each; with a rank, of the pods that have had it since. Any thread.
+// Reads the logs of a job's pods, each on a thread of its own. With a rank it reads only pods that have, or had, that
+// rank. Any thread.
 class Readers {
  public:
   using Read = std::function<void(const std::string& pod)>;
   Readers(bool by_rank, Read read) : by_rank_(by_rank), read_(std::move(read)) {}
 
-  // A pod is there, or has changed.
+  // A pod was listed, or has changed.
   void see(const api::Pod& pod) {
     const std::lock_guard guard(mutex_);
     if (pod.phase != "Pending") pods_[place_of(pod)] = {pod.meta.uid, pod.meta.name};
     if (!by_rank_ || place_of(pod) == holder_) start(place_of(pod));
   }
-  // The rank is there now.
+  // The pod that has the rank from now on.
   void hold(const std::optional<rendezvous::Place>& holder) {
     const std::lock_guard guard(mutex_);
     holder_ = holder;

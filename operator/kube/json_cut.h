@@ -1,5 +1,5 @@
 // Cuts JSON text into its parts without reading them: an object into members, an array into elements. Strings are
-// skipped and brackets are paired; whether a part is valid JSON is left to whoever reads it.
+// skipped and brackets are paired; the reader of a part checks whether it is valid JSON.
 #pragma once
 
 #include <functional>

@@ -15,7 +15,7 @@ using ShapeId = std::int32_t;  // what a pod asks of a node, as Cluster numbers 
 
 class FitTables {
  public:
-  static constexpr std::size_t kMost = 32;  // tables; the one that was not asked for longest makes room
+  static constexpr std::size_t kMost = 32;  // tables; the least recently used one makes room
 
   // What fits on the node may have changed, or the node is new or gone. Amortised O(1), whatever the number of tables.
   void touch(NodeId node) {

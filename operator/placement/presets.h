@@ -1,4 +1,4 @@
-// Profiles for the node labels that clouds and tools set, and the one that fits a cluster.
+// Profiles for the node labels of clouds and tools, and the choice of the profile that fits a cluster.
 #pragma once
 
 #include <optional>

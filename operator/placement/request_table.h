@@ -1,5 +1,5 @@
 // Rows of amounts, each stored once: thousands of pods ask for the same, thousands of nodes have the same. Rows and
-// resource names live as long as somebody holds them.
+// resource names live as long as a holder needs them.
 #pragma once
 
 #include <cstdint>

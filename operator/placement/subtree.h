@@ -46,7 +46,7 @@ struct Subtree {
   mutable std::int64_t concave = 0;
 };
 
-// Makes subtrees and computes their costs. Keeps a subtree as long as somebody else does. Not thread-safe.
+// Makes subtrees and computes their costs. Keeps a subtree as long as another owner does. Not thread-safe.
 class Subtrees {
  public:
   Subtrees(Prices prices, int levels) : prices_(std::move(prices)), levels_(levels) {}

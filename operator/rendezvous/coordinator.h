@@ -31,7 +31,7 @@ struct ExpectedMember {
   std::string pod_name;
   std::string pod_uid;  // as the API server gave it
   std::string node;     // "" while not known
-  // It is to leave: it is in no further generation, and however its processes end, no failure of it.
+  // It is to leave: it is in no further generation, and the end of its processes is no failure.
   bool leaving = false;
   // The domains of its node, outermost first, without the node itself; empty: not known. It counts for the order of
   // ranks when the next generation is proposed, and never makes one necessary.
@@ -40,17 +40,16 @@ struct ExpectedMember {
   bool operator==(const ExpectedMember&) const = default;
 };
 
-// An elastic gang goes on with fewer members: those that are left of a broken generation at once, and slots that come
-// later are taken in.
+// An elastic gang continues with fewer members: the survivors of a broken generation at once, and newcomers join later.
 struct ElasticTerms {
   int min_slots = 0;  // the fewest slots that a generation may have; 0: all of JobPlan::slots or none
-  // How long nobody may have joined before an elastic gang starts, or takes joiners in, without being whole.
+  // An incomplete gang starts, or takes newcomers in, when no member has joined for this long.
   int stabilization_seconds = 0;
 
   bool operator==(const ElasticTerms&) const = default;
 };
 
-// What the processes of a job are told beside their ranks; each GO passes it on as it is.
+// The settings of a job's processes; each GO carries them unchanged.
 struct ProgramSettings {
   std::string checkpoint_path;  // "": the job writes none
   int checkpoint_every_seconds = 0;
@@ -60,14 +59,14 @@ struct ProgramSettings {
   bool operator==(const ProgramSettings&) const = default;
 };
 
-// How long a generation may take to start and to get on.
+// How long a generation may take to start and to make progress.
 struct GenerationDeadlines {
   // From GO until every member said UP; then the generation is broken (StartTimeout). 0: no limit.
   int start_timeout_seconds = 600;
-  // A generation of which no rank gets on for so long, and for five times as long as its steps take, hangs: the process
-  // to blame is ended. Until its first step `start_timeout_seconds` count. 0: nobody watches.
+  // A generation hangs if no rank makes progress for this long, and for five times its p99 step time. The coordinator
+  // then has the process to blame killed. Until the first step `start_timeout_seconds` count. 0: no watch.
   int progress_seconds = 0;
-  // Watches programs as well that tell nothing but their progress, once they have told of a step.
+  // Watches programs that report only their progress, too, from their first reported step on.
   bool watch_reports = false;
 
   bool operator==(const GenerationDeadlines&) const = default;

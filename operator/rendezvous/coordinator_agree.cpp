@@ -192,7 +192,7 @@ void CoordinatorState::evaluate_growth(Now now) {
   changed_ = true;
 }
 
-// By the nodes that their pods are on, whoever bound them.
+// By the nodes of their pods, whatever scheduler bound them.
 std::vector<Place> CoordinatorState::in_order_of_rank(const std::vector<int>& slots) const {
   std::vector<LocatedMember> members;
   members.reserve(slots.size());

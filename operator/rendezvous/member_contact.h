@@ -19,23 +19,23 @@ class MemberContact {
   explicit MemberContact(MonotonicTime now) : alone_since_(now), heartbeat_at_(now) {}
 
   bool welcomed() const { return welcomed_; }
-  // The highest that welcomed this agent.
+  // The highest term that welcomed this agent.
   std::int64_t term() const { return term_; }
 
-  // A connection begins: nothing but WELCOME and REFUSED is heard on it at first.
+  // A connection begins. Until WELCOME the agent accepts only WELCOME and REFUSED.
   void connect();
   void disconnect(MonotonicTime now);
-  // Whether `message` may be said by the other end as things stand.
+  // Whether the coordinator may send `message` in this state.
   bool hears(const CoordinatorToAgent& message) const;
   // False: the coordinator's term is over, and nothing has changed.
   bool welcome(const Welcome& welcome);
 
   bool heartbeat_due(MonotonicTime now) const { return welcomed_ && now >= heartbeat_at_; }
-  // The next heartbeat is due at `now`: there is something to say.
+  // The next heartbeat is due at `now`, because the agent has news.
   void hasten(MonotonicTime now) { heartbeat_at_ = now; }
-  // The number of the heartbeat that is said at `now`.
+  // The number of the heartbeat that the agent sends at `now`.
   std::int64_t say_heartbeat(MonotonicTime now);
-  // When the next heartbeat is due; never while nobody welcomes this agent.
+  // When the next heartbeat is due; never before a WELCOME.
   MonotonicTime next_heartbeat() const;
   // When this agent has been without a coordinator for `after`; never while one welcomes it.
   MonotonicTime orphaned_at(Duration after) const;

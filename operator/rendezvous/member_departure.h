@@ -13,22 +13,21 @@ namespace lockstep::rendezvous {
 
 class MemberDeparture {
  public:
-  // What else says whether a coordinator knows all that it is to know of this pod.
+  // Whether a coordinator knows all that this pod has to report.
   struct Telling {
     bool welcomed = false;           // a coordinator listens
     bool acknowledged = false;       // it has acknowledged each exit
-    bool checkpoint_unsaid = false;  // perhaps no coordinator has heard of the newest checkpoint
+    bool checkpoint_unsaid = false;  // the newest checkpoint may have reached no coordinator
   };
 
   bool decided() const { return code_.has_value(); }
   void decide(int code);
-  // A coordinator has refused this pod for good: while none listens there is nobody to find.
+  // A coordinator has refused this pod for good: the agent looks for no other.
   void be_unwanted() { unwanted_ = true; }
   // A coordinator does not expect this pod. It may have just begun to lead and not know the job yet.
   void be_unexpected(MonotonicTime now);
 
-  // No process is left: how long a coordinator that listens, and one that is to be found, is told before the agent
-  // leaves.
+  // No process is left: how long the agent stays to report to a coordinator that listens, or to find one.
   void begin(MonotonicTime now, Duration listening, Duration finding);
   // A coordinator listens from `now` on.
   void listen(MonotonicTime now, Duration listening) { leave_at_ = now + listening; }

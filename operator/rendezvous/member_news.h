@@ -1,11 +1,10 @@
-// Part of the agent's machine (MemberState): what its processes have told that the coordinator is to hear in a
-// heartbeat.
+// Part of the agent's machine (MemberState): the reports of its processes that heartbeats carry to the coordinator.
 //
 // Invariants:
-//   * progress is that of the lowest rank which has told any in this generation;
+//   * progress is that of the lowest rank that has reported any in this generation;
 //   * the newest checkpoint never becomes an older one;
-//   * nothing is unsaid after a heartbeat. A checkpoint can become so again when the connection breaks, because only
-//     an ACK of what was said later shows that a heartbeat has arrived.
+//   * nothing is unsaid after a heartbeat. A checkpoint can become unsaid again when the connection breaks, because
+//     only the ACK of a later message shows that a heartbeat has arrived.
 #pragma once
 
 #include <optional>
@@ -18,9 +17,9 @@ namespace lockstep::rendezvous {
 
 class MemberNews {
  public:
-  // The process of `rank` says so.
+  // The report of the process of `rank`.
   void take(int rank, const WorkerMessage& message);
-  // A process has said another identity line, or the coordinator has heard of none.
+  // A process has another identity line, or this coordinator knows none.
   void identity_is_new() { identity_unsaid_ = true; }
   // Another generation begins.
   void forget_progress() { progress_.reset(); }
@@ -29,7 +28,7 @@ class MemberNews {
 
   // Whether progress or a checkpoint has changed since the last heartbeat.
   bool unsaid() const { return unsaid_; }
-  // Whether perhaps no coordinator has heard of the newest checkpoint.
+  // Whether the newest checkpoint may have reached no coordinator.
   bool checkpoint_unsaid() const { return checkpoint_unsaid_; }
   bool identity_unsaid() const { return identity_unsaid_; }
   bool has_checkpoint() const { return checkpoint_.has_value(); }

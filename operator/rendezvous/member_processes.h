@@ -2,7 +2,7 @@
 //
 // Invariants:
 //   * the ranks are those of that GO; without one there are none;
-//   * a process ends once; its exit stays until another takes its place or another generation has it;
+//   * a process ends once; its exit stays until another process or another generation takes its place;
 //   * all processes are up only together, and once in a generation;
 //   * processes are being ended only while one may be alive;
 //   * `life` grows with each start of all processes.
@@ -52,9 +52,9 @@ class MemberProcesses {
   // A process, or one that it left behind, may be alive.
   bool alive() const { return alive_; }
   bool up() const { return up_; }
-  // They wait for a generation, which goes on without them or has yet to be.
+  // They wait for a generation: the running one continues without them, or none has formed yet.
   bool standby() const { return standby_; }
-  // While they wait no generation runs, and how they end is told in the first.
+  // They wait and no generation has run: the first one reports their exits.
   bool before_first() const { return standby_ && first_; }
   bool ending() const { return ending_.has_value(); }
 
@@ -66,17 +66,17 @@ class MemberProcesses {
   bool acknowledged() const;
   // All live, and keep what they hold from one generation to the next.
   bool all_regroup() const;
-  // Whether they can stay for a generation with so many ranks here: those that live regroup, and of the others nothing
-  // is left.
+  // Whether they can stay for a generation with so many ranks here: all living ones regroup, and dead ones have left no
+  // child.
   bool can_stay(int ranks) const;
-  // One of them has failed, or all have ended, before there was a generation. The first one has them: what they ended
-  // with is told as if it had been then, so that policy sees it.
+  // One of them has failed, or all have ended, before any generation. The first generation reports these exits, so that
+  // policy sees them.
   bool ended_before_first() const;
   // All of them ended by themselves, with 0.
   bool succeeded() const;
   // The code of the first that failed; 1 where none did.
   int failure() const;
-  // Of those that are there; empty: none of them has said anything.
+  // Of the living processes; empty: none has sent its line.
   std::vector<IdentityRun> identities() const;
   // What they do, for a heartbeat; empty: none runs.
   std::vector<RankActivity> activities(MonotonicTime now) const;
@@ -91,16 +91,16 @@ class MemberProcesses {
   void start(const Go& go);
   // They wait for a generation; `first`: none has been yet.
   void wait(bool first);
-  // They have the ranks of this GO now, those that have ended as well.
+  // All of them, dead ones too, have the ranks of this GO from now on.
   void adopt(const Go& go);
-  // Those that have ended are replaced. Their local ranks, in order.
+  // Replaces dead processes; their local ranks, in order.
   std::vector<int> replace_exited();
 
   // ---- what becomes of them ----
 
   // A process of a foreign program has started. True when with it all are up.
   bool started(int rank);
-  // The process of `rank`, which is there, says so. True when with it all are up.
+  // A message of the living process of `rank`. True when with it all are up.
   bool hear(int rank, const WorkerMessage& message, MonotonicTime now);
   // Its identity line. False: it has said the same before.
   bool identify(int rank, const std::string& line);
@@ -108,7 +108,7 @@ class MemberProcesses {
   // A process has ended. None: it is not one of them, or has ended before.
   std::optional<Exit> exit(const ProcessEnd& end);
   void acknowledge(int rank);
-  // Another coordinator may listen, which has acknowledged nothing.
+  // A new coordinator has acknowledged nothing yet.
   void forget_acknowledgements();
   // No process is left.
   void vanish();

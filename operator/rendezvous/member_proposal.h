@@ -1,10 +1,10 @@
-// Part of the agent's machine (MemberState): what this pod has promised, and the proposal that is under way.
+// Part of the agent's machine (MemberState): the promises of this pod, and the proposal under way.
 //
 // Invariants:
-//   * what was promised never falls, nor does the highest number that had its GO here;
-//   * the proposal under way is the one that was promised last, and there is at most one;
-//   * there is a READY only for it, and only one at a time;
-//   * processes that stay for it have told what they hold since it came.
+//   * neither the newest promise nor the highest number that had its GO here ever falls;
+//   * at most one proposal is under way, and it is the one promised last;
+//   * READY answers only that proposal, and only one READY is valid at a time;
+//   * processes that stay for it have reported their holdings since it came.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,16 @@ class MemberProposal {
   bool under_way() const { return under_way_.has_value(); }
   // Null where none is under way.
   const Propose* propose() const { return under_way_ ? &under_way_->propose : nullptr; }
-  // What was said for it; null: nothing.
+  // The READY for it; null: none yet.
   const Ready* ready() const { return under_way_ && under_way_->ready ? &*under_way_->ready : nullptr; }
   // A READY is to come.
   bool awaits_ready() const { return under_way_ && !under_way_->ready; }
 
-  // Takes the place of the one that was under way.
+  // Replaces the proposal under way.
   void accept(const Propose& propose);
-  // There is none any more. Whether there was one.
+  // Ends the proposal under way. False: there was none.
   bool drop();
-  // `existing`: for processes that are there, or have ended and are told of in the generation.
+  // `existing`: for living processes, or for dead ones whose exits the generation reports.
   void say(Ready ready, bool existing);
 
   // ---- processes that stay for it ----
@@ -55,12 +55,12 @@ class MemberProposal {
   bool keeping() const { return under_way_ && under_way_->keeping; }
   // One of them has ended: READY, said or not, is void, and new ones will be started.
   void stop_keeping();
-  // When those that have not answered are ended; never where none is asked.
+  // When processes that have not answered are killed; never where none is asked.
   MonotonicTime hold_until() const;
   // The process of `rank` answers. False: it was not asked that.
   bool hold(int rank, const Holding& holding);
   const StateVersion* holding_of(int rank) const;
-  // Sockets for those that are started beside them; null: not yet there.
+  // Sockets for the processes that start beside them; null: not bound yet.
   void prepare(const Prepared& prepared) { under_way_->prepared = prepared; }
   const Prepared* prepared() const { return under_way_ && under_way_->prepared ? &*under_way_->prepared : nullptr; }
   // A READY was said for existing processes, and they do not stay: GO may find them dead.
@@ -75,8 +75,8 @@ class MemberProposal {
     bool keeping = false;              // the processes stay, and answer (or have answered) it themselves
     MonotonicTime hold_until{};        // while keeping
     std::map<int, StateVersion> held;  // the answers, by rank
-    std::optional<Prepared> prepared;  // while keeping: for the processes that are to be started anew
-    bool of_existing = false;          // a READY was said for existing processes, whatever became of them since
+    std::optional<Prepared> prepared;  // while keeping: for processes that restart
+    bool of_existing = false;          // a READY was said for existing processes, which may have died since
   };
 
   Epoch promised_;

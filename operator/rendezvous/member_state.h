@@ -11,9 +11,9 @@
 //
 // It consists of parts, each of which keeps invariants of its own:
 //   member_contact.h    the connection to a coordinator, and when a heartbeat is due
-//   member_proposal.h   what was promised, and the proposal under way
-//   member_processes.h  the processes, and the GO that they were last told
-//   member_news.h       what they have told that a heartbeat says
+//   member_proposal.h   promises, and the proposal under way
+//   member_processes.h  the processes, and their newest GO
+//   member_news.h       their reports, for heartbeats
 //   member_departure.h  whether and when the agent leaves
 #pragma once
 
