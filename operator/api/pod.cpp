@@ -50,13 +50,28 @@ void read_conditions(const Reader& status, Pod& pod) {
 
 }  // namespace
 
+bool Pod::refused() const {
+  if (phase != "Failed" || !disruption_reason.empty()) return false;
+  for (const ContainerState& container : containers) {
+    if (container.running || container.terminated) return false;
+  }
+  return true;
+}
+
 Result<Pod> parse_pod(const Json& object) {
   std::optional<Error> error;
   const Reader root(object, "", error);
   if (error) return *error;
   Pod pod;
   LOCKSTEP_TRY(pod.meta, parse_meta(object));
-  root.child("spec").read("nodeName", pod.node_name);
+  const Reader spec = root.child("spec");
+  spec.read("nodeName", pod.node_name);
+  for (const Reader& gate : spec.children("schedulingGates")) gate.read("name", pod.gates.emplace_back());
+  if (const auto node = pod.meta.annotations.find(kAnnotationNode); node != pod.meta.annotations.end()) {
+    pod.reserved_node = node->second;
+  }
+  pod.has_node_affinity =
+      spec.child("affinity").child("nodeAffinity").has("requiredDuringSchedulingIgnoredDuringExecution");
   const Reader status = root.child("status");
   status.read("phase", pod.phase);
   status.read("reason", pod.reason);

@@ -33,6 +33,9 @@ struct Pod {
   std::string reason;
   std::string message;
   std::string node_name;
+  std::vector<std::string> gates;  // names of spec.schedulingGates: kube-scheduler leaves the pod alone while there are any
+  std::string reserved_node;       // annotation lockstep.dev/node: the node that placement gave to it
+  bool has_node_affinity = false;  // required node affinity, of the pod template or for reserved_node
   std::string pod_ip;
   std::vector<ContainerState> containers;  // init containers too
   // Of the conditions PodScheduled and DisruptionTarget, if present.
@@ -43,6 +46,8 @@ struct Pod {
   bool ready = false;
 
   bool terminal() const { return phase == "Succeeded" || phase == "Failed"; }
+  // The kubelet of its node did not admit it: no container of it was ever started.
+  bool refused() const;
 };
 
 Result<Pod> parse_pod(const Json& object);

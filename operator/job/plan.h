@@ -17,6 +17,7 @@ struct PodToDelete {
   std::string uid;                          // precondition
   std::optional<int> grace_period_seconds;  // empty: the pod's own; 0: by force
   std::string why;                          // for the log
+  std::string resource_version{};           // precondition: nothing may have happened to it since; "" for none
 
   bool operator==(const PodToDelete&) const = default;
 };
@@ -25,8 +26,27 @@ struct PodToCreate {
   int slot = 0;
   std::int64_t incarnation = 0;
   std::vector<std::string> avoid_nodes{};  // if it can be had anywhere else
+  std::string node{};                      // that placement gave to it; "": kube-scheduler chooses
+  bool gated = false;                      // kube-scheduler leaves it alone until the gate is removed
 
   bool operator==(const PodToCreate&) const = default;
+};
+
+// A gated pod whose annotation is rewritten: it was placed anew.
+struct PodToMove {
+  std::string name, uid;
+  std::string from, to;  // nodes
+
+  bool operator==(const PodToMove&) const = default;
+};
+
+// A gated pod whose gate is removed, and that can be bound to its node alone from then on.
+struct PodToOpen {
+  std::string name, uid;
+  std::string node;                // its annotation
+  bool has_node_affinity = false;  // api::Pod::has_node_affinity
+
+  bool operator==(const PodToOpen&) const = default;
 };
 
 struct EventToSend {
@@ -44,6 +64,8 @@ struct Plan {
   std::vector<PodToDelete> deletes;
   bool create_service = false;
   std::vector<PodToCreate> creates;
+  std::vector<PodToMove> moves;
+  std::vector<PodToOpen> opens;
   std::optional<rendezvous::JobPlan> coordinator;  // for set_job()
   bool forget = false;                             // for forget_job()
   std::vector<EventToSend> events;                 // only after the status was written

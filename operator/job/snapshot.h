@@ -12,6 +12,7 @@
 #include "operator/api/training_job.h"
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "operator/placement/gang.h"
 #include "operator/rendezvous/coordinator.h"
 
 namespace lockstep::cache {
@@ -35,6 +36,12 @@ struct CreateProblem {
   bool operator==(const CreateProblem&) const = default;
 };
 
+// What placement says of a job whose pods the operator places.
+struct Placing {
+  std::optional<placement::Answer> answer;  // empty: nothing is decided yet, and no pod is created
+  std::string level_name;                   // of answer->wait.level; "" where that is empty
+};
+
 struct Snapshot {
   std::shared_ptr<const api::TrainingJob> job;                    // never null
   std::vector<std::shared_ptr<const api::Pod>> pods;              // those whose controller is this job, by name
@@ -44,6 +51,7 @@ struct Snapshot {
   // How long ago view->failure was, by a clock that nobody sets back; zero without one.
   Duration failure_age{};
   std::optional<CreateProblem> create_problem;
+  std::optional<Placing> placing;  // empty: kube-scheduler places the pods, one by one
   std::optional<WallTime> last_status_write;           // by this process
   Duration progress_every = std::chrono::seconds(15);  // progress alone is written once in this time
   bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet

@@ -12,9 +12,6 @@
 
 namespace lockstep::placement {
 
-// The node that a gated pod of a job reserves, until it is bound.
-inline constexpr const char* kAnnotationNode = "lockstep.dev/node";
-
 // Bounds of a scan: a pod beyond them is kInvalid.
 inline constexpr std::size_t kMostContainers = 1024;  // init containers and statuses included
 inline constexpr std::size_t kMostResources = 64;     // different names
@@ -23,7 +20,7 @@ struct ScannedPod {
   std::string name_space, name;
   Uid uid;
   Uid job;           // of a pod with our labels; else zero
-  std::string node;  // spec.nodeName; else, of a pod of a job, kAnnotationNode; else ""
+  std::string node;  // spec.nodeName; else, of a pod of a job, api::kAnnotationNode; else ""
   std::int32_t priority = 0;
   std::int32_t slot = -1;
   std::uint16_t flags = 0;       // PodFlag
