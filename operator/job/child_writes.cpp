@@ -1,7 +1,10 @@
 #include "operator/job/child_writes.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "operator/base/log.h"
 #include "operator/job/predecessor.h"
@@ -12,6 +15,15 @@ namespace {
 // What the API server will say again however often it is asked.
 bool is_refusal(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden || code == ErrorCode::kAlreadyExists;
+}
+
+// Whether `test`s of a JSON patch hold for an object.
+bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
+  return std::all_of(patch.begin(), patch.end(), [&](const kube::Json& operation) {
+    if (operation["op"] != "test") return true;
+    const kube::Json::json_pointer path(operation["path"].get<std::string>());
+    return object.contains(path) && object.at(path) == operation["value"];
+  });
 }
 
 }  // namespace
@@ -29,11 +41,14 @@ ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_roo
       deletes_(plan.deletes),
       services_(plan.create_service ? 1 : 0),
       creates_(plan.creates),
+      moves_(plan.moves),
+      opens_(plan.opens),
       run_as_non_root_(run_as_non_root) {}
 
 std::set<std::size_t> ChildWrites::barriers() const {
   const std::size_t first_pod = deletes_.size() + services_;
-  return {1, deletes_.size(), first_pod, first_pod + 1};
+  const std::size_t first_move = first_pod + creates_.size();
+  return {1, deletes_.size(), first_pod, first_pod + 1, first_move, first_move + moves_.size()};
 }
 
 Status ChildWrites::write(std::size_t i) {
@@ -48,8 +63,14 @@ Status ChildWrites::write(std::size_t i) {
   if (i < services_) {
     return judge("Service", service_name(*job_), create_one(kube::kServices, kServiceCache, build_service(*job_)));
   }
-  const auto& wanted = creates_[i - services_];
-  return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
+  i -= services_;
+  if (i < creates_.size()) {
+    const auto& wanted = creates_[i];
+    return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
+  }
+  i -= creates_.size();
+  if (i < moves_.size()) return patch_pod(moves_[i].name, move_pod(moves_[i]), "moving");
+  return open_pod(opens_[i - moves_.size()]);
 }
 
 ChildWrites::Outcome ChildWrites::outcome() const {
@@ -85,8 +106,13 @@ Status ChildWrites::judge(const char* kind, const std::string& name, const Statu
 
 Status ChildWrites::remove_pod(const PodToDelete& removal) {
   const kube::DeleteOptions options{
-      .uid = removal.uid, .grace_period_seconds = removal.grace_period_seconds, .bulk = true};
+      .uid = removal.uid,
+      .resource_version = removal.resource_version,
+      .grace_period_seconds = removal.grace_period_seconds,
+      .bulk = true};
   const auto removed = tools_.api.remove(kube::kPods, job_->meta.name_space, removal.name, options);
+  // Something happened to it since, so the decision is outdated.
+  if (!removed && removed.error().code == ErrorCode::kConflict && !removal.resource_version.empty()) return {};
   // Gone already, or the name has been taken by another pod: what was asked for has happened.
   if (!removed && removed.error().code != ErrorCode::kNotFound && removed.error().code != ErrorCode::kConflict) {
     return removed.error().in("deleting pod " + removal.name);
@@ -97,10 +123,42 @@ Status ChildWrites::remove_pod(const PodToDelete& removal) {
   return {};
 }
 
+Status ChildWrites::open_pod(const PodToOpen& opening) {
+  std::optional<kube::Json> live;
+  if (opening.has_node_affinity) {
+    auto found = tools_.api.get(kube::kPods, job_->meta.name_space, opening.name);
+    if (!found && found.error().code == ErrorCode::kNotFound) return {};
+    if (!found) return found.error();
+    live = *std::move(found);
+  }
+  LOCKSTEP_TRY(const auto patch, job::open_pod(opening, live ? &*live : nullptr));
+  return patch_pod(opening.name, patch, "opening");
+}
+
+Status ChildWrites::patch_pod(const std::string& name, const kube::Json& patch, const char* doing) {
+  auto written =
+      tools_.api.patch(kube::kPods, job_->meta.name_space, name, kube::PatchType::kJson, patch, "", {.bulk = true});
+  if (written) {
+    tools_.own_writes.wrote(job_->meta.key(), kPodCache, resource_version_of(*written));
+    return {};
+  }
+  const Error& error = written.error();
+  if (error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict) return {};
+  if (error.code == ErrorCode::kTooManyRequests) return error;  // made again
+  if (error.code == ErrorCode::kInvalid) {
+    const auto live = tools_.api.get(kube::kPods, job_->meta.name_space, name);
+    if (!live && live.error().code == ErrorCode::kNotFound) return {};
+    if (live && !conditions_hold(patch, *live)) return {};
+  }
+  const std::lock_guard guard(mutex_);
+  outcome_.error = error.in(fmt::format("{} pod {}", doing, name));
+  return *outcome_.error;
+}
+
 Status ChildWrites::create_pod(const PodToCreate& wanted) {
   AgentSettings agent = agent_();
   agent.run_as_non_root = run_as_non_root_;
-  LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
+  LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted, agent));
   auto created = create_one(kube::kPods, kPodCache, pod);
   // A namespace that enforces the `restricted` standard says so in its refusal; no right to read namespaces is needed.
   if (created || agent.run_as_non_root || created.error().code != ErrorCode::kForbidden ||
@@ -108,7 +166,7 @@ Status ChildWrites::create_pod(const PodToCreate& wanted) {
     return created;
   }
   agent.run_as_non_root = true;
-  LOCKSTEP_TRY(const auto strict_pod, build_pod(*job_, wanted.slot, wanted.incarnation, agent, wanted.avoid_nodes));
+  LOCKSTEP_TRY(const auto strict_pod, build_pod(*job_, wanted, agent));
   created = create_one(kube::kPods, kPodCache, strict_pod);
   if (created) run_as_non_root_ = true;
   return created;

@@ -1,4 +1,4 @@
-// The deletes and creates of one plan as a row of writes that an Executor makes: what each writes, what an answer
+// What one plan does to pods and the Service, as a row of writes that an Executor makes: what each writes, what an answer
 // means, and what is known in the end.
 #pragma once
 
@@ -30,7 +30,8 @@ inline constexpr const char* kServiceCache = "Service";
 // The resourceVersion of an object that the server sent; "" when it has none.
 std::string resource_version_of(const kube::Json& object);
 
-// Thread-safe. Deletes come first, then the Service, then the pods.
+// Thread-safe. Deletes come first, then the Service, then the pods that are created, then those that are moved, and then
+// those whose gate is removed.
 class ChildWrites {
  public:
   // Outlive the writes.
@@ -53,11 +54,11 @@ class ChildWrites {
   // of the authority. Any thread.
   using AgentNow = std::function<AgentSettings()>;
 
-  // `plan`: its deletes, create_service and creates are read. `run_as_non_root`: the namespace asked for it.
+  // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for it.
   ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root, std::shared_ptr<const api::TrainingJob> job,
               const Plan& plan);
 
-  std::size_t count() const { return deletes_.size() + services_ + creates_.size(); }
+  std::size_t count() const { return deletes_.size() + services_ + creates_.size() + moves_.size() + opens_.size(); }
   // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone: what is
   // refused for one is refused for all, and a server that is away costs one call.
   std::set<std::size_t> barriers() const;
@@ -68,6 +69,10 @@ class ChildWrites {
 
  private:
   Status remove_pod(const PodToDelete& removal);
+  // Applies a patch that holds under conditions only. Success also when they do not hold any more: the decision is
+  // outdated, and the caches will show why.
+  Status patch_pod(const std::string& name, const kube::Json& patch, const char* doing);
+  Status open_pod(const PodToOpen& opening);
   // Builds and creates a pod, anew when the namespace turns out to ask for runAsNonRoot.
   Status create_pod(const PodToCreate& wanted);
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
@@ -83,6 +88,8 @@ class ChildWrites {
   const std::vector<PodToDelete> deletes_;
   const std::size_t services_;  // 0 or 1
   const std::vector<PodToCreate> creates_;
+  const std::vector<PodToMove> moves_;
+  const std::vector<PodToOpen> opens_;
   std::atomic<bool> run_as_non_root_;
   mutable std::mutex mutex_;
   Outcome outcome_;  // protected by mutex_

@@ -43,7 +43,7 @@ Json field_variable(const char* name, const char* path) {
 }
 
 // Lockstep's own come first, so that the user's may refer to them: $(LOCKSTEP_POD_IP).
-Json environment(const TrainingJob& job, int slot, std::int64_t incarnation, const AgentSettings& settings) {
+Json environment(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
   Json env = Json::array({
       variable(rendezvous::kEnvCoordinator, settings.coordinator_address),
       variable(rendezvous::kEnvCoordinatorCa, settings.coordinator_ca_pem),
@@ -51,8 +51,8 @@ Json environment(const TrainingJob& job, int slot, std::int64_t incarnation, con
       field_variable(rendezvous::kEnvPodName, "metadata.name"),
       field_variable(rendezvous::kEnvPodUid, "metadata.uid"),
       field_variable(rendezvous::kEnvPodIp, "status.podIP"),
-      variable(rendezvous::kEnvSlot, std::to_string(slot)),
-      variable(rendezvous::kEnvIncarnation, std::to_string(incarnation)),
+      variable(rendezvous::kEnvSlot, std::to_string(wanted.slot)),
+      variable(rendezvous::kEnvIncarnation, std::to_string(wanted.incarnation)),
       variable(rendezvous::kEnvProcsPerNode, std::to_string(resolved_procs_per_node(job.spec))),
       variable(rendezvous::kEnvTokenFile, std::string(api::kTokenFolder) + "/token"),
   });
@@ -153,8 +153,7 @@ Json volumes(const TrainingJobSpec& spec) {
   return result;
 }
 
-Result<Json> trainer_container(const TrainingJob& job, int slot, std::int64_t incarnation,
-                               const AgentSettings& settings) {
+Result<Json> trainer_container(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
   const TrainingJobSpec& spec = job.spec;
   Json command = Json::array({std::string(api::kAgentFolder) + "/lockstep-agent", "run", "--"});
   for (const std::string& word : spec.command) command.push_back(word);
@@ -162,7 +161,7 @@ Result<Json> trainer_container(const TrainingJob& job, int slot, std::int64_t in
   Json container{{"name", kTrainerContainer},
                  {"image", spec.image},
                  {"command", std::move(command)},
-                 {"env", environment(job, slot, incarnation, settings)},
+                 {"env", environment(job, wanted, settings)},
                  {"volumeMounts", volume_mounts(spec)},
                  {"terminationMessagePolicy", "FallbackToLogsOnError"},
                  {"securityContext", container_security()}};
@@ -204,6 +203,55 @@ void prefer_other_nodes(Json& pod_spec, const std::vector<std::string>& nodes) {
   if (wishes.is_array()) wishes.push_back({{"weight", 100}, {"preference", {{"matchFields", std::move(fields)}}}});
 }
 
+constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
+
+Json is_node(const std::string& node) {
+  return {{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}};
+}
+
+// Node affinity by which only `node` is left. The terms of a pod are alternatives, so each of them gets the node.
+Result<Json> pinned(Json required, const std::string& node) {
+  const auto refused = [](const char* field, const char* must) {
+    return fail(ErrorCode::kInvalid, fmt::format("the pod's required node affinity: {} must be {}", field, must));
+  };
+  if (!required.is_object()) return refused(kRequired, "an object");
+  Json& terms = required["nodeSelectorTerms"];
+  if (terms.is_null() || terms.empty()) terms = Json::array({Json::object()});
+  if (!terms.is_array()) return refused("nodeSelectorTerms", "an array");
+  for (Json& term : terms) {
+    if (!term.is_object()) return refused("nodeSelectorTerms", "an array of objects");
+    Json& fields = term["matchFields"];
+    if (!fields.is_null() && !fields.is_array()) return refused("matchFields", "an array");
+    fields.push_back(is_node(node));
+  }
+  return required;
+}
+
+// After the template, which could replace the lists.
+Status give_node(Json& pod, const PodToCreate& wanted) {
+  pod["metadata"]["annotations"][api::kAnnotationNode] = wanted.node;
+  Json& spec = pod["spec"];
+  Json* at = &spec;
+  // For the patch of a gated pod too: it can add to what is there alone.
+  for (const char* name : {"affinity", "nodeAffinity"}) {
+    at = &(*at)[name];
+    if (at->is_null()) *at = Json::object();
+    if (!at->is_object()) return fail(ErrorCode::kInvalid, fmt::format("spec.podTemplate: {} must be an object", name));
+  }
+  if (wanted.gated) {
+    spec["schedulingGates"] = Json::array({{{"name", api::kPlacementGate}}});  // the template has none
+    return {};
+  }
+  LOCKSTEP_TRY((*at)[kRequired], pinned(at->value(kRequired, Json::object()), wanted.node));
+  return {};
+}
+
+Json test(const std::string& path, Json value) {
+  return {{"op", "test"}, {"path", path}, {"value", std::move(value)}};
+}
+
+const std::string kNodePath = "/metadata/annotations/lockstep.dev~1node";
+
 }  // namespace
 
 std::string trust_label(const std::string& fingerprint) {
@@ -241,13 +289,12 @@ Json build_service(const TrainingJob& job) {
        {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", {{api::kLabelJobUid, job.meta.uid}}}}}};
 }
 
-Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnation, const AgentSettings& settings,
-                       const std::vector<std::string>& avoid_nodes) {
+Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings) {
   const TrainingJobSpec& spec = job.spec;
-  LOCKSTEP_TRY(Json trainer, trainer_container(job, slot, incarnation, settings));
-  Json meta = metadata(job, pod_name(job, slot, incarnation));
-  meta["labels"][api::kLabelSlot] = std::to_string(slot);
-  meta["labels"][api::kLabelIncarnation] = std::to_string(incarnation);
+  LOCKSTEP_TRY(Json trainer, trainer_container(job, wanted, settings));
+  Json meta = metadata(job, pod_name(job, wanted.slot, wanted.incarnation));
+  meta["labels"][api::kLabelSlot] = std::to_string(wanted.slot);
+  meta["labels"][api::kLabelIncarnation] = std::to_string(wanted.incarnation);
   for (const std::string& fingerprint : settings.trusts) meta["labels"][trust_label(fingerprint)] = "";
   meta["annotations"] = {{"kubectl.kubernetes.io/default-container", kTrainerContainer}};
   Json security{{"seccompProfile", {{"type", "RuntimeDefault"}}}};
@@ -267,12 +314,38 @@ Result<Json> build_pod(const TrainingJob& job, int slot, std::int64_t incarnatio
       {"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(pod_spec)}};
   LOCKSTEP_TRY(Json pod, apply_pod_template(generated, spec));
   tolerate_gpu_taint(pod["spec"], spec);
-  prefer_other_nodes(pod["spec"], avoid_nodes);
+  if (wanted.node.empty()) {
+    prefer_other_nodes(pod["spec"], wanted.avoid_nodes);
+  } else {
+    LOCKSTEP_CHECK_OK(give_node(pod, wanted));
+  }
   return pod;
 }
 
+Result<Json> open_pod(const PodToOpen& opening, const Json* live) {
+  const std::string gate = fmt::format("/spec/schedulingGates/{}", opening.gate);
+  const std::string affinity = std::string("/spec/affinity/nodeAffinity/") + kRequired;
+  Json patch = Json::array({test("/metadata/uid", opening.uid), test(gate + "/name", api::kPlacementGate),
+                            test(kNodePath, opening.node)});
+  Json required = Json::object();
+  if (live != nullptr) {
+    const Json::json_pointer at(affinity);
+    if (live->contains(at)) required = live->at(at);
+    patch.push_back(test(affinity, required));
+  }
+  LOCKSTEP_TRY(required, pinned(std::move(required), opening.node));
+  patch.push_back({{"op", "add"}, {"path", affinity}, {"value", std::move(required)}});
+  patch.push_back({{"op", "remove"}, {"path", gate}});
+  return patch;
+}
+
+Json move_pod(const PodToMove& move) {
+  return Json::array({test("/metadata/uid", move.uid), test(kNodePath, move.from),
+                      Json{{"op", "replace"}, {"path", kNodePath}, {"value", move.to}}});
+}
+
 Status check_pod_template(const TrainingJob& job) {
-  auto pod = build_pod(job, 0, 1, {.image = "agent", .coordinator_address = "127.0.0.1:1"});
+  auto pod = build_pod(job, {.slot = 0, .incarnation = 1}, {.image = "agent", .coordinator_address = "127.0.0.1:1"});
   if (!pod) return pod.error();
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/base/result.h"
+#include "operator/job/plan.h"
 
 namespace lockstep::job {
 
@@ -45,10 +46,18 @@ api::OwnerReference owner_reference(const api::TrainingJob& job);
 // The headless Service: publishes the addresses of pods that are not ready too, because they meet before they are.
 api::Json build_service(const api::TrainingJob& job);
 
-// The pod of a slot, with spec.podTemplate merged in; where it can, it goes to none of `avoid_nodes`. kInvalid, with a
-// sentence that names the field, when the template cannot be merged or touches what belongs to Lockstep.
-Result<api::Json> build_pod(const api::TrainingJob& job, int slot, std::int64_t incarnation,
-                            const AgentSettings& settings, const std::vector<std::string>& avoid_nodes = {});
+// The pod of a slot, with spec.podTemplate merged in. kInvalid, with a sentence that names the field, when the template
+// cannot be merged or touches what belongs to Lockstep. One that placement gave a node has it in an annotation; gated,
+// it waits for open_pod(), else it can be bound to that node alone. Any other goes to none of `avoid_nodes` where it
+// can.
+Result<api::Json> build_pod(const api::TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings);
+
+// The JSON patch (RFC 6902) that removes the gate of a pod and binds it to its node alone. It holds only for the pod
+// with that uid, with the gate, and with that node in its annotation, so that an outdated decision changes nothing.
+// `live`: the pod as the API server has it, when it has node affinity of its own; each of its terms gets the node.
+Result<api::Json> open_pod(const PodToOpen& opening, const api::Json* live);
+// The patch that rewrites the annotation of a gated pod, under the same conditions.
+api::Json move_pod(const PodToMove& move);
 
 // The same check without a cluster: whether pods could be built from this spec at all.
 Status check_pod_template(const api::TrainingJob& job);

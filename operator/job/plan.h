@@ -44,6 +44,7 @@ struct PodToMove {
 struct PodToOpen {
   std::string name, uid;
   std::string node;                // its annotation
+  std::size_t gate = 0;            // place of ours in api::Pod::gates
   bool has_node_affinity = false;  // api::Pod::has_node_affinity
 
   bool operator==(const PodToOpen&) const = default;
@@ -71,6 +72,9 @@ struct Plan {
   std::vector<EventToSend> events;                 // only after the status was written
   std::optional<Duration> requeue_after;
 
+  bool writes_children() const {
+    return create_service || !deletes.empty() || !creates.empty() || !moves.empty() || !opens.empty();
+  }
   // Asks for another look in at most `wait`; the earliest of all wishes counts.
   void look_again_in(Duration wait) {
     if (wait < Duration::zero()) wait = Duration::zero();

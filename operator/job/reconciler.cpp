@@ -112,7 +112,7 @@ Result<std::optional<Duration>> Reconciler::execute(const Snapshot& snapshot, Pl
   if (plan.forget) coordinator_.forget_job(job.meta.uid);
   if (plan.coordinator) coordinator_.set_job(*plan.coordinator);
 
-  if (plan.deletes.empty() && plan.creates.empty() && !plan.create_service) return plan.requeue_after;
+  if (!plan.writes_children()) return plan.requeue_after;
   if (const auto now = clock_.now(); now < memory.next_batch) {
     plan.look_again_in(memory.next_batch - now);
     return plan.requeue_after;

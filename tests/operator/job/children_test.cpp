@@ -24,13 +24,13 @@ constexpr const char* kSmall = R"({"image": "img", "command": ["train"], "args":
 const AgentSettings kSettings{"agent:1", "10.0.3.4:7077", "-----PEM-----", {}, false};
 
 Json pod_of(const api::TrainingJob& job) {
-  auto pod = build_pod(job, 1, 3, kSettings);
+  auto pod = build_pod(job, {.slot = 1, .incarnation = 3}, kSettings);
   EXPECT_TRUE(pod) << pod.error().message;
   return pod ? *pod : Json();
 }
 
 std::string refusal(const char* spec) {
-  const auto pod = build_pod(job_of(spec), 0, 1, kSettings);
+  const auto pod = build_pod(job_of(spec), {.slot = 0, .incarnation = 1}, kSettings);
   EXPECT_FALSE(pod) << spec;
   return pod ? "" : pod.error().message;
 }
@@ -148,14 +148,14 @@ TEST(Pod, gpus_are_a_limit_and_their_taint_is_tolerated_whatever_the_template_sa
 TEST(Pod, asks_for_a_user_other_than_root_where_the_namespace_wants_it) {
   AgentSettings settings = kSettings;
   settings.run_as_non_root = true;
-  const auto pod = build_pod(job_of(kSmall), 0, 1, settings);
+  const auto pod = build_pod(job_of(kSmall), {.slot = 0, .incarnation = 1}, settings);
   ASSERT_TRUE(pod);
   EXPECT_EQ((*pod)["spec"]["securityContext"]["runAsNonRoot"], true);
 }
 
 TEST(Pod, goes_to_other_nodes_where_it_can_beside_what_the_user_wishes) {
   const auto wishes = [](const char* spec) {
-    const auto pod = build_pod(job_of(spec), 0, 1, kSettings, {"n1", "n2"});
+    const auto pod = build_pod(job_of(spec), {.slot = 0, .incarnation = 1, .avoid_nodes = {"n1", "n2"}}, kSettings);
     EXPECT_TRUE(pod);
     return (*pod)["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
   };
@@ -238,7 +238,7 @@ TEST(PodTemplate, what_lockstep_owns_cannot_be_patched) {
   for (const auto& [patch, place] : cases) {
     api::TrainingJob job = job_of(kSmall);
     job.spec.pod_template = Json::parse(patch);
-    const auto pod = build_pod(job, 0, 1, kSettings);
+    const auto pod = build_pod(job, {.slot = 0, .incarnation = 1}, kSettings);
     ASSERT_FALSE(pod) << patch;
     EXPECT_EQ(pod.error().code, ErrorCode::kInvalid);
     EXPECT_EQ(pod.error().message,
@@ -262,7 +262,7 @@ TEST(PodTemplate, what_lockstep_owns_cannot_be_patched) {
 TEST(PodTemplate, rank_variables_are_the_users_where_there_is_no_rendezvous) {
   const auto pod = build_pod(job_of(R"({"image": "i", "command": ["t"], "nodes": 1, "rendezvous": {"kind": "None"},
     "podTemplate": {"spec": {"containers": [{"name": "trainer", "env": [{"name": "RANK", "value": "7"}]}]}}})"),
-                             0, 1, kSettings);
+                             {.slot = 0, .incarnation = 1}, kSettings);
   EXPECT_TRUE(pod) << pod.error().message;
 }
 
@@ -283,7 +283,7 @@ TEST(Pod, of_any_spec_is_a_pod_or_a_sentence) {
           {"spec",
            {{"volumes", {{{"name", "a"}}}}, {"containers", {{{"name", "trainer"}, {"env", {{{"name", "A"}}}}}}}}}};
       job.spec = job_of(spec.dump().c_str()).spec;
-      (void)build_pod(job, 0, 1, kSettings);
+      (void)build_pod(job, {.slot = 0, .incarnation = 1}, kSettings);
     }
   }
 }
