@@ -11,9 +11,9 @@ constexpr int kRest = 9;
 
 }  // namespace
 
-PlacementDesk::PlacementDesk(ClusterFeed& feed, Clock& clock, MetricsRegistry& metrics, Expected expected,
+PlacementDesk::PlacementDesk(ClusterAccess& cluster, Clock& clock, MetricsRegistry& metrics, Expected expected,
                              Changed changed)
-    : feed_(feed),
+    : cluster_(cluster),
       clock_(clock),
       expected_(std::move(expected)),
       changed_(std::move(changed)),
@@ -38,7 +38,7 @@ std::optional<placement::Answer> PlacementDesk::ask(const api::ObjectKey& job, p
                                                     const placement::Shape& shape) {
   std::optional<placement::Answer> answer;
   std::vector<api::ObjectKey> changed;
-  feed_.with([&](placement::Cluster& cluster) {
+  cluster_.with_cluster([&](placement::Cluster& cluster) {
     begin_locked(cluster);
     gang.shape = cluster.acquire(shape);
     const auto [known, is_new] = known_.try_emplace(gang.key);
@@ -55,7 +55,7 @@ std::optional<placement::Answer> PlacementDesk::ask(const api::ObjectKey& job, p
 
 void PlacementDesk::withdraw(const std::string& gang) {
   std::vector<api::ObjectKey> changed;
-  feed_.with([&](placement::Cluster& cluster) {
+  cluster_.with_cluster([&](placement::Cluster& cluster) {
     begin_locked(cluster);
     placer_->withdraw(gang);
     if (const auto known = known_.find(gang); known != known_.end()) {
@@ -118,7 +118,7 @@ void PlacementDesk::run(const std::stop_token& stop) {
     next_.reset();
     lock.unlock();
     std::vector<api::ObjectKey> changed;
-    feed_.with([&](placement::Cluster&) {
+    cluster_.with_cluster([&](placement::Cluster&) {
       if (!placer_) return;  // nobody has asked yet
       if (moved) placer_->capacity_changed();
       changed = step_locked();

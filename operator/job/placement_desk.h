@@ -20,7 +20,7 @@
 #include "operator/api/object.h"
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
-#include "operator/job/cluster_feed.h"
+#include "operator/job/cluster_access.h"
 #include "operator/placement/placer.h"
 
 namespace lockstep::job {
@@ -32,8 +32,8 @@ class PlacementDesk {
   // The answer for this job is another one. On any thread, without a lock; it should only queue the job.
   using Changed = std::function<void(const api::ObjectKey& job)>;
 
-  // The references outlive this. The feed calls cluster_changed().
-  PlacementDesk(ClusterFeed& feed, Clock& clock, MetricsRegistry& metrics, Expected expected, Changed changed);
+  // The references outlive this. The owner of the cluster calls cluster_changed().
+  PlacementDesk(ClusterAccess& cluster, Clock& clock, MetricsRegistry& metrics, Expected expected, Changed changed);
   // stop()
   ~PlacementDesk();
   PlacementDesk(const PlacementDesk&) = delete;
@@ -63,7 +63,7 @@ class PlacementDesk {
   void tell(const std::vector<api::ObjectKey>& changed);
   void run(const std::stop_token& stop);
 
-  ClusterFeed& feed_;
+  ClusterAccess& cluster_;
   Clock& clock_;
   const Expected expected_;
   const Changed changed_;

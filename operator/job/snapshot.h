@@ -38,8 +38,11 @@ struct CreateProblem {
 
 // What placement says of a job whose pods the operator places.
 struct Placing {
-  std::optional<placement::Answer> answer;  // empty: nothing is decided yet, and no pod is created
-  std::string level_name;                   // of answer->wait.level; "" where that is empty
+  std::optional<placement::Answer> answer{};  // empty: nothing is decided, and no pod is created
+  std::string level_name{};                   // of answer->wait.level; "" where that is empty
+  std::string spanned{};                      // name of the level answer->where->level_spanned; "" without it
+  // Why the job cannot be placed as it asks, until its spec or the operator's options change. Then there is no answer.
+  std::string refusal{};
 };
 
 struct Snapshot {

@@ -1,0 +1,95 @@
+#include "operator/job/job_placement.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "operator/job/children.h"
+#include "operator/job/placement_constraint.h"
+#include "operator/job/placement_policy.h"
+#include "operator/job/priority.h"
+
+namespace lockstep::job {
+namespace {
+
+using api::SchedulingBackend;
+
+}  // namespace
+
+JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, JobPlacementOptions options)
+    : desk_(desk), api_(api), options_(std::move(options)) {}
+
+Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
+  const api::TrainingJob& job = *snapshot.job;
+  const bool asked = job.spec.scheduling.backend == SchedulingBackend::kLockstep;
+  const bool placed = job.spec.scheduling.backend ? asked : options_.by_default;
+  if (!placed || desk_ == nullptr) {
+    forget(job.meta.uid);
+    if (!asked) return std::optional<Placing>();
+    return std::optional(Placing{.refusal = options_.unavailable});
+  }
+  if (!wants_nodes(snapshot)) {
+    forget(job.meta.uid);
+    return std::optional(Placing{});
+  }
+  LOCKSTEP_TRY(Request request, request_of(job));
+  if (!request.refusal.empty()) {
+    desk_->withdraw(job.meta.uid);
+    return std::optional(Placing{.refusal = std::move(request.refusal)});
+  }
+  placement::Gang gang = gang_of(snapshot);
+  gang.constraint = request.constraint;
+  gang.priority = request.priority;
+  gang.timeout = std::chrono::seconds(job.spec.placement.gang_timeout_seconds);
+  Placing placing{.answer = desk_->ask(job.meta.key(), std::move(gang), request.shape)};
+  if (placing.answer) {
+    placing.level_name = placing.answer->wait.level ? level_name(*placing.answer->wait.level) : "";
+    placing.spanned = placing.answer->where ? level_name(placing.answer->where->level_spanned) : "";
+  }
+  return std::optional(std::move(placing));
+}
+
+void JobPlacement::forget(const std::string& uid) {
+  if (desk_ != nullptr) desk_->withdraw(uid);
+  const std::lock_guard guard(mutex_);
+  requests_.erase(uid);
+}
+
+Result<JobPlacement::Request> JobPlacement::request_of(const api::TrainingJob& job) {
+  {
+    const std::lock_guard guard(mutex_);
+    const auto known = requests_.find(job.meta.uid);
+    if (known != requests_.end() && known->second.generation == job.meta.generation) return known->second;
+  }
+  LOCKSTEP_TRY(Request request, make_request(job));
+  const std::lock_guard guard(mutex_);
+  return requests_.insert_or_assign(job.meta.uid, std::move(request)).first->second;
+}
+
+Result<JobPlacement::Request> JobPlacement::make_request(const api::TrainingJob& job) {
+  Request request{.generation = job.meta.generation};
+  const auto constraint = constraint_of(job.spec, options_.topology);
+  if (!constraint) {
+    request.refusal = constraint.error().message;
+    return request;
+  }
+  request.constraint = *constraint;
+  // All pods of a job need the same. What cannot be built is refused where pods are created, with the same sentence.
+  const auto pod = build_pod(job, {.slot = 0, .incarnation = 1}, {.image = "agent", .coordinator_address = "0.0.0.0:1"});
+  const auto shape = pod ? placement::shape_of(*pod) : Result<placement::Shape>(pod.error());
+  if (!shape) {
+    request.refusal = shape.error().message;
+    return request;
+  }
+  request.shape = *shape;
+  return request;
+}
+
+std::string JobPlacement::level_name(int level) const {
+  const auto& levels = options_.topology.levels;
+  if (level < 0) return "cluster";
+  return level < static_cast<int>(levels.size()) ? levels[static_cast<std::size_t>(level)].name
+                                                 : std::string(api::kNodeLevel);
+}
+
+}  // namespace lockstep::job

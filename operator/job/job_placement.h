@@ -1,0 +1,56 @@
+// Turns a job into a question to the placement desk, and the desk's answer into what decide() reads.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "operator/base/result.h"
+#include "operator/job/placement_desk.h"
+#include "operator/job/snapshot.h"
+#include "operator/kube/api.h"
+#include "operator/placement/profile.h"
+
+namespace lockstep::job {
+
+struct JobPlacementOptions {
+  placement::Profile topology;
+  bool by_default = false;  // jobs that do not say are placed by the operator
+  // Why this operator places no pods: one sentence without a full stop; empty: it can.
+  std::string unavailable;
+};
+
+class JobPlacement {
+ public:
+  // `desk` is null where `unavailable` says why. The references outlive this.
+  JobPlacement(PlacementDesk* desk, kube::Api& api, JobPlacementOptions options);
+
+  // What placement says of the job; empty: kube-scheduler places its pods, one by one. Asks the API server for the
+  // job's priority class, once for each name. Any thread.
+  Result<std::optional<Placing>> ask(const Snapshot& snapshot);
+  // The job is gone. Any thread.
+  void forget(const std::string& uid);
+
+ private:
+  // What of a question follows from the spec alone.
+  struct Request {
+    std::int64_t generation = 0;  // metadata.generation that it was made for
+    placement::Shape shape;
+    placement::Constraint constraint;
+    int priority = 0;
+    std::string refusal;  // why the job cannot be placed as it asks
+  };
+
+  Result<Request> request_of(const api::TrainingJob& job);
+  Result<Request> make_request(const api::TrainingJob& job);
+  std::string level_name(int level) const;
+
+  PlacementDesk* const desk_;
+  kube::Api& api_;
+  const JobPlacementOptions options_;
+  std::mutex mutex_;
+  std::map<std::string, Request> requests_;  // by uid; protected by mutex_
+};
+
+}  // namespace lockstep::job
