@@ -18,6 +18,9 @@ namespace {
 // As long as the controller waits for the same; an event of the write adds the key before.
 constexpr Duration kOwnWriteWait = std::chrono::milliseconds(250);
 
+// Placement needs an answer of the API server that did not come.
+constexpr Duration kAskAgain = std::chrono::seconds(1);
+
 using api::Json;
 
 // After a batch failed: 50 ms, doubling.
@@ -61,7 +64,10 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   if (auto taken = take_outcome(key, memory); !taken) return taken.error();
   auto snapshot = gather(caches_, key);
   if (!snapshot || (!memory.uid.empty() && memory.uid != snapshot->job->meta.uid)) {
-    if (!memory.uid.empty()) coordinator_.forget_job(memory.uid);
+    if (!memory.uid.empty()) {
+      coordinator_.forget_job(memory.uid);
+      if (options_.placement != nullptr) options_.placement->forget(memory.uid);
+    }
     forget(key);
     memory = {};
     if (!snapshot) return std::optional<Duration>();
@@ -76,9 +82,25 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->sought = clock_.now() - started_ < options_.sought;
   snapshot->now = clock_.wall_now();
   snapshot->failure_age = failure_age(*snapshot, memory);
-  auto result = execute(*snapshot, decide(*snapshot), memory);
+  const bool asked = ask_placement(*snapshot);
+  Plan plan = decide(*snapshot);
+  if (!asked) plan.look_again_in(kAskAgain);
+  auto result = execute(*snapshot, std::move(plan), memory);
   remember(key, std::move(memory));
   return result;
+}
+
+bool Reconciler::ask_placement(Snapshot& snapshot) {
+  if (options_.placement == nullptr) return true;
+  auto placing = options_.placement->ask(snapshot);
+  if (placing) {
+    snapshot.placing = *std::move(placing);
+    return true;
+  }
+  log::warn("placement could not be asked, and will be again",
+            {{"job", snapshot.job->meta.key().text()}, {"error", placing.error().message}});
+  snapshot.placing.emplace();
+  return false;
 }
 
 Duration Reconciler::failure_age(const Snapshot& snapshot, Memory& memory) const {

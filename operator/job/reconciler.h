@@ -14,6 +14,7 @@
 #include "operator/job/child_writes.h"
 #include "operator/job/children.h"
 #include "operator/job/executor.h"
+#include "operator/job/job_placement.h"
 #include "operator/job/plan.h"
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
@@ -28,6 +29,7 @@ struct ReconcilerOptions {
   Duration settle = std::chrono::seconds(5);
   // Until then a node that is called not ready and silent does not count as dead.
   Duration sought = rendezvous::kFoundWithin;
+  JobPlacement* placement = nullptr;  // outlives the reconciler; null: kube-scheduler places all pods
 };
 
 // Thread-safe for different keys; the controller never calls it for one key twice at once.
@@ -73,6 +75,8 @@ class Reconciler {
   std::size_t running() const;
   AgentSettings agent_settings();
 
+  // Asks placement for the snapshot's job. False: it could not be asked; without an answer no pod is created.
+  bool ask_placement(Snapshot& snapshot);
   // How long ago the failure of the snapshot's view was. Its own time is read when it is first seen only.
   Duration failure_age(const Snapshot& snapshot, Memory& memory) const;
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);

@@ -1,0 +1,156 @@
+// One placer for all reconcilers: when it answers, and who is told that an answer changed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
+#include "operator/base/metrics.h"
+#include "operator/job/placement_desk.h"
+
+namespace lockstep::job {
+namespace {
+
+using placement::Answer;
+using placement::Gang;
+using placement::SeatState;
+using placement::Why;
+using ::testing::ElementsAre;
+using std::chrono::seconds;
+
+// One rack of nodes with 8 GPUs each.
+class Rack final : public ClusterAccess {
+ public:
+  explicit Rack(int nodes) {
+    cluster_.begin_nodes();
+    for (int n = 0; n < nodes; ++n) put(n);
+    cluster_.end_nodes();
+    cluster_.begin_pods();
+    cluster_.end_pods();
+  }
+  void with_cluster(const std::function<void(placement::Cluster&)>& use) override {
+    const std::lock_guard guard(mutex_);
+    use(cluster_);
+  }
+  void add_node(int number) {
+    with_cluster([&](auto&) { put(number); });
+  }
+  std::size_t reservations() {
+    std::size_t count = 0;
+    with_cluster([&](auto& cluster) { count = cluster.reservations(); });
+    return count;
+  }
+
+ private:
+  void put(int number) {
+    placement::NodeRecord node;
+    node.name = "n" + std::to_string(number);
+    node.labels = {{"r", "r0"}};
+    node.allocatable = {{"gpu", 8}, {"pods", 110}};
+    node.ready = true;
+    cluster_.put_node(node);
+  }
+
+  std::mutex mutex_;
+  placement::Cluster cluster_{{.name = "test", .levels = {{"rack", "r"}}}};
+};
+
+class PlacementDeskTest : public ::testing::Test {
+ protected:
+  static api::ObjectKey key(const std::string& name) { return {"x", name}; }
+
+  std::optional<Answer> ask(const std::string& name, int pods, int gpus = 8) {
+    Gang gang;
+    gang.key = gang.name = name;
+    gang.pods = gang.whole = pods;
+    for (int slot = 0; slot < pods; ++slot) {
+      gang.seats.push_back({.slot = slot, .pod = "x/" + name + std::to_string(slot), .node = {}});
+    }
+    placement::Shape shape;
+    shape.requests = {{"gpu", gpus}, {"pods", 1}};
+    return desk_.ask(key(name), gang, shape);
+  }
+
+  // Jobs that were told, once there are `count` of them.
+  std::vector<std::string> told(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    told_again_.wait_for(lock, seconds(10), [&] { return told_.size() >= count; });
+    return {told_.begin(), told_.end()};
+  }
+
+  Rack rack_{2};
+  ManualClock clock_;
+  MetricsRegistry metrics_;
+  std::set<std::string> expected_;
+  std::mutex mutex_;
+  std::condition_variable told_again_;
+  std::vector<std::string> told_;  // protected by mutex_
+  PlacementDesk desk_{rack_, clock_, metrics_, [this] { return expected_; },
+                      [this](const api::ObjectKey& job) {
+                        const std::lock_guard guard(mutex_);
+                        told_.push_back(job.name);
+                        told_again_.notify_all();
+                      }};
+};
+
+TEST_F(PlacementDeskTest, answers_the_gang_that_asks) {
+  const auto answer = ask("a", 2);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->nodes.size(), 2u);
+  EXPECT_TRUE(told(0).empty()) << "who asks has its answer";
+}
+
+TEST_F(PlacementDeskTest, decides_nothing_before_all_jobs_of_the_start_have_asked_or_withdrawn) {
+  expected_ = {"a", "b", "c"};
+  EXPECT_FALSE(ask("a", 2));
+  EXPECT_FALSE(ask("b", 2));
+  EXPECT_TRUE(told(0).empty());
+  desk_.withdraw("c");
+  EXPECT_THAT(told(2), ElementsAre("a", "b"));
+  EXPECT_EQ(ask("a", 2)->nodes.size(), 2u);
+  EXPECT_EQ(ask("b", 2)->wait.why, Why::kNoRoom);
+}
+
+TEST_F(PlacementDeskTest, tells_the_gang_that_waited_when_another_leaves) {
+  ASSERT_EQ(ask("a", 2)->nodes.size(), 2u);
+  ASSERT_TRUE(ask("b", 2)->nodes.empty());
+  desk_.withdraw("a");
+  EXPECT_THAT(told(1), ElementsAre("b"));
+  EXPECT_EQ(ask("b", 2)->nodes.size(), 2u);
+}
+
+TEST_F(PlacementDeskTest, decides_again_when_the_cluster_has_changed) {
+  desk_.start();
+  ASSERT_TRUE(ask("a", 3)->nodes.empty());
+  rack_.add_node(2);
+  desk_.cluster_changed();
+  EXPECT_THAT(told(1), ElementsAre("a"));
+  EXPECT_EQ(ask("a", 3)->nodes.size(), 3u);
+}
+
+TEST_F(PlacementDeskTest, decides_again_when_time_alone_changes_an_answer) {
+  desk_.start();
+  // A gang that has reserved nodes and never gets pods gives them back after its timeout.
+  ASSERT_EQ(ask("a", 2)->nodes.size(), 2u);
+  ASSERT_TRUE(ask("b", 2)->nodes.empty());
+  clock_.advance(placement::Gang().timeout + seconds(1));
+  EXPECT_THAT(told(2), ::testing::UnorderedElementsAre("a", "b"));
+}
+
+TEST_F(PlacementDeskTest, follows_a_job_whose_pods_need_more) {
+  ASSERT_EQ(ask("a", 2, 4)->nodes.size(), 2u);
+  EXPECT_EQ(rack_.reservations(), 2u);
+  desk_.withdraw("a");
+  EXPECT_EQ(rack_.reservations(), 0u);
+  EXPECT_TRUE(ask("a", 2, 9)->nodes.empty());
+}
+
+TEST_F(PlacementDeskTest, stops_while_it_waits) {
+  desk_.start();
+  desk_.stop();
+  EXPECT_EQ(ask("a", 2)->nodes.size(), 2u);
+}
+
+}  // namespace
+}  // namespace lockstep::job
