@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "operator/api/pod.h"
@@ -11,6 +12,7 @@
 #include "operator/control/own_writes.h"
 #include "operator/control/work_queue.h"
 #include "operator/job/api_generation_store.h"
+#include "operator/job/cluster_feed.h"
 #include "operator/job/executor.h"
 #include "operator/job/fenced_api.h"
 #include "operator/job/located_node.h"
@@ -102,13 +104,17 @@ class Impl final : public JobController {
                                     [this](const std::string& name_space, const std::string& name) {
                                       view_changed({name_space, name});
                                     }));
+    if (options_.placement) prepare_placement(metrics, clock);
     ReconcilerOptions reconciling;
+    if (placement_) reconciling.placement = &*placement_;
     reconciling.agent = agent_settings(options_.advertise_address, options_.coordinator_ca_pem);
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
     reconciler_.emplace(api_, caches, *coordinator_, own_writes_, executor_, clock, metrics, reconciling,
                         [this](const api::TrainingJob& job, const EventToSend& event) { send(job, event); });
+    std::vector<const cache::Synced*> caches_to_fill{&jobs_, &pods_, &nodes_, &services_};
+    if (feed_) caches_to_fill.push_back(&*feed_);
     controller_.emplace(
-        queue_, own_writes_, std::vector<const cache::Synced*>{&jobs_, &pods_, &nodes_, &services_}, clock, metrics,
+        queue_, own_writes_, std::move(caches_to_fill), clock, metrics,
         control::ControllerOptions{
             .workers = options_.workers, .resync = options_.resync_every, .stuck_after = options_.stuck_after},
         [this](const api::ObjectKey& key) { return reconciler_->reconcile(key); }, [this] { return all_keys(); });
@@ -116,6 +122,10 @@ class Impl final : public JobController {
     pods_.start();
     nodes_.start();
     services_.start();
+    if (feed_) {
+      feed_->start();
+      desk_->start();
+    }
     controller_->start();
     return {};
   }
@@ -123,6 +133,10 @@ class Impl final : public JobController {
   void stop() override {
     if (controller_) controller_->stop();
     executor_.stop();
+    if (feed_) {
+      feed_->stop();
+      desk_->stop();
+    }
     jobs_.stop();
     pods_.stop();
     nodes_.stop();
@@ -150,6 +164,21 @@ class Impl final : public JobController {
     options.name_space = options_.watch_namespace;
     options.label_selector = label_selector;
     return options;
+  }
+
+  void prepare_placement(MetricsRegistry& metrics, Clock& clock) {
+    if (options_.placement->unavailable.empty()) {
+      feed_.emplace(api_, clock, metrics, options_.placement->topology, [this] { desk_->cluster_changed(); });
+      desk_.emplace(
+          *feed_, clock, metrics,
+          [this] {
+            std::set<std::string> uids;
+            for (const auto& job : jobs_.store().list()) uids.insert(job->meta.uid);
+            return uids;
+          },
+          [this](const api::ObjectKey& key) { queue_.add(key); });
+    }
+    placement_.emplace(desk_ ? &*desk_ : nullptr, api_, *options_.placement);
   }
 
   void job_changed(const api::TrainingJob* before, const api::TrainingJob* after) {
@@ -238,6 +267,9 @@ class Impl final : public JobController {
   std::mutex mutex_;
   std::map<api::ObjectKey, Heard> heard_;  // of jobs that the coordinator spoke of; protected by mutex_
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
+  std::optional<ClusterFeed> feed_;
+  std::optional<PlacementDesk> desk_;
+  std::optional<JobPlacement> placement_;
   std::optional<Reconciler> reconciler_;
   std::optional<control::Controller> controller_;  // last: its threads use all of the above
 };

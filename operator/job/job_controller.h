@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
 #include "operator/base/result.h"
+#include "operator/job/job_placement.h"
 #include "operator/kube/api.h"
 #include "operator/placement/profile.h"
 #include "operator/rendezvous/coordinator.h"
@@ -28,6 +30,7 @@ struct JobControllerOptions {
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
   std::string instance;                                // reportingInstance
   placement::Profile topology;                         // levels by which ranks follow nodes; none: they follow slots
+  std::optional<JobPlacementOptions> placement;        // empty: kube-scheduler places the pods of all jobs
   int workers = 4;                                     // jobs that are reconciled at the same time
   int most_bulk_writes = 32;                           // creates and deletes of pods under way at most, of all jobs
   Duration resync_every = std::chrono::hours(1);       // every job is looked at again after this, event or not

@@ -21,11 +21,14 @@ JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, JobPlacementOpti
 
 Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
   const api::TrainingJob& job = *snapshot.job;
-  const bool asked = job.spec.scheduling.backend == SchedulingBackend::kLockstep;
-  const bool placed = job.spec.scheduling.backend ? asked : options_.by_default;
-  if (!placed || desk_ == nullptr) {
+  const auto& wanted = job.spec.scheduling.backend;
+  const bool placed = wanted ? *wanted == SchedulingBackend::kLockstep : options_.backend != DefaultBackend::kNone;
+  if (!placed) {
     forget(job.meta.uid);
-    if (!asked) return std::optional<Placing>();
+    return std::optional<Placing>();
+  }
+  if (desk_ == nullptr) {
+    if (!wanted && options_.backend == DefaultBackend::kAuto) return std::optional<Placing>();
     return std::optional(Placing{.refusal = options_.unavailable});
   }
   if (!wants_nodes(snapshot)) {
@@ -53,6 +56,10 @@ void JobPlacement::forget(const std::string& uid) {
   if (desk_ != nullptr) desk_->withdraw(uid);
   const std::lock_guard guard(mutex_);
   requests_.erase(uid);
+}
+
+std::string JobPlacement::why_not() const {
+  return options_.backend == DefaultBackend::kAuto ? options_.unavailable : "";
 }
 
 Result<JobPlacement::Request> JobPlacement::request_of(const api::TrainingJob& job) {

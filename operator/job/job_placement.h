@@ -14,9 +14,16 @@
 
 namespace lockstep::job {
 
+// Who places the pods of jobs that do not say.
+enum class DefaultBackend {
+  kAuto,      // this operator, where it may see all nodes and pods
+  kLockstep,  // this operator; where it may not see them, such jobs wait
+  kNone,      // kube-scheduler, one by one
+};
+
 struct JobPlacementOptions {
   placement::Profile topology;
-  bool by_default = false;  // jobs that do not say are placed by the operator
+  DefaultBackend backend = DefaultBackend::kAuto;
   // Why this operator places no pods: one sentence without a full stop; empty: it can.
   std::string unavailable;
 };
@@ -31,6 +38,8 @@ class JobPlacement {
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
   // The job is gone. Any thread.
   void forget(const std::string& uid);
+  // Why jobs that do not say are placed by kube-scheduler though the operator would; "" where that is not so.
+  std::string why_not() const;
 
  private:
   // What of a question follows from the spec alone.
