@@ -1,4 +1,4 @@
-// Suggests a known name for an unknown one. Private to this room.
+// Suggests a known name for an unknown one.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -23,6 +23,20 @@ void read_elastic(const Reader& root, ElasticSpec& spec) {
   root.read("stabilizationSeconds", spec.stabilization_seconds);
 }
 
+void read_placement(const Reader& root, PlacementSpec& spec) {
+  root.read("required", spec.required);
+  root.read("preferred", spec.preferred);
+  root.read("preferredWaitSeconds", spec.preferred_wait_seconds);
+  root.read("exclusive", spec.exclusive);
+  root.read("gangTimeoutSeconds", spec.gang_timeout_seconds);
+}
+
+void read_scheduling(const Reader& root, SchedulingSpec& spec) {
+  if (root.has("backend")) root.read_enum("backend", spec.backend.emplace(), kSchedulingBackends);
+  root.read("priorityClassName", spec.priority_class_name);
+  root.read("schedulerName", spec.scheduler_name);
+}
+
 void read_restart(const Reader& root, RestartSpec& spec) {
   root.read_enum("strategy", spec.strategy, kRestartStrategies);
   root.read("maxRestarts", spec.max_restarts);
@@ -60,6 +74,8 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
   read_rendezvous(root.child("rendezvous"), spec.rendezvous);
   if (root.has("elastic")) read_elastic(root.child("elastic"), spec.elastic.emplace());
   root.child("spares").read("nodes", spec.spares);
+  read_placement(root.child("placement"), spec.placement);
+  read_scheduling(root.child("scheduling"), spec.scheduling);
   read_restart(root.child("restart"), spec.restart);
   const Reader deadlines = root.child("deadlines");
   deadlines.read("startupSeconds", spec.deadlines.startup_seconds);
@@ -79,6 +95,22 @@ void read_spec(const Reader& root, TrainingJobSpec& spec) {
 template <typename T>
 void put(Json& json, const char* key, const T& value) {
   if (!value.empty()) json[key] = value;
+}
+
+Json placement_json(const PlacementSpec& placement) {
+  Json json{{"exclusive", placement.exclusive}, {"gangTimeoutSeconds", placement.gang_timeout_seconds}};
+  put(json, "required", placement.required);
+  put(json, "preferred", placement.preferred);
+  if (placement.preferred_wait_seconds) json["preferredWaitSeconds"] = *placement.preferred_wait_seconds;
+  return json;
+}
+
+Json scheduling_json(const SchedulingSpec& scheduling) {
+  Json json = Json::object();
+  if (scheduling.backend) json["backend"] = name_of(*scheduling.backend, kSchedulingBackends);
+  put(json, "priorityClassName", scheduling.priority_class_name);
+  put(json, "schedulerName", scheduling.scheduler_name);
+  return json;
 }
 
 Json restart_json(const RestartSpec& restart) {
@@ -164,6 +196,8 @@ Json to_json(const TrainingJobSpec& spec) {
     if (spec.elastic->max_nodes) json["elastic"]["maxNodes"] = *spec.elastic->max_nodes;
   }
   if (spec.spares > 0) json["spares"] = {{"nodes", spec.spares}};
+  if (spec.placement != PlacementSpec()) json["placement"] = placement_json(spec.placement);
+  if (spec.scheduling != SchedulingSpec()) json["scheduling"] = scheduling_json(spec.scheduling);
   Json& deadlines = json["deadlines"];
   deadlines = {{"startupSeconds", spec.deadlines.startup_seconds}};
   if (spec.deadlines.active_seconds) deadlines["activeSeconds"] = *spec.deadlines.active_seconds;

@@ -19,6 +19,7 @@ enum class RendezvousKind { kLockstep, kTorch, kNone };
 enum class RestartStrategy { kInPlace, kGang };
 enum class RuleAction { kRestart, kFail };
 enum class CleanPodPolicy { kRunning, kAll, kNone };
+enum class SchedulingBackend { kLockstep, kNone };
 
 struct RendezvousSpec {
   RendezvousKind kind = RendezvousKind::kLockstep;
@@ -66,6 +67,28 @@ struct CheckpointSpec {
   std::int32_t grace_period_seconds = 60;  // terminationGracePeriodSeconds of the pods: time to write a last checkpoint
 };
 
+// Where the pods go. Levels are names of the operator's topology, or kNodeLevel.
+struct PlacementSpec {
+  std::string required;   // one domain of this level holds the whole gang; empty: none has to
+  std::string preferred;  // the same as a wish; empty: the level next to the node
+  std::optional<std::int32_t> preferred_wait_seconds;  // only with `preferred`; not given: kDefaultPreferredWaitSeconds
+  bool exclusive = false;                              // no two pods of the job on one node
+  std::int32_t gang_timeout_seconds = 120;             // a gang that is not whole gives its nodes back after this
+  bool operator==(const PlacementSpec&) const = default;
+};
+
+// The level below all levels of a topology: one node.
+inline constexpr std::string_view kNodeLevel = "node";
+// A job that ends gives its nodes back within its grace period, by default as long as this.
+inline constexpr std::int32_t kDefaultPreferredWaitSeconds = 60;
+
+struct SchedulingSpec {
+  std::optional<SchedulingBackend> backend;  // empty: the operator's default
+  std::string priority_class_name;           // of the pods, and of the job in the placer's queue
+  std::string scheduler_name;                // of the pods; empty: the cluster's default
+  bool operator==(const SchedulingSpec&) const = default;
+};
+
 struct TrainingJobSpec {
   std::string image;
   std::vector<std::string> command;
@@ -86,6 +109,8 @@ struct TrainingJobSpec {
   RendezvousSpec rendezvous;
   std::optional<ElasticSpec> elastic;
   std::int32_t spares = 0;  // spares.nodes: warm pods beside the gang
+  PlacementSpec placement;
+  SchedulingSpec scheduling;
   RestartSpec restart;
   DeadlinesSpec deadlines;
   CheckpointSpec checkpoint;
@@ -115,6 +140,16 @@ struct NodesStatus {
   std::string summary;                // "3/4"
   bool operator==(const NodesStatus&) const = default;
 };
+
+// Where the gang is, as placement decided it.
+struct PlacementStatus {
+  std::vector<std::string> domains;  // that hold its pods, next to the node: "block-1/rack-3"; kMostDomains at most
+  std::string level_spanned;         // of the innermost domain that holds the whole gang; kNodeLevel: one node
+  std::string score;                 // the cost by placement/objective.h, lower is better: decimal text
+  bool operator==(const PlacementStatus&) const = default;
+};
+// The API server refuses a status with more.
+inline constexpr std::size_t kMostDomains = 64;
 
 // Pods that leave because a user lowered spec.nodes: all of these slots, up to this incarnation.
 struct Release {
@@ -233,6 +268,7 @@ struct TrainingJobStatus {
   NodesStatus nodes;
   std::int32_t procs_per_node = 0;
   std::int32_t world_size = 0;
+  std::optional<PlacementStatus> placement;  // empty: Lockstep did not place the pods
   RestartsStatus restarts;
   std::vector<Attempt> attempts;  // the last ten, for people
   // Pods in trouble, oldest first; empty optional: written by a version without this field.

@@ -20,6 +20,9 @@ inline constexpr Names<RuleAction> kRuleActions{{"Restart", RuleAction::kRestart
 inline constexpr Names<CleanPodPolicy> kCleanPodPolicies{
     {"Running", CleanPodPolicy::kRunning}, {"All", CleanPodPolicy::kAll}, {"None", CleanPodPolicy::kNone}};
 
+inline constexpr Names<SchedulingBackend> kSchedulingBackends{{"Lockstep", SchedulingBackend::kLockstep},
+                                                              {"None", SchedulingBackend::kNone}};
+
 template <typename Enum>
 const char* name_of(Enum value, Names<Enum> names) {
   for (const auto& [name, candidate] : names) {

@@ -184,6 +184,12 @@ void read_status(const Reader& root, TrainingJobStatus& status) {
   nodes.read("summary", status.nodes.summary);
   root.read("procsPerNode", status.procs_per_node);
   root.read("worldSize", status.world_size);
+  if (root.has("placement")) {
+    PlacementStatus& placement = status.placement.emplace();
+    root.child("placement").read("domains", placement.domains);
+    root.child("placement").read("levelSpanned", placement.level_spanned);
+    root.child("placement").read("score", placement.score);
+  }
   read_restarts(root.child("restarts"), status.restarts);
   for (const Reader& item : root.children("attempts")) read_attempt(item, status.attempts.emplace_back());
   if (root.has("slots")) status.slots.emplace();
@@ -205,6 +211,11 @@ Json to_json(const TrainingJobStatus& status) {
   if (status.nodes.max) json["nodes"]["max"] = *status.nodes.max;
   if (status.nodes.spare) json["nodes"]["spare"] = *status.nodes.spare;
   put(json["nodes"], "summary", status.nodes.summary);
+  if (status.placement) {
+    Json& placement = json["placement"] = {{"domains", status.placement->domains}};
+    put(placement, "levelSpanned", status.placement->level_spanned);
+    put(placement, "score", status.placement->score);
+  }
   for (const Release& release : status.released) {
     json["released"].push_back({{"fromSlot", release.from_slot}, {"incarnation", release.incarnation}});
   }

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "operator/api/training_job.h"
+
 namespace lockstep::placement {
 
 Status check(const Profile& profile) {
@@ -17,6 +19,9 @@ Status check(const Profile& profile) {
   for (std::size_t i = 0; i < profile.levels.size(); ++i) {
     const Level& level = profile.levels[i];
     if (level.name.empty()) return invalid(fmt::format("levels[{}]: the name is empty", i));
+    if (level.name == api::kNodeLevel) {
+      return invalid(fmt::format("levels[{}]: the name \"{}\" belongs to the node itself", i, level.name));
+    }
     if (level.label.empty()) return invalid(fmt::format("levels[{}]: the label is empty", i));
     for (std::size_t before = 0; before < i; ++before) {
       const Level& other = profile.levels[before];

@@ -28,8 +28,8 @@ struct Profile {
 // More levels would leave no room between the weights of two levels (objective.h).
 inline constexpr int kMostLevels = 8;
 
-// kInvalid, with one sentence, for the first fault of the profile: an empty or repeated name or label, or more than
-// kMostLevels levels.
+// kInvalid, with one sentence, for the first fault of the profile: an empty or repeated name or label, a level with the
+// name of the node's own (api::kNodeLevel), or more than kMostLevels levels.
 Status check(const Profile& profile);
 
 // The index of the level of that name, or kInvalid with a sentence that lists the names there are.

@@ -17,6 +17,8 @@ TEST(Profile, every_fault_has_one_sentence) {
   const Bad table[] = {
       {{"", {{"rack", "example.com/rack"}}}, "topology profile: the name is empty"},
       {{"p", {{"", "example.com/rack"}}}, "topology profile \"p\": levels[0]: the name is empty"},
+      {{"p", {{"node", "example.com/node"}}},
+       "topology profile \"p\": levels[0]: the name \"node\" belongs to the node itself"},
       {{"p", {{"rack", ""}}}, "topology profile \"p\": levels[0]: the label is empty"},
       {{"p", {{"rack", "a"}, {"row", "b"}, {"rack", "c"}}},
        "topology profile \"p\": levels[2] repeats the name \"rack\" of levels[0]"},
