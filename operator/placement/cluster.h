@@ -91,6 +91,10 @@ class Cluster {
   // No effect when there is none.
   void unreserve(const std::string& pod);
 
+  // Grows whenever the tree changes, or what nodes have, who may use them or what counts on them. While it stays, a
+  // decision stays too. A status of a pod or a heartbeat of a node changes nothing.
+  std::uint64_t changes() const { return tree_.version(kRoot) + tables_.touches(); }
+
   // What a node has and its pods take, ordered by name; what only pods name is left out.
   std::vector<NodeAmount> amounts(NodeId node) const;
   // The pods and reservations that count on the node, in no order.

@@ -19,6 +19,7 @@ class FitTables {
 
   // What fits on the node may have changed, or the node is new or gone. Amortised O(1), whatever the number of tables.
   void touch(NodeId node) {
+    ++touches_;
     const auto at = static_cast<std::size_t>(node);
     if (at >= noted_.size()) noted_.resize(at + 1, 0);
     // Noted behind what every table has read: all of them will come by.
@@ -30,6 +31,9 @@ class FitTables {
     journal_.push_back(node);
     noted_[at] = start_ + journal_.size();
   }
+
+  // How often touch() was called.
+  std::uint64_t touches() const { return touches_; }
 
   // The table of the shape, by NodeId, as `fits(node)` says. Valid until the next call of a member.
   template <typename Fits>
@@ -80,7 +84,7 @@ class FitTables {
   }
 
   std::vector<Table> tables_;
-  std::uint64_t calls_ = 0;
+  std::uint64_t calls_ = 0, touches_ = 0;
   std::uint64_t start_ = 0;           // how many notes came before journal_[0]
   std::vector<NodeId> journal_;       // notes of nodes; a node may be in it more than once
   std::uint64_t newest_read_ = 0;     // the furthest that a table has read
