@@ -11,6 +11,7 @@
 #include "operator/job/hold_policy.h"
 #include "operator/job/job_status.h"
 #include "operator/job/outside_policy.h"
+#include "operator/job/placement_policy.h"
 #include "operator/job/quota_policy.h"
 #include "operator/job/scale_policy.h"
 #include "operator/job/slot_troubles.h"
@@ -107,7 +108,8 @@ Course run_pods(const Snapshot& snapshot, Course course) {
 
 Course start_or_wait(const Snapshot& snapshot, Course course) {
   auto blocker = find_blocker(snapshot, course.gang);
-  const bool released = release_for_quota(snapshot, course.gang, course.status, blocker, course.plan);
+  const bool released = release_gang(snapshot, course.gang, course.status, course.plan) ||
+                        release_for_quota(snapshot, course.gang, course.status, blocker, course.plan);
   if (blocker && blocker->permanent) {
     return fail_job(snapshot, std::move(course), Cause::kNotStarted, blocker->reason, blocker->message);
   }
@@ -117,7 +119,11 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
   }
   describe(snapshot, course.gang, blocker, course.status, course.plan);
   course = run_pods(snapshot, std::move(course));
-  if (released) course.plan.creates.clear();
+  if (released) {
+    course.plan.creates.clear();
+    course.plan.moves.clear();
+    course.plan.opens.clear();
+  }
   return course;
 }
 

@@ -43,9 +43,13 @@ void let_go(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 
 }  // namespace
 
-bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan) {
+bool is_let_go(const api::TrainingJobStatus& status) {
   const auto* restarting = api::find_condition(status.conditions, "Restarting");
-  const bool lets_go = restarting != nullptr && restarting->status == "True" && restarting->reason == kBelowMinimum;
+  return restarting != nullptr && restarting->status == "True" && restarting->reason == kBelowMinimum;
+}
+
+bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan) {
+  const bool lets_go = is_let_go(status);
   if (lets_go && snapshot.pods.empty()) {
     status.incarnation = next_incarnation(snapshot);
     set_condition(snapshot, status, "Restarting", true, "Released", "the job goes on from its checkpoint");

@@ -12,6 +12,9 @@ namespace lockstep::job {
 // Reason of condition Restarting while a job lets go of its pods.
 inline constexpr const char* kBelowMinimum = "BelowMinimum";
 
+// The job lets go of its pods, by its stored status.
+bool is_let_go(const api::TrainingJobStatus& status);
+
 // True when the job lets go, and must not run now: the plan is then complete but for the summary of the status.
 bool apply_hold(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan);
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "operator/api/cause.h"
+#include "operator/job/placement_policy.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/time_left.h"
 
@@ -260,12 +261,18 @@ rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobSt
 void describe(const Snapshot& snapshot, const Survey& survey, const std::optional<Blocker>& blocker,
               api::TrainingJobStatus& status, Plan& plan) {
   const auto& view = snapshot.view;
-  if (survey.all_placed()) {
+  const bool replacing = is_replacing(snapshot, survey);
+  if (survey.all_placed() && !replacing) {
     set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", "every pod is bound to a node");
-  } else if (!api::is_true(status.conditions, "Placed")) {
-    const bool known = blocker && blocker->placement;
-    set_condition(snapshot, status, "Placed", false, known ? blocker->reason : "PodsPending",
-                  known ? blocker->message : "not every pod is bound to a node yet");
+  } else if (replacing || !api::is_true(status.conditions, "Placed")) {
+    const auto wait = blocker && blocker->placement ? blocker : find_placement_wait(snapshot);
+    if (wait) {
+      set_condition(snapshot, status, "Placed", false, wait->reason, wait->message);
+    } else if (replacing) {
+      set_condition(snapshot, status, "Placed", false, "Replacing", "pods that never ran are created again");
+    } else {
+      set_condition(snapshot, status, "Placed", false, "PodsPending", "not every pod is bound to a node yet");
+    }
   }
 
   if (view && view->phase == rendezvous::Phase::kUp && view->generation > handled_generation(status)) {

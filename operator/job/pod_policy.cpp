@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "operator/job/placement_policy.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
 #include "operator/job/slot_troubles.h"
@@ -121,6 +122,19 @@ void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
   }
 }
 
+// A pod that never ran may go without a loss: its node refused it, or it was deleted before it was bound. So says
+// placement, which paces its next try and avoids the node. Where kube-scheduler chooses the nodes, nothing else would
+// pace it, so there it is a loss, and the restart budget ends what would go on for ever.
+bool goes_without_loss(const Snapshot& snapshot, const SlotView& slot) {
+  if (!snapshot.placing || slot.pod == nullptr) return false;
+  const api::Pod& pod = *slot.pod;
+  if (pod.meta.deleted && pod.node_name.empty()) return true;
+  // After a reboot a kubelet refuses pods that have run before.
+  const auto* member = snapshot.view ? snapshot.view->member_of(slot.slot) : nullptr;
+  const bool was_member = member != nullptr && member->in_gang && member->incarnation == slot.incarnation;
+  return pod.refused() && !was_member;
+}
+
 void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, bool gang_speaks,
               std::int64_t incarnation, SlotView& slot) {
   slot.outside = is_outside(snapshot, slot);
@@ -134,6 +148,10 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
   const bool spare = slot.slot >= snapshot.job->spec.nodes && slot.outside;
   if (slot.pod == nullptr && desired > 0 && slot.slot >= desired + snapshot.job->spec.spares && !spare &&
       !takes_part(snapshot, slot.slot)) {
+    return;
+  }
+  if (goes_without_loss(snapshot, slot)) {
+    slot.refused = slot.pod->refused();
     return;
   }
   if (slot.pod != nullptr) find_loss(snapshot, gang_speaks, slot);
@@ -293,13 +311,15 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
   const std::vector<std::string> avoid = nodes_to_avoid(troubles_of(snapshot.job->status), snapshot.now);
   for (const auto& slot : survey.slots) {
     // A loss is dealt with first: until its attempt is stored, its pod is what tells of it, and its name is taken.
-    if (slot.usable() || slot.state == SlotState::kLost) continue;
+    if (slot.usable() || slot.state == SlotState::kLost || slot.refused) continue;
     if (slot.pod != nullptr) unwanted.push_back(slot.pod);
     // The name of a lost pod of this very round is taken until the round is over.
     if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation, avoid});
   }
   delete_pods(snapshot, unwanted, "not of the gang any more", plan);
   delete_pods(snapshot, survey.released, "nodes was lowered", plan);
+  plan_placed_pods(snapshot, survey, incarnation, plan);
+  missing = creates_with_nodes(snapshot, incarnation, std::move(missing), plan);
 
   if (missing.empty() && snapshot.service_present) return;
   WallTime not_before = hold_creates_until;

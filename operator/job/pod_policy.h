@@ -13,7 +13,7 @@
 namespace lockstep::job {
 
 enum class SlotState {
-  kEmpty,  // no pod, or only pods that are going away and whose loss was dealt with
+  kEmpty,  // no pod, or only pods that are going away and whose loss was dealt with, or is none
   kLive,   // a pod that runs or will run
   kDone,   // its pod succeeded
   kLost,   // its pod is gone, failed, going away, or on a dead node, and nobody has dealt with it yet
@@ -30,6 +30,8 @@ struct SlotView {
   std::optional<int> exit_code;
   // The gang goes on without this slot, or it is a spare: nothing that happens to its pod ends the generation.
   bool outside = false;
+  // Its node refused the pod, which placement replaces: no loss, and the slot is empty.
+  bool refused = false;
 
   bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
 };
@@ -77,8 +79,8 @@ void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& p
                  Plan& plan);
 
 // Fills in what is missing and removes what must not be there, for a job that should run: the Service, a pod for every
-// empty slot at `incarnation`, leftovers and released pods. Creates wait for `hold_creates_until`, and after a refusal
-// for a while.
+// empty slot at `incarnation`, leftovers and released pods. Where the operator places the pods, what its answer says of
+// them, too. Creates wait for `hold_creates_until`, and after a refusal for a while.
 void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t incarnation, WallTime hold_creates_until,
                Plan& plan);
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "operator/placement/placer.h"
+
 namespace lockstep::job {
 namespace {
 
@@ -14,6 +16,9 @@ struct WaitingReason {
   std::string_view reported;  // ErrImagePull and ImagePullBackOff take turns: one name keeps the status quiet
   bool permanent;
 };
+
+// The placer has not been able to decide; it will in a moment.
+constexpr const char* kPlacementPending = "PlacementPending";
 
 constexpr std::array kWaitingReasons{
     WaitingReason{"ErrImagePull", "ImagePullBackOff", false},
@@ -46,6 +51,53 @@ Blocker from_refusal(const api::TrainingJob& job, const CreateProblem& problem) 
   return blocker;
 }
 
+// As users of other gang schedulers know them.
+const char* reason_of_wait(placement::Why why) {
+  switch (why) {
+    case placement::Why::kNothing:
+    case placement::Why::kUnknown:
+      return kPlacementPending;
+    case placement::Why::kPaused:
+      return "PlacementPaused";
+    case placement::Why::kReleasing:
+      return "GangReleased";
+    case placement::Why::kReplacing:
+      return "Replacing";
+    case placement::Why::kNoRoom:
+      return "WaitingForRoom";
+    case placement::Why::kPreferred:
+      return "PreferredLevelUnavailable";
+    case placement::Why::kTooLarge:
+      return "GangTooLarge";
+  }
+  return kPlacementPending;
+}
+
+Blocker from_kubelet(const api::Pod& pod) {
+  std::string why = pod.reason.empty() ? "no reason given" : pod.reason;
+  if (!pod.message.empty()) why += ": " + pod.message;
+  return {.reason = "Replacing",
+          .message = fmt::format("node {} refused pod {}: {}", pod.node_name, pod.meta.name, why),
+          .permanent = false,
+          .placement = true};
+}
+
+bool has_our_gate(const api::Pod& pod) {
+  return std::find(pod.gates.begin(), pod.gates.end(), api::kPlacementGate) != pod.gates.end();
+}
+
+// A gate of ours is no trouble: it goes when the gang has its nodes. Another controller's is named.
+std::optional<Blocker> from_gates(const api::Pod& pod) {
+  for (const std::string& gate : pod.gates) {
+    if (gate == api::kPlacementGate) continue;
+    return Blocker{.reason = "SchedulingGated",
+                   .message = fmt::format("pod {} waits until its scheduling gate {} is removed", pod.meta.name, gate),
+                   .permanent = false,
+                   .placement = true};
+  }
+  return std::nullopt;
+}
+
 std::optional<Blocker> from_pod(const api::Pod& pod) {
   for (const auto& container : pod.containers) {
     const auto known = std::find_if(kWaitingReasons.begin(), kWaitingReasons.end(),
@@ -58,6 +110,7 @@ std::optional<Blocker> from_pod(const api::Pod& pod) {
                    .permanent = known->permanent,
                    .placement = false};
   }
+  if (pod.unschedulable_reason == "SchedulingGated") return from_gates(pod);
   if (!pod.scheduled && pod.node_name.empty() && !pod.unschedulable_reason.empty()) {
     return Blocker{.reason = "Unschedulable",
                    .message = fmt::format("pod {} cannot be scheduled: {}", pod.meta.name, pod.unschedulable_message),
@@ -72,11 +125,17 @@ std::optional<Blocker> from_pod(const api::Pod& pod) {
 std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& survey) {
   if (snapshot.create_problem) return from_refusal(*snapshot.job, *snapshot.create_problem);
   std::optional<Blocker> first;
+  int there = 0;
   for (const auto& slot : survey.slots) {
-    if (slot.state != SlotState::kLive) continue;
-    auto blocker = from_pod(*slot.pod);
+    if (slot.usable()) ++there;
+    if (slot.state != SlotState::kLive && !slot.refused) continue;
+    auto blocker = slot.refused ? from_kubelet(*slot.pod) : from_pod(*slot.pod);
     if (blocker && blocker->permanent) return blocker;
     if (!first) first = std::move(blocker);
+  }
+  if (!first && there < api::fewest_nodes(snapshot.job->spec)) {
+    first = find_placement_wait(snapshot);
+    if (first && first->reason == kPlacementPending) first.reset();  // it takes milliseconds
   }
   if (!first || first->reason != "ImagePullBackOff") return first;
   // The kubelet's sentence about a failed pull changes with each try; the first one is kept while it concerns the same
@@ -87,6 +146,20 @@ std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& surv
     if (running->message.starts_with(subject)) first->message = running->message;
   }
   return first;
+}
+
+std::optional<Blocker> find_placement_wait(const Snapshot& snapshot) {
+  if (!snapshot.placing) return std::nullopt;
+  Blocker blocker{.reason = kPlacementPending, .message = {}, .permanent = false, .placement = true};
+  const auto& answer = snapshot.placing->answer;
+  if (!answer) {
+    blocker.message = "the operator reads the nodes and pods of the cluster before it places the pods";
+    return blocker;
+  }
+  if (answer->wait.why == placement::Why::kNothing) return std::nullopt;
+  blocker.reason = reason_of_wait(answer->wait.why);
+  blocker.message = placement::describe(answer->wait, snapshot.placing->level_name);
+  return blocker;
 }
 
 std::optional<WallTime> startup_deadline(const Snapshot& snapshot, const Survey& survey,
@@ -110,6 +183,8 @@ std::string waiting_for(const Snapshot& snapshot, const Survey& survey) {
     if (slot.slot >= snapshot.job->spec.nodes) break;  // a spare
     if (slot.pod == nullptr || slot.state != SlotState::kLive)
       return fmt::format("waiting for the pod of slot {}", slot.slot);
+    if (slot.pod->node_name.empty() && has_our_gate(*slot.pod))
+      return fmt::format("pod {} waits until all pods of the gang have a node", slot.pod->meta.name);
     if (slot.pod->node_name.empty()) return fmt::format("waiting for pod {} to be scheduled", slot.pod->meta.name);
     if (slot.pod->phase == "Pending") return fmt::format("waiting for pod {} to start", slot.pod->meta.name);
   }
