@@ -24,7 +24,7 @@ cache::ReflectorOptions of_pods() {
 }
 
 // Which pod it is, of a text that is JSON but goes beyond the bounds of scan_pod(). Such texts are rare: a DOM will do.
-std::optional<placement::ScannedPod> identity_of(std::string_view text) {
+std::optional<placement::ScannedPod> named_pod(std::string_view text) {
   const kube::Json object = kube::Json::parse(text, nullptr, false);
   const std::string uid = kube::text_at(object, {"metadata", "uid"});
   if (uid.empty()) return std::nullopt;
@@ -141,7 +141,7 @@ class ClusterFeed::PodSink final : public Sink {
     const auto pod = placement::scan_pod(item);
     if (!pod) {
       // A pod beyond the bounds, which any user can create, hides no other one.
-      whole_ = whole_ && identity_of(item).has_value();
+      whole_ = whole_ && named_pod(item).has_value();
       return unreadable(pod.error());
     }
     const std::lock_guard guard(feed_.mutex_);
@@ -166,7 +166,7 @@ class ClusterFeed::PodSink final : public Sink {
   void remove(std::string_view object, Version version) override {
     const auto pod = placement::scan_pod(object);
     if (!pod) unreadable(pod.error());
-    const auto gone = pod ? std::optional(*pod) : identity_of(object);
+    const auto gone = pod ? std::optional(*pod) : named_pod(object);
     feed_.change([&](placement::Cluster& cluster) {
       if (gone) cluster.remove_pod(*gone);
       pass(cluster, version);

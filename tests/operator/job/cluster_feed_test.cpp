@@ -358,11 +358,11 @@ TEST_F(ClusterFeedTest, a_selector_that_nodes_were_not_scanned_for_lists_them_on
   for (int i = 0; i < 100; ++i) feed.with_cluster([](Cluster&) {});
   await(3);
   const auto room = [&] {
-    std::vector<std::int32_t> room;
+    std::vector<std::int32_t> fits;
     feed.with_cluster([&](Cluster& cluster) {
-      if (const auto fit = cluster.fit(id)) room.assign(fit->begin(), fit->end());
+      if (const auto fit = cluster.fit(id)) fits.assign(fit->begin(), fit->end());
     });
-    return room;
+    return fits;
   };
   EXPECT_EQ(room(), (std::vector<std::int32_t>{0, 4}));
   EXPECT_EQ(lists(kube::kNodes), 2);
