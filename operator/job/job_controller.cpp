@@ -178,7 +178,7 @@ class Impl final : public JobController {
           },
           [this](const api::ObjectKey& key) { queue_.add(key); });
     }
-    placement_.emplace(desk_ ? &*desk_ : nullptr, api_, *options_.placement);
+    placement_.emplace(desk_ ? &*desk_ : nullptr, api_, clock, *options_.placement);
   }
 
   void job_changed(const api::TrainingJob* before, const api::TrainingJob* after) {

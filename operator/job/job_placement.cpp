@@ -7,7 +7,6 @@
 #include "operator/job/children.h"
 #include "operator/job/placement_constraint.h"
 #include "operator/job/placement_policy.h"
-#include "operator/job/priority.h"
 
 namespace lockstep::job {
 namespace {
@@ -16,8 +15,8 @@ using api::SchedulingBackend;
 
 }  // namespace
 
-JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, JobPlacementOptions options)
-    : desk_(desk), api_(api), options_(std::move(options)) {}
+JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, JobPlacementOptions options)
+    : desk_(desk), classes_(api, clock), options_(std::move(options)) {}
 
 Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
   const api::TrainingJob& job = *snapshot.job;
@@ -35,14 +34,17 @@ Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
     forget(job.meta.uid);
     return std::optional(Placing{});
   }
-  LOCKSTEP_TRY(Request request, request_of(job));
+  Request request = request_of(job);
+  const auto priority = classes_.value_of(job.spec.scheduling.priority_class_name);
+  if (!priority && priority.error().code != ErrorCode::kNotFound) return priority.error();
+  if (!priority && request.refusal.empty()) request.refusal = priority.error().message;
   if (!request.refusal.empty()) {
     desk_->withdraw(job.meta.uid);
     return std::optional(Placing{.refusal = std::move(request.refusal)});
   }
   placement::Gang gang = gang_of(snapshot);
   gang.constraint = request.constraint;
-  gang.priority = request.priority;
+  gang.priority = *priority;
   gang.timeout = std::chrono::seconds(job.spec.placement.gang_timeout_seconds);
   Placing placing{.answer = desk_->ask(job.meta.key(), std::move(gang), request.shape)};
   if (placing.answer) {
@@ -62,18 +64,18 @@ std::string JobPlacement::why_not() const {
   return options_.backend == DefaultBackend::kAuto ? options_.unavailable : "";
 }
 
-Result<JobPlacement::Request> JobPlacement::request_of(const api::TrainingJob& job) {
+JobPlacement::Request JobPlacement::request_of(const api::TrainingJob& job) {
   {
     const std::lock_guard guard(mutex_);
     const auto known = requests_.find(job.meta.uid);
     if (known != requests_.end() && known->second.generation == job.meta.generation) return known->second;
   }
-  LOCKSTEP_TRY(Request request, make_request(job));
+  Request request = make_request(job);
   const std::lock_guard guard(mutex_);
   return requests_.insert_or_assign(job.meta.uid, std::move(request)).first->second;
 }
 
-Result<JobPlacement::Request> JobPlacement::make_request(const api::TrainingJob& job) {
+JobPlacement::Request JobPlacement::make_request(const api::TrainingJob& job) const {
   Request request{.generation = job.meta.generation};
   const auto constraint = constraint_of(job.spec, options_.topology);
   if (!constraint) {

@@ -8,6 +8,7 @@
 
 #include "operator/base/result.h"
 #include "operator/job/placement_desk.h"
+#include "operator/job/priority.h"
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
 #include "operator/placement/profile.h"
@@ -31,10 +32,10 @@ struct JobPlacementOptions {
 class JobPlacement {
  public:
   // `desk` is null where `unavailable` says why. The references outlive this.
-  JobPlacement(PlacementDesk* desk, kube::Api& api, JobPlacementOptions options);
+  JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, JobPlacementOptions options);
 
-  // What placement says of the job; empty: kube-scheduler places its pods, one by one. Asks the API server for the
-  // job's priority class, once for each name. Any thread.
+  // What placement says of the job; empty: kube-scheduler places its pods, one by one. May ask the API server for the
+  // priority classes, whose errors are returned. Any thread.
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
   // The job is gone. Any thread.
   void forget(const std::string& uid);
@@ -47,16 +48,15 @@ class JobPlacement {
     std::int64_t generation = 0;  // metadata.generation that it was made for
     placement::Shape shape;
     placement::Constraint constraint;
-    int priority = 0;
     std::string refusal;  // why the job cannot be placed as it asks
   };
 
-  Result<Request> request_of(const api::TrainingJob& job);
-  Result<Request> make_request(const api::TrainingJob& job);
+  Request request_of(const api::TrainingJob& job);
+  Request make_request(const api::TrainingJob& job) const;
   std::string level_name(int level) const;
 
   PlacementDesk* const desk_;
-  kube::Api& api_;
+  PriorityClasses classes_;
   const JobPlacementOptions options_;
   std::mutex mutex_;
   std::map<std::string, Request> requests_;  // by uid; protected by mutex_

@@ -19,7 +19,7 @@ namespace {
 constexpr Duration kOwnWriteWait = std::chrono::milliseconds(250);
 
 // Placement needs an answer of the API server that did not come.
-constexpr Duration kAskAgain = std::chrono::seconds(1);
+constexpr Duration kAskPlacementAgain = std::chrono::seconds(1);
 
 using api::Json;
 
@@ -84,7 +84,7 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->failure_age = failure_age(*snapshot, memory);
   const bool asked = ask_placement(*snapshot);
   Plan plan = decide(*snapshot);
-  if (!asked) plan.look_again_in(kAskAgain);
+  if (!asked) plan.look_again_in(kAskPlacementAgain);
   auto result = execute(*snapshot, std::move(plan), memory);
   remember(key, std::move(memory));
   return result;
