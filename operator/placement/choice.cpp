@@ -13,10 +13,10 @@ namespace {
 
 class Collector {
  public:
-  Collector(View& view, const Where& where, int level, int pods)
-      : view_(view), tree_(view.tree()), where_(where), level_(level), pods_(pods) {
-    if (!where.survivors) return;
-    for (DomainId at = where.around; at != kNone; at = tree_.parent(at)) path_.push_back(at);
+  Collector(View& view, const Reach& reach, int level, int pods)
+      : view_(view), tree_(view.tree()), reach_(reach), level_(level), pods_(pods) {
+    if (!reach.survivors) return;
+    for (DomainId at = reach.around; at != kNone; at = tree_.parent(at)) path_.push_back(at);
     std::reverse(path_.begin(), path_.end());  // path_[level + 1] has all survivors
   }
 
@@ -29,9 +29,9 @@ class Collector {
   bool may_use(DomainId domain) const {
     const int level = tree_.level(domain);
     // One node is together with itself, whatever its labels.
-    const bool labelled = where_.required && *where_.required < tree_.levels() && level <= *where_.required;
+    const bool labelled = reach_.required && *reach_.required < tree_.levels() && level <= *reach_.required;
     if (labelled && !tree_.complete(domain) && kMutation != Mutation::kAllowIncomplete) return false;
-    if (!where_.survivors) return true;
+    if (!reach_.survivors) return true;
     const auto depth = static_cast<std::size_t>(level + 1);
     return depth < path_.size() && path_[depth] == domain;
   }
@@ -49,7 +49,7 @@ class Collector {
     }
     for (const DomainId child : tree_.children(domain)) visit(child, above);
     for (const NodeId node : tree_.nodes(domain)) {
-      if (where_.survivors && node != where_.around_node) continue;
+      if (reach_.survivors && node != reach_.around_node) continue;
       const Subtree& leaf = view_.of_node(node);
       if (leaf.pods >= pods_) found_.push_back({node, &leaf, above});
     }
@@ -57,7 +57,7 @@ class Collector {
 
   View& view_;
   const Tree& tree_;
-  const Where& where_;
+  const Reach& reach_;
   int level_;
   int pods_;
   std::vector<DomainId> path_;
@@ -101,8 +101,8 @@ class ByBound {
 
 }  // namespace
 
-std::vector<Candidate> candidates(View& view, const Where& where, int level, int pods) {
-  return Collector(view, where, level, pods).all();
+std::vector<Candidate> candidates(View& view, const Reach& reach, int level, int pods) {
+  return Collector(view, reach, level, pods).all();
 }
 
 Choice choose(View& view, const std::vector<Candidate>& all, int level, int pods, std::int64_t budget) {

@@ -13,7 +13,7 @@ namespace lockstep::placement {
 using NodePods = std::vector<std::pair<NodeId, int>>;
 
 // Where the pods of a request may go. Levels as in Request.
-struct Where {
+struct Reach {
   std::optional<int> required;
   DomainId around = kRoot;     // the innermost domain that has all survivors; the root where there are none
   NodeId around_node = kNone;  // the node that has all survivors, if one has
@@ -34,7 +34,7 @@ struct Choice {
 
 // The domains of `level` that hold `pods` pods and all survivors, within one domain of the required level, in
 // depth-first order. levels() asks for nodes.
-std::vector<Candidate> candidates(View& view, const Where& where, int level, int pods);
+std::vector<Candidate> candidates(View& view, const Reach& reach, int level, int pods);
 
 // The best way to place `pods` pods into one of the candidates; there is at least one. Of equal costs, the first
 // candidate wins, and in it the child that comes first by name takes the most.

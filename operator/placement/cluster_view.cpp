@@ -2,7 +2,21 @@
 
 #include <algorithm>
 
+#include "operator/placement/spread.h"
+
 namespace lockstep::placement {
+
+namespace {
+
+// The room for a gang of which no two pods are on one node.
+std::vector<std::int32_t> one_on_each(const Search& search, std::span<const std::int32_t> fits) {
+  std::vector<std::int32_t> one(fits.size());
+  std::transform(fits.begin(), fits.end(), one.begin(), [](std::int32_t pods) { return std::min(pods, 1); });
+  for (const auto& [node, pods] : search.survivors) one[static_cast<std::size_t>(node)] = 0;
+  return one;
+}
+
+}  // namespace
 
 Status ClusterView::ready(ShapeId shape) {
   const auto room = cluster_.fit(shape);
@@ -38,10 +52,11 @@ ClusterView::Known& ClusterView::known(ShapeId shape) {
   return found->second;
 }
 
-std::optional<std::vector<std::pair<NodeId, int>>> ClusterView::place(const Search& search) {
+std::optional<Assignment> ClusterView::place(const Search& search) {
   ++searches_;
   const auto room = cluster_.fit(search.shape);
   if (!room) return std::nullopt;
+  if (search.spread) return spread_out(search, *room);
   Request request;
   request.pods = search.pods;
   request.required = search.required;
@@ -50,20 +65,50 @@ std::optional<std::vector<std::pair<NodeId, int>>> ClusterView::place(const Sear
   request.survivors = search.survivors;
   request.exclude = search.closed;
   if (search.exclusive) {
-    std::vector<std::int32_t> one(room->size());
-    std::transform(room->begin(), room->end(), one.begin(), [](std::int32_t pods) { return std::min(pods, 1); });
-    for (const auto& [node, pods] : search.survivors) request.exclude.push_back(node);
+    const auto one = one_on_each(search, *room);
     request.capacity = one;
     auto placed = placement::place(tree(), request);
-    if (auto* found = std::get_if<Assignment>(&placed)) return std::move(found->nodes);
+    if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
     return std::nullopt;
   }
   Known& tables = known(search.shape);
   for (const std::int32_t pods : *room) tables.node_pods = std::max(tables.node_pods, pods);
   request.node_pods = tables.node_pods;
   auto placed = placement::place(tree(), tables.tables, request);
-  if (auto* found = std::get_if<Assignment>(&placed)) return std::move(found->nodes);
+  if (auto* found = std::get_if<Assignment>(&placed)) return std::move(*found);
   return std::nullopt;
+}
+
+std::optional<Assignment> ClusterView::spread_out(const Search& search, std::span<const std::int32_t> fits) const {
+  auto room = search.exclusive ? one_on_each(search, fits) : std::vector<std::int32_t>(fits.begin(), fits.end());
+  for (const NodeId node : search.closed) room[static_cast<std::size_t>(node)] = 0;
+  auto nodes = spread(tree(), room, search.pods, search.required, search.survivors);
+  if (!nodes) return std::nullopt;
+  Assignment assignment;
+  assignment.nodes = std::move(*nodes);
+  return assignment;
+}
+
+std::optional<double> ClusterView::cost(ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes) {
+  const auto fits = cluster_.fit(shape);
+  if (!fits || nodes.empty()) return std::nullopt;
+  Known& tables = known(shape);
+  std::vector<std::int32_t> room(fits->begin(), fits->end());
+  ShrinkRequest request;
+  request.keep = 0;
+  request.current = nodes;
+  for (const std::int32_t pods : room) tables.node_pods = std::max(tables.node_pods, pods);
+  for (const auto& [node, pods] : nodes) {
+    std::int32_t& free = room[static_cast<std::size_t>(node)];
+    free = std::clamp(free, 0, kMostFit - pods);
+    tables.node_pods = std::max(tables.node_pods, free + pods);
+    request.keep += pods;
+  }
+  request.capacity = room;
+  request.node_pods = tables.node_pods;
+  const auto placed = shrink(tree(), tables.tables, request);
+  const auto* found = std::get_if<Assignment>(&placed);
+  return found == nullptr ? std::nullopt : std::optional(found->score);
 }
 
 }  // namespace lockstep::placement

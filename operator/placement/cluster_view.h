@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ struct Search {
   std::optional<int> required{};                    // survivors and new pods lie in one domain of this level
   std::optional<int> preferred{};                   // to lie in one domain of this level is enough
   bool exclusive = false;                           // at most one on a node, and none beside a survivor
+  bool spread = false;                              // as spread(); `preferred` is not looked at
   std::vector<std::pair<NodeId, int>> survivors{};  // pods of the gang that stay
   std::vector<NodeId> closed{};                     // where none may go
 };
@@ -38,8 +40,10 @@ class ClusterView {
   // By NodeId: how many pods of the shape still fit, and how many would fit if no pod were there.
   std::vector<std::int32_t> free(ShapeId shape);
   std::vector<std::int32_t> empty(ShapeId shape) const;
-  // Nodes for all pods of the search, depth-first over the tree; empty when they do not fit.
-  std::optional<std::vector<std::pair<NodeId, int>>> place(const Search& search);
+  // Nodes for all pods of the search; empty when they do not fit. Level and score are not known of a spread.
+  std::optional<Assignment> place(const Search& search);
+  // What pods of the shape that count on these nodes cost by the default objective; empty while that is not known.
+  std::optional<double> cost(ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes);
 
   // As Cluster has them.
   void reserve(const std::string& pod, NodeId node, ShapeId shape) { cluster_.reserve(pod, node, shape); }
@@ -59,6 +63,7 @@ class ClusterView {
   static constexpr std::size_t kMostTables = 32;
 
   Known& known(ShapeId shape);
+  std::optional<Assignment> spread_out(const Search& search, std::span<const std::int32_t> fits) const;
 
   Cluster& cluster_;
   std::map<ShapeId, Known> known_;

@@ -40,6 +40,7 @@ struct Constraint {
   std::optional<int> preferred{};  // and of this one, if it can be had within `preferred_left`
   Duration preferred_left{};       // from the first update on
   bool exclusive = false;          // no two pods of the gang on one node
+  bool spread = false;             // over as many nodes as there are (spread.h); `preferred` is not looked at
 
   bool operator==(const Constraint&) const = default;
 };
@@ -59,8 +60,9 @@ struct Gang {
   bool running = false;                        // it has trained: its pods hold state
   // All its pods may be deleted without a loss: it has not trained, or its state lies in a checkpoint.
   bool may_release = true;
-  Duration held_for{};        // how long it has had pods without a gate, by the pods' own times
-  std::vector<Seat> seats{};  // one for each slot, by slot
+  Duration held_for{};               // how long it has had pods without a gate, by the pods' own times
+  std::vector<std::string> avoid{};  // nodes that get pods of it only where fewer than it needs fit without them
+  std::vector<Seat> seats{};         // one for each slot, by slot
 
   bool operator==(const Gang&) const = default;
 };
@@ -88,6 +90,18 @@ struct Wait {
   bool operator==(const Wait&) const = default;
 };
 
+// Where the slots of a gang that train are, for people.
+struct Where {
+  int level_spanned = 0;             // of the innermost domain with all their nodes; the number of levels: one node
+  std::vector<std::string> domains;  // of the innermost level, as paths "block/rack", in order; the first kMostNamed
+  double score = 0;                  // by objective.h, when these nodes were first seen: lower is better
+  bool approximate = false;          // the search was cut short at its budget; false for places found in pods
+
+  static constexpr std::size_t kMostNamed = 64;
+
+  bool operator==(const Where&) const = default;
+};
+
 // What is to happen to a gang. It stays valid until the next step(); carrying it out twice changes nothing.
 struct Answer {
   std::map<int, std::string> nodes;  // by slot. A slot that is not in it gets no pod
@@ -96,6 +110,8 @@ struct Answer {
   std::vector<std::string> replace;  // pods to delete; their slots are placed again
   bool release = false;              // all pods are to be deleted; the gang goes back into the queue
   Wait wait;                         // kNothing: all slots but spares have a node
+  bool apart = false;                // its pods lie outside one domain of the required level: nodes were relabelled
+  std::optional<Where> where;        // empty: not all slots below Gang::pods have a node
 
   bool operator==(const Answer&) const = default;
 };

@@ -24,9 +24,11 @@ std::string level_name(const Tree& tree, int level) {
 std::string fault_of(const Tree& tree, const char* what, int pods, std::optional<int> required,
                      std::optional<int> preferred) {
   if (pods < 1 || pods > kMostPods) return fmt::format("{}: must be 1 to {}, is {}", what, kMostPods, pods);
-  const auto unknown = [&](std::optional<int> level) { return level && (*level < 0 || *level > tree.levels()); };
-  if (unknown(required)) return fmt::format("required: the profile has no level {}", *required);
-  if (unknown(preferred)) return fmt::format("preferred: the profile has no level {}", *preferred);
+  const auto unknown = [&](std::optional<int> level, int least) {
+    return level && (*level < least || *level > tree.levels());
+  };
+  if (unknown(required, 0)) return fmt::format("required: the profile has no level {}", *required);
+  if (unknown(preferred, kClusterLevel)) return fmt::format("preferred: the profile has no level {}", *preferred);
   if (required && preferred && *required > *preferred) {
     return fmt::format("required: {} is inside of the preferred level {}", level_name(tree, *required),
                        level_name(tree, *preferred));
@@ -83,12 +85,12 @@ int level_of(const Tree& tree, DomainId domain, NodeId node) {
 }
 
 // Finds the largest hole of a level. `largest` of a subtree bounds what its branches have.
-void find_hole(View& view, const Where& where, Hole& hole) {
+void find_hole(View& view, const Reach& reach, Hole& hole) {
   std::int64_t most = view.of(kRoot).largest[static_cast<std::size_t>(std::max(hole.level, 0))];
   if (hole.level == kClusterLevel) most = view.of(kRoot).pods;
   // The bound may be of a domain that the request may not use: halve until a candidate turns up, then take the largest.
   for (std::int64_t least = most; least > 0; least /= 2) {
-    const auto found = candidates(view, where, hole.level, static_cast<int>(std::min<std::int64_t>(least, kMostPods)));
+    const auto found = candidates(view, reach, hole.level, static_cast<int>(std::min<std::int64_t>(least, kMostPods)));
     if (found.empty()) continue;
     const auto largest = std::max_element(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
       return a.subtree->pods < b.subtree->pods;
@@ -102,30 +104,30 @@ void find_hole(View& view, const Where& where, Hole& hole) {
   }
 }
 
-Refusal refused(View& view, const Where& where, Refusal::Reason reason, std::string message) {
+Refusal refused(View& view, const Reach& reach, Refusal::Reason reason, std::string message) {
   Refusal refusal{reason, std::move(message), {}};
   for (int level = kClusterLevel; level <= view.tree().levels(); ++level) {
     Hole hole;
     hole.level = level;
-    find_hole(view, where, hole);
+    find_hole(view, reach, hole);
     refusal.largest.push_back(std::move(hole));
   }
   return refusal;
 }
 
-Placement decide(View& view, Where where, std::optional<int> preferred, int pods, const NodePods& survivors,
+Placement decide(View& view, Reach reach, std::optional<int> preferred, int pods, const NodePods& survivors,
                  std::int64_t budget) {
   const Tree& tree = view.tree();
-  const int outermost = where.required.value_or(kClusterLevel);
+  const int outermost = reach.required.value_or(kClusterLevel);
   if (!survivors.empty()) {
-    where.survivors = true;
-    where.around = kNone;
-    surround(tree, survivors, where.around, where.around_node);
-    const int together = level_of(tree, where.around, where.around_node);
+    reach.survivors = true;
+    reach.around = kNone;
+    surround(tree, survivors, reach.around, reach.around_node);
+    const int together = level_of(tree, reach.around, reach.around_node);
     const bool labelled = outermost == tree.levels() || tree.complete(survivors.front().first, outermost);
     if (together < outermost || !labelled) {
       const std::string name = level_name(tree, outermost);
-      return refused(view, where, Refusal::Reason::kSurvivorsApart,
+      return refused(view, reach, Refusal::Reason::kSurvivorsApart,
                      fmt::format("the pods that run are not in one {}, which is required", name));
     }
   }
@@ -133,20 +135,20 @@ Placement decide(View& view, Where where, std::optional<int> preferred, int pods
   if (kMutation == Mutation::kForgetPreferred) deepest = tree.levels();
   if (kMutation == Mutation::kAnyLevel) deepest = outermost;
   for (int level = deepest; level >= outermost; --level) {
-    const std::vector<Candidate> fit = candidates(view, where, level, pods);
+    const std::vector<Candidate> fit = candidates(view, reach, level, pods);
     if (fit.empty()) continue;
     Choice choice = choose(view, fit, level, pods, budget);
     Assignment assignment;
     assignment.score = view.subtrees().prices().in_units(cost_of(view, choice.nodes));
     assignment.approximate = choice.approximate;
-    DomainId domain = where.survivors ? where.around : kNone;
-    NodeId node = where.around_node;
+    DomainId domain = reach.survivors ? reach.around : kNone;
+    NodeId node = reach.around_node;
     surround(tree, choice.nodes, domain, node);
     assignment.level_spanned = level_of(tree, domain, node);
     assignment.nodes = std::move(choice.nodes);
     return assignment;
   }
-  Refusal refusal = refused(view, where, Refusal::Reason::kNoRoom, "");
+  Refusal refusal = refused(view, reach, Refusal::Reason::kNoRoom, "");
   const std::int64_t most = refusal.largest[static_cast<std::size_t>(outermost + 1)].pods;
   const char* const what = pods == 1 ? "pod does" : "pods do";
   refusal.message = outermost == kClusterLevel
@@ -181,9 +183,9 @@ Placement place(const Tree& tree, Tables& tables, const Request& request) {
     if (node < 0 || node >= tree.node_limit() || !tree.node_in_use(node)) continue;
     view.mark(node, 0, 0, covered.contains(node) && covered[node]);
   }
-  Where where;
-  if (kMutation != Mutation::kForgetRequired) where.required = request.required;
-  return decide(view, where, request.preferred, request.pods, request.survivors, request.budget);
+  Reach reach;
+  if (kMutation != Mutation::kForgetRequired) reach.required = request.required;
+  return decide(view, reach, request.preferred, request.pods, request.survivors, request.budget);
 }
 
 Placement shrink(const Tree& tree, const ShrinkRequest& request) {
@@ -222,9 +224,9 @@ Placement shrink(const Tree& tree, Tables& tables, const ShrinkRequest& request)
     }
     view.mark(node, pods, free, false);
   }
-  Where where;
-  where.required = request.required;
-  return decide(view, where, request.preferred, request.keep, {}, request.budget);
+  Reach reach;
+  reach.required = request.required;
+  return decide(view, reach, request.preferred, request.keep, {}, request.budget);
 }
 
 }  // namespace lockstep::placement

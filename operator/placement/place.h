@@ -35,7 +35,7 @@ struct Request {
   int pods = 1;                  // to place, 1 .. kMostPods; survivors are not among them
   std::optional<int> required;   // the level of which one domain must hold all pods and survivors; none: the cluster
   std::optional<int> preferred;  // the level at which to be together is enough; none: as deep as possible, one node
-  // Levels are indices of the profile; Tree::levels() means one node.
+  // Levels are indices of the profile; Tree::levels() means one node, and kClusterLevel can be preferred.
 
   std::span<const std::int32_t> capacity;  // pods of this shape that still fit, by NodeId
   int node_pods = 0;  // pods of this shape that an empty node holds, no capacity is above; 0: the largest capacity

@@ -24,19 +24,33 @@ bool has_pods(const Gang& gang) {
                      [](const Seat& seat) { return seat.state != SeatState::kWanted; });
 }
 
+// Durations that people choose are added to times.
+Duration bounded(Duration given) {
+  constexpr Duration kLongest = std::chrono::hours(24 * 365 * 10);
+  return std::clamp(given, Duration(), kLongest);
+}
+
 }  // namespace
 
 Placer::Placer(ClusterView& cluster, PlacerOptions options) : cluster_(cluster), options_(options) {}
 
+void Placer::expect(std::set<std::string> keys) {
+  expected_ = std::move(keys);
+}
+
 void Placer::update(const Gang& gang, MonotonicTime now) {
+  expected_.erase(gang.key);
   const auto [found, is_new] = entries_.try_emplace(gang.key);
   Entry& entry = found->second;
-  if (is_new) entry.preferred_until = now + gang.constraint.preferred_left;
-  // Ages that grow by themselves change nothing.
+  if (is_new) entry.preferred_until = now + bounded(gang.constraint.preferred_left);
+  // Times change nothing by themselves.
   entry.gang.held_for = gang.held_for;
+  entry.gang.timeout = gang.timeout;
   entry.gang.constraint.preferred_left = gang.constraint.preferred_left;
   if (entry.gang != gang) entry.tried = 0;
   entry.gang = gang;
+  entry.gang.held_for = bounded(gang.held_for);
+  entry.gang.timeout = bounded(gang.timeout);
   std::set<int> slots;
   std::set<std::string> pods;
   for (const Seat& seat : gang.seats) {
@@ -71,6 +85,7 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
 }
 
 void Placer::withdraw(const std::string& key) {
+  expected_.erase(key);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
   while (!found->second.places.empty()) drop(found->second, found->second.places.begin()->first);
@@ -84,6 +99,7 @@ void Placer::capacity_changed() {
 
 std::vector<std::string> Placer::step(MonotonicTime now) {
   next_.reset();
+  if (!expected_.empty()) return {};
   for (auto& [key, entry] : entries_) review(entry, now);
   while (serve(now)) continue;
   std::vector<std::string> changed;
@@ -297,14 +313,17 @@ bool Placer::try_to_place(Entry& entry, const Want& want, bool outside_held, Mon
                 .required = constraint.required,
                 .preferred = constraint.preferred,
                 .exclusive = constraint.exclusive,
+                .spread = constraint.spread,
                 .survivors = survivors_of(entry),
                 .closed = {}};
-  bool strict = constraint.preferred && want.line == Line::kStart;
+  if (constraint.preferred)
+    search.preferred = std::max(*constraint.preferred, constraint.required.value_or(kClusterLevel));
+  bool strict = search.preferred.value_or(kClusterLevel) > kClusterLevel && want.line == Line::kStart;
   if (strict && entry.preferred_until <= now) strict = false;
   if (entry.strict && !strict) entry.tried = 0;
   entry.strict = strict;
   if (strict) {
-    search.required = std::max(*constraint.preferred, constraint.required.value_or(kClusterLevel));
+    search.required = search.preferred;
     wake_at(entry.preferred_until, now);
   }
   if (entry.tried == room_) {
@@ -315,16 +334,12 @@ bool Placer::try_to_place(Entry& entry, const Want& want, bool outside_held, Mon
     entry.wait.why = Why::kUnknown;
     return false;
   }
-  for (const auto& [name, until] : entry.avoided) {
-    if (const NodeId node = cluster_.tree().find(name); node != kNone) search.closed.push_back(node);
-  }
+  for (const auto& [name, until] : entry.avoided) close(name, search);
   if (outside_held && held_) {
     const auto held = nodes_of(cluster_.tree(), *held_);
     search.closed.insert(search.closed.end(), held.begin(), held.end());
   }
-  std::sort(search.closed.begin(), search.closed.end());
-  search.closed.erase(std::unique(search.closed.begin(), search.closed.end()), search.closed.end());
-  if (const auto nodes = most_that_fit(search, want)) {
+  if (const auto nodes = find_nodes(search, want, gang.avoid)) {
     assign(entry, want, *nodes, now);
     return true;
   }
@@ -378,7 +393,21 @@ bool Placer::give_up_rest(Entry& entry, MonotonicTime now) {
   return true;
 }
 
-std::optional<std::vector<std::pair<NodeId, int>>> Placer::most_that_fit(Search search, const Want& want) {
+void Placer::close(const std::string& node, Search& search) const {
+  if (const NodeId id = cluster_.tree().find(node); id != kNone) search.closed.push_back(id);
+}
+
+std::optional<Assignment> Placer::find_nodes(const Search& search, const Want& want,
+                                             const std::vector<std::string>& avoid) {
+  Search narrow = search;
+  for (const std::string& node : avoid) close(node, narrow);
+  if (narrow.closed.size() > search.closed.size()) {
+    if (auto found = most_that_fit(narrow, want)) return found;
+  }
+  return most_that_fit(search, want);
+}
+
+std::optional<Assignment> Placer::most_that_fit(Search search, const Want& want) {
   search.pods = want.most;
   if (auto all = cluster_.place(search)) return all;
   if (want.least == want.most) return std::nullopt;
@@ -398,10 +427,11 @@ std::optional<std::vector<std::pair<NodeId, int>>> Placer::most_that_fit(Search 
   return best;
 }
 
-void Placer::assign(Entry& entry, const Want& want, const std::vector<std::pair<NodeId, int>>& nodes,
-                    MonotonicTime now) {
+void Placer::assign(Entry& entry, const Want& want, const Assignment& assignment, MonotonicTime now) {
+  const auto& nodes = assignment.nodes;
   entry.tried = 0;
   entry.wait = {};
+  entry.approximate = assignment.approximate || (entry.approximate && !entry.places.empty());
   auto node = nodes.begin();
   int left = nodes.empty() ? 0 : node->second;
   int given = 0;
@@ -456,7 +486,24 @@ std::vector<std::pair<NodeId, int>> Placer::survivors_of(const Entry& entry) con
   return {nodes.begin(), nodes.end()};
 }
 
-Answer Placer::build_answer(const Entry& entry) const {
+std::optional<Where> Placer::where_of(Entry& entry) {
+  std::map<NodeId, int> nodes;
+  int pods = 0;
+  for (const auto& [slot, place] : entry.places) {
+    if (slot >= entry.gang.pods) break;
+    const NodeId node = cluster_.tree().find(place.node);
+    if (node == kNone) return std::nullopt;
+    ++nodes[node];
+    ++pods;
+  }
+  if (pods < entry.gang.pods || pods == 0) return std::nullopt;
+  entry.whereabouts.update(cluster_, entry.gang.shape, {nodes.begin(), nodes.end()});
+  auto where = entry.whereabouts.where();
+  if (where) where->approximate = entry.approximate;
+  return where;
+}
+
+Answer Placer::build_answer(Entry& entry) {
   const Gang& gang = entry.gang;
   Answer answer;
   answer.release = entry.releasing;
@@ -475,42 +522,13 @@ Answer Placer::build_answer(const Entry& entry) const {
   }
   answer.gated = gang.whole - held > 1;
   answer.open = !entry.releasing && ready >= gang.whole;
+  answer.where = where_of(entry);
   return answer;
 }
 
 void Placer::wake_at(MonotonicTime time, MonotonicTime now) {
   if (time <= now) return;
   if (!next_ || time < *next_) next_ = time;
-}
-
-std::string describe(const Wait& wait, const std::string& level_name) {
-  const std::string pods = wait.pods == 1 ? "1 pod" : fmt::format("{} pods", wait.pods);
-  const std::string where = wait.level ? "one " + level_name : "the cluster";
-  switch (wait.why) {
-    case Why::kNothing:
-      return "";
-    case Why::kUnknown:
-      return "the nodes are being listed for a label that the pods select by";
-    case Why::kPaused:
-      return "placement pauses before it is tried again";
-    case Why::kReleasing:
-      return "the gang was released because it was not whole in time; it is placed again when its pods are gone";
-    case Why::kReplacing:
-      return "a pod that its node refused is replaced";
-    case Why::kTooLarge:
-      return fmt::format("{} need room in {}, and its nodes are too few even when they are empty", pods, where);
-    case Why::kPreferred:
-    case Why::kNoRoom:
-      break;
-  }
-  std::string text = fmt::format("{} {} room in {}, where {} fit", pods, wait.pods == 1 ? "needs" : "need", where,
-                                 wait.hole == 0   ? "none"
-                                 : wait.hole == 1 ? "1"
-                                                  : std::to_string(wait.hole));
-  if (wait.why == Why::kPreferred) text += "; the gang would fit without the preferred level, which it still waits for";
-  if (!wait.held.empty()) text += fmt::format("; {} is kept free for it", wait.held);
-  if (!wait.behind.empty()) text += fmt::format("; {} waits before it", wait.behind);
-  return text;
 }
 
 }  // namespace lockstep::placement

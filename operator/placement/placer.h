@@ -3,8 +3,8 @@
 //
 // A reconciler tells what a job and its pods show (update), asks for decisions (step), and carries the answers out.
 // What it did shows in its next update(), so nothing is lost when the process dies: a new placer takes the places of a
-// gang from the pods that have one. The caller updates every gang before the first step(), because the queue is not in
-// order before.
+// gang from the pods that have one. It has to know every gang before it decides, because the queue is not in order
+// before (expect()).
 //
 // Guarantees:
 // * All or nothing: a gang that does not train gets nodes for `whole` of its pods, or none. The rest of its pods, and
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/placement/answer.h"
 #include "operator/placement/cluster_view.h"
 #include "operator/placement/gang.h"
 #include "operator/placement/hold.h"
@@ -46,6 +47,9 @@ class Placer {
   // `cluster` outlives this, and changes only between two calls.
   explicit Placer(ClusterView& cluster, PlacerOptions options = {});
 
+  // Nothing is decided, and step() returns nothing, until each of these gangs was updated or withdrawn once. Called
+  // before the first update().
+  void expect(std::set<std::string> keys);
   // The gang as it is now; an unknown key joins the queue.
   void update(const Gang& gang, MonotonicTime now);
   // The gang wants nothing any more. Its reservations end.
@@ -87,6 +91,8 @@ class Placer {
     std::optional<HeldDomain> candidate;          // to be kept free for it; of the last try
     bool strict = false;                          // the last try was for the preferred level alone
     Wait wait, last_wait;                         // now; of the last try
+    bool approximate = false;                     // a search for its places was
+    Whereabouts whereabouts;
     std::optional<Answer> answer;
   };
   // The parts of the queue, in order.
@@ -112,8 +118,11 @@ class Placer {
   bool serve(MonotonicTime now);
   // Gives nodes to as many pods as `want` says. False: there is no room.
   bool try_to_place(Entry& entry, const Want& want, bool outside_held, MonotonicTime now);
-  std::optional<std::vector<std::pair<NodeId, int>>> most_that_fit(Search search, const Want& want);
-  void assign(Entry& entry, const Want& want, const std::vector<std::pair<NodeId, int>>& nodes, MonotonicTime now);
+  // As many as fit; without nodes of `avoid` where that is enough.
+  std::optional<Assignment> find_nodes(const Search& search, const Want& want, const std::vector<std::string>& avoid);
+  std::optional<Assignment> most_that_fit(Search search, const Want& want);
+  void close(const std::string& node, Search& search) const;
+  void assign(Entry& entry, const Want& want, const Assignment& assignment, MonotonicTime now);
   // There is no room for the rest of a gang of which some have nodes: those that are not held yet are given up, too.
   // False: there are none.
   bool give_up_rest(Entry& entry, MonotonicTime now);
@@ -121,22 +130,20 @@ class Placer {
   bool keep_free_for(Entry& entry, MonotonicTime now);
   void end_hold();
   std::vector<std::pair<NodeId, int>> survivors_of(const Entry& entry) const;
-  Answer build_answer(const Entry& entry) const;
+  Answer build_answer(Entry& entry);
+  std::optional<Where> where_of(Entry& entry);
   // Time alone may change something then.
   void wake_at(MonotonicTime time, MonotonicTime now);
 
   ClusterView& cluster_;
   const PlacerOptions options_;
   std::map<std::string, Entry> entries_;  // by key
+  std::set<std::string> expected_;        // keys
   std::uint64_t room_ = 1;                // grows when there may be room that was not there
   std::string holder_;                    // key; the two below are its
   std::optional<HeldDomain> held_;
   MonotonicTime held_until_{};
   std::optional<MonotonicTime> next_;
 };
-
-// One sentence without a full stop for the job's condition; "" when the gang does not wait. `level_name`: of
-// wait.level.
-std::string describe(const Wait& wait, const std::string& level_name);
 
 }  // namespace lockstep::placement

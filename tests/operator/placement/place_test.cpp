@@ -153,7 +153,7 @@ TEST(Place, bad_input_is_refused_with_one_sentence) {
       {"pods: must be 1 to 32768, is -3", [](Racks& c) { c.request.pods = -3; }},
       {"pods: must be 1 to 32768, is 2147483647", [](Racks& c) { c.request.pods = std::numeric_limits<int>::max(); }},
       {"required: the profile has no level 3", [](Racks& c) { c.request.required = 3; }},
-      {"preferred: the profile has no level -1", [](Racks& c) { c.request.preferred = -1; }},
+      {"preferred: the profile has no level -2", [](Racks& c) { c.request.preferred = -2; }},
       {"required: rack is inside of the preferred level block",
        [](Racks& c) {
          c.request.required = 1;

@@ -51,12 +51,7 @@ class SmallCluster {
       for (int r = 0; r < racks; ++r) {
         for (int n = 0; n < nodes; ++n) {
           const std::string block = "b" + std::to_string(b), rack = block + "r" + std::to_string(r);
-          NodeRecord node;
-          node.name = rack + "n" + std::to_string(n);
-          node.labels = {{"b", block}, {"r", rack}};
-          node.allocatable = {{"gpu", gpus}, {"pods", 110}};
-          node.ready = true;
-          put(node);
+          add(rack + "n" + std::to_string(n), block, rack, gpus);
         }
       }
     }
@@ -68,6 +63,22 @@ class SmallCluster {
   void cordon(const std::string& name, bool cordoned = true) {
     NodeRecord node = nodes_.at(name);
     node.unschedulable = cordoned;
+    put(node);
+  }
+  // Moves the node to another rack; "": it loses the label.
+  void relabel(const std::string& name, const std::string& rack) {
+    NodeRecord node = nodes_.at(name);
+    node.labels.erase("r");
+    if (!rack.empty()) node.labels["r"] = rack;
+    put(node);
+  }
+  // Adds a node; it may have been removed.
+  void add(const std::string& name, const std::string& block, const std::string& rack, int gpus) {
+    NodeRecord node;
+    node.name = name;
+    node.labels = {{"b", block}, {"r", rack}};
+    node.allocatable = {{"gpu", gpus}, {"pods", 110}};
+    node.ready = true;
     put(node);
   }
   std::vector<std::string> names() const {

@@ -1,0 +1,82 @@
+#include "operator/placement/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lockstep::placement {
+namespace {
+
+// The innermost level of which one domain has all nodes.
+int level_of(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
+  if (nodes.size() == 1) return tree.levels();
+  int level = tree.levels() - 1;
+  const auto together = [&] {
+    return std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return tree.domain_of(node.first, level) == tree.domain_of(nodes.front().first, level);
+    });
+  };
+  while (level > kClusterLevel && !together()) --level;
+  return level;
+}
+
+std::vector<std::string> domains_of(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
+  std::set<DomainId> ids;
+  for (const auto& [node, pods] : nodes) ids.insert(tree.domain_of(node));
+  std::set<std::string> paths;
+  for (const DomainId id : ids) {
+    if (id != kRoot) paths.insert(fmt::format("{}", fmt::join(tree.path(id), "/")));
+    if (paths.size() > Where::kMostNamed) paths.erase(std::prev(paths.end()));
+  }
+  return {paths.begin(), paths.end()};
+}
+
+}  // namespace
+
+void Whereabouts::update(ClusterView& cluster, ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes) {
+  Where where;
+  where.level_spanned = level_of(cluster.tree(), nodes);
+  where.domains = domains_of(cluster.tree(), nodes);
+  if (where_ && nodes_ == nodes && where_->level_spanned == where.level_spanned && where_->domains == where.domains) {
+    return;
+  }
+  nodes_ = nodes;
+  where_.reset();
+  const auto score = cluster.cost(shape, nodes);
+  if (!score) return;
+  where.score = *score;
+  where_ = std::move(where);
+}
+
+std::string describe(const Wait& wait, const std::string& level_name) {
+  const std::string pods = wait.pods == 1 ? "1 pod" : fmt::format("{} pods", wait.pods);
+  const std::string where = wait.level ? "one " + level_name : "the cluster";
+  switch (wait.why) {
+    case Why::kNothing:
+      return "";
+    case Why::kUnknown:
+      return "the nodes are being listed for a label that the pods select by";
+    case Why::kPaused:
+      return "placement pauses before it is tried again";
+    case Why::kReleasing:
+      return "the gang was released because it was not whole in time; it is placed again when its pods are gone";
+    case Why::kReplacing:
+      return "a pod that its node refused is replaced";
+    case Why::kTooLarge:
+      return fmt::format("{} need room in {}, and its nodes are too few even when they are empty", pods, where);
+    case Why::kPreferred:
+    case Why::kNoRoom:
+      break;
+  }
+  std::string text = fmt::format("{} {} room in {}, where {} fit", pods, wait.pods == 1 ? "needs" : "need", where,
+                                 wait.hole == 0   ? "none"
+                                 : wait.hole == 1 ? "1"
+                                                  : std::to_string(wait.hole));
+  if (wait.why == Why::kPreferred) text += "; the gang would fit without the preferred level, which it still waits for";
+  if (!wait.held.empty()) text += fmt::format("; {} is kept free for it", wait.held);
+  if (!wait.behind.empty()) text += fmt::format("; {} waits before it", wait.behind);
+  return text;
+}
+
+}  // namespace lockstep::placement
