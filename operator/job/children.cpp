@@ -310,6 +310,9 @@ Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const 
                 {"containers", Json::array({std::move(trainer)})},
                 {"volumes", volumes(spec)}};
   if (!spec.image_pull_secrets.empty()) pod_spec["imagePullSecrets"] = spec.image_pull_secrets;
+  const api::SchedulingSpec& scheduling = spec.scheduling;
+  if (!scheduling.priority_class_name.empty()) pod_spec["priorityClassName"] = scheduling.priority_class_name;
+  if (!scheduling.scheduler_name.empty()) pod_spec["schedulerName"] = scheduling.scheduler_name;
   const Json generated{
       {"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(pod_spec)}};
   LOCKSTEP_TRY(Json pod, apply_pod_template(generated, spec));

@@ -46,6 +46,11 @@ constexpr std::array<OwnedField, 5> kPodFields{{
     {"terminationGracePeriodSeconds", "; set spec.checkpoint.gracePeriodSeconds"},
     {"schedulingGates", ""},
 }};
+// Of the pod, owned where the job's own field is set.
+constexpr std::array<OwnedField, 2> kSetPodFields{{
+    {"priorityClassName", "; change spec.scheduling.priorityClassName"},
+    {"schedulerName", "; change spec.scheduling.schedulerName"},
+}};
 constexpr std::array<OwnedField, 4> kTrainerFields{{
     {"image", "; set spec.image"},
     {"command", "; set spec.command"},
@@ -139,6 +144,12 @@ Status check_owned(const Json& before, const Json& after, const api::TrainingJob
   LOCKSTEP_CHECK_OK(check_metadata(at(before, "metadata"), at(after, "metadata")));
   const Json &old_spec = at(before, "spec"), &new_spec = at(after, "spec");
   LOCKSTEP_CHECK_OK(same_fields(old_spec, new_spec, kPodFields, "spec"));
+  for (const OwnedField& field : kSetPodFields) {
+    const Json& set = at(old_spec, field.name);
+    if (!set.is_null() && at(new_spec, field.name) != set) {
+      return owned(std::string("spec.") + field.name, field.instead);
+    }
+  }
 
   const std::string trainer_place = fmt::format("spec.containers[{}]", kTrainerContainer);
   const Json& old_trainer = named(at(old_spec, "containers"), "name", kTrainerContainer);

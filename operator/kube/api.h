@@ -43,6 +43,7 @@ inline const Resource kEvents{"events.k8s.io", "v1", "events", "Event"};
 inline const Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 inline const Resource kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"};
 inline const Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
+inline const Resource kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 
 struct ListOptions {
   std::string name_space;      // "" means all

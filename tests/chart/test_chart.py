@@ -83,6 +83,7 @@ def rules(documents):
 def test_permissions_are_those_that_the_operator_uses(documents):
     allowed = {
         ("", "nodes"): {"list", "watch"},
+        ("scheduling.k8s.io", "priorityclasses"): {"list"},
         ("authentication.k8s.io", "tokenreviews"): {"create"},
         ("lockstep.dev", "trainingjobs"): {"list", "watch", "delete"},
         ("lockstep.dev", "trainingjobs/status"): {"update"},
@@ -109,7 +110,7 @@ def test_permissions_are_those_that_the_operator_uses(documents):
 def test_watching_one_namespace_shrinks_the_permissions_to_it():
     documents = render("watchNamespace=team")
     cluster_wide = {resource for document, rule in rules(documents) if document["kind"] == "ClusterRole" for resource in rule["resources"]}
-    assert cluster_wide == {"nodes", "tokenreviews"}
+    assert cluster_wide == {"nodes", "priorityclasses", "tokenreviews"}
     in_team = {resource for document, rule in rules(documents) if document["metadata"].get("namespace") == "team"
                for resource in rule["resources"]}
     assert {"pods", "trainingjobs", "trainingjobs/status"} <= in_team

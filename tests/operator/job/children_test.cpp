@@ -259,6 +259,27 @@ TEST(PodTemplate, what_lockstep_owns_cannot_be_patched) {
             "spec.podTemplate.spec.restartPolicy belongs to Lockstep and cannot be patched");
 }
 
+// The template may set what the job does not: jobs of versions without spec.scheduling do.
+TEST(Pod, has_the_priority_class_and_the_scheduler_of_the_job_or_of_its_template) {
+  const Json plain = pod_of(job_of(kSmall))["spec"];
+  EXPECT_FALSE(plain.contains("priorityClassName") || plain.contains("schedulerName"));
+  const Json own = pod_of(job_of(R"({"image": "i", "command": ["t"], "nodes": 2,
+    "scheduling": {"priorityClassName": "high", "schedulerName": "other"}})"))["spec"];
+  EXPECT_EQ(own["priorityClassName"], "high");
+  EXPECT_EQ(own["schedulerName"], "other");
+  const Json patched = pod_of(job_of(R"({"image": "i", "command": ["t"], "nodes": 2, "scheduling": {
+    "schedulerName": "other"}, "podTemplate": {"spec": {"priorityClassName": "low"}}})"))["spec"];
+  EXPECT_EQ(patched["priorityClassName"], "low");
+  EXPECT_EQ(patched["schedulerName"], "other");
+  EXPECT_EQ(refusal(R"({"scheduling": {"priorityClassName": "high"},
+                        "podTemplate": {"spec": {"priorityClassName": "low"}}})"),
+            "spec.podTemplate.spec.priorityClassName belongs to Lockstep and cannot be patched; change "
+            "spec.scheduling.priorityClassName");
+  EXPECT_EQ(refusal(R"({"scheduling": {"schedulerName": "other"}, "podTemplate": {"spec": {"schedulerName": null}}})"),
+            "spec.podTemplate.spec.schedulerName belongs to Lockstep and cannot be patched; change "
+            "spec.scheduling.schedulerName");
+}
+
 TEST(PodTemplate, rank_variables_are_the_users_where_there_is_no_rendezvous) {
   const auto pod = build_pod(job_of(R"({"image": "i", "command": ["t"], "nodes": 1, "rendezvous": {"kind": "None"},
     "podTemplate": {"spec": {"containers": [{"name": "trainer", "env": [{"name": "RANK", "value": "7"}]}]}}})"),
