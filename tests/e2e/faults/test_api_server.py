@@ -17,3 +17,9 @@ def test_the_real_server_keeps_the_contract_that_the_client_relies_on(cluster):
     done = e2e.run(e2e.BUILD / "tests/bin/kube_cluster_test", deadline=180, env={"LOCKSTEP_TEST_KUBECONFIG": cluster.kubeconfig})
     print("\n" + "\n".join(done.stdout.splitlines()[-8:]))
     assert "[  PASSED  ]" in done.stdout and "SKIPPED" not in done.stdout, done.stdout
+
+
+def test_placement_counts_the_pods_of_every_scheduler(cluster):
+    done = e2e.run(e2e.BUILD / "tests/bin/job_cluster_test", deadline=180, env={"LOCKSTEP_TEST_KUBECONFIG": cluster.kubeconfig})
+    print("\n" + "\n".join(done.stdout.splitlines()[-8:]))
+    assert "[  PASSED  ]" in done.stdout and "SKIPPED" not in done.stdout, done.stdout
