@@ -63,6 +63,15 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->type_name("NAME=LABEL")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option(
+         "--placement-backend", options.placement_backend,
+         "who places the pods of jobs that do not say: lockstep (this operator, as gangs), none (kube-scheduler, "
+         "pod by pod), auto (lockstep where it may list the nodes and the pods of all namespaces, else none)")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, job::DefaultBackend>{{"auto", job::DefaultBackend::kAuto},
+                                                     {"lockstep", job::DefaultBackend::kLockstep},
+                                                     {"none", job::DefaultBackend::kNone}}))
+      ->default_str("auto");
   app.add_option("--workers", options.workers, "concurrent reconciles")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "operator/base/log.h"
+#include "operator/job/job_placement.h"
 #include "operator/placement/profile.h"
 
 namespace lockstep {
@@ -20,6 +21,7 @@ struct OperatorOptions {
   std::string pod_ip;             // own address for the EndpointSlice
   std::string agent_image;
   placement::Profile topology;  // levels above the node; none: a flat cluster
+  job::DefaultBackend placement_backend = job::DefaultBackend::kAuto;
   int workers = 4;
   bool leader_elect = true;
   int lease_seconds = 15;  // how long a standby waits for a leader that died silently
