@@ -44,7 +44,7 @@ def test_manifests_equal_the_rendered_chart():
 
 
 @pytest.mark.parametrize("wrong", ["replica=1", "replicas=0", "image.pullPolicy=Sometimes", "log.level=loud", "coordinator.port=80",
-                                   "metrics.port=http", "watchNamespace=Team", "topology[0].name=Rack",
+                                   "metrics.port=http", "watchNamespace=Team", "defaultBackend=Kueue", "topology[0].name=Rack",
                                    "topology[0].key=example.com/rack"])
 def test_a_wrong_value_is_refused_by_the_schema(wrong):
     done = helm("template", "lockstep", CHART, "--kube-version", "1.30.0", "--set", wrong, check=False)
@@ -83,12 +83,12 @@ def rules(documents):
 def test_permissions_are_those_that_the_operator_uses(documents):
     allowed = {
         ("", "nodes"): {"list", "watch"},
-        ("scheduling.k8s.io", "priorityclasses"): {"list"},
         ("authentication.k8s.io", "tokenreviews"): {"create"},
+        ("scheduling.k8s.io", "priorityclasses"): {"list"},
         ("lockstep.dev", "trainingjobs"): {"list", "watch", "delete"},
         ("lockstep.dev", "trainingjobs/status"): {"update"},
         ("lockstep.dev", "trainingjobs/finalizers"): {"update"},
-        ("", "pods"): {"get", "list", "watch", "create", "delete"},
+        ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
         ("", "services"): {"get", "list", "watch", "create", "update"},
         ("", "configmaps"): {"get", "create", "update"},
         ("events.k8s.io", "events"): {"create", "patch"},
@@ -107,15 +107,52 @@ def test_permissions_are_those_that_the_operator_uses(documents):
     assert granted == allowed
 
 
+def cluster_wide(documents):
+    """Verbs by resource that hold in every namespace."""
+    granted = {}
+    for document, rule in rules(documents):
+        if document["kind"] == "ClusterRole":
+            for resource in rule["resources"]:
+                granted.setdefault(resource, set()).update(rule["verbs"])
+    return granted
+
+
 def test_watching_one_namespace_shrinks_the_permissions_to_it():
     documents = render("watchNamespace=team")
-    cluster_wide = {resource for document, rule in rules(documents) if document["kind"] == "ClusterRole" for resource in rule["resources"]}
-    assert cluster_wide == {"nodes", "priorityclasses", "tokenreviews"}
+    # What pods of other namespaces take is read, never changed.
+    assert cluster_wide(documents) == {"nodes": {"list", "watch"}, "tokenreviews": {"create"}, "pods": {"list", "watch"},
+                                       "priorityclasses": {"list"}}
     in_team = {resource for document, rule in rules(documents) if document["metadata"].get("namespace") == "team"
                for resource in rule["resources"]}
     assert {"pods", "trainingjobs", "trainingjobs/status"} <= in_team
     arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--watch-namespace=team" in arguments
+
+
+@pytest.mark.parametrize("backend", ["Auto", "Lockstep"])
+def test_pods_of_all_namespaces_are_read_where_the_operator_places_pods(backend):
+    assert cluster_wide(render(f"defaultBackend={backend}", "watchNamespace=team"))["pods"] == {"list", "watch"}
+
+
+def test_without_a_backend_no_pod_of_another_namespace_is_read():
+    assert cluster_wide(render("defaultBackend=None", "watchNamespace=team")) == {
+        "nodes": {"list", "watch"}, "tokenreviews": {"create"}}
+
+
+@pytest.mark.parametrize("sets, argument", [([], "auto"), (["defaultBackend=Lockstep"], "lockstep"), (["defaultBackend=None"], "none")])
+def test_the_default_backend_reaches_the_operator(sets, argument):
+    arguments = of_kind(render(*sets), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in arguments if word.startswith("--placement-backend")] == [f"--placement-backend={argument}"]
+
+
+def test_the_operator_takes_every_argument_of_the_chart(tmp_path):
+    documents = render("watchNamespace=team", "topology[0].name=rack", "topology[0].label=example.com/rack")
+    arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    command = [e2e.BUILD / "bin/lockstep-operator", f"--kubeconfig={tmp_path}/none", "--agent-image=x", *arguments]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=30)
+    assert f"{tmp_path}/none" in done.stdout + done.stderr, "it did not come as far as the kubeconfig"
+    done = subprocess.run([*command, "--placement-backend=kueue"], text=True, capture_output=True, timeout=30)
+    assert done.returncode == 2 and "--placement-backend" in done.stderr, done.stderr
 
 
 def test_the_operator_meets_the_restricted_standard_and_survives_a_lost_node(documents):

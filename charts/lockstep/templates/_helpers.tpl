@@ -36,7 +36,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [update]  # to be named as the owner that its children block
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, create, delete]
+  verbs: [get, list, watch, create, patch, delete]  # patch: to move a gated pod to another node, and to open its gate
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, update]  # update: to take over the Service of a deleted job
