@@ -151,6 +151,11 @@ std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& surv
 std::optional<Blocker> find_placement_wait(const Snapshot& snapshot) {
   if (!snapshot.placing) return std::nullopt;
   Blocker blocker{.reason = kPlacementPending, .message = {}, .permanent = false, .placement = true};
+  if (!snapshot.placing->refusal.empty()) {
+    blocker.reason = "PlacementRefused";
+    blocker.message = snapshot.placing->refusal;
+    return blocker;
+  }
   const auto& answer = snapshot.placing->answer;
   if (!answer) {
     blocker.message = "the operator reads the nodes and pods of the cluster before it places the pods";
