@@ -24,6 +24,7 @@ struct Situation {
   bool service = true;
   std::optional<rendezvous::JobView> view;
   std::optional<CreateProblem> problem;
+  std::optional<Placing> placing;
   std::optional<WallTime> last_write;
   bool settling = false, sought = false;
   Duration progress_every = kProgressEvery;
@@ -117,6 +118,7 @@ struct Situation {
     snapshot.service_present = service;
     snapshot.view = view;
     snapshot.create_problem = problem;
+    snapshot.placing = placing;
     snapshot.last_status_write = last_write;
     snapshot.settling = settling;
     snapshot.sought = sought;

@@ -1,0 +1,294 @@
+// What the placer is told of a job, and which conditions tell of placement.
+#include "operator/job/placement_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "operator/job/startup_policy.h"
+#include "operator/placement/placer.h"
+#include "tests/operator/job/placed.h"
+
+namespace lockstep::job {
+namespace {
+
+using namespace std::chrono_literals;
+using api::RestartStrategy;
+using placement::SeatState;
+using placement::Why;
+using rendezvous::Phase;
+
+// ---- what the placer is told ----
+
+TEST(GangOf, a_job_and_its_spec) {
+  Placed s(4);
+  s.job.spec.spares = 1;
+  s.job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .max_nodes = {}};
+  const auto gang = gang_of(s.snapshot());
+  EXPECT_EQ(gang.key, "abcd-1");
+  EXPECT_EQ(gang.name, "default/a");
+  EXPECT_EQ(gang.pods, 4);
+  EXPECT_EQ(gang.whole, 2);
+  EXPECT_EQ(gang.spares, 1);
+  EXPECT_EQ(gang.since, kStart);
+  EXPECT_TRUE(gang.may_release);
+  EXPECT_FALSE(gang.running);
+  EXPECT_EQ(gang.held_for, 0s);
+  ASSERT_EQ(gang.seats.size(), 5U);
+  EXPECT_EQ(gang.seats[4], (placement::Seat{.slot = 4, .pod = "default/a-abcd-4-1", .node = {}}));
+}
+
+TEST(GangOf, a_seat_shows_how_far_its_pod_has_come) {
+  struct Row {
+    const char* name;
+    std::function<void(Placed&)> make;
+    SeatState state;
+    const char* node;
+    bool unschedulable = false;
+  };
+  const Row rows[] = {
+      {"no pod", [](Placed&) {}, SeatState::kWanted, ""},
+      {"gated", [](Placed& s) { s.gated(0); }, SeatState::kGated, "node-0"},
+      {"gated without its annotation", [](Placed& s) { s.gated(0).reserved_node.clear(); }, SeatState::kWanted, ""},
+      {"pinned", [](Placed& s) { s.pinned(0); }, SeatState::kPinned, "node-0"},
+      {"pinned, with another gate", [](Placed& s) { s.pinned(0).gates = {"x"}; }, SeatState::kPinned, "node-0"},
+      {"unschedulable", [](Placed& s) { s.pinned(0).unschedulable_reason = "Unschedulable"; }, SeatState::kPinned,
+       "node-0", true},
+      {"gated elsewhere, too", [](Placed& s) { s.pinned(0).unschedulable_reason = "SchedulingGated"; },
+       SeatState::kPinned, "node-0"},
+      {"bound", [](Placed& s) { s.pod(0, 1, "Pending"); }, SeatState::kBound, "node-0"},
+      {"bound elsewhere", [](Placed& s) { s.pod(0).reserved_node = "node-9"; }, SeatState::kBound, "node-0"},
+      {"refused", [](Placed& s) { s.refuse(s.pod(0)); }, SeatState::kRefused, "node-0"},
+      {"of kube-scheduler", [](Placed& s) { s.unbound(0); }, SeatState::kWanted, ""},
+      {"unbound, and deleted", [](Placed& s) { s.pinned(0).meta.deleted = kStart; }, SeatState::kWanted, ""},
+  };
+  for (const Row& row : rows) {
+    Placed s;
+    s.accept();
+    row.make(s);
+    s.placing.reset();  // it is not there yet when the placer is asked
+    const auto seat = s.seat(0);
+    EXPECT_EQ(seat.state, row.state) << row.name;
+    EXPECT_EQ(seat.node, row.node) << row.name;
+    EXPECT_EQ(seat.pod, "default/a-abcd-0-1") << row.name;
+    EXPECT_EQ(seat.unschedulable, row.unschedulable) << row.name;
+    if (!s.pods.empty() && row.state != SeatState::kWanted) {
+      EXPECT_EQ(seat.version, s.pods[0].meta.resource_version) << row.name;
+    }
+  }
+}
+
+TEST(GangOf, a_lost_pod_wants_a_node_under_the_name_of_its_successor) {
+  Placed s(3);
+  s.training();
+  s.pods[1].meta.deleted = s.now;
+  EXPECT_EQ(s.seat(1), (placement::Seat{.slot = 1, .pod = "default/a-abcd-1-2", .node = {}}));
+  EXPECT_EQ(s.seat(0).pod, "default/a-abcd-0-1");
+  s.accept();
+  EXPECT_EQ(s.job.status.incarnation, 2);
+  EXPECT_EQ(s.seat(1).pod, "default/a-abcd-1-2") << "the same when the loss is stored";
+  EXPECT_EQ(s.seat(0).state, SeatState::kBound);
+  s.job.spec.restart.strategy = RestartStrategy::kGang;
+  EXPECT_EQ(s.seat(0), (placement::Seat{.slot = 0, .pod = "default/a-abcd-0-2", .node = {}})) << "all are replaced";
+}
+
+TEST(GangOf, a_gang_runs_while_survivors_hold_its_state) {
+  Placed s;
+  s.accept();
+  s.pod(0);
+  s.pod(1);
+  EXPECT_FALSE(gang_of(s.snapshot()).running) << "it has not trained";
+  s.see(Phase::kUp, 1);
+  s.accept();
+  EXPECT_TRUE(gang_of(s.snapshot()).running);
+  s.job.spec.restart.strategy = RestartStrategy::kGang;
+  EXPECT_FALSE(gang_of(s.snapshot()).running) << "its pods are all replaced";
+  s.job.spec.restart.strategy = RestartStrategy::kInPlace;
+  s.pods.clear();
+  EXPECT_FALSE(gang_of(s.snapshot()).running) << "no survivor waits";
+}
+
+TEST(GangOf, may_be_released_before_it_trained_or_with_a_checkpoint_and_no_generation) {
+  Placed s;
+  s.accept();
+  EXPECT_TRUE(gang_of(s.snapshot()).may_release);
+  s.running();
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "a generation is up";
+  s.broken(1, api::Cause::kProcessSignal, 1, 137);
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "nobody has dealt with its end";
+  s.accept();
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "its state is in its pods";
+  s.job.spec.checkpoint.path = "/checkpoint";
+  EXPECT_TRUE(gang_of(s.snapshot()).may_release);
+  s.see(Phase::kProposing, 2);
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "a generation is about to be";
+  s.view.reset();
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "nobody knows what runs";
+}
+
+TEST(GangOf, is_held_for_since_the_first_pod_was_bound_and_the_gang_not_whole) {
+  Placed s;
+  s.place_all();
+  s.accept();
+  s.now += 1h;
+  s.gated(1);
+  EXPECT_EQ(gang_of(s.snapshot()).held_for, 0s) << "a gate holds nothing";
+  s.pod(0, 1, "Pending");
+  s.now += 30s;
+  EXPECT_EQ(gang_of(s.snapshot()).held_for, 30s) << "not since Placed is False";
+  s.pods.clear();
+  s.training();
+  s.now += 1h;
+  EXPECT_EQ(gang_of(s.snapshot()).held_for, 0s) << "it is whole";
+  s.remove("a-abcd-1-1");
+  s.accept();
+  s.now += 7s;
+  EXPECT_EQ(gang_of(s.snapshot()).held_for, 7s) << "not since its pods are bound";
+}
+
+TEST(GangOf, a_resumed_job_goes_to_the_end_of_the_queue) {
+  Placed s;
+  s.job.spec.suspend = true;
+  s.accept();
+  s.accept();
+  s.now += 1h;
+  s.job.spec.suspend = false;
+  s.accept();
+  EXPECT_EQ(gang_of(s.snapshot()).since, s.now);
+}
+
+TEST(WantsNodes, until_the_job_has_ended_or_waits) {
+  struct Row {
+    const char* name;
+    std::function<void(Placed&)> change;
+    bool wants;
+  };
+  const Row rows[] = {
+      {"new", [](Placed&) {}, true},
+      {"training", [](Placed& s) { s.training(); }, true},
+      {"to be suspended", [](Placed& s) { s.job.spec.suspend = true; }, false},
+      {"suspended", [](Placed& s) { s.job.spec.suspend = true, s.accept(), s.job.spec.suspend = false; }, false},
+      {"resumed",
+       [](Placed& s) { s.job.spec.suspend = true, s.accept(), s.job.spec.suspend = false, s.accept(); }, true},
+      {"deleted", [](Placed& s) { s.job.meta.deleted = kStart; }, false},
+      {"finished", [](Placed& s) { s.training(), s.see(Phase::kFinished, 1), s.accept(); }, false},
+      {"let go",
+       [](Placed& s) {
+         api::set_condition(s.job.status.conditions,
+                            {.type = "Restarting", .status = "True", .reason = "BelowMinimum", .message = {}}, kStart);
+       },
+       false},
+  };
+  for (const Row& row : rows) {
+    Placed s;
+    row.change(s);
+    EXPECT_EQ(wants_nodes(s.snapshot()), row.wants) << row.name;
+  }
+}
+
+// ---- conditions ----
+
+TEST(PlacementConditions, a_wait_is_the_reason_of_placed_and_running) {
+  struct Row {
+    Why why;
+    const char* reason;
+  };
+  const Row rows[] = {
+      {Why::kPaused, "PlacementPaused"},  {Why::kReleasing, "GangReleased"},
+      {Why::kReplacing, "Replacing"},     {Why::kNoRoom, "WaitingForRoom"},
+      {Why::kTooLarge, "GangTooLarge"},   {Why::kPreferred, "PreferredLevelUnavailable"},
+  };
+  for (const Row& row : rows) {
+    Placed s;
+    s.accept();
+    s.wait(row.why, 2).wait.level = 1;
+    s.placing->level_name = "rack";
+    const Plan plan = s.accept();
+    EXPECT_EQ(s.reason("Placed"), row.reason);
+    EXPECT_EQ(s.reason("Running"), row.reason);
+    EXPECT_EQ(s.condition("Placed")->message, placement::describe(s.answer().wait, "rack"));
+    EXPECT_EQ(plan.events.at(0).reason, row.reason);
+    s.now += 1000h;
+    s.accept();
+    EXPECT_EQ(s.job.status.state, "Pending") << "however long it waits";
+  }
+}
+
+TEST(PlacementConditions, without_an_answer_placed_says_so_and_no_event_is_sent) {
+  for (const bool answered : {false, true}) {
+    Placed s;
+    if (answered) s.wait(Why::kUnknown);
+    const Plan plan = s.accept();
+    EXPECT_EQ(s.reason("Placed"), "PlacementPending");
+    EXPECT_EQ(s.reason("Running"), "Starting");
+    EXPECT_TRUE(plan.events.empty());
+  }
+}
+
+TEST(PlacementConditions, a_job_that_cannot_be_placed_as_it_asks_says_why) {
+  Placed s;
+  s.placing->refusal = "placement.required: there is no level \"rak\"";
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "PlacementRefused");
+  EXPECT_EQ(s.condition("Running")->message, s.placing->refusal);
+  EXPECT_EQ(s.job.status.state, "Pending");
+}
+
+TEST(PlacementConditions, spares_and_growth_that_wait_do_not_stand_in_the_way) {
+  Placed s;
+  s.job.spec.spares = 1;
+  s.place_all();
+  s.accept();
+  s.pod(0, 1, "Pending");
+  s.pod(1, 1, "Pending");
+  s.wait(Why::kNoRoom);
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "WaitingForRoom");
+  EXPECT_EQ(s.reason("Running"), "Starting");
+}
+
+TEST(PlacementConditions, a_gate_of_ours_is_no_trouble) {
+  Placed s;
+  s.place_all();
+  s.accept();
+  s.gated(0);
+  s.gated(1);
+  EXPECT_FALSE(find_blocker(s.snapshot(), survey(s.snapshot())));
+  EXPECT_EQ(waiting_for(s.snapshot(), survey(s.snapshot())), "pod a-abcd-0-1 waits until all pods of the gang have a node");
+  s.pods[0].gates = {"example.com/quota"};
+  const auto blocker = find_blocker(s.snapshot(), survey(s.snapshot()));
+  ASSERT_TRUE(blocker);
+  EXPECT_EQ(blocker->reason, "SchedulingGated");
+  EXPECT_NE(blocker->message.find("example.com/quota"), std::string::npos);
+  s.pods[0].gates.clear();
+  s.pods[0].unschedulable_reason = "Unschedulable";
+  EXPECT_EQ(find_blocker(s.snapshot(), survey(s.snapshot()))->reason, "Unschedulable");
+}
+
+TEST(PlacementConditions, the_start_is_timed_from_the_binding_of_enough_pods) {
+  Placed s;
+  s.job.spec.deadlines.startup_seconds = 60;
+  s.place_all();
+  s.accept();
+  s.gated(0);
+  s.gated(1);
+  s.now += 1h;
+  s.accept();
+  EXPECT_EQ(s.job.status.state, "Pending");
+  for (api::Pod& pod : s.pods) {
+    pod.gates.clear();
+    pod.node_name = pod.reserved_node;
+    pod.scheduled = true;
+    s.place(pod);
+  }
+  s.accept();
+  s.now += 59s;
+  s.accept();
+  EXPECT_FALSE(s.is("Failed"));
+  s.now += 1s;
+  s.accept();
+  EXPECT_TRUE(s.is("Failed"));
+}
+
+}  // namespace
+}  // namespace lockstep::job

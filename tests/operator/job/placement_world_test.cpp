@@ -1,0 +1,37 @@
+// Jobs are placed, repaired and released in random worlds (placement_world.h).
+#include "tests/operator/job/placement_world.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "tests/sanitizer.h"
+
+namespace lockstep::job {
+namespace {
+
+TEST(PlacementWorld, every_gang_is_bound_and_only_losses_are_attempts) {
+  const char* given = std::getenv("LOCKSTEP_SEED");
+  const unsigned first = given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device{}();
+  std::cout << "LOCKSTEP_SEED=" << first << "\n";
+  const int worlds = sanitizer::cases(150);
+  for (int i = 0; i < worlds && !::testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(fmt::format("LOCKSTEP_SEED={}", first + static_cast<unsigned>(i)));
+    PlacementWorld(first + static_cast<unsigned>(i)).run();
+  }
+  const auto& n = PlacementWorld::counts;
+  std::cout << fmt::format(
+      "{} refused, {} replaced, {} conflicts, {} released, {} moved, {} opened, {} without a gate, {} lost, {} deaths, "
+      "{} switches\n",
+      n.refused, n.replaced, n.conflicts, n.released, n.moved, n.opened, n.ungated, n.hurt, n.died, n.switched);
+  if (worlds < 100) return;
+  for (const int count : {n.refused, n.replaced, n.conflicts, n.released, n.moved, n.opened, n.ungated, n.hurt, n.died}) {
+    EXPECT_GT(count, 0) << "never happened";
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::job
