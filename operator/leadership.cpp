@@ -6,6 +6,7 @@
 
 #include "operator/base/backoff.h"
 #include "operator/base/log.h"
+#include "operator/job/placement_access.h"
 
 namespace lockstep {
 namespace {
@@ -122,15 +123,26 @@ Status Leadership::pass() {
   return kept;
 }
 
+Result<job::JobPlacementOptions> Leadership::placement_options() {
+  LOCKSTEP_TRY(std::string obstacle, job::placement_obstacle(api_));
+  if (!obstacle.empty() && options_.placement_backend != job::DefaultBackend::kNone) {
+    log::warn("this operator chooses no nodes", {{"why", obstacle}});
+  }
+  return job::JobPlacementOptions{
+      .topology = options_.topology, .backend = options_.placement_backend, .unavailable = std::move(obstacle)};
+}
+
 Status Leadership::start_controller() {
   // Before anything is bound: a missing object may still appear.
   LOCKSTEP_CHECK_OK(job::check_access(api_, options_.watch_namespace));
+  LOCKSTEP_TRY(const auto placement, placement_options());
   const auto& authority = *duties_->authority();
   LOCKSTEP_TRY(serving_, rendezvous::issue_serving_certificate(authority.current));
   job::JobControllerOptions controller;
   controller.watch_namespace = options_.watch_namespace;
   controller.agent_image = options_.agent_image;
   controller.topology = options_.topology;
+  controller.placement = placement;
   controller.workers = options_.workers;
   controller.instance = kube::make_leader_identity();
   controller.may_write = fence(elector_);

@@ -52,6 +52,8 @@ class Leadership {
   // One pass. It waits out errors, except those that go to `failed_`.
   Status pass();
   Status start_controller();
+  // Asks what this operator may see. Errors: the API server did not say.
+  Result<job::JobPlacementOptions> placement_options();
   Status follow_duties();
 
   const OperatorOptions options_;

@@ -60,8 +60,9 @@ void JobPlacement::forget(const std::string& uid) {
   requests_.erase(uid);
 }
 
-std::string JobPlacement::why_not() const {
-  return options_.backend == DefaultBackend::kAuto ? options_.unavailable : "";
+std::string JobPlacement::why_not(const api::TrainingJob& job) const {
+  const bool would = !job.spec.scheduling.backend && options_.backend == DefaultBackend::kAuto;
+  return would ? options_.unavailable : "";
 }
 
 JobPlacement::Request JobPlacement::request_of(const api::TrainingJob& job) {

@@ -39,8 +39,8 @@ class JobPlacement {
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
   // The job is gone. Any thread.
   void forget(const std::string& uid);
-  // Why jobs that do not say are placed by kube-scheduler though the operator would; "" where that is not so.
-  std::string why_not() const;
+  // Why kube-scheduler places the job though the operator would; "" where that is not so.
+  std::string why_not(const api::TrainingJob& job) const;
 
  private:
   // What of a question follows from the spec alone.

@@ -86,6 +86,22 @@ void take_progress(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   status.progress = std::move(next);
 }
 
+void take_placement(const Snapshot& snapshot, api::TrainingJobStatus& status) {
+  if (!snapshot.placing) {
+    status.placement.reset();
+    return;
+  }
+  if (!snapshot.placing->answer) return;  // nothing is decided yet, or nodes are not wanted any more
+  const auto& where = snapshot.placing->answer->where;
+  if (!where) {
+    status.placement.reset();
+    return;
+  }
+  status.placement = api::PlacementStatus{.domains = where->domains,
+                                          .level_spanned = snapshot.placing->spanned,
+                                          .score = decimal(where->score, "{:.6g}")};
+}
+
 // Members that are there and that the gang does not need: those beside a generation, or beyond the size of one.
 int count_spares(const Snapshot& snapshot, const Survey& survey) {
   int outside = 0, inside = 0;
@@ -263,7 +279,11 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
   const auto& view = snapshot.view;
   const bool replacing = is_replacing(snapshot, survey);
   if (survey.all_placed() && !replacing) {
-    set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", "every pod is bound to a node");
+    std::string sentence = "every pod is bound to a node";
+    if (!snapshot.why_not_placing.empty()) {
+      sentence += "; kube-scheduler chose the nodes, because " + snapshot.why_not_placing;
+    }
+    set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", sentence);
   } else if (replacing || !api::is_true(status.conditions, "Placed")) {
     const auto wait = blocker && blocker->placement ? blocker : find_placement_wait(snapshot);
     if (wait) {
@@ -320,6 +340,7 @@ void count(const Snapshot& snapshot, const Survey& survey, api::TrainingJobStatu
     take_recovery_times(*snapshot.view, status);
     take_progress(snapshot, status);
   }
+  take_placement(snapshot, status);
   status.state = state_word(status);
 }
 

@@ -95,6 +95,7 @@ bool Reconciler::ask_placement(Snapshot& snapshot) {
   auto placing = options_.placement->ask(snapshot);
   if (placing) {
     snapshot.placing = *std::move(placing);
+    if (!snapshot.placing) snapshot.why_not_placing = options_.placement->why_not(*snapshot.job);
     return true;
   }
   log::warn("placement could not be asked, and will be again",

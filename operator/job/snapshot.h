@@ -55,6 +55,7 @@ struct Snapshot {
   Duration failure_age{};
   std::optional<CreateProblem> create_problem;
   std::optional<Placing> placing;  // empty: kube-scheduler places the pods, one by one
+  std::string why_not_placing;     // half a sentence, where the operator would place them and cannot; else ""
   std::optional<WallTime> last_status_write;           // by this process
   Duration progress_every = std::chrono::seconds(15);  // progress alone is written once in this time
   bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet
