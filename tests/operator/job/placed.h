@@ -24,9 +24,9 @@ struct Placed : Situation {
     for (int slot = 0; slot < api::slots_with_pods(job.spec); ++slot) answer().nodes[slot] = fmt::format("node-{}", slot);
     return answer();
   }
-  placement::Answer& wait(placement::Why why, int pods = 1) {
+  placement::Answer& wait(placement::Why why, int missing = 1) {
     answer() = {};
-    answer().wait = {.why = why, .pods = pods, .level = {}, .hole = 0, .held = {}, .behind = {}};
+    answer().wait = {.why = why, .pods = missing, .level = {}, .hole = 0, .held = {}, .behind = {}};
     return answer();
   }
 
