@@ -67,6 +67,13 @@ class Watch:
             objects = [event[1] for event in self._events.get(namespace, [])]
             return list(zip(self._arrived.get(namespace, []), objects))[first:]
 
+    def all_events(self):
+        """[(when it came, type, object)] of all namespaces, in the order of the API server."""
+        with self._changed:
+            found = [(arrived, *event) for namespace, events in self._events.items()
+                     for arrived, event in zip(self._arrived[namespace], events)]
+        return sorted(found, key=lambda event: event[0])
+
     def wait(self, what, namespace, look, deadline):
         """Waits until `look` of the namespace's events returns something true, and returns it."""
         end = time.monotonic() + deadline

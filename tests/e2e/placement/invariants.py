@@ -1,0 +1,89 @@
+"""What must hold of all pods at every moment, as functions of what a watch of them saw.
+
+Events are [(seconds, type, pod)] in the order of the API server, of all namespaces. Each function returns sentences,
+none when all is well.
+"""
+
+import placed
+
+ENDED = ("Succeeded", "Failed")
+
+
+def counted_twice(events, allocatable):
+    """Nodes whose bound pods request more GPUs than the node has (`allocatable`: GPUs by node)."""
+    return _above(events, allocatable, lambda pod: placed.node_of(pod), "bound pods")
+
+
+def claimed_twice(events, allocatable):
+    """Nodes of which placement gave away more GPUs than the node has, other pods left aside."""
+    def where(pod):
+        leaves = pod["metadata"].get("deletionTimestamp") and not placed.node_of(pod)
+        return None if leaves or not placed.reserved(pod) else placed.node_of(pod) or placed.reserved(pod)
+
+    return _above(events, allocatable, where, "pods of jobs")
+
+
+def _above(events, allocatable, where, whose):
+    held, problems = {}, {}  # held: {node: {uid: GPUs}}
+    homes = {}  # uid -> node
+    for seconds, kind, pod in events:
+        uid = pod["metadata"]["uid"]
+        held.get(homes.pop(uid, None), {}).pop(uid, None)
+        node = None if kind == "DELETED" or placed.phase(pod) in ENDED else where(pod)
+        if node not in allocatable:
+            continue
+        homes[uid] = node
+        held.setdefault(node, {})[uid] = placed.gpus_of(pod)
+        total = sum(held[node].values())
+        if total > allocatable[node]:
+            problems.setdefault(node, f"at {seconds:.2f} s {whose} claim {total} of {allocatable[node]} GPUs of {node}")
+    return list(problems.values())
+
+
+def past_timeout(events, gangs, slack):
+    """Gangs of which a part was bound for longer than their timeout and `slack`, before all were.
+
+    `gangs`: {job: (pods, timeout in seconds)}."""
+    problems = []
+    bound, since, whole = {}, {}, set()
+    last = max((seconds for seconds, _, _ in events), default=0)
+
+    def judge(job, now):
+        pods, timeout = gangs[job]
+        if job in since and now - since[job] > timeout + slack:
+            problems.append(f"{job}: {len(bound[job])} of {pods} pods were bound for {now - since[job]:.1f} s; its timeout is {timeout} s")
+            del since[job]
+
+    for seconds, kind, pod in events:
+        job = placed.job_of(pod)
+        if job not in gangs:
+            continue
+        judge(job, seconds)
+        there = bound.setdefault(job, set())
+        if kind != "DELETED" and placed.node_of(pod) and placed.phase(pod) != "Failed":
+            there.add(pod["metadata"]["uid"])
+        else:
+            there.discard(pod["metadata"]["uid"])
+        if len(there) >= gangs[job][0]:
+            whole.add(job)
+        elif not there:
+            whole.discard(job)
+        if not there or job in whole:
+            since.pop(job, None)
+        else:
+            since.setdefault(job, seconds)
+    for job in list(since):
+        judge(job, last)
+    return problems
+
+
+def leaked(events):
+    """Pods that are there at the end and hold a node to which they are not bound."""
+    left = {}
+    for _, kind, pod in events:
+        if kind == "DELETED":
+            left.pop(pod["metadata"]["uid"], None)
+        else:
+            left[pod["metadata"]["uid"]] = pod
+    return [f"pod {pod['metadata']['name']} still reserves {placed.reserved(pod)}" for pod in left.values()
+            if placed.gated(pod) or (placed.reserved(pod) and not placed.node_of(pod))]
