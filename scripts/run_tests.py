@@ -295,6 +295,11 @@ def soak(suite):
         ("an API server that vanishes for six minutes, neighbours of a crash loop",
          [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/leader/test_blackhole.py", "tests/e2e/leader/test_beside_a_crash_loop.py"],
          {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20", "LOCKSTEP_NEIGHBOUR_FLOOR": "0.2"}),
+        ("two hundred gangs that contend, five operators killed",
+         [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/placement/test_contention.py"],
+         {"LOCKSTEP_GANGS": "200", "LOCKSTEP_KILLS": "5", "LOCKSTEP_SEED": str(int(time.time()))}),
+        ("the operator killed after each write of a gang's life", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/placement/test_killed.py"],
+         {"LOCKSTEP_FAULT_ROUNDS": "3"}),
         ("leaders that end", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py"],
          {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
         ("README's command blocks, the long ones too", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/readme"], {"LOCKSTEP_README": "whole"}),
@@ -344,6 +349,8 @@ SUITES = {
     "leader": ("the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again",
                lambda s: suite_cluster(s, ["tests/e2e/leader"], 900)),
     "ranks": ("ranks follow the racks of real nodes", lambda s: suite_cluster(s, ["tests/e2e/ranks"], 600)),
+    "placement": ("gangs on the nodes that the operator chooses: placed, contending, repaired, the operator killed",
+                  lambda s: suite_cluster(s, ["tests/e2e/placement"], 1200)),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
@@ -355,7 +362,7 @@ SUITES = {
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
 # computes while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "ranks", "chart"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
+LANES = (("jobs",), ("faults", "leader", "ranks", "chart", "placement"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
 
 
 class Report:
@@ -375,7 +382,7 @@ class Report:
     def end(self, name, counts, seconds):
         with self._lock:
             self.total.add(counts)
-            if name in ("cluster", "jobs", "faults", "leader", "ranks", "readme", "kind"):
+            if name in ("cluster", "jobs", "faults", "leader", "ranks", "placement", "readme", "kind"):
                 # A clone without the history is no failure of the machine.
                 self.cluster_skips += counts.skipped - sum("git fetch --unshallow" in line for line in counts.names)
             print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)

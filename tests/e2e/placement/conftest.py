@@ -11,11 +11,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 import host_operator  # noqa: E402
 import contention  # noqa: E402
+import lives  # noqa: E402
 import placed  # noqa: E402
 import watch  # noqa: E402
 
 # pool -> nodes; test_contention.py has the first nodes of the fleet
-POOLS = {"contended": contention.FLEET, "repair": 3, "pair": 2, "spare": 1}
+POOLS = {contention.POOL: contention.FLEET, "repair": 3, "pair": 2, "spare": 1,
+         **{pool: lives.NODES for pool in lives.POOLS}}
 
 
 @pytest.fixture(scope="session")

@@ -58,12 +58,14 @@ class Mortal:
         self._over = threading.Event()
         self.died = 0
         self.problem = None  # why an operator ended that was not to end
+        self.operators = []  # one for each life
         self.operator = self._next()
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
 
     def _next(self):
-        return self._start(**({"LOCKSTEP_FAULT_AFTER": str(self._deaths.pop(0))} if self._deaths else {}))
+        self.operators.append(self._start(**({"LOCKSTEP_FAULT_AFTER": str(self._deaths.pop(0))} if self._deaths else {})))
+        return self.operators[-1]
 
     def _supervise(self):
         while True:

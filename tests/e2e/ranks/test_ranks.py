@@ -16,7 +16,8 @@ STEPS = 3_000
 
 
 class Binder:
-    """Binds pods that name its scheduler, each to the node of its slot; a scheduler that knows nothing of racks."""
+    """Binds pods that name its scheduler, each to the node of its slot; a scheduler that knows nothing of racks. The job
+    has backend None: Lockstep would choose other nodes."""
 
     NAME = "by-slot"
 
@@ -89,7 +90,7 @@ def test_a_ring_crosses_two_racks_twice_whatever_happens_to_the_gang(cluster, st
         template = jobs.patient()
         template["spec"]["schedulerName"] = Binder.NAME
         gang = gangs.Gang(cluster, job, "racks", *gangs.FLAGS, steps=STEPS, pace=0.05, nodes=SLOTS, elastic=False,
-                          podTemplate=template)
+                          podTemplate=template, scheduling={"backend": "None"})
         first = look(cluster, gang)
         assert first == [0, 4, 2, 1, 5, 3], "racks, in them nodes, and on them pods by slot"
 

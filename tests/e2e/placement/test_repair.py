@@ -1,0 +1,164 @@
+"""A pod that its node refuses, or that stays unbound on it, is placed again within 10 s; a gang that cannot become whole
+gives its nodes back. The job is charged nothing: no attempt, no restart."""
+
+import contextlib
+import json
+import time
+
+import pytest
+
+import e2e
+import placed
+
+REPAIR = 10  # seconds
+TAINT = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+
+
+def of_job(events, name):
+    return [pod for _, pod in events if placed.job_of(pod) == name]
+
+
+def newest(events, name):
+    """The newest state of each pod of a job that is there, by name."""
+    found = {}
+    for kind, pod in events:
+        if placed.job_of(pod) == name:
+            found[pod["metadata"]["name"]] = None if kind == "DELETED" else pod
+    return {key: pod for key, pod in found.items() if pod}
+
+
+def opened(name, pods):
+    """A look: the pods of a job when all have a node and none has a gate."""
+    def look(events):
+        found = newest(events, name)
+        ready = [pod for pod in found.values() if placed.reserved(pod) and not placed.gated(pod)]
+        return found if len(ready) == pods else None
+
+    return look
+
+
+def bound(name, pods):
+    def look(events):
+        found = newest(events, name)
+        return found if len([pod for pod in found.values() if placed.node_of(pod) and placed.phase(pod) != "Failed"]) == pods else None
+
+    return look
+
+
+def first_time(watches, name, holds):
+    """When the watch first saw a pod of a job for which that holds."""
+    return min(seconds for seconds, _, pod in watches["pods"].all_events() if placed.job_of(pod) == name and holds(pod))
+
+
+def is_unschedulable(pod):
+    return any(condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable"
+               for condition in pod["status"].get("conditions", []))
+
+
+def nothing_was_charged(cluster, name):
+    found = cluster.wait_for(name, "condition Placed is True", lambda: placed.condition(cluster.job(name), "Placed").get("status") == "True"
+                             and cluster.job(name), 20)
+    assert placed.charged(found) == []
+    return found
+
+
+@contextlib.contextmanager
+def tainted(cluster, node):
+    """kube-scheduler binds no pod to that node meanwhile."""
+    before = cluster.read(f"/api/v1/nodes/{node}")["spec"].get("taints", [])
+    put_taints(cluster, node, [*before, TAINT])
+    try:
+        yield
+    finally:
+        put_taints(cluster, node, before)
+
+
+def put_taints(cluster, node, taints):
+    api = placed.client(cluster)
+    api.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": taints}}, "application/merge-patch+json")
+    api.close()
+
+
+def test_a_pod_that_stays_unbound_is_placed_on_another_node(cluster, operator, watches, job):
+    with contextlib.ExitStack() as undo:
+        with placed.scheduler_stopped(cluster):
+            name = job(placed.simulated("unbindable", 2, placed.GPUS, "repair"))
+            first = watches["pods"].wait("both gates are removed", "default", opened(name, 2), 20)
+            broken = placed.reserved(first[min(first)])
+            undo.enter_context(tainted(cluster, broken))
+        later = watches["pods"].wait("both pods are bound", "default", bound(name, 2), 30)
+        took = time.monotonic() - first_time(watches, name, is_unschedulable)
+        assert nothing_was_charged(cluster, name)["status"]["incarnation"] == 1
+    print(f"\nbound {took:.1f} s after kube-scheduler found no room on {broken}")
+    assert later.keys() == first.keys(), "the successor has the same name"
+    assert broken not in {placed.node_of(pod) for pod in later.values()}
+    assert took <= REPAIR
+
+
+def test_a_gang_that_cannot_be_whole_gives_its_nodes_back(cluster, operator, watches, pools, job):
+    timeout = 10
+    (spare,) = pools["spare"]
+    with contextlib.ExitStack() as undo:
+        with placed.scheduler_stopped(cluster):
+            name = job(placed.simulated("released", 2, placed.GPUS, "pair", placement={"gangTimeoutSeconds": timeout}))
+            first = watches["pods"].wait("both gates are removed", "default", opened(name, 2), 20)
+            undo.enter_context(tainted(cluster, placed.reserved(first[min(first)])))
+        watches["pods"].wait("no pod is left", "default", lambda events: not newest(events, name), timeout + 30)
+        held = time.monotonic() - first_time(watches, name, placed.node_of)
+        print(f"\none of two pods was bound for {held:.1f} s; the timeout is {timeout} s")
+        assert timeout - 1 <= held <= timeout + 5
+        placed.label(cluster, {spare: {placed.POOL: "pair"}})
+        undo.callback(placed.label, cluster, {spare: {placed.POOL: "spare"}})
+        watches["pods"].wait("both pods are bound", "default", bound(name, 2), 40)
+        assert nothing_was_charged(cluster, name)["status"]["incarnation"] == 2
+
+
+@pytest.fixture
+def boaster(cluster):
+    """The real node n3, which tells the API server of eight times the CPU that its kubelet knows of."""
+    amount = cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"]
+    cores = int(amount[:-1]) / 1000 if amount.endswith("m") else float(amount)
+    told = f"{int(8 * cores)}"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "boaster"},
+        "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
+                 "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                                                         "resources": ["nodes/status"]}]},
+                 "matchConditions": [{"name": "n3", "expression": "object.metadata.name == 'n3'"}],
+                 "mutations": [{"patchType": "JSONPatch", "jsonPatch": {
+                     "expression": f'[JSONPatch{{op: "add", path: "/status/allocatable/cpu", value: "{told}"}}]'}}]}}
+    binding = {"apiVersion": policy["apiVersion"], "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "boaster"},
+               "spec": {"policyName": "boaster"}}
+    cluster.apply({"apiVersion": "v1", "kind": "List", "items": [policy, binding]})
+
+    def boasts():
+        write_status(cluster)
+        return cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"] == told
+
+    try:
+        e2e.wait_for("n3 boasts of its CPU", boasts, 30, every=0.5)
+        yield cores
+    finally:
+        cluster.kubectl("delete", "mutatingadmissionpolicybinding/boaster", "mutatingadmissionpolicy/boaster")
+        e2e.wait_for("n3 tells the truth", lambda: cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"] == amount, 60, every=0.5)
+
+
+def write_status(cluster):
+    """A write of the node's status, which the policy changes."""
+    patch = json.dumps({"status": {"conditions": [{"type": "example.com/Written", "status": "True", "reason": "Test", "message": str(time.time())}]}})
+    cluster.kubectl("patch", "node", "n3", "--subresource=status", "--type=strategic", "-p", patch)
+
+
+def test_a_pod_that_the_kubelet_refuses_is_placed_on_another_node(cluster, operator, watches, boaster, job):
+    each = {"requests": {"cpu": f"{int(750 * boaster)}m"}}
+    name = job(placed.sleeper("refused", 2, gpus=None, resources=each))
+    watches["pods"].wait("a kubelet refuses a pod", "default",
+                         lambda events: any(placed.phase(pod) == "Failed" for pod in of_job(events, name)), 30)
+    refused = first_time(watches, name, lambda pod: placed.phase(pod) == "Failed")
+    later = watches["pods"].wait("both pods are bound", "default", bound(name, 2), 30)
+    took = time.monotonic() - refused
+    assert nothing_was_charged(cluster, name)["status"]["incarnation"] == 1
+    nodes = sorted(placed.node_of(pod) for pod in later.values())
+    print(f"\nbound {took:.1f} s after the kubelet of n3 refused: {nodes}")
+    assert nodes == ["n1", "n3"], "next to the pod that stayed, in its rack"
+    assert took <= REPAIR
