@@ -55,9 +55,11 @@ bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a
 	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench
 	@$(BUILD)/tests/bin/coordinator_bench --members $(MEMBERS) --most-mib 200
 
-bench-placement: setup-test ## where a gang's pods go, on up to 102,400 nodes: the latency of a decision and the cost of an event, against bounds
-	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench
+NODES ?= 1000
+bench-placement: setup-test ## where a gang's pods go, on up to 102,400 nodes: decisions and events against bounds; from a job to 256 bound pods on NODES=1000
+	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench lockstep-operator
 	@$(BUILD)/tests/bin/placement_bench
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/placement/end_to_end.py --nodes $(NODES) --rounds $(ROUNDS)
 
 bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Lockstep, torchrun and torchft (downloads PyTorch once)
 	@scripts/build.sh release $(BUILD) $(JOBS) $(BENCHED)

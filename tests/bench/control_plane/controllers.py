@@ -77,10 +77,10 @@ class Lockstep(Controller):
 
     ready = r"(?m)^\S+ info +leading +lease="
 
-    def __init__(self, fleet, env=None):
+    def __init__(self, fleet, env=None, flags=()):
         super().__init__(fleet, [BUILD / "bin/lockstep-operator", f"--kubeconfig={fleet.kubeconfig}", "--namespace=lockstep-system",
                                  "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={fleet.layout.bridge_address}",
-                                 "--agent-image=docker.io/lockstep/operator:dev"], env)
+                                 "--agent-image=docker.io/lockstep/operator:dev", *flags], env)
 
 
 class JobSet(Controller):

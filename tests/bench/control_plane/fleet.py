@@ -67,8 +67,9 @@ def bare_pod(pod, owner):
 class Fleet:
     """The cluster and the programs of the bench. Use it with `with`, which removes everything afterwards."""
 
-    def __init__(self, pods, name="bench"):
-        self.name, self.size = name, math.ceil(pods / PODS_PER_NODE) + 1
+    def __init__(self, pods, name="bench", nodes=0):
+        """`nodes`: of the fleet (0: as few as the pods need)."""
+        self.name, self.size = name, nodes or math.ceil(pods / PODS_PER_NODE) + 1
         self.tool = ROOT / "tests/cluster/cluster"
         self.programs = pathlib.Path(self._run(ROOT / "tests/bench/control_plane/programs.sh", deadline=3000).split()[-1])
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-bench-"))
@@ -123,14 +124,14 @@ class Fleet:
         """The process of a component of the control plane."""
         return lockstep_cluster.processes.recorded(self.layout, name)
 
-    def probe(self, objects, pods, copies=0, connections=16):
-        """Posts the objects and waits for the pods; returns the output of the probe (see probe/main.go)."""
+    def probe(self, objects, pods, copies=0, connections=16, bound=False):
+        """Posts the objects and waits for the pods, `bound` or only there; returns the output of the probe (see probe/main.go)."""
         file = self.folder / "post.json"
         file.write_text(json.dumps(objects))
         pki = self.layout.pki
         out = self._run(self.programs / "probe", f"-server=https://{self.layout.bridge_address}:6443", f"-ca={pki}/ca.crt", f"-cert={pki}/admin.crt",
                         f"-key={pki}/admin.key", f"-namespace={NAMESPACE}", f"-pods={pods}", f"-post={file}", f"-copies={copies}",
-                        f"-connections={connections}", f"-timeout={60 + pods // 15}s", deadline=120 + pods // 15)
+                        f"-connections={connections}", f"-bound={str(bound).lower()}", f"-timeout={60 + pods // 15}s", deadline=120 + pods // 15)
         return json.loads(out)
 
     def clear(self):
@@ -158,7 +159,11 @@ class Fleet:
 
     def raw_template(self):
         """[{path, body}] of the pod that the raw client posts, as our operator has just created one."""
-        self.probe([{"path": COLLECTIONS["lockstep"], "body": training_job("shape", 1)}], 1)
+        return self.template_of(training_job("shape", 1))
+
+    def template_of(self, job):
+        """The same of a job of one pod."""
+        self.probe([{"path": COLLECTIONS["lockstep"], "body": job}], 1)
         pod = self.api.call("GET", COLLECTIONS["pods"])["items"][0]
         self.clear()
         owner = self.api.call("POST", COLLECTIONS["raw"], {"metadata": {"generateName": "raw-owner-"}})["metadata"]

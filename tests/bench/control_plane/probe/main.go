@@ -1,9 +1,10 @@
 // Command probe posts objects to an API server and watches a namespace until so many pods exist in it. One process does both, so that
 // all times are of one clock. It prints one JSON object: seconds from the first post to pods seen, by the watch.
 //
-//	probe -server URL -ca F -cert F -key F -namespace NS -pods N -post F [-copies N] [-connections C]
+//	probe -server URL -ca F -cert F -key F -namespace NS -pods N -post F [-copies N] [-connections C] [-bound]
 //
-// The file of -post holds a list of {"path": ..., "body": {...}}. With -copies N it holds one such object, which is posted N times with
+// The file of -post holds a list of {"path": ..., "body": {...}, "patch": [...]}. The JSON patch, where there is one, is sent once its
+// object is created. With -bound a pod counts when it is bound to a node. With -copies N it holds one such object, which is posted N times with
 // the text `@NUMBER@` replaced by 0 to N - 1: the raw client that every controller is measured against. -connections is how many
 // HTTP/1.1 connections post at the same time.
 package main
@@ -29,6 +30,8 @@ const slim = "application/json;as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 type object struct {
 	Path string          `json:"path"`
 	Body json.RawMessage `json:"body"`
+	// Of the object that was created.
+	Patch json.RawMessage `json:"patch"`
 }
 
 type metadata struct {
@@ -70,8 +73,8 @@ func newClient(ca, cert, key string, connections int) *http.Client {
 	}}
 }
 
-// watch opens a watch of pods in the namespace and returns the channel on which each new pod's instant arrives.
-func watch(client *http.Client, server, namespace string) <-chan time.Time {
+// watch opens a watch of pods in the namespace and returns the channel on which the instant arrives at which each pod is new, or bound.
+func watch(client *http.Client, server, namespace string, bound bool) <-chan time.Time {
 	get := func(query, accept string) *http.Response {
 		request, _ := http.NewRequest("GET", server+"/api/v1/namespaces/"+namespace+"/pods"+query, nil)
 		request.Header.Set("Accept", accept)
@@ -97,11 +100,16 @@ func watch(client *http.Client, server, namespace string) <-chan time.Time {
 		fatal("namespace %s holds pods before the first post", namespace)
 	}
 	version := page.Metadata.ResourceVersion
+	accept := fmt.Sprintf(slim, "")
+	if bound {
+		accept = "application/json"
+	}
 	follow := func() *http.Response {
-		return get("?watch=true&resourceVersion="+version, fmt.Sprintf(slim, ""))
+		return get("?watch=true&resourceVersion="+version, accept)
 	}
 	stream := follow()
 	seen := make(chan time.Time, 1<<16)
+	counted := map[string]bool{}
 	go func() {
 		// A server that is short of time ends the watch of an observer that reads late; it resumes at the same version.
 		for ; ; stream = follow() {
@@ -111,6 +119,9 @@ func watch(client *http.Client, server, namespace string) <-chan time.Time {
 					Type   string `json:"type"`
 					Object struct {
 						Metadata metadata `json:"metadata"`
+						Spec     struct {
+							NodeName string `json:"nodeName"`
+						} `json:"spec"`
 					} `json:"object"`
 				}
 				if err := decoder.Decode(&event); err != nil {
@@ -120,9 +131,12 @@ func watch(client *http.Client, server, namespace string) <-chan time.Time {
 					fatal("the watch of %s cannot go on from version %s", namespace, version)
 				}
 				version = event.Object.Metadata.ResourceVersion
-				if event.Type == "ADDED" {
-					seen <- time.Now()
+				name := event.Object.Metadata.Name
+				if event.Type == "DELETED" || counted[name] || (bound && event.Object.Spec.NodeName == "") {
+					continue
 				}
+				counted[name] = true
+				seen <- time.Now()
 			}
 			stream.Body.Close()
 		}
@@ -140,6 +154,7 @@ func main() {
 	post := flag.String("post", "", "file of what to post")
 	copies := flag.Int("copies", 0, "post the one object of the file so many times")
 	connections := flag.Int("connections", 16, "connections that post at the same time")
+	bound := flag.Bool("bound", false, "count a pod when it is bound")
 	timeout := flag.Duration("timeout", 10*time.Minute, "when to give up")
 	flag.Parse()
 
@@ -165,32 +180,45 @@ func main() {
 		}
 	}
 
-	seen := watch(newClient(*ca, *cert, *key, 1), *server, *namespace)
+	seen := watch(newClient(*ca, *cert, *key, 1), *server, *namespace, *bound)
 	poster := newClient(*ca, *cert, *key, *connections)
 	var said result
 	var mutex sync.Mutex
 	var workers sync.WaitGroup
 	work, posted := make(chan int), make(chan struct{})
 	begun := time.Now()
+	send := func(method, url, content string, body []byte) error {
+		request, err := http.NewRequest(method, url, bytes.NewReader(body))
+		if err != nil {
+			fatal("%v", err)
+		}
+		request.Header.Set("Content-Type", content)
+		request.Header.Set("Accept", fmt.Sprintf(slim, "")) // an answer that costs less than the whole object
+		answer, err := poster.Do(request)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode >= 300 {
+			tail, _ := io.ReadAll(answer.Body)
+			return fmt.Errorf("%s: %s", answer.Status, tail)
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return err
+	}
 	for range *connections {
 		workers.Go(func() {
 			for number := range work {
-				request, err := http.NewRequest("POST", *server+paths[number], bytes.NewReader(bodies[number]))
-				if err != nil {
-					fatal("%v", err)
-				}
-				request.Header.Set("Content-Type", "application/json")
-				request.Header.Set("Accept", fmt.Sprintf(slim, "")) // an answer that costs less than the whole object
-				answer, err := poster.Do(request)
-				if err == nil {
-					var tail []byte
-					if answer.StatusCode >= 300 {
-						tail, _ = io.ReadAll(answer.Body)
-						err = fmt.Errorf("%s: %s", answer.Status, tail)
-					} else {
-						_, err = io.Copy(io.Discard, answer.Body)
+				err := send("POST", *server+paths[number], "application/json", bodies[number])
+				if err == nil && *copies == 0 && len(objects[number].Patch) != 0 {
+					var body struct {
+						Metadata metadata `json:"metadata"`
 					}
-					answer.Body.Close()
+					if err := json.Unmarshal(bodies[number], &body); err != nil {
+						fatal("%v", err)
+					}
+					url := *server + paths[number] + "/" + body.Metadata.Name
+					err = send("PATCH", url, "application/json-patch+json", objects[number].Patch)
 				}
 				if err != nil {
 					mutex.Lock()
