@@ -7,10 +7,18 @@ from kind_cluster import CACHE, GPU, PATIENCE, e2e
 import jobs
 
 FOREVER = 1000000
+RACK = "example.com/rack"
 
 
 def trainer(name, **spec):
-    """A job of the trainer that runs until it is deleted, in steps of 0.1 s. No node takes two of its pods."""
+    """A job of the trainer that runs until it is deleted, in steps of 0.1 s."""
+    job = jobs.trainer(name, *jobs.mlp(FOREVER), jobs.pace(0.1), restart={"forceDeleteAfterSeconds": 1}, **spec)
+    job["spec"]["resources"] = {"requests": {"cpu": "50m"}}
+    return job
+
+
+def spread(name, **spec):
+    """The same for a chart without placement. No node takes two of its pods."""
     alone = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -21,19 +29,22 @@ def trainer(name, **spec):
             ]
         }
     }
-    job = jobs.trainer(name, *jobs.mlp(FOREVER), jobs.pace(0.1), restart={"forceDeleteAfterSeconds": 1}, **spec)
-    job["spec"]["resources"] = {"requests": {"cpu": "50m"}}
-    job["spec"]["podTemplate"] = jobs.pod_template(affinity=alone)
-    return job
+    return trainer(name, podTemplate=jobs.pod_template(affinity=alone), **spec)
 
 
 def helm(cluster, *words):
     return e2e.run(e2e.program("helm"), *words, env=cluster.env, deadline=PATIENCE + 20)
 
 
-def install(cluster, chart, tag):
+def install(cluster, chart, tag, *more):
     flags = f"--create-namespace --set image.tag={tag} --set image.pullPolicy=Never --wait --timeout {PATIENCE}s"
-    helm(cluster, "upgrade", "--install", "lockstep", chart, "-n", e2e.NAMESPACE, *flags.split())
+    helm(cluster, "upgrade", "--install", "lockstep", chart, "-n", e2e.NAMESPACE, *flags.split(), *more)
+
+
+def install_new(cluster):
+    """The chart of this tree, with racks as its topology."""
+    topology = f"topology[0].name=rack,topology[0].label={RACK}"
+    install(cluster, e2e.ROOT / "charts/lockstep", "dev", "--set", topology)
 
 
 def state_of(pods):
@@ -104,14 +115,14 @@ def objects_before(cluster):
 )
 def test_an_upgrade_from_the_baseline_touches_no_pod(cluster, objects_before):
     install(cluster, CACHE / "baseline-chart", "baseline")
-    cluster.apply(trainer("old-trainer", nodes=2))
+    cluster.apply(spread("old-trainer", nodes=2))
     cluster.apply(jobs.shell("old-program", "sleep 100000", nodes=2))
     trains(cluster, "old-trainer", 2)
     cluster.wait_condition("old-program", "Running", deadline=PATIENCE)
     before = state_of(cluster.pods("old-trainer") + cluster.pods("old-program"))
     assert len(before) == 4
 
-    install(cluster, e2e.ROOT / "charts/lockstep", "dev")
+    install_new(cluster)
 
     def new_leader():
         # A leader that ends leaves the Lease without a holder, and its pod is soon deleted.
@@ -134,10 +145,44 @@ def test_an_upgrade_from_the_baseline_touches_no_pod(cluster, objects_before):
 
 
 @pytest.fixture(scope="session")
-def gpu_job(cluster, objects_before):
+def racks(cluster, objects_before):
+    """The rack of each worker: two in one, the third in another. The chart of this tree is installed."""
+    found = dict(zip(cluster.workers(), ("a", "b", "a")))
+    for node, rack in found.items():
+        cluster.kubectl("label", "node", node, f"{RACK}={rack}", "--overwrite")
+    install_new(cluster)
+    return found
+
+
+def nodes_by_rank(cluster, name):
+    pods = cluster.by_slot(name)
+    return [pods[slot]["spec"]["nodeName"] for slot in cluster.slots_by_rank(name)]
+
+
+def test_two_gangs_are_placed_inside_two_racks(cluster, racks):
+    cluster.apply(trainer("pair", nodes=2, gpusPerNode=8, placement={"required": "rack"}))
+    trains(cluster, "pair", 2)
+    cluster.apply(trainer("single", nodes=1, gpusPerNode=8))
+    trains(cluster, "single", 1)
+    assert [racks[node] for node in nodes_by_rank(cluster, "pair")] == ["a", "a"]
+    assert [racks[node] for node in nodes_by_rank(cluster, "single")] == ["b"]
+    for name in ("pair", "single"):
+        assert cluster.job(name)["status"]["placement"]["levelSpanned"] in ("rack", "node")
+        cluster.delete_job(name)
+
+
+def test_a_gang_over_two_racks_has_its_ranks_in_their_order(cluster, racks):
+    cluster.apply(trainer("across", nodes=3, gpusPerNode=8))
+    trains(cluster, "across", 3)
+    placed = [racks[node] for node in nodes_by_rank(cluster, "across")]
+    assert placed in (["a", "a", "b"], ["b", "a", "a"])
+    cluster.delete_job("across")
+
+
+@pytest.fixture(scope="session")
+def gpu_job(cluster, racks):
     """Two nodes with four processes and four GPUs each, under the chart of this tree."""
-    install(cluster, e2e.ROOT / "charts/lockstep", "dev")
-    cluster.apply(trainer("gpus", nodes=2, procs=4, gpusPerNode=4))
+    cluster.apply(trainer("gpus", nodes=2, procs=4, gpusPerNode=4, placement={"exclusive": True}))
     trains(cluster, "gpus", 8)
     return "gpus"
 

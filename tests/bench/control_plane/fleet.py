@@ -30,10 +30,11 @@ COLLECTIONS = {
 
 
 def training_job(name, pods):
-    """A job of ours, as a user would write it; its pods only sleep, and KWOK plays them."""
+    """A job of ours, as a user would write it; its pods only sleep, and KWOK plays them. kube-scheduler chooses their nodes, as for the
+    other sides; tests/bench/placement/end_to_end.py measures jobs whose nodes Lockstep chooses."""
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {"image": CONTAINER["image"], "command": CONTAINER["command"], "nodes": pods, "rendezvous": {"kind": "None"},
-                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}], **ON_FLEET}}}}
+                     "scheduling": {"backend": "None"}, "podTemplate": {"spec": {"containers": [{"name": "trainer"}], **ON_FLEET}}}}
 
 
 def job_set(name, pods):
