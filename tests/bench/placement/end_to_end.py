@@ -8,10 +8,12 @@
             adds the node affinity and removes the gate
   lockstep  a job with backend Lockstep: the operator chooses the nodes, and sends the same requests
   ungated   a job with backend None: the operator creates pods without a gate, and kube-scheduler chooses their nodes
+  contested the same as lockstep, while plain pods of an adversary take whole nodes and give them back, some ten a second
 
-kube-scheduler binds the pods of all three. One observer's watch and clock serve all of them, and the sides take turns."""
+kube-scheduler binds the pods of all. One observer's watch and clock serve all of them, and the sides take turns."""
 
 import argparse
+import contextlib
 import copy
 import itertools
 import json
@@ -19,15 +21,17 @@ import os
 import pathlib
 import statistics
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/bench/control_plane"))
 import controllers  # noqa: E402
 import fleet as fleets  # noqa: E402
+import lockstep_cluster.api  # noqa: E402
 
 LEVELS = {"zone": 400, "block": 80, "rack": 16}  # nodes of a domain, outermost first
 LABEL = "example.com/"
-SIDES = ("raw", "lockstep", "ungated")
+SIDES = ("raw", "lockstep", "ungated", "contested")
 CONNECTIONS = (8, 16, 32)
 GATE, NODE = "lockstep.dev/placement", "lockstep.dev/node"
 BOUND = 1.25  # of the raw client's time
@@ -65,8 +69,38 @@ def raw_pods(template, pods):
     return found
 
 
+@contextlib.contextmanager
+def adversary(fleet, most=50):
+    """Takes up to `most` nodes meanwhile, each with a pod in namespace default, and gives the oldest back."""
+    over, made = threading.Event(), []
+    pod = {"spec": {**fleets.ON_FLEET, "containers": [{**fleets.CONTAINER, "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}
+    path = "/api/v1/namespaces/default/pods"
+
+    def run():
+        api = lockstep_cluster.api.Api(fleet.layout)
+        while not over.wait(0.1):
+            made.append(f"taker-{next(BATCHES)}")
+            api.call("POST", path, {"metadata": {"name": made[-1]}, **pod})
+            if len(made) > most:
+                api.call("DELETE", f"{path}/{made.pop(0)}?gracePeriodSeconds=0")
+        api.call("DELETE", f"{path}?gracePeriodSeconds=0")
+        api.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        fleet.until("the adversary's pods are gone", lambda: not fleet.api.call("GET", f"{path}?limit=1")["items"])
+
+
 def measure(fleet, side, pods, template, connections):
     """Seconds from the first post until the last pod is bound."""
+    if side == "contested":
+        with adversary(fleet):
+            return measure(fleet, "lockstep", pods, template, connections)
     if side == "raw":
         said = fleet.probe(raw_pods(template, pods), pods, connections=connections, bound=True)
     else:
@@ -97,7 +131,7 @@ def main():
             took = {number: measure(fleet, "raw", given.pods, template, number)["last"] for number in CONNECTIONS}
             connections = min(took, key=took.get)
             for number in range(given.rounds):
-                for side in SIDES[number % 3:] + SIDES[:number % 3]:
+                for side in SIDES[number % len(SIDES):] + SIDES[:number % len(SIDES)]:
                     rows.append({"side": side, "round": number, **measure(fleet, side, given.pods, template, connections)})
     of = {(row["round"], row["side"]): row["last"] for row in rows}
 
