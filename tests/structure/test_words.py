@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OTHER_MEANINGS = {
     ("operator/job/suspend_policy.cpp", "Suspended"),  # condition type and reason
     ("operator/job/job_status.cpp", "Suspended"),      # condition type
+    ("operator/job/placement_policy.cpp", "Suspended"),  # condition type
     ("operator/job/children.cpp", "None"),             # clusterIP of a headless Service
     ("operator/job/child_writes.cpp", "None"),         # the same
     ("operator/job/leader_duties.cpp", "None"),        # the same
