@@ -41,6 +41,13 @@ bool is_dns_label(const std::string& name) {
   return !name.empty() && name.front() != '-' && name.back() != '-' && std::all_of(name.begin(), name.end(), inner);
 }
 
+// The same with '.'.
+bool is_object_name(const std::string& name) {
+  const auto inner = [](char c) { return is_lower(c) || is_digit(c) || c == '-' || c == '.'; };
+  const auto end = [](char c) { return is_lower(c) || is_digit(c); };
+  return !name.empty() && end(name.front()) && end(name.back()) && std::all_of(name.begin(), name.end(), inner);
+}
+
 // [a-zA-Z_] and `more` at the start, digits too after it.
 bool is_name(const std::string& name, std::string_view more) {
   const auto inner = [&](char c) {
@@ -179,6 +186,9 @@ std::vector<ValidationRule> make_rules() {
        [](const Json& self) {
          return number(at(at(self, "spares"), "nodes")) <= 0 || at(at(self, "restart"), "strategy") != "Gang";
        }},
+      {"spec", "placement needs scheduling.backend Lockstep, because with None kube-scheduler chooses the nodes",
+       "placement",
+       [](const Json& self) { return !has(self, "placement") || at(at(self, "scheduling"), "backend") != "None"; }},
       {"spec", "resources.limits must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",
        "resources.limits", [](const Json& self) { return no_gpu_in(self, "limits"); }},
       {"spec", "resources.requests must not name gpuResourceName, because gpusPerNode says how many GPUs a pod gets",
@@ -274,6 +284,24 @@ std::vector<ValidationRule> make_rules() {
        }},
       {"spec.rendezvous.port", "rendezvous.port must be 0 (a fresh one for each generation) or from 1024 to 65535", "",
        [](const Json& self) { return !self.is_number_integer() || number(self) <= 0 || number(self) >= 1024; }},
+
+      {"spec.placement", "placement.preferredWaitSeconds needs placement.preferred, which names the level to wait for",
+       "preferredWaitSeconds",
+       [](const Json& self) { return !has(self, "preferredWaitSeconds") || has(self, "preferred"); }},
+      {"spec.placement.required",
+       "placement.required must be the name of a level, such as rack or node, not the key of a label", "",
+       string_rule<is_dns_label>},
+      {"spec.placement.preferred",
+       "placement.preferred must be the name of a level, such as rack or node, not the key of a label", "",
+       string_rule<is_dns_label>},
+      {"spec.scheduling.priorityClassName",
+       "scheduling.priorityClassName must hold only lower-case letters, digits, '-' and '.', and begin and end with a "
+       "letter or digit",
+       "", string_rule<is_object_name>},
+      {"spec.scheduling.schedulerName",
+       "scheduling.schedulerName must hold only lower-case letters, digits, '-' and '.', and begin and end with a "
+       "letter or digit",
+       "", string_rule<is_object_name>},
 
       {"spec.restart.backoff", "backoff.initialSeconds must not be greater than backoff.maxSeconds", "initialSeconds",
        [](const Json& self) {

@@ -156,7 +156,8 @@ Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& fo
   std::vector<std::string> dropped;
   const int gpus = spec.value("gpusPerNode", 0);
   if (gpus > 0 && spec.value("procsPerNode", 0) == 0) spec["procsPerNode"] = gpus;
-  for (const char* field : {"resources", "podTemplate", "gpusPerNode", "shmSize", "imagePullSecrets"}) {
+  for (const char* field :
+       {"resources", "podTemplate", "gpusPerNode", "shmSize", "imagePullSecrets", "placement", "scheduling"}) {
     if (!spec.contains(field)) continue;
     const Json& value = spec[field];
     if (!value.is_null() && !value.empty() && value != 0) dropped.push_back(std::string("spec.") + field);

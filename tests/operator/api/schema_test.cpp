@@ -151,7 +151,7 @@ TEST(Crd, has_short_name_category_status_and_columns) {
       schema = &at(at(*schema, "properties"), step);
     EXPECT_FALSE(schema->is_null()) << column;
   }
-  EXPECT_EQ(usual, "State Ready Step Samples/s Restarts Age ");
+  EXPECT_EQ(usual, "State Ready Step Samples/s Restarts Level Age ");
   EXPECT_EQ(wide, "Loss ETA Cause ");
 }
 

@@ -145,6 +145,9 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
   status.restarts.last_cause = Cause::kHang;
   status.slots = {{1, SlotTrouble::kSilent, "p", "n", WallTime{}, 3}};
   job->spec.restart.rules.push_back({{"NodeLost"}, {3}, RuleAction::kRestart, true});
+  status.placement = PlacementStatus{{"b1/r1"}, "rack", "1.5"};
+  job->spec.placement = {"block", "rack", 5, true, 6};
+  job->spec.scheduling = {SchedulingBackend::kLockstep, "high", "other"};
   job->spec.shm_size = "1Gi";
   job->spec.deadlines.active_seconds = 1;
   job->spec.ttl_seconds_after_finished = 1;
@@ -163,6 +166,8 @@ TEST(Validate, any_value_anywhere_is_accepted_or_refused_with_a_sentence) {
   Json job = with_defaults(small_job());
   job["spec"]["env"] = Json::parse(R"([{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}])");
   job["spec"]["resources"] = Json::parse(R"({"limits": {"cpu": 1}})");
+  job["spec"]["placement"] = Json::parse(R"({"required": "a", "preferred": "b", "preferredWaitSeconds": 1})");
+  job["spec"]["scheduling"] = Json::parse(R"({"backend": "None", "priorityClassName": "a", "schedulerName": "b"})");
   job["spec"]["restart"]["rules"] = Json::parse(R"([{"onReasons": ["A"], "onExitCodes": [1]}])");
   const Json flat = job.flatten();
   for (const auto& [pointer, unused] : flat.items()) {

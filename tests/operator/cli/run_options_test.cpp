@@ -76,12 +76,15 @@ TEST(RunOptions, fields_that_a_machine_does_not_apply_are_named_and_removed) {
   changed["spec"]["gpusPerNode"] = 2;
   changed["spec"]["resources"] = {{"limits", {{"cpu", "1"}}}};
   changed["spec"]["podTemplate"] = json::object();
+  changed["spec"]["placement"] = {{"required", "rack"}};
+  changed["spec"]["scheduling"] = {{"priorityClassName", "high"}};
   changed["spec"]["checkpoint"] = {{"path", "/ckpt"}, {"claimName", "c"}, {"everySeconds", 5}};
   const auto dropped = fit_to_machine(changed, "/out");
   ASSERT_TRUE(dropped.ok());
-  EXPECT_EQ(*dropped, (std::vector<std::string>{"spec.resources", "spec.gpusPerNode"}));
+  EXPECT_EQ(*dropped,
+            (std::vector<std::string>{"spec.resources", "spec.gpusPerNode", "spec.placement", "spec.scheduling"}));
   EXPECT_EQ(changed["spec"]["procsPerNode"], 2);
-  EXPECT_FALSE(changed["spec"].contains("gpusPerNode"));
+  for (const char* field : {"gpusPerNode", "placement", "scheduling"}) EXPECT_FALSE(changed["spec"].contains(field));
   EXPECT_EQ(changed["spec"]["checkpoint"], (json{{"path", "/out/checkpoints"}, {"everySeconds", 5}}));
   EXPECT_EQ(changed["spec"]["args"], json({"--metrics-file=/out/metrics.jsonl"}));
 }
