@@ -52,17 +52,18 @@ void Whereabouts::update(ClusterView& cluster, ShapeId shape, const std::vector<
 std::string describe(const Wait& wait, const std::string& level_name) {
   const std::string pods = wait.pods == 1 ? "1 pod" : fmt::format("{} pods", wait.pods);
   const std::string where = wait.level ? "one " + level_name : "the cluster";
+  const std::string kept = wait.held.empty() ? "" : fmt::format("; {} is kept free for it", wait.held);
   switch (wait.why) {
     case Why::kNothing:
       return "";
     case Why::kUnknown:
       return "the nodes are being listed for a label that the pods select by";
     case Why::kPaused:
-      return "placement pauses before it is tried again";
+      return "placement pauses before it is tried again" + kept;
     case Why::kReleasing:
-      return "the gang was released because it was not whole in time; it is placed again when its pods are gone";
+      return "the gang was released because it was not whole in time; it is placed again when its pods are gone" + kept;
     case Why::kReplacing:
-      return "a pod that its node refused is replaced";
+      return "a pod that its node refused is replaced" + kept;
     case Why::kTooLarge:
       return fmt::format("{} need room in {}, and its nodes are too few even when they are empty", pods, where);
     case Why::kPreferred:
@@ -74,7 +75,7 @@ std::string describe(const Wait& wait, const std::string& level_name) {
                                  : wait.hole == 1 ? "1"
                                                   : std::to_string(wait.hole));
   if (wait.why == Why::kPreferred) text += "; the gang would fit without the preferred level, which it still waits for";
-  if (!wait.held.empty()) text += fmt::format("; {} is kept free for it", wait.held);
+  text += kept;
   if (!wait.behind.empty()) text += fmt::format("; {} waits before it", wait.behind);
   return text;
 }

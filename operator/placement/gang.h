@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "operator/base/clock.h"
@@ -31,7 +32,11 @@ struct Seat {
   std::string version{};       // resourceVersion of the pod; empty: kWanted
   bool unschedulable = false;  // kube-scheduler says so of a pinned pod; SchedulingGated is something else
 
-  bool operator==(const Seat&) const = default;
+  // The version is no part of it: every status write of a pod has another one.
+  bool operator==(const Seat& other) const {
+    return std::tie(slot, pod, node, state, unschedulable) ==
+           std::tie(other.slot, other.pod, other.node, other.state, other.unschedulable);
+  }
 };
 
 // Levels count from 0, the outermost of the profile.
@@ -109,7 +114,7 @@ struct Answer {
   bool open = false;                 // the gate of a pod whose annotation is its node here may be removed
   std::vector<std::string> replace;  // pods to delete; their slots are placed again
   bool release = false;              // all pods are to be deleted; the gang goes back into the queue
-  Wait wait;                         // kNothing: all slots but spares have a node
+  Wait wait;                         // kNothing: as many pods have a node as train
   bool apart = false;                // its pods lie outside one domain of the required level: nodes were relabelled
   std::optional<Where> where;        // empty: not all slots below Gang::pods have a node
 

@@ -94,6 +94,7 @@ std::optional<HeldDomain> domain_to_hold(ClusterView& cluster, const Need& need)
   const Tree& tree = cluster.tree();
   auto free = cluster.free(need.shape);
   auto empty = cluster.empty(need.shape);
+  for (const NodeId node : need.closed) free[at(node)] = empty[at(node)] = 0;
   // Survivors stay where they are.
   for (const auto& [node, pods] : need.survivors) {
     empty[at(node)] = need.exclusive ? 0 : std::max(0, empty[at(node)] - pods);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "operator/base/clock.h"
 #include "operator/placement/cluster_view.h"
 
 namespace lockstep::placement {
@@ -17,6 +18,14 @@ struct HeldDomain {
   NodeId node = kNone;  // kNone: all nodes of `domain`
 
   bool operator==(const HeldDomain&) const = default;
+};
+
+// The domain that is kept free, and for whom.
+struct Hold {
+  std::string key;  // of the gang
+  HeldDomain domain;
+  std::vector<NodeId> nodes;  // of the domain
+  MonotonicTime until{};      // then it is chosen again
 };
 
 // Its nodes, in the order of their ids. Empty when it has left the tree.
@@ -31,6 +40,7 @@ struct Need {
   std::optional<int> required{};
   bool exclusive = false;
   std::vector<std::pair<NodeId, int>> survivors{};
+  std::vector<NodeId> closed{};  // where none may go
 };
 
 // A domain in which `need` would fit if only the survivors were there. It is of the innermost level that has one; of

@@ -11,10 +11,13 @@
 //   spares, follow where they fit.
 // * Order: repairs of running gangs, then priority, then age. Gangs that grow come after gangs that wait. Spares are
 //   placed when no gang waits that could be placed.
-// * The first gang that waits, and is not paused, has one domain kept free for it (hold.h). A gang behind it is placed
-//   outside that domain.
+// * The first gang that waits has one domain kept free for it (hold.h). A gang behind it is placed outside that domain.
+//   It keeps its turn for PlacerOptions::hold while it pauses or its pods go.
 // * A gang that has held nodes for longer than its timeout and is not whole is released, if it may be.
-// * After a refusal or a release a gang pauses: 1 s, doubling up to 60 s, from 1 s again when it was whole.
+// * After a refusal or a release a gang pauses: 1 s, doubling up to 60 s, from 1 s again when it was whole. A refused
+//   spare pauses spares alone.
+// * Pods that are bound or cannot go elsewhere stay, even where their nodes were relabelled out of the required level:
+//   the rest goes to the innermost level that still has them all.
 // * For 5 minutes a gang goes to no node that refused it. Other gangs do: one tenant's pods close a node for no other.
 #pragma once
 
@@ -23,6 +26,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/base/clock.h"
@@ -30,6 +34,7 @@
 #include "operator/placement/cluster_view.h"
 #include "operator/placement/gang.h"
 #include "operator/placement/hold.h"
+#include "operator/placement/queue_entry.h"
 
 namespace lockstep::placement {
 
@@ -41,7 +46,8 @@ struct PlacerOptions {
   Duration hold = std::chrono::minutes(5);           // then the domain that is kept free is chosen again
 };
 
-// Not thread-safe.
+// Not thread-safe. A step costs O(pods of gangs that were updated or are due + gangs that wait) beside its searches,
+// and a look at every gang after a node came, went or was relabelled.
 class Placer {
  public:
   // `cluster` outlives this, and changes only between two calls.
@@ -64,86 +70,79 @@ class Placer {
   // When time alone may change an answer; empty: it does not. Valid after step().
   std::optional<MonotonicTime> next_step() const { return next_; }
 
-  // The key of the gang for which a domain is kept free, "" when there is none; and the domain.
-  const std::string& holder() const { return holder_; }
-  const std::optional<HeldDomain>& held() const { return held_; }
+  // How often a gang was looked at: what steps cost, beside the searches.
+  std::uint64_t reviews() const { return reviews_; }
+
+  // The key of the gang for which a domain is kept free, "" when there is none.
+  std::string holder() const { return hold_ ? hold_->key : ""; }
 
  private:
-  // A slot's node, and the pod for which it is reserved.
-  struct Place {
-    std::string pod;
-    std::string node;
-  };
-  struct Entry {
-    Gang gang;
-    std::map<int, Place> places;                         // by slot
-    std::set<std::string> leaving;                       // pods that are to be deleted: their node refused them
-    std::map<std::string, MonotonicTime> unschedulable;  // pods, since when
-    std::map<std::string, MonotonicTime> avoided;        // nodes, until when
-    MonotonicTime preferred_until{};                     // of the constraint
-    MonotonicTime paused_until{};
-    Duration pause{};                             // the last; zero: none since it was whole
-    std::optional<MonotonicTime> held_since;      // pods without a gate, while it is not whole
-    std::optional<MonotonicTime> reserved_since;  // places without any such pod
-    bool releasing = false;                       // until its pods are gone
-    int reached = 0;                              // the most pods that were bound at once while it ran
-    std::uint64_t tried = 0;                      // room_ of the last try that found no room; 0: try
-    std::optional<HeldDomain> candidate;          // to be kept free for it; of the last try
-    bool strict = false;                          // the last try was for the preferred level alone
-    Wait wait, last_wait;                         // now; of the last try
-    bool approximate = false;                     // a search for its places was
-    Whereabouts whereabouts;
-    std::optional<Answer> answer;
-  };
-  // The parts of the queue, in order.
-  enum class Line { kRepair, kStart, kGrowth, kSpare, kContent };
-  // How many pods a gang wants next.
-  struct Want {
-    Line line = Line::kContent;
-    int least = 0, most = 0;
-  };
+  // placer.cpp
+  void adopt(Entry& entry, const Seat& seat);
+  void reserve(Entry& entry, const Seat& seat, Place& place);
+  void drop(Entry& entry, int slot);
+  Answer build_answer(Entry& entry);
+  std::optional<Where> where_of(Entry& entry);
+  // Its answer may be another one.
+  void touch(const Entry& entry) { touched_.insert(entry.gang.key); }
+  void say(Entry& entry, Wait wait);
+  // Its want may be another one.
+  void queue(Entry& entry);
+  // Time alone may change something then.
+  void wake_at(Entry& entry, MonotonicTime time, MonotonicTime now);
+  void forget_wake(Entry& entry);
 
+  // placer_review.cpp: what pods and time say about the places that a gang has.
   void review(Entry& entry, MonotonicTime now);
   void note_refusals(Entry& entry, MonotonicTime now);
+  void judge_level(Entry& entry);
   void drop_untenable(Entry& entry);
-  // The places break the constraint.
   bool is_split(const Entry& entry) const;
   void judge_age(Entry& entry, MonotonicTime now);
   void release(Entry& entry, MonotonicTime now);
-  void pause(Entry& entry, MonotonicTime now);
-  void drop(Entry& entry, int slot);
+  void pause(Entry& entry, Pause& pause, MonotonicTime now);
 
-  Want want_of(const Entry& entry) const;
+  // placer_search.cpp: who gets which nodes.
   // One pass over the queue. True: some got nodes, so they may want more.
   bool serve(MonotonicTime now);
-  // Gives nodes to as many pods as `want` says. False: there is no room.
-  bool try_to_place(Entry& entry, const Want& want, bool outside_held, MonotonicTime now);
+  // Why the gang cannot be placed whatever room there is; kNothing: it can.
+  Why block_of(Entry& entry, MonotonicTime now);
+  // Gives nodes to as many pods as the gang wants. False: there is no room.
+  bool try_to_place(Entry& entry, bool outside_held, MonotonicTime now);
+  // Where there is room for that many pods, were it not for others.
+  Need need_of(const Entry& entry, int pods) const;
+  std::vector<NodeId> closed_for(const Entry& entry) const;
   // As many as fit; without nodes of `avoid` where that is enough.
   std::optional<Assignment> find_nodes(const Search& search, const Want& want, const std::vector<std::string>& avoid);
   std::optional<Assignment> most_that_fit(Search search, const Want& want);
-  void close(const std::string& node, Search& search) const;
   void assign(Entry& entry, const Want& want, const Assignment& assignment, MonotonicTime now);
   // There is no room for the rest of a gang of which some have nodes: those that are not held yet are given up, too.
   // False: there are none.
   bool give_up_rest(Entry& entry, MonotonicTime now);
+  bool holds_domain(const Entry& entry, MonotonicTime now) const;
+  void hold(Entry& entry, const HeldDomain& domain, MonotonicTime now);
   // The gang is the first that waits. False: no domain is large enough for it.
   bool keep_free_for(Entry& entry, MonotonicTime now);
+  // The same for one that cannot be placed yet, whatever room there is.
+  bool keep_turn_of(Entry& entry, MonotonicTime now);
   void end_hold();
   std::vector<std::pair<NodeId, int>> survivors_of(const Entry& entry) const;
-  Answer build_answer(Entry& entry);
-  std::optional<Where> where_of(Entry& entry);
-  // Time alone may change something then.
-  void wake_at(MonotonicTime time, MonotonicTime now);
 
   ClusterView& cluster_;
   const PlacerOptions options_;
-  std::map<std::string, Entry> entries_;  // by key
-  std::set<std::string> expected_;        // keys
-  std::uint64_t room_ = 1;                // grows when there may be room that was not there
-  std::string holder_;                    // key; the two below are its
-  std::optional<HeldDomain> held_;
-  MonotonicTime held_until_{};
+  std::map<std::string, Entry> entries_;                    // by key
+  std::set<std::string> expected_;                          // keys
+  std::set<Turn> queue_;                                    // of the entries that want something
+  std::set<std::pair<MonotonicTime, std::string>> timers_;  // Entry::due, with the key
+  std::set<std::string> dirty_;                             // keys to review in the next step
+  std::set<std::string> touched_;                           // keys whose answer may be another one
+  std::set<std::string> unsettled_;                         // keys to review whenever the cluster changes
+  std::uint64_t room_ = 1;                                  // grows when there may be room that was not there
+  std::uint64_t tree_version_ = 0;                          // of the root, at the last step
+  bool cluster_changed_ = false;                            // since the last step
+  std::optional<Hold> hold_;
   std::optional<MonotonicTime> next_;
+  std::uint64_t reviews_ = 0;
 };
 
 }  // namespace lockstep::placement

@@ -167,7 +167,7 @@ TEST(PlacerRepair, pauses_double_to_a_minute_and_begin_anew_when_the_gang_was_wh
   EXPECT_THAT(desk.answer("a").nodes, SizeIs(1));
 }
 
-TEST(PlacerRepair, a_paused_gang_keeps_no_domain_free) {
+TEST(PlacerRepair, a_paused_gang_keeps_no_node_free_that_it_avoids) {
   Desk desk(1, 1, 2);
   Gang& gang = desk.gang("a", 2, 100);
   desk.step();
