@@ -126,9 +126,12 @@ void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
 // placement, which paces its next try and avoids the node. Where kube-scheduler chooses the nodes, nothing else would
 // pace it, so there it is a loss, and the restart budget ends what would go on for ever.
 bool goes_without_loss(const Snapshot& snapshot, const SlotView& slot) {
-  if (!snapshot.placing || slot.pod == nullptr) return false;
+  if (slot.pod == nullptr) return false;
   const api::Pod& pod = *slot.pod;
-  if (pod.meta.deleted && pod.node_name.empty()) return true;
+  // A job may have changed hands since.
+  const bool placed = snapshot.placing || !pod.reserved_node.empty();
+  if (placed && pod.meta.deleted && pod.node_name.empty()) return true;
+  if (!snapshot.placing) return false;
   // After a reboot a kubelet refuses pods that have run before.
   const auto* member = snapshot.view ? snapshot.view->member_of(slot.slot) : nullptr;
   const bool was_member = member != nullptr && member->in_gang && member->incarnation == slot.incarnation;

@@ -39,6 +39,8 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
   entry.gang = gang;
   entry.gang.held_for = bounded(gang.held_for);
   entry.gang.timeout = bounded(gang.timeout);
+  // It has begun to train before it was released: it stays.
+  if (!gang.may_release) entry.trouble.releasing = false;
   // A gang that has shrunk wants nothing for the slots that it had.
   auto& seats = entry.gang.seats;
   std::erase_if(seats, [&](const Seat& seat) { return seat.slot >= gang.pods + gang.spares; });
@@ -53,8 +55,10 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
   for (const Seat& seat : seats) adopt(entry, seat);
   Trouble& trouble = entry.trouble;
   if (!trouble.leaving.empty() || !trouble.unschedulable.empty()) {
-    std::set<std::string> pods;
-    for (const Seat& seat : seats) pods.insert(seat.pod);
+    std::set<std::string> pods;  // that are there: one that was replaced comes back under its name
+    for (const Seat& seat : seats) {
+      if (seat.state != SeatState::kWanted) pods.insert(seat.pod);
+    }
     std::erase_if(trouble.leaving, [&](const std::string& pod) { return !pods.contains(pod); });
     std::erase_if(trouble.unschedulable, [&](const auto& pod) { return !pods.contains(pod.first); });
   }

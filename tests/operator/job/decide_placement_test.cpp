@@ -92,6 +92,7 @@ TEST(DecidePlacement, after_a_refused_create_the_pods_that_are_there_wait) {
   s.place_all();
   s.problem = CreateProblem{.kind = "Pod", .name = "a-abcd-1-1", .code = ErrorCode::kForbidden, .last = s.now, .times = 1};
   s.problem->message = "exceeded quota: q";
+  s.see(Phase::kWaiting, 0);
   const Plan plan = s.accept();
   EXPECT_EQ(names(plan.deletes), (std::vector<std::string>{"a-abcd-0-1"})) << "a part of a gang is released";
   EXPECT_TRUE(plan.creates.empty() && plan.opens.empty() && plan.moves.empty());

@@ -189,7 +189,8 @@ void PlacementWorld::disturb() {
       break;
     case 5:
       for (const auto& job : jobs_) {
-        if (job->done || !chance(10)) continue;
+        const bool refused = std::any_of(job->pods.begin(), job->pods.end(), [](auto& pod) { return pod.second.refused(); });
+        if (job->done || refused || !chance(10)) continue;  // where kube-scheduler places, a refusal is a loss
         job->by_operator = !job->by_operator;  // spec.scheduling.backend
         ++counts.switched;
       }
@@ -439,7 +440,7 @@ void PlacementWorld::run_kubelets(Job& job) {
       continue;
     }
     if (pod.node_name.empty() || pod.phase != "Pending" || (!calm_ && chance(30))) continue;
-    if (!calm_ && chance(8)) {
+    if (!calm_ && job.by_operator && chance(8)) {
       ++counts.refused;
       pod.phase = "Failed";
       pod.reason = "OutOfcpu";

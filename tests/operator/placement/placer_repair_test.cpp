@@ -141,6 +141,43 @@ TEST(PlacerRepair, a_node_that_refused_is_avoided_for_five_minutes_by_that_gang_
   EXPECT_EQ(desk.answer("a").nodes.at(0), refused);
 }
 
+TEST(PlacerRepair, a_refused_pod_that_is_gone_is_placed_again_under_its_name) {
+  Desk desk(1, 1, 3);
+  Gang& gang = desk.gang("a", 2);
+  desk.step();
+  desk.run("a");
+  const Seat before = gang.seats[1];
+  gang.seats[1].state = SeatState::kRefused;
+  desk.step();
+  EXPECT_THAT(desk.answer("a").replace, ElementsAre(before.pod));
+  desk.step(seconds(10));
+  EXPECT_THAT(desk.answer("a").nodes, SizeIs(1)) << "it is still there";
+  desk.lose("a", 1);
+  gang.seats[1].pod = before.pod;
+  desk.step(seconds(1));
+  EXPECT_THAT(desk.answer("a").replace, IsEmpty());
+  ASSERT_THAT(desk.answer("a").nodes, SizeIs(2));
+  EXPECT_NE(desk.answer("a").nodes.at(1), before.node);
+}
+
+TEST(PlacerRepair, a_gang_that_trains_before_it_is_released_stays) {
+  Desk desk(1, 1, 2);
+  Gang& gang = desk.gang("a", 2);
+  desk.step();
+  desk.make_pods("a");
+  desk.bind("a", {1});
+  desk.step(minutes(2));
+  ASSERT_TRUE(desk.answer("a").release);
+  gang.seats[1].state = SeatState::kBound;
+  desk.step();
+  EXPECT_TRUE(desk.answer("a").release) << "its pods are being deleted";
+  gang.running = true;
+  gang.may_release = false;
+  desk.step();
+  EXPECT_FALSE(desk.answer("a").release);
+  EXPECT_THAT(desk.answer("a").nodes, SizeIs(2));
+}
+
 TEST(PlacerRepair, pauses_double_to_a_minute_and_begin_anew_when_the_gang_was_whole) {
   Desk desk(1, 1, 12);
   Gang& gang = desk.gang("a", 1);
