@@ -97,12 +97,12 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
   }
   for (const std::string& level : levels) {
-    const auto equals = level.find('=');
-    if (equals == std::string::npos) {
-      std::cerr << "--topology-level " << level << ": must be name=label, as in rack=topology.example.com/rack\n";
+    auto read = placement::level_of_flag(level);
+    if (!read) {
+      std::cerr << "--topology-level " << level << ": " << read.error().message << "\n";
       return 2;
     }
-    options.topology.levels.push_back({level.substr(0, equals), level.substr(equals + 1)});
+    options.topology.levels.push_back(*std::move(read));
   }
   if (levels.empty()) return std::nullopt;
   options.topology.name = "--topology-level";

@@ -48,8 +48,8 @@ void Cluster::put_node(const NodeRecord& record) {
   Node& node = nodes_[index(id)];
   node.list = node_list_;
   bool changed = is_new;
-  const bool usable = record.ready && !record.unschedulable && !record.out_of_service;
-  changed |= std::exchange(node.usable, usable) != usable;
+  const NodeState state = state_of(record);
+  changed |= std::exchange(node.state, state) != state;
 
   const std::int32_t node_class = acquire_class(record);
   changed |= node_class != node.node_class;
@@ -179,8 +179,11 @@ bool Cluster::admits(const KnownShape& shape, NodeId node) const {
 }
 
 std::int32_t Cluster::room(const KnownShape& shape, NodeId id, bool as_empty) const {
-  const Node& node = nodes_[index(id)];
-  if (node.allocatable == kNone || !node.usable || !admits(shape, id)) return 0;
+  return room(shape, id, nodes_[index(id)], as_empty);
+}
+
+std::int32_t Cluster::room(const KnownShape& shape, NodeId id, const Node& node, bool as_empty) const {
+  if (node.allocatable == kNone || node.state != NodeState::kUsable || !admits(shape, id)) return 0;
   const auto& has = rows_.entries(node.allocatable);
   std::int64_t most = kMostFit;
   std::size_t i = 0;
@@ -220,6 +223,14 @@ Result<std::vector<std::int32_t>> Cluster::fit_empty(ShapeId id) const {
   std::vector<std::int32_t> fits(index(tree_.node_limit()));
   for (NodeId node = 0; node < tree_.node_limit(); ++node) fits[index(node)] = room(shape, node, true);
   return fits;
+}
+
+std::int32_t Cluster::fit_without(ShapeId shape, NodeId id, const std::function<bool(const PodRecord&)>& gone) const {
+  Node node = nodes_[index(id)];
+  each_pod(id, [&](const PodRecord& pod) {
+    if (gone(pod)) count_on(node, pod, -1);
+  });
+  return room(shapes_[index(shape)], id, node, false);
 }
 
 bool Cluster::holds(NodeId id, ShapeId shape_id) const {

@@ -82,6 +82,9 @@ class Cluster {
   // pods together take no more than it has of what the shape asks for.
   bool holds(NodeId node, ShapeId shape) const;
 
+  // How many pods of the shape would fit on the node if the pods that `gone` picks were not there. Needs no lists.
+  std::int32_t fit_without(ShapeId shape, NodeId node, const std::function<bool(const PodRecord&)>& gone) const;
+
   // Counts a pod of the shape on the node until one of these: the watch shows a pod of that key on the node, bound
   // anywhere, terminal or gone; it passes the version that written() gave; unreserve(). `pod` is "namespace/name". A
   // second call moves the reservation and forgets its version. `node` is in use.
@@ -95,10 +98,17 @@ class Cluster {
   // decision stays too. A status of a pod or a heartbeat of a node changes nothing.
   std::uint64_t changes() const { return tree_.version(kRoot) + tables_.touches(); }
 
+  // Whether the node takes new pods.
+  NodeState state(NodeId node) const { return nodes_[index(node)].state; }
+  // What tolerations and selectors look at: the taints, and those of the labels that some shape selects by.
+  const std::vector<Taint>& taints(NodeId node) const { return class_of(node).taints; }
+  const api::Labels& labels(NodeId node) const { return class_of(node).labels; }
   // What a node has and its pods take, ordered by name; what only pods name is left out.
   std::vector<NodeAmount> amounts(NodeId node) const;
   // The pods and reservations that count on the node, in no order.
   void each_pod(NodeId node, const std::function<void(const PodRecord&)>& visit) const;
+  // How much of the resource a pod of each_pod() takes.
+  std::int64_t units(const PodRecord& pod, std::string_view resource) const;
   std::size_t pods() const { return by_uid_.size(); }
   std::size_t reservations() const { return reservations_.size(); }
 
@@ -117,7 +127,7 @@ class Cluster {
     std::int32_t node_class = kNone;
     PodIndex first_pod = kNone;
     std::int32_t port_pods = 0;  // pods of jobs with host ports
-    bool usable = false;         // ready, neither cordoned nor out of service
+    NodeState state = NodeState::kNotReady;
     std::uint16_t list = 0;      // the last list that held it
     std::vector<__int128> used;  // beside the entries of `allocatable`
   };
@@ -159,6 +169,7 @@ class Cluster {
   void attach(PodIndex pod);
   void detach(PodIndex pod);
   void count(const PodRecord& pod, int sign);
+  void count_on(Node& node, const PodRecord& pod, int sign) const;
   void recount(NodeId node);
   void remove_uid(const Uid& uid);
   void move_pods(PodIndex first, std::int32_t to);
@@ -167,8 +178,10 @@ class Cluster {
   void release_class(std::int32_t node_class);
   void use_key(const std::string& key, int holders);
 
+  const NodeClass& class_of(NodeId node) const { return classes_[index(nodes_[index(node)].node_class)]->first; }
   bool admits(const KnownShape& shape, NodeId node) const;
-  std::int32_t room(const KnownShape& shape, NodeId node, bool as_empty) const;
+  std::int32_t room(const KnownShape& shape, NodeId id, bool as_empty) const;
+  std::int32_t room(const KnownShape& shape, NodeId id, const Node& node, bool as_empty) const;
   Status answerable(const KnownShape& shape) const;
 
   Tree tree_;

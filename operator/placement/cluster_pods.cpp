@@ -90,7 +90,11 @@ void Cluster::detach(PodIndex pod) {
 
 void Cluster::count(const PodRecord& pod, int sign) {
   if (pod.node < 0) return;
-  Node& node = nodes_[index(pod.node)];
+  count_on(nodes_[index(pod.node)], pod, sign);
+  tables_.touch(pod.node);
+}
+
+void Cluster::count_on(Node& node, const PodRecord& pod, int sign) const {
   const auto& has = rows_.entries(node.allocatable);
   std::size_t i = 0;
   for (const auto& [resource, units] : rows_.entries(pod.requests)) {
@@ -99,7 +103,6 @@ void Cluster::count(const PodRecord& pod, int sign) {
     if (has[i].resource == resource) node.used[i] += sign > 0 ? units : -units;
   }
   if (pod.is(kHostPorts) && (pod.is(kReservation) || !pod.job.is_zero())) node.port_pods += sign;
-  tables_.touch(pod.node);
 }
 
 void Cluster::recount(NodeId id) {
@@ -239,6 +242,13 @@ void Cluster::each_pod(NodeId node, const std::function<void(const PodRecord&)>&
   for (PodIndex pod = nodes_[index(node)].first_pod; pod != kNone; pod = records_[index(pod)].next) {
     visit(records_[index(pod)]);
   }
+}
+
+std::int64_t Cluster::units(const PodRecord& pod, std::string_view resource) const {
+  for (const auto& [id, units] : rows_.entries(pod.requests)) {
+    if (rows_.name(id) == resource) return units;
+  }
+  return 0;
 }
 
 }  // namespace lockstep::placement

@@ -26,4 +26,13 @@ struct NodeRecord {
   bool out_of_service = false;      // taint node.kubernetes.io/out-of-service
 };
 
+// Whether a node takes new pods. Of several reasons against it, the last of these.
+enum class NodeState : std::uint8_t { kUsable, kCordoned, kNotReady, kOutOfService };
+
+inline NodeState state_of(const NodeRecord& node) {
+  if (node.out_of_service) return NodeState::kOutOfService;
+  if (!node.ready) return NodeState::kNotReady;
+  return node.unschedulable ? NodeState::kCordoned : NodeState::kUsable;
+}
+
 }  // namespace lockstep::placement

@@ -82,4 +82,10 @@ std::optional<Profile> fit_preset(std::span<const api::Labels> nodes) {
   return best.profile;
 }
 
+std::optional<Profile> fit_preset(const Profile& preset, std::span<const api::Labels> nodes) {
+  Fit only = fit(preset, nodes);
+  if (only.covered == 0) return std::nullopt;
+  return std::move(only.profile);
+}
+
 }  // namespace lockstep::placement

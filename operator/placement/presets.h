@@ -24,4 +24,7 @@ std::span<const Profile> presets();
 // as NVLink domains of part of a cluster, stay innermost.
 std::optional<Profile> fit_preset(std::span<const api::Labels> nodes);
 
+// The levels of this preset that fit_preset() would keep. None where no node has a label of it.
+std::optional<Profile> fit_preset(const Profile& preset, std::span<const api::Labels> nodes);
+
 }  // namespace lockstep::placement

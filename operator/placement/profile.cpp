@@ -36,6 +36,14 @@ Status check(const Profile& profile) {
   return {};
 }
 
+Result<Level> level_of_flag(const std::string& flag) {
+  const auto equals = flag.find('=');
+  if (equals == std::string::npos) {
+    return fail(ErrorCode::kInvalid, "must be name=label, as in rack=topology.example.com/rack");
+  }
+  return Level{flag.substr(0, equals), flag.substr(equals + 1)};
+}
+
 Result<int> level_index(const Profile& profile, const std::string& name) {
   std::string known;
   for (std::size_t i = 0; i < profile.levels.size(); ++i) {

@@ -32,6 +32,9 @@ inline constexpr int kMostLevels = 8;
 // name of the node's own (api::kNodeLevel), or more than kMostLevels levels.
 Status check(const Profile& profile);
 
+// The level of a flag "NAME=LABEL"; kInvalid, with half a sentence, where it has no "=".
+Result<Level> level_of_flag(const std::string& flag);
+
 // The index of the level of that name, or kInvalid with a sentence that lists the names there are.
 Result<int> level_index(const Profile& profile, const std::string& name);
 

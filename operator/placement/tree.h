@@ -62,6 +62,8 @@ class Tree {
   bool innermost(DomainId domain) const { return level(domain) == levels() - 1; }
   // The value of the label; for a private domain the name of its node in parentheses; "" for the root.
   const std::string& name(DomainId domain) const { return domains_[index(domain)].name; }
+  // Whether it is the domain of a node that lacks the label.
+  bool is_private(DomainId domain) const { return domains_[index(domain)].private_; }
   // The names from the outermost level down; empty for the root.
   std::vector<std::string> path(DomainId domain) const;
   // Whether neither the domain nor one above it is private.
