@@ -12,6 +12,7 @@
 #include "operator/cli/completion.h"
 #include "operator/cli/interrupts.h"
 #include "operator/cli/job_file.h"
+#include "operator/cli/placement_commands.h"
 #include "operator/cli/run_command.h"
 #include "operator/cli/text.h"
 
@@ -32,6 +33,7 @@ struct Arguments {
   std::string format;
   std::string explained;
   JobLogOptions logs;
+  TopologyOptions topology;
   bool wait = false;
   std::string shell;
 };
@@ -92,6 +94,40 @@ CLI::App* add_validate(CLI::App& app, Arguments& to) {
   return validate;
 }
 
+void add_profile_options(CLI::App& command, ProfileChoice& choice) {
+  auto* levels = command
+                     .add_option("--topology-level", choice.levels,
+                                 "Network level above the node, by a label of nodes; repeat it, outermost first")
+                     ->type_name("NAME=LABEL")
+                     ->expected(1)
+                     ->take_all();
+  command.add_option("--preset", choice.preset, "Levels of a cloud or tool (default: the preset that fits the nodes)")
+      ->check(CLI::IsMember(preset_names()))
+      ->excludes(levels);
+}
+
+CLI::App* add_topology(CLI::App& app, Arguments& to) {
+  CLI::App* topology = app.add_subcommand("topology", "Draw a cluster's network domains: what is free, who is where");
+  add_profile_options(*topology, to.topology.profile);
+  topology->add_option("--resource", to.topology.resource, "What to count (default: GPUs; CPUs where no node has any)")
+      ->type_name("NAME");
+  topology->add_option("--depth", to.topology.draw.depth, "Levels to draw below the cluster (default: 60 lines)")
+      ->check(CLI::NonNegativeNumber);
+  topology->add_flag("--all", to.topology.draw.all, "Draw every domain and node");
+  topology->add_flag("--json", to.topology.json, "Print the whole tree as JSON");
+  topology->footer(
+      "Examples:\n"
+      "  lockstep topology\n"
+      "  lockstep topology --depth 2 --resource cpu\n"
+      "  lockstep topology --topology-level block=example.com/block --topology-level rack=example.com/rack\n\n"
+      "Reads all nodes and the pods of all namespaces, and changes nothing. Give the levels that the operator was "
+      "given\n"
+      "(value topology of the chart). A hole is what one domain has free. Nodes that are cordoned, not ready or out "
+      "of\n"
+      "service have nothing free. In brackets behind a job: its pods.");
+  return topology;
+}
+
 void add_cluster_commands(CLI::App& app, Arguments& to) {
   CLI::App* submit = app.add_subcommand("submit", "Create or change a job on a cluster");
   submit->add_option("file", to.files, "Job file; - is standard input")->required()->expected(1)->type_name("FILE");
@@ -123,7 +159,8 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   CLI::App* remove = app.add_subcommand("delete", "Delete jobs and their pods from a cluster");
   remove->add_option("names", to.names, "Jobs")->required()->type_name("NAME");
   remove->footer("Example:\n  lockstep delete language-model");
-  for (CLI::App* command : {submit, status, explain, logs, remove}) add_cluster_options(*command, to.cluster);
+  CLI::App* topology = add_topology(app, to);
+  for (CLI::App* command : {submit, status, explain, logs, remove, topology}) add_cluster_options(*command, to.cluster);
 }
 
 std::vector<CommandWords> command_words(const CLI::App& app) {
@@ -284,6 +321,7 @@ int dispatch(const CLI::App& app, Arguments& given) {
   return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) -> Result<int> {
     if (command == "status") return status(target, given.status, std::move(stop));
     if (command == "explain") return zero(explain(target, given.explained));
+    if (command == "topology") return zero(topology(target, given.topology));
     if (command == "logs") return zero(logs(target, given.logs, std::move(stop)));
     return zero(remove_jobs(target, given.names));
   });

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"completion", "csh"}, 2, "lockstep completion: \"csh\" is none of bash, zsh and fish\n"}));
 
 TEST(Usage, the_help_of_every_command_has_an_example) {
-  for (const char* name : {"run", "validate", "submit", "status", "explain", "logs", "delete", "completion"}) {
+  for (const char* name :
+       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "completion"}) {
     Command command({name, "--help"});
     EXPECT_EQ(command.wait(), 0);
     EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
