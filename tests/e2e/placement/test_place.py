@@ -41,7 +41,7 @@ def test_a_job_that_requires_a_rack_lands_in_one(cluster, operator, job):
         assert sorted(nodes_of(cluster, name)) == ["n2", "n4"]
     said = found["status"]["placement"]
     print(f"\n{said}")
-    assert said["levelSpanned"] == "rack" and len(said["domains"]) == 1 and "b" in said["domains"][0]
+    assert said["levelSpanned"] == "rack" and said["domains"] == ["real/b"]
     columns = cluster.kubectl("get", "tj", name).stdout.splitlines()
     assert columns[1][columns[0].index("LEVEL"):].split()[0] == "rack", columns
 
