@@ -32,8 +32,10 @@ struct Arguments {
   StatusOptions status;
   std::string format;
   std::string explained;
+  ProfileChoice profile;
   JobLogOptions logs;
   TopologyOptions topology;
+  PlanOptions plan;
   bool wait = false;
   std::string shell;
 };
@@ -128,6 +130,22 @@ CLI::App* add_topology(CLI::App& app, Arguments& to) {
   return topology;
 }
 
+CLI::App* add_plan(CLI::App& app, Arguments& to) {
+  CLI::App* plan = app.add_subcommand("plan", "Show where a job's pods would go now, or why they would not fit");
+  plan->add_option("file", to.files, "Job file; - is standard input")->required()->expected(1)->type_name("FILE");
+  add_profile_options(*plan, to.plan.profile);
+  plan->add_flag("--json", to.plan.json, "Print nodes, or what is short, as JSON");
+  plan->footer(
+      "Examples:\n"
+      "  lockstep plan job.yaml\n"
+      "  lockstep plan job.yaml --topology-level rack=example.com/rack --json\n\n"
+      "Reads all nodes and the pods of all namespaces, and creates nothing. Give the levels that the operator was "
+      "given\n"
+      "(value topology of the chart). It looks at this moment alone: a gang that waits already goes first. The exit\n"
+      "status is 0 when the job would start, 1 when it would not.");
+  return plan;
+}
+
 void add_cluster_commands(CLI::App& app, Arguments& to) {
   CLI::App* submit = app.add_subcommand("submit", "Create or change a job on a cluster");
   submit->add_option("file", to.files, "Job file; - is standard input")->required()->expected(1)->type_name("FILE");
@@ -144,11 +162,13 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   explain->add_option("job", to.explained, "Job of a cluster, or the folder of a run on this machine")
       ->required()
       ->type_name("NAME|FOLDER");
+  add_profile_options(*explain, to.profile);
   explain->footer(
       "Examples:\n  lockstep explain language-model\n  lockstep explain lockstep-runs/language-model-1122-130501\n\n"
       "For each attempt that ended: its cause, the operator's reaction, the rule behind it, and the milliseconds of\n"
       "the recovery. agree = PROPOSE to GO: decide (the operator handles the failure), abort (the others leave the\n"
       "old generation) and record (it is stored). start = GO until all have the state: init (links), transfer.\n"
+      "For a job whose pods have no nodes: what is short on how many nodes, the largest holes, and what would help.\n"
       "A word with a / in it, or that names a folder or file here, means a run on this machine.");
   CLI::App* logs = app.add_subcommand("logs", "Print the logs of a job's workers");
   logs->add_option("name", to.logs.name, "Job")->required()->type_name("NAME");
@@ -160,7 +180,9 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
   remove->add_option("names", to.names, "Jobs")->required()->type_name("NAME");
   remove->footer("Example:\n  lockstep delete language-model");
   CLI::App* topology = add_topology(app, to);
-  for (CLI::App* command : {submit, status, explain, logs, remove, topology}) add_cluster_options(*command, to.cluster);
+  CLI::App* plan = add_plan(app, to);
+  for (CLI::App* command : {submit, status, explain, logs, remove, topology, plan})
+    add_cluster_options(*command, to.cluster);
 }
 
 std::vector<CommandWords> command_words(const CLI::App& app) {
@@ -171,7 +193,8 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
       for (const std::string& name : option->get_lnames()) one.options.push_back("--" + name);
       for (const std::string& name : option->get_snames()) one.options.push_back("-" + name);
     }
-    one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain";
+    one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain" ||
+                      one.name == "plan";
     words.push_back(std::move(one));
   }
   return words;
@@ -301,14 +324,15 @@ int dispatch(const CLI::App& app, Arguments& given) {
     if (!script) fmt::print(stderr, "lockstep completion: {}\n", script.error().message);
     return script ? 0 : kExitUsage;
   }
-  if (command == "submit") {
+  if (command == "submit" || command == "plan") {
     const auto job = read_valid_job(given.files[0]);
     if (!job) {
-      fmt::print(stderr, "lockstep submit: {}\n", job.error().message);
+      fmt::print(stderr, "lockstep {}: {}\n", command, job.error().message);
       return kExitFailure;
     }
     if (given.cluster.name_space.empty()) given.cluster.name_space = (*job)["metadata"].value("namespace", "");
     return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) {
+      if (command == "plan") return plan(target, *job, given.plan);
       return submit(target, *job, given.wait, std::move(stop));
     });
   }
@@ -320,7 +344,7 @@ int dispatch(const CLI::App& app, Arguments& given) {
   given.status.json = given.format == "json";
   return with_cluster(command, given.cluster, [&](const Target& target, std::stop_token stop) -> Result<int> {
     if (command == "status") return status(target, given.status, std::move(stop));
-    if (command == "explain") return zero(explain(target, given.explained));
+    if (command == "explain") return zero(explain(target, given.explained, given.profile));
     if (command == "topology") return zero(topology(target, given.topology));
     if (command == "logs") return zero(logs(target, given.logs, std::move(stop)));
     return zero(remove_jobs(target, given.names));

@@ -9,6 +9,7 @@
 #include "operator/api/training_job.h"
 #include "operator/cli/display.h"
 #include "operator/cli/explanation.h"
+#include "operator/cli/placement_commands.h"
 #include "operator/cli/rank_table.h"
 #include "operator/cli/run_report.h"
 #include "operator/cli/text.h"
@@ -239,9 +240,15 @@ Result<int> status(const Target& target, const StatusOptions& options, std::stop
   return 0;
 }
 
-Status explain(const Target& target, const std::string& name) {
+Status explain(const Target& target, const std::string& name, const ProfileChoice& profile) {
   LOCKSTEP_TRY(const auto job, get_job(target, name));
   fmt::print(target.out, "{}", explanation(job, target.clock.wall_now()));
+  if (waits_for_nodes(job)) {
+    const auto shortage = shortage_of(target, job, profile);
+    // Not everyone may list nodes and all pods; the rest is worth something without it.
+    if (!shortage) fmt::print(target.out, "\nWhat is free is not shown: {}\n", shortage.error().message);
+    if (shortage && !shortage->empty()) fmt::print(target.out, "\n{}", *shortage);
+  }
   if (const std::string ranks = ranks_in_words(target, job); !ranks.empty()) fmt::print(target.out, "\n{}", ranks);
   return {};
 }

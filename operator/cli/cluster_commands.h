@@ -11,6 +11,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
+#include "operator/cli/cluster_reading.h"
 #include "operator/kube/api.h"
 
 namespace lockstep::cli {
@@ -50,8 +51,8 @@ struct StatusOptions {
 // With a name and `watch`, ends when the job ends and returns its exit status.
 Result<int> status(const Target& target, const StatusOptions& options, std::stop_token stop);
 
-// Prints the explanation of a job (explanation.h).
-Status explain(const Target& target, const std::string& name);
+// Prints the explanation of a job (explanation.h). Of one whose pods have no nodes also what is short, by this profile.
+Status explain(const Target& target, const std::string& name, const ProfileChoice& profile = {});
 // The same of a run on this machine: `folder` is that of the run, or its job.json. kNotFound, kInvalid: not one.
 Status explain_run(const std::string& folder, Clock& clock, std::FILE* out);
 

@@ -99,6 +99,13 @@ std::string about(const api::Attempt& attempt) {
 
 }  // namespace
 
+bool waits_for_nodes(const api::TrainingJob& job) {
+  const auto& conditions = job.status.conditions;
+  const api::Condition* placed = api::find_condition(conditions, "Placed");
+  return placed != nullptr && placed->status == "False" && !job.spec.suspend &&
+         !api::is_true(conditions, "Succeeded") && !api::is_true(conditions, "Failed");
+}
+
 std::string explanation(const api::TrainingJob& job, WallTime now) {
   const api::TrainingJobStatus& status = job.status;
   std::string text = fmt::format("{}: {}", job.meta.name, status.state.empty() ? "Pending" : status.state);
@@ -107,7 +114,9 @@ std::string explanation(const api::TrainingJob& job, WallTime now) {
   text += fmt::format(", {} restart{}, of which {} charged to restart.maxRestarts ({})\n", status.restarts.total,
                       status.restarts.total == 1 ? "" : "s", status.restarts.charged, job.spec.restart.max_restarts);
   for (const api::Condition& condition : status.conditions) {
-    const bool matters = condition.type == status.state || (condition.type == "Running" && condition.status != "True");
+    const bool unplaced = condition.type == "Placed" && condition.status == "False" && waits_for_nodes(job);
+    const bool matters =
+        condition.type == status.state || unplaced || (condition.type == "Running" && condition.status != "True");
     if (!matters || condition.message.empty()) continue;
     const auto since = condition.last_transition
                            ? age(std::chrono::duration<double>(now - *condition.last_transition).count()) + " ago"

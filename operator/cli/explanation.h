@@ -12,4 +12,7 @@ namespace lockstep::cli {
 // the operator did and by which rule, and the milliseconds of each phase of the recovery.
 std::string explanation(const api::TrainingJob& job, WallTime now);
 
+// Whether pods of the job have no node, and it wants some.
+bool waits_for_nodes(const api::TrainingJob& job);
+
 }  // namespace lockstep::cli

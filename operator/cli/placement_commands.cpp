@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "operator/cli/gang_verdict.h"
 #include "operator/cli/text.h"
+#include "operator/cli/verdict_view.h"
 
 namespace lockstep::cli {
 namespace {
@@ -38,6 +40,45 @@ Status topology(const Target& target, const TopologyOptions& options) {
                draw_topology(reading, census, options.draw), resource, topology_summary(reading, census));
   }
   return {};
+}
+
+Result<int> plan(const Target& target, const nlohmann::json& object, const PlanOptions& options) {
+  LOCKSTEP_TRY(const auto job, api::parse_training_job(object));
+  LOCKSTEP_TRY(GangVerdict found, judge_gang(target.api, job, options.profile));
+  const placement::Tree& tree = found.reading.cluster->tree();
+  const bool fits = found.verdict.outcome == placement::Verdict::Outcome::kFits;
+  const auto same = [&](const auto& known) { return known.second.name == target.name_space + "/" + job.meta.name; };
+  if (std::any_of(found.reading.jobs.begin(), found.reading.jobs.end(), same)) {
+    found.notes.push_back(fmt::format("TrainingJob {} exists in namespace {}: this is the plan of a second one",
+                                      job.meta.name, target.name_space));
+  }
+  if (options.json) {
+    nlohmann::json all = verdict_json(tree, found.verdict);
+    all["notes"] = found.notes;
+    all["profile"] = tree.profile().name;
+    fmt::print(target.out, "{}\n", all.dump(2));
+    return fits ? 0 : 1;
+  }
+  fmt::print(target.out, "{} would {}start now: {}", job.meta.name, fits ? "" : "not ",
+             fits ? assignment_in_words(tree, found.verdict) : refusal_in_words(tree, found.verdict));
+  for (const std::string& note : found.notes) fmt::print(target.out, "Note: {}\n", note);
+  for (const std::string& note : found.reading.notes) fmt::print(target.out, "Warning: {}\n", note);
+  fmt::print(target.out, "Profile: {}\n", profile_in_words(found.reading));
+  return fits ? 0 : 1;
+}
+
+Result<std::string> shortage_of(const Target& target, const api::TrainingJob& job, const ProfileChoice& profile) {
+  LOCKSTEP_TRY(const GangVerdict found, judge_gang(target.api, job, profile));
+  if (found.missing == 0) return std::string();
+  const placement::Tree& tree = found.reading.cluster->tree();
+  std::string text;
+  if (found.verdict.outcome == placement::Verdict::Outcome::kFits) {
+    text = fmt::format("{} now: it waits for its turn, or for a pause to end\n", sentence_of(tree, found.verdict));
+  } else {
+    text = refusal_in_words(tree, found.verdict);
+  }
+  for (const std::string& note : found.notes) text += fmt::format("Note: {}\n", note);
+  return text + fmt::format("Profile: {}\n", profile_in_words(found.reading));
 }
 
 }  // namespace lockstep::cli

@@ -250,7 +250,9 @@ const char* name_of(placement::LabelProblem::Kind kind) {
   return "";
 }
 
-std::string profile_words(const ClusterReading& reading) {
+}  // namespace
+
+std::string profile_in_words(const ClusterReading& reading) {
   const Profile& profile = reading.cluster->tree().profile();
   if (reading.profile_source == "none") {
     return "none: no node has a label of a known preset; --topology-level NAME=LABEL names the levels";
@@ -263,8 +265,6 @@ std::string profile_words(const ClusterReading& reading) {
   return fmt::format("{}, preset {}{}", text, profile.name,
                      reading.profile_source == "discovered" ? ", the one that fits the nodes" : "");
 }
-
-}  // namespace
 
 std::string draw_topology(const ClusterReading& reading, const Census& census, const DrawOptions& options) {
   const int depth = depth_for(reading.cluster->tree(), options);
@@ -290,7 +290,7 @@ std::string place_name(const Profile& profile, int level, const std::vector<std:
 
 std::string topology_summary(const ClusterReading& reading, const Census& census) {
   const Tree& tree = reading.cluster->tree();
-  std::string text = fmt::format("Profile: {}\n", profile_words(reading));
+  std::string text = fmt::format("Profile: {}\n", profile_in_words(reading));
   std::vector<std::string> holes;
   for (const placement::Hole& hole : census.largest) {
     if (hole.level == placement::kClusterLevel || hole.pods == 0) continue;

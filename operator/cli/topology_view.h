@@ -21,6 +21,9 @@ std::string draw_topology(const ClusterReading& reading, const placement::Census
 // The profile, the holes and the problems of labels, a line each.
 std::string topology_summary(const ClusterReading& reading, const placement::Census& census);
 
+// The levels with their labels, and where they come from.
+std::string profile_in_words(const ClusterReading& reading);
+
 // The whole tree and all of the above. Amounts are numbers: CPUs, bytes, devices.
 nlohmann::json topology_json(const ClusterReading& reading, const placement::Census& census);
 

@@ -1,4 +1,4 @@
-// topology over the in-memory API: the whole text, as people see it.
+// topology, plan and explain over the in-memory API: the text that people see.
 #include "operator/cli/placement_commands.h"
 
 #include <nlohmann/json.hpp>
@@ -121,6 +121,171 @@ TEST_F(Topology, json_has_the_whole_tree) {
 TEST_F(Topology, an_empty_cluster_is_said_to_be_empty) {
   ASSERT_TRUE(topology(target(), {}).ok());
   EXPECT_EQ(printed(), "the cluster has no nodes\n");
+}
+
+class Plan : public SmallSite {
+ protected:
+  static json job(int nodes, const json& placement = json::object(), const json& more = json::object()) {
+    json spec = {{"image", "x"}, {"command", {"train"}}, {"nodes", nodes}, {"gpusPerNode", 8}};
+    if (!placement.empty()) spec["placement"] = placement;
+    spec.update(more);
+    return {{"metadata", {{"name", "llm"}}}, {"spec", spec}};
+  }
+  int exit_of(const json& job, bool as_json = false) {
+    const auto result = plan(target(), job, {.profile = {.levels = kLevelFlags}, .json = as_json});
+    EXPECT_TRUE(result.ok()) << result.error().message;
+    return result.value_or(-1);
+  }
+};
+
+TEST_F(Plan, shows_the_nodes_of_a_job_that_fits_and_creates_nothing) {
+  make_nodes(1, 2, 2);
+  make_pod("notebook", "b1r1n1", 1);
+  const std::uint64_t before = api_.version();
+  EXPECT_EQ(exit_of(job(2)), 0);
+  EXPECT_EQ(api_.version(), before);
+  EXPECT_EQ(printed(),
+            "llm would start now: 2 pods fit into one rack: 2 nodes, 1 rack, 1 block\n"
+            "\n"
+            "NODE    PODS  BLOCK  RACK\n"
+            "b1r2n1  1     b1     b1r2\n"
+            "b1r2n2  1     b1     b1r2\n"
+            "Profile: block (x/block) > rack (x/rack), from --topology-level\n");
+}
+
+TEST_F(Plan, says_what_is_short_and_what_would_help) {
+  make_nodes(1, 2, 2);
+  make_node("spare", {{"x/block", "b1"}}, 8, {{"unschedulable", true}});
+  make_pod("old-0", "b1r1n1", 8, make_job("old"), -10);
+  make_pod("new-0", "b1r2n1", 8, make_job("new"), 10);
+  EXPECT_EQ(exit_of(job(2, {{"required", "rack"}})), 1);
+  EXPECT_EQ(printed(),
+            "llm would not start now: 1 of 2 pods fits into one rack now (rack b1/b1r1)\n"
+            "\n"
+            "LEVEL    LARGEST HOLE  WHEN EMPTY  NEEDED  DOMAIN\n"
+            "cluster  2             4\n"
+            "block    2             4                   block b1\n"
+            "rack     1             2           2       rack b1/b1r1\n"
+            "node     1             1                   node b1r1n2\n"
+            "\n"
+            "NODES  TAKE NO POD BECAUSE OF\n"
+            "2      nvidia.com/gpu: a pod needs 8, at most 8 free on a node\n"
+            "1      cordoned\n"
+            "2 of 5 nodes have room for at least one pod.\n"
+            "\n"
+            "Hint: with preferred instead of required it would start now, within one block\n"
+            "Hint: it would fit into rack b1/b1r1 if this job ended: default/old (1 pod there, priority -10)\n"
+            "Profile: block (x/block) > rack (x/rack), from --topology-level\n");
+}
+
+TEST_F(Plan, an_elastic_gang_starts_with_those_that_fit) {
+  make_nodes(1, 1, 3);
+  EXPECT_EQ(exit_of(job(4, {}, {{"elastic", {{"minNodes", 2}}}})), 0);
+  const std::string text = printed();
+  EXPECT_NE(text.find("llm would start now: 3 pods fit into one rack"), std::string::npos) << text;
+  EXPECT_NE(text.find("Note: elastic.minNodes lets it train with 3 of 4 pods"), std::string::npos) << text;
+  EXPECT_EQ(exit_of(job(5, {}, {{"elastic", {{"minNodes", 4}}}})), 1);
+}
+
+TEST_F(Plan, a_preferred_level_without_room_is_waited_for) {
+  make_nodes(1, 2, 1);
+  EXPECT_EQ(exit_of(job(2, {{"preferred", "rack"}, {"preferredWaitSeconds", 90}})), 0);
+  const std::string text = printed();
+  EXPECT_NE(text.find("Note: one rack is preferred and has no room: the operator waits for it for up to 90 s\n"),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(Plan, notes_other_backends_spares_and_jobs_of_the_same_name) {
+  make_nodes(1, 1, 2);
+  make_job("llm");
+  const json more = {{"spares", {{"nodes", 1}}}, {"scheduling", {{"backend", "None"}}}};
+  EXPECT_EQ(exit_of(job(1, {}, more)), 0);
+  const std::string text = printed();
+  EXPECT_NE(text.find("Note: scheduling.backend is None: "), std::string::npos) << text;
+  EXPECT_NE(text.find("Note: its 1 spares get nodes after the gang\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("Note: TrainingJob llm exists in namespace default: "), std::string::npos) << text;
+}
+
+TEST_F(Plan, an_unknown_level_names_those_that_there_are) {
+  make_nodes(1, 1, 1);
+  const auto refused = plan(target(), job(1, {{"required", "rak"}}), {.profile = {.levels = kLevelFlags}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("spec.placement.required: unknown level \"rak\""), std::string::npos);
+  EXPECT_NE(refused.error().message.find("did you mean rack?"), std::string::npos) << refused.error().message;
+}
+
+TEST_F(Plan, json_tells_both_answers) {
+  make_nodes(1, 1, 2);
+  EXPECT_EQ(exit_of(job(2), true), 0);
+  const json fits = json::parse(printed());
+  EXPECT_EQ(fits["fits"], true);
+  EXPECT_EQ(fits["levelSpanned"], "rack");
+  EXPECT_EQ(fits["nodes"][1], json({{"name", "b1r1n2"}, {"pods", 1}, {"path", {"b1", "b1r1"}}}));
+  make_pod("other", "b1r1n1", 8);
+  EXPECT_EQ(exit_of(job(2), true), 1);
+  const json refused = json::parse(printed());
+  EXPECT_EQ(refused["fits"], false);
+  EXPECT_EQ(refused["shortages"][0]["resource"], "nvidia.com/gpu");
+  EXPECT_EQ(refused["largestHoles"][0]["pods"], 1);
+}
+
+class ExplainPending : public Plan {
+ protected:
+  json make_pending(int nodes, const std::string& reason = "NoRoom") {
+    const json made = make_job("llm", job(nodes, {{"required", "rack"}})["spec"]);
+    const json placed = {{"type", "Placed"}, {"status", "False"}, {"reason", reason}, {"message", "it waits"}};
+    EXPECT_TRUE(api_.patch(kube::kTrainingJobs, "default", "llm", kube::PatchType::kMerge,
+                           {{"status", {{"state", "Pending"}, {"conditions", json::array({placed})}}}}, "status")
+                    .ok());
+    return made;
+  }
+  std::string explained() {
+    EXPECT_TRUE(explain(target(), "llm", {.levels = kLevelFlags}).ok());
+    return printed();
+  }
+};
+
+TEST_F(ExplainPending, shows_the_condition_and_what_is_short) {
+  make_nodes(1, 2, 2);
+  make_pod("a", "b1r1n1", 8);
+  make_pod("b", "b1r2n1", 8);
+  make_pending(2);
+  const std::string text = explained();
+  EXPECT_NE(text.find("  Placed: it waits (NoRoom, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n1 of 2 pods fits into one rack now (rack b1/b1r1)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("Hint: with preferred instead of required"), std::string::npos) << text;
+}
+
+TEST_F(ExplainPending, bound_pods_stay_and_gated_ones_take_nothing) {
+  make_nodes(1, 2, 2);
+  const json job = make_pending(2);
+  make_pod("llm-0", "b1r1n1", 8, job);
+  make_pod("other", "b1r1n2", 8);
+  EXPECT_NE(explained().find("\nnone of 1 pod fits into one rack now\n"), std::string::npos);
+  ASSERT_TRUE(api_.remove(kube::kPods, "default", "other", {.grace_period_seconds = 0}).ok());
+  json gated = {{"metadata",
+                 {{"name", "llm-1"},
+                  {"annotations", {{"lockstep.dev/node", "b1r1n2"}}},
+                  {"labels", {{api::kLabelJobUid, job["metadata"]["uid"]}, {api::kLabelSlot, "1"}}}}}};
+  const json requests = {{"nvidia.com/gpu", "8"}};
+  const json container = {{"name", "c"}, {"resources", {{"requests", requests}}}};
+  gated["spec"]["containers"] = json::array({container});
+  ASSERT_TRUE(api_.create(kube::kPods, "default", gated).ok());
+  EXPECT_NE(explained().find("\n1 pod fits into one rack now: it waits for its turn"), std::string::npos);
+}
+
+TEST_F(ExplainPending, jobs_that_end_or_are_placed_show_no_room) {
+  make_nodes(1, 1, 1);
+  const json job = make_pending(1);
+  make_pod("llm-0", "b1r1n1", 8, job);
+  EXPECT_EQ(explained().find("Profile:"), std::string::npos);
+  const json failed = {{"type", "Failed"}, {"status", "True"}, {"reason", "R"}, {"message", "m"}};
+  make_node("n2", {});
+  ASSERT_TRUE(api_.patch(kube::kTrainingJobs, "default", "llm", kube::PatchType::kMerge,
+                         {{"status", {{"state", "Failed"}, {"conditions", json::array({failed})}}}}, "status")
+                  .ok());
+  EXPECT_EQ(explained().find("Profile:"), std::string::npos);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Usage, the_help_of_every_command_has_an_example) {
   for (const char* name :
-       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "completion"}) {
+       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "plan", "completion"}) {
     Command command({name, "--help"});
     EXPECT_EQ(command.wait(), 0);
     EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
