@@ -1,6 +1,9 @@
 // topology, plan and explain over the in-memory API: the text that people see.
 #include "operator/cli/placement_commands.h"
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/operator/cli/small_site.h"
@@ -169,7 +172,7 @@ TEST_F(Plan, says_what_is_short_and_what_would_help) {
             "node     1             1                   node b1r1n2\n"
             "\n"
             "NODES  TAKE NO POD BECAUSE OF\n"
-            "2      nvidia.com/gpu: a pod needs 8, at most 8 free on a node\n"
+            "2      nvidia.com/gpu: a pod needs 8, at most 0 free on one of them\n"
             "1      cordoned\n"
             "2 of 5 nodes have room for at least one pod.\n"
             "\n"
@@ -228,6 +231,40 @@ TEST_F(Plan, json_tells_both_answers) {
   EXPECT_EQ(refused["fits"], false);
   EXPECT_EQ(refused["shortages"][0]["resource"], "nvidia.com/gpu");
   EXPECT_EQ(refused["largestHoles"][0]["pods"], 1);
+}
+
+// Each line with the indent of a code block.
+std::string as_block(const std::string& text) {
+  std::string block;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) block += "    " + text.substr(at, end - at);
+    block += "\n";
+    at = end + 1;
+  }
+  return block;
+}
+
+TEST_F(Plan, the_page_on_placement_shows_what_the_commands_print) {
+  const std::vector<std::vector<std::string>> nodes = {{"n1", "b1", "r1"}, {"n2", "b1", "r1"}, {"n3", "b1", "r2"},
+                                                       {"n4", "b1", "r2"}, {"n5", "b2", "r3"}, {"n6", "b2", "r3"}};
+  for (const auto& node : nodes) make_node(node[0], {{"x/block", node[1]}, {"x/rack", node[2]}});
+  make_pod("bert-0", "n1", 8, make_job("bert", {}, "ml"));
+  make_pod("notebook", "n3", 8);
+  ASSERT_TRUE(topology(target(), {.profile = {.levels = kLevelFlags}}).ok());
+  std::vector<std::string> outputs = {printed()};
+  for (const json& placement :
+       {json::object(), json({{"required", "block"}}), json({{"preferred", "block"}, {"preferredWaitSeconds", 300}})}) {
+    exit_of(job(outputs.size() == 1 ? 2 : 3, placement));
+    outputs.push_back(printed());
+  }
+  std::ifstream file(LOCKSTEP_DOCS "/placement.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  for (std::string& text : outputs) {
+    // The page leaves out what follows: the profile, and of the topology the holes.
+    text.resize(std::min(text.find("Profile:"), text.find("\nFREE and TOTAL")));
+    EXPECT_NE(page.find(as_block(text)), std::string::npos) << as_block(text);
+  }
 }
 
 class ExplainPending : public Plan {
