@@ -29,7 +29,7 @@ Trial trial_of(const Plan& plan, std::vector<Gang> gangs, double failures, std::
 }
 
 Trial trial_of(const Plan& plan, const Experiment& experiment, std::uint64_t seed) {
-  auto gangs = draw_gangs(plan.site, plan.gangs, experiment.load, experiment.mode, seed);
+  auto gangs = draw_gangs(plan.site, {plan.gangs, plan.tail, experiment.load, experiment.mode}, seed);
   return trial_of(plan, std::move(gangs), experiment.failures, seed);
 }
 

@@ -32,6 +32,7 @@ Estimate estimate(const std::vector<double>& values);
 struct Plan {
   Site site;
   int gangs = 12'000;
+  double tail = 1;  // of their sizes
   std::vector<std::uint64_t> seeds = kReportSeeds;
   int threads = 1;
 };

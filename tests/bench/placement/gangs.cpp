@@ -29,14 +29,13 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-int draw_size(Draw& draw) {
+int draw_size(Draw& draw, double tail) {
   constexpr int kLargest = 8;
-  constexpr double kTail = 0.6;
   double all = 0;
-  for (int k = 0; k <= kLargest; ++k) all += std::exp2(-kTail * k);
+  for (int k = 0; k <= kLargest; ++k) all += std::exp2(-tail * k);
   double left = draw.uniform() * all;
   int k = 0;
-  while (k < kLargest && left >= std::exp2(-kTail * k)) left -= std::exp2(-kTail * k++);
+  while (k < kLargest && left >= std::exp2(-tail * k)) left -= std::exp2(-tail * k++);
   const int size = 1 << k;
   if (draw.uniform() >= 0.3 || size < 4) return size;
   return size / 2 + 1 + static_cast<int>(draw.uniform() * (size / 2));
@@ -63,21 +62,21 @@ void scale_arrivals(const Site& site, double load, std::vector<Gang>& gangs) {
 
 }  // namespace
 
-std::vector<Gang> draw_gangs(const Site& site, int count, double load, Mode mode, std::uint64_t seed) {
+std::vector<Gang> draw_gangs(const Site& site, const Mix& mix, std::uint64_t seed) {
   Draw draw(seed);
   std::vector<Gang> gangs;
   double now = 0;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < mix.gangs; ++i) {
     Gang gang;
     now += draw.exponential();
     gang.arrival = now;
     gang.seconds = kMedianSeconds * std::exp(1.4 * draw.normal());
     gang.gpus = site.gpus;
-    gang.pods = draw_size(draw);
-    set_levels(site, mode, gang);
+    gang.pods = draw_size(draw, mix.tail);
+    set_levels(site, mix.mode, gang);
     gangs.push_back(gang);
   }
-  scale_arrivals(site, load, gangs);
+  scale_arrivals(site, mix.load, gangs);
   return gangs;
 }
 

@@ -23,10 +23,17 @@ enum class Mode {
   kRequired,   // one rack where they fit into one, else one block where they fit into one
 };
 
-// Whole nodes. Sizes are 2^k, k = 0 .. 8, with probability ∝ 2^(-0.6 k); three of ten are uniform between 2^(k-1) and
-// 2^k instead. Times are lognormal (median 30 min, σ 1.4) and arrivals are Poisson, scaled so that all work together is
-// `load` of what the site can do until the last arrival.
-std::vector<Gang> draw_gangs(const Site& site, int count, double load, Mode mode, std::uint64_t seed);
+struct Mix {
+  int gangs = 12'000;
+  double tail = 1;     // of the sizes
+  double load = 0.95;  // all work, as a share of what the site can do until the last arrival
+  Mode mode = Mode::kPreferred;
+};
+
+// Gangs of whole nodes. Sizes are 2^k, k = 0 .. 8, with probability ∝ 2^(-tail · k); three of ten are uniform between
+// 2^(k-1) and 2^k instead. With a tail of 1, each doubling of the size has the same share of the work. Times are
+// lognormal (median 30 min, σ 1.4), arrivals Poisson.
+std::vector<Gang> draw_gangs(const Site& site, const Mix& mix, std::uint64_t seed);
 
 // The jobs of a trace of gavel: tab-separated lines of model, command, two flags, steps, arrival (s) and GPUs. Up to
 // `site.gpus` GPUs are one pod, more are pods of whole nodes. A job takes its steps, as a multiple of the median of its

@@ -25,8 +25,8 @@ void tune(const Options& options) {
   const Experiment packing{"packing", 0.95, Mode::kPreferred, 0}, waiting{"waiting", 0.85, Mode::kRequired, 0};
   fmt::print("{:>7} {:>6} {:>6} {:>15} {:>12} {:>12} {:>15}\n", "lambda", "block", "node", "racks / least", "one rack %",
              "one block %", "wait s");
-  for (const double lambda : {0.0, 1.0, 3.0, 6.0, 12.0, 25.0, 50.0}) {
-    for (const double block : {0.05, 0.2, 1.0}) {
+  for (const double lambda : {0.0, 1.0, 3.0, 6.0, 12.0, 50.0}) {
+    for (const double block : {0.05, 0.2, 1.0, 5.0}) {
       if (lambda == 0 && block > 0.05) continue;
       placement::Objective objective = placement::default_objective(2);
       objective.lambda = lambda;
@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   Options options;
   options.plan.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   app.add_option("--gangs", options.plan.gangs, "gangs of a simulation")->check(CLI::Range(100, 1'000'000));
+  app.add_option("--tail", options.plan.tail, "probability of a size of 2^k: 2^(-tail k)")->check(CLI::Range(0.0, 4.0));
   app.add_option("--seeds", options.plan.seeds, "one simulation for each");
   app.add_option("--policies", options.policies, "which to compare")->check(CLI::IsMember(policy_names()));
   app.add_option("--threads", options.plan.threads, "simulations at once")->check(CLI::Range(1, 256));

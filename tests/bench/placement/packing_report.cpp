@@ -12,6 +12,7 @@ Report::Report(const Plan& plan, std::vector<std::string> policies) : policies_(
              site.all_nodes(), site.gpus, site.blocks, site.racks, site.nodes);
   json_["site"] = {{"blocks", site.blocks}, {"racks", site.racks}, {"nodes", site.nodes}, {"gpus", site.gpus}};
   json_["gangs"] = plan.gangs;
+  json_["tail"] = plan.tail;
   json_["seeds"] = plan.seeds;
 }
 
