@@ -55,10 +55,12 @@ bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a
 	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench
 	@$(BUILD)/tests/bin/coordinator_bench --members $(MEMBERS) --most-mib 200
 
-NODES ?= 1000
-bench-placement: setup-test ## where a gang's pods go, on up to 102,400 nodes: decisions and events against bounds; from a job to 256 bound pods on NODES=1000
-	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench lockstep-operator
+bench-placement: setup-test ## where a gang's pods go: decisions and events against bounds; packing against other schedulers' rules; from a job to 256 bound pods on NODES=1000
+	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench packing_bench lockstep-operator
 	@$(BUILD)/tests/bin/placement_bench
+	@mkdir -p out/bench
+	@$(BUILD)/tests/bin/packing_bench --json out/bench/packing.json
+	@$(PYTHON) tests/bench/placement/plot.py out/bench/packing.json out/bench/packing.svg
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/placement/end_to_end.py --nodes $(NODES) --rounds $(ROUNDS)
 
 bench-peers: setup-test ## a fault every 30 s, FAULTS=20 times each, under Lockstep, torchrun and torchft (downloads PyTorch once)

@@ -336,7 +336,7 @@ def bench(suite):
 
 # name -> (description, function)
 SUITES = {
-    "structure": ("rooms, includes, files; the arithmetic of the benchmarks", lambda s: pytest(s, ["tests/structure", "tests/bench/recovery"], 60)),
+    "structure": ("rooms, includes, files; the arithmetic of the benchmarks", lambda s: pytest(s, ["tests/structure", "tests/bench/recovery", "tests/bench/placement"], 60)),
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
     "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),

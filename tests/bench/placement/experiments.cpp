@@ -80,8 +80,7 @@ std::map<std::string, Outcomes> run(const Plan& plan, const Experiment& experime
 
 std::map<std::string, Outcomes> run(const Plan& plan, const std::vector<std::vector<Gang>>& gangs,
                                     const std::vector<std::string>& policies) {
-  return run_trials(plan, gangs.size(), policies,
-                    [&](std::size_t i) { return trial_of(plan, gangs[i], 0, i + 1); });
+  return run_trials(plan, gangs.size(), policies, [&](std::size_t i) { return trial_of(plan, gangs[i], 0, i + 1); });
 }
 
 Outcomes run_objective(const Plan& plan, const Experiment& experiment, const placement::Objective& objective) {

@@ -72,7 +72,7 @@ std::vector<Gang> draw_gangs(const Site& site, const Mix& mix, std::uint64_t see
     gang.arrival = now;
     gang.seconds = kMedianSeconds * std::exp(1.4 * draw.normal());
     gang.gpus = site.gpus;
-    gang.pods = draw_size(draw, mix.tail);
+    gang.pods = std::min(draw_size(draw, mix.tail), site.all_nodes() / 2);
     set_levels(site, mix.mode, gang);
     gangs.push_back(gang);
   }

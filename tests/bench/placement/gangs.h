@@ -31,8 +31,8 @@ struct Mix {
 };
 
 // Gangs of whole nodes. Sizes are 2^k, k = 0 .. 8, with probability ∝ 2^(-tail · k); three of ten are uniform between
-// 2^(k-1) and 2^k instead. With a tail of 1, each doubling of the size has the same share of the work. Times are
-// lognormal (median 30 min, σ 1.4), arrivals Poisson.
+// 2^(k-1) and 2^k instead. With a tail of 1, each doubling of the size has the same share of the work. None is larger
+// than half of the site. Times are lognormal (median 30 min, σ 1.4), arrivals Poisson.
 std::vector<Gang> draw_gangs(const Site& site, const Mix& mix, std::uint64_t seed);
 
 // The jobs of a trace of gavel: tab-separated lines of model, command, two flags, steps, arrival (s) and GPUs. Up to

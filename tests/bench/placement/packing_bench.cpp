@@ -20,29 +20,30 @@ struct Options {
   bool quick = false, tune = false;
 };
 
-// The weights that are compared: λ, how much a hole of a block counts against one of a rack, and of a node.
+// The weights that are compared: λ, and of a hole of a block against one of a rack.
 void tune(const Options& options) {
   const Experiment packing{"packing", 0.95, Mode::kPreferred, 0}, waiting{"waiting", 0.85, Mode::kRequired, 0};
-  fmt::print("{:>7} {:>6} {:>6} {:>15} {:>12} {:>12} {:>15}\n", "lambda", "block", "node", "racks / least", "one rack %",
-             "one block %", "wait s");
+  const placement::Objective standard = placement::default_objective(2);
+  std::vector<placement::Objective> objectives;
   for (const double lambda : {0.0, 1.0, 3.0, 6.0, 12.0, 50.0}) {
-    for (const double block : {0.05, 0.2, 1.0, 5.0}) {
-      if (lambda == 0 && block > 0.05) continue;
-      placement::Objective objective = placement::default_objective(2);
-      objective.lambda = lambda;
-      objective.hole = {block, 1, 0.1};
-      const Outcomes packed = run_objective(options.plan, packing, objective);
-      const Outcomes waited = run_objective(options.plan, waiting, objective);
-      const auto show = [](const Estimate& value, double unit) {
-        return fmt::format("{:.3f} ± {:.3f}", value.mean * unit, value.half * unit);
-      };
-      fmt::print("{:>7} {:>6} {:>6} {:>15} {:>12.1f} {:>12.1f} {:>15}\n", lambda, block, 0.1,
-                 show(over_seeds(packed, [](const Outcome& o) { return o.racks_over_least.value(); }), 1),
-                 100 * over_seeds(packed, [](const Outcome& o) { return o.in_one_rack.value(); }).mean,
-                 100 * over_seeds(packed, [](const Outcome& o) { return o.in_one_block.value(); }).mean,
-                 show(over_seeds(waited, [](const Outcome& o) { return o.wait.value(); }), 1));
-      std::fflush(stdout);
+    for (const double hole : {0.05, 0.2, 1.0, 5.0}) {
+      if (lambda == 0 && hole > 0.05) continue;
+      objectives.push_back({standard.span, {hole, 1, 0.1}, lambda});
     }
+  }
+  fmt::print("{:>8} {:>8} {:>17} {:>12} {:>12} {:>17}\n", "lambda", "hole", "racks / least", "one rack %",
+             "one block %", "wait s");
+  for (const placement::Objective& objective : objectives) {
+    const Outcomes packed = run_objective(options.plan, packing, objective);
+    const Outcomes waited = run_objective(options.plan, waiting, objective);
+    const auto show = [](const Estimate& value) { return fmt::format("{:.3f} ± {:.3f}", value.mean, value.half); };
+    fmt::print("{:>8} {:>8} {:>17} {:>12.1f} {:>12.1f} {:>17}{}\n", objective.lambda, objective.hole[0],
+               show(over_seeds(packed, [](const Outcome& o) { return o.racks_over_least.value(); })),
+               100 * over_seeds(packed, [](const Outcome& o) { return o.in_one_rack.value(); }).mean,
+               100 * over_seeds(packed, [](const Outcome& o) { return o.in_one_block.value(); }).mean,
+               show(over_seeds(waited, [](const Outcome& o) { return o.wait.value(); })),
+               objective == standard ? "  the default" : "");
+    std::fflush(stdout);
   }
 }
 

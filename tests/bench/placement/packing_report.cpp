@@ -8,8 +8,9 @@ namespace lockstep::bench {
 
 Report::Report(const Plan& plan, std::vector<std::string> policies) : policies_(std::move(policies)) {
   const Site& site = plan.site;
-  fmt::print("{} nodes of {} GPUs: {} blocks of {} racks of {} nodes. Mean ± 95 % confidence interval over the seeds.\n",
-             site.all_nodes(), site.gpus, site.blocks, site.racks, site.nodes);
+  fmt::print(
+      "{} nodes of {} GPUs: {} blocks of {} racks of {} nodes. Mean ± 95 % confidence interval over the seeds.\n",
+      site.all_nodes(), site.gpus, site.blocks, site.racks, site.nodes);
   json_["site"] = {{"blocks", site.blocks}, {"racks", site.racks}, {"nodes", site.nodes}, {"gpus", site.gpus}};
   json_["gangs"] = plan.gangs;
   json_["tail"] = plan.tail;
@@ -132,8 +133,8 @@ void Report::rings() const {
     const auto over = [](std::int64_t a, std::int64_t b) {
       return b > 0 ? static_cast<double>(a) / static_cast<double>(b) : 1;
     };
-    fmt::print("{:<17} {:>12} {:>8.3f} {:>12} {:>8.3f}\n", name, of.racks, over(of.racks, rings_.least.racks), of.blocks,
-               over(of.blocks, rings_.least.blocks));
+    fmt::print("{:<17} {:>12} {:>8.3f} {:>12} {:>8.3f}\n", name, of.racks, over(of.racks, rings_.least.racks),
+               of.blocks, over(of.blocks, rings_.least.blocks));
   };
   line("order of ranks", rings_.ranks);
   line("by node name", rings_.by_name);
@@ -142,6 +143,8 @@ void Report::rings() const {
   fmt::print("rings whose order of ranks crosses more often than the least: {}\n", rings_.above_least);
 }
 
-bool Report::rings_are_ideal() const { return rings_.above_least == 0 && rings_.ranks == rings_.least; }
+bool Report::rings_are_ideal() const {
+  return rings_.above_least == 0 && rings_.ranks == rings_.least;
+}
 
 }  // namespace lockstep::bench

@@ -40,7 +40,8 @@ class Kai final : public Policy {
         std::vector<Cell> children;
         append_children(world, ask.gpus, domain, children);
         // pods ÷ room is largest where there is the least room.
-        std::stable_sort(children.begin(), children.end(), [](const Cell& a, const Cell& b) { return a.room < b.room; });
+        std::stable_sort(children.begin(), children.end(),
+                         [](const Cell& a, const Cell& b) { return a.room < b.room; });
         for (const Cell& child : children) below.push_back(child.id);
       }
       found = std::move(below);
@@ -74,6 +75,8 @@ class Kai final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> kai_policy() { return std::make_unique<Kai>(); }
+std::unique_ptr<Policy> kai_policy() {
+  return std::make_unique<Kai>();
+}
 
 }  // namespace lockstep::bench

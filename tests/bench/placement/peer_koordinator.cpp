@@ -97,6 +97,8 @@ class Koordinator final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> koordinator_policy() { return std::make_unique<Koordinator>(); }
+std::unique_ptr<Policy> koordinator_policy() {
+  return std::make_unique<Koordinator>();
+}
 
 }  // namespace lockstep::bench

@@ -68,7 +68,8 @@ class Kueue final : public Policy {
     for (std::size_t i = 0; i < cells.size() && pods > 0; ++i) {
       Cell cell = cells[i];
       if (cell.room == 0) continue;
-      if (best_fit_ && cell.room >= pods) cell = *one_that_holds({cells.begin() + static_cast<long>(i), cells.end()}, pods);
+      if (best_fit_ && cell.room >= pods)
+        cell = *one_that_holds({cells.begin() + static_cast<long>(i), cells.end()}, pods);
       taken.push_back(cell);
       pods -= std::min(pods, cell.room);
     }
@@ -81,7 +82,11 @@ class Kueue final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> kueue_best_fit() { return std::make_unique<Kueue>(Profile::kBestFit); }
-std::unique_ptr<Policy> kueue_least_free() { return std::make_unique<Kueue>(Profile::kLeastFreeCapacity); }
+std::unique_ptr<Policy> kueue_best_fit() {
+  return std::make_unique<Kueue>(Profile::kBestFit);
+}
+std::unique_ptr<Policy> kueue_least_free() {
+  return std::make_unique<Kueue>(Profile::kLeastFreeCapacity);
+}
 
 }  // namespace lockstep::bench

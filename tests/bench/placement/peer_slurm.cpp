@@ -116,6 +116,8 @@ class SlurmTree final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> slurm_tree() { return std::make_unique<SlurmTree>(); }
+std::unique_ptr<Policy> slurm_tree() {
+  return std::make_unique<SlurmTree>();
+}
 
 }  // namespace lockstep::bench

@@ -13,7 +13,8 @@ def panel(title, note, rows, unit="", goal=None, goal_text=""):
     """Horizontal bars with their confidence intervals. `rows`: (name, mean, half)."""
     most = max([mean + half for _, mean, half in rows] + [goal or 0]) or 1
     scale = (PANEL_WIDTH - LEFT - 70) / most
-    parts = [f'<text x="0" y="18" class="title">{escape(title)}</text>', f'<text x="0" y="36" class="note">{escape(note)}</text>']
+    parts = [f'<text x="0" y="18" class="title">{escape(title)}</text>',
+             f'<text x="0" y="36" class="note">{escape(note)}</text>']
     for i, (name, mean, half) in enumerate(rows):
         y = TOP + i * (BAR + GAP)
         middle = y + BAR / 2
@@ -21,13 +22,15 @@ def panel(title, note, rows, unit="", goal=None, goal_text=""):
         parts.append(f'<text x="{LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{mean * scale:.1f}" height="{BAR}" fill="{color}"/>')
         low, high = LEFT + max(mean - half, 0) * scale, LEFT + (mean + half) * scale
-        parts.append(f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8" stroke="{INK}"/>')
+        path = f"M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8"
+        parts.append(f'<path d="{path}" stroke="{INK}"/>')
         parts.append(f'<text x="{high + 6:.1f}" y="{middle + 4:.1f}">{mean:.3g}{unit}</text>')
     if goal is not None:
         x = LEFT + goal * scale
         bottom = TOP + len(rows) * (BAR + GAP)
         parts.append(f'<path d="M{x:.1f} {TOP - 6}V{bottom}" stroke="{INK}" stroke-dasharray="4 3"/>')
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle" class="note">{escape(goal_text)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle" class="note">'
+                     f"{escape(goal_text)}</text>")
     return parts
 
 
@@ -56,15 +59,17 @@ def panels(figures):
     for name in sorted(figures, reverse=True):
         if name.startswith("replacement"):
             experiment = figures[name]
-            rows = ordered([(n, m, h) for n, m, h in rows_of(experiment, "stayed")])
-            found.append(panel("Replacements that stay in the block", f"load {name.split()[1]}; more is better", rows, unit=" %",
-                               goal=experiment.get("goal"), goal_text=f"goal: {experiment.get('goal', 0):g} %"))
+            rows = ordered(rows_of(experiment, "stayed"))
+            found.append(panel("Replacements that stay in the block", f"load {name.split()[1]}; more is better", rows,
+                               unit=" %", goal=experiment.get("goal"),
+                               goal_text=f"goal: {experiment.get('goal', 0):g} %"))
     if "rings" in figures:
         rings = figures["rings"]
         least = max(rings["least"]["racks"], 1)
         rows = [(label, rings[key]["racks"] / least, 0)
                 for label, key in (("lockstep", "ranks"), ("by node name", "by_name"), ("random", "by_slot"))]
-        found.append(panel("Ring edges between racks ÷ least possible", "order of ranks against other orders; less is better", rows,
+        found.append(panel("Ring edges between racks ÷ least possible",
+                           "order of ranks against other orders; less is better", rows,
                            goal=1, goal_text="least possible"))
     return found
 
@@ -75,8 +80,10 @@ def draw(figures):
     columns = 2
     lines = -(-len(found) // columns)
     width, height = columns * PANEL_WIDTH + 20, lines * PANEL_HEIGHT + 20
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-             f"<style>text{{font:12px sans-serif;fill:{INK}}}.title{{font-size:14px;font-weight:bold}}.note{{font-size:11px}}</style>",
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+             f'viewBox="0 0 {width} {height}">',
+             f"<style>text{{font:12px sans-serif;fill:{INK}}}"
+             ".title{font-size:14px;font-weight:bold}.note{font-size:11px}</style>",
              f'<rect width="{width}" height="{height}" fill="white"/>']
     for i, content in enumerate(found):
         x, y = 20 + (i % columns) * PANEL_WIDTH, 10 + (i // columns) * PANEL_HEIGHT

@@ -63,11 +63,13 @@ std::unique_ptr<Policy> lockstep_policy(std::optional<placement::Objective> obje
   return std::make_unique<Lockstep>(std::move(objective));
 }
 
-std::unique_ptr<Policy> random_policy(std::uint64_t seed) { return std::make_unique<Random>(seed); }
+std::unique_ptr<Policy> random_policy(std::uint64_t seed) {
+  return std::make_unique<Random>(seed);
+}
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names{"lockstep", "kueue", "kueue-least-free", "koordinator",
-                                              "kai",      "slurm", "random"};
+  static const std::vector<std::string> names{"lockstep", "kueue", "kueue-least-free", "koordinator", "kai",
+                                              "slurm",    "random"};
   return names;
 }
 

@@ -18,9 +18,9 @@ namespace lockstep::bench {
 
 struct Ask {
   int pods = 1;
-  int gpus = 8;                                           // of each pod
-  std::optional<int> required = {}, preferred = {};       // kBlock or kRack
-  NodePods survivors = {};                                // pods of the gang that run
+  int gpus = 8;                                      // of each pod
+  std::optional<int> required = {}, preferred = {};  // kBlock or kRack
+  NodePods survivors = {};                           // pods of the gang that run
 };
 
 class Policy {

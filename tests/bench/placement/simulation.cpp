@@ -90,12 +90,14 @@ class Simulation {
 
   void handle(const Event& event) {
     switch (event.kind) {
-      case Kind::kEnd: return end(event.id, event.ending);
+      case Kind::kEnd:
+        return end(event.id, event.ending);
       case Kind::kRepair:
         down_[static_cast<std::size_t>(event.id)] = false;
         world_.repair(event.id);
         return serve();
-      case Kind::kFailure: return lose(event.id);
+      case Kind::kFailure:
+        return lose(event.id);
       case Kind::kArrival:
         if (!try_to_start(event.id)) waiting_.push_back(event.id);
     }
@@ -210,9 +212,11 @@ class Simulation {
     if (running.counted && blocks.size() == 1) {
       const DomainId block = *blocks.begin();
       outcome_.could_stay.add(world_.room(asks.gpus)[static_cast<std::size_t>(block)] >= running.missing ? 1 : 0);
-      outcome_.stayed.add(std::all_of(pods.begin(), pods.end(), [&](const auto& taken) {
-        return world_.tree().domain_of(taken.first, kBlock) == block;
-      }) ? 1 : 0);
+      outcome_.stayed.add(
+          std::all_of(pods.begin(), pods.end(),
+                      [&](const auto& taken) { return world_.tree().domain_of(taken.first, kBlock) == block; })
+              ? 1
+              : 0);
     }
     auto next = running.members.begin();
     for (const auto& [node, count] : pods) {
@@ -281,10 +285,10 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   double now_ = 0;
   int endings_ = 0;
-  std::vector<Running> running_;          // by gang
-  std::vector<int> waiting_, stalled_;    // gangs, in order
-  std::vector<int> owner_;                // the gang of a whole node, by NodeId
-  std::vector<bool> down_;                // by NodeId
+  std::vector<Running> running_;        // by gang
+  std::vector<int> waiting_, stalled_;  // gangs, in order
+  std::vector<int> owner_;              // the gang of a whole node, by NodeId
+  std::vector<bool> down_;              // by NodeId
 
   std::size_t first_counted_ = 0;
   double used_gpus_ = 0, gpu_seconds_ = 0;
@@ -293,6 +297,8 @@ class Simulation {
 
 }  // namespace
 
-Outcome simulate(const Trial& trial, Policy& policy) { return Simulation(trial, policy).run(); }
+Outcome simulate(const Trial& trial, Policy& policy) {
+  return Simulation(trial, policy).run();
+}
 
 }  // namespace lockstep::bench

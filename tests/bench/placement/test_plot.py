@@ -14,10 +14,12 @@ def value(mean, half=0.1):
 
 
 FIGURES = {
-    "packing": {"lockstep": {"racks_over_least": value(1.5)}, "kueue": {"racks_over_least": value(1.8)}, "to_best": {"peer": "kueue", "ratio": 0.83, "half": 0.01, "goal": 0.92}},
+    "packing": {"lockstep": {"racks_over_least": value(1.5)}, "kueue": {"racks_over_least": value(1.8)},
+                "to_best": {"peer": "kueue", "ratio": 0.83, "half": 0.01, "goal": 0.92}},
     "waiting": {"lockstep": {"wait": value(60)}, "kueue": {"wait": value(90)}},
     "replacement 0.92": {"lockstep": {"stayed": value(70)}, "kueue": {"stayed": value(15)}, "goal": 69},
-    "rings": {"ranks": {"racks": 10}, "by_name": {"racks": 12}, "by_slot": {"racks": 40}, "least": {"racks": 10}, "count": 3},
+    "rings": {"ranks": {"racks": 10}, "by_name": {"racks": 12}, "by_slot": {"racks": 40},
+              "least": {"racks": 10}, "count": 3},
 }
 
 

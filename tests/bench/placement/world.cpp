@@ -12,7 +12,8 @@ std::vector<NodeSpec> nodes_of(const Site& site) {
   std::vector<NodeSpec> nodes;
   for (int node = 0; node < site.all_nodes(); ++node) {
     const int rack = node / site.nodes, block = rack / site.racks;
-    nodes.push_back({fmt::format("b{:03}", block), fmt::format("r{:05}", rack), fmt::format("gpu-{}", node), site.gpus});
+    nodes.push_back(
+        {fmt::format("b{:03}", block), fmt::format("r{:05}", rack), fmt::format("gpu-{}", node), site.gpus});
   }
   return nodes;
 }
@@ -89,8 +90,12 @@ void World::give(const NodePods& pods, int gpus) {
   for (const auto& [node, count] : pods) set_free(node, free_gpus(node) + count * gpus);
 }
 
-void World::fail(NodeId node) { set_free(node, 0); }
+void World::fail(NodeId node) {
+  set_free(node, 0);
+}
 
-void World::repair(NodeId node) { set_free(node, total_[static_cast<std::size_t>(node)]); }
+void World::repair(NodeId node) {
+  set_free(node, total_[static_cast<std::size_t>(node)]);
+}
 
 }  // namespace lockstep::bench

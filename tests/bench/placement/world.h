@@ -77,8 +77,8 @@ class World {
 
   Tree tree_;
   int nodes_of_a_rack_ = 0, gpus_of_a_node_ = 0;
-  std::vector<int> total_, free_;            // GPUs, by NodeId
-  std::vector<Shape> shapes_;                //
+  std::vector<int> total_, free_;              // GPUs, by NodeId
+  std::vector<Shape> shapes_;                  //
   std::vector<std::vector<DomainId>> levels_;  // domains, by level
 };
 
