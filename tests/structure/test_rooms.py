@@ -17,7 +17,7 @@ ALLOWED = {
     "rendezvous": {"cause", "base", "metrics"},
     "job": {"control", "cache", "kube", "placement", "rendezvous", "api", "cause", "base", "metrics"},
     "local": {"job", "control", "cache", "kube", "rendezvous", "api", "cause", "base", "metrics"},
-    "cli": {"local", "job", "control", "cache", "kube", "rendezvous", "api", "cause", "base", "metrics"},
+    "cli": {"local", "job", "control", "cache", "kube", "placement", "rendezvous", "api", "cause", "base", "metrics"},
     "ops": {"base", "metrics"},
     "core": {"comm", "base"},
     "backend": {"core", "base"},
