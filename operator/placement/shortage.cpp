@@ -186,8 +186,8 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
   }
   const bool apart = refusal.reason == Refusal::Reason::kSurvivorsApart;
   judge_nodes(cluster, search, rooms, verdict);
-  const Rooms empty =
-      rooms_without(cluster, search, [&](const PodRecord& pod) { return pod.job != self || pod.is(kTerminating); });
+  const Rooms empty = rooms_without(
+      cluster, search, [&](const PodRecord& pod) { return self.is_zero() || pod.job != self || pod.is(kTerminating); });
   Placement ever = decision(tree, search, empty, node_pods);
   verdict.largest = refusal.largest;
   verdict.possible = holes_of(tree, search, empty, node_pods);

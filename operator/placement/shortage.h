@@ -76,7 +76,7 @@ struct Verdict {
   std::optional<Endings> endings{};
 };
 
-// Judges the search; `self` is the job that asks. `jobs` are those that may be named.
+// Judges the search; `self` is the job that asks, zero where it does not exist yet. `jobs` are those that may be named.
 Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self, const KnownJobs& jobs);
 
 // What the verdict says in one sentence, without a period.

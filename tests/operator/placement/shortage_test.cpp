@@ -76,7 +76,7 @@ class Site {
     }
     for (const std::string& name : survivors_) search.survivors.emplace_back(cluster.tree().find(name), 1);
     for (const std::string& name : closed_) search.closed.push_back(cluster.tree().find(name));
-    verdict = explain_refusal(cluster, search, Uid::of("self"), jobs);
+    verdict = explain_refusal(cluster, search, self, jobs);
     text = sentence_of(cluster.tree(), verdict) + "\n";
     for (const BarredNodes& barred : verdict.barred)
       text += fmt::format("barred {}: {}\n", barred.nodes, reason_of(barred));
@@ -91,6 +91,7 @@ class Site {
   Shape shape;
   Search search;
   KnownJobs jobs;
+  Uid self = Uid::of("self");
   bool listed = true;
   Verdict verdict;
   std::string text;
@@ -420,6 +421,16 @@ TEST(Shortage, holes_are_told_for_now_and_for_an_empty_cluster) {
   EXPECT_EQ(verdict.largest[2].pods, 2);
   EXPECT_EQ(verdict.fit_now, 2);
   EXPECT_EQ(verdict.open, 5);
+}
+
+TEST(Shortage, an_empty_cluster_has_no_pods_of_others) {
+  Site site;
+  site.run("", {"n1", "n2", "n3"});
+  EXPECT_EQ(site.judge().possible.at(0).pods, 6);
+  Site new_job;
+  new_job.self = {};
+  new_job.run("", {"n1", "n2", "n3"});
+  EXPECT_EQ(new_job.judge().possible.at(0).pods, 6);
 }
 
 TEST(Shortage, many_jobs_are_counted_beyond_four) {
