@@ -32,9 +32,9 @@ class TextServer final : public kube::testing::FakeApi {
   struct Side {
     std::vector<std::string> items;
     std::string version = "100";
-    std::function<void()> during_list;  // after the first item
+    std::function<void()> during_list;  // before the first item, and after it
     std::deque<Event> events;
-    int lists = 0;
+    int lists = 0, watches = 0;  // all lists; watches under way
     kube::ListOptions list;
     kube::WatchOptions watch;
   };
@@ -49,10 +49,10 @@ class TextServer final : public kube::testing::FakeApi {
       known.list = options;
       side = known;
     }
-    bool first = true;
-    for (const std::string& item : side.items) {
-      on_item(item);
-      if (std::exchange(first, false) && side.during_list) side.during_list();
+    if (side.during_list) side.during_list();
+    for (std::size_t i = 0; i < side.items.size(); ++i) {
+      on_item(side.items[i]);
+      if (i == 0 && side.during_list) side.during_list();
     }
     return kube::ListEnd{side.version, ""};
   }
@@ -62,15 +62,21 @@ class TextServer final : public kube::testing::FakeApi {
     std::unique_lock lock(mutex_);
     Side& side = sides_[resource.plural];
     side.watch = options;
+    ++side.watches;
+    const auto ended = [&](Status status) {
+      --side.watches;
+      return status;
+    };
     while (wake_.wait(lock, stop, [&] { return !side.events.empty(); })) {
       const Event event = side.events.front();
       side.events.pop_front();
-      if (event.gone) return fail(ErrorCode::kGone, "too old");
+      if (event.gone) return ended(fail(ErrorCode::kGone, "too old"));
       lock.unlock();
-      if (!on_event(event.type, event.text)) return {};
+      const bool more = on_event(event.type, event.text);
       lock.lock();
+      if (!more) return ended({});
     }
-    return fail(ErrorCode::kCancelled, "stopped");
+    return ended(fail(ErrorCode::kCancelled, "stopped"));
   }
 
   // Changes the lists to come, or reads what was asked.
@@ -134,11 +140,12 @@ class ClusterFeedTest : public ::testing::Test {
   }
   ~ClusterFeedTest() override { feed.stop(); }
 
-  void start() {
+  // `lists`: how many are complete before a test goes on.
+  void start(int lists = 2) {
     list(kube::kNodes, nodes);
     list(kube::kPods, pods);
     feed.start();
-    await(2);
+    await(lists);
     ASSERT_TRUE(feed.has_synced());
   }
   void list(const kube::Resource& resource, const std::vector<std::string>& items, const std::string& version = "100") {
@@ -188,10 +195,10 @@ class ClusterFeedTest : public ::testing::Test {
   std::vector<std::string> nodes, pods;
   std::mutex mutex;
   std::condition_variable heard;
-  int changes = 0;  // protected by mutex
-  // Asks the cluster from inside the call, which would not return under the mutex.
+  int changes = 0;                // protected by mutex
+  std::atomic<bool> asks = true;  // on_change asks the cluster, which would not return under the mutex
   ClusterFeed feed{server, clock, metrics, kRacks, [this] {
-                     feed.with_cluster([](Cluster&) {});
+                     if (asks) feed.with_cluster([](Cluster&) {});
                      const std::lock_guard guard(mutex);
                      ++changes;
                      heard.notify_all();
@@ -291,10 +298,10 @@ TEST_F(ClusterFeedTest, a_list_with_a_broken_text_removes_nothing) {
         whole.substr(0, whole.size() - 1), std::string("\xff\xfe"), std::string(5000, '[')}) {
     list_again(kube::kPods, {broken, pods[1]});
     await(++calls);
-    EXPECT_EQ(used("a"), 5) << broken;
+    EXPECT_EQ(used("a"), 5) << broken.size() << " bytes";
     list_again(kube::kNodes, {broken, nodes[0]});
     await(++calls);
-    EXPECT_EQ(used("b"), 0) << broken;
+    EXPECT_EQ(used("b"), 0) << broken.size() << " bytes";
   }
   EXPECT_TRUE(measured(R"(lockstep_cache_unreadable_total{resource="pods"} 7)")) << metrics.text();
   EXPECT_TRUE(measured(R"(lockstep_cache_unreadable_total{resource="nodes"} 7)")) << metrics.text();
@@ -351,6 +358,8 @@ TEST_F(ClusterFeedTest, a_pod_that_is_deleted_beyond_the_bounds_is_gone) {
 TEST_F(ClusterFeedTest, a_selector_that_nodes_were_not_scanned_for_lists_them_once) {
   nodes[1] = node("b", {{"rack", "r1"}, {"disk", "fast"}}).dump();
   start();
+  server.of(kube::kNodes,
+            [&](TextServer::Side& side) { side.during_list = [&] { feed.with_cluster([](Cluster&) {}); }; });
   placement::Shape shape = gpu_shape(2);
   shape.node_selector = {{"disk", "fast"}};
   placement::ShapeId id = 0;
@@ -378,14 +387,14 @@ TEST_F(ClusterFeedTest, a_selector_that_comes_during_a_list_lists_once_more) {
   nodes[1] = node("b", {{"rack", "r1"}, {"disk", "fast"}}).dump();
   placement::Shape shape = gpu_shape(2);
   shape.node_selector = {{"disk", "fast"}};
-  std::atomic<bool> acquired = false;
+  std::atomic<int> calls = 0;
   server.of(kube::kNodes, [&](TextServer::Side& side) {
     side.during_list = [&] {
-      if (!acquired.exchange(true)) feed.with_cluster([&](Cluster& cluster) { cluster.acquire(shape); });
+      if (++calls == 2) feed.with_cluster([&](Cluster& cluster) { cluster.acquire(shape); });
     };
   });
-  start();
-  await(3);
+  asks = false;  // the end of the list asks for another one by itself
+  start(3);
   EXPECT_EQ(lists(kube::kNodes), 2);
   feed.with_cluster([&](Cluster& cluster) {
     const auto fit = cluster.fit(cluster.acquire(shape));
@@ -441,16 +450,30 @@ TEST_F(ClusterFeedTest, a_reservation_ends_with_any_later_event_and_any_later_li
   EXPECT_EQ(used("a"), 0);
 }
 
-TEST_F(ClusterFeedTest, tells_nobody_after_it_was_stopped) {
+TEST_F(ClusterFeedTest, has_synced_with_both_lists_alone) {
+  for (const auto* kind : {&kube::kPods, &kube::kNodes}) {
+    server.of(*kind, [&](TextServer::Side& side) {
+      side.during_list = [&] {
+        if (kind == &kube::kPods) await(1);  // the nodes are listed
+        EXPECT_FALSE(feed.has_synced());
+      };
+    });
+  }
+  pods = {pod("p", "a", 3).dump()};
   start();
-  feed.stop();
-  feed.stop();
+}
+
+TEST_F(ClusterFeedTest, watches_nothing_after_it_was_stopped) {
+  start();
   put(pod("p", "a", 1));
-  placement::Shape shape = gpu_shape(1);
-  shape.node_selector = {{"disk", "fast"}};
-  feed.with_cluster([&](Cluster& cluster) { cluster.acquire(shape); });
-  EXPECT_EQ(told(), 2);
-  EXPECT_EQ(lists(kube::kNodes), 1);
+  server.say(kube::kNodes, WatchEventType::kAdded, node("c").dump());
+  await(4);
+  feed.stop();
+  for (const auto* kind : {&kube::kPods, &kube::kNodes}) {
+    EXPECT_EQ(server.of(*kind, [](TextServer::Side& side) { return side.watches; }), 0) << kind->plural;
+  }
+  feed.stop();
+  EXPECT_EQ(used("a"), 1);
 }
 
 }  // namespace
