@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "operator/api/lookup.h"
 #include "operator/job/children.h"
 #include "operator/job/placement_constraint.h"
 #include "operator/job/placement_policy.h"
@@ -35,7 +36,7 @@ Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
     return std::optional(Placing{});
   }
   Request request = request_of(job);
-  const auto priority = classes_.value_of(job.spec.scheduling.priority_class_name);
+  const auto priority = classes_.value_of(request.priority_class);
   if (!priority && priority.error().code != ErrorCode::kNotFound) return priority.error();
   if (!priority && request.refusal.empty()) request.refusal = priority.error().message;
   if (!request.refusal.empty()) {
@@ -92,6 +93,7 @@ JobPlacement::Request JobPlacement::make_request(const api::TrainingJob& job) co
     return request;
   }
   request.shape = *shape;
+  request.priority_class = api::text_of(api::at(api::at(*pod, "spec"), "priorityClassName"));
   return request;
 }
 

@@ -48,7 +48,8 @@ class JobPlacement {
     std::int64_t generation = 0;  // metadata.generation that it was made for
     placement::Shape shape;
     placement::Constraint constraint;
-    std::string refusal;  // why the job cannot be placed as it asks
+    std::string priority_class;  // of its pods; spec.podTemplate may name it
+    std::string refusal;         // why the job cannot be placed as it asks
   };
 
   Request request_of(const api::TrainingJob& job);

@@ -9,7 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "operator/api/lookup.h"
+#include "operator/api/quantity.h"
 #include "operator/api/suggest.h"
+#include "operator/placement/effective_requests.h"
 
 namespace lockstep::job {
 namespace {
@@ -44,6 +47,32 @@ Result<std::optional<int>> level_of(const char* field, const std::string& name, 
   return unknown_level(field, name, profile);
 }
 
+// CPU, or an extended resource: its name has a domain.
+bool has_processors(const api::Json& resources) {
+  for (const char* part : {"requests", "limits"}) {
+    const api::Json& amounts = api::at(resources, part);
+    if (!amounts.is_object()) continue;
+    for (const auto& [name, amount] : amounts.items()) {
+      if (name != placement::kCpu && name.find('/') == std::string::npos) continue;
+      const auto quantity = api::Quantity::parse(amount.is_string() ? amount.get<std::string>() : amount.dump());
+      if (!quantity || !quantity->is_zero()) return true;
+    }
+  }
+  return false;
+}
+
+bool asks_for_processors(const api::TrainingJobSpec& spec) {
+  if (spec.gpus_per_node > 0 || has_processors(spec.resources)) return true;
+  const api::Json& pod = api::at(spec.pod_template, "spec");
+  if (has_processors(api::at(pod, "resources"))) return true;
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const api::Json& container : api::at(pod, list)) {
+      if (has_processors(api::at(container, "resources"))) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<placement::Constraint> constraint_of(const api::TrainingJobSpec& spec, const placement::Profile& profile) {
@@ -64,6 +93,7 @@ Result<placement::Constraint> constraint_of(const api::TrainingJobSpec& spec, co
     const int innermost = static_cast<int>(profile.levels.size()) - 1;
     const int level = std::max(innermost, constraint.required.value_or(innermost));
     if (level >= 0) constraint.preferred = level;
+    constraint.spread = !asks_for_processors(spec);
   }
   return constraint;
 }

@@ -40,11 +40,44 @@ TEST(PlacementConstraint, names_become_levels_of_the_topology) {
   };
   for (const Good& good : table) {
     api::TrainingJobSpec spec;
+    spec.gpus_per_node = 1;
     spec.placement = good.wish;
     const auto constraint = constraint_of(spec, good.profile);
     const std::string row = good.wish.required + "/" + good.wish.preferred + " of " + good.profile.name;
     ASSERT_TRUE(constraint) << row << ": " << constraint.error().message;
     EXPECT_EQ(*constraint, good.constraint) << row;
+  }
+}
+
+struct Pods {
+  const char* spec;
+  bool spread;
+};
+
+TEST(PlacementConstraint, pods_that_ask_for_neither_cpu_nor_gpu_are_spread) {
+  const Pods table[] = {
+      {R"({})", true},
+      {R"({"gpusPerNode": 1})", false},
+      {R"({"resources": {"requests": {"cpu": "100m"}}})", false},
+      {R"({"resources": {"limits": {"cpu": 1}}})", false},
+      {R"({"resources": {"requests": {"cpu": "0"}}})", true},
+      {R"({"resources": {"requests": {"memory": "1Gi"}}})", true},
+      {R"({"resources": {"limits": {"example.com/gpu": "2"}}})", false},
+      {R"({"podTemplate": {"spec": {"resources": {"requests": {"cpu": "1"}}}}})", false},
+      {R"({"podTemplate": {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1"}}}]}}})",
+       false},
+      {R"({"podTemplate": {"spec": {"initContainers": [{"name": "a", "resources": {"limits": {"cpu": "1"}}}]}}})",
+       false},
+      {R"({"podTemplate": {"spec": {"containers": "x", "nodeSelector": {"a": "b"}}}})", true},
+      {R"({"placement": {"required": "block"}})", true},
+      {R"({"placement": {"preferred": "rack"}})", false},
+  };
+  for (const Pods& pods : table) {
+    const auto job = api::parse_training_job({{"spec", api::Json::parse(pods.spec)}});
+    ASSERT_TRUE(job) << pods.spec;
+    const auto constraint = constraint_of(job->spec, kTwo);
+    ASSERT_TRUE(constraint) << pods.spec;
+    EXPECT_EQ(constraint->spread, pods.spread) << pods.spec;
   }
 }
 
