@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import threading
+import time
 
 import lockstep_cluster.api
 import placed
@@ -23,6 +24,7 @@ class Gangs:
 
     def __init__(self, count, seed):
         self.random = random.Random(seed)
+        self.seconds = {}  # for which a gang keeps its nodes once it is placed
         self.jobs = [self._gang(number) for number in range(count)]
         asked = sum(job["spec"]["nodes"] * job["spec"]["gpusPerNode"] for job in self.jobs)
         largest = max(job["spec"]["nodes"] for job in self.jobs)
@@ -38,7 +40,8 @@ class Gangs:
             placement["required"] = "rack" if pods <= placed.RACK_OF_FLEET // 2 else "block"
         elif wish == "preferred":
             placement.update(preferred="rack", preferredWaitSeconds=self.random.randint(1, 4))
-        return placed.simulated(f"gang-{number}", pods, gpus, POOL, seconds=self.random.randint(2, 6), placement=placement)
+        self.seconds[f"gang-{number}"] = self.random.randint(2, 6)
+        return placed.simulated(f"gang-{number}", pods, gpus, POOL, placement=placement)
 
     def bounds(self):
         """{job: (pods, timeout)}, as invariants.past_timeout() takes it."""
@@ -46,6 +49,48 @@ class Gangs:
 
 
 FLEET = Gangs(GANGS, SEED).nodes
+
+
+class Finisher:
+    """Deletes each job some seconds after it was placed. No agent runs in the pods of KWOK, and pods of a gang that end one
+    after the other would be a loss."""
+
+    def __init__(self, cluster, jobs, seconds):
+        self._cluster, self._jobs, self._seconds = cluster, jobs, dict(seconds)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.last = {}  # name -> the job as it was when it was deleted
+        self.problem = None
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join(60)
+
+    def all_finished(self):
+        return self.problem or self.last.keys() == self._seconds.keys()
+
+    def _run(self):
+        api = placed.client(self._cluster)
+        due, seen = {}, 0
+        try:
+            while not self._over.wait(0.1):
+                events = self._jobs.timed("default", seen)
+                seen += len(events)
+                for arrived, job in events:
+                    name = job["metadata"]["name"]
+                    if name in self._seconds and placed.condition(job, "Placed").get("status") == "True":
+                        due.setdefault(name, arrived + self._seconds[name])
+                for name in [name for name, at in due.items() if at <= time.monotonic() and name not in self.last]:
+                    self.last[name] = self._cluster.job(name)
+                    api.call("DELETE", f"/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs/{name}")
+        except (OSError, AssertionError, lockstep_cluster.api.Problem) as error:
+            self.problem = str(error)
+        finally:
+            api.close()
 
 
 class Mortal:

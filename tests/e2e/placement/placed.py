@@ -49,11 +49,9 @@ def sleeper(name, nodes, gpus=GPUS, **spec):
     return jobs.shell(name, "exec sleep 1000", nodes=nodes, **{key: value for key, value in spec.items() if value is not None})
 
 
-def simulated(name, nodes, gpus, pool, seconds=None, start_delay=None, **spec):
-    """A job on a pool of the fleet, played by KWOK: its pods run at once and end after `seconds` (None: never)."""
-    annotations = {"lockstep.dev/sim-run-for": f"{seconds}s"} if seconds else {}
-    if start_delay:
-        annotations["lockstep.dev/sim-start-delay"] = f"{start_delay}s"
+def simulated(name, nodes, gpus, pool, start_delay=None, **spec):
+    """A job on a pool of the fleet, played by KWOK: its pods run `start_delay` seconds after they are bound, and never end."""
+    annotations = {"lockstep.dev/sim-start-delay": f"{start_delay}s"} if start_delay else {}
     template = {"metadata": {"annotations": annotations},
                 "spec": {"containers": [{"name": "trainer"}], "nodeSelector": {POOL: pool}, "tolerations": [tolerates_fleet()]}}
     return jobs.shell(name, "true", nodes=nodes, **{

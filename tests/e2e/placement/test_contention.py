@@ -16,26 +16,6 @@ SLACK = 10  # seconds beyond a gang's timeout, in which a bind is repaired
 DEADLINE = 80 + 4 * contention.GANGS
 
 
-def ended(names):
-    """A look at events: true when all of these jobs have ended. Each event is looked at once."""
-    left, seen = set(names), 0
-
-    def look(events):
-        nonlocal seen
-        for _, job in events[seen:]:
-            if any(placed.condition(job, kind).get("status") == "True" for kind in ("Succeeded", "Failed")):
-                left.discard(job["metadata"]["name"])
-        seen = len(events)
-        return not left
-
-    return look
-
-
-def latest(watches):
-    """The newest state of each job that the watch has seen."""
-    return {job["metadata"]["name"]: job for _, job in watches["jobs"].events("default")}
-
-
 def writes_of_each_life(seed, kills):
     """After how many writes the operators die: amid placing, since each gang takes some ten writes."""
     chosen = random.Random(seed)
@@ -54,14 +34,14 @@ def test_contending_gangs_all_finish_and_nothing_is_counted_twice(cluster, start
     try:
         with contention.Adversary(cluster, watches["pods"], set(nodes), contention.SEED) as adversary:
             cluster.apply({"apiVersion": "v1", "kind": "List", "items": gangs.jobs}, deadline=120)
-            watches["jobs"].wait("all gangs have ended", "default", ended(gangs.bounds()), DEADLINE)
+            with contention.Finisher(cluster, watches["jobs"], gangs.seconds) as finisher:
+                e2e.wait_for("all gangs were placed and have finished", finisher.all_finished, DEADLINE)
         took = time.monotonic() - begun
-        whole = placed.simulated("everything", len(nodes), placed.GPUS, contention.POOL, seconds=1)
-        cluster.apply(whole)
-        watches["jobs"].wait("a gang of all nodes has ended", "default", ended(["everything"]), 90)
-        wrong = [f"{name}: {placed.condition(job, 'Failed')}" for name, job in latest(watches).items()
-                 if placed.condition(job, "Failed").get("status") == "True"]
-        for job in latest(watches).values():
+        cluster.apply(placed.simulated("everything", len(nodes), placed.GPUS, contention.POOL))
+        with contention.Finisher(cluster, watches["jobs"], {"everything": 0}) as last:
+            e2e.wait_for("a gang of all nodes was placed", last.all_finished, 90)
+        wrong = [problem for problem in (finisher.problem, last.problem) if problem]
+        for job in [*finisher.last.values(), *last.last.values()]:
             wrong += placed.charged(job)
     finally:
         names = [*gangs.bounds(), "everything"]
