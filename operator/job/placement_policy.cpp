@@ -141,6 +141,7 @@ placement::Gang gang_of(const Snapshot& snapshot) {
   gang.spares = job.spec.spares;
   gang.may_release = may_release(snapshot);
   gang.held_for = held_for(snapshot, pods);
+  gang.avoid = nodes_to_avoid(troubles_of(job.status), snapshot.now);
   // A loss that nobody has dealt with begins a round.
   const auto lost = [](const SlotView& slot) { return slot.state == SlotState::kLost; };
   const bool begins_round =

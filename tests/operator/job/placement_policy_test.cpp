@@ -146,6 +146,16 @@ TEST(GangOf, is_held_for_since_the_first_pod_was_bound_and_the_gang_not_whole) {
   EXPECT_EQ(gang_of(s.snapshot()).held_for, 7s) << "not since its pods are bound";
 }
 
+TEST(GangOf, avoids_the_node_of_a_partitioned_pod) {
+  Placed s;
+  s.training();
+  s.broken(1, api::Cause::kPartitioned, 1);
+  s.accept();
+  EXPECT_EQ(gang_of(s.snapshot()).avoid, std::vector<std::string>{"node-1"});
+  s.now += 10min;
+  EXPECT_TRUE(gang_of(s.snapshot()).avoid.empty());
+}
+
 TEST(GangOf, a_resumed_job_goes_to_the_end_of_the_queue) {
   Placed s;
   s.job.spec.suspend = true;
