@@ -75,6 +75,10 @@ std::string describe(const Wait& wait, const std::string& level_name) {
                                  : wait.hole == 1 ? "1"
                                                   : std::to_string(wait.hole));
   if (wait.why == Why::kPreferred) text += "; the gang would fit without the preferred level, which it still waits for";
+  if (wait.avoided > 0) {
+    text += wait.avoided == 1 ? "; 1 node that refused its pods is avoided for 5 minutes"
+                              : fmt::format("; {} nodes that refused its pods are avoided for 5 minutes", wait.avoided);
+  }
   text += kept;
   if (!wait.behind.empty()) text += fmt::format("; {} waits before it", wait.behind);
   return text;

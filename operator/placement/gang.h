@@ -91,6 +91,7 @@ struct Wait {
   int hole = 0;              // the most that any one domain of that level has room for
   std::string held;          // the domain that is kept free for it
   std::string behind;        // the gang for which a domain is kept free, when that is another one
+  int avoided = 0;           // nodes that it does not go to, because they refused its pods; `hole` counts their room
 
   bool operator==(const Wait&) const = default;
 };

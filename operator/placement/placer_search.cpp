@@ -103,7 +103,8 @@ bool Placer::try_to_place(Entry& entry, bool outside_held, MonotonicTime now) {
                   .level = search.required,
                   .hole = largest_hole(cluster_, gang.shape, search.required),
                   .held = {},
-                  .behind = outside_held ? entries_.at(hold_->key).gang.name : ""};
+                  .behind = outside_held ? entries_.at(hold_->key).gang.name : "",
+                  .avoided = static_cast<int>(entry.trouble.avoided.size())};
   }
   if (strict && search.required != entry.required) {
     search.required = entry.required;

@@ -62,7 +62,8 @@ class Life:
     def _live(self, pool):
         self._cluster.apply(placed.simulated(JOB, 2, placed.GPUS, pool, start_delay=3600,
                                              placement={"gangTimeoutSeconds": TIMEOUT}), self.namespace)
-        self._until("the gang was released", lambda: self._incarnation() > 1 and not self._of(1), 60)
+        # Released, or all its pods given up one by one: a new leader may place both on the nodes that refuse them.
+        self._until("the gang has no pods", lambda: self._incarnation() > 1 and not self._of(1) or self._refused and not self._there(), 60)
         placed.label(self._cluster, {self.nodes[3]: {placed.POOL: pool}})
         self._until("the gang is whole", self._is_whole, 60)
         lost = self._there()[0]

@@ -112,7 +112,8 @@ def test_an_unknown_level_is_named_with_the_known_ones(cluster, operator, watche
     assert 'spec.placement.required: unknown level "rock"' in said and "did you mean rack?" in said
     assert "block, rack and node" in said
     assert pods_ever(watches, name) == set()
-    cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"placement":{"required":"rack"}}}')
+    for change in ('{"suspend":true}', '{"placement":{"required":"rack"}}', '{"suspend":false}'):
+        cluster.kubectl("patch", "tj", name, "--type=merge", "-p", f'{{"spec":{change}}}')
     wait_placed(cluster, name)
 
 

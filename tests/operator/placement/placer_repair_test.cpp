@@ -141,6 +141,22 @@ TEST(PlacerRepair, a_node_that_refused_is_avoided_for_five_minutes_by_that_gang_
   EXPECT_EQ(desk.answer("a").nodes.at(0), refused);
 }
 
+TEST(PlacerRepair, a_gang_that_waits_says_that_nodes_with_room_refused_it) {
+  Desk desk(1, 1, 2);
+  Gang& gang = desk.gang("a", 2);
+  desk.step();
+  desk.run("a");
+  gang.seats[1].state = SeatState::kRefused;
+  desk.step();
+  const std::string pod = gang.seats[1].pod;
+  desk.lose("a", 1);
+  gang.seats[1].pod = pod;
+  desk.step(seconds(2));
+  EXPECT_EQ(describe(desk.answer("a").wait, ""),
+            "1 pod needs room in the cluster, where 1 fit; 1 node that refused its pods is avoided for 5 minutes; node " +
+                desk.answer("a").wait.held.substr(desk.answer("a").wait.held.find(' ') + 1) + " is kept free for it");
+}
+
 TEST(PlacerRepair, a_refused_pod_that_is_gone_is_placed_again_under_its_name) {
   Desk desk(1, 1, 3);
   Gang& gang = desk.gang("a", 2);
