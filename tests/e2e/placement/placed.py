@@ -1,14 +1,11 @@
 """Jobs, pods and nodes of the placement tests, and the states of a pod between its decision and its node."""
 
 import contextlib
-import os
-import signal
 
 import e2e
 import jobs
 import lockstep_cluster.api
 import lockstep_cluster.layout
-import lockstep_cluster.processes
 
 GPU = "nvidia.com/gpu"
 GATE = "lockstep.dev/placement"
@@ -92,17 +89,6 @@ def taken(cluster, nodes, gpus=GPUS):
     finally:
         for node in list(held):
             free(node)
-
-
-@contextlib.contextmanager
-def scheduler_stopped(cluster):
-    """kube-scheduler stands still meanwhile: pods without a gate stay unbound."""
-    pid = lockstep_cluster.processes.recorded(lockstep_cluster.layout.Cluster(cluster.name), "kube-scheduler")
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def phase(pod):
