@@ -37,7 +37,7 @@ class JobPlacement {
   // What placement says of the job; empty: kube-scheduler places its pods, one by one. May ask the API server for the
   // priority classes, whose errors are returned. Any thread.
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
-  // The job is gone. Any thread.
+  // The job is gone; "" where it never asked. Any thread.
   void forget(const std::string& uid);
   // Why kube-scheduler places the job though the operator would; "" where that is not so.
   std::string why_not(const api::TrainingJob& job) const;

@@ -82,6 +82,12 @@ void PlacementDesk::begin_locked(placement::Cluster& cluster) {
 
 std::vector<api::ObjectKey> PlacementDesk::step_locked() {
   const auto began = clock_.now();
+  if (const std::set<std::string> awaited = placer_->expected(); !awaited.empty()) {
+    const std::set<std::string> there = expected_();
+    for (const std::string& gang : awaited) {
+      if (!there.contains(gang)) placer_->withdraw(gang);
+    }
+  }
   std::vector<api::ObjectKey> changed;
   for (const std::string& gang : placer_->step(began)) {
     if (const auto known = known_.find(gang); known != known_.end()) changed.push_back(known->second.job);

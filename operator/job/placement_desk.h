@@ -27,7 +27,8 @@ namespace lockstep::job {
 
 class PlacementDesk {
  public:
-  // The keys (Gang::key) of all jobs that are there; called once, by the first ask() or withdraw().
+  // The keys (Gang::key) of all jobs that are there. Called until each of them has asked or withdrawn, with the
+  // cluster's lock held.
   using Expected = std::function<std::set<std::string>()>;
   // The answer for this job is another one. On any thread, without a lock; it should only queue the job.
   using Changed = std::function<void(const api::ObjectKey& job)>;
@@ -45,7 +46,7 @@ class PlacementDesk {
 
   // The gang as it is now; gang.shape is filled in here. What is decided for it; empty: nothing yet. Any thread.
   std::optional<placement::Answer> ask(const api::ObjectKey& job, placement::Gang gang, const placement::Shape& shape);
-  // The job wants no nodes. Any thread.
+  // The job wants no nodes; "" for one that is gone and never asked. Any thread.
   void withdraw(const std::string& gang);
   // Nodes or pods have changed: there may be room that was not there. Any thread; returns at once.
   void cluster_changed();

@@ -64,10 +64,8 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   if (auto taken = take_outcome(key, memory); !taken) return taken.error();
   auto snapshot = gather(caches_, key);
   if (!snapshot || (!memory.uid.empty() && memory.uid != snapshot->job->meta.uid)) {
-    if (!memory.uid.empty()) {
-      coordinator_.forget_job(memory.uid);
-      if (options_.placement != nullptr) options_.placement->forget(memory.uid);
-    }
+    if (!memory.uid.empty()) coordinator_.forget_job(memory.uid);
+    if (options_.placement != nullptr) options_.placement->forget(memory.uid);
     forget(key);
     memory = {};
     if (!snapshot) return std::optional<Duration>();

@@ -56,6 +56,8 @@ class Placer {
   // Nothing is decided, and step() returns nothing, until each of these gangs was updated or withdrawn once. Called
   // before the first update().
   void expect(std::set<std::string> keys);
+  // Those that are still waited for.
+  const std::set<std::string>& expected() const { return expected_; }
   // The gang as it is now; an unknown key joins the queue.
   void update(const Gang& gang, MonotonicTime now);
   // The gang wants nothing any more. Its reservations end.

@@ -112,6 +112,14 @@ TEST_F(PlacementDeskTest, decides_nothing_before_all_jobs_of_the_start_have_aske
   EXPECT_EQ(ask("b", 2)->wait.why, Why::kNoRoom);
 }
 
+TEST_F(PlacementDeskTest, waits_for_no_job_that_is_gone_before_it_asked) {
+  expected_ = {"a", "gone"};
+  EXPECT_FALSE(ask("a", 2));
+  expected_ = {"a"};
+  desk_.withdraw("");
+  EXPECT_THAT(told(1), ElementsAre("a"));
+}
+
 TEST_F(PlacementDeskTest, tells_the_gang_that_waited_when_another_leaves) {
   ASSERT_EQ(ask("a", 2)->nodes.size(), 2u);
   ASSERT_TRUE(ask("b", 2)->nodes.empty());
