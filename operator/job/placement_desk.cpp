@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "operator/placement/shortage.h"
+
 namespace lockstep::job {
 namespace {
 
@@ -42,11 +44,15 @@ std::optional<placement::Answer> PlacementDesk::ask(const api::ObjectKey& job, p
     begin_locked(cluster);
     gang.shape = cluster.acquire(shape);
     const auto [known, is_new] = known_.try_emplace(gang.key);
-    const auto before = std::exchange(known->second, Known{job, gang.shape});
+    const placement::ShapeId before = std::exchange(known->second.shape, gang.shape);
+    known->second.job = job;
     placer_->update(gang, clock_.now());
-    if (!is_new) cluster.release(before.shape);
+    if (!is_new) cluster.release(before);
     changed = step_locked();
-    if (const auto* decided = placer_->answer(gang.key)) answer = *decided;
+    if (const auto* decided = placer_->answer(gang.key)) {
+      answer = *decided;
+      explain_locked(cluster, gang, answer->wait);
+    }
   });
   std::erase(changed, job);
   tell(changed);
@@ -78,6 +84,20 @@ void PlacementDesk::begin_locked(placement::Cluster& cluster) {
   view_.emplace(cluster);
   placer_.emplace(*view_);
   placer_->expect(expected_());
+}
+
+void PlacementDesk::explain_locked(placement::Cluster& cluster, const placement::Gang& gang, placement::Wait& wait) {
+  using placement::Why;
+  if (wait.why != Why::kNoRoom && wait.why != Why::kTooLarge && wait.why != Why::kPreferred) return;
+  Known& known = known_.at(gang.key);
+  if (known.told != wait) {
+    const auto verdict = placement::explain_refusal(
+        cluster, {.shape = gang.shape, .pods = std::max(wait.pods, 1), .required = wait.level},
+        placement::Uid::of(gang.key), {});
+    known.told = wait;
+    known.obstacles = placement::obstacles_of(verdict);
+  }
+  wait.obstacles = known.obstacles;
 }
 
 std::vector<api::ObjectKey> PlacementDesk::step_locked() {

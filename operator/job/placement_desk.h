@@ -55,10 +55,14 @@ class PlacementDesk {
   struct Known {
     api::ObjectKey job;
     placement::ShapeId shape = 0;
+    placement::Wait told{};  // what `obstacles` belong to
+    std::string obstacles{};
   };
 
   // Of the cluster, with its lock held.
   void begin_locked(placement::Cluster& cluster);
+  // Fills in why nodes take no pod of a gang that waits for room: anew when what it waits for is something else.
+  void explain_locked(placement::Cluster& cluster, const placement::Gang& gang, placement::Wait& wait);
   std::vector<api::ObjectKey> step_locked();  // the jobs whose answer changed
 
   void tell(const std::vector<api::ObjectKey>& changed);

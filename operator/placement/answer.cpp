@@ -53,6 +53,8 @@ std::string describe(const Wait& wait, const std::string& level_name) {
   const std::string pods = wait.pods == 1 ? "1 pod" : fmt::format("{} pods", wait.pods);
   const std::string where = wait.level ? "one " + level_name : "the cluster";
   const std::string kept = wait.held.empty() ? "" : fmt::format("; {} is kept free for it", wait.held);
+  const std::string found = wait.obstacles.empty() ? "" : "; " + wait.obstacles;
+  const char* const need = wait.pods == 1 ? "needs" : "need";
   switch (wait.why) {
     case Why::kNothing:
       return "";
@@ -65,15 +67,16 @@ std::string describe(const Wait& wait, const std::string& level_name) {
     case Why::kReplacing:
       return "a pod that its node refused is replaced" + kept;
     case Why::kTooLarge:
-      return fmt::format("{} need room in {}, and its nodes are too few even when they are empty", pods, where);
+      return fmt::format("{} {} room in {}, and its nodes are too few even when they are empty", pods, need, where) + found;
     case Why::kPreferred:
     case Why::kNoRoom:
       break;
   }
-  std::string text = fmt::format("{} {} room in {}, where {} fit", pods, wait.pods == 1 ? "needs" : "need", where,
-                                 wait.hole == 0   ? "none"
-                                 : wait.hole == 1 ? "1"
-                                                  : std::to_string(wait.hole));
+  std::string text = fmt::format("{} {} room in {}, where {}", pods, need, where,
+                                 wait.hole == 0   ? "none fit"
+                                 : wait.hole == 1 ? "1 fits"
+                                                  : fmt::format("{} fit", wait.hole));
+  text += found;
   if (wait.why == Why::kPreferred) text += "; the gang would fit without the preferred level, which it still waits for";
   if (wait.avoided > 0) {
     text += wait.avoided == 1 ? "; 1 node that refused its pods is avoided for 5 minutes"

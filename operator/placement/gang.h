@@ -92,6 +92,7 @@ struct Wait {
   std::string held;          // the domain that is kept free for it
   std::string behind;        // the gang for which a domain is kept free, when that is another one
   int avoided = 0;           // nodes that it does not go to, because they refused its pods; `hole` counts their room
+  std::string obstacles{};   // obstacles_of() the nodes. The placer leaves it empty: who asks fills it in
 
   bool operator==(const Wait&) const = default;
 };

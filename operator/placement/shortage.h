@@ -85,6 +85,9 @@ std::string sentence_of(const Tree& tree, const Verdict& verdict);
 // What would help, a sentence each: later, without `required` or `exclusive`, or if other jobs ended.
 std::vector<std::string> advice(const Tree& tree, const Verdict& verdict);
 
+// What keeps pods off nodes: "of 4 nodes: insufficient cpu on 3, cordoned on 1", at most four reasons. "" without any.
+std::string obstacles_of(const Verdict& verdict);
+
 // Why they are barred, for a table: "cordoned", "taint a=b:NoSchedule".
 std::string reason_of(const BarredNodes& barred);
 

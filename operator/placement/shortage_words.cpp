@@ -9,7 +9,7 @@
 namespace lockstep::placement {
 namespace {
 
-constexpr std::size_t kMostNamed = 4;  // jobs in a sentence
+constexpr std::size_t kMostNamed = 4;  // jobs or reasons in a sentence
 
 std::string name_of_level(const Tree& tree, int level) {
   if (level == kClusterLevel) return "cluster";
@@ -95,6 +95,19 @@ std::vector<std::string> advice(const Tree& tree, const Verdict& verdict) {
     sentences.push_back("the end of TrainingJobs alone makes too little room: pods of others hold the rest");
   }
   return sentences;
+}
+
+std::string obstacles_of(const Verdict& verdict) {
+  std::vector<std::string> found;
+  for (const Shortage& shortage : verdict.shortages) {
+    found.push_back(fmt::format("insufficient {} on {}", shortage.resource, shortage.nodes));
+  }
+  for (const BarredNodes& barred : verdict.barred) {
+    found.push_back(fmt::format("{} on {}", reason_of(barred), barred.nodes));
+  }
+  if (found.empty()) return "";
+  if (found.size() > kMostNamed) found.resize(kMostNamed);
+  return fmt::format("of {} nodes: {}", verdict.nodes, fmt::join(found, ", "));
 }
 
 std::string reason_of(const BarredNodes& barred) {

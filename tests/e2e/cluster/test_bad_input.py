@@ -58,7 +58,7 @@ CASES = {
                      "broken on purpose", 90),
     "bad-template": (dict(podTemplate={"spec": {"containers": [{"name": "trainer", "imagePolicy": "Never"}]}}),
                      "imagePolicy", 60),
-    "never-fits": (dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}), "nsufficient cpu", 60),
+    "never-fits": (dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}), "insufficient cpu", 60),
 }
 
 

@@ -102,9 +102,11 @@ def went_on_with_fewer(cluster, name, since):
 
 def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_wait_for_that(cluster, job):
     name, few = "power-off", "power-off-few"
-    # Both at once, and long enough for the one to train still when the other trains, too.
-    apply(cluster, job, few, steps=600, pace=0.05, elastic={"minNodes": 2, "stabilizationSeconds": 1})
-    apply(cluster, job, name, steps=600, pace=0.05)
+    # Both at once, and long enough for the one to train still when the other trains, too. Lockstep would place the three
+    # pods of a job as close together as they fit; kube-scheduler spreads them.
+    spread = {"steps": 600, "pace": 0.05, "scheduling": {"backend": "None"}}
+    apply(cluster, job, few, elastic={"minNodes": 2, "stabilizationSeconds": 1}, **spread)
+    apply(cluster, job, name, **spread)
     others, pods = train(cluster, few), train(cluster, name)
     carried = collections.Counter(pod["spec"]["nodeName"] for pod in others.values())
     # With one pod of the elastic job: two of three would be too many for it.

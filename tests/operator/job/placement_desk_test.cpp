@@ -154,6 +154,12 @@ TEST_F(PlacementDeskTest, follows_a_job_whose_pods_need_more) {
   EXPECT_TRUE(ask("a", 2, 9)->nodes.empty());
 }
 
+TEST_F(PlacementDeskTest, says_what_the_nodes_are_short_of) {
+  EXPECT_EQ(ask("a", 2, 9)->wait.obstacles, "of 2 nodes: insufficient gpu on 2");
+  ASSERT_EQ(ask("b", 1)->nodes.size(), 1u);
+  EXPECT_EQ(ask("c", 2)->wait.obstacles, "of 2 nodes: insufficient gpu on 1");
+}
+
 TEST_F(PlacementDeskTest, stops_while_it_waits) {
   desk_.start();
   desk_.stop();
