@@ -1,13 +1,9 @@
-"""A pod that its node refuses, or that stays unbound on it, is placed again within 10 s; a gang that cannot become whole
-gives its nodes back. The job is charged nothing: no attempt, no restart."""
+"""A pod that stays unbound on its node is placed again within 10 s; a gang that cannot become whole gives its nodes back.
+The job is charged nothing: no attempt, no restart. Nodes that refuse pods are in test_killed.py."""
 
 import contextlib
-import json
 import time
 
-import pytest
-
-import e2e
 import placed
 
 REPAIR = 10  # seconds
@@ -96,56 +92,3 @@ def test_a_gang_that_cannot_be_whole_gives_its_nodes_back(cluster, operator, wat
         undo.callback(placed.label, cluster, {spare: {placed.POOL: "spare"}})
         watches["pods"].wait("both pods are bound", "default", bound(name, 2), 40)
         assert nothing_was_charged(cluster, name)["status"]["incarnation"] == 2
-
-
-@pytest.fixture
-def boaster(cluster):
-    """The real node n3, which tells the API server of eight times the CPU that its kubelet knows of."""
-    amount = cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"]
-    cores = int(amount[:-1]) / 1000 if amount.endswith("m") else float(amount)
-    told = f"{int(8 * cores)}"
-    policy = {
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "boaster"},
-        "spec": {"failurePolicy": "Fail", "reinvocationPolicy": "Never",
-                 "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
-                                                         "resources": ["nodes/status"]}]},
-                 "matchConditions": [{"name": "n3", "expression": "object.metadata.name == 'n3'"}],
-                 "mutations": [{"patchType": "JSONPatch", "jsonPatch": {
-                     "expression": f'[JSONPatch{{op: "add", path: "/status/allocatable/cpu", value: "{told}"}}]'}}]}}
-    binding = {"apiVersion": policy["apiVersion"], "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "boaster"},
-               "spec": {"policyName": "boaster"}}
-    cluster.apply({"apiVersion": "v1", "kind": "List", "items": [policy, binding]})
-
-    def boasts():
-        write_status(cluster)
-        return cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"] == told
-
-    try:
-        e2e.wait_for("n3 boasts of its CPU", boasts, 30, every=0.5)
-        yield cores
-    finally:
-        cluster.kubectl("delete", "mutatingadmissionpolicybinding/boaster", "mutatingadmissionpolicy/boaster")
-        e2e.wait_for("n3 tells the truth", lambda: cluster.read("/api/v1/nodes/n3")["status"]["allocatable"]["cpu"] == amount, 60, every=0.5)
-
-
-def write_status(cluster):
-    """A write of the node's status, which the policy changes."""
-    patch = json.dumps({"status": {"conditions": [{"type": "example.com/Written", "status": "True", "reason": "Test", "message": str(time.time())}]}})
-    cluster.kubectl("patch", "node", "n3", "--subresource=status", "--type=strategic", "-p", patch)
-
-
-def test_a_pod_that_the_kubelet_refuses_is_placed_on_another_node(cluster, operator, watches, boaster, job):
-    each = {"requests": {"cpu": f"{int(750 * boaster)}m"}}
-    with placed.taken(cluster, ["n1", "n2", "n4"]) as free:
-        name = job(placed.sleeper("refused", 2, gpus=1, resources=each))
-        watches["pods"].wait("a kubelet refuses a pod", "default",
-                             lambda events: any(placed.phase(pod) == "Failed" for pod in of_job(events, name)), 30)
-        begun = time.monotonic()
-        free("n1")
-        later = watches["pods"].wait("both pods are bound", "default", bound(name, 2), 30)
-        took = time.monotonic() - begun
-    assert nothing_was_charged(cluster, name)["status"]["incarnation"] == 1
-    nodes = sorted(placed.node_of(pod) for pod in later.values())
-    print(f"\nbound {took:.1f} s after the kubelet of n3 refused: {nodes}")
-    assert nodes == ["n1", "n3"], "next to the pod that stayed, in its rack"
-    assert took <= REPAIR
