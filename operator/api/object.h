@@ -27,7 +27,7 @@ inline constexpr const char* kLabelJobUid = "lockstep.dev/job-uid";           //
 inline constexpr const char* kLabelSlot = "lockstep.dev/slot";                // place in the gang, from 0
 inline constexpr const char* kLabelIncarnation = "lockstep.dev/incarnation";  // the job's counter at its creation
 
-inline constexpr const char* kAnnotationNode = "lockstep.dev/node";  // the node that placement gave to a pod
+inline constexpr const char* kAnnotationNode = "lockstep.dev/node";      // the node that placement gave to a pod
 inline constexpr const char* kPlacementGate = "lockstep.dev/placement";  // removed when the gang has its nodes
 
 // A namespaced name; the work queue carries these.

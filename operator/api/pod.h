@@ -33,8 +33,9 @@ struct Pod {
   std::string reason;
   std::string message;
   std::string node_name;
-  std::vector<std::string> gates;  // names of spec.schedulingGates: kube-scheduler leaves the pod alone while there are any
-  std::string reserved_node;       // annotation lockstep.dev/node: the node that placement gave to it
+  std::vector<std::string>
+      gates;                  // names of spec.schedulingGates: kube-scheduler leaves the pod alone while there are any
+  std::string reserved_node;  // annotation lockstep.dev/node: the node that placement gave to it
   bool has_node_affinity = false;  // required node affinity, of the pod template or for reserved_node
   std::string pod_ip;
   std::vector<ContainerState> containers;  // init containers too

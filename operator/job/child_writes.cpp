@@ -105,11 +105,10 @@ Status ChildWrites::judge(const char* kind, const std::string& name, const Statu
 }
 
 Status ChildWrites::remove_pod(const PodToDelete& removal) {
-  const kube::DeleteOptions options{
-      .uid = removal.uid,
-      .resource_version = removal.resource_version,
-      .grace_period_seconds = removal.grace_period_seconds,
-      .bulk = true};
+  const kube::DeleteOptions options{.uid = removal.uid,
+                                    .resource_version = removal.resource_version,
+                                    .grace_period_seconds = removal.grace_period_seconds,
+                                    .bulk = true};
   const auto removed = tools_.api.remove(kube::kPods, job_->meta.name_space, removal.name, options);
   // Something happened to it since, so the decision is outdated.
   if (!removed && removed.error().code == ErrorCode::kConflict && !removal.resource_version.empty()) return {};

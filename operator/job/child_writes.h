@@ -1,5 +1,5 @@
-// What one plan does to pods and the Service, as a row of writes that an Executor makes: what each writes, what an answer
-// means, and what is known in the end.
+// What one plan does to pods and the Service, as a row of writes that an Executor makes: what each writes, what an
+// answer means, and what is known in the end.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,8 @@ inline constexpr const char* kServiceCache = "Service";
 // The resourceVersion of an object that the server sent; "" when it has none.
 std::string resource_version_of(const kube::Json& object);
 
-// Thread-safe. Deletes come first, then the Service, then the pods that are created, then those that are moved, and then
-// those whose gate is removed.
+// Thread-safe. Deletes come first, then the Service, then the pods that are created, then those that are moved, and
+// then those whose gate is removed.
 class ChildWrites {
  public:
   // Outlive the writes.
@@ -54,7 +54,8 @@ class ChildWrites {
   // of the authority. Any thread.
   using AgentNow = std::function<AgentSettings()>;
 
-  // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for it.
+  // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
+  // it.
   ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root, std::shared_ptr<const api::TrainingJob> job,
               const Plan& plan);
 

@@ -328,8 +328,8 @@ Result<Json> build_pod(const TrainingJob& job, const PodToCreate& wanted, const 
 Result<Json> open_pod(const PodToOpen& opening, const Json* live) {
   const std::string gate = fmt::format("/spec/schedulingGates/{}", opening.gate);
   const std::string affinity = std::string("/spec/affinity/nodeAffinity/") + kRequired;
-  Json patch = Json::array({test("/metadata/uid", opening.uid), test(gate + "/name", api::kPlacementGate),
-                            test(kNodePath, opening.node)});
+  Json patch = Json::array(
+      {test("/metadata/uid", opening.uid), test(gate + "/name", api::kPlacementGate), test(kNodePath, opening.node)});
   Json required = Json::object();
   if (live != nullptr) {
     const Json::json_pointer at(affinity);

@@ -86,7 +86,8 @@ JobPlacement::Request JobPlacement::make_request(const api::TrainingJob& job) co
   }
   request.constraint = *constraint;
   // All pods of a job need the same. What cannot be built is refused where pods are created, with the same sentence.
-  const auto pod = build_pod(job, {.slot = 0, .incarnation = 1}, {.image = "agent", .coordinator_address = "0.0.0.0:1"});
+  const auto pod =
+      build_pod(job, {.slot = 0, .incarnation = 1}, {.image = "agent", .coordinator_address = "0.0.0.0:1"});
   const auto shape = pod ? placement::shape_of(*pod) : Result<placement::Shape>(pod.error());
   if (!shape) {
     request.refusal = shape.error().message;

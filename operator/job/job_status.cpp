@@ -97,9 +97,8 @@ void take_placement(const Snapshot& snapshot, api::TrainingJobStatus& status) {
     status.placement.reset();
     return;
   }
-  status.placement = api::PlacementStatus{.domains = where->domains,
-                                          .level_spanned = snapshot.placing->spanned,
-                                          .score = decimal(where->score, "{:.6g}")};
+  status.placement = api::PlacementStatus{
+      .domains = where->domains, .level_spanned = snapshot.placing->spanned, .score = decimal(where->score, "{:.6g}")};
 }
 
 // Members that are there and that the gang does not need: those beside a generation, or beyond the size of one.

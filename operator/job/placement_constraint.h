@@ -12,7 +12,8 @@ namespace lockstep::job {
 // the gang prefers the innermost level (or the required one, where that is deeper), and waits no time for it. A flat
 // topology has no level to prefer.
 //
-// Without `preferred`, pods that ask for neither CPU nor a device (GPU) are spread: a node would hold any number of them.
+// Without `preferred`, pods that ask for neither CPU nor a device (GPU) are spread: a node would hold any number of
+// them.
 //
 // kInvalid: the topology has no level of that name, or `required` is inside of `preferred`.
 Result<placement::Constraint> constraint_of(const api::TrainingJobSpec& spec, const placement::Profile& profile);

@@ -1,9 +1,9 @@
 // Where reconcilers ask which nodes a job gets. One placer answers for all jobs, because two would give one hole to two
 // gangs. It decides when a job asks, when the cluster has changed, and when time alone may change an answer.
 //
-// Guarantees: no answer before every job that was there at the start has asked or withdrawn, because the queue is not in
-// order before. Whose answer changed without asking is told. After a change of the cluster the placer takes at most a
-// tenth of one core's time.
+// Guarantees: no answer before every job that was there at the start has asked or withdrawn, because the queue is not
+// in order before. Whose answer changed without asking is told. After a change of the cluster the placer takes at most
+// a tenth of one core's time.
 #pragma once
 
 #include <condition_variable>

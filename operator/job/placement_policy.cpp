@@ -39,7 +39,8 @@ bool has_seat(const SlotView& slot) {
 }
 
 Seat seat_of(const SlotView& slot, const api::TrainingJob& job, std::int64_t incarnation_of_create) {
-  Seat seat{.slot = slot.slot, .pod = placed_name(job.meta, pod_name(job, slot.slot, incarnation_of_create)), .node = {}};
+  Seat seat{
+      .slot = slot.slot, .pod = placed_name(job.meta, pod_name(job, slot.slot, incarnation_of_create)), .node = {}};
   if (!has_seat(slot)) return seat;
   const api::Pod& pod = *slot.pod;
   seat.pod = placed_name(job.meta, pod.meta.name);

@@ -21,8 +21,8 @@ namespace lockstep::job {
 // The job should have pods: it is not finished, suspended, let go (hold_policy.h) or deleted. Of the stored status.
 bool wants_nodes(const Snapshot& snapshot);
 
-// What the placer is told of such a job. The caller fills in priority, shape, constraint and timeout. The snapshot needs
-// no `placing` yet.
+// What the placer is told of such a job. The caller fills in priority, shape, constraint and timeout. The snapshot
+// needs no `placing` yet.
 placement::Gang gang_of(const Snapshot& snapshot);
 
 // Pods are about to be deleted whose absence is no loss: condition Placed has to be False before.

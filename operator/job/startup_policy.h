@@ -25,8 +25,8 @@ struct Blocker {
 // The first thing that stands in the way; empty when nothing is known to.
 std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& survey);
 
-// Why some slot has no node, where the operator places the pods; empty when all but spares have one. It stands in the way
-// of a start only while fewer pods are there than can train.
+// Why some slot has no node, where the operator places the pods; empty when all but spares have one. It stands in the
+// way of a start only while fewer pods are there than can train.
 std::optional<Blocker> find_placement_wait(const Snapshot& snapshot);
 
 // When the start must be over: startupSeconds after so many pods were bound to nodes as can train. Empty while a job

@@ -67,7 +67,8 @@ std::string describe(const Wait& wait, const std::string& level_name) {
     case Why::kReplacing:
       return "a pod that its node refused is replaced" + kept;
     case Why::kTooLarge:
-      return fmt::format("{} {} room in {}, and its nodes are too few even when they are empty", pods, need, where) + found;
+      return fmt::format("{} {} room in {}, and its nodes are too few even when they are empty", pods, need, where) +
+             found;
     case Why::kPreferred:
     case Why::kNoRoom:
       break;

@@ -71,8 +71,9 @@ TEST(DecidePlacement, a_pod_is_opened_only_on_the_node_of_the_answer) {
   EXPECT_EQ(plan.moves, (std::vector<PodToMove>{{"a-abcd-1-1", "uid-1-1", "elsewhere", "node-1"}}));
   s.answer().open = true;
   plan = s.plan();
-  EXPECT_EQ(plan.opens,
-            (std::vector<PodToOpen>{{.name = "a-abcd-0-1", .uid = "uid-0-1", .node = "node-0", .has_node_affinity = true}}));
+  EXPECT_EQ(
+      plan.opens,
+      (std::vector<PodToOpen>{{.name = "a-abcd-0-1", .uid = "uid-0-1", .node = "node-0", .has_node_affinity = true}}));
   EXPECT_EQ(plan.moves.size(), 1U) << "opened one decision later";
   s.pods[1].reserved_node = "node-1";
   plan = s.plan();
@@ -90,7 +91,8 @@ TEST(DecidePlacement, after_a_refused_create_the_pods_that_are_there_wait) {
   s.accept();
   s.gated(0);
   s.place_all();
-  s.problem = CreateProblem{.kind = "Pod", .name = "a-abcd-1-1", .code = ErrorCode::kForbidden, .last = s.now, .times = 1};
+  s.problem =
+      CreateProblem{.kind = "Pod", .name = "a-abcd-1-1", .code = ErrorCode::kForbidden, .last = s.now, .times = 1};
   s.problem->message = "exceeded quota: q";
   s.see(Phase::kWaiting, 0);
   const Plan plan = s.accept();
@@ -333,8 +335,9 @@ TEST(DecidePlacement, a_released_gang_begins_a_round_without_an_attempt) {
   EXPECT_EQ(names(plan.deletes), (std::vector<std::string>{"a-abcd-0-1", "a-abcd-1-1", "a-abcd-2-1"}));
   EXPECT_TRUE(plan.creates.empty() && plan.opens.empty() && plan.moves.empty());
   EXPECT_EQ(s.reason("Placed"), "Replacing") << "a refusal is named";
-  EXPECT_EQ(std::count_if(plan.events.begin(), plan.events.end(), [](const auto& e) { return e.reason == "GangReleased"; }),
-            1);
+  EXPECT_EQ(
+      std::count_if(plan.events.begin(), plan.events.end(), [](const auto& e) { return e.reason == "GangReleased"; }),
+      1);
   s.remove("a-abcd-1-1");
   s.remove("a-abcd-2-1");
   s.pods[0].meta.deleted = s.now + 30s;  // it is bound, so it gets its grace period

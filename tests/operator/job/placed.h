@@ -21,7 +21,8 @@ struct Placed : Situation {
   // Nodes for all slots, "node-0" and so on.
   placement::Answer& place_all() {
     answer() = {};
-    for (int slot = 0; slot < api::slots_with_pods(job.spec); ++slot) answer().nodes[slot] = fmt::format("node-{}", slot);
+    for (int slot = 0; slot < api::slots_with_pods(job.spec); ++slot)
+      answer().nodes[slot] = fmt::format("node-{}", slot);
     return answer();
   }
   placement::Answer& wait(placement::Why why, int missing = 1) {

@@ -16,8 +16,8 @@ using placement::Answer;
 using placement::Gang;
 using placement::SeatState;
 using placement::Why;
-using ::testing::ElementsAre;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 
 // One rack of nodes with 8 GPUs each.
 class Rack final : public ClusterAccess {

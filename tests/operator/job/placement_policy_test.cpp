@@ -178,8 +178,8 @@ TEST(WantsNodes, until_the_job_has_ended_or_waits) {
       {"training", [](Placed& s) { s.training(); }, true},
       {"to be suspended", [](Placed& s) { s.job.spec.suspend = true; }, false},
       {"suspended", [](Placed& s) { s.job.spec.suspend = true, s.accept(), s.job.spec.suspend = false; }, false},
-      {"resumed",
-       [](Placed& s) { s.job.spec.suspend = true, s.accept(), s.job.spec.suspend = false, s.accept(); }, true},
+      {"resumed", [](Placed& s) { s.job.spec.suspend = true, s.accept(), s.job.spec.suspend = false, s.accept(); },
+       true},
       {"deleted", [](Placed& s) { s.job.meta.deleted = kStart; }, false},
       {"finished", [](Placed& s) { s.training(), s.see(Phase::kFinished, 1), s.accept(); }, false},
       {"let go",
@@ -204,9 +204,9 @@ TEST(PlacementConditions, a_wait_is_the_reason_of_placed_and_running) {
     const char* reason;
   };
   const Row rows[] = {
-      {Why::kPaused, "PlacementPaused"},  {Why::kReleasing, "GangReleased"},
-      {Why::kReplacing, "Replacing"},     {Why::kNoRoom, "WaitingForRoom"},
-      {Why::kTooLarge, "GangTooLarge"},   {Why::kPreferred, "PreferredLevelUnavailable"},
+      {Why::kPaused, "PlacementPaused"}, {Why::kReleasing, "GangReleased"},
+      {Why::kReplacing, "Replacing"},    {Why::kNoRoom, "WaitingForRoom"},
+      {Why::kTooLarge, "GangTooLarge"},  {Why::kPreferred, "PreferredLevelUnavailable"},
   };
   for (const Row& row : rows) {
     Placed s;
@@ -264,7 +264,8 @@ TEST(PlacementConditions, a_gate_of_ours_is_no_trouble) {
   s.gated(0);
   s.gated(1);
   EXPECT_FALSE(find_blocker(s.snapshot(), survey(s.snapshot())));
-  EXPECT_EQ(waiting_for(s.snapshot(), survey(s.snapshot())), "pod a-abcd-0-1 waits until all pods of the gang have a node");
+  EXPECT_EQ(waiting_for(s.snapshot(), survey(s.snapshot())),
+            "pod a-abcd-0-1 waits until all pods of the gang have a node");
   s.pods[0].gates = {"example.com/quota"};
   const auto blocker = find_blocker(s.snapshot(), survey(s.snapshot()));
   ASSERT_TRUE(blocker);

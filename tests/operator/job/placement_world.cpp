@@ -189,10 +189,11 @@ void PlacementWorld::disturb() {
       break;
     case 5:
       for (const auto& job : jobs_) {
-        const bool refused = std::any_of(job->pods.begin(), job->pods.end(), [](auto& pod) { return pod.second.refused(); });
+        const bool refused =
+            std::any_of(job->pods.begin(), job->pods.end(), [](auto& pod) { return pod.second.refused(); });
         if (job->done || refused || !chance(10)) continue;  // where kube-scheduler places, a refusal is a loss
-        job->by_operator = !job->by_operator;  // spec.scheduling.backend
-        job->wrote = true;  // a refused pod that is gone is not seen any more
+        job->by_operator = !job->by_operator;               // spec.scheduling.backend
+        job->wrote = true;                                  // a refused pod that is gone is not seen any more
         ++counts.switched;
       }
       break;

@@ -60,8 +60,9 @@ TEST(PodOnNode, that_kube_scheduler_chooses_has_neither) {
 }
 
 TEST(PodOnNode, opens_into_the_pod_that_is_created_without_a_gate) {
-  for (const Json& affinity : {Json(), Json::parse(R"({"podAffinity": {}})"),
-                               Json::parse(R"({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}})")}) {
+  for (const Json& affinity :
+       {Json(), Json::parse(R"({"podAffinity": {}})"),
+        Json::parse(R"({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}})")}) {
     Json open = opened(pod_of(job_of(affinity), true));
     EXPECT_TRUE(open["spec"]["schedulingGates"].empty());
     open["spec"].erase("schedulingGates");
@@ -83,7 +84,8 @@ TEST(PodOnNode, keeps_the_alternatives_of_its_own_affinity) {
 TEST(PodOnNode, is_opened_only_as_the_pod_that_was_decided_on) {
   const Json gated = pod_of(job_of(), true);
   const auto patch = *open_pod({.name = "p", .uid = "u1", .node = "n1"}, nullptr);
-  for (const auto& [path, value] : {std::pair("/metadata/uid", "u2"), {"/spec/schedulingGates/0/name", "other"},
+  for (const auto& [path, value] : {std::pair("/metadata/uid", "u2"),
+                                    {"/spec/schedulingGates/0/name", "other"},
                                     {"/metadata/annotations/lockstep.dev~1node", "n2"}}) {
     Json changed = gated;
     changed[Json::json_pointer(path)] = value;
@@ -102,12 +104,13 @@ TEST(PodOnNode, moves_only_from_the_node_that_was_seen) {
 }
 
 TEST(PodOnNode, of_an_affinity_that_is_none_is_a_sentence) {
-  for (const char* affinity : {R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 3}})",
-                               R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [3]}}})",
-                               R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+  for (const char* affinity :
+       {R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 3}})",
+        R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [3]}}})",
+        R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                                    {"nodeSelectorTerms": [{"matchFields": "x"}]}}})",
-                               R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": "x"}}})",
-                               R"({"nodeAffinity": 7})"}) {
+        R"({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": "x"}}})",
+        R"({"nodeAffinity": 7})"}) {
     const auto pod = build_pod(job_of(Json::parse(affinity)), {.slot = 0, .incarnation = 1, .node = "n1"},
                                {.image = "a", .coordinator_address = "b:1"});
     ASSERT_FALSE(pod) << affinity;
