@@ -51,9 +51,10 @@ class Way:
 
 
 def gang(name):
-    """Its pods fit on no node: what is looked at is who creates them."""
+    """Its pods fit on no node, and are created all the same, because Lockstep does not place them."""
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
             "spec": {"image": "nobody", "command": ["true"], "nodes": PODS, "rendezvous": {"kind": "None"},
+                     "scheduling": {"backend": "None"},
                      "podTemplate": {"spec": {"containers": [{"name": "trainer"}],
                                               "nodeSelector": {"nowhere": "at-all"}}}}}
 

@@ -453,7 +453,7 @@ TEST_F(ClusterFeedTest, a_reservation_ends_with_any_later_event_and_any_later_li
 TEST_F(ClusterFeedTest, has_synced_with_both_lists_alone) {
   for (const auto* kind : {&kube::kPods, &kube::kNodes}) {
     server.of(*kind, [&](TextServer::Side& side) {
-      side.during_list = [&] {
+      side.during_list = [this, kind] {
         if (kind == &kube::kPods) await(1);  // the nodes are listed
         EXPECT_FALSE(feed.has_synced());
       };
