@@ -6,7 +6,8 @@
   scripts/run_tests.py SUITE...        named suites (see --list)
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
-LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs nothing side by side.
+LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs nothing side by
+side.
 """
 
 import json
@@ -161,7 +162,12 @@ def ctest(suite, preset, label):
     env = {"GTEST_OUTPUT": f"json:{reports}/"}
     if preset == "tsan":
         env["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp halt_on_error=1 second_deadlock_stack=1"
-    status = run(suite, ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", side_by_side()], 1500, env)
+    status = run(
+        suite,
+        ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", side_by_side()],
+        1500,
+        env,
+    )
     counts = count_gtest(reports)
     if status != 0 and counts.failed == 0:
         counts.failed = 1
@@ -254,6 +260,10 @@ def suite_kind(suite):
     return counts
 
 
+def pytest_words(*words):
+    return [PYTHON, "-m", "pytest", "-q", "-s", *words]
+
+
 def soak(suite):
     """The long forms, one after the other; each prints its seed into the log."""
     bin = ROOT / "build/release/tests/bin"
@@ -265,50 +275,97 @@ def soak(suite):
     again = [f"--gtest_repeat={rounds}"]
     forms = [
         ("the membership protocol", [bin / "rendezvous_test", "--gtest_filter=*Membership*", *again], {}),
-        ("every way the membership protocol can go", [bin / "explorer_test"],
-         {"LOCKSTEP_EXPLORER_DEEPER": "2", "LOCKSTEP_EXPLORER_WALKS": str(1000 * rounds)}),
-        ("the coordinator's machine of the last commit and of this tree",
-         ["tests/operator/rendezvous/equal_machines/compare.sh", "HEAD", str(200_000 * rounds)], {}),
+        (
+            "every way the membership protocol can go",
+            [bin / "explorer_test"],
+            {"LOCKSTEP_EXPLORER_DEEPER": "2", "LOCKSTEP_EXPLORER_WALKS": str(1000 * rounds)},
+        ),
+        (
+            "the coordinator's machine of the last commit and of this tree",
+            ["tests/operator/rendezvous/equal_machines/compare.sh", "HEAD", str(200_000 * rounds)],
+            {},
+        ),
         ("crashes of the controller", [bin / "job_test", "--gtest_filter=Crash.*", *again], {}),
-        ("job files", [bin / "api_test", "--gtest_filter=JobFile.*"],
-         {"LOCKSTEP_FUZZ_CHANGES": str(1000 * rounds), "LOCKSTEP_SEED": str(int(time.time()))}),
+        (
+            "job files",
+            [bin / "api_test", "--gtest_filter=JobFile.*"],
+            {"LOCKSTEP_FUZZ_CHANGES": str(1000 * rounds), "LOCKSTEP_SEED": str(int(time.time()))},
+        ),
         ("patches against kubectl", [bin / "kubectl_patch_test", *again], {}),
         ("the communicator", [bin / "comm_test", *again], {}),
-        ("ranks that hang, 20 of each kind", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_hangs.py", "-k", "named or replaced"],
-         {"LOCKSTEP_HANG_ROUNDS": "20"}),
-        ("an hour without a false alarm", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_hangs.py", "-k", "nobody"],
-         {"LOCKSTEP_QUIET_SECONDS": "3600"}),
-        ("the operator killed after each write", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults"],
-         {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"}),
-        ("chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "exactly_once"],
-         {"LOCKSTEP_CHAOS_FAULTS": str(25 * rounds), "LOCKSTEP_CHAOS_WORKERS": "6", "LOCKSTEP_SEED": str(int(time.time()))}),
-        ("the bits under twenty seeds of chaos", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"],
-         {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))}),
-        ("a job scaled fifty times", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_scale.py"],
-         {"LOCKSTEP_SCALINGS": "50"}),
-        ("each fault on three nodes, the API server away for a minute", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_faults.py"],
-         {"LOCKSTEP_AWAY_SECONDS": "60", "LOCKSTEP_FAULT_LEASE": "15"}),
-        ("ten idle minutes beside a hundred jobs", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_operator.py"],
-         {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"}),
-        ("ten pulled cables, ten nodes without power", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/cluster/test_detection.py"],
-         {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"}),
-        ("an API server that vanishes for six minutes, neighbours of a crash loop",
-         [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/leader/test_blackhole.py", "tests/e2e/leader/test_beside_a_crash_loop.py"],
-         {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20", "LOCKSTEP_NEIGHBOUR_FLOOR": "0.2"}),
-        ("two hundred gangs that contend, five operators killed",
-         [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/placement/test_contention.py"],
-         {"LOCKSTEP_GANGS": "200", "LOCKSTEP_KILLS": "5", "LOCKSTEP_SEED": str(int(time.time()))}),
-        ("the operator killed after each write of a gang's life", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/placement/test_killed.py"],
-         {"LOCKSTEP_FAULT_ROUNDS": "3"}),
-        ("leaders that end", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/faults/test_failover.py"],
-         {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"}),
-        ("README's command blocks, the long ones too", [PYTHON, "-m", "pytest", "-q", "-s", "tests/e2e/readme"], {"LOCKSTEP_README": "whole"}),
+        (
+            "ranks that hang, 20 of each kind",
+            pytest_words("tests/e2e/local/test_hangs.py", "-k", "named or replaced"),
+            {"LOCKSTEP_HANG_ROUNDS": "20"},
+        ),
+        (
+            "an hour without a false alarm",
+            pytest_words("tests/e2e/local/test_hangs.py", "-k", "nobody"),
+            {"LOCKSTEP_QUIET_SECONDS": "3600"},
+        ),
+        (
+            "the operator killed after each write",
+            pytest_words("tests/e2e/faults"),
+            {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"},
+        ),
+        (
+            "chaos",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "exactly_once"),
+            {
+                "LOCKSTEP_CHAOS_FAULTS": str(25 * rounds),
+                "LOCKSTEP_CHAOS_WORKERS": "6",
+                "LOCKSTEP_SEED": str(int(time.time())),
+            },
+        ),
+        (
+            "the bits under twenty seeds of chaos",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"),
+            {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))},
+        ),
+        ("a job scaled fifty times", pytest_words("tests/e2e/cluster/test_scale.py"), {"LOCKSTEP_SCALINGS": "50"}),
+        (
+            "each fault on three nodes, the API server away for a minute",
+            pytest_words("tests/e2e/cluster/test_faults.py"),
+            {"LOCKSTEP_AWAY_SECONDS": "60", "LOCKSTEP_FAULT_LEASE": "15"},
+        ),
+        (
+            "ten idle minutes beside a hundred jobs",
+            pytest_words("tests/e2e/cluster/test_operator.py"),
+            {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"},
+        ),
+        (
+            "ten pulled cables, ten nodes without power",
+            pytest_words("tests/e2e/cluster/test_detection.py"),
+            {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"},
+        ),
+        (
+            "an API server that vanishes for six minutes, neighbours of a crash loop",
+            pytest_words("tests/e2e/leader/test_blackhole.py", "tests/e2e/leader/test_beside_a_crash_loop.py"),
+            {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20", "LOCKSTEP_NEIGHBOUR_FLOOR": "0.2"},
+        ),
+        (
+            "two hundred gangs that contend, five operators killed",
+            pytest_words("tests/e2e/placement/test_contention.py"),
+            {"LOCKSTEP_GANGS": "200", "LOCKSTEP_KILLS": "5", "LOCKSTEP_SEED": str(int(time.time()))},
+        ),
+        (
+            "the operator killed after each write of a gang's life",
+            pytest_words("tests/e2e/placement/test_killed.py"),
+            {"LOCKSTEP_FAULT_ROUNDS": "3"},
+        ),
+        (
+            "leaders that end",
+            pytest_words("tests/e2e/faults/test_failover.py"),
+            {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"},
+        ),
+        ("README's command blocks, the long ones too", pytest_words("tests/e2e/readme"), {"LOCKSTEP_README": "whole"}),
     ]
     counts = Counts()
     for name, command, env in forms:
         begun = time.monotonic()
         status = run(suite, command, 7200, env)
-        print(f"           {name}: {'passed' if status == 0 else f'failed with {status}'} in {time.monotonic() - begun:.0f} s", flush=True)
+        verdict = "passed" if status == 0 else f"failed with {status}"
+        print(f"           {name}: {verdict} in {time.monotonic() - begun:.0f} s", flush=True)
         counts.passed += status == 0
         counts.failed += status != 0
         if status:
@@ -324,7 +381,10 @@ def bench(suite):
         counts.names.append(f"FAILED  the build (see out/tests/{suite}.log)")
         return counts
     counts = Counts()
-    for command in ([ROOT / "build/release/tests/bin/all_reduce_bench"], [PYTHON, "tests/bench/deterministic_bench.py"]):
+    for command in (
+        [ROOT / "build/release/tests/bin/all_reduce_bench"],
+        [PYTHON, "tests/bench/deterministic_bench.py"],
+    ):
         log = OUT / f"{suite}.log"
         begun = log.stat().st_size
         status = run(suite, command, 1800)
@@ -336,21 +396,36 @@ def bench(suite):
 
 # name -> (description, function)
 SUITES = {
-    "structure": ("rooms, includes, files; the arithmetic of the benchmarks", lambda s: pytest(s, ["tests/structure", "tests/bench/recovery", "tests/bench/placement"], 60)),
+    "structure": (
+        "rooms, includes, files; the arithmetic of the benchmarks",
+        lambda s: pytest(s, ["tests/structure", "tests/bench/recovery", "tests/bench/placement"], 60),
+    ),
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
     "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
     "tsan": ("the same under ThreadSanitizer", lambda s: ctest(s, "tsan", "unit")),
-    "run": ("lockstep run on this machine, and who counts what it trained", lambda s: suite_cluster(s, ["tests/ledger", "tests/e2e/local"], 1800)),
+    "run": (
+        "lockstep run on this machine, and who counts what it trained",
+        lambda s: suite_cluster(s, ["tests/ledger", "tests/e2e/local"], 1800),
+    ),
     "compat": ("agents of the commit in tests/compat/BASELINE under this coordinator", suite_compat),
-    "chart": ("chart, manifests, images, files of a release, workflows",
-              lambda s: suite_cluster(s, ["tests/chart", "tests/release"], 1500)),
+    "chart": (
+        "chart, manifests, images, files of a release, workflows",
+        lambda s: suite_cluster(s, ["tests/chart", "tests/release"], 1500),
+    ),
     "cluster": ("the test cluster itself", test_cluster),
-    "faults": ("the operator killed after each of its writes, the API server killed", lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800)),
-    "leader": ("the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again",
-               lambda s: suite_cluster(s, ["tests/e2e/leader"], 900)),
+    "faults": (
+        "the operator killed after each of its writes, the API server killed",
+        lambda s: suite_cluster(s, ["tests/e2e/faults"], 1800),
+    ),
+    "leader": (
+        "the leader's objects deleted, its Lease late, the API server away, jobs that crash or come again",
+        lambda s: suite_cluster(s, ["tests/e2e/leader"], 900),
+    ),
     "ranks": ("ranks follow the racks of real nodes", lambda s: suite_cluster(s, ["tests/e2e/ranks"], 600)),
-    "placement": ("gangs on the nodes that the operator chooses: placed, contending, repaired, the operator killed",
-                  lambda s: suite_cluster(s, ["tests/e2e/placement"], 1200)),
+    "placement": (
+        "gangs on the nodes that the operator chooses: placed, contending, repaired, the operator killed",
+        lambda s: suite_cluster(s, ["tests/e2e/placement"], 1200),
+    ),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
@@ -362,7 +437,11 @@ SUITES = {
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
 # computes while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
 FIRST = ("structure", "unit", "asan", "tsan")
-LANES = (("jobs",), ("faults", "leader", "ranks", "chart", "placement"), ("cluster", "run", "compat", "readme", "gpu", "kind"))
+LANES = (
+    ("jobs",),
+    ("faults", "leader", "ranks", "chart", "placement"),
+    ("cluster", "run", "compat", "readme", "gpu", "kind"),
+)
 
 
 class Report:
@@ -385,7 +464,8 @@ class Report:
             if name in ("cluster", "jobs", "faults", "leader", "ranks", "placement", "readme", "kind"):
                 # A clone without the history is no failure of the machine.
                 self.cluster_skips += counts.skipped - sum("git fetch --unshallow" in line for line in counts.names)
-            print(f"{name:10} {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped in {seconds:.0f} s", flush=True)
+            outcome = f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+            print(f"{name:10} {outcome} in {seconds:.0f} s", flush=True)
             for line in counts.names:
                 print(f"           {line[:300]}", flush=True)
             if counts.failed:

@@ -43,9 +43,21 @@ def test_manifests_equal_the_rendered_chart():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("wrong", ["replica=1", "replicas=0", "image.pullPolicy=Sometimes", "log.level=loud", "coordinator.port=80",
-                                   "metrics.port=http", "watchNamespace=Team", "defaultBackend=Kueue", "topology[0].name=Rack",
-                                   "topology[0].key=example.com/rack"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "replica=1",
+        "replicas=0",
+        "image.pullPolicy=Sometimes",
+        "log.level=loud",
+        "coordinator.port=80",
+        "metrics.port=http",
+        "watchNamespace=Team",
+        "defaultBackend=Kueue",
+        "topology[0].name=Rack",
+        "topology[0].key=example.com/rack",
+    ],
+)
 def test_a_wrong_value_is_refused_by_the_schema(wrong):
     done = helm("template", "lockstep", CHART, "--kube-version", "1.30.0", "--set", wrong, check=False)
     assert done.returncode != 0
@@ -120,8 +132,12 @@ def cluster_wide(documents):
 def test_watching_one_namespace_shrinks_the_permissions_to_it():
     documents = render("watchNamespace=team")
     # What pods of other namespaces take is read, never changed.
-    assert cluster_wide(documents) == {"nodes": {"list", "watch"}, "tokenreviews": {"create"}, "pods": {"list", "watch"},
-                                       "priorityclasses": {"list"}}
+    assert cluster_wide(documents) == {
+        "nodes": {"list", "watch"},
+        "tokenreviews": {"create"},
+        "pods": {"list", "watch"},
+        "priorityclasses": {"list"},
+    }
     in_team = {resource for document, rule in rules(documents) if document["metadata"].get("namespace") == "team"
                for resource in rule["resources"]}
     assert {"pods", "trainingjobs", "trainingjobs/status"} <= in_team
@@ -139,7 +155,9 @@ def test_without_a_backend_no_pod_of_another_namespace_is_read():
         "nodes": {"list", "watch"}, "tokenreviews": {"create"}}
 
 
-@pytest.mark.parametrize("sets, argument", [([], "auto"), (["defaultBackend=Lockstep"], "lockstep"), (["defaultBackend=None"], "none")])
+@pytest.mark.parametrize(
+    "sets, argument", [([], "auto"), (["defaultBackend=Lockstep"], "lockstep"), (["defaultBackend=None"], "none")]
+)
 def test_the_default_backend_reaches_the_operator(sets, argument):
     arguments = of_kind(render(*sets), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [word for word in arguments if word.startswith("--placement-backend")] == [f"--placement-backend={argument}"]
@@ -196,8 +214,13 @@ def test_programs_start_from_the_files_of_the_image_alone(tmp_path, image, progr
     name = pathlib.Path(program).name
     e2e.run(e2e.ROOT / "containers/collect.sh", tmp_path / image, f"{e2e.BUILD}/bin/{name}:{program}")
     prefix = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
-    done = subprocess.run([*prefix, "chroot", tmp_path / image, program, "--version"], text=True, capture_output=True, timeout=30,
-                          env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    done = subprocess.run(
+        [*prefix, "chroot", tmp_path / image, program, "--version"],
+        text=True,
+        capture_output=True,
+        timeout=30,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(name), done.stdout
 

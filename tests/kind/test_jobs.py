@@ -116,6 +116,7 @@ def objects_before(cluster):
 def test_an_upgrade_from_the_baseline_touches_no_pod(cluster, objects_before):
     install(cluster, CACHE / "baseline-chart", "baseline")
     cluster.apply(spread("old-trainer", nodes=2))
+    # Its program is `sleep`, so that the job is there for as long as the test; nothing waits for it.
     cluster.apply(jobs.shell("old-program", "sleep 100000", nodes=2))
     trains(cluster, "old-trainer", 2)
     cluster.wait_condition("old-program", "Running", deadline=PATIENCE)

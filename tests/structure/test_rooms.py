@@ -54,7 +54,9 @@ def cmake_depends(folder):
             if word in ("SOURCES", "LIBRARIES"):
                 break
             found.add(word)
-    found |= set(re.findall(r"\blockstep_(\w+)\b(?=[^(]*\))", " ".join(re.findall(r"target_link_libraries\([^)]*\)", text))))
+    found |= set(
+        re.findall(r"\blockstep_(\w+)\b(?=[^(]*\))", " ".join(re.findall(r"target_link_libraries\([^)]*\)", text)))
+    )
     return {name for name in found if not name.startswith("loops_")} - {"warnings", "dnnl", "room", folder.name}
 
 
@@ -109,7 +111,9 @@ class Rooms(unittest.TestCase):
         for side in SIDES:
             for path in sources(ROOT / side):
                 if path.suffix == ".h":
-                    self.assertTrue(path.read_text().startswith("//"), f"{path.relative_to(ROOT)} has no opening comment")
+                    self.assertTrue(
+                        path.read_text().startswith("//"), f"{path.relative_to(ROOT)} has no opening comment"
+                    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The controllers that are measured, as processes of this machine: started for one measurement, watched from outside, ended."""
+"""The controllers that are measured: processes of this machine, started for one measurement, watched from outside."""
 
 import json
 import os
@@ -8,7 +8,9 @@ import signal
 import subprocess
 import time
 
-BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", pathlib.Path(__file__).resolve().parents[3] / "build" / "release"))
+BUILD = pathlib.Path(
+    os.environ.get("LOCKSTEP_BUILD", pathlib.Path(__file__).resolve().parents[3] / "build" / "release")
+)
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,8 +38,13 @@ class Controller:
     def __init__(self, fleet, command, env=None):
         self.log = fleet.folder / f"{type(self).__name__.lower()}.log"
         with self.log.open("wb") as stream:
-            self.process = subprocess.Popen([str(word) for word in command], stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                            env={**os.environ, **(env or {})})
+            self.process = subprocess.Popen(
+                [str(word) for word in command],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(env or {})},
+            )
         self.pid = self.process.pid
         self._fleet = fleet
 
@@ -56,7 +63,8 @@ class Controller:
 
     def _leads(self):
         if self.process.poll() is not None:
-            raise SystemExit(f"bench: {type(self).__name__} ended with {self.process.returncode}:\n{self.log.read_text(errors='replace')[-3000:]}")
+            tail = self.log.read_text(errors="replace")[-3000:]
+            raise SystemExit(f"bench: {type(self).__name__} ended with {self.process.returncode}:\n{tail}")
         return re.search(self.ready, self.log.read_text(errors="replace"))
 
     def led_once(self):
@@ -78,9 +86,20 @@ class Lockstep(Controller):
     ready = r"(?m)^\S+ info +leading +lease="
 
     def __init__(self, fleet, env=None, flags=()):
-        super().__init__(fleet, [BUILD / "bin/lockstep-operator", f"--kubeconfig={fleet.kubeconfig}", "--namespace=lockstep-system",
-                                 "--metrics-address=127.0.0.1:0", "--coordinator-port=0", f"--pod-ip={fleet.layout.bridge_address}",
-                                 "--agent-image=docker.io/lockstep/operator:dev", *flags], env)
+        super().__init__(
+            fleet,
+            [
+                BUILD / "bin/lockstep-operator",
+                f"--kubeconfig={fleet.kubeconfig}",
+                "--namespace=lockstep-system",
+                "--metrics-address=127.0.0.1:0",
+                "--coordinator-port=0",
+                f"--pod-ip={fleet.layout.bridge_address}",
+                "--agent-image=docker.io/lockstep/operator:dev",
+                *flags,
+            ],
+            env,
+        )
 
 
 class JobSet(Controller):
@@ -92,11 +111,47 @@ class JobSet(Controller):
         serving = fleet.folder / "serving"
         serving.mkdir(exist_ok=True)
         if not (serving / "tls.crt").exists():
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=webhook", "-keyout", serving / "tls.key",
-                            "-out", serving / "tls.crt"], check=True, stderr=subprocess.DEVNULL, timeout=30)
+            subprocess.run(
+                [
+                    "openssl",
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-days",
+                    "1",
+                    "-subj",
+                    "/CN=webhook",
+                    "-keyout",
+                    serving / "tls.key",
+                    "-out",
+                    serving / "tls.crt",
+                ],
+                check=True,
+                stderr=subprocess.DEVNULL,
+                timeout=30,
+            )
         config = fleet.folder / "jobset.yaml"
-        config.write_text(json.dumps({"apiVersion": "config.jobset.x-k8s.io/v1alpha1", "kind": "Configuration", "leaderElection": {"leaderElect": False},
-                                      "internalCertManagement": {"enable": False}, "webhook": {"host": fleet.layout.private_address, "port": 9443,
-                                                                                                "certDir": str(serving)}}))
-        super().__init__(fleet, [fleet.programs / "jobset", f"--kubeconfig={fleet.kubeconfig}", f"--config={config}", "--metrics-bind-address=0",
-                                 "--health-probe-bind-address=0", "--zap-devel=false"])
+        config.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+                    "kind": "Configuration",
+                    "leaderElection": {"leaderElect": False},
+                    "internalCertManagement": {"enable": False},
+                    "webhook": {"host": fleet.layout.private_address, "port": 9443, "certDir": str(serving)},
+                }
+            )
+        )
+        super().__init__(
+            fleet,
+            [
+                fleet.programs / "jobset",
+                f"--kubeconfig={fleet.kubeconfig}",
+                f"--config={config}",
+                "--metrics-bind-address=0",
+                "--health-probe-bind-address=0",
+                "--zap-devel=false",
+            ],
+        )

@@ -18,7 +18,10 @@ import lockstep_cluster.processes  # noqa: E402
 
 NAMESPACE = "bench"
 PODS_PER_NODE = 100  # of the 110 that a node of the fleet takes
-ON_FLEET = {"nodeSelector": {"type": "kwok"}, "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}]}
+ON_FLEET = {
+    "nodeSelector": {"type": "kwok"},
+    "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}],
+}
 CONTAINER = {"name": "trainer", "image": "docker.io/lockstep/busybox:test", "command": ["sleep", "86400"]}
 COLLECTIONS = {
     "lockstep": f"/apis/lockstep.dev/v1alpha1/namespaces/{NAMESPACE}/trainingjobs",
@@ -30,29 +33,51 @@ COLLECTIONS = {
 
 
 def training_job(name, pods):
-    """A job of ours, as a user would write it; its pods only sleep, and KWOK plays them. kube-scheduler chooses their nodes, as for the
-    other sides; tests/bench/placement/end_to_end.py measures jobs whose nodes Lockstep chooses."""
-    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"image": CONTAINER["image"], "command": CONTAINER["command"], "nodes": pods, "rendezvous": {"kind": "None"},
-                     "scheduling": {"backend": "None"}, "podTemplate": {"spec": {"containers": [{"name": "trainer"}], **ON_FLEET}}}}
+    """A job of ours, as a user would write it; its pods only sleep, and KWOK plays them. kube-scheduler chooses their
+    nodes, as for the other sides; tests/bench/placement/end_to_end.py measures jobs whose nodes Lockstep chooses."""
+    return {
+        "apiVersion": "lockstep.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "image": CONTAINER["image"],
+            "command": CONTAINER["command"],
+            "nodes": pods,
+            "rendezvous": {"kind": "None"},
+            "scheduling": {"backend": "None"},
+            "podTemplate": {"spec": {"containers": [{"name": "trainer"}], **ON_FLEET}},
+        },
+    }
 
 
 def job_set(name, pods):
     """The same job for JobSet: one Indexed Job. It spells out the defaults of the webhook, which is not installed."""
     job = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 0,
            "template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER], **ON_FLEET}}}
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-                     "successPolicy": {"operator": "All"}, "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
-                     "replicatedJobs": [{"name": "workers", "groupName": "default", "replicas": 1, "template": {"spec": job}}]}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All"},
+            "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+            "replicatedJobs": [{"name": "workers", "groupName": "default", "replicas": 1, "template": {"spec": job}}],
+        },
+    }
 
 
 def bare_pod(pod, owner):
     """A pod for the raw client: the one that our operator created, without the fields that the server added."""
     found = copy.deepcopy(pod)
     meta = found["metadata"]
-    found["metadata"] = {"name": "raw-@NUMBER@", "namespace": NAMESPACE, "labels": meta["labels"], "annotations": meta.get("annotations", {}),
-                         "ownerReferences": [owner]}
+    found["metadata"] = {
+        "name": "raw-@NUMBER@",
+        "namespace": NAMESPACE,
+        "labels": meta["labels"],
+        "annotations": meta.get("annotations", {}),
+        "ownerReferences": [owner],
+    }
     spec = found["spec"]
     for field in ("nodeName", "serviceAccount", "priority", "preemptionPolicy", "enableServiceLinks"):
         spec.pop(field, None)
@@ -72,21 +97,41 @@ class Fleet:
         """`nodes`: of the fleet (0: as few as the pods need)."""
         self.name, self.size = name, nodes or math.ceil(pods / PODS_PER_NODE) + 1
         self.tool = ROOT / "tests/cluster/cluster"
-        self.programs = pathlib.Path(self._run(ROOT / "tests/bench/control_plane/programs.sh", deadline=3000).split()[-1])
+        self.programs = pathlib.Path(
+            self._run(ROOT / "tests/bench/control_plane/programs.sh", deadline=3000).split()[-1]
+        )
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-bench-"))
 
     def __enter__(self):
-        self._run(self.tool, "up", "--name", self.name, "--nodes", "1", "--kwok", str(self.size), "--owner", str(os.getpid()), deadline=600)
+        self._run(
+            self.tool,
+            "up",
+            "--name",
+            self.name,
+            "--nodes",
+            "1",
+            "--kwok",
+            str(self.size),
+            "--owner",
+            str(os.getpid()),
+            deadline=600,
+        )
         self.layout = lockstep_cluster.layout.Cluster(self.name)
         self.api = lockstep_cluster.api.Api(self.layout)
         self.kubeconfig = str(self.layout.kubeconfig)
-        kubectl = pathlib.Path(self._run(ROOT / "tests/cluster/binaries.sh", "kubectl", deadline=4800).split()[-1]) / "kubectl"
+        kubectl = (
+            pathlib.Path(self._run(ROOT / "tests/cluster/binaries.sh", "kubectl", deadline=4800).split()[-1])
+            / "kubectl"
+        )
         for file in (ROOT / "manifests/crd.yaml", self.programs / "jobset_jobsets.yaml"):
             self._run(kubectl, "--kubeconfig", self.kubeconfig, "apply", "--server-side", "-f", file)
         for namespace in (NAMESPACE, "lockstep-system", "jobset-system"):
             self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        self.api.call("POST", "/api/v1/namespaces/lockstep-system/services", {"metadata": {"name": "lockstep-coordinator"},
-                      "spec": {"ports": [{"name": "coordinator", "port": 7077}]}})  # as in the chart
+        self.api.call(
+            "POST",
+            "/api/v1/namespaces/lockstep-system/services",
+            {"metadata": {"name": "lockstep-coordinator"}, "spec": {"ports": [{"name": "coordinator", "port": 7077}]}},
+        )  # as in the chart
         for collection in COLLECTIONS.values():
             self.until(f"{collection} is served", lambda path=collection: self._serves(path))
         return self
@@ -100,7 +145,9 @@ class Fleet:
 
     @staticmethod
     def _run(*command, deadline=120):
-        done = subprocess.run([str(word) for word in command], cwd=ROOT, timeout=deadline, text=True, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [str(word) for word in command], cwd=ROOT, timeout=deadline, text=True, stdout=subprocess.PIPE
+        )
         if done.returncode != 0:
             raise SystemExit(f"bench: {' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout}")
         return done.stdout
@@ -126,19 +173,33 @@ class Fleet:
         return lockstep_cluster.processes.recorded(self.layout, name)
 
     def probe(self, objects, pods, copies=0, connections=16, bound=False):
-        """Posts the objects and waits for the pods, `bound` or only there; returns the output of the probe (see probe/main.go)."""
+        """Posts the objects and waits until the pods are there, or `bound`; returns what probe/main.go says."""
         file = self.folder / "post.json"
         file.write_text(json.dumps(objects))
         pki = self.layout.pki
-        out = self._run(self.programs / "probe", f"-server=https://{self.layout.bridge_address}:6443", f"-ca={pki}/ca.crt", f"-cert={pki}/admin.crt",
-                        f"-key={pki}/admin.key", f"-namespace={NAMESPACE}", f"-pods={pods}", f"-post={file}", f"-copies={copies}",
-                        f"-connections={connections}", f"-bound={str(bound).lower()}", f"-timeout={60 + pods // 15}s", deadline=120 + pods // 15)
+        out = self._run(
+            self.programs / "probe",
+            f"-server=https://{self.layout.bridge_address}:6443",
+            f"-ca={pki}/ca.crt",
+            f"-cert={pki}/admin.crt",
+            f"-key={pki}/admin.key",
+            f"-namespace={NAMESPACE}",
+            f"-pods={pods}",
+            f"-post={file}",
+            f"-copies={copies}",
+            f"-connections={connections}",
+            f"-bound={str(bound).lower()}",
+            f"-timeout={60 + pods // 15}s",
+            deadline=120 + pods // 15,
+        )
         return json.loads(out)
 
     def clear(self):
         """Deletes everything that any side has created, and waits until it is deleted."""
         for kind in ("lockstep", "jobset", "jobs"):
-            self.api.call("DELETE", f"{COLLECTIONS[kind]}?propagationPolicy=Background&gracePeriodSeconds=0", seconds=120)
+            self.api.call(
+                "DELETE", f"{COLLECTIONS[kind]}?propagationPolicy=Background&gracePeriodSeconds=0", seconds=120
+            )
 
         def gone():
             if self._count("pods"):
@@ -168,5 +229,12 @@ class Fleet:
         pod = self.api.call("GET", COLLECTIONS["pods"])["items"][0]
         self.clear()
         owner = self.api.call("POST", COLLECTIONS["raw"], {"metadata": {"generateName": "raw-owner-"}})["metadata"]
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["name"], "uid": owner["uid"], "controller": True, "blockOwnerDeletion": True}
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner["name"],
+            "uid": owner["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
         return [{"path": COLLECTIONS["pods"], "body": bare_pod(pod, reference)}]

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """From the post of a job until all its pods are bound, on a fleet of nodes in three levels that KWOK plays.
 
-    make bench-placement                                              # the last part of it: 1,000 nodes, 256 pods, 3 rounds
+    make bench-placement                                              # its last part: 1,000 nodes, 256 pods
     tests/bench/placement/end_to_end.py --nodes 100 --pods 32 --rounds 1
 
-  raw       a client that knows the nodes: it creates each pod with a gate and its node in an annotation, then sends the patch that
-            adds the node affinity and removes the gate
+  raw       a client that knows the nodes: it creates each pod with a gate and its node in an annotation, then sends
+            the patch that adds the node affinity and removes the gate
   lockstep  a job with backend Lockstep: the operator chooses the nodes, and sends the same requests
   ungated   a job with backend None: the operator creates pods without a gate, and kube-scheduler chooses their nodes
-  contested the same as lockstep, while plain pods of an adversary take whole nodes and give them back, some ten a second
+  contested the same as lockstep, while an adversary's plain pods take whole nodes and give them back, ten a second
 
 kube-scheduler binds the pods of all. One observer's watch and clock serve all of them, and the sides take turns."""
 
@@ -41,7 +41,12 @@ BATCHES = itertools.count(1)
 def label_nodes(fleet):
     for number in range(fleet.size):
         labels = {f"{LABEL}{level}": f"{level}-{number // size}" for level, size in LEVELS.items()}
-        fleet.api.call("PATCH", f"/api/v1/nodes/kwok-{number + 1}", {"metadata": {"labels": labels}}, "application/merge-patch+json")
+        fleet.api.call(
+            "PATCH",
+            f"/api/v1/nodes/kwok-{number + 1}",
+            {"metadata": {"labels": labels}},
+            "application/merge-patch+json",
+        )
 
 
 def training_job(name, pods, backend):
@@ -73,7 +78,12 @@ def raw_pods(template, pods):
 def adversary(fleet, most=50):
     """Takes up to `most` nodes meanwhile, each with a pod in namespace default, and gives the oldest back."""
     over, made = threading.Event(), []
-    pod = {"spec": {**fleets.ON_FLEET, "containers": [{**fleets.CONTAINER, "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}
+    pod = {
+        "spec": {
+            **fleets.ON_FLEET,
+            "containers": [{**fleets.CONTAINER, "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+        }
+    }
     path = "/api/v1/namespaces/default/pods"
 
     def run():
@@ -124,7 +134,8 @@ def main():
     rows = []
     with fleets.Fleet(given.pods, nodes=given.nodes) as fleet:
         label_nodes(fleet)
-        print(f"\n{given.pods} pods on {given.nodes} nodes; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.rounds} rounds", flush=True)
+        machine = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        print(f"\n{given.pods} pods on {given.nodes} nodes; {machine}; {given.rounds} rounds", flush=True)
         # The operator also runs while the raw client is measured: it costs that client what its watches cost.
         with controllers.Lockstep(fleet, flags=[f"--topology-level={level}={LABEL}{level}" for level in LEVELS]):
             template = fleet.template_of(training_job("shape", 1, "None"))
@@ -132,15 +143,20 @@ def main():
             connections = min(took, key=took.get)
             for number in range(given.rounds):
                 for side in SIDES[number % len(SIDES):] + SIDES[:number % len(SIDES)]:
-                    rows.append({"side": side, "round": number, **measure(fleet, side, given.pods, template, connections)})
+                    rows.append(
+                        {"side": side, "round": number, **measure(fleet, side, given.pods, template, connections)}
+                    )
     of = {(row["round"], row["side"]): row["last"] for row in rows}
 
     def ratio(side, base):
         return statistics.median(of[number, side] / of[number, base] for number in range(given.rounds))
 
-    print(f"raw client over {connections} connections\n{'':10}{'half bound':>12}{'all bound':>12}{'to raw':>9}{'to ungated':>12}")
+    print(f"raw client over {connections} connections")
+    print(f"{'':10}{'half bound':>12}{'all bound':>12}{'to raw':>9}{'to ungated':>12}")
     for side in SIDES:
-        half, last = (statistics.median(row[field] for row in rows if row["side"] == side) for field in ("median", "last"))
+        half, last = (
+            statistics.median(row[field] for row in rows if row["side"] == side) for field in ("median", "last")
+        )
         print(f"{side:10}{half:>10.2f} s{last:>10.2f} s{ratio(side, 'raw'):>9.2f}{ratio(side, 'ungated'):>12.2f}")
     print(f"lockstep to raw: {ratio('lockstep', 'raw'):.2f}, the bound is {BOUND}")
     out = ROOT / "out/bench/placement_end_to_end.json"

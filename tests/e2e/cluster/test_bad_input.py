@@ -23,7 +23,7 @@ REFUSED = [path for path in BAD if expectation(path)]
 
 @pytest.fixture(scope="module")
 def refusals(cluster):
-    """What kubectl says of each bad file, by its name; one call for all, because a call is mostly kubectl's own start."""
+    """What kubectl says of each bad file, by its name; one call for all, because most of a call is kubectl's start."""
     files = [word for path in REFUSED for word in ("-f", path.relative_to(e2e.ROOT))]
     done = cluster.kubectl("apply", "--dry-run=server", *files, check=False)
     assert done.returncode != 0 and done.stdout == "", f"something was accepted: {done.stdout}"
@@ -54,11 +54,21 @@ CASES = {
     # name: (change of the spec, word in reason or message, within seconds)
     "no-such-image": (dict(image="docker.io/lockstep/no-such-image:1", deadlines={"startupSeconds": 90}), "Image", 120),
     "no-such-command": (dict(command=["/no/such/program"]), "/no/such/program", 60),
-    "dies-at-once": (dict(command=["/bin/sh", "-c", "echo broken on purpose >&2; exit 3"], restart={"maxRestarts": 1}),
-                     "broken on purpose", 90),
-    "bad-template": (dict(podTemplate={"spec": {"containers": [{"name": "trainer", "imagePolicy": "Never"}]}}),
-                     "imagePolicy", 60),
-    "never-fits": (dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}), "insufficient cpu", 60),
+    "dies-at-once": (
+        dict(command=["/bin/sh", "-c", "echo broken on purpose >&2; exit 3"], restart={"maxRestarts": 1}),
+        "broken on purpose",
+        90,
+    ),
+    "bad-template": (
+        dict(podTemplate={"spec": {"containers": [{"name": "trainer", "imagePolicy": "Never"}]}}),
+        "imagePolicy",
+        60,
+    ),
+    "never-fits": (
+        dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}),
+        "insufficient cpu",
+        60,
+    ),
 }
 
 
@@ -95,6 +105,7 @@ def test_a_full_quota_becomes_a_condition(cluster):
             found = cluster.job("over-quota", "tight") or {}
             return [c for c in found.get("status", {}).get("conditions", []) if "quota" in c.get("message", "")]
 
-        print(f"\nover-quota: {e2e.wait_for('a condition that names the quota', look, deadline=60, every=0.3)[0]['message'][:200]}")
+        found = e2e.wait_for("a condition that names the quota", look, deadline=60, every=0.3)
+        print(f"\nover-quota: {found[0]['message'][:200]}")
     finally:
         cluster.kubectl("delete", "namespace", "tight", "--timeout=90s", deadline=100)

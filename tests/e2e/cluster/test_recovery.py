@@ -15,7 +15,9 @@ def apply(cluster, job, name, steps=400, pace=0.02, **spec):
 
 def train(cluster, name):
     """Waits until all three pods train and steps are committed; the pods by name."""
-    cluster.wait_for(name, "all pods train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
+    cluster.wait_for(
+        name, "all pods train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90
+    )
     cluster.wait_for(name, "40 steps are committed", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     return {pod["metadata"]["name"]: pod for pod in cluster.pods(name)}
 
@@ -37,8 +39,11 @@ def recovered(cluster, name, cause, since):
 
 def finish(cluster, name):
     found = cluster.wait_condition(name, "Succeeded", deadline=400)
-    incarnations = {pod["metadata"]["labels"]["lockstep.dev/slot"]: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])
-                    for pod in cluster.pods(name) if pod["status"]["phase"] != "Failed"}
+    incarnations = {
+        pod["metadata"]["labels"]["lockstep.dev/slot"]: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])
+        for pod in cluster.pods(name)
+        if pod["status"]["phase"] != "Failed"
+    }
     assert all(value <= found["status"]["incarnation"] for value in incarnations.values())
     return found
 
@@ -56,9 +61,16 @@ def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job
     node = pods[victim]["spec"]["nodeName"]
     since = time.monotonic()
     # The trainer is the only process of that pod besides the agent; its pid as the node sees it.
-    cluster.command("exec", node, "--", "sh", "-c",
-                    "for p in /proc/[0-9]*; do tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -qx "
-                    f"LOCKSTEP_POD_NAME={victim} && grep -q lockstep-traine $p/comm && kill -9 ${{p#/proc/}} && exit 0; done; exit 1")
+    cluster.command(
+        "exec",
+        node,
+        "--",
+        "sh",
+        "-c",
+        "for p in /proc/[0-9]*; do tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -qx "
+        f"LOCKSTEP_POD_NAME={victim} && grep -q lockstep-traine $p/comm && kill -9 ${{p#/proc/}} && exit 0; "
+        "done; exit 1",
+    )
     attempt = recovered(cluster, name, "ProcessSignal", since)
     assert attempt["firstFailingRank"] == 1
     assert attempt["exitCode"] == 137
@@ -91,7 +103,11 @@ def went_on_with_fewer(cluster, name, since):
     def look():
         found = cluster.job(name)
         status = found["status"]
-        return status if status.get("attempts") and status["worldSize"] == 2 and "Running" in e2e.true_conditions(found) else None
+        return (
+            status
+            if status.get("attempts") and status["worldSize"] == 2 and "Running" in e2e.true_conditions(found)
+            else None
+        )
 
     status = cluster.wait_for(name, "it runs with two", look, deadline=120)
     seconds = time.monotonic() - since
@@ -102,8 +118,8 @@ def went_on_with_fewer(cluster, name, since):
 
 def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_wait_for_that(cluster, job):
     name, few = "power-off", "power-off-few"
-    # Both at once, and long enough for the one to train still when the other trains, too. Lockstep would place the three
-    # pods of a job as close together as they fit; kube-scheduler spreads them.
+    # Both at once, and long enough for the one to train still when the other trains, too. Lockstep would place the
+    # three pods of a job as close together as they fit; kube-scheduler spreads them.
     spread = {"steps": 600, "pace": 0.05, "scheduling": {"backend": "None"}}
     apply(cluster, job, few, elastic={"minNodes": 2, "stabilizationSeconds": 1}, **spread)
     apply(cluster, job, name, **spread)
@@ -112,7 +128,9 @@ def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_w
     # With one pod of the elastic job: two of three would be too many for it.
     nodes = {pod["spec"]["nodeName"] for pod in pods.values()} & {node for node, count in carried.items() if count == 1}
     # Not a node that carries a replica of the operator, and never the leader's: that is a test of its own.
-    replicas = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]}
+    replicas = {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", e2e.NAMESPACE)["items"]
+    }
     node = sorted(nodes - set(replicas.values()) or nodes - {replicas[cluster.leader()[1]]})[0]
     since = time.monotonic()
     cluster.command("power-off", node)

@@ -51,15 +51,13 @@ class Gangs:
 FLEET = Gangs(GANGS, SEED).nodes
 
 
-class Finisher:
-    """Deletes each job some seconds after it was placed. No agent runs in the pods of KWOK, and pods of a gang that end one
-    after the other would be a loss."""
+class Actor:
+    """A thread with an API client of its own, for the time of a block; what ended it too early is `problem`."""
 
-    def __init__(self, cluster, jobs, seconds):
-        self._cluster, self._jobs, self._seconds = cluster, jobs, dict(seconds)
+    def __init__(self, cluster):
+        self._cluster = cluster
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.last = {}  # name -> the job as it was when it was deleted
+        self._thread = threading.Thread(target=self._act, daemon=True)
         self.problem = None
 
     def __enter__(self):
@@ -70,27 +68,40 @@ class Finisher:
         self._over.set()
         self._thread.join(60)
 
-    def all_finished(self):
-        return self.problem or self.last.keys() == self._seconds.keys()
-
-    def _run(self):
+    def _act(self):
         api = placed.client(self._cluster)
-        due, seen = {}, 0
         try:
-            while not self._over.wait(0.1):
-                events = self._jobs.timed("default", seen)
-                seen += len(events)
-                for arrived, job in events:
-                    name = job["metadata"]["name"]
-                    if name in self._seconds and placed.condition(job, "Placed").get("status") == "True":
-                        due.setdefault(name, arrived + self._seconds[name])
-                for name in [name for name, at in due.items() if at <= time.monotonic() and name not in self.last]:
-                    self.last[name] = self._cluster.job(name)
-                    api.call("DELETE", f"/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs/{name}")
+            self._run(api)
         except (OSError, AssertionError, lockstep_cluster.api.Problem) as error:
             self.problem = str(error)
         finally:
             api.close()
+
+
+class Finisher(Actor):
+    """Deletes each job some seconds after it was placed. No agent runs in the pods of KWOK, and pods of a gang that end
+    one after the other would be a loss."""
+
+    def __init__(self, cluster, jobs, seconds):
+        super().__init__(cluster)
+        self._jobs, self._seconds = jobs, dict(seconds)
+        self.last = {}  # name -> the job as it was when it was deleted
+
+    def all_finished(self):
+        return self.problem or self.last.keys() == self._seconds.keys()
+
+    def _run(self, api):
+        due, seen = {}, 0
+        while not self._over.wait(0.1):
+            events = self._jobs.timed("default", seen)
+            seen += len(events)
+            for arrived, job in events:
+                name = job["metadata"]["name"]
+                if name in self._seconds and placed.condition(job, "Placed").get("status") == "True":
+                    due.setdefault(name, arrived + self._seconds[name])
+            for name in [name for name, at in due.items() if at <= time.monotonic() and name not in self.last]:
+                self.last[name] = self._cluster.job(name)
+                api.call("DELETE", f"/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs/{name}")
 
 
 class Mortal:
@@ -109,7 +120,9 @@ class Mortal:
         self._thread.start()
 
     def _next(self):
-        self.operators.append(self._start(**({"LOCKSTEP_FAULT_AFTER": str(self._deaths.pop(0))} if self._deaths else {})))
+        self.operators.append(
+            self._start(**({"LOCKSTEP_FAULT_AFTER": str(self._deaths.pop(0))} if self._deaths else {}))
+        )
         return self.operators[-1]
 
     def _supervise(self):
@@ -130,44 +143,28 @@ class Mortal:
         self._thread.join(30)
 
 
-class Adversary:
+class Adversary(Actor):
     """Plain pods that take GPUs of the pool and give them back. Every second one wants the very node that a gated pod
     reserves, which kube-scheduler does not know of."""
 
     EVERY = 0.15  # seconds between two of its acts
 
     def __init__(self, cluster, pods, nodes, seed):
-        self._cluster, self._pods, self._nodes = cluster, pods, nodes
+        super().__init__(cluster)
+        self._pods, self._nodes = pods, nodes
         self._random = random.Random(seed)
         self._most = max(2, len(nodes) // 10)  # pods at a time
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.made = self.aimed = 0
-        self.problem = None
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join(60)
-
-    def _run(self):
-        api = placed.client(self._cluster)
+    def _run(self, api):
         there = []
-        try:
-            while not self._over.wait(self.EVERY):
-                if len(there) < self._most:
-                    there.append(self._take(api))
-                else:
-                    self._give_back(api, there.pop(self._random.randrange(len(there))))
-            for name in there:
-                self._give_back(api, name)
-        except (OSError, lockstep_cluster.api.Problem) as error:
-            self.problem = str(error)
-        finally:
-            api.close()
+        while not self._over.wait(self.EVERY):
+            if len(there) < self._most:
+                there.append(self._take(api))
+            else:
+                self._give_back(api, there.pop(self._random.randrange(len(there))))
+        for name in there:
+            self._give_back(api, name)
 
     def _target(self):
         """The node of the newest pod that has a gate; None where there is none."""
@@ -184,7 +181,9 @@ class Adversary:
             self.aimed += 1
             where["kubernetes.io/hostname"] = target
         name = f"taker-{self.made}"
-        pod = placed.plain_pod(name, self._random.choice([1, 2, 4, 8]), nodeSelector=where, tolerations=[placed.tolerates_fleet()])
+        pod = placed.plain_pod(
+            name, self._random.choice([1, 2, 4, 8]), nodeSelector=where, tolerations=[placed.tolerates_fleet()]
+        )
         api.call("POST", f"/api/v1/namespaces/{ADVERSARY}/pods", pod)
         return name
 

@@ -51,7 +51,8 @@ def past_timeout(events, gangs, slack):
     def judge(job, now):
         pods, timeout = gangs[job]
         if job in since and now - since[job] > timeout + slack:
-            problems.append(f"{job}: {len(bound[job])} of {pods} pods were bound for {now - since[job]:.1f} s; its timeout is {timeout} s")
+            part = f"{len(bound[job])} of {pods} pods were bound for {now - since[job]:.1f} s"
+            problems.append(f"{job}: {part}; its timeout is {timeout} s")
             del since[job]
 
     for seconds, kind, pod in events:

@@ -42,7 +42,9 @@ class Life:
         self._broken = nodes[1:3]
         placed.label(self._cluster, {nodes[3]: {placed.POOL: "away"}})
         self._cluster.kubectl("create", "namespace", self.namespace)
-        operators = host_operator.Operators(self._cluster, self.namespace, self._folder, lease=LEASE, flags=placed.LEVELS)
+        operators = host_operator.Operators(
+            self._cluster, self.namespace, self._folder, lease=LEASE, flags=placed.LEVELS
+        )
         self._api = placed.client(self._cluster)
         self.operator = contention.Mortal(operators, [self.k] if self.k else [])
         try:
@@ -52,7 +54,9 @@ class Life:
             log = "".join(f"\n--- an operator\n{operator.log()[-2500:]}" for operator in self.operator.operators)
             self.problem = f"{error}\n{self.job().get('status')}{log}"
         finally:
-            self._cluster.kubectl("delete", "trainingjob", JOB, "-n", self.namespace, "--ignore-not-found", "--wait=false")
+            self._cluster.kubectl(
+                "delete", "trainingjob", JOB, "-n", self.namespace, "--ignore-not-found", "--wait=false"
+            )
             path = f"/api/v1/namespaces/{self.namespace}/pods"
             e2e.wait_for("the nodes are free for the next life", lambda: not self._cluster.read(path)["items"], 60)
             self.operator.end()
@@ -63,12 +67,20 @@ class Life:
         self._cluster.apply(placed.simulated(JOB, 2, placed.GPUS, pool, start_delay=3600,
                                              placement={"gangTimeoutSeconds": TIMEOUT}), self.namespace)
         # Released, or all its pods given up one by one: a new leader may place both on the nodes that refuse them.
-        self._until("the gang has no pods", lambda: self._incarnation() > 1 and not self._of(1) or self._refused and not self._there(), 60)
+        self._until(
+            "the gang has no pods",
+            lambda: self._incarnation() > 1 and not self._of(1) or self._refused and not self._there(),
+            60,
+        )
         placed.label(self._cluster, {self.nodes[3]: {placed.POOL: pool}})
         self._until("the gang is whole", self._is_whole, 60)
         lost = self._there()[0]
-        self._call("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{lost['metadata']['name']}?gracePeriodSeconds=0")
-        self._until("a successor is bound", lambda: self.job().get("status", {}).get("attempts") and self._is_whole(), 60)
+        self._call(
+            "DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{lost['metadata']['name']}?gracePeriodSeconds=0"
+        )
+        self._until(
+            "a successor is bound", lambda: self.job().get("status", {}).get("attempts") and self._is_whole(), 60
+        )
 
     def _until(self, what, done, deadline):
         """Waits for that, and meanwhile has the broken nodes refuse what is bound to them."""
@@ -100,11 +112,17 @@ class Life:
         return [pod for _, pod in sorted(found.items()) if pod]
 
     def _of(self, incarnation):
-        return [pod for pod in self._there() if pod["metadata"]["labels"]["lockstep.dev/incarnation"] == str(incarnation)]
+        return [
+            pod for pod in self._there() if pod["metadata"]["labels"]["lockstep.dev/incarnation"] == str(incarnation)
+        ]
 
     def _to_refuse(self):
         for pod in self._there():
-            if placed.node_of(pod) in self._broken and pod["metadata"]["uid"] not in self._refused and placed.phase(pod) != "Failed":
+            if (
+                placed.node_of(pod) in self._broken
+                and pod["metadata"]["uid"] not in self._refused
+                and placed.phase(pod) != "Failed"
+            ):
                 return pod
         return None
 

@@ -40,17 +40,21 @@ def label_topology(cluster, fleet):
 
 
 def sleeper(name, nodes, gpus=GPUS, **spec):
-    """A job on real nodes whose processes sleep; it ends when it is deleted."""
+    """A job on real nodes whose program is `sleep`: nothing waits for it, and it ends when the job is deleted."""
     spec = {"gpusPerNode": gpus, "procsPerNode": 1, "rendezvous": {"kind": "None"},
             "checkpoint": {"gracePeriodSeconds": 1}, **spec}
-    return jobs.shell(name, "exec sleep 1000", nodes=nodes, **{key: value for key, value in spec.items() if value is not None})
+    return jobs.shell(
+        name, "exec sleep 1000", nodes=nodes, **{key: value for key, value in spec.items() if value is not None}
+    )
 
 
 def simulated(name, nodes, gpus, pool, start_delay=None, **spec):
-    """A job on a pool of the fleet, played by KWOK: its pods run `start_delay` seconds after they are bound, and never end."""
+    """A job on a pool of the fleet: KWOK runs its pods `start_delay` seconds after the bind, and never ends them."""
     annotations = {"lockstep.dev/sim-start-delay": f"{start_delay}s"} if start_delay else {}
-    template = {"metadata": {"annotations": annotations},
-                "spec": {"containers": [{"name": "trainer"}], "nodeSelector": {POOL: pool}, "tolerations": [tolerates_fleet()]}}
+    template = {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": "trainer"}], "nodeSelector": {POOL: pool}, "tolerations": [tolerates_fleet()]},
+    }
     return jobs.shell(name, "true", nodes=nodes, **{
         "gpusPerNode": gpus, "procsPerNode": 1, "rendezvous": {"kind": "None"}, "podTemplate": template, **spec})
 
@@ -62,10 +66,24 @@ def tolerates_fleet():
 def plain_pod(name, gpus, **spec):
     """A pod that Lockstep knows nothing of and that takes GPUs."""
     amount = {GPU: str(gpus)}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-            "spec": {"terminationGracePeriodSeconds": 0, "restartPolicy": "Never",
-                     "containers": [{"name": "main", "image": "docker.io/lockstep/pause:test", "imagePullPolicy": "Never",
-                                     "resources": {"limits": amount}}], **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "docker.io/lockstep/pause:test",
+                    "imagePullPolicy": "Never",
+                    "resources": {"limits": amount},
+                }
+            ],
+            **spec,
+        },
+    }
 
 
 @contextlib.contextmanager
@@ -84,7 +102,9 @@ def taken(cluster, nodes, gpus=GPUS):
             cluster.apply(plain_pod(f"taker-{node}", gpus, nodeName=node))
         for node in nodes:
             path = f"/api/v1/namespaces/default/pods/taker-{node}"
-            e2e.wait_for(f"a pod takes the GPUs of {node}", lambda at=path: phase(cluster.read(at) or {}) == "Running", 60)
+            e2e.wait_for(
+                f"a pod takes the GPUs of {node}", lambda at=path: phase(cluster.read(at) or {}) == "Running", 60
+            )
         yield free
     finally:
         for node in list(held):
@@ -113,7 +133,9 @@ def gated(pod):
 
 
 def gpus_of(pod):
-    return sum(int(container.get("resources", {}).get("limits", {}).get(GPU, 0)) for container in pod["spec"]["containers"])
+    return sum(
+        int(container.get("resources", {}).get("limits", {}).get(GPU, 0)) for container in pod["spec"]["containers"]
+    )
 
 
 def condition(job, kind):

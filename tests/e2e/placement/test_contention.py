@@ -1,5 +1,6 @@
-"""Gangs contend for 60 % of the GPUs that they ask, on nodes that KWOK plays. The operator is killed with -9 in between,
-and plain pods take GPUs and give them back. At no moment does a part of a gang stay bound, or a GPU count twice.
+"""Gangs contend for 60 % of the GPUs that they ask, on nodes that KWOK plays. The test kills the operator with -9 in
+between, and plain pods take GPUs and give them back. At no moment does a part of a gang stay bound for longer than its
+timeout, or a GPU count twice.
 
 LOCKSTEP_GANGS, LOCKSTEP_KILLS and LOCKSTEP_SEED change how many, how often, and which.
 """
@@ -28,7 +29,8 @@ def test_contending_gangs_all_finish_and_nothing_is_counted_twice(cluster, start
     nodes = pools[contention.POOL]
     cluster.kubectl("create", "namespace", contention.ADVERSARY)
     deaths = writes_of_each_life(contention.SEED, contention.KILLS)
-    print(f"\n{len(gangs.jobs)} gangs ask for {gangs.asked} GPUs, there are {placed.GPUS * len(nodes)}; deaths after {deaths} writes")
+    print(f"\n{len(gangs.jobs)} gangs ask for {gangs.asked} GPUs, there are {placed.GPUS * len(nodes)}")
+    print(f"deaths of the operator after {deaths} writes")
     operator = contention.Mortal(start, deaths)
     begun = time.monotonic()
     try:
@@ -46,7 +48,11 @@ def test_contending_gangs_all_finish_and_nothing_is_counted_twice(cluster, start
     finally:
         names = [*gangs.bounds(), "everything"]
         cluster.kubectl("delete", "trainingjob", "--ignore-not-found", "--wait=false", *names, deadline=120)
-        e2e.wait_for("no job is left", lambda: not cluster.read("/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs")["items"], 60)
+        e2e.wait_for(
+            "no job is left",
+            lambda: not cluster.read("/apis/lockstep.dev/v1alpha1/namespaces/default/trainingjobs")["items"],
+            60,
+        )
         operator.end()
 
     events = watches["pods"].all_events()
@@ -55,7 +61,8 @@ def test_contending_gangs_all_finish_and_nothing_is_counted_twice(cluster, start
     wrong += invariants.past_timeout(events, gangs.bounds(), SLACK)
     wrong += invariants.leaked(events)
     wrong += [problem for problem in (operator.problem, adversary.problem) if problem]
-    print(f"{took:.1f} s, {operator.died} deaths, {adversary.made} plain pods, {adversary.aimed} of them on reserved nodes, {len(events)} events")
+    plain = f"{adversary.made} plain pods, {adversary.aimed} of them on reserved nodes"
+    print(f"{took:.1f} s, {operator.died} deaths, {plain}, {len(events)} events")
     assert not wrong, "\n".join(wrong[:40])
     assert operator.died == contention.KILLS
     assert adversary.aimed

@@ -19,8 +19,12 @@ def pod(name, job=None, node=None, reserved=None, gated=False, gpus=8, phase="Pe
 
 def life(name, job, node, begun):
     """A pod that is created with a gate, bound, and ended."""
-    return [(begun, "ADDED", pod(name, job, reserved=node, gated=True)), (begun + 1, "MODIFIED", pod(name, job, reserved=node)),
-            (begun + 2, "MODIFIED", pod(name, job, node, node)), (begun + 9, "MODIFIED", pod(name, job, node, node, phase="Succeeded"))]
+    return [
+        (begun, "ADDED", pod(name, job, reserved=node, gated=True)),
+        (begun + 1, "MODIFIED", pod(name, job, reserved=node)),
+        (begun + 2, "MODIFIED", pod(name, job, node, node)),
+        (begun + 9, "MODIFIED", pod(name, job, node, node, phase="Succeeded")),
+    ]
 
 
 def found(events, slack=1):

@@ -1,5 +1,5 @@
-"""A pod that stays unbound on its node is placed again within 10 s; a gang that cannot become whole gives its nodes back.
-The job is charged nothing: no attempt, no restart. Nodes that refuse pods are in test_killed.py."""
+"""The operator places a pod that stays unbound on its node again within 10 s, and a gang that cannot become whole gives
+its nodes back. The job is charged nothing: no attempt, no restart. Nodes that refuse pods are in test_killed.py."""
 
 import contextlib
 import time
@@ -25,7 +25,11 @@ def newest(events, name):
 def bound(name, pods):
     def look(events):
         found = newest(events, name)
-        return found if len([pod for pod in found.values() if placed.node_of(pod) and placed.phase(pod) != "Failed"]) == pods else None
+        return (
+            found
+            if len([pod for pod in found.values() if placed.node_of(pod) and placed.phase(pod) != "Failed"]) == pods
+            else None
+        )
 
     return look
 
@@ -41,19 +45,25 @@ def is_unschedulable(pod):
 
 
 def nothing_was_charged(cluster, name):
-    found = cluster.wait_for(name, "condition Placed is True", lambda: placed.condition(cluster.job(name), "Placed").get("status") == "True"
-                             and cluster.job(name), 20)
+    found = cluster.wait_for(
+        name,
+        "condition Placed is True",
+        lambda: placed.condition(cluster.job(name), "Placed").get("status") == "True" and cluster.job(name),
+        20,
+    )
     assert placed.charged(found) == []
     return found
 
 
 @contextlib.contextmanager
 def repelled(cluster, node, name):
-    """kube-scheduler binds no pod of that job to the node: a pod on it wants none beside it. The placer does not look at
-    affinity between pods, so it chooses the node all the same."""
+    """kube-scheduler binds no pod of that job to the node, because a pod on it wants none beside it. The placer does
+    not look at affinity between pods, so it chooses the node all the same."""
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"lockstep.dev/job": name}}}]}}
-    cluster.apply(placed.plain_pod(f"repels-{name}", 0, nodeName=node, affinity=affinity, tolerations=[placed.tolerates_fleet()]))
+    cluster.apply(
+        placed.plain_pod(f"repels-{name}", 0, nodeName=node, affinity=affinity, tolerations=[placed.tolerates_fleet()])
+    )
     try:
         yield
     finally:

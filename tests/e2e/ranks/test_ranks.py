@@ -16,8 +16,8 @@ STEPS = 3_000
 
 
 class Binder:
-    """Binds pods that name its scheduler, each to the node of its slot; a scheduler that knows nothing of racks. The job
-    has backend None: Lockstep would choose other nodes."""
+    """Binds pods that name its scheduler, each to the node of its slot; a scheduler that knows nothing of racks. The
+    job has backend None: Lockstep would choose other nodes."""
 
     NAME = "by-slot"
 
@@ -38,7 +38,11 @@ class Binder:
         while not self._over.wait(0.1):
             pods = (self.cluster.read("/api/v1/namespaces/default/pods") or {}).get("items", [])
             for pod in pods:
-                if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] != self.NAME or "deletionTimestamp" in pod["metadata"]:
+                if (
+                    pod["spec"].get("nodeName")
+                    or pod["spec"]["schedulerName"] != self.NAME
+                    or "deletionTimestamp" in pod["metadata"]
+                ):
                     continue
                 name, node = pod["metadata"]["name"], self.nodes[int(pod["metadata"]["labels"]["lockstep.dev/slot"])]
                 binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
