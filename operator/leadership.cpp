@@ -128,8 +128,7 @@ Result<job::JobPlacementOptions> Leadership::placement_options() {
   if (!obstacle.empty() && options_.placement_backend != job::DefaultBackend::kNone) {
     log::warn("this operator chooses no nodes", {{"why", obstacle}});
   }
-  return job::JobPlacementOptions{
-      .topology = options_.topology, .backend = options_.placement_backend, .unavailable = std::move(obstacle)};
+  return job::JobPlacementOptions{.backend = options_.placement_backend, .unavailable = std::move(obstacle)};
 }
 
 Status Leadership::start_controller() {

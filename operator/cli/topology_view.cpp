@@ -263,7 +263,7 @@ std::string profile_in_words(const ClusterReading& reading) {
   const std::string text = fmt::format("{}", fmt::join(levels, " > "));
   if (reading.profile_source == "--topology-level") return text + ", from --topology-level";
   return fmt::format("{}, preset {}{}", text, profile.name,
-                     reading.profile_source == "discovered" ? ", the one that fits the nodes" : "");
+                     reading.profile_source == "discovered" ? ", found by the labels of the nodes" : "");
 }
 
 std::string draw_topology(const ClusterReading& reading, const Census& census, const DrawOptions& options) {

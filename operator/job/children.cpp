@@ -250,7 +250,9 @@ Json test(const std::string& path, Json value) {
   return {{"op", "test"}, {"path", path}, {"value", std::move(value)}};
 }
 
-const std::string kNodePath = "/metadata/annotations/lockstep.dev~1node";
+// Escapes the slash of the key.
+const std::string kNodePath =
+    (Json::json_pointer("/metadata/annotations") / std::string(api::kAnnotationNode)).to_string();
 
 }  // namespace
 

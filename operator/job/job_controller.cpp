@@ -168,7 +168,7 @@ class Impl final : public JobController {
 
   void prepare_placement(MetricsRegistry& metrics, Clock& clock) {
     if (options_.placement->unavailable.empty()) {
-      feed_.emplace(api_, clock, metrics, options_.placement->topology, [this] { desk_->cluster_changed(); });
+      feed_.emplace(api_, clock, metrics, options_.topology, [this] { desk_->cluster_changed(); });
       desk_.emplace(
           *feed_, clock, metrics,
           [this] {
@@ -178,7 +178,7 @@ class Impl final : public JobController {
           },
           [this](const api::ObjectKey& key) { queue_.add(key); });
     }
-    placement_.emplace(desk_ ? &*desk_ : nullptr, api_, clock, *options_.placement);
+    placement_.emplace(desk_ ? &*desk_ : nullptr, api_, clock, options_.topology, *options_.placement);
   }
 
   void job_changed(const api::TrainingJob* before, const api::TrainingJob* after) {

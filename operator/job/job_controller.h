@@ -29,7 +29,7 @@ struct JobControllerOptions {
 
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
   std::string instance;                                // reportingInstance
-  placement::Profile topology;                         // levels by which ranks follow nodes; none: they follow slots
+  placement::Profile topology;                         // levels of placement and of ranks; none: a flat cluster
   std::optional<JobPlacementOptions> placement;        // empty: kube-scheduler places the pods of all jobs
   int workers = 4;                                     // jobs that are reconciled at the same time
   int most_bulk_writes = 32;                           // creates and deletes of pods under way at most, of all jobs

@@ -16,8 +16,9 @@ using api::SchedulingBackend;
 
 }  // namespace
 
-JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, JobPlacementOptions options)
-    : desk_(desk), classes_(api, clock), options_(std::move(options)) {}
+JobPlacement::JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, placement::Profile topology,
+                           JobPlacementOptions options)
+    : desk_(desk), classes_(api, clock), topology_(std::move(topology)), options_(std::move(options)) {}
 
 Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
   const api::TrainingJob& job = *snapshot.job;
@@ -79,7 +80,7 @@ JobPlacement::Request JobPlacement::request_of(const api::TrainingJob& job) {
 
 JobPlacement::Request JobPlacement::make_request(const api::TrainingJob& job) const {
   Request request{.generation = job.meta.generation};
-  const auto constraint = constraint_of(job.spec, options_.topology);
+  const auto constraint = constraint_of(job.spec, topology_);
   if (!constraint) {
     request.refusal = constraint.error().message;
     return request;
@@ -99,7 +100,7 @@ JobPlacement::Request JobPlacement::make_request(const api::TrainingJob& job) co
 }
 
 std::string JobPlacement::level_name(int level) const {
-  const auto& levels = options_.topology.levels;
+  const auto& levels = topology_.levels;
   if (level < 0) return "cluster";
   return level < static_cast<int>(levels.size()) ? levels[static_cast<std::size_t>(level)].name
                                                  : std::string(api::kNodeLevel);

@@ -23,7 +23,6 @@ enum class DefaultBackend {
 };
 
 struct JobPlacementOptions {
-  placement::Profile topology;
   DefaultBackend backend = DefaultBackend::kAuto;
   // Why this operator places no pods: one sentence without a full stop; empty: it can.
   std::string unavailable;
@@ -31,8 +30,9 @@ struct JobPlacementOptions {
 
 class JobPlacement {
  public:
-  // `desk` is null where `unavailable` says why. The references outlive this.
-  JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, JobPlacementOptions options);
+  // `desk` is null where `unavailable` says why; it places by the levels of `topology`. The references outlive this.
+  JobPlacement(PlacementDesk* desk, kube::Api& api, const Clock& clock, placement::Profile topology,
+               JobPlacementOptions options);
 
   // What placement says of the job; empty: kube-scheduler places its pods, one by one. May ask the API server for the
   // priority classes, whose errors are returned. Any thread.
@@ -58,6 +58,7 @@ class JobPlacement {
 
   PlacementDesk* const desk_;
   PriorityClasses classes_;
+  const placement::Profile topology_;
   const JobPlacementOptions options_;
   std::mutex mutex_;
   std::map<std::string, Request> requests_;  // by uid; protected by mutex_

@@ -86,6 +86,8 @@ void take_progress(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   status.progress = std::move(next);
 }
 
+static_assert(placement::Where::kMostNamed <= api::kMostDomains, "the API server refuses more");
+
 void take_placement(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   if (!snapshot.placing) {
     status.placement.reset();

@@ -145,7 +145,7 @@ void PlacementDesk::run(const std::stop_token& stop) {
     lock.unlock();
     std::vector<api::ObjectKey> changed;
     cluster_.with_cluster([&](placement::Cluster&) {
-      if (!placer_) return;  // nobody has asked yet
+      if (!placer_) return;  // no job has asked yet
       if (moved) placer_->capacity_changed();
       changed = step_locked();
     });

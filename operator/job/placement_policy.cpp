@@ -143,7 +143,7 @@ placement::Gang gang_of(const Snapshot& snapshot) {
   gang.may_release = may_release(snapshot);
   gang.held_for = held_for(snapshot, pods);
   gang.avoid = nodes_to_avoid(troubles_of(job.status), snapshot.now);
-  // A loss that nobody has dealt with begins a round.
+  // A loss that is not handled yet begins a round.
   const auto lost = [](const SlotView& slot) { return slot.state == SlotState::kLost; };
   const bool begins_round =
       std::any_of(pods.slots.begin(), pods.slots.end(), [&](const auto& slot) { return lost(slot) && !slot.outside; });

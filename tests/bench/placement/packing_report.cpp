@@ -126,7 +126,7 @@ void Report::add_rings(const std::map<std::string, Outcomes>& found) {
 }
 
 void Report::rings() const {
-  fmt::print("\nRings over the pods of all {} placements above, whoever chose the nodes: edges between domains\n",
+  fmt::print("\nRings over the pods of all {} placements above, of every policy: edges between domains\n",
              rings_.count);
   fmt::print("{:<17} {:>12} {:>8} {:>12} {:>8}\n", "", "racks", "/ least", "blocks", "/ least");
   const auto line = [&](const char* name, const Crossings& of) {

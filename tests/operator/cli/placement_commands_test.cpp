@@ -52,7 +52,7 @@ TEST_F(Topology, discovers_the_preset_and_says_so) {
   make_node("n1", {{"oci.oraclecloud.com/host.rack_id", "r1"}});
   make_node("n2", {{"oci.oraclecloud.com/host.rack_id", "r2"}});
   ASSERT_TRUE(topology(target(), {}).ok());
-  EXPECT_NE(printed().find("Profile: rack (oci.oraclecloud.com/host.rack_id), preset oci, the one that fits"),
+  EXPECT_NE(printed().find("Profile: rack (oci.oraclecloud.com/host.rack_id), preset oci, found by the labels"),
             std::string::npos);
   ASSERT_TRUE(topology(target(), {.profile = {.preset = "oci"}}).ok());
   EXPECT_NE(printed().find("host.rack_id), preset oci\n"), std::string::npos);

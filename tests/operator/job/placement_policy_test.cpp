@@ -115,7 +115,7 @@ TEST(GangOf, may_be_released_before_it_trained_or_with_a_checkpoint_and_no_gener
   s.running();
   EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "a generation is up";
   s.broken(1, api::Cause::kProcessSignal, 1, 137);
-  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "nobody has dealt with its end";
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "its end is not in the status yet";
   s.accept();
   EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "its state is in its pods";
   s.job.spec.checkpoint.path = "/checkpoint";
@@ -123,7 +123,7 @@ TEST(GangOf, may_be_released_before_it_trained_or_with_a_checkpoint_and_no_gener
   s.see(Phase::kProposing, 2);
   EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "a generation is about to be";
   s.view.reset();
-  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "nobody knows what runs";
+  EXPECT_FALSE(gang_of(s.snapshot()).may_release) << "the coordinator has not told yet what runs";
 }
 
 TEST(GangOf, is_held_for_since_the_first_pod_was_bound_and_the_gang_not_whole) {

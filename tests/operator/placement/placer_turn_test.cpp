@@ -126,10 +126,9 @@ TEST(PlacerTurn, a_gang_that_pauses_keeps_its_turn) {
   EXPECT_THAT(desk.answer("a").nodes, SizeIs(2));
 }
 
-TEST(PlacerTurn, a_released_gang_is_first_again_when_its_pods_are_gone) {
-  Desk desk(1, 1, 2);
-  Gang& gang = desk.gang("a", 2, 100);
-  gang.timeout = seconds(30);
+// Gang a had both nodes, and its timeout is over; gang b waits for one of them. One of the two pods of a is gone.
+void release_first_of_two(Desk& desk) {
+  desk.gang("a", 2, 100).timeout = seconds(30);
   desk.step();
   desk.make_pods("a");
   desk.bind("a", {1});
@@ -137,6 +136,11 @@ TEST(PlacerTurn, a_released_gang_is_first_again_when_its_pods_are_gone) {
   desk.step(seconds(30));
   ASSERT_TRUE(desk.answer("a").release);
   desk.lose("a", 0);
+}
+
+TEST(PlacerTurn, a_released_gang_is_first_again_when_its_pods_are_gone) {
+  Desk desk(1, 1, 2);
+  release_first_of_two(desk);
   desk.step();
   EXPECT_THAT(desk.answer("b").nodes, IsEmpty());
   desk.lose("a", 1);
@@ -147,15 +151,7 @@ TEST(PlacerTurn, a_released_gang_is_first_again_when_its_pods_are_gone) {
 
 TEST(PlacerTurn, a_gang_whose_pods_never_go_loses_its_turn) {
   Desk desk(1, 1, 2);
-  Gang& gang = desk.gang("a", 2, 100);
-  gang.timeout = seconds(30);
-  desk.step();
-  desk.make_pods("a");
-  desk.bind("a", {1});
-  desk.gang("b", 1, 50);
-  desk.step(seconds(30));
-  ASSERT_TRUE(desk.answer("a").release);
-  desk.lose("a", 0);
+  release_first_of_two(desk);
   desk.step(minutes(5) - seconds(1));
   EXPECT_THAT(desk.answer("b").nodes, IsEmpty());
   ASSERT_EQ(desk.placer.next_step(), desk.now + seconds(1));
@@ -192,7 +188,7 @@ TEST(PlacerSpares, a_gang_starts_without_room_for_its_spares) {
   desk.add_spares(gang, 2);
   desk.step();
   EXPECT_THAT(desk.answer("a").nodes, SizeIs(4));
-  EXPECT_EQ(desk.why("a"), Why::kNothing) << "nobody waits for spares";
+  EXPECT_EQ(desk.why("a"), Why::kNothing) << "no gang waits for spares";
   desk.make_pods("a");
   EXPECT_TRUE(desk.answer("a").open);
   EXPECT_TRUE(desk.answer("a").where);
