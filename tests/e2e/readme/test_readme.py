@@ -89,7 +89,7 @@ def test_the_cluster_block_trains_to_the_end(cluster_of_make):
     out = run("\n".join([*commands, "kubectl get trainingjob/language-model -o json | tr -d '\\n'; echo", down]), 1100, **cluster_of_make)
     status = next(json.loads(line) for line in out.splitlines() if line.startswith("{"))["status"]
     assert status["state"] == "Succeeded" and status["nodes"]["summary"]
-    assert re.search(r"^NAME +STATE +READY +STEP +SAMPLES/S +RESTARTS +AGE", out, re.M | re.I), out
+    assert re.search(r"^NAME +STATE +READY +STEP +SAMPLES/S +RESTARTS +LEVEL +AGE", out, re.M | re.I), out
     assert f"cluster {CLUSTER}:" not in e2e.run(e2e.ROOT / "tests/cluster/cluster", "status").stdout
 
 
