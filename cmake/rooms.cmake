@@ -15,10 +15,14 @@ function(lockstep_room room)
   target_link_libraries(lockstep_${room} PUBLIC ${ROOM_DEPENDS} ${ROOM_LIBRARIES} PRIVATE lockstep_warnings)
 endfunction()
 
-# lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [DEPENDS room ...] [LIBRARIES target ...] [LABELS unit])
+# lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...] [LABELS unit])
 # SEPARATE: never as a unity build, because the files use the same local names for different things.
+# ONE_THREAD: ThreadSanitizer's build leaves it out, because neither the room nor the tests know threads (a test looks).
 function(lockstep_test room)
-  cmake_parse_arguments(T "SEPARATE" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(T "SEPARATE;ONE_THREAD" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
+  if(T_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
+    return()
+  endif()
   if(NOT T_LABELS)
     set(T_LABELS unit)
   endif()

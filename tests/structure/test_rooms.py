@@ -71,6 +71,18 @@ def sources(folder):
     return [path for path in sorted(folder.rglob("*")) if path.suffix in (".h", ".cpp", ".cu", ".cuh")]
 
 
+THREADS = re.compile(
+    r"std::(j?thread|mutex|shared_mutex|atomic|async|future|promise|condition_variable|call_once)|asio|pthread_|pragma omp"
+)
+
+
+def left_out_of_tsan():
+    """Folder and name of each test program that ThreadSanitizer's build leaves out."""
+    for path in sorted((ROOT / "tests").rglob("CMakeLists.txt")):
+        for name in re.findall(r"lockstep_test\((\w+) ONE_THREAD\b", path.read_text()):
+            yield path.parent, name
+
+
 class Rooms(unittest.TestCase):
     def test_every_arrow_of_cmake_is_on_the_map(self):
         for _, folder in rooms():
@@ -106,6 +118,18 @@ class Rooms(unittest.TestCase):
         for _, folder in rooms():
             lines = len((folder / "CMakeLists.txt").read_text().splitlines())
             self.assertLess(lines, 20, f"{folder.relative_to(ROOT)}/CMakeLists.txt")
+
+    def test_what_thread_sanitizer_leaves_out_knows_no_threads(self):
+        left_out = {name: folder for folder, name in left_out_of_tsan()}
+        self.assertLessEqual({"api", "placement"}, set(left_out))
+        for name, folder in left_out.items():
+            room = ROOT / folder.relative_to(ROOT / "tests")
+            paths = sources(folder) + (sources(room) if room.name == name else [])
+            knows = [str(path.relative_to(ROOT)) for path in paths if THREADS.search(path.read_text(errors="replace"))]
+            if room.name != name:  # a test beside the room's own
+                own = (folder / "CMakeLists.txt").read_text()
+                knows = [path for path in knows if re.search(rf"lockstep_test\({name} [^)]*{pathlib.Path(path).name}", own)]
+            self.assertFalse(knows, f"{name}_test is ONE_THREAD")
 
     def test_every_header_says_what_it_is_for(self):
         for side in SIDES:
