@@ -6,8 +6,8 @@
   scripts/run_tests.py SUITE...        named suites (see --list)
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
-LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs nothing side by
-side.
+LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs no two suites
+side by side; the sanitizers' builds go on beside the suites that wait, with the processor time that these leave.
 """
 
 import json
@@ -135,18 +135,38 @@ def side_by_side():
 
 BUILD_LOCK = threading.Lock()
 BUILT = set()
+IDLE_BUILDS = {}  # preset -> the thread that builds it
 
 
 def build(suite, preset, targets=()):
     """Builds, the release build once per run: suites that run in parallel wait for one another here."""
     command = ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets]
     if preset != "release":
+        if preset in IDLE_BUILDS:
+            IDLE_BUILDS[preset].join()
         return run(suite, command, 4800)
     with BUILD_LOCK:
         status = 0 if targets in BUILT else run(suite, command, 4800)
         if status == 0:
             BUILT.add(targets)
         return status
+
+
+def build_when_idle(presets):
+    """Starts a thread that builds the unit tests of these presets one after the other, each time that no suite wants a
+    processor. A build that fails is said by the suite, which builds again."""
+    def build_all():
+        for preset in presets:
+            command = ["scripts/idle.sh", "scripts/build.sh", preset, f"build/{preset}", jobs(), "unit_tests"]
+            begun = time.monotonic()
+            run(f"{preset}_build", command, 4800)
+            print(f"           {preset}: built beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+
+    thread = threading.Thread(target=build_all)
+    for preset in presets:
+        (OUT / f"{preset}_build.log").unlink(missing_ok=True)
+        IDLE_BUILDS[preset] = thread
+    thread.start()
 
 
 def ctest(suite, preset, label):
@@ -435,13 +455,15 @@ SUITES = {
 }
 
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
-# computes while another waits. LOCKSTEP_SERIAL=1: the lanes one after the other too (CI sets it).
-FIRST = ("structure", "unit", "asan", "tsan")
+# computes while another waits; then the last, which were built meanwhile. LOCKSTEP_SERIAL=1: the lanes one after the
+# other too (CI sets it).
+FIRST = ("structure", "unit")
 LANES = (
     ("jobs",),
     ("faults", "leader", "ranks", "chart", "placement"),
     ("cluster", "run", "compat", "readme", "gpu", "kind"),
 )
+LAST = ("asan", "tsan")
 
 
 class Report:
@@ -499,7 +521,7 @@ def run_suites(names, report):
 
 
 def main(arguments):
-    every = [*FIRST, *(name for lane in LANES for name in lane)]
+    every = [*FIRST, *(name for lane in LANES for name in lane), *LAST]
     if "--list" in arguments or "-h" in arguments or "--help" in arguments:
         print(__doc__)
         for name, (what, _) in SUITES.items():
@@ -516,6 +538,7 @@ def main(arguments):
     report = Report()
     if arguments == ["all"]:
         run_suites(FIRST, report)
+        build_when_idle(LAST)
         threads = [threading.Thread(target=run_suites, args=(lane, report)) for lane in LANES]
         for thread in threads:
             thread.start()
@@ -523,6 +546,7 @@ def main(arguments):
                 thread.join()
         for thread in threads:
             thread.join()
+        run_suites(LAST, report)
     else:
         run_suites(names, report)
     return report.verdict()
