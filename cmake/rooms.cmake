@@ -17,7 +17,8 @@ endfunction()
 
 # lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...] [LABELS unit])
 # SEPARATE: never as a unity build, because the files use the same local names for different things.
-# ONE_THREAD: ThreadSanitizer's build leaves it out, because neither the room nor the tests know threads (a test looks).
+# ONE_THREAD: neither the room nor the tests know threads (a test looks). So ThreadSanitizer's build leaves it out, no
+# time that passes fails it, and scripts/run_tests.py runs it under AddressSanitizer while others wait.
 function(lockstep_test room)
   cmake_parse_arguments(T "SEPARATE;ONE_THREAD" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
   if(T_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")
@@ -37,6 +38,12 @@ function(lockstep_test room)
   set(test_seconds 300)
   if(LOCKSTEP_SANITIZE)
     set(test_seconds 900)
+    if(T_ONE_THREAD)
+      set(test_seconds 2700)
+    endif()
+  endif()
+  if(T_ONE_THREAD)
+    list(APPEND T_LABELS one_thread)
   endif()
   add_test(NAME ${room} COMMAND ${room}_test)
   set_tests_properties(${room} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${test_seconds})

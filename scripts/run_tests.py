@@ -136,6 +136,9 @@ def side_by_side():
 BUILD_LOCK = threading.Lock()
 BUILT = set()
 IDLE_BUILDS = {}  # preset -> the thread that builds it
+IDLE_LOG = "idle"  # out/tests/idle.log
+ONE_THREAD = "one_thread"  # a label of tests (cmake/rooms.cmake)
+TESTED = set()  # presets of which the tests of one thread have passed
 
 
 def build(suite, preset, targets=()):
@@ -152,21 +155,47 @@ def build(suite, preset, targets=()):
         return status
 
 
-def build_when_idle(presets):
-    """Starts a thread that builds the unit tests of these presets one after the other, each time that no suite wants a
-    processor. A build that fails is said by the suite, which builds again."""
-    def build_all():
-        for preset in presets:
-            command = ["scripts/idle.sh", "scripts/build.sh", preset, f"build/{preset}", jobs(), "unit_tests"]
-            begun = time.monotonic()
-            run(f"{preset}_build", command, 4800)
-            print(f"           {preset}: built beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+def start_when_idle():
+    """Starts threads that build the sanitizers' unit tests, and run those of one thread, with the processor time that no
+    suite wants. What fails is said by the suite, which repeats it."""
+    (OUT / f"{IDLE_LOG}.log").unlink(missing_ok=True)
 
-    thread = threading.Thread(target=build_all)
-    for preset in presets:
-        (OUT / f"{preset}_build.log").unlink(missing_ok=True)
-        IDLE_BUILDS[preset] = thread
-    thread.start()
+    def build_preset(preset, before):
+        if before:
+            before.join()
+        begun = time.monotonic()
+        command = ["scripts/idle.sh", "scripts/build.sh", preset, f"build/{preset}", jobs(), "unit_tests"]
+        status = run(IDLE_LOG, command, 4800)
+        if status == 0 and preset == "asan":
+            clear_reports(preset)
+            if ctest_run(IDLE_LOG, preset, ["-L", ONE_THREAD], ["scripts/idle.sh"]) == 0:
+                TESTED.add(preset)
+        print(f"           {preset}: prepared beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+
+    before = None
+    for preset in LAST:
+        IDLE_BUILDS[preset] = before = threading.Thread(target=build_preset, args=(preset, before))
+        before.start()
+
+
+def ctest_run(log, preset, choice, prefix=()):
+    """Runs the chosen tests of a preset that is built; their reports go to out/tests/<preset>.reports."""
+    env = {"GTEST_OUTPUT": f"json:{reports_of(preset)}/"}
+    if preset == "tsan":
+        env["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp halt_on_error=1 second_deadlock_stack=1"
+    command = [*prefix, "ctest", "--test-dir", f"build/{preset}", *choice, "--output-on-failure", "-j", side_by_side()]
+    return run(log, command, 3000 if prefix else 1500, env)
+
+
+def reports_of(preset):
+    folder = OUT / f"{preset}.reports"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def clear_reports(preset):
+    for old in reports_of(preset).glob("*"):
+        old.unlink()
 
 
 def ctest(suite, preset, label):
@@ -175,20 +204,10 @@ def ctest(suite, preset, label):
         counts = Counts(failed=1)
         counts.names.append(f"FAILED  the {preset} build (see out/tests/{suite}.log)")
         return counts
-    reports = OUT / f"{suite}.reports"
-    reports.mkdir(parents=True, exist_ok=True)
-    for old in reports.glob("*"):
-        old.unlink()
-    env = {"GTEST_OUTPUT": f"json:{reports}/"}
-    if preset == "tsan":
-        env["TSAN_OPTIONS"] = f"suppressions={ROOT}/tests/tsan.supp halt_on_error=1 second_deadlock_stack=1"
-    status = run(
-        suite,
-        ["ctest", "--test-dir", f"build/{preset}", "-L", label, "--output-on-failure", "-j", side_by_side()],
-        1500,
-        env,
-    )
-    counts = count_gtest(reports)
+    if preset not in TESTED:
+        clear_reports(preset)
+    status = ctest_run(suite, preset, ["-L", label, *(["-LE", ONE_THREAD] if preset in TESTED else [])])
+    counts = count_gtest(reports_of(preset))
     if status != 0 and counts.failed == 0:
         counts.failed = 1
         counts.names.append(f"FAILED  a test program of {preset} ended without a report (see out/tests/{suite}.log)")
@@ -538,7 +557,7 @@ def main(arguments):
     report = Report()
     if arguments == ["all"]:
         run_suites(FIRST, report)
-        build_when_idle(LAST)
+        start_when_idle()
         threads = [threading.Thread(target=run_suites, args=(lane, report)) for lane in LANES]
         for thread in threads:
             thread.start()
