@@ -118,6 +118,7 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
     course.plan.look_again_in(*end - snapshot.now);
   }
   describe(snapshot, course.gang, blocker, course.status, course.plan);
+  if (const auto wait = refusal_wait(snapshot)) course.plan.look_again_in(*wait);
   course = run_pods(snapshot, std::move(course));
   if (released) {
     course.plan.creates.clear();

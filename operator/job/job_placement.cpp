@@ -39,10 +39,11 @@ Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
   Request request = request_of(job);
   const auto priority = classes_.value_of(request.priority_class);
   if (!priority && priority.error().code != ErrorCode::kNotFound) return priority.error();
-  if (!priority && request.refusal.empty()) request.refusal = priority.error().message;
+  const bool class_may_come = !priority && request.refusal.empty();
+  if (class_may_come) request.refusal = priority.error().message;
   if (!request.refusal.empty()) {
     desk_->withdraw(job.meta.uid);
-    return std::optional(Placing{.refusal = std::move(request.refusal)});
+    return std::optional(Placing{.refusal = std::move(request.refusal), .may_end = class_may_come});
   }
   placement::Gang gang = gang_of(snapshot);
   gang.constraint = request.constraint;

@@ -43,6 +43,7 @@ struct Placing {
   std::string spanned{};                      // name of the level answer->where->level_spanned; "" without it
   // Why the job cannot be placed as it asks, until its spec or the operator's options change. Then there is no answer.
   std::string refusal{};
+  bool may_end = false;  // the refusal may also end without such a change, and no event tells: ask again
 };
 
 struct Snapshot {

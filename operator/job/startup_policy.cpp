@@ -20,6 +20,9 @@ struct WaitingReason {
 // The placer has not been able to decide; it will in a moment.
 constexpr const char* kPlacementPending = "PlacementPending";
 
+constexpr Duration kFirstRefusalWait = std::chrono::seconds(5);
+constexpr Duration kMostRefusalWait = std::chrono::seconds(20);
+
 constexpr std::array kWaitingReasons{
     WaitingReason{"ErrImagePull", "ImagePullBackOff", false},
     WaitingReason{"ImagePullBackOff", "ImagePullBackOff", false},
@@ -165,6 +168,14 @@ std::optional<Blocker> find_placement_wait(const Snapshot& snapshot) {
   blocker.reason = reason_of_wait(answer->wait.why);
   blocker.message = placement::describe(answer->wait, snapshot.placing->level_name);
   return blocker;
+}
+
+std::optional<Duration> refusal_wait(const Snapshot& snapshot) {
+  if (!snapshot.placing || !snapshot.placing->may_end) return std::nullopt;
+  const auto* placed = api::find_condition(snapshot.job->status.conditions, "Placed");
+  const bool waits = placed != nullptr && placed->status != "True" && placed->last_transition;
+  const Duration waited = waits ? snapshot.now - *placed->last_transition : Duration::zero();
+  return std::clamp<Duration>(waited, kFirstRefusalWait, kMostRefusalWait);
 }
 
 std::optional<WallTime> startup_deadline(const Snapshot& snapshot, const Survey& survey,

@@ -29,6 +29,11 @@ std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& surv
 // way of a start only while fewer pods are there than can train.
 std::optional<Blocker> find_placement_wait(const Snapshot& snapshot);
 
+// When to ask placement again about a job that it refused and may accept without an event, as after a PriorityClass was
+// created: in as long as the job has waited already (at least 5 s, at most 20 s). So the job starts within 30 s after,
+// and no watch of a kind of object is held for a misspelt name. Empty: nothing but an event changes the answer.
+std::optional<Duration> refusal_wait(const Snapshot& snapshot);
+
 // When the start must be over: startupSeconds after so many pods were bound to nodes as can train. Empty while a job
 // waits for room, however long, and once it has started.
 std::optional<WallTime> startup_deadline(const Snapshot& snapshot, const Survey& survey,

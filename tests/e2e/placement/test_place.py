@@ -128,6 +128,24 @@ def test_an_unknown_level_is_named_with_the_known_ones(cluster, operator, watche
     wait_placed(cluster, name)
 
 
+def test_a_required_level_inside_of_the_preferred_one_is_refused(cluster, operator, watches, job):
+    name = job(placed.sleeper("inside-out", 2, placement={"required": "rack", "preferred": "block"}))
+    said = wait_unplaced(cluster, name, "PlacementRefused", deadline=5)
+    assert "spec.placement.required: level rack is inside of the preferred level block" in said, said
+    assert pods_ever(watches, name) == set()
+
+
+def test_a_job_starts_once_its_priority_class_is_created(cluster, operator, job):
+    name = job(placed.sleeper("early", 2, gpus=1, scheduling={"priorityClassName": "late"}))
+    said = wait_unplaced(cluster, name, "PlacementRefused", deadline=5)
+    assert 'PriorityClass "late"' in said, said
+    cluster.kubectl("create", "priorityclass", "late", "--value=7")
+    try:
+        wait_placed(cluster, name, deadline=30)
+    finally:
+        cluster.kubectl("delete", "priorityclass", "late", "--wait=false")
+
+
 def test_an_operator_that_starts_again_takes_the_gang_as_it_is(cluster, operator, start, watches, job):
     name = job(placed.sleeper("stays", 2))
     wait_placed(cluster, name)

@@ -244,9 +244,27 @@ TEST(PlacementConditions, a_job_that_cannot_be_placed_as_it_asks_says_why) {
   EXPECT_EQ(s.job.status.state, "Pending");
 }
 
-TEST(PlacementConditions, spares_and_growth_that_wait_do_not_stand_in_the_way) {
+TEST(PlacementConditions, a_refusal_that_may_end_is_looked_at_again_ever_more_rarely) {
   Placed s;
-  s.job.spec.spares = 1;
+  s.placing->refusal = "the job's pods name the PriorityClass \"late\", which the cluster does not have";
+  s.accept();
+  EXPECT_EQ(s.plan().requeue_after, std::nullopt) << "its spec has to change, which is an event";
+  s.placing->may_end = true;
+  EXPECT_EQ(s.accept().requeue_after, 5s);
+  s.now += 12s;
+  EXPECT_EQ(s.accept().requeue_after, 12s) << "as long as the job has waited already";
+  s.now += 24h;
+  EXPECT_EQ(s.accept().requeue_after, 20s);
+  s.placing->refusal.clear();
+  s.placing->may_end = false;
+  s.place_all();
+  s.accept();
+  EXPECT_EQ(s.plan().creates.size(), 2U);
+}
+
+TEST(PlacementConditions, growth_that_waits_does_not_stand_in_the_way) {
+  Placed s(3);
+  s.job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .max_nodes = {}};
   s.place_all();
   s.accept();
   s.pod(0, 1, "Pending");
