@@ -91,9 +91,8 @@ void PlacementDesk::explain_locked(placement::Cluster& cluster, const placement:
   if (wait.why != Why::kNoRoom && wait.why != Why::kTooLarge && wait.why != Why::kPreferred) return;
   Known& known = known_.at(gang.key);
   if (known.told != wait) {
-    const auto verdict = placement::explain_refusal(
-        cluster, {.shape = gang.shape, .pods = std::max(wait.pods, 1), .required = wait.level},
-        placement::Uid::of(gang.key), {});
+    const auto verdict =
+        placement::explain_refusal(cluster, placer_->search_of(gang.key), placement::Uid::of(gang.key), {});
     known.told = wait;
     known.obstacles = placement::obstacles_of(verdict);
   }

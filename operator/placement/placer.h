@@ -69,6 +69,9 @@ class Placer {
   std::vector<std::string> step(MonotonicTime now);
   // What the last step() decided; null for an unknown key, and before its first step.
   const Answer* answer(const std::string& key) const;
+  // Where the gang may go, beside the places that it has, as the last step() saw it; for the words of its answer. The
+  // gang is known.
+  Search search_of(const std::string& key) const;
   // When time alone may change an answer; empty: it does not. Valid after step().
   std::optional<MonotonicTime> next_step() const { return next_; }
 

@@ -123,6 +123,22 @@ bool Placer::try_to_place(Entry& entry, bool outside_held, MonotonicTime now) {
   return false;
 }
 
+Search Placer::search_of(const std::string& key) const {
+  const Entry& entry = entries_.at(key);
+  Search search{.shape = entry.gang.shape,
+                .pods = std::max(entry.wait.pods, 1),
+                .required = entry.wait.level,
+                .preferred = {},
+                .exclusive = entry.gang.constraint.exclusive,
+                .spread = entry.gang.constraint.spread,
+                .survivors = survivors_of(entry),
+                .closed = closed_for(entry)};
+  if (hold_ && !entry.wait.behind.empty()) {
+    search.closed.insert(search.closed.end(), hold_->nodes.begin(), hold_->nodes.end());
+  }
+  return search;
+}
+
 Need Placer::need_of(const Entry& entry, int pods) const {
   return {.shape = entry.gang.shape,
           .pods = pods,

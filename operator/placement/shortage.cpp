@@ -83,9 +83,11 @@ std::optional<std::pair<Bar, std::string>> bar_of(const Cluster& cluster, const 
     if (!tree.complete(node, level)) return std::pair(Bar::kLabel, tree.profile().levels[number(level)].label);
   }
   const auto is_here = [&](const auto& survivor) { return survivor.first == node; };
-  if (std::find(search.closed.begin(), search.closed.end(), node) != search.closed.end() ||
-      (search.exclusive && std::any_of(search.survivors.begin(), search.survivors.end(), is_here))) {
+  if (std::find(search.closed.begin(), search.closed.end(), node) != search.closed.end()) {
     return std::pair(Bar::kClosed, std::string());
+  }
+  if (search.exclusive && std::any_of(search.survivors.begin(), search.survivors.end(), is_here)) {
+    return std::pair(Bar::kShared, std::string());
   }
   return std::nullopt;
 }

@@ -24,7 +24,8 @@ enum class Bar {
   kTaint,     // `what`: "key=value:effect"
   kSelector,  // `what`: the label that it lacks, or "node affinity"
   kLabel,     // `what`: the outermost label of the required level, or above it, that it lacks
-  kClosed,    // avoided, or, with exclusive, the node of a survivor
+  kClosed,    // Search::closed
+  kShared,    // a survivor is there, with exclusive
   kHostPort,  // a pod there may have the same port
 };
 inline constexpr const char* kNodeAffinity = "node affinity";

@@ -125,7 +125,9 @@ std::string reason_of(const BarredNodes& barred) {
     case Bar::kLabel:
       return "no label " + barred.what;
     case Bar::kClosed:
-      return "avoided";
+      return "kept free or avoided";
+    case Bar::kShared:
+      return "a pod of the job is there";
     case Bar::kHostPort:
       return "host port taken";
   }

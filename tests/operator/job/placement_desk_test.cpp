@@ -60,17 +60,21 @@ class PlacementDeskTest : public ::testing::Test {
  protected:
   static api::ObjectKey key(const std::string& name) { return {"x", name}; }
 
-  std::optional<Answer> ask(const std::string& name, int pods, int gpus = 8) {
+  static Gang gang_of(const std::string& name, int pods) {
     Gang gang;
     gang.key = gang.name = name;
     gang.pods = gang.whole = pods;
     for (int slot = 0; slot < pods; ++slot) {
       gang.seats.push_back({.slot = slot, .pod = "x/" + name + std::to_string(slot), .node = {}});
     }
+    return gang;
+  }
+  std::optional<Answer> ask(const Gang& gang, int gpus = 8) {
     placement::Shape shape;
     shape.requests = {{"gpu", gpus}, {"pods", 1}};
-    return desk_.ask(key(name), gang, shape);
+    return desk_.ask(key(gang.name), gang, shape);
   }
+  std::optional<Answer> ask(const std::string& name, int pods, int gpus = 8) { return ask(gang_of(name, pods), gpus); }
 
   // Jobs that were told, once there are `count` of them.
   std::vector<std::string> told(std::size_t count) {
@@ -158,6 +162,27 @@ TEST_F(PlacementDeskTest, says_what_the_nodes_are_short_of) {
   EXPECT_EQ(ask("a", 2, 9)->wait.obstacles, "of 2 nodes: insufficient gpu on 2");
   ASSERT_EQ(ask("b", 1)->nodes.size(), 1u);
   EXPECT_EQ(ask("c", 2)->wait.obstacles, "of 2 nodes: insufficient gpu on 1");
+}
+
+TEST_F(PlacementDeskTest, says_that_a_free_node_is_kept_for_another_gang) {
+  ASSERT_EQ(ask("a", 1, 4)->nodes.size(), 1u);
+  ASSERT_EQ(ask("big", 2)->wait.why, Why::kNoRoom);
+  const Answer small = *ask("small", 1);
+  EXPECT_EQ(small.wait.behind, "big");
+  EXPECT_EQ(small.wait.obstacles, "of 2 nodes: kept free or avoided on 2");
+}
+
+TEST_F(PlacementDeskTest, says_that_a_node_already_has_a_pod_of_an_exclusive_gang) {
+  Gang gang = gang_of("a", 2);
+  gang.constraint.exclusive = true;
+  gang.seats[0].state = SeatState::kBound;
+  gang.seats[0].node = "n0";
+  gang.seats[0].version = "1";
+  ASSERT_EQ(ask(gang, 4)->nodes.at(1), "n1");
+  desk_.withdraw("a");
+  ASSERT_EQ(ask("other", 1)->nodes.at(0), "n0");
+  gang.seats[0].node = "n1";
+  EXPECT_EQ(ask(gang, 4)->wait.obstacles, "of 2 nodes: insufficient gpu on 1, a pod of the job is there on 1");
 }
 
 TEST_F(PlacementDeskTest, stops_while_it_waits) {

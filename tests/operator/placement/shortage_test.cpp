@@ -294,7 +294,20 @@ const Situation kNodeByNode[] = {
      },
      Outcome::kTooLarge,
      "6 pods can never fit into the cluster: the cluster takes 5 when empty\n"
-     "barred 1: avoided\n"},
+     "barred 1: kept free or avoided\n"},
+    {"it_would_fit_only_where_it_may_not_go",
+     [](Site& site) {
+       site.search.pods = 2;
+       site.search.required = kRacks2;
+       site.run("a", {"n1", "n3"});
+       for (const char* node : {"n5", "n6"}) site.close(node);
+     },
+     Outcome::kNoRoom,
+     "1 of 2 pods fits into one rack now (rack b1/r1)\n"
+     "barred 2: kept free or avoided\n"
+     "short 2: nvidia.com/gpu of 8, 0 never\n"
+     "hint: with preferred instead of required it would start now, within one block\n"
+     "hint: it would fit into rack b1/r1 if this job ended: x/a (1 pod there, priority 0)\n"},
 };
 
 const Situation kExclusive[] = {
