@@ -8,19 +8,6 @@
 namespace lockstep::placement {
 namespace {
 
-// The innermost level of which one domain has all nodes.
-int level_of(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
-  if (nodes.size() == 1) return tree.levels();
-  int level = tree.levels() - 1;
-  const auto together = [&] {
-    return std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-      return tree.domain_of(node.first, level) == tree.domain_of(nodes.front().first, level);
-    });
-  };
-  while (level > kClusterLevel && !together()) --level;
-  return level;
-}
-
 std::vector<std::string> domains_of(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
   std::set<DomainId> ids;
   for (const auto& [node, pods] : nodes) ids.insert(tree.domain_of(node));
@@ -36,7 +23,7 @@ std::vector<std::string> domains_of(const Tree& tree, const std::vector<std::pai
 
 void Whereabouts::update(ClusterView& cluster, ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes) {
   Where where;
-  where.level_spanned = level_of(cluster.tree(), nodes);
+  where.level_spanned = level_spanned(cluster.tree(), nodes);
   where.domains = domains_of(cluster.tree(), nodes);
   if (where_ && nodes_ == nodes && where_->level_spanned == where.level_spanned && where_->domains == where.domains) {
     return;

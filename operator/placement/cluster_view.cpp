@@ -18,6 +18,18 @@ std::vector<std::int32_t> one_on_each(const Search& search, std::span<const std:
 
 }  // namespace
 
+int level_spanned(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes) {
+  if (nodes.size() == 1) return tree.levels();
+  int level = tree.levels() - 1;
+  const auto together = [&] {
+    return std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return tree.domain_of(node.first, level) == tree.domain_of(nodes.front().first, level);
+    });
+  };
+  while (level > kClusterLevel && !together()) --level;
+  return level;
+}
+
 Status ClusterView::ready(ShapeId shape) {
   const auto room = cluster_.fit(shape);
   if (!room) return room.error();
@@ -86,6 +98,9 @@ std::optional<Assignment> ClusterView::spread_out(const Search& search, std::spa
   if (!nodes) return std::nullopt;
   Assignment assignment;
   assignment.nodes = std::move(*nodes);
+  std::map<NodeId, int> all(assignment.nodes.begin(), assignment.nodes.end());
+  for (const auto& [node, pods] : search.survivors) all[node] += pods;
+  assignment.level_spanned = level_spanned(tree(), {all.begin(), all.end()});
   return assignment;
 }
 

@@ -28,6 +28,9 @@ struct Search {
   std::vector<NodeId> closed{};                     // where none may go
 };
 
+// The innermost level of which one domain has all these nodes; levels(): it is one node.
+int level_spanned(const Tree& tree, const std::vector<std::pair<NodeId, int>>& nodes);
+
 // Keeps the tables of the dynamic programme for the shapes that were asked for last. Not thread-safe.
 class ClusterView {
  public:
@@ -40,7 +43,7 @@ class ClusterView {
   // By NodeId: how many pods of the shape still fit, and how many would fit if no pod were there.
   std::vector<std::int32_t> free(ShapeId shape);
   std::vector<std::int32_t> empty(ShapeId shape) const;
-  // Nodes for all pods of the search; empty when they do not fit. Level and score are not known of a spread.
+  // Nodes for all pods of the search; empty when they do not fit. The score of a spread is not known.
   std::optional<Assignment> place(const Search& search);
   // What pods of the shape that count on these nodes cost by the default objective; empty while that is not known.
   std::optional<double> cost(ShapeId shape, const std::vector<std::pair<NodeId, int>>& nodes);

@@ -175,7 +175,10 @@ Verdict explain_refusal(Cluster& cluster, const Search& search, const Uid& self,
     verdict.outcome = Outcome::kFits;
     verdict.assignment = std::move(*assignment);
     if (search.spread) {
-      if (auto spread = ClusterView(cluster).place(search)) verdict.assignment = *std::move(spread);
+      if (auto spread = ClusterView(cluster).place(search)) {
+        verdict.assignment = *std::move(spread);
+        verdict.spread = search.pods > 1;
+      }
     }
     verdict.sentence = sentence_of(tree, verdict);
     return verdict;

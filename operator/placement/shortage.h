@@ -63,6 +63,7 @@ struct Verdict {
   int pods = 0;                            // that were asked for
   std::optional<int> required{};           //
   std::optional<Assignment> assignment{};  // kFits: where
+  bool spread = false;                     // kFits: over as many nodes as there are
   // The rest is empty where it fits, or is not known.
   std::vector<Hole> largest{};              // of each level, outermost first: what is free now
   std::vector<Hole> possible{};             // the same, if only the survivors were there

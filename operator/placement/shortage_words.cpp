@@ -53,10 +53,11 @@ std::string sentence_of(const Tree& tree, const Verdict& verdict) {
   const Hole* const ever = hole_of(verdict, verdict.possible);
   switch (verdict.outcome) {
     case Outcome::kFits:
-      return fmt::format("{} fit{} into {}", pods, verdict.pods == 1 ? "s" : "",
+      return fmt::format("{} fit{} into {}{}", pods, verdict.pods == 1 ? "s" : "",
                          verdict.assignment && verdict.assignment->level_spanned != kClusterLevel
                              ? "one " + name_of_level(tree, verdict.assignment->level_spanned)
-                             : "the cluster");
+                             : "the cluster",
+                         verdict.spread ? "; pods without CPU or GPU requests are spread" : "");
     case Outcome::kNoNode:
       return fmt::format("no node can take such a pod, even when empty (the cluster has {})", verdict.nodes);
     case Outcome::kTooLarge:

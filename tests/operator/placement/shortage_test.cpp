@@ -60,6 +60,7 @@ class Site {
     run("self", nodes);
     survivors_.insert(survivors_.end(), nodes.begin(), nodes.end());
   }
+  void survive_on(const std::string& node) { survivors_.push_back(node); }
   void close(const std::string& node) { closed_.push_back(node); }
 
   Verdict judge() {
@@ -330,6 +331,47 @@ const Situation kExclusive[] = {
      "4 pods can never fit into one rack: rack b1/r1 takes 2 when empty\n"
      "hint: with preferred instead of required it would start now, within one block\n"
      "hint: without exclusive it would start now\n"},
+    {"exclusive_beside_a_pod_of_the_gang",
+     [](Site& site) {
+       site.shape.requests[2].units = 4;
+       site.search.exclusive = true;
+       site.search.required = kRacks2;
+       site.search.pods = 1;
+       site.run("self", {"n1"}, 4);
+       site.survive_on("n1");
+       site.run("", {"n2"});
+     },
+     Outcome::kNoRoom,
+     "none of 1 pod fits into one rack now\n"
+     "barred 1: a pod of the job is there\n"
+     "short 1: nvidia.com/gpu of 4, 0 never\n"
+     "hint: with preferred instead of required it would start now, within one block\n"
+     "hint: without exclusive it would start now\n"
+     "hint: the end of TrainingJobs alone makes too little room: pods of others hold the rest\n"},
+};
+
+const Situation kSpread[] = {
+    {"pods_without_cpu_and_gpu_are_spread",
+     [](Site& site) {
+       site.shape.requests = {{"pods", 1}};
+       site.search.spread = true;
+       site.search.pods = 5;
+     },
+     Outcome::kFits, "5 pods fit into the cluster; pods without CPU or GPU requests are spread\n"},
+    {"spread_over_the_rack_that_is_required",
+     [](Site& site) {
+       site.shape.requests = {{"pods", 1}};
+       site.search.spread = true;
+       site.search.required = kRacks2;
+     },
+     Outcome::kFits, "4 pods fit into one rack; pods without CPU or GPU requests are spread\n"},
+    {"one_pod_is_not_spread",
+     [](Site& site) {
+       site.shape.requests = {{"pods", 1}};
+       site.search.spread = true;
+       site.search.pods = 1;
+     },
+     Outcome::kFits, "1 pod fits into one node\n"},
 };
 
 const Situation kJobsThatEnd[] = {
@@ -418,6 +460,7 @@ INSTANTIATE_TEST_SUITE_P(Required, Shortages, testing::ValuesIn(kRequired), kNam
 INSTANTIATE_TEST_SUITE_P(WholeCluster, Shortages, testing::ValuesIn(kWholeCluster), kNameOf);
 INSTANTIATE_TEST_SUITE_P(NodeByNode, Shortages, testing::ValuesIn(kNodeByNode), kNameOf);
 INSTANTIATE_TEST_SUITE_P(Exclusive, Shortages, testing::ValuesIn(kExclusive), kNameOf);
+INSTANTIATE_TEST_SUITE_P(Spread, Shortages, testing::ValuesIn(kSpread), kNameOf);
 INSTANTIATE_TEST_SUITE_P(JobsThatEnd, Shortages, testing::ValuesIn(kJobsThatEnd), kNameOf);
 INSTANTIATE_TEST_SUITE_P(Survivors, Shortages, testing::ValuesIn(kSurvivors), kNameOf);
 INSTANTIATE_TEST_SUITE_P(NoAnswer, Shortages, testing::ValuesIn(kNoAnswer), kNameOf);
