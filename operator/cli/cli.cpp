@@ -185,13 +185,26 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
     add_cluster_options(*command, to.cluster);
 }
 
+// The words of a set that CLI::IsMember checks: it names them in the type, "TEXT:{a,b}".
+std::vector<std::string> values_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t from = type.find('{'), to = type.rfind('}');
+  if (from == std::string::npos || to == std::string::npos) return {};
+  return CLI::detail::split(type.substr(from + 1, to - from - 1), ',');
+}
+
 std::vector<CommandWords> command_words(const CLI::App& app) {
   std::vector<CommandWords> words;
   for (const CLI::App* command : app.get_subcommands({})) {
-    CommandWords one{command->get_name(), command->get_description(), {}, false};
+    CommandWords one{.name = command->get_name(), .description = command->get_description()};
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) one.options.push_back("--" + name);
-      for (const std::string& name : option->get_snames()) one.options.push_back("-" + name);
+      std::vector<std::string> names;
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+      for (const std::string& name : names) {
+        one.options.push_back(name);
+        if (auto values = values_of(*option); !values.empty()) one.values[name] = std::move(values);
+      }
     }
     one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain" ||
                       one.name == "plan";

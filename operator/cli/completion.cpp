@@ -26,8 +26,24 @@ std::string bash(const std::vector<CommandWords>& commands) {
     text += fmt::format("    {}) options=\"{}\"; files=\"{}\" ;;\n", command.name, fmt::join(command.options, " "),
                         command.takes_files ? "yes" : "");
   }
+  // The shell takes --option=word apart.
   text +=
       "  esac\n"
+      "  local option=\"${COMP_WORDS[COMP_CWORD-1]}\" values=\"\"\n"
+      "  if [ \"$option\" = \"=\" ]; then option=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
+      "  if [ \"$word\" = \"=\" ]; then word=\"\"; fi\n"
+      "  case \"$command $option\" in\n";
+  for (const CommandWords& command : commands) {
+    for (const auto& [option, values] : command.values) {
+      text += fmt::format("    \"{} {}\") values=\"{}\" ;;\n", command.name, option, fmt::join(values, " "));
+    }
+  }
+  text +=
+      "  esac\n"
+      "  if [ -n \"$values\" ]; then\n"
+      "    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
+      "    return\n"
+      "  fi\n"
       "  case \"$word\" in\n"
       "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
       "    *) [ -n \"$files\" ] && COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
@@ -46,8 +62,9 @@ std::string fish(const std::vector<CommandWords>& commands) {
     if (command.takes_files) text += fmt::format("complete -c lockstep {} -F\n", when);
     for (const std::string& option : command.options) {
       const bool is_long = option.starts_with("--");
-      text +=
-          fmt::format("complete -c lockstep {} -{} {}\n", when, is_long ? "l" : "s", option.substr(is_long ? 2 : 1));
+      text += fmt::format("complete -c lockstep {} -{} {}", when, is_long ? "l" : "s", option.substr(is_long ? 2 : 1));
+      const auto values = command.values.find(option);
+      text += values == command.values.end() ? "\n" : fmt::format(" -x -a '{}'\n", fmt::join(values->second, " "));
     }
   }
   return text;

@@ -1,6 +1,7 @@
 // Scripts that complete the command line in bash, zsh and fish.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,9 @@ namespace lockstep::cli {
 
 struct CommandWords {
   std::string name, description;
-  std::vector<std::string> options;  // "--follow", "-f"
-  bool takes_files = false;          // else names of jobs, which are not completed
+  std::vector<std::string> options;                        // "--follow", "-f"
+  std::map<std::string, std::vector<std::string>> values;  // of options that take one of a few words
+  bool takes_files = false;                                // else names of jobs, which are not completed
 };
 
 // kInvalid for another shell.

@@ -85,6 +85,30 @@ TEST(Usage, completion_scripts_know_commands_and_options) {
   }
 }
 
+// What bash offers for the last word.
+std::string offered(const std::string& script, const std::string& words) {
+  const std::string path = testing::TempDir() + "lockstep-completion.bash";
+  std::ofstream(path) << script << "COMP_WORDS=(" << words << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+                      << "_lockstep\necho \"${COMPREPLY[*]}\"\n";
+  std::string text;
+  std::FILE* const shell = popen(("bash " + path).c_str(), "r");
+  for (int c = std::fgetc(shell); c != EOF; c = std::fgetc(shell)) text += static_cast<char>(c);
+  EXPECT_EQ(pclose(shell), 0);
+  return text;
+}
+
+TEST(Usage, completion_scripts_know_the_values_of_an_option) {
+  Command bash({"completion", "bash"}), fish({"completion", "fish"});
+  EXPECT_EQ(bash.wait() + fish.wait(), 0);
+  EXPECT_EQ(offered(bash.out(), "lockstep plan --preset o"), "oci\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep topology --preset = topo"), "topograph topograph-v0\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep status -o ''"), "json\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep plan --pre"), "--preset\n");
+  EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from explain' -l preset -x -a 'topograph topograph-v0 aws"),
+            std::string::npos)
+      << fish.out();
+}
+
 TEST(Validate, every_problem_has_its_line_and_column) {
   const std::string path = testing::TempDir() + "lockstep-validate.yaml";
   std::ofstream(path) << "apiVersion: lockstep.dev/v1alpha1\n"
