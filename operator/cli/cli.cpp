@@ -103,7 +103,7 @@ void add_profile_options(CLI::App& command, ProfileChoice& choice) {
                      ->type_name("NAME=LABEL")
                      ->expected(1)
                      ->take_all();
-  command.add_option("--preset", choice.preset, "Levels of a cloud or tool (default: the preset that fits the nodes)")
+  command.add_option("--preset", choice.preset, "Levels of a cloud or tool (default: those of the operator)")
       ->check(CLI::IsMember(preset_names()))
       ->excludes(levels);
 }
@@ -122,11 +122,9 @@ CLI::App* add_topology(CLI::App& app, Arguments& to) {
       "  lockstep topology\n"
       "  lockstep topology --depth 2 --resource cpu\n"
       "  lockstep topology --topology-level block=example.com/block --topology-level rack=example.com/rack\n\n"
-      "Reads all nodes and the pods of all namespaces, and changes nothing. Give the levels that the operator was "
-      "given\n"
-      "(value topology of the chart). A hole is what one domain has free. Nodes that are cordoned, not ready or out "
-      "of\n"
-      "service have nothing free. In brackets behind a job: its pods.");
+      "Reads all nodes and the pods of all namespaces, and changes nothing. Levels are those of the operator (value\n"
+      "topology of the chart), or the preset that fits the nodes. A hole is what one domain has free. Nodes that are\n"
+      "cordoned, not ready or out of service have nothing free. In brackets behind a job: its pods.");
   return topology;
 }
 
@@ -139,10 +137,9 @@ CLI::App* add_plan(CLI::App& app, Arguments& to) {
       "Examples:\n"
       "  lockstep plan job.yaml\n"
       "  lockstep plan job.yaml --topology-level rack=example.com/rack --json\n\n"
-      "Reads all nodes and the pods of all namespaces, and creates nothing. Give the levels that the operator was "
-      "given\n"
-      "(value topology of the chart). It looks at this moment alone: a gang that waits already goes first. The exit\n"
-      "status is 0 when the job would start, 1 when it would not.");
+      "Reads all nodes and the pods of all namespaces, and creates nothing. Levels are those of the operator (value\n"
+      "topology of the chart). It looks at this moment alone: a gang that waits already goes first. The exit status\n"
+      "is 0 when the job would start, 1 when it would not.");
   return plan;
 }
 

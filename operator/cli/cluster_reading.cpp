@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "operator/api/lookup.h"
 #include "operator/api/training_job.h"
 #include "operator/placement/presets.h"
 
@@ -12,6 +13,11 @@ namespace lockstep::cli {
 namespace {
 
 using placement::Profile;
+
+constexpr const char* kLevelFlag = "--topology-level";
+constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
+// As the chart labels it.
+constexpr const char* kOperatorLabels = "app.kubernetes.io/name=lockstep,app.kubernetes.io/component=operator";
 
 // All objects of a kind, page by page.
 Status each_text(kube::Api& api, const kube::Resource& resource, const std::string& field_selector,
@@ -54,16 +60,58 @@ placement::LabelKeys keys_for(const Profile& profile, const std::vector<placemen
   return keys;
 }
 
-// The profile of the flags; without levels where the nodes decide.
-Result<Profile> given_profile(const ProfileChoice& choice) {
-  Profile profile{"--topology-level", {}};
-  for (const std::string& flag : choice.levels) {
+// The profile of these flags.
+Result<Profile> given_profile(const std::vector<std::string>& flags) {
+  Profile profile{kLevelFlag, {}};
+  for (const std::string& flag : flags) {
     auto level = placement::level_of_flag(flag);
-    if (!level) return level.error().in("--topology-level " + flag);
+    if (!level) return level.error().in(std::string(kLevelFlag) + " " + flag);
     profile.levels.push_back(*std::move(level));
   }
   LOCKSTEP_CHECK_OK(placement::check(profile));
   return profile;
+}
+
+// What follows --topology-level in the arguments of a container.
+std::vector<std::string> level_flags_of(const kube::Json& pod) {
+  const std::string prefix = std::string(kLevelFlag) + "=";
+  std::vector<std::string> flags;
+  for (const kube::Json& container : api::at(api::at(pod, "spec"), "containers")) {
+    bool is_next = false;
+    for (const kube::Json& argument : api::at(container, "args")) {
+      const std::string text = api::text_of(argument);
+      if (is_next) flags.push_back(text);
+      if (text.starts_with(prefix)) flags.push_back(text.substr(prefix.size()));
+      is_next = !is_next && text == kLevelFlag;
+    }
+  }
+  return flags;
+}
+
+// The levels of the operator, for which a pod of it is asked: who lists the pods of all namespaces needs no other
+// right. Leaves reading.operator_pod empty where there is none.
+Result<Profile> operators_profile(kube::Api& api, ClusterReading& reading) {
+  LOCKSTEP_TRY(const auto page,
+               api.list(kube::kPods, {.label_selector = kOperatorLabels, .field_selector = kNotEnded}));
+  const kube::Json* newest = nullptr;
+  for (const kube::Json& pod : page.items) {
+    const auto created = [](const kube::Json& one) {
+      return api::text_of(api::at(api::at(one, "metadata"), "creationTimestamp"));
+    };
+    if (newest == nullptr || created(*newest) < created(pod)) newest = &pod;
+  }
+  if (newest == nullptr) return Profile{};
+  const kube::Json& meta = api::at(*newest, "metadata");
+  reading.operator_pod = api::text_of(api::at(meta, "namespace")) + "/" + api::text_of(api::at(meta, "name"));
+  auto profile = given_profile(level_flags_of(*newest));
+  if (profile) {
+    profile->name = "operator";
+    return profile;
+  }
+  reading.notes.push_back(fmt::format("the levels of the operator's pod {} cannot be read: {}", reading.operator_pod,
+                                      profile.error().message));
+  reading.operator_pod.clear();
+  return Profile{};
 }
 
 // `name` is one of preset_names().
@@ -108,8 +156,14 @@ Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
   if (!choice.levels.empty() && !choice.preset.empty()) {
     return fail(ErrorCode::kInvalid, "--topology-level and --preset exclude each other");
   }
-  LOCKSTEP_TRY(Profile profile, given_profile(choice));
+  LOCKSTEP_TRY(Profile profile, given_profile(choice.levels));
   ClusterReading reading;
+  if (choice.levels.empty() && choice.preset.empty()) {
+    auto told = operators_profile(api, reading);
+    // Without this right the pods cannot be read either, and that error names the right.
+    if (!told && told.error().code != ErrorCode::kForbidden) return told.error();
+    if (told) profile = *std::move(told);
+  }
   std::vector<placement::NodeRecord> nodes;
   std::vector<api::Labels> labels;
   Unreadable bad_nodes, bad_pods;
@@ -125,6 +179,8 @@ Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
   if (!choice.preset.empty()) {
     LOCKSTEP_TRY(profile, preset_for(choice.preset, labels));
     reading.profile_source = "--preset";
+  } else if (!reading.operator_pod.empty() && !(profile.levels.empty() && choice.discover)) {
+    reading.profile_source = "operator";
   } else if (choice.levels.empty()) {
     auto fits = placement::fit_preset(labels);
     reading.profile_source = fits ? "discovered" : "none";
@@ -137,16 +193,15 @@ Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
   reading.cluster->end_nodes();
 
   reading.cluster->begin_pods();
-  LOCKSTEP_CHECK_OK(
-      each_text(api, kube::kPods, "status.phase!=Succeeded,status.phase!=Failed", [&](std::string_view text) {
-        const auto pod = placement::scan_pod(text);
-        if (!pod) return bad_pods.note(pod.error());
-        if (!self.is_zero() && pod->job == self && !pod->terminal) {
-          if ((pod->flags & placement::kBound) == 0) return;
-          if ((pod->flags & placement::kTerminating) == 0) ++reading.own[pod->node];
-        }
-        reading.cluster->put_pod(*pod);
-      }));
+  LOCKSTEP_CHECK_OK(each_text(api, kube::kPods, kNotEnded, [&](std::string_view text) {
+    const auto pod = placement::scan_pod(text);
+    if (!pod) return bad_pods.note(pod.error());
+    if (!self.is_zero() && pod->job == self && !pod->terminal) {
+      if ((pod->flags & placement::kBound) == 0) return;
+      if ((pod->flags & placement::kTerminating) == 0) ++reading.own[pod->node];
+    }
+    reading.cluster->put_pod(*pod);
+  }));
   reading.cluster->end_pods();
   bad_pods.tell("pods", reading.notes);
   if (const Status read = read_jobs(api, reading); !read) {

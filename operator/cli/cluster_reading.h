@@ -11,10 +11,12 @@
 
 namespace lockstep::cli {
 
-// --topology-level and --preset; neither: the preset that fits the nodes.
+// --topology-level and --preset; neither: the levels of the operator, by the arguments of its newest pod. Where it has
+// no pod, as outside a cluster: the preset that fits the nodes.
 struct ProfileChoice {
   std::vector<std::string> levels;  // "rack=topology.example.com/rack", outermost first
   std::string preset;
+  bool discover = false;  // the preset also where the operator has no levels; else the cluster is flat then
 };
 
 // The names for --preset.
@@ -22,7 +24,8 @@ std::vector<std::string> preset_names();
 
 struct ClusterReading {
   std::unique_ptr<placement::Cluster> cluster;
-  std::string profile_source;              // "--topology-level", "--preset", "discovered" or "none"
+  std::string profile_source;              // "--topology-level", "--preset", "operator", "discovered" or "none"
+  std::string operator_pod;                // "namespace/name", where its levels were asked for; "": none was found
   std::vector<placement::ShapeId> shapes;  // of the shapes that were given, in their order
   placement::KnownJobs jobs;
   std::map<std::string, int> own;  // pods of `self` that are bound and stay, by node

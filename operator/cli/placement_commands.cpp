@@ -26,7 +26,9 @@ Result<std::string> resource_of(const placement::Cluster& cluster, const std::st
 }  // namespace
 
 Status topology(const Target& target, const TopologyOptions& options) {
-  LOCKSTEP_TRY(const ClusterReading reading, read_cluster(target.api, options.profile));
+  ProfileChoice profile = options.profile;
+  profile.discover = true;  // an admin looks for levels to give to the operator
+  LOCKSTEP_TRY(const ClusterReading reading, read_cluster(target.api, profile));
   if (reading.cluster->tree().node_count(placement::kRoot) == 0 && !options.json) {
     fmt::print(target.out, "the cluster has no nodes\n");
     return {};

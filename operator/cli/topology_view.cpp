@@ -254,16 +254,26 @@ const char* name_of(placement::LabelProblem::Kind kind) {
 
 std::string profile_in_words(const ClusterReading& reading) {
   const Profile& profile = reading.cluster->tree().profile();
+  // Whether the operator has other levels is not known.
+  const bool assumed = reading.operator_pod.empty();
   if (reading.profile_source == "none") {
-    return "none: no node has a label of a known preset; --topology-level NAME=LABEL names the levels";
+    return fmt::format("none: no node has a label of a known preset{}; --topology-level NAME=LABEL names them",
+                       assumed ? ", and no pod of the operator is there to tell its levels" : "");
+  }
+  if (profile.levels.empty()) {
+    return fmt::format("none: pod {} has no levels (value topology of the chart)", reading.operator_pod);
   }
   std::vector<std::string> levels;
   for (const placement::Level& level : profile.levels)
     levels.push_back(fmt::format("{} ({})", level.name, level.label));
   const std::string text = fmt::format("{}", fmt::join(levels, " > "));
   if (reading.profile_source == "--topology-level") return text + ", from --topology-level";
-  return fmt::format("{}, preset {}{}", text, profile.name,
-                     reading.profile_source == "discovered" ? ", found by the labels of the nodes" : "");
+  if (reading.profile_source == "operator") return fmt::format("{}, from pod {}", text, reading.operator_pod);
+  if (reading.profile_source != "discovered") return fmt::format("{}, preset {}", text, profile.name);
+  return fmt::format("{}, preset {}, found by the labels of the nodes{}", text, profile.name,
+                     assumed ? "; no pod of the operator is there to tell its levels, and --topology-level NAME=LABEL "
+                               "names others"
+                             : "");
 }
 
 std::string draw_topology(const ClusterReading& reading, const Census& census, const DrawOptions& options) {

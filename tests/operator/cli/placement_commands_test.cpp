@@ -233,6 +233,46 @@ TEST_F(Plan, json_tells_both_answers) {
   EXPECT_EQ(refused["largestHoles"][0]["pods"], 1);
 }
 
+TEST_F(Plan, takes_the_levels_of_the_operators_pod) {
+  make_nodes(1, 2, 2);
+  const auto plan_with = [&](const ProfileChoice& choice) {
+    EXPECT_TRUE(plan(target(), job(2, {}), {.profile = choice}).ok());
+    return printed();
+  };
+  EXPECT_NE(plan_with({}).find("Profile: none: no node has a label of a known preset, and no pod of the operator is "
+                               "there to tell its levels; --topology-level NAME=LABEL names them\n"),
+            std::string::npos);
+  make_operator({"--workers=4", "--topology-level=row=x/block", "--topology-level", "cab=x/rack"});
+  EXPECT_NE(plan_with({}).find("Profile: row (x/block) > cab (x/rack), from pod lockstep/operator-0\n"),
+            std::string::npos);
+  EXPECT_NE(plan_with({.levels = kLevelFlags}).find("> rack (x/rack), from --topology-level\n"), std::string::npos);
+}
+
+TEST_F(Plan, an_operator_without_levels_places_in_a_flat_cluster) {
+  make_node("n1", {{"oci.oraclecloud.com/host.rack_id", "r1"}});
+  ASSERT_TRUE(plan(target(), job(1), {}).ok());
+  EXPECT_NE(printed().find("preset oci, found by the labels of the nodes; no pod of the operator is there to tell its "
+                           "levels, and --topology-level NAME=LABEL names others\n"),
+            std::string::npos);
+  make_operator({"--workers=4"});
+  ASSERT_TRUE(plan(target(), job(1), {}).ok());
+  EXPECT_NE(printed().find("Profile: none: pod lockstep/operator-0 has no levels (value topology of the chart)\n"),
+            std::string::npos);
+  ASSERT_TRUE(topology(target(), {}).ok());
+  EXPECT_NE(printed().find("preset oci, found by the labels of the nodes\n"), std::string::npos)
+      << "an admin looks for levels to give to it";
+  ASSERT_TRUE(plan(target(), job(1), {.profile = {.preset = "oci"}}).ok());
+  EXPECT_NE(printed().find("preset oci\n"), std::string::npos);
+}
+
+TEST_F(Plan, a_level_of_the_operator_that_cannot_be_read_is_a_warning) {
+  make_nodes(1, 1, 1);
+  make_operator({"--topology-level=row"});
+  ASSERT_TRUE(plan(target(), job(1), {}).ok());
+  EXPECT_NE(printed().find("Warning: the levels of the operator's pod lockstep/operator-0 cannot be read: "),
+            std::string::npos);
+}
+
 // Each line with the indent of a code block.
 std::string as_block(const std::string& text) {
   std::string block;

@@ -77,6 +77,15 @@ class SmallSite : public testing::Test {
     ASSERT_TRUE(made.ok()) << made.error().message;
   }
 
+  // A pod of the operator, as the chart makes it.
+  void make_operator(const std::vector<std::string>& args) {
+    const json labels = {{"app.kubernetes.io/name", "lockstep"}, {"app.kubernetes.io/component", "operator"}};
+    const json container = {{"name", "operator"}, {"args", args}};
+    const json pod = {{"metadata", {{"name", "operator-0"}, {"labels", labels}}},
+                      {"spec", {{"containers", json::array({container})}}}};
+    ASSERT_TRUE(api_.create(kube::kPods, "lockstep", pod).ok());
+  }
+
   ManualClock clock_;
   local::MemoryApi api_{clock_};
   char* text_ = nullptr;
