@@ -64,6 +64,11 @@ CASES = {
         "imagePolicy",
         60,
     ),
+    "no-such-class": (
+        dict(scheduling={"priorityClassName": "no-such-class"}),
+        'PriorityClass "no-such-class", which the cluster does not have',
+        15,
+    ),
     "never-fits": (
         dict(resources={"requests": {"cpu": "1000"}}, deadlines={"startupSeconds": 15}),
         "insufficient cpu",
