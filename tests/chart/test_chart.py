@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,13 @@ def test_levels_of_the_topology_reach_the_operator_outermost_first():
     arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [word for word in arguments if word.startswith("--topology-level")] == [
         "--topology-level=block=example.com/block", "--topology-level=rack=example.com/rack"]
+
+
+def test_the_command_finds_the_operators_pod_by_its_labels(documents):
+    labels = of_kind(documents, "Deployment")[0]["spec"]["template"]["metadata"]["labels"]
+    source = (e2e.ROOT / "operator/cli/cluster_reading.cpp").read_text()
+    wanted = re.search(r'kOperatorLabels = "(.*)"', source)[1].split(",")
+    assert [word for word in wanted if labels.get(word.split("=")[0]) != word.split("=")[1]] == []
 
 
 def test_every_value_has_a_comment_and_a_schema():
