@@ -35,9 +35,27 @@ def _above(events, allocatable, where, whose):
         homes[uid] = node
         held.setdefault(node, {})[uid] = placed.gpus_of(pod)
         total = sum(held[node].values())
-        if total > allocatable[node]:
-            problems.setdefault(node, f"at {seconds:.2f} s {whose} claim {total} of {allocatable[node]} GPUs of {node}")
+        if total > allocatable[node] and node not in problems:
+            claims = f"at {seconds:.2f} s {whose} claim {total} of {allocatable[node]} GPUs of {node}"
+            problems[node] = "\n  ".join([claims, *_histories(events, held[node], seconds)])
     return list(problems.values())
+
+
+def _histories(events, uids, until):
+    """Of each pod, a line that says when it had which node, and whether it was gated, bound or ending."""
+    lines = {uid: [] for uid in uids}
+    for seconds, kind, pod in events:
+        uid = pod["metadata"]["uid"]
+        if uid not in lines or seconds > until + 5:
+            continue
+        states = (("gated", placed.gated(pod)), ("bound", placed.node_of(pod)),
+                  ("ending", pod["metadata"].get("deletionTimestamp")))
+        state = " ".join([name for name, holds in states if holds] or ["pinned"])
+        if not lines[uid]:
+            lines[uid].append(f"{pod['metadata']['name']}, {placed.gpus_of(pod)} GPUs:")
+        version = pod["metadata"].get("resourceVersion", "?")
+        lines[uid].append(f"[{seconds:.2f} s, version {version}: {kind.lower()}, {placed.reserved(pod)}, {state}]")
+    return [" ".join(words) for words in lines.values()]
 
 
 def past_timeout(events, gangs, slack):
