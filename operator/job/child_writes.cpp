@@ -33,10 +33,11 @@ std::string resource_version_of(const kube::Json& object) {
   return meta ? meta->resource_version : std::string();
 }
 
-ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root,
+ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, StillGiven still_given, bool run_as_non_root,
                          std::shared_ptr<const api::TrainingJob> job, const Plan& plan)
     : tools_(tools),
       agent_(std::move(agent)),
+      still_given_(std::move(still_given)),
       job_(std::move(job)),
       deletes_(plan.deletes),
       services_(plan.create_service ? 1 : 0),
@@ -66,6 +67,8 @@ Status ChildWrites::write(std::size_t i) {
   i -= services_;
   if (i < creates_.size()) {
     const auto& wanted = creates_[i];
+    // The answer that replaced this one has queued the job.
+    if (!wanted.node.empty() && !still_given_(wanted)) return {};
     return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
   }
   i -= creates_.size();

@@ -54,10 +54,14 @@ class ChildWrites {
   // of the authority. Any thread.
   using AgentNow = std::function<AgentSettings()>;
 
+  // Whether placement still gives its node to a pod. Asked right before the create of a pod that has one: an answer may
+  // change while the plan waits for its turn, and the node be another gang's. Any thread.
+  using StillGiven = std::function<bool(const PodToCreate&)>;
+
   // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
   // it.
-  ChildWrites(const Tools& tools, AgentNow agent, bool run_as_non_root, std::shared_ptr<const api::TrainingJob> job,
-              const Plan& plan);
+  ChildWrites(const Tools& tools, AgentNow agent, StillGiven still_given, bool run_as_non_root,
+              std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
 
   std::size_t count() const { return deletes_.size() + services_ + creates_.size() + moves_.size() + opens_.size(); }
   // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone: what is
@@ -85,6 +89,7 @@ class ChildWrites {
 
   const Tools tools_;
   const AgentNow agent_;
+  const StillGiven still_given_;
   const std::shared_ptr<const api::TrainingJob> job_;
   const std::vector<PodToDelete> deletes_;
   const std::size_t services_;  // 0 or 1

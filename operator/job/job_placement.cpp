@@ -57,6 +57,10 @@ Result<std::optional<Placing>> JobPlacement::ask(const Snapshot& snapshot) {
   return std::optional(std::move(placing));
 }
 
+bool JobPlacement::gives(const std::string& uid, int slot, const std::string& node) {
+  return desk_ != nullptr && desk_->gives(uid, slot, node);
+}
+
 void JobPlacement::forget(const std::string& uid) {
   if (desk_ != nullptr) desk_->withdraw(uid);
   const std::lock_guard guard(mutex_);

@@ -37,6 +37,8 @@ class JobPlacement {
   // What placement says of the job; empty: kube-scheduler places its pods, one by one. May ask the API server for the
   // priority classes, whose errors are returned. Any thread.
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
+  // Whether placement still gives `node` to a slot of the job of this uid. Any thread.
+  bool gives(const std::string& uid, int slot, const std::string& node);
   // The job is gone; "" where it never asked. Any thread.
   void forget(const std::string& uid);
   // Why kube-scheduler places the job though the operator would; "" where that is not so.

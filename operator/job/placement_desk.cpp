@@ -59,6 +59,17 @@ std::optional<placement::Answer> PlacementDesk::ask(const api::ObjectKey& job, p
   return answer;
 }
 
+bool PlacementDesk::gives(const std::string& gang, int slot, const std::string& node) {
+  bool given = false;
+  cluster_.with_cluster([&](placement::Cluster&) {
+    const auto* answer = placer_ ? placer_->answer(gang) : nullptr;
+    if (answer == nullptr) return;
+    const auto place = answer->nodes.find(slot);
+    given = place != answer->nodes.end() && place->second == node;
+  });
+  return given;
+}
+
 void PlacementDesk::withdraw(const std::string& gang) {
   std::vector<api::ObjectKey> changed;
   cluster_.with_cluster([&](placement::Cluster& cluster) {

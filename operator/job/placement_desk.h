@@ -46,6 +46,8 @@ class PlacementDesk {
 
   // The gang as it is now; gang.shape is filled in here. What is decided for it; empty: nothing yet. Any thread.
   std::optional<placement::Answer> ask(const api::ObjectKey& job, placement::Gang gang, const placement::Shape& shape);
+  // Whether the gang's answer gives `node` to the slot: the plan that says so may be older than the answer. Any thread.
+  bool gives(const std::string& gang, int slot, const std::string& node);
   // The job wants no nodes; "" for one that is gone and never asked. Any thread.
   void withdraw(const std::string& gang);
   // Nodes or pods have changed: there may be room that was not there. Any thread; returns at once.

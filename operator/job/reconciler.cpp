@@ -166,8 +166,11 @@ Status Reconciler::write_status(const api::TrainingJob& job, const api::Training
 
 void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory) {
   const ChildWrites::Tools tools{api_, own_writes_, clock_, pods_created_, pods_deleted_};
+  const auto still_given = [this, uid = snapshot.job->meta.uid](const PodToCreate& pod) {
+    return options_.placement != nullptr && options_.placement->gives(uid, pod.slot, pod.node);
+  };
   const auto writes = std::make_shared<ChildWrites>(
-      tools, [this] { return agent_settings(); }, memory.run_as_non_root, snapshot.job, plan);
+      tools, [this] { return agent_settings(); }, still_given, memory.run_as_non_root, snapshot.job, plan);
   const auto key = snapshot.job->meta.key();
   executor_.submit({.key = key,
                     .priority = priority_of(*snapshot.job),

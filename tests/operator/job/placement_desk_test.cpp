@@ -105,6 +105,18 @@ TEST_F(PlacementDeskTest, answers_the_gang_that_asks) {
   EXPECT_TRUE(told(0).empty()) << "who asks has its answer";
 }
 
+TEST_F(PlacementDeskTest, gives_a_node_until_the_answer_is_another_one) {
+  const auto answer = ask("a", 1);
+  ASSERT_TRUE(answer);
+  const std::string node = answer->nodes.at(0);
+  EXPECT_TRUE(desk_.gives("a", 0, node));
+  EXPECT_FALSE(desk_.gives("a", 1, node)) << "a slot that it does not have";
+  EXPECT_FALSE(desk_.gives("a", 0, "elsewhere"));
+  EXPECT_FALSE(desk_.gives("b", 0, node)) << "a gang that never asked";
+  desk_.withdraw("a");
+  EXPECT_FALSE(desk_.gives("a", 0, node));
+}
+
 TEST_F(PlacementDeskTest, decides_nothing_before_all_jobs_of_the_start_have_asked_or_withdrawn) {
   expected_ = {"a", "b", "c"};
   EXPECT_FALSE(ask("a", 2));
