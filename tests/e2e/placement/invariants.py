@@ -14,30 +14,50 @@ def counted_twice(events, allocatable):
     return _above(events, allocatable, lambda pod: placed.node_of(pod), "bound pods")
 
 
-def claimed_twice(events, allocatable):
-    """Nodes of which placement gave away more GPUs than the node has, other pods left aside."""
+def claimed_twice(events, allocatable, slack):
+    """Nodes of which placement gave away more GPUs than the node has, other pods left aside.
+
+    A gated pod binds to nothing. Its claim may overlap with another for `slack` seconds: its create or its move was on
+    the way when the answer changed, or the operator died between the two writes."""
     def where(pod):
         leaves = pod["metadata"].get("deletionTimestamp") and not placed.node_of(pod)
         return None if leaves or not placed.reserved(pod) else placed.node_of(pod) or placed.reserved(pod)
 
-    return _above(events, allocatable, where, "pods of jobs")
+    def open_where(pod):
+        return None if placed.gated(pod) else where(pod)
+
+    return (_above(events, allocatable, open_where, "pods without a gate")
+            + _above(events, allocatable, where, "pods of jobs", slack))
 
 
-def _above(events, allocatable, where, whose):
-    held, problems = {}, {}  # held: {node: {uid: GPUs}}
+def _above(events, allocatable, where, whose, slack=0):
+    """Sentences on nodes of which more is held than they have, for `slack` seconds or longer."""
+    held, problems, since = {}, {}, {}  # held: {node: {uid: GPUs}}; since: {node: seconds}
     homes = {}  # uid -> node
+
+    def judge(now):
+        for node in [node for node, begun in since.items() if now - begun >= slack and node not in problems]:
+            total = sum(held[node].values())
+            claims = f"at {since[node]:.2f} s {whose} claim {total} of {allocatable[node]} GPUs of {node}"
+            problems[node] = "\n  ".join([claims, *_histories(events, held[node], since[node])])
+
     for seconds, kind, pod in events:
+        judge(seconds)
         uid = pod["metadata"]["uid"]
-        held.get(homes.pop(uid, None), {}).pop(uid, None)
+        left = homes.pop(uid, None)
+        held.get(left, {}).pop(uid, None)
         node = None if kind == "DELETED" or placed.phase(pod) in ENDED else where(pod)
-        if node not in allocatable:
-            continue
-        homes[uid] = node
-        held.setdefault(node, {})[uid] = placed.gpus_of(pod)
-        total = sum(held[node].values())
-        if total > allocatable[node] and node not in problems:
-            claims = f"at {seconds:.2f} s {whose} claim {total} of {allocatable[node]} GPUs of {node}"
-            problems[node] = "\n  ".join([claims, *_histories(events, held[node], seconds)])
+        if node in allocatable:
+            homes[uid] = node
+            held.setdefault(node, {})[uid] = placed.gpus_of(pod)
+        for touched in {left, node} & held.keys():
+            if sum(held[touched].values()) > allocatable[touched]:
+                since.setdefault(touched, seconds)
+            else:
+                since.pop(touched, None)
+        if slack == 0:
+            judge(seconds)
+    judge(max((seconds for seconds, _, _ in events), default=0))
     return list(problems.values())
 
 

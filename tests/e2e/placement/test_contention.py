@@ -57,7 +57,7 @@ def test_contending_gangs_all_finish_and_nothing_is_counted_twice(cluster, start
 
     events = watches["pods"].all_events()
     wrong += invariants.counted_twice(events, {node: placed.GPUS for node in nodes})
-    wrong += invariants.claimed_twice(events, {node: placed.GPUS for node in nodes})
+    wrong += invariants.claimed_twice(events, {node: placed.GPUS for node in nodes}, SLACK)
     wrong += invariants.past_timeout(events, gangs.bounds(), SLACK)
     wrong += invariants.leaked(events)
     wrong += [problem for problem in (operator.problem, adversary.problem) if problem]

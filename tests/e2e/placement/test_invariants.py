@@ -29,7 +29,7 @@ def life(name, job, node, begun):
 
 def found(events, slack=1):
     events = sorted(events, key=lambda event: event[0])
-    return (invariants.counted_twice(events, ALLOCATABLE) + invariants.claimed_twice(events, ALLOCATABLE)
+    return (invariants.counted_twice(events, ALLOCATABLE) + invariants.claimed_twice(events, ALLOCATABLE, slack)
             + invariants.past_timeout(events, {"job": (2, 5), "next": (1, 5)}, slack) + invariants.leaked(events))
 
 
@@ -41,6 +41,15 @@ def test_gpus_of_a_node_that_are_given_to_two_gangs_are_found():
     said = found(life("a", "job", "k1", 0) + life("b", "job", "k2", 0) + life("c", "next", "k1", 4))
     assert any("pods of jobs claim 16 of 8 GPUs of k1" in sentence for sentence in said), said
     assert any("bound pods claim 16 of 8 GPUs of k1" in sentence for sentence in said), said
+
+
+def test_a_gated_pod_whose_node_is_anothers_is_found_when_it_stays_so():
+    for lasts, harm in ((0.5, False), (5, True)):
+        late = [(3, "ADDED", pod("late", "next", reserved="k1", gated=True)),
+                (3 + lasts, "MODIFIED", pod("late", "next", reserved="k2", gated=True)),
+                (8.5, "DELETED", pod("late", "next", reserved="k2", gated=True))]
+        said = [sentence for sentence in found(life("a", "job", "k1", 0) + late, slack=1) if "claim" in sentence]
+        assert bool(said) == harm, (lasts, said)
 
 
 def test_a_plain_pod_on_a_reserved_node_is_no_claim():

@@ -22,7 +22,7 @@ def wrong_with(life):
         return [f"{life.namespace}: {life.problem}"]
     events = life.events()
     found = invariants.counted_twice(events, {node: placed.GPUS for node in life.nodes})
-    found += invariants.claimed_twice(events, {node: placed.GPUS for node in life.nodes})
+    found += invariants.claimed_twice(events, {node: placed.GPUS for node in life.nodes}, SLACK)
     found += invariants.past_timeout(events, {lives.JOB: (2, lives.TIMEOUT)}, SLACK)
     found += invariants.leaked(events)
     status = life.job()["status"]
