@@ -102,8 +102,9 @@ Status Training::take_state() {
   doing_ = Origin::kCommunication;
   const core::Held held = whole_ ? core::Held::kState : core::Held::kNothing;
   if (!whole_) initial_ = false;
-  LOCKSTEP_TRY(const core::Transferred taken, core::transfer_state(state(), *communicator_, source.rank, version,
-                                                                   {first_held_out_loss_, loss_}, held));
+  LOCKSTEP_TRY(const core::Transferred taken,
+               core::transfer_state(state(), *communicator_, source.rank, version, {first_held_out_loss_, loss_}, held,
+                                    replica_->spare()));
   first_held_out_loss_ = taken.notes.first_held_out_loss;
   loss_ = taken.notes.loss;
   whole_ = true;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "operator/base/result.h"
@@ -56,6 +57,7 @@ class Program {
   const Graph& graph() const { return graph_; }
   Backend& backend() const { return backend_; }
   size_t arena_bytes() const { return arena_->bytes(); }  // activations and their gradients
+  std::span<std::byte> arena() { return {arena_->data(), arena_->bytes()}; }
 
  private:
   Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}

@@ -72,7 +72,7 @@ Result<Agreed> agree(State& state, comm::Communicator& communicator, int source,
 }  // namespace
 
 Result<Transferred> transfer_state(State& state, comm::Communicator& communicator, int source, const Version& version,
-                                   const TransferNotes& notes, Held held) {
+                                   const TransferNotes& notes, Held held, std::span<std::byte> spare) {
   const Version own = held == Held::kNothing ? Version{-1, -1, 0} : state.version();
   LOCKSTEP_TRY(const Agreed agreed, agree(state, communicator, source, version, notes, own));
   const auto rank = static_cast<size_t>(communicator.rank());
@@ -80,13 +80,16 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   const bool sends = agreed.receives[(rank + 1) % agreed.receives.size()];
 
   std::vector<State::Block> blocks = state.image();
-  std::unique_ptr<std::byte[]> memory;
+  std::unique_ptr<std::byte[]> memory;  // where `spare` is too small
+  std::byte* apart = nullptr;           // a second state
   if (receives && held == Held::kState) {
-    memory.reset(new (std::nothrow) std::byte[state.bytes()]);
-    if (!memory) {
-      return fail(ErrorCode::kExhausted, "no memory for a second state of " + std::to_string(state.bytes()) + " bytes");
+    const size_t bytes = state.bytes();
+    if (spare.size() < bytes) memory.reset(new (std::nothrow) std::byte[bytes]);
+    apart = spare.size() < bytes ? memory.get() : spare.data();
+    if (apart == nullptr) {
+      return fail(ErrorCode::kExhausted, "no memory for a second state of " + std::to_string(bytes) + " bytes");
     }
-    std::byte* at = memory.get();
+    std::byte* at = apart;
     for (State::Block& block : blocks) at += (block.data = at, block.bytes);
   }
   if (receives && held == Held::kNothing) state.changed();
@@ -109,7 +112,7 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   if (!receives) return Transferred{false, agreed.notes};
   if (digest != version.digest && mutation() != Mutation::kTearTransfer)
     return wrong("the digest of the received bytes is not the announced one");
-  if (memory) state.install(memory.get(), version.committed_in);
+  if (apart != nullptr) state.install(apart, version.committed_in);
   state.committed_in = version.committed_in;
   state.digested(of_arenas);
   return Transferred{true, agreed.notes};

@@ -1,7 +1,11 @@
 // Streams the newest state to the ranks that hold another one, each from the previous rank in the ring. Every rank of a
 // generation takes part. No death of a rank tears a state: a receiver verifies the whole new state in separate memory
-// before it changes a byte of its own. Only a rank that holds nothing of value receives in place.
+// before it changes a byte of its own. That memory is the caller's spare one if it is large enough. Only a rank that
+// holds nothing of value receives in place.
 #pragma once
+
+#include <cstddef>
+#include <span>
 
 #include "operator/base/result.h"
 #include "trainer/comm/communicator.h"
@@ -28,10 +32,12 @@ enum class Held {
 
 // Every rank calls it with the same `source` and `version`; `notes` count if rank() is `source`. Every rank holds
 // `version` afterwards; one that held it before keeps its memory untouched. After an error a kState is unchanged.
+// `spare` is memory whose bytes nobody needs, such as Replica::spare(): a kState receives into it. If it has fewer than
+// state.bytes(), the call allocates a second state.
 // Errors: the communicator's (abort it; then nothing refers to memory of this call); kExhausted: no memory for a second
 // state; kInternal: the source does not hold `version`, its state is of another model, or the received bits do not
 // match the digest.
 Result<Transferred> transfer_state(State& state, comm::Communicator& communicator, int source, const Version& version,
-                                   const TransferNotes& notes, Held held);
+                                   const TransferNotes& notes, Held held, std::span<std::byte> spare);
 
 }  // namespace lockstep::trainer::core

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "operator/base/result.h"
@@ -94,6 +95,8 @@ class Replica {
   const Layout& layout() const { return layout_; }
   const StepTimes& times() const { return times_; }
   size_t arena_bytes() const { return program_->arena_bytes(); }
+  // The memory of activations. It holds nothing between two calls of step() and evaluate().
+  std::span<std::byte> spare() { return program_->arena(); }
 
  private:
   Replica(const Graph& graph, Backend& backend, const Optimizer& optimizer, const SampleSource& source,

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -42,6 +44,13 @@ Recipe large_mlp() {
           .options = {.seed = 3, .micro_batches = 2, .deterministic = true}};
 }
 
+// A batch so large that the activations need more memory than the state.
+Recipe wide_batch() {
+  Recipe recipe = large_mlp();
+  recipe.graph = [] { return models::mlp({.batch = 512, .width = 32, .layers = 3}); };
+  return recipe;
+}
+
 // Forwards every operation, and lets a test spoil it.
 class Meddling final : public Communicator {
  public:
@@ -54,7 +63,10 @@ class Meddling final : public Communicator {
     ++blocks;
     if (blocks == dies_at) inner_.abort(std::chrono::seconds(10));
     auto ticket = inner_.submit(operation);
-    if (operation.receives) received += operation.bytes;
+    if (operation.receives) {
+      received += operation.bytes;
+      places.emplace_back(static_cast<std::byte*>(operation.data), operation.bytes);
+    }
     if (operation.sends) sent += operation.bytes;
     if (ticket && blocks == flips_at) spoiled_ = {ticket->sequence, static_cast<std::byte*>(operation.data)};
     return ticket;
@@ -72,6 +84,7 @@ class Meddling final : public Communicator {
   int dies_at = -1;   // this block is the end of the ring
   int flips_at = -1;  // a bit of this block changes on the way
   size_t sent = 0, received = 0;
+  std::vector<std::span<std::byte>> places;  // where blocks were received
 
  private:
   Communicator& inner_;
@@ -82,10 +95,10 @@ class Meddling final : public Communicator {
 class StateTransfer : public ::testing::Test {
  protected:
   static constexpr size_t kRanks = 3;
-  StateTransfer() : ring_(comm::make_in_process_ring(kRanks, true).value()) {
+  explicit StateTransfer(const Recipe& recipe = large_mlp()) : ring_(comm::make_in_process_ring(kRanks, true).value()) {
     for (auto& communicator : ring_) {
       meddling_.push_back(std::make_unique<Meddling>(*communicator));
-      ranks_.push_back(std::make_unique<Rank>(large_mlp(), *communicator));
+      ranks_.push_back(std::make_unique<Rank>(recipe, *communicator));
       ranks_.back()->replica->use(*communicator, 4);
     }
   }
@@ -106,7 +119,8 @@ class StateTransfer : public ::testing::Test {
     on_every_rank([&](size_t rank) {
       auto notes = static_cast<int>(rank) == source ? kNotes : core::TransferNotes{};
       results[rank] = core::transfer_state(state(rank), *meddling_[rank], source, version, notes,
-                                           nothing.count(rank) != 0 ? Held::kNothing : Held::kState);
+                                           nothing.count(rank) != 0 ? Held::kNothing : Held::kState,
+                                           ranks_[rank]->replica->spare());
       if (!results[rank]) meddling_[rank]->abort(std::chrono::seconds(10));  // as its owner would
     });
     return results;
@@ -164,6 +178,41 @@ TEST_F(StateTransfer, a_rank_that_is_a_step_behind_gets_the_newest) {
   EXPECT_EQ(results[2]->notes.first_held_out_loss, kNotes.first_held_out_loss);
   EXPECT_EQ(bytes_of(state(2)), bytes_of(state(0)));
   EXPECT_EQ(state(2).version(), state(0).version());
+}
+
+class StateTransferOfWideBatches : public StateTransfer {
+ protected:
+  StateTransferOfWideBatches() : StateTransfer(wide_batch()) {}
+};
+
+TEST_F(StateTransferOfWideBatches, no_second_state_is_allocated_where_activations_leave_room) {
+  const std::span<std::byte> spare = ranks_[2]->replica->spare();
+  ASSERT_GE(spare.size(), state(2).bytes());
+  train(1);
+  Kept behind = keep(2);
+  train(1);
+  put_back(2, behind);
+  auto results = transfer(0, state(0).version());
+  ASSERT_TRUE(results[2].ok()) << results[2].error().message;
+  EXPECT_EQ(bytes_of(state(2)), bytes_of(state(0)));
+  EXPECT_EQ(meddling_[2]->received, state(2).bytes());
+  const auto at = [](const std::byte* place) { return reinterpret_cast<std::uintptr_t>(place); };
+  for (const std::span<std::byte> place : meddling_[2]->places) {
+    EXPECT_GE(at(place.data()), at(spare.data()));
+    EXPECT_LE(at(place.data()) + place.size(), at(spare.data()) + spare.size());
+  }
+  train(1);
+  EXPECT_EQ(bytes_of(state(2)), bytes_of(state(0))) << "and trains on like the others";
+}
+
+TEST_F(StateTransferOfWideBatches, a_source_that_dies_in_the_middle_leaves_the_state_in_use_whole) {
+  train(1);
+  Kept behind = keep(2);
+  train(1);
+  put_back(2, behind);
+  meddling_[0]->dies_at = 2;
+  EXPECT_FALSE(transfer(0, state(0).version())[2].ok());
+  EXPECT_EQ(image_of(2), behind.bytes);
 }
 
 TEST_F(StateTransfer, a_rank_that_has_just_started_gets_everything) {
