@@ -1,5 +1,8 @@
 #include "trainer/activity_board.h"
 
+#include <algorithm>
+#include <chrono>
+
 namespace lockstep::trainer {
 namespace {
 
@@ -58,6 +61,10 @@ rendezvous::Activity ActivityBoard::look() const {
   activity.doing = told(pulse.doing());
   activity.step = pulse.step();
   activity.beats = static_cast<std::int64_t>(pulse.beats());
+  if (const auto end = pulse.rests_until(); end != core::Pulse::Time()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    activity.may_rest_ms = std::clamp<std::int64_t>(left.count(), 0, rendezvous::kMostRestMs);
+  }
   const std::lock_guard guard(mutex_);
   activity.generation = generation_;
   if (communicator_ == nullptr) return activity;

@@ -26,7 +26,8 @@ Examples:
 
 A run continues from the newest checkpoint in the directory; --steps counts from step 0. Exit codes: 0 done,
 64 bad flags, 65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each
-other, 80 a peer went away, 83 stopped after a checkpoint, 84 the loss is not finite.
+other, 80 a peer went away, 82 reading or writing a checkpoint took longer than 120 s + 1 s for each 16 MiB of state
+(try again), 83 stopped after a checkpoint, 84 the loss is not finite.
 )";
 
 }  // namespace

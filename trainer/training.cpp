@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trainer/backend/make_backend.h"
+#include "trainer/checkpoint/storage_deadline.h"
 #include "trainer/print.h"
 #include "trainer/state_views.h"
 
@@ -28,6 +29,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 std::int64_t milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Of the state, without its few statistics and exponents.
+std::uint64_t state_bytes(const Task& task, core::ElementType real) {
+  return core::lay_out(task.graph).count * core::size_of(real) * (1 + task.optimizer->slots().size());
 }
 
 }  // namespace
@@ -52,7 +58,8 @@ int Training::run() {
   if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause arrives first
   bool clean = !communicator_ || communicator_->abort(kAbortDeadline);
   if (agent_) agent_->flush(kFarewellDeadline);
-  if (!clean) std::_Exit(ending.exit_code);  // the communicator may still write into memory that destructors would free
+  // The communicator, or a thread that waits for the storage, may still use memory that destructors would free.
+  if (!clean || ending.exit_code == rendezvous::kExitWatchdog) std::_Exit(ending.exit_code);
   return ending.exit_code;
 }
 
@@ -105,6 +112,9 @@ Status Training::set_up() {
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));
+  if (!flags_.checkpoint_dir.empty()) {
+    world_.storage_deadline = checkpoint::storage_deadline(state_bytes(*task_, backend_->real()));
+  }
   agent_->identity(identity_line());
   if (flags_.generate > 0) {  // refused before training, not after it
     doing_ = Origin::kConfig;

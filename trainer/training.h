@@ -64,7 +64,6 @@ class Training {
 
   // Sources of a state that no rank has.
   Status restore();
-  Status nothing_is_lost() const;
 
   // Pieces of a step.
   core::Control wish() const;
@@ -79,6 +78,7 @@ class Training {
   Status evaluate();
   Status save(checkpoint::Busy busy);
   Status settle_checkpoints();
+  Status drain_writer();
   Status save_alone();
   Status adopt_checkpoint();
   void tell_of_checkpoint(const checkpoint::Published& published);

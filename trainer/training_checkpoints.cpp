@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/storage_deadline.h"
 #include "trainer/print.h"
 #include "trainer/state_views.h"
 #include "trainer/training.h"
@@ -18,8 +19,6 @@ using elastic::Origin;
 
 namespace {
 
-constexpr std::chrono::seconds kWriteDeadline(120);  // for a checkpoint of any size that fits a machine
-
 // Losses that a restarted run still has to report, stored in the checkpoint's metadata.
 std::string to_metadata(double first_held_out_loss, double loss) {
   auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
@@ -30,6 +29,33 @@ double from_metadata(const std::string& text, const char* key) {
   nlohmann::json metadata = nlohmann::json::parse(text, nullptr, false);
   if (!metadata.is_object() || !metadata.contains(key) || !metadata[key].is_number()) return std::nan("");
   return metadata[key].get<double>();
+}
+
+// The result of `work`, which reads checkpoints and holds all that it needs. Announces its deadline to the watcher.
+template <typename Work>
+auto read_in_time(core::Pulse& pulse, const elastic::World& world, const std::string& what, Work work) {
+  const core::Meanwhile reading(pulse, core::Doing::kStarting, world.storage_deadline + checkpoint::kTimeToEnd);
+  return checkpoint::in_time(world.storage_deadline, "reading " + what, std::move(work));
+}
+
+// A directory whose checkpoints are all unusable is not an empty one: a fresh start would hide the loss.
+Status nothing_is_lost(const std::string& directory) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (!checkpoint::parse_folder_name(name)) continue;
+    auto manifest = checkpoint::verify(directory, name);
+    if (!manifest && manifest.error().code != ErrorCode::kNotFound) return manifest.error();
+  }
+  return {};
+}
+
+// The newest checkpoint; empty: there is none.
+Result<std::string> newest_checkpoint(const std::string& directory) {
+  LOCKSTEP_TRY(auto list, checkpoint::list_valid(directory));
+  if (!list.empty()) return list.front().name;
+  LOCKSTEP_CHECK_OK(nothing_is_lost(directory));
+  return std::string();
 }
 
 }  // namespace
@@ -46,13 +72,14 @@ Status Training::restore() {
   }
   if (flags_.checkpoint_dir.empty()) return {};
   doing_ = Origin::kRestore;
+  const std::string& directory = flags_.checkpoint_dir;
   std::string name = world_.restore;
   if (world_.source != elastic::World::Source::kAgent && name.empty()) {
     std::array<char, 256> chosen{};
     if (leads()) {
-      LOCKSTEP_TRY(auto list, checkpoint::list_valid(flags_.checkpoint_dir));
-      if (list.empty()) LOCKSTEP_CHECK_OK(nothing_is_lost());
-      if (!list.empty()) list.front().name.copy(chosen.data(), chosen.size() - 1);
+      LOCKSTEP_TRY(auto newest,
+                   read_in_time(board_.pulse, world_, directory, [directory] { return newest_checkpoint(directory); }));
+      newest.copy(chosen.data(), chosen.size() - 1);
     }
     doing_ = Origin::kCommunication;
     LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::Broadcast{chosen.data(), chosen.size(), 0}));
@@ -62,7 +89,10 @@ Status Training::restore() {
   }
   if (!name.empty()) {
     initial_ = false;
-    LOCKSTEP_TRY(auto manifest, checkpoint::load(flags_.checkpoint_dir, name, identity(), state_buffers(state())));
+    auto load = [directory, name, expected = identity(), buffers = state_buffers(state())] {
+      return checkpoint::load(directory, name, expected, buffers);
+    };
+    LOCKSTEP_TRY(auto manifest, read_in_time(board_.pulse, world_, directory + "/" + name, std::move(load)));
     // Without a coordinator no generation is counted; a continued run takes the next, so that names stay new.
     if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
     state().committed_in = manifest.generation;
@@ -91,25 +121,14 @@ Status Training::prepare_writer() {
 
 Status Training::make_writer(bool among_others) {
   doing_ = Origin::kSave;
-  LOCKSTEP_TRY(writer_, checkpoint::Writer::create({.directory = flags_.checkpoint_dir,
-                                                    .job_uid = world_.job_uid,
-                                                    .identity = identity(),
-                                                    .generation = generation_,
-                                                    .keep = flags_.keep_checkpoints,
-                                                    .among_others = among_others}));
-  return {};
-}
-
-// A directory whose checkpoints are all unusable is not an empty one: a fresh start would hide the loss.
-Status Training::nothing_is_lost() const {
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(flags_.checkpoint_dir, error), end; !error && it != end;
-       it.increment(error)) {
-    std::string name = it->path().filename().string();
-    if (!checkpoint::parse_folder_name(name)) continue;
-    auto manifest = checkpoint::verify(flags_.checkpoint_dir, name);
-    if (!manifest && manifest.error().code != ErrorCode::kNotFound) return manifest.error();
-  }
+  checkpoint::WriterOptions options{.directory = flags_.checkpoint_dir,
+                                    .job_uid = world_.job_uid,
+                                    .identity = identity(),
+                                    .generation = generation_,
+                                    .keep = flags_.keep_checkpoints,
+                                    .among_others = among_others};
+  LOCKSTEP_TRY(writer_, read_in_time(board_.pulse, world_, options.directory,
+                                     [options] { return checkpoint::Writer::create(options); }));
   return {};
 }
 
@@ -123,10 +142,19 @@ Status Training::save(Busy busy) {
   saved_ = Clock::now();
   if (!writer_ || saved_step_ == state().step) return {};
   doing_ = Origin::kSave;
-  core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
-  LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), busy, kWriteDeadline));
+  core::Meanwhile saving(board_.pulse, core::Doing::kSaving, world_.storage_deadline + checkpoint::kTimeToEnd);
+  LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), busy, world_.storage_deadline));
   if (taken) saved_step_ = state().step;
   return {};
+}
+
+// Waits until no checkpoint is in flight, and reports what was published. The one in flight is confirmed.
+Status Training::drain_writer() {
+  doing_ = Origin::kSave;
+  core::Meanwhile saving(board_.pulse, core::Doing::kSaving, world_.storage_deadline + checkpoint::kTimeToEnd);
+  LOCKSTEP_TRY(auto last, writer_->flush(world_.storage_deadline));
+  static_cast<void>(last);
+  return take_published();
 }
 
 checkpoint::Snapshot Training::snapshot() const {
@@ -145,26 +173,25 @@ Status Training::save_alone() {
   doing_ = Origin::kSave;
   if (writer_) {  // the write in flight is of this step, which is committed, or of an earlier one
     writer_->confirm(state().step + 1);
-    LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
-    static_cast<void>(last);
-    LOCKSTEP_CHECK_OK(take_published());
+    LOCKSTEP_CHECK_OK(drain_writer());
     if (saved_step_ == state().step) return {};
   }
   LOCKSTEP_CHECK_OK(make_writer(true));
-  auto taken = writer_->write(snapshot(), Busy::kWait, kWriteDeadline);
+  doing_ = Origin::kSave;
+  auto taken = writer_->write(snapshot(), Busy::kWait, world_.storage_deadline);  // none is in flight
   if (!taken && taken.error().code == ErrorCode::kAlreadyExists) return adopt_checkpoint();
   if (!taken) return taken.error();
   writer_->confirm(state().step + 1);
-  LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
-  static_cast<void>(last);
-  return take_published();
+  return drain_writer();
 }
 
 // Another rank saved the same state first. It may have died before it reported that, so this one reports the checkpoint
 // too.
 Status Training::adopt_checkpoint() {
   const std::string name = checkpoint::folder_name(state().step, generation_);
-  LOCKSTEP_TRY(const auto manifest, checkpoint::verify(flags_.checkpoint_dir, name));
+  auto verify = [directory = flags_.checkpoint_dir, name] { return checkpoint::verify(directory, name); };
+  LOCKSTEP_TRY(const auto manifest,
+               read_in_time(board_.pulse, world_, flags_.checkpoint_dir + "/" + name, std::move(verify)));
   LOCKSTEP_TRY(const std::string digest, checkpoint::state_digest(snapshot().state));
   if (manifest.digest != digest) {
     return fail(ErrorCode::kAlreadyExists,
@@ -199,23 +226,15 @@ Status Training::settle_checkpoints() {
   if (writer_ && saved_step_ != state().step) {
     // A checkpoint in flight is of an earlier step, which the last step has confirmed.
     writer_->confirm(state().step);
-    doing_ = Origin::kSave;
-    core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
-    LOCKSTEP_TRY(auto earlier, writer_->flush(kWriteDeadline));
-    static_cast<void>(earlier);
-    LOCKSTEP_CHECK_OK(take_published());
+    LOCKSTEP_CHECK_OK(drain_writer());
   }
   LOCKSTEP_CHECK_OK(save(Busy::kWait));
   doing_ = Origin::kCommunication;
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());  // the collective that comes after the checkpoint
   static_cast<void>(agree);
   if (writer_) {
-    doing_ = Origin::kSave;
     writer_->confirm(state().step + 1);
-    core::Meanwhile saving(board_.pulse, core::Doing::kSaving);
-    LOCKSTEP_TRY(auto last, writer_->flush(kWriteDeadline));
-    static_cast<void>(last);
-    LOCKSTEP_CHECK_OK(take_published());
+    LOCKSTEP_CHECK_OK(drain_writer());
   }
   // No rank leaves before: a supervisor may end the others as soon as one is gone. If a disk is slower than the
   // deadline of a collective, they leave one by one all the same, which does no harm here.

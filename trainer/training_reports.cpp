@@ -36,7 +36,10 @@ void Training::print_configuration() const {
   row("memory",
       fmt::format("{:.1f} MiB of activations, {} gradient buckets",
                   static_cast<double>(replica_->arena_bytes()) / (1 << 20), replica_->layout().buckets.size()));
-  if (!flags_.checkpoint_dir.empty()) row("checkpoints", flags_.checkpoint_dir);
+  if (!flags_.checkpoint_dir.empty()) {
+    const std::chrono::duration<double> deadline = world_.storage_deadline;
+    row("checkpoints", fmt::format("{}, each within {:.0f} s", flags_.checkpoint_dir, deadline.count()));
+  }
 }
 
 void Training::print_result(const std::string& digest) const {

@@ -22,9 +22,13 @@ struct Activity {
   std::int64_t sent = 0, received = 0;  // bytes given to and taken from the links of the generation
   int waits_for_bytes_of = -1;          // rank; -1: of none
   int waits_for_room_at = -1;           // rank that takes none of what is left to send; -1: there is none
+  // For how much longer it may wait for its storage without any progress; then it ends by itself. -1: it does not say.
+  std::int64_t may_rest_ms = -1;
 
   bool operator==(const Activity&) const = default;
 };
+
+inline constexpr std::int64_t kMostRestMs = 7LL * 24 * 3600 * 1000;  // of Activity::may_rest_ms
 
 // Names for people and for the wire.
 const char* name_of(Activity::Doing doing);

@@ -16,7 +16,7 @@ constexpr std::array kDoing = {"starting",   "loading", "forward",    "backward"
 constexpr std::array kStages = {"idle", "reduce-scatter", "all-gather", "exchange", "broadcast"};
 constexpr std::string_view kStates = "RSDTtZXIP?";  // of proc(5), and none
 
-constexpr std::size_t kNumbers = 10;      // of an activity
+constexpr std::size_t kNumbers = 10;      // of an activity; protocols of before have no may_rest_ms
 constexpr std::size_t kMostNumbers = 32;  // of one of a later version
 
 // Reads one value after the other; remembers whether all were as they must be.
@@ -48,9 +48,10 @@ class Values {
 };
 
 void append(Json& array, const Activity& activity) {
-  for (Json value : {Json(activity.generation), Json(name_of(activity.doing)), Json(activity.step),
-                     Json(activity.beats), Json(activity.sequence), Json(name_of(activity.stage)), Json(activity.sent),
-                     Json(activity.received), Json(activity.waits_for_bytes_of), Json(activity.waits_for_room_at)}) {
+  for (Json value :
+       {Json(activity.generation), Json(name_of(activity.doing)), Json(activity.step), Json(activity.beats),
+        Json(activity.sequence), Json(name_of(activity.stage)), Json(activity.sent), Json(activity.received),
+        Json(activity.waits_for_bytes_of), Json(activity.waits_for_room_at), Json(activity.may_rest_ms)}) {
     array.push_back(std::move(value));
   }
 }
@@ -73,6 +74,7 @@ Result<Activity> read(const Json& array, std::size_t from) {
   activity.received = values.integer(0, kMostCount);
   activity.waits_for_bytes_of = values.rank();
   activity.waits_for_room_at = values.rank();
+  if (array.size() > from + kNumbers) activity.may_rest_ms = values.integer(-1, kMostRestMs);
   if (!values.good()) return bad();
   return activity;
 }

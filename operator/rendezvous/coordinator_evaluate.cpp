@@ -195,11 +195,13 @@ void CoordinatorState::evaluate_up(Now now) {
   for (const auto& [slot, incarnation] : gang().places()) {
     if (missing < 0 && !gang().is_up(slot) && !gang().succeeded_at(slot)) missing = slot;
   }
+  const bool rests = std::any_of(gang().rests_until.begin(), gang().rests_until.end(),
+                                 [&](const auto& entry) { return entry.second > now.time; });
   if (missing < 0) {
     gang().up_at = now.time;
     if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
     enter(step::Up{});
-  } else if (plan_->deadlines.start_timeout_seconds > 0 &&
+  } else if (plan_->deadlines.start_timeout_seconds > 0 && !rests &&
              now.time - gang().go_at > std::chrono::seconds(plan_->deadlines.start_timeout_seconds)) {
     Failure failure;
     failure.cause = api::Cause::kStartTimeout;

@@ -10,19 +10,28 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// The trainer ends a checkpoint that takes longer by itself, and names the disk.
+// For a checkpoint of a process that does not say how long it may take: such a trainer ends it after 120 s.
 constexpr Duration kSavingPatience = std::chrono::seconds(150);
+
+// For how long it may still wait for its storage, by what it says; zero: it does not say.
+Duration rest_left(const RankActivity& rank) {
+  if (!rank.said || rank.said->may_rest_ms < 0) return {};
+  return std::chrono::milliseconds(std::max<std::int64_t>(0, rank.said->may_rest_ms - rank.age_ms));
+}
 
 // It has a reason to rest that is nobody's hang: a slow disk, or that its own agent has not told it how to go on.
 bool may_rest(const WatchedRank& rank) {
   if (!rank.activity.said || rank.activity.state == 'T' || rank.activity.state == 't') return false;
-  const Activity::Doing doing = rank.activity.said->doing;
-  return (doing == Activity::Doing::kSaving && rank.unmoved < kSavingPatience) || doing == Activity::Doing::kRegrouping;
+  const Activity& said = *rank.activity.said;
+  if (said.doing == Activity::Doing::kRegrouping) return true;
+  if (said.may_rest_ms >= 0) return rest_left(rank.activity) > Duration::zero();
+  return said.doing == Activity::Doing::kSaving && rank.unmoved < kSavingPatience;
 }
 
 }  // namespace
 
 void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbeat, Now now) {
+  if (step() == Step::kStarting) note_rest(member.expected.slot, heartbeat, now);
   if (!gang().watch) return;
   member.activity_at = now.time;
   if (heartbeat.progress) gang().watch->note_step(heartbeat.progress->step, now.time);
@@ -31,6 +40,15 @@ void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbea
   for (int i = 0; i < gang().procs(); ++i) {
     gang().watch->note(first + i, heartbeat.ranks[static_cast<std::size_t>(i)], now.time);
   }
+}
+
+// A rank that reads a checkpoint is not up, and so no rank is.
+void CoordinatorState::note_rest(int slot, const Heartbeat& heartbeat, Now now) {
+  Duration rest{};
+  for (const RankActivity& rank : heartbeat.ranks) {
+    if (rank.said && rank.said->generation == gang().generation) rest = std::max(rest, rest_left(rank));
+  }
+  gang().rests_until[slot] = now.time + rest;
 }
 
 std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {

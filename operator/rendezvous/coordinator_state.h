@@ -128,6 +128,7 @@ class CoordinatorState {
   bool news_of_up() const;
   bool note_progress(Member& member, const Progress& progress, Now now);
   void note_activities(Member& member, const Heartbeat& heartbeat, Now now);
+  void note_rest(int slot, const Heartbeat& heartbeat, Now now);
   bool note_checkpoint(const std::optional<CheckpointReport>& checkpoint);
 
   std::vector<int> next_gang(Now now) const;

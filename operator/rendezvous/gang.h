@@ -37,6 +37,7 @@ struct Gang : Roster {
   Ending end;
   std::optional<Go> go;  // as its first member had it; none: of a generation that was taken over
   MonotonicTime go_at{}, up_at{};
+  std::map<int, MonotonicTime> rests_until;  // by slot, before it is up: a rank waits for its storage
   std::int64_t restored_step = 0;
   std::optional<MonotonicTime> yields_since;     // its ranks are asked to end it in band, so that others can join
   std::optional<MonotonicTime> renounced_since;  // a member has promised another coordinator to be done with it

@@ -56,7 +56,7 @@ std::string doing_in_words(const Activity& said) {
   const std::int64_t next = said.step + 1;
   switch (said.doing) {
     case Doing::kStarting:
-      return "before its first step";
+      return said.may_rest_ms >= 0 ? "reading a checkpoint" : "before its first step";
     case Doing::kLoading:
       return fmt::format("loading data for step {}", next);
     case Doing::kForward:

@@ -81,8 +81,7 @@ class FolderWriter final : public Writer {
     std::unique_lock lock(mutex_);
     if (work_ && busy == Busy::kSkip) return false;
     if (!changed_.wait_for(lock, deadline, [&] { return !work_; })) {
-      return fail(ErrorCode::kDeadlineExceeded,
-                  fmt::format("checkpoint {} is still being written, or waits for its confirmation", work_->name));
+      return late(deadline);
     }
     auto work = std::make_unique<Work>();
     work->step = snapshot.step;
@@ -131,8 +130,7 @@ class FolderWriter final : public Writer {
   Result<std::optional<Published>> flush(Duration deadline) override {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, deadline, [&] { return !work_; })) {
-      return fail(ErrorCode::kDeadlineExceeded,
-                  fmt::format("checkpoint {} is still being written, or waits for its confirmation", work_->name));
+      return late(deadline);
     }
     if (!newest_) return std::optional<Published>();
     if (!*newest_) return newest_->error();
@@ -141,6 +139,12 @@ class FolderWriter final : public Writer {
 
  private:
   std::string folder(const std::string& name) const { return options_.directory + "/" + name; }
+
+  Error late(Duration deadline) const {
+    return fail(ErrorCode::kDeadlineExceeded,
+                fmt::format("checkpoint {} is still being written after {:.0f} s, or waits for its confirmation",
+                            folder(work_->name), std::chrono::duration<double>(deadline).count()));
+  }
 
   void run() {
     std::unique_lock lock(mutex_);

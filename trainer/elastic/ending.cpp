@@ -8,6 +8,8 @@ using namespace rendezvous;  // the exit codes
 constexpr int kExitInternal = 1;  // permanent: trying again would meet the same bug
 
 int exit_code_of(ErrorCode code, Origin origin) {
+  const bool storage = origin == Origin::kRestore || origin == Origin::kSave;
+  if (storage && code == ErrorCode::kDeadlineExceeded) return kExitWatchdog;
   switch (origin) {
     case Origin::kUsage:
       return kExitUsage;

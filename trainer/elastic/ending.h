@@ -29,7 +29,7 @@ struct Ending {
 
 // `suspect` is Communicator::suspect(), for kCommunication. Of kCommunication, kDeadlineExceeded and kUnavailable blame
 // a peer (kExitCommunication). kInvalid, kConflict (ranks submitted different operations) and kInternal blame this
-// process.
+// process. kDeadlineExceeded of kRestore and kSave is slow storage (kExitWatchdog), which a restart may find healthy.
 Ending ending_of(const Error& error, Origin origin, int suspect = -1);
 
 }  // namespace lockstep::trainer::elastic

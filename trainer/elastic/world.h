@@ -37,6 +37,7 @@ struct World {
   int master_port = 0;                   // kTorchrun
   std::string checkpoint_dir;            // empty: not given
   double checkpoint_every_seconds = 0;   // 0: not given
+  Duration storage_deadline{};           // for a rank that reads or writes a checkpoint; 0: there are none
   std::string restore;                   // folder name of the checkpoint to start from; empty: none
   rendezvous::StateSource state_source;  // kAgent: the rank that streams its state to start from; rank -1: none
   // The transport of elements; nothing: a ring.

@@ -209,6 +209,47 @@ TEST_F(CoordinatorHangTest, zero_turns_the_watch_off) {
   EXPECT_TRUE(sent<Abort>().empty());
 }
 
+TEST_F(CoordinatorHangTest, a_rank_that_waits_for_its_storage_has_as_long_as_it_says_and_no_longer) {
+  begin();
+  hang();
+  says[1].said->doing = Doing::kSaving;
+  const auto rests = [&](seconds span) {
+    for (int i = 0; i < 4 * span.count() && sent<Abort>().empty(); ++i) {
+      says[1].said->may_rest_ms -= 250;
+      pass(milliseconds(250));
+    }
+  };
+  says[1].said->may_rest_ms = 900'000;  // of a large state
+  rests(seconds(899));
+  EXPECT_TRUE(sent<Abort>().empty());
+  rests(seconds(1));
+  says[1].said->may_rest_ms = 0;  // it has not ended by itself
+  pass(milliseconds(500));
+  ASSERT_EQ(sent<Abort>().size(), 1U);
+  EXPECT_EQ(sent<Abort>().at(0).rank, 1);
+}
+
+TEST_F(CoordinatorHangTest, a_small_checkpoint_has_less_than_a_process_that_does_not_say) {
+  begin();
+  hang();
+  says[1].said->doing = Doing::kSaving;
+  says[1].said->may_rest_ms = 0;
+  pass(seconds(10));
+  EXPECT_EQ(sent<Abort>().size(), 1U);
+}
+
+TEST_F(CoordinatorHangTest, what_a_process_said_long_ago_runs_out) {
+  begin();
+  hang();
+  says[1].said->may_rest_ms = 20'000;
+  for (int i = 0; i < 84; ++i) {
+    says[1].age_ms += 250;
+    pass(milliseconds(250));
+    EXPECT_TRUE(sent<Abort>().empty() || says[1].age_ms > 19'500) << says[1].age_ms;
+  }
+  EXPECT_EQ(sent<Abort>().size(), 1U);
+}
+
 TEST_F(CoordinatorHangTest, a_checkpoint_has_the_writers_own_deadline_unless_the_process_is_stopped) {
   begin();
   hang();

@@ -518,6 +518,36 @@ TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
+TEST_F(CoordinatorStateTest, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_it_says) {
+  plan.deadlines.start_timeout_seconds = 3;
+  set_plan();
+  loaded();
+  join(0);
+  join(1);
+  written();
+  ready(0, 1);
+  ready(1, 1);
+  Heartbeat heartbeat;
+  heartbeat.phase = MemberPhase::kRunning;
+  heartbeat.generation = 1;
+  Activity reads{1, Activity::Doing::kStarting};
+  for (reads.may_rest_ms = 20'000; reads.may_rest_ms > 0; reads.may_rest_ms -= 250) {
+    time += milliseconds(250);
+    say(0, heartbeat);
+    heartbeat.ranks = {{'D', 0, reads}};
+    say(1, heartbeat);
+    heartbeat.ranks.clear();
+    ASSERT_EQ(phase(), Phase::kStarting) << reads.may_rest_ms;
+  }
+  for (int i = 0; i < 2; ++i) {
+    time += milliseconds(250);
+    say(0, heartbeat);
+    say(1, heartbeat);
+  }
+  ASSERT_EQ(phase(), Phase::kBroken);
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
+}
+
 TEST_F(CoordinatorStateTest, a_coordinator_that_leads_no_more_and_meets_a_later_term_does_nothing_more) {
   start();
   leads = false;

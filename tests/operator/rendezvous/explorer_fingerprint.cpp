@@ -20,11 +20,11 @@ constexpr bool kOf8 = requires {
   T{{}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 template <typename T>
-constexpr bool kOf16 = requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+constexpr bool kOf17 = requires {
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 }
 &&!requires {
-  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  T{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 };
 
 }  // namespace
@@ -144,12 +144,12 @@ void Contents::add(Fingerprint& to, const Roster& roster) {
 }
 
 void Contents::add(Fingerprint& to, const Gang& gang) {
-  static_assert(kOf16<Gang>, "add the new member here");
+  static_assert(kOf17<Gang>, "add the new member here");
   add(to, static_cast<const Roster&>(gang));
   to.add(gang.generation, gang.kind, gang.resumed, gang.over, gang.up, gang.end, gang.go, gang.restored_step,
          gang.yields_since, gang.renounced_since, gang.hang.has_value());
-  // The watch over hangs sees only activities. Of go_at and up_at see CoordinatorState, which alone knows whether they
-  // are asked for.
+  // The watch over hangs and rests_until see only activities. Of go_at and up_at see CoordinatorState, which alone
+  // knows whether they are asked for.
 }
 
 void Contents::add(Fingerprint& to, const Ending& end) {

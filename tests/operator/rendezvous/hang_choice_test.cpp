@@ -122,6 +122,9 @@ TEST(HangChoice, the_table) {
 
 TEST(HangChoice, a_world_of_one_is_its_own_culprit) {
   const WatchedRank alone{0, 0, "", {'R', 10, Activity{1, Doing::kLoading, 3, 9, 12}}, seconds(11)};
+  WatchedRank reads{0, 0, "", {'D', 10, Activity{1, Doing::kStarting}}, seconds(11)};
+  reads.activity.said->may_rest_ms = 0;
+  EXPECT_NE(choose_hang({reads}).culprits.at(0).sentence.find("reading a checkpoint"), std::string::npos);
   EXPECT_EQ(
       choose_hang({alone}).culprits.at(0).sentence,
       "rank 0 (slot 0) has not moved for 11.0 s: it runs (state R) loading data for step 4, with no collective under "

@@ -93,7 +93,8 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
       9, MemberPhase::kWarm, 7, true, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
   Heartbeat watched = heartbeat;
   watched.ranks = {
-      {'T', 1250, Activity{7, Activity::Doing::kForward, 41, 9, 512, Activity::Stage::kReduceScatter, 5, 6, 1, 0}},
+      {'T', 1250,
+       Activity{7, Activity::Doing::kForward, 41, 9, 512, Activity::Stage::kReduceScatter, 5, 6, 1, 0, 7500}},
       {'D', 0, std::nullopt}};
   Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, api::Cause::kPortInUse, "taken"};
   Ready kept = ready;
@@ -268,11 +269,12 @@ TEST(Protocol, activities_of_the_most_processes_fit_a_frame_and_one_more_is_refu
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
   Heartbeat heartbeat;
   heartbeat.progress = Progress{kMost, kMost, kMost, 1.0 / 3, 1.0 / 3, 1.0 / 3};
-  const Activity largest{kMost,     Activity::Doing::kCommitting,
-                         kMost,     kMost,
-                         kMost,     Activity::Stage::kReduceScatter,
-                         kMost,     kMost,
-                         1'000'000, 1'000'000};
+  const Activity largest{kMost,      Activity::Doing::kCommitting,
+                         kMost,      kMost,
+                         kMost,      Activity::Stage::kReduceScatter,
+                         kMost,      kMost,
+                         1'000'000,  1'000'000,
+                         kMostRestMs};
   heartbeat.ranks.assign(kMaxRanksPerMember, {'T', kMost, largest});
   EXPECT_EQ(there_and_back(AgentToCoordinator(heartbeat)), AgentToCoordinator(heartbeat));
   heartbeat.ranks.assign(kMaxRanksPerMember + 1, {'T', 0, std::nullopt});
@@ -283,9 +285,22 @@ TEST(Protocol, activities_of_the_most_processes_fit_a_frame_and_one_more_is_refu
 
 TEST(Protocol, what_a_later_version_appends_to_an_activity_is_ignored) {
   const auto decoded =
-      decode_from_agent(R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1,-1,-1,"more",4]]})");
+      decode_from_agent(R"({"type":"HEARTBEAT","ranks":[["S",1,1,"other",1,1,1,"idle",1,1,-1,-1,0,"more",4]]})");
   ASSERT_TRUE(decoded) << decoded.error().message;
   EXPECT_EQ(std::get<Heartbeat>(*decoded).ranks.at(0).said->received, 1);
+}
+
+TEST(Protocol, an_activity_of_the_baseline_does_not_say_how_long_it_may_rest) {
+  const auto activity = [](const std::string& more) {
+    auto decoded =
+        decode_from_agent(R"({"type":"HEARTBEAT","ranks":[["S",1,1,"saving",1,1,1,"idle",1,1,-1,-1)" + more + "]]}");
+    return decoded ? std::get<Heartbeat>(*decoded).ranks.at(0).said : std::nullopt;
+  };
+  ASSERT_TRUE(activity(""));
+  EXPECT_EQ(activity("")->may_rest_ms, -1);
+  ASSERT_TRUE(activity(",150000"));
+  EXPECT_EQ(activity(",150000")->may_rest_ms, 150'000);
+  EXPECT_FALSE(activity("," + std::to_string(kMostRestMs + 1)));
 }
 
 TEST(Protocol, a_frame_is_at_most_256_KiB_in_both_directions) {

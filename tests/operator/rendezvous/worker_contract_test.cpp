@@ -34,8 +34,8 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   EXPECT_EQ(there_and_back(stays), stays);
   const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away", true}};
   EXPECT_EQ(there_and_back(broken), broken);
-  const WorkerMessage activity{
-      .activity = Activity{3, Activity::Doing::kBackward, 41, 9, 512, Activity::Stage::kAllGather, 1 << 20, 7, 1, -1}};
+  const WorkerMessage activity{.activity = Activity{3, Activity::Doing::kBackward, 41, 9, 512,
+                                                    Activity::Stage::kAllGather, 1 << 20, 7, 1, -1, 60'000}};
   EXPECT_EQ(there_and_back(activity), activity);
   const WorkerMessage identity{.activity = Activity{}, .identity = "gradients=fp32 numerics=cpu/avx2"};
   EXPECT_EQ(there_and_back(identity), identity);

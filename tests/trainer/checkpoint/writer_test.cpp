@@ -26,6 +26,8 @@ TEST_F(WriterTest, nothing_can_be_started_from_before_a_later_step_confirms_it) 
   model = SmallModel::of(9);  // training continues in the same memory
   to->confirm(10);            // the same step is no proof
   EXPECT_EQ(to->flush(milliseconds(300)).error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_THAT(to->flush({}).error().message,
+              HasSubstr("step-10.g1 is still being written after 0 s, or waits for its confirmation"));
   EXPECT_TRUE(list_valid(dir_).value().empty());
   EXPECT_FALSE(to->poll().has_value());
 

@@ -370,6 +370,9 @@ TEST(Ending, every_origin_has_its_exit_code_and_class) {
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kConfig).exit_code, 78);
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kNumerics).exit_code, 84);
   EXPECT_EQ(ending(ErrorCode::kInternal, Origin::kInternal).exit_code, 1);
+  for (const Origin storage : {Origin::kRestore, Origin::kSave}) {
+    EXPECT_EQ(ending(ErrorCode::kDeadlineExceeded, storage).exit_code, 82) << "slow storage: try again";
+  }
   for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded, ErrorCode::kCancelled}) {
     const Ending peers = ending(code, Origin::kCommunication);
     EXPECT_EQ(peers.exit_code, 80);

@@ -126,6 +126,10 @@ TEST_F(Trainer, a_restart_continues_at_the_exact_next_step) {
   EXPECT_EQ(value_of(second.out, "initial_held_out_loss"), value_of(whole.out, "initial_held_out_loss"));
 }
 
+TEST_F(Trainer, says_within_which_time_a_checkpoint_is_read_or_written) {
+  EXPECT_THAT(run(saving(2)).out, ::testing::HasSubstr("checkpoints     " + checkpoints() + ", each within 120 s\n"));
+}
+
 TEST_F(Trainer, sigterm_finishes_the_step_writes_a_checkpoint_and_exits_with_83) {
   std::vector<std::string> arguments = saving(2000000, {"--log-every=1000"});
   Process process(folder_, "stopped", arguments);

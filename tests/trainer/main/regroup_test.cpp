@@ -88,6 +88,23 @@ TEST_F(Regroup, each_rank_says_its_identity_before_it_is_up) {
   }
 }
 
+TEST_F(Regroup, a_rank_that_reads_a_checkpoint_says_how_long_that_may_take) {
+  const std::filesystem::path folder = folder_ / "checkpoints" / "step-5.g1";
+  std::filesystem::create_directories(folder);
+  ASSERT_EQ(::mkfifo((folder / "manifest.json").c_str(), 0600), 0);  // a storage that does not answer
+  gang_ = std::make_unique<PlayedGang>(
+      folder_, kRanks, training(),
+      Environment{{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}, {"LOCKSTEP_RESTORE", "step-5.g1"}});
+  gang_->replace_the_dead({});
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    const auto rests = [](const PlayedGang::WorkerMessage& it) { return it.activity && it.activity->may_rest_ms >= 0; };
+    const auto activity = gang_->hears(rank, rests).activity.value_or(rendezvous::Activity());
+    EXPECT_EQ(activity.doing, rendezvous::Activity::Doing::kStarting);
+    EXPECT_GT(activity.may_rest_ms, 20'000);
+    EXPECT_LE(activity.may_rest_ms, 151'000) << "120 s for a small state, and 30 s to end by itself";
+  }
+}
+
 TEST_F(Regroup, a_rank_0_that_is_new_tells_how_far_the_others_had_come_before_it_does_a_step) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
