@@ -161,7 +161,6 @@ Status Training::enter() {
   Clock::time_point linked = Clock::now();
   LOCKSTEP_CHECK_OK(world_.state_source.rank >= 0 ? take_state() : restore());
   entry_.transfer_ms = milliseconds_since(linked);
-  LOCKSTEP_CHECK_OK(prepare_writer());
   replica_->use(*communicator_, generation_);
   return begin();
 }
@@ -199,6 +198,7 @@ Status Training::begin() {
   LOCKSTEP_TRY(bool agree, replica_->ranks_agree());
   doing_ = Origin::kInternal;
   if (!agree) return fail(ErrorCode::kInternal, "the ranks did not start from the same state");
+  LOCKSTEP_CHECK_OK(prepare_writer());  // reads the storage: between two collectives a rank waits for it once
   whole_ = true;
   board_.pulse.enter(core::Doing::kOther);
   LOCKSTEP_CHECK_OK(enter_in_ledger());

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <optional>
 #include <vector>
@@ -55,7 +56,7 @@ void tune(int fd, Duration stall_deadline) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 5);
   // A little above the stall deadline, so that the communicator fails first, with the better message.
   const auto ms = std::chrono::duration_cast<milliseconds>(stall_deadline).count() + 2000;
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<std::int64_t>(ms, 3'600'000)));
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<std::int64_t>(ms, std::numeric_limits<int>::max())));
 }
 
 // The client's side of one channel to the next rank. Retries until the deadline of the whole set-up, because the next

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -308,7 +309,10 @@ Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   options.members = world.members;
   options.key = world.key;
   options.nccl = world.nccl;
+  // A rank that waits for its storage submits nothing meanwhile.
+  const Duration rest = world.storage_deadline + options.stall_deadline;
   if (world.source == World::Source::kAgent) options.stall_deadline = kWatchedStall;
+  options.stall_deadline = std::max(options.stall_deadline, rest);
   if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));
   if (world.shared_memory) {
     options.memory = comm::memory_id(options.shared_memory_dir);

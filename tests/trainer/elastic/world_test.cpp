@@ -360,6 +360,20 @@ TEST(TorchrunExchange, two_sizes_or_two_claims_of_a_rank_are_refused_on_both_sid
   EXPECT_EQ(hosted.error().code, ErrorCode::kInvalid);
 }
 
+TEST(RingOptions, peers_wait_as_long_as_a_rank_may_wait_for_its_storage) {
+  World world;
+  for (const auto source : {World::Source::kTorchrun, World::Source::kAgent}) {
+    world.source = source;
+    const seconds without = source == World::Source::kAgent ? seconds(600) : seconds(30);
+    world.storage_deadline = {};
+    EXPECT_EQ(ring_options(world)->stall_deadline, without) << "no checkpoints";
+    for (const seconds deadline : {seconds(120), seconds(5000)}) {
+      world.storage_deadline = deadline;
+      EXPECT_EQ(ring_options(world)->stall_deadline, std::max(without, deadline + seconds(30)));
+    }
+  }
+}
+
 TEST(Ending, every_origin_has_its_exit_code_and_class) {
   using rendezvous::FailureReport;
   const auto ending = [](ErrorCode code, Origin origin) { return ending_of(fail(code, "why"), origin, 3); };
