@@ -207,8 +207,25 @@ TensorId GraphBuilder::mean_squared_error(const std::string& name, TensorId valu
               {graph_.batch});
 }
 
+// A tensor that no loss reads has no gradient: nothing would write it.
+void GraphBuilder::prune_gradients(TensorId loss) {
+  std::vector<bool> reaches_loss(graph_.tensors.size(), false);
+  reaches_loss[static_cast<size_t>(loss)] = true;
+  for (size_t k = graph_.nodes.size(); k-- > 0;) {
+    const Node& node = graph_.nodes[k];
+    if (!reaches_loss[static_cast<size_t>(node.output)]) continue;
+    for (const auto* read : {&node.inputs, &node.parameters}) {
+      for (TensorId id : *read) reaches_loss[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    graph_.tensors[i].has_gradient = graph_.tensors[i].has_gradient && reaches_loss[i];
+  }
+}
+
 Graph GraphBuilder::finish(TensorId output, TensorId loss) {
   require(shape(loss) == Shape{graph_.batch}, graph_.tensor(loss).name, "the loss must have one value per sample");
+  prune_gradients(loss);
   graph_.output = output;
   graph_.loss = loss;
   return std::exchange(graph_, {});

@@ -36,7 +36,7 @@ struct Tensor {
   Fill fill = Fill::kZero;
   double deviation = 0;
   bool decay = false;         // weight decay applies (matrices, not biases or norms)
-  bool has_gradient = false;  // something learnt lies before it
+  bool has_gradient = false;  // something learnt lies before it and, in a finished graph, the loss after it
 };
 
 // Shapes: R rows (samples, or samples times positions), I and O features, V vocabulary, B samples, T positions.
@@ -116,7 +116,7 @@ class GraphBuilder {
   TensorId softmax_cross_entropy(const std::string& name, TensorId scores, TensorId classes);
   TensorId mean_squared_error(const std::string& name, TensorId values, TensorId targets);
 
-  // The finished graph; the builder is empty afterwards.
+  // The finished graph; the builder is empty afterwards. A tensor that the loss does not depend on has no gradient.
   Graph finish(TensorId output, TensorId loss);
 
  private:
@@ -126,6 +126,7 @@ class GraphBuilder {
   TensorId node(Node node, Shape output_shape);
   const Shape& shape(TensorId id) const { return graph_.tensor(id).shape; }
   void require(bool holds, const std::string& layer, const char* what) const;
+  void prune_gradients(TensorId loss);
 
   Graph graph_;
 };

@@ -13,7 +13,11 @@ size_t bytes_of(const Tensor& tensor, ElementType real) {
          size_of(tensor.number == Number::kIndex ? ElementType::kInt32 : real);
 }
 
-// The schedule: node k runs forward at position k and backward at position 2N - 1 - k.
+bool runs_backward(const Graph& graph, const Node& node) {
+  return graph.tensor(node.output).has_gradient;
+}
+
+// The schedule: node k runs forward at position k and, if at all, backward at position 2N - 1 - k.
 struct Lifetimes {
   std::vector<Lifetime> list;
   std::vector<int> of_value;     // index into list by tensor, -1: none
@@ -48,19 +52,19 @@ Lifetimes lifetimes_of(const Graph& graph, ElementType real, bool trains) {
   };
   for (int k = 0; k < nodes; ++k) {
     const Node& node = graph.nodes[static_cast<size_t>(k)];
+    for (const auto* used : {&node.inputs, &node.saved}) {
+      for (TensorId id : *used) touch(lives.of_value, id, k);
+    }
+    touch(lives.of_value, node.output, k);
+    if (!trains || !runs_backward(graph, node)) continue;
     int back = 2 * nodes - 1 - k;
     BackwardReads reads = backward_reads(node.op);
     for (TensorId id : node.inputs) {
-      touch(lives.of_value, id, k);
-      if (trains && reads.inputs) touch(lives.of_value, id, back);
+      if (reads.inputs) touch(lives.of_value, id, back);
       touch(lives.of_gradient, id, back);
     }
-    for (TensorId id : node.saved) {
-      touch(lives.of_value, id, k);
-      if (trains) touch(lives.of_value, id, back);
-    }
-    touch(lives.of_value, node.output, k);
-    if (trains && reads.output) touch(lives.of_value, node.output, back);
+    for (TensorId id : node.saved) touch(lives.of_value, id, back);
+    if (reads.output) touch(lives.of_value, node.output, back);
     touch(lives.of_gradient, node.output, back);
   }
   touch(lives.of_value, graph.loss, end);
@@ -139,7 +143,7 @@ Bindings Program::bind(const Node& node, const ProgramMemory& memory, std::vecto
     // Gradients of parameters accumulate over micro-batches, so the caller clears them at the start of a step.
     bool add = graph_.tensor(id).role == Role::kParameter || gradient_written[static_cast<size_t>(id)];
     bindings.accumulate.push_back(add);
-    gradient_written[static_cast<size_t>(id)] = true;
+    if (runs_backward(graph_, node)) gradient_written[static_cast<size_t>(id)] = true;
   }
   for (TensorId id : node.parameters) {
     bindings.parameters.push_back(at(addresses_, id));
@@ -168,7 +172,7 @@ Status Program::forward(const RunContext& context, const std::atomic<bool>& abor
 Status Program::backward(size_t node, const RunContext& context, const std::atomic<bool>& abort) {
   if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the backward pass was aborted");
   if (node + 1 == kernels_.size()) backend_.enter();
-  if (graph_.tensor(graph_.nodes[node].output).has_gradient) kernels_[node]->backward(context);
+  if (runs_backward(graph_, graph_.nodes[node])) kernels_[node]->backward(context);
   if (pulse_ != nullptr) pulse_->beat();
   return {};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/heads.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
 
@@ -44,6 +45,35 @@ TEST(Program, gradients_add_up_over_micro_batches) {
   const auto& first = bench.layout().segments.front();
   auto* twice = static_cast<double*>(static_cast<void*>(bench.gradient_data()));
   EXPECT_DOUBLE_EQ(twice[first.offset], 2 * once[first.offset]);
+}
+
+// The gradient of two micro-batches, from memory that two others have used before.
+std::vector<double> gradient_of_two(Bench& bench) {
+  bench.gradient();
+  bench.gradient();
+  bench.loss();
+  EXPECT_TRUE(bench.program().backward(bench.context, bench.abort).ok());
+  std::vector<double> sums(bench.layout().count);
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = bench.get(bench.gradient_data(), i);
+  return sums;
+}
+
+TEST(Program, outputs_that_no_loss_reads_change_no_bit_of_a_gradient) {
+  for (const std::string& name : backend::backend_names()) {
+    auto backend = backend::make_backend(name, 1).value();
+    core::Graph plain = testing::with_heads({});
+    Bench expected(plain, *backend, testing::kClassesOfHeads);
+    const std::vector<double> gradient = gradient_of_two(expected);
+    for (const testing::Heads& heads : testing::kHeads) {
+      core::Graph graph = testing::with_heads(heads);
+      for (bool share_memory : {true, false}) {
+        Bench bench(graph, *backend, testing::kClassesOfHeads, {.share_memory = share_memory});
+        EXPECT_EQ(gradient_of_two(bench), gradient)
+            << name << ", before the loss " << heads.before << ", after it " << heads.after << ", a second loss "
+            << heads.second_loss << ", shared memory " << share_memory;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tests/sanitizer.h"
+#include "tests/trainer/backend/heads.h"
 #include "tests/trainer/core/gang.h"
 #include "trainer/core/random.h"
 #include "trainer/data/generated.h"
@@ -138,6 +139,54 @@ TEST(Plain, cpu_follows_ref) {
   recipe.backend = "ref";
   GangResult ref = train(recipe, 1, sanitizer::steps(10));
   for (size_t i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(cpu.losses[i], ref.losses[i], 1e-4 * ref.losses[i]);
+}
+
+// Random samples for the graph of tests/trainer/backend/heads.h.
+class Noise final : public core::SampleSource {
+ public:
+  explicit Noise(core::ElementType real) : real_(real) {}
+  void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
+    const std::uint64_t key = core::derive(7, static_cast<std::uint64_t>(position));
+    for (size_t i = 0; i < 5 + testing::kClassesOfHeads; ++i) {
+      const size_t width = i < 5 ? 5 : testing::kClassesOfHeads;
+      const size_t at = static_cast<size_t>(row) * width + (i < 5 ? i : i - 5);
+      const auto value = static_cast<float>(core::normal(key, i));
+      void* to = inputs[i < 5 ? 0 : 1];
+      if (real_ == core::ElementType::kFloat32) {
+        static_cast<float*>(to)[at] = value;
+      } else {
+        static_cast<double*>(to)[at] = value;
+      }
+    }
+    static_cast<std::int32_t*>(inputs[2])[row] = static_cast<std::int32_t>(position % testing::kClassesOfHeads);
+  }
+  std::int64_t held_out() const override { return 4; }
+  void write_held_out(std::int64_t index, std::int64_t row, std::span<void* const> inputs) const override {
+    write(1000000 + index, row, inputs);
+  }
+
+ private:
+  core::ElementType real_;
+};
+
+TEST(Plain, outputs_that_no_loss_reads_change_no_bit_of_the_state) {
+  auto recipe = [](const testing::Heads& heads, const std::string& backend) {
+    return Recipe{
+        .graph = [heads] { return testing::with_heads(heads); },
+        .source = [](core::ElementType real) { return std::make_unique<Noise>(real); },
+        .optimizer =
+            [] {
+              return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 0.05, .total_steps = 9}});
+            },
+        .options = {.seed = 3, .micro_batches = 2},
+        .backend = backend};
+  };
+  const GangResult ref = train(recipe({}, "ref"), 1, 5), cpu = train(recipe({}, "cpu"), 1, 5);
+  for (const testing::Heads& heads : testing::kHeads) {
+    EXPECT_TRUE(train(recipe(heads, "ref"), 1, 5).states == ref.states);
+    EXPECT_TRUE(train(recipe(heads, "cpu"), 1, 5).states == cpu.states);
+  }
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(cpu.losses[i], ref.losses[i], 1e-5 * ref.losses[i]);
 }
 
 TEST(RanksAgree, one_bit_of_one_rank_is_enough_for_all_to_say_no) {
