@@ -56,6 +56,10 @@ BackwardReads backward_reads(OpKind op) {
   return {.inputs = true, .output = true};
 }
 
+bool is_loss(OpKind op) {
+  return op == OpKind::kSoftmaxCrossEntropy || op == OpKind::kMeanSquaredError;
+}
+
 std::vector<TensorId> Graph::with_role(Role role) const {
   std::vector<TensorId> ids;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -71,9 +75,9 @@ double Graph::statistic_weight(TensorId id) const {
   return 0;
 }
 
-void GraphBuilder::require(bool holds, const std::string& layer, const char* what) const {
+void GraphBuilder::require(bool holds, const std::string& layer, const std::string& what) const {
   if (holds) return;
-  std::fprintf(stderr, "model: layer '%s': %s\n", layer.c_str(), what);
+  std::fprintf(stderr, "model: layer '%s': %s\n", layer.c_str(), what.c_str());
   std::abort();
 }
 
@@ -214,6 +218,8 @@ void GraphBuilder::prune_gradients(TensorId loss) {
   for (size_t k = graph_.nodes.size(); k-- > 0;) {
     const Node& node = graph_.nodes[k];
     if (!reaches_loss[static_cast<size_t>(node.output)]) continue;
+    require(node.output == loss || !is_loss(node.op), node.name,
+            "the loss '" + graph_.tensor(loss).name + "' depends on this loss");
     for (const auto* read : {&node.inputs, &node.parameters}) {
       for (TensorId id : *read) reaches_loss[static_cast<size_t>(id)] = true;
     }
@@ -225,6 +231,9 @@ void GraphBuilder::prune_gradients(TensorId loss) {
 
 Graph GraphBuilder::finish(TensorId output, TensorId loss) {
   require(shape(loss) == Shape{graph_.batch}, graph_.tensor(loss).name, "the loss must have one value per sample");
+  auto writer = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& n) { return n.output == loss; });
+  require(writer != graph_.nodes.end() && is_loss(writer->op), graph_.tensor(loss).name,
+          "the loss must be the output of softmax_cross_entropy or mean_squared_error");
   prune_gradients(loss);
   graph_.output = output;
   graph_.loss = loss;

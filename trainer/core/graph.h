@@ -55,6 +55,7 @@ enum class OpKind : std::uint8_t {
 };
 
 const char* name_of(OpKind op);
+bool is_loss(OpKind op);  // its backward pass starts at RunContext::loss_scale and reads no gradient of its output
 
 struct Node {
   OpKind op = OpKind::kLinear;
@@ -116,7 +117,8 @@ class GraphBuilder {
   TensorId softmax_cross_entropy(const std::string& name, TensorId scores, TensorId classes);
   TensorId mean_squared_error(const std::string& name, TensorId values, TensorId targets);
 
-  // The finished graph; the builder is empty afterwards. A tensor that the loss does not depend on has no gradient.
+  // The finished graph; the builder is empty afterwards. `loss` is the output of a node of which is_loss() holds, and
+  // depends on no other such node. A tensor that the loss does not depend on has no gradient.
   Graph finish(TensorId output, TensorId loss);
 
  private:
@@ -125,7 +127,7 @@ class GraphBuilder {
   TensorId statistic(const std::string& name, Shape shape, Fill fill);
   TensorId node(Node node, Shape output_shape);
   const Shape& shape(TensorId id) const { return graph_.tensor(id).shape; }
-  void require(bool holds, const std::string& layer, const char* what) const;
+  void require(bool holds, const std::string& layer, const std::string& what) const;
   void prune_gradients(TensorId loss);
 
   Graph graph_;

@@ -7,6 +7,7 @@ namespace {
 
 class Finish : public ::testing::Test {
  protected:
+  Finish() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
   TensorId cross_entropy(const std::string& name, TensorId scores) {
     return build_.softmax_cross_entropy(name, scores, build_.index_input(name + ".class", {4}));
   }
@@ -14,6 +15,23 @@ class Finish : public ::testing::Test {
   GraphBuilder build_{4};
   TensorId x_ = build_.linear("layer", build_.real_input("x", {4, 3}), 2);
 };
+
+TEST_F(Finish, refuses_a_sum_of_losses_by_its_name) {
+  auto total = build_.add("total", cross_entropy("ce1", x_), cross_entropy("ce2", x_));
+  EXPECT_DEATH(build_.finish(x_, total),
+               "model: layer 'total': the loss must be the output of softmax_cross_entropy or mean_squared_error");
+}
+
+TEST_F(Finish, refuses_a_loss_that_another_loss_depends_on) {
+  auto inner = cross_entropy("inner", x_);
+  auto outer = build_.mean_squared_error("outer", inner, build_.real_input("target", {4}));
+  EXPECT_DEATH(build_.finish(x_, outer), "model: layer 'inner': the loss 'outer' depends on this loss");
+}
+
+TEST_F(Finish, refuses_a_loss_that_no_layer_writes) {
+  auto values = build_.real_input("values", {4});
+  EXPECT_DEATH(build_.finish(x_, values), "model: layer 'values': the loss must be the output of");
+}
 
 TEST_F(Finish, keeps_the_gradients_that_reach_the_loss) {
   auto before = build_.relu("before", x_);
