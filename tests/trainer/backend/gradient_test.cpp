@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
@@ -97,6 +98,76 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
 
 INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+
+// Gives each parameter that matters the value NaN: the loss must not be finite. Looks at about 40 elements of a tensor.
+void expect_a_nan_to_reach_the_loss(Bench& bench) {
+  for (const core::Segment& segment : bench.layout().segments) {
+    for (size_t i = 0; i < segment.count; i += segment.count / 40 + 1) {
+      const size_t at = segment.offset + i;
+      const double value = bench.parameter(at), loss = bench.loss();
+      bench.set_parameter(at, value + 3);  // some are rows of a table that no sample uses
+      const bool matters = bench.loss() != loss;
+      bench.set_parameter(at, std::numeric_limits<double>::quiet_NaN());
+      const double broken = bench.loss();
+      EXPECT_TRUE(!matters || !std::isfinite(broken)) << segment.name << " at " << i << ": the loss is " << broken;
+      bench.set_parameter(at, value);
+    }
+  }
+}
+
+class OnlyPath : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_of_ref) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = GetParam().graph();
+  Bench bench(graph, *backend, GetParam().classes);
+  expect_a_nan_to_reach_the_loss(bench);
+}
+
+TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_with_every_instruction_set) {
+  core::Graph graph = GetParam().graph();
+  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
+    if (!backend::cpu::can_run(*loops)) continue;
+    SCOPED_TRACE(loops->name);
+    auto backend = backend::make_cpu_backend(1, *loops).value();
+    Bench bench(graph, *backend, GetParam().classes);
+    expect_a_nan_to_reach_the_loss(bench);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, OnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(Odd, OnlyPath, ::testing::ValuesIn(testing::layer_cases(37, 21, false)), case_name);
+
+TEST(Relu, passes_a_nan_on_forward_and_backward) {
+  core::GraphBuilder build(40);
+  auto x = build.parameter("x", {40, 1}, core::Fill::kNormal, 1.0);
+  auto y = build.relu("relu", x);
+  auto target = build.real_input("target", {40, 1});
+  core::Graph graph = build.finish(y, build.mean_squared_error("loss", y, target));
+  for (const std::string& name : backend::backend_names()) {
+    auto backend = backend::make_backend(name, 1).value();
+    Bench bench(graph, *backend);
+    for (size_t i = 0; i < 40; ++i) {
+      const double value = bench.parameter(i);
+      bench.set_parameter(i, std::numeric_limits<double>::quiet_NaN());
+      const std::vector<double> gradient = bench.gradient();
+      EXPECT_FALSE(std::isfinite(bench.loss())) << name << " at " << i;
+      for (size_t k = 0; k < 40; ++k) EXPECT_EQ(std::isfinite(gradient[k]), k != i) << name << " at " << i;
+      bench.set_parameter(i, value);
+    }
+  }
+}
+
+TEST(Relu, of_a_zero_of_either_sign_is_the_positive_zero) {
+  const std::vector<float> zeros(33, -0.0f), ones(33, 1.0f);
+  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
+    if (!backend::cpu::can_run(*loops)) continue;
+    std::vector<float> y(33, 1.0f), dx(33, 1.0f);
+    loops->relu(zeros.data(), 33, y.data());
+    loops->relu_backward(zeros.data(), ones.data(), 33, false, dx.data());
+    for (size_t i = 0; i < 33; ++i) EXPECT_FALSE(std::signbit(y[i]) || dx[i] != 0) << loops->name << " at " << i;
+  }
+}
 
 TEST(Gelu, is_that_of_ref_to_a_few_units_in_the_last_place_for_inputs_of_any_size) {
   std::vector<float> x{-1e18f, -1e6f, -100.0f, 0.0f, -0.0f, 1e-30f, 100.0f, 1e18f};

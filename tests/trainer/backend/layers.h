@@ -19,8 +19,9 @@ inline void PrintTo(const LayerCase& layer, std::ostream* out) {
   *out << layer.name;
 }
 
-// `rows` and `features` of the layer's input; it is a parameter, so that its gradient is visible.
-inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t features) {
+// `rows` and `features` of the layer's input; it is a parameter, so that its gradient is visible. `used_twice`: another
+// path leads from it to the loss, so that gradients add up.
+inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t features, bool used_twice = true) {
   using core::Fill;
   using core::GraphBuilder;
   using core::TensorId;
@@ -29,9 +30,8 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                        GraphBuilder build(rows);
                        TensorId x = build.parameter("x", {rows, features}, Fill::kNormal, 0.7);
                        TensorId y = layer(build, x);
-                       // A second use of x: gradients that add up.
                        TensorId sum = build.linear("head", y, 3);
-                       sum = build.add("sum", sum, build.linear("skip", x, 3, false));
+                       if (used_twice) sum = build.add("sum", sum, build.linear("skip", x, 3, false));
                        TensorId target = build.real_input("target", {rows, 3});
                        return build.finish(sum, build.mean_squared_error("loss", sum, target));
                      }};
@@ -51,7 +51,7 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      std::int64_t positions = rows, width = 2 * features;
                      TensorId x = build.parameter("x", {2 * positions, 3 * width}, Fill::kNormal, 0.7);
                      TensorId y = build.causal_attention("layer", x, 2);
-                     y = build.add("sum", y, build.linear("skip", x, width));
+                     if (used_twice) y = build.add("sum", y, build.linear("skip", x, width));
                      TensorId target = build.real_input("target", {2 * positions, width});
                      return build.finish(y, build.mean_squared_error("loss", y, target));
                    }});

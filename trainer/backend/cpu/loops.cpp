@@ -72,12 +72,13 @@ void give(const float* dy, size_t count, bool accumulate, float* dx) {
   }
 }
 
+// The comparisons are false for a NaN, which passes: a loss that is not finite must not look finite.
 void relu(const float* x, size_t count, float* y) {
-  for (size_t i = 0; i < count; ++i) y[i] = x[i] > 0 ? x[i] : 0;
+  for (size_t i = 0; i < count; ++i) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
 void relu_backward(const float* y, const float* dy, size_t count, bool accumulate, float* dx) {
-  for (size_t i = 0; i < count; ++i) put(dx + i, y[i] > 0 ? dy[i] : 0, accumulate);
+  for (size_t i = 0; i < count; ++i) put(dx + i, y[i] <= 0 ? 0 : dy[i], accumulate);
 }
 
 // 0.5 (1 + tanh(u)) is the logistic function of 2 u, so that one exponential is enough.

@@ -66,14 +66,15 @@ class Linear final : public Base {
   }
 };
 
+// The comparisons are false for a NaN, which passes: a loss that is not finite must not look finite.
 class Relu final : public Base {
  public:
   using Base::Base;
   void forward(const RunContext&) override {
-    for (size_t i = 0; i < elements(); ++i) y()[i] = x()[i] > 0 ? x()[i] : 0;
+    for (size_t i = 0; i < elements(); ++i) y()[i] = x()[i] <= 0 ? 0 : x()[i];
   }
   void backward(const RunContext&) override {
-    for (size_t i = 0; i < elements(); ++i) give(0, i, y()[i] > 0 ? dy()[i] : 0);
+    for (size_t i = 0; i < elements(); ++i) give(0, i, y()[i] <= 0 ? 0 : dy()[i]);
   }
 };
 
