@@ -42,12 +42,13 @@ struct Bindings {
   std::vector<void*> parameter_gradients;
 };
 
-// One node, ready to run. Runs never fail, never allocate and never wait.
+// One node, ready to run. Runs never allocate and never wait. After an error, whose sentence names the layer, what the
+// run writes is garbage.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual void forward(const RunContext& context) = 0;
-  virtual void backward(const RunContext& context) = 0;
+  virtual Status forward(const RunContext& context) = 0;
+  virtual Status backward(const RunContext& context) = 0;
 };
 
 // Zeroed bytes of a backend's memory, aligned to kAlignment.

@@ -163,7 +163,7 @@ Status Program::forward(const RunContext& context, const std::atomic<bool>& abor
   backend_.enter();
   for (auto& kernel : kernels_) {
     if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the forward pass was aborted");
-    kernel->forward(context);
+    LOCKSTEP_CHECK_OK(kernel->forward(context));
     if (pulse_ != nullptr) pulse_->beat();
   }
   return {};
@@ -172,7 +172,7 @@ Status Program::forward(const RunContext& context, const std::atomic<bool>& abor
 Status Program::backward(size_t node, const RunContext& context, const std::atomic<bool>& abort) {
   if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the backward pass was aborted");
   if (node + 1 == kernels_.size()) backend_.enter();
-  if (runs_backward(graph_, graph_.nodes[node])) kernels_[node]->backward(context);
+  if (runs_backward(graph_, graph_.nodes[node])) LOCKSTEP_CHECK_OK(kernels_[node]->backward(context));
   if (pulse_ != nullptr) pulse_->beat();
   return {};
 }

@@ -36,8 +36,8 @@ class Program {
   static Result<std::unique_ptr<Program>> compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
                                                   ProgramOptions options = {});
 
-  // Runs all nodes over what the inputs hold. kCancelled when `abort` became true between two nodes; then activations
-  // are garbage, and so are gradients after backward().
+  // Runs all nodes over what the inputs hold. kCancelled when `abort` became true between two nodes, or a kernel's
+  // error; then activations are garbage, and so are gradients after backward().
   Status forward(const RunContext& context, const std::atomic<bool>& abort);
   // After forward() in training mode: adds the gradients of the parameters to their arena, node by node from the last
   // to the first.

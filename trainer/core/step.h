@@ -76,8 +76,8 @@ class Replica {
   // everything that a failed step left.
   void use(comm::Communicator& communicator, std::int64_t generation);
 
-  // Runs the step that follows the committed ones. Errors are the communicator's, or kCancelled after `abort`; then
-  // nothing was changed.
+  // Runs the step that follows the committed ones. Errors are the communicator's, a kernel's, or kCancelled after
+  // `abort`; then nothing was changed.
   Result<StepReport> step(Control wish);
 
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.

@@ -1,5 +1,6 @@
 #include "trainer/core/step.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/heads.h"
+#include "tests/trainer/core/failing_product.h"
 #include "tests/trainer/core/gang.h"
 #include "trainer/core/random.h"
 #include "trainer/data/generated.h"
@@ -272,6 +274,35 @@ TEST(Commit, a_step_that_broke_anywhere_changes_nothing_and_is_the_same_when_don
       EXPECT_TRUE(bytes_of(rank.replica->state()) == expected) << "operation " << broken;
     }
   }
+}
+
+TEST(Commit, a_matrix_product_that_failed_fails_the_step_and_changes_nothing) {
+  Recipe recipe = transformer_recipe(true);
+  recipe.options.micro_batches = 2;
+  comm::SingleRankCommunicator alone;
+  Rank undisturbed(recipe, alone);
+  ASSERT_TRUE(undisturbed.replica->step({}).ok());
+  testing::products_until_failure = 1 << 20;
+  ASSERT_TRUE(undisturbed.replica->step({}).ok());
+  const int products = (1 << 20) - testing::products_until_failure;
+  const Bytes expected = bytes_of(undisturbed.replica->state());
+
+  Rank rank(recipe, alone);
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  const Bytes before = bytes_of(rank.replica->state());
+  for (int product = 0; product < products; ++product) {
+    testing::products_until_failure = product;
+    auto report = rank.replica->step({});
+    ASSERT_FALSE(report.ok()) << "product " << product << " of " << products;
+    EXPECT_EQ(report.error().code, ErrorCode::kInternal);
+    EXPECT_THAT(report.error().message,
+                ::testing::MatchesRegex("layer '.+': oneDNN could not multiply matrices \\(runtime_error\\)"));
+    EXPECT_TRUE(bytes_of(rank.replica->state()) == before) << "product " << product;
+  }
+  testing::products_until_failure = 0;
+  EXPECT_FALSE(rank.replica->evaluate().ok());
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  EXPECT_TRUE(bytes_of(rank.replica->state()) == expected);
 }
 
 TEST(Commit, an_abort_changes_nothing) {

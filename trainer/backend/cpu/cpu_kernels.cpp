@@ -1,6 +1,9 @@
 #include <dnnl.h>
+#include <dnnl_debug.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -15,15 +18,7 @@ namespace {
 
 using core::RunContext;
 
-// C (m, n) = A B, or C += A B; row-major with row strides; `transpose` reads a matrix stored as (n, k) or (k, m).
 enum class As { kIs, kTransposed };
-
-void multiply(As a_as, As b_as, size_t m, size_t n, size_t k, const float* a, size_t a_stride, const float* b,
-              size_t b_stride, float beta, float* c, size_t c_stride) {
-  auto size = [](size_t v) { return static_cast<dnnl_dim_t>(v); };
-  dnnl_sgemm(a_as == As::kIs ? 'N' : 'T', b_as == As::kIs ? 'N' : 'T', size(m), size(n), size(k), 1.0f, a,
-             size(a_stride), b, size(b_stride), beta, c, size(c_stride));
-}
 
 class Base : public core::Kernel {
  public:
@@ -45,6 +40,24 @@ class Base : public core::Kernel {
   bool accumulate(size_t i = 0) const { return bindings_.accumulate[i]; }
   float* dparameter(size_t i) const { return static_cast<float*>(bindings_.parameter_gradients[i]); }
   size_t elements() const { return d_.rows * d_.in; }
+
+  // C (m, n) = A B, or C += A B; row-major with row strides; kTransposed reads a matrix stored as (n, k) or (k, m). Any
+  // thread may call it; a failure is kept for products().
+  void multiply(As a_as, As b_as, size_t m, size_t n, size_t k, const float* a, size_t a_stride, const float* b,
+                size_t b_stride, float beta, float* c, size_t c_stride) {
+    auto size = [](size_t v) { return static_cast<dnnl_dim_t>(v); };
+    dnnl_status_t status = dnnl_sgemm(a_as == As::kIs ? 'N' : 'T', b_as == As::kIs ? 'N' : 'T', size(m), size(n),
+                                      size(k), 1.0f, a, size(a_stride), b, size(b_stride), beta, c, size(c_stride));
+    if (status != dnnl_success) failed_.store(status, std::memory_order_relaxed);
+  }
+  // Whether all products of the run succeeded.
+  Status products() {
+    dnnl_status_t status = failed_.exchange(dnnl_success, std::memory_order_relaxed);
+    if (status == dnnl_success) return {};
+    return fail(
+        status == dnnl_out_of_memory ? ErrorCode::kExhausted : ErrorCode::kInternal,
+        fmt::format("layer '{}': oneDNN could not multiply matrices ({})", node_.name, dnnl_status2str(status)));
+  }
 
   // Calls body(begin, end) with one range of [0, count) for each thread, in multiples of `grain`.
   template <typename Body>
@@ -80,12 +93,13 @@ class Base : public core::Kernel {
   core::Bindings bindings_;
   const Loops& loops_;
   size_t threads_;
+  std::atomic<dnnl_status_t> failed_{dnnl_success};  // of a product
 };
 
 class Linear final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     bool bias = bindings_.parameters.size() > 1;
     if (bias) {
       share_rows(
@@ -93,65 +107,73 @@ class Linear final : public Base {
     }
     multiply(As::kIs, As::kTransposed, d_.rows, d_.out, d_.in, x(), d_.in, parameter(0), d_.in, bias ? 1.0f : 0.0f, y(),
              d_.out);
+    return products();
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     multiply(As::kTransposed, As::kIs, d_.out, d_.in, d_.rows, dy(), d_.out, x(), d_.in, 1.0f, dparameter(0), d_.in);
     if (bindings_.parameters.size() > 1) {
       share_columns(d_.out, [&](size_t begin, size_t end) {
         loops_.add_column_sums(dy(), d_.rows, d_.out, begin, end, dparameter(1));
       });
     }
-    if (dx() == nullptr) return;
+    if (dx() == nullptr) return products();
     multiply(As::kIs, As::kIs, d_.rows, d_.in, d_.out, dy(), d_.out, parameter(0), d_.in, accumulate() ? 1.0f : 0.0f,
              dx(), d_.in);
+    return products();
   }
 };
 
 class Relu final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share_elements([&](size_t begin, size_t end) { loops_.relu(x() + begin, end - begin, y() + begin); });
+    return {};
   }
-  void backward(const RunContext&) override {
-    if (dx() == nullptr) return;
+  Status backward(const RunContext&) override {
+    if (dx() == nullptr) return {};
     share_elements([&](size_t begin, size_t end) {
       loops_.relu_backward(y() + begin, dy() + begin, end - begin, accumulate(), dx() + begin);
     });
+    return {};
   }
 };
 
 class Gelu final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share_elements([&](size_t begin, size_t end) { loops_.gelu(x() + begin, end - begin, y() + begin); });
+    return {};
   }
-  void backward(const RunContext&) override {
-    if (dx() == nullptr) return;
+  Status backward(const RunContext&) override {
+    if (dx() == nullptr) return {};
     share_elements([&](size_t begin, size_t end) {
       loops_.gelu_backward(x() + begin, dy() + begin, end - begin, accumulate(), dx() + begin);
     });
+    return {};
   }
 };
 
 class Embedding final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share_rows([&](size_t begin, size_t end) {
       for (size_t r = begin; r < end; ++r) {
         loops_.add(parameter(0) + row(r) * d_.out, parameter(1) + (r % d_.positions) * d_.out, d_.out,
                    y() + r * d_.out);
       }
     });
+    return {};
   }
   // Two rows may share a character, so one thread adds them all: it is a small part of a step.
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       loops_.give(dy() + r * d_.out, d_.out, true, dparameter(0) + row(r) * d_.out);
       loops_.give(dy() + r * d_.out, d_.out, true, dparameter(1) + (r % d_.positions) * d_.out);
     }
+    return {};
   }
 
  private:
@@ -161,44 +183,48 @@ class Embedding final : public Base {
 class Add final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share_elements([&](size_t begin, size_t end) { loops_.add(x(0) + begin, x(1) + begin, end - begin, y() + begin); });
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t i = 0; i < 2; ++i) {
       if (dx(i) == nullptr) continue;
       share_elements(
           [&](size_t begin, size_t end) { loops_.give(dy() + begin, end - begin, accumulate(i), dx(i) + begin); });
     }
+    return {};
   }
 };
 
 class LayerNorm final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share_rows([&](size_t begin, size_t end) {
       loops_.layer_norm(x() + begin * d_.in, parameter(0), parameter(1), end - begin, d_.in,
                         static_cast<float>(node_.epsilon), saved(0) + begin, saved(1) + begin, y() + begin * d_.in);
     });
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     share_columns(d_.in, [&](size_t begin, size_t end) {
       loops_.layer_norm_parameters(x(), saved(0), saved(1), dy(), d_.rows, d_.in, begin, end, dparameter(0),
                                    dparameter(1));
     });
-    if (dx() == nullptr) return;
+    if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {
       loops_.layer_norm_backward(x() + begin * d_.in, parameter(0), saved(0) + begin, saved(1) + begin,
                                  dy() + begin * d_.in, end - begin, d_.in, accumulate(), dx() + begin * d_.in);
     });
+    return {};
   }
 };
 
 class BatchNorm final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext& context) override {
+  Status forward(const RunContext& context) override {
     bool train = context.mode == RunContext::Mode::kTrain;
     share_columns(d_.in, [&](size_t begin, size_t end) {
       loops_.batch_norm(x(), parameter(0), parameter(1), d_.rows, d_.in, begin, end, static_cast<float>(node_.epsilon),
@@ -206,12 +232,14 @@ class BatchNorm final : public Base {
                         static_cast<const double*>(bindings_.statistics[1]), bindings_.staged_statistics[0],
                         bindings_.staged_statistics[1], saved(0), saved(1), y());
     });
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     share_columns(d_.in, [&](size_t begin, size_t end) {
       loops_.batch_norm_backward(x(), parameter(0), saved(0), saved(1), dy(), d_.rows, d_.in, begin, end, accumulate(),
                                  dx(), dparameter(0), dparameter(1));
     });
+    return {};
   }
 };
 
@@ -219,15 +247,17 @@ class Dropout final : public Base {
  public:
   Dropout(const core::Graph& graph, const core::Node& node, core::Bindings bindings, const Loops& loops, int threads)
       : Base(graph, node, std::move(bindings), loops, threads), layer_(core::derive(0, node.name)) {}
-  void forward(const RunContext& context) override {
+  Status forward(const RunContext& context) override {
     if (context.mode == RunContext::Mode::kTrain) {
       run(context, x(), false, y());
     } else {
       loops_.give(x(), elements(), false, y());
     }
+    return {};
   }
-  void backward(const RunContext& context) override {
+  Status backward(const RunContext& context) override {
     if (dx() != nullptr) run(context, dy(), accumulate(), dx());
+    return {};
   }
 
  private:
@@ -254,7 +284,7 @@ class CausalAttention final : public Base {
     size_t matrix = d_.positions * d_.positions;
     scratch_.resize(threads_ * matrix);
   }
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     size_t n = d_.positions;
     for_each_head([&](size_t, size_t s, size_t h) {
       const float* q = x() + s * n * d_.in + h * d_.head;
@@ -264,9 +294,10 @@ class CausalAttention final : public Base {
       multiply(As::kIs, As::kIs, n, d_.head, n, p, n, q + 2 * d_.out, d_.in, 0.0f, y() + s * n * d_.out + h * d_.head,
                d_.out);
     });
+    return products();
   }
-  void backward(const RunContext&) override {
-    if (dx() == nullptr) return;
+  Status backward(const RunContext&) override {
+    if (dx() == nullptr) return {};
     size_t n = d_.positions;
     float beta = accumulate() ? 1.0f : 0.0f;
     for_each_head([&](size_t thread, size_t s, size_t h) {
@@ -281,6 +312,7 @@ class CausalAttention final : public Base {
       multiply(As::kIs, As::kIs, n, d_.head, n, dp, n, q + d_.out, d_.in, beta, dq, d_.in);
       multiply(As::kTransposed, As::kIs, n, d_.head, n, dp, n, q, d_.in, beta, dq + d_.out, d_.in);
     });
+    return products();
   }
 
  private:
@@ -300,7 +332,7 @@ class CausalAttention final : public Base {
 class SoftmaxCrossEntropy final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         size_t row = s * d_.positions;
@@ -309,34 +341,38 @@ class SoftmaxCrossEntropy final : public Base {
         y()[s] = static_cast<float>(nats / static_cast<double>(d_.positions));
       }
     });
+    return {};
   }
-  void backward(const RunContext& context) override {
+  Status backward(const RunContext& context) override {
     auto scale = static_cast<float>(context.loss_scale / static_cast<double>(d_.positions));
-    if (dx() == nullptr) return;
+    if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {
       loops_.softmax_cross_entropy_backward(saved(0) + begin * d_.in, indices(1) + begin, end - begin, d_.in, scale,
                                             accumulate(), dx() + begin * d_.in);
     });
+    return {};
   }
 };
 
 class MeanSquaredError final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     size_t each = elements() / d_.samples;
     for (size_t s = 0; s < d_.samples; ++s) {
       double sum = loops_.squared_error(x(0) + s * each, x(1) + s * each, each);
       y()[s] = static_cast<float>(sum / static_cast<double>(each));
     }
+    return {};
   }
-  void backward(const RunContext& context) override {
-    if (dx() == nullptr) return;
+  Status backward(const RunContext& context) override {
+    if (dx() == nullptr) return {};
     double each = static_cast<double>(elements()) / static_cast<double>(d_.samples);
     auto scale = static_cast<float>(2 * context.loss_scale / each);
     share_elements([&](size_t begin, size_t end) {
       loops_.squared_error_backward(x(0) + begin, x(1) + begin, end - begin, scale, accumulate(), dx() + begin);
     });
+    return {};
   }
 };
 

@@ -41,7 +41,7 @@ class Base : public core::Kernel {
 class Linear final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t o = 0; o < d_.out; ++o) {
         double sum = bindings_.parameters.size() > 1 ? parameter(1)[o] : 0;
@@ -49,8 +49,9 @@ class Linear final : public Base {
         y()[r * d_.out + o] = sum;
       }
     }
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t i = 0; i < d_.in; ++i) {
         double sum = 0;
@@ -63,6 +64,7 @@ class Linear final : public Base {
         if (bindings_.parameters.size() > 1) dparameter(1)[o] += g;
       }
     }
+    return {};
   }
 };
 
@@ -70,11 +72,13 @@ class Linear final : public Base {
 class Relu final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) y()[i] = x()[i] <= 0 ? 0 : x()[i];
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) give(0, i, y()[i] <= 0 ? 0 : dy()[i]);
+    return {};
   }
 };
 
@@ -82,16 +86,18 @@ class Relu final : public Base {
 class Gelu final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) y()[i] = 0.5 * x()[i] * (1 + std::tanh(inner(x()[i])));
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) {
       double v = x()[i];
       double t = std::tanh(inner(v));
       double slope = kRoot * (1 + 3 * kCubic * v * v);
       give(0, i, dy()[i] * (0.5 * (1 + t) + 0.5 * v * (1 - t * t) * slope));
     }
+    return {};
   }
 
  private:
@@ -103,20 +109,22 @@ class Gelu final : public Base {
 class Embedding final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t o = 0; o < d_.out; ++o) {
         y()[r * d_.out + o] = parameter(0)[row(r) * d_.out + o] + parameter(1)[(r % d_.positions) * d_.out + o];
       }
     }
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t o = 0; o < d_.out; ++o) {
         dparameter(0)[row(r) * d_.out + o] += dy()[r * d_.out + o];
         dparameter(1)[(r % d_.positions) * d_.out + o] += dy()[r * d_.out + o];
       }
     }
+    return {};
   }
 
  private:
@@ -126,14 +134,16 @@ class Embedding final : public Base {
 class Add final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) y()[i] = x(0)[i] + x(1)[i];
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     for (size_t i = 0; i < elements(); ++i) {
       give(0, i, dy()[i]);
       give(1, i, dy()[i]);
     }
+    return {};
   }
 };
 
@@ -156,7 +166,7 @@ void normalise_backward(const double* x, double mean, double inverse, size_t cou
 class LayerNorm final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t r = 0; r < d_.rows; ++r) {
       const double* row = x() + r * d_.in;
       double mean = 0, variance = 0;
@@ -169,8 +179,9 @@ class LayerNorm final : public Base {
         y()[r * d_.in + i] = (row[i] - mean) * inverse * parameter(0)[i] + parameter(1)[i];
       }
     }
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     std::vector<double> g(d_.in);
     for (size_t r = 0; r < d_.rows; ++r) {
       const double* row = x() + r * d_.in;
@@ -183,6 +194,7 @@ class LayerNorm final : public Base {
       normalise_backward(row, saved(0)[r], saved(1)[r], d_.in, 1, g,
                          [&](size_t i, double value) { give(0, r * d_.in + i, value); });
     }
+    return {};
   }
 };
 
@@ -190,7 +202,7 @@ class LayerNorm final : public Base {
 class BatchNorm final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext& context) override {
+  Status forward(const RunContext& context) override {
     auto n = static_cast<double>(d_.rows);
     for (size_t i = 0; i < d_.in; ++i) {
       double mean = 0, variance = 0;
@@ -210,8 +222,9 @@ class BatchNorm final : public Base {
         y()[r * d_.in + i] = (x()[r * d_.in + i] - mean) * inverse * parameter(0)[i] + parameter(1)[i];
       }
     }
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     std::vector<double> g(d_.rows);
     for (size_t i = 0; i < d_.in; ++i) {
       for (size_t r = 0; r < d_.rows; ++r) {
@@ -223,6 +236,7 @@ class BatchNorm final : public Base {
       normalise_backward(x() + i, saved(0)[i], saved(1)[i], d_.rows, d_.in, g,
                          [&](size_t at, double value) { give(0, at + i, value); });
     }
+    return {};
   }
 
  private:
@@ -232,11 +246,13 @@ class BatchNorm final : public Base {
 class Dropout final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext& context) override {
+  Status forward(const RunContext& context) override {
     for_each(context, [&](size_t i, double factor) { y()[i] = x()[i] * factor; });
+    return {};
   }
-  void backward(const RunContext& context) override {
+  Status backward(const RunContext& context) override {
     for_each(context, [&](size_t i, double factor) { give(0, i, dy()[i] * factor); });
+    return {};
   }
 
  private:
@@ -259,7 +275,7 @@ class Dropout final : public Base {
 class CausalAttention final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for_each_row([&](size_t s, size_t h, size_t t, double* p) {
       double largest = -HUGE_VAL, sum = 0;
       for (size_t u = 0; u <= t; ++u) {
@@ -275,8 +291,9 @@ class CausalAttention final : public Base {
         y()[out(s, t, h, i)] = value;
       }
     });
+    return {};
   }
-  void backward(const RunContext&) override {
+  Status backward(const RunContext&) override {
     std::vector<double> dx(elements());
     std::vector<double> dp(d_.positions);
     for_each_row([&](size_t s, size_t h, size_t t, const double* p) {
@@ -298,6 +315,7 @@ class CausalAttention final : public Base {
       }
     });
     for (size_t i = 0; i < dx.size(); ++i) give(0, i, dx[i]);
+    return {};
   }
 
  private:
@@ -322,7 +340,7 @@ class CausalAttention final : public Base {
 class SoftmaxCrossEntropy final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     for (size_t s = 0; s < d_.samples; ++s) y()[s] = 0;
     for (size_t r = 0; r < d_.rows; ++r) {
       const double* scores = x() + r * d_.in;
@@ -334,8 +352,9 @@ class SoftmaxCrossEntropy final : public Base {
       double nats = std::log(sum) + largest - scores[static_cast<size_t>(indices(1)[r])];
       y()[r / d_.positions] += nats / static_cast<double>(d_.positions);
     }
+    return {};
   }
-  void backward(const RunContext& context) override {
+  Status backward(const RunContext& context) override {
     double scale = context.loss_scale / static_cast<double>(d_.positions);
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t i = 0; i < d_.in; ++i) {
@@ -343,13 +362,14 @@ class SoftmaxCrossEntropy final : public Base {
         give(0, r * d_.in + i, (saved(0)[r * d_.in + i] - hit) * scale);
       }
     }
+    return {};
   }
 };
 
 class MeanSquaredError final : public Base {
  public:
   using Base::Base;
-  void forward(const RunContext&) override {
+  Status forward(const RunContext&) override {
     size_t each = elements() / d_.samples;
     for (size_t s = 0; s < d_.samples; ++s) {
       y()[s] = 0;
@@ -357,10 +377,12 @@ class MeanSquaredError final : public Base {
         y()[s] += (x(0)[i] - x(1)[i]) * (x(0)[i] - x(1)[i]) / static_cast<double>(each);
       }
     }
+    return {};
   }
-  void backward(const RunContext& context) override {
+  Status backward(const RunContext& context) override {
     double scale = 2 * context.loss_scale * static_cast<double>(d_.samples) / static_cast<double>(elements());
     for (size_t i = 0; i < elements(); ++i) give(0, i, scale * (x(0)[i] - x(1)[i]));
+    return {};
   }
 };
 
