@@ -83,7 +83,8 @@ void Training::print_result(const std::string& digest) const {
 
 Status Training::write_sample() {
   core::Graph graph = writing_graph(flags_, *task_);
-  core::ProgramMemory memory{.layout = &replica_->layout(), .parameters = state().parameters->data()};
+  core::ProgramMemory memory{
+      .layout = &replica_->layout(), .parameters = state().parameters->data(), .statistics = state().statistics.data()};
   LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory, {.pulse = &board_.pulse}));
   models::GenerateOptions options{
       .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = opening_.tokens};

@@ -42,6 +42,14 @@ Layout lay_out(const Graph& graph, BucketSizes sizes) {
     bucket.end_segment = layout.segments.size();
     bucket.ready_node = finished_by[static_cast<size_t>(id)];
   }
+  size_t offset = 0;
+  for (TensorId id : graph.with_role(Role::kStatistic)) {
+    const Tensor& tensor = graph.tensor(id);
+    auto count = static_cast<size_t>(count_of(tensor.shape));
+    layout.statistics.push_back(
+        {.tensor = id, .name = tensor.name, .shape = tensor.shape, .offset = offset, .count = count});
+    offset += count;
+  }
   return layout;
 }
 

@@ -26,9 +26,10 @@ struct Bucket {
 };
 
 struct Layout {
-  std::vector<Segment> segments;  // by offset
-  std::vector<Bucket> buckets;    // in the order in which they become ready
-  size_t count = 0;               // elements of an arena, with padding (which stays zero)
+  std::vector<Segment> segments;    // by offset
+  std::vector<Bucket> buckets;      // in the order in which they become ready
+  size_t count = 0;                 // elements of an arena, with padding (which stays zero)
+  std::vector<Segment> statistics;  // of an arena of their own, without padding, in the order of creation
 };
 
 struct BucketSizes {

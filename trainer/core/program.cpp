@@ -1,6 +1,7 @@
 #include "trainer/core/program.h"
 
 #include <algorithm>
+#include <string>
 
 #include "trainer/core/planner.h"
 
@@ -72,6 +73,25 @@ Lifetimes lifetimes_of(const Graph& graph, ElementType real, bool trains) {
   return lives;
 }
 
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (std::int64_t dimension : shape) text += (text.empty() ? "(" : ", ") + std::to_string(dimension);
+  return text + ")";
+}
+
+// Where the tensor lies in the arena of `segments`, in elements.
+Result<size_t> offset_of(const Tensor& tensor, const std::vector<Segment>& segments) {
+  auto at = std::find_if(segments.begin(), segments.end(), [&](const Segment& s) { return s.name == tensor.name; });
+  if (at == segments.end()) {
+    return fail(ErrorCode::kInvalid, "the state has no '" + tensor.name + "', which the graph needs");
+  }
+  if (at->shape != tensor.shape) {
+    return fail(ErrorCode::kInvalid, "'" + tensor.name + "' has the shape " + text_of(at->shape) +
+                                         " in the state, but " + text_of(tensor.shape) + " in the graph");
+  }
+  return at->offset;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
@@ -110,19 +130,7 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& b
     program->addresses_[static_cast<size_t>(id)] = program->inputs_->data() + input_offset;
     input_offset += align_up(bytes_of(graph.tensor(id), real), kAlignment);
   }
-  for (const Segment& segment : memory.layout->segments) {
-    size_t offset = segment.offset * size_of(real);
-    program->addresses_[static_cast<size_t>(segment.tensor)] = memory.parameters + offset;
-    if (trains) program->gradient_addresses_[static_cast<size_t>(segment.tensor)] = memory.gradients + offset;
-  }
-  size_t statistics_offset = 0;
-  for (TensorId id : graph.with_role(Role::kStatistic)) {
-    program->statistics_[static_cast<size_t>(id)] = memory.statistics + statistics_offset;
-    if (memory.staged_statistics != nullptr) {
-      program->staged_[static_cast<size_t>(id)] = memory.staged_statistics + statistics_offset;
-    }
-    statistics_offset += static_cast<size_t>(count_of(graph.tensor(id).shape));
-  }
+  LOCKSTEP_CHECK_OK(program->place_state(memory));
 
   // Gradients are bound in the order of the backward pass: the first writer overwrites, later ones add.
   std::vector<bool> gradient_written(tensors, false);
@@ -132,6 +140,23 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& b
     LOCKSTEP_TRY(program->kernels_[k], backend.compile(graph, node, program->bind(node, memory, gradient_written)));
   }
   return program;
+}
+
+Status Program::place_state(const ProgramMemory& memory) {
+  for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+    const Tensor& tensor = graph_.tensors[i];
+    if (tensor.role == Role::kParameter) {
+      LOCKSTEP_TRY(size_t element, offset_of(tensor, memory.layout->segments));
+      size_t offset = element * size_of(backend_.real());
+      addresses_[i] = memory.parameters + offset;
+      if (memory.gradients != nullptr) gradient_addresses_[i] = memory.gradients + offset;
+    } else if (tensor.role == Role::kStatistic) {
+      LOCKSTEP_TRY(size_t offset, offset_of(tensor, memory.layout->statistics));
+      statistics_[i] = memory.statistics + offset;
+      if (memory.staged_statistics != nullptr) staged_[i] = memory.staged_statistics + offset;
+    }
+  }
+  return {};
 }
 
 Bindings Program::bind(const Node& node, const ProgramMemory& memory, std::vector<bool>& gradient_written) const {

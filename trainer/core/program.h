@@ -15,8 +15,8 @@
 
 namespace lockstep::trainer::core {
 
-// The arenas that a program works on, owned by others. Parameters and gradients are laid out by `layout`; statistics
-// one after the other in the order of Graph::with_role(kStatistic).
+// The arenas that a program works on, owned by others and laid out by `layout`. It may be the layout of another graph
+// with the same parameters and statistics: a program finds them by name.
 struct ProgramMemory {
   const Layout* layout = nullptr;
   std::byte* parameters = nullptr;
@@ -32,7 +32,8 @@ struct ProgramOptions {
 
 class Program {
  public:
-  // `graph`, `backend` and the arenas must outlive the program. kExhausted when there is not enough memory.
+  // `graph`, `backend` and the arenas must outlive the program. kExhausted when there is not enough memory; kInvalid
+  // when the layout lacks a parameter or statistic of the graph, or has it in another shape.
   static Result<std::unique_ptr<Program>> compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
                                                   ProgramOptions options = {});
 
@@ -61,6 +62,7 @@ class Program {
 
  private:
   Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}
+  Status place_state(const ProgramMemory& memory);
   Bindings bind(const Node& node, const ProgramMemory& memory, std::vector<bool>& gradient_written) const;
 
   const Graph& graph_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/heads.h"
 #include "trainer/backend/make_backend.h"
@@ -74,6 +76,50 @@ TEST(Program, outputs_that_no_loss_reads_change_no_bit_of_a_gradient) {
       }
     }
   }
+}
+
+// One linear layer, a batch norm and a loss; when `wide`, its tensors have other numbers.
+core::Graph line_of(std::int64_t features, bool wide, const std::string& name = "line") {
+  core::GraphBuilder build(2);
+  if (wide) build.real_input("other", {2, 7});
+  auto x = build.real_input("x", {2, features});
+  auto target = build.real_input("target", {2, 3});
+  auto y = build.batch_norm("norm", build.linear(name, x, 3));
+  return build.finish(y, build.mean_squared_error("loss", y, target));
+}
+
+// A program that predicts with what `bench` has learnt.
+Result<std::unique_ptr<core::Program>> predict(const core::Graph& graph, core::Backend& backend, Bench& bench) {
+  return core::Program::compile(graph, backend,
+                                {.layout = &bench.layout(),
+                                 .parameters = bench.state().parameters->data(),
+                                 .statistics = bench.state().statistics.data()});
+}
+
+TEST(Program, finds_the_parameters_of_another_graph_by_name) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = line_of(5, false), wide = line_of(5, true);
+  Bench bench(graph, *backend);
+  auto program = predict(wide, *backend, bench);
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  const auto input = [](const core::Graph& of, size_t i) { return of.with_role(core::Role::kInput)[i]; };
+  std::copy_n(static_cast<const double*>(bench.program().data(input(graph, 0))), 2 * 5,
+              static_cast<double*>((*program)->data(input(wide, 1))));
+  bench.loss(core::RunContext::Mode::kEvaluate);
+  ASSERT_TRUE((*program)->forward(bench.context, bench.abort).ok());
+  for (size_t i = 0; i < 2 * 3; ++i) {
+    EXPECT_EQ(bench.get((*program)->data(wide.output), i), bench.get(bench.program().data(graph.output), i));
+  }
+}
+
+TEST(Program, refuses_a_parameter_that_the_state_lacks_or_has_in_another_shape) {
+  auto backend = backend::make_backend("ref", 1).value();
+  core::Graph graph = line_of(5, false), other = line_of(5, false, "curve"), larger = line_of(6, false);
+  Bench bench(graph, *backend);
+  EXPECT_EQ(predict(other, *backend, bench).error().message, "the state has no 'curve.weight', which the graph needs");
+  EXPECT_EQ(predict(larger, *backend, bench).error().message,
+            "'line.weight' has the shape (3, 5) in the state, but (3, 6) in the graph");
+  EXPECT_EQ(predict(larger, *backend, bench).error().code, ErrorCode::kInvalid);
 }
 
 }  // namespace
