@@ -20,10 +20,10 @@ Status Training::open_ledger() {
                                 .micro_batch_size = flags_.micro_batch_size,
                                 .context = flags_.context};
   if (task_->text) {
-    for (const std::string& file : task_->text->files) {
+    for (const data::TextFile& file : task_->text->files) {
       std::error_code error;  // the relative name is enough if the working directory is unknown
-      const std::filesystem::path absolute = std::filesystem::absolute(file, error);
-      process.data.push_back(error ? file : absolute.string());
+      const std::filesystem::path absolute = std::filesystem::absolute(file.path, error);
+      process.data.push_back(error ? file.path : absolute.string());
     }
   }
   LOCKSTEP_TRY(ledger_, report::Ledger::open(flags_.ledger, world_.job_uid, process));

@@ -105,7 +105,7 @@ Result<Text> read_text(const std::vector<std::string>& paths) {
       size_t cut = bytes.size() - bytes.size() / 10;
       training.append(bytes, 0, cut);
       held_out.append(bytes, cut);
-      text.files.push_back(file);
+      text.files.push_back({.path = file, .training = cut, .held_out = bytes.size() - cut});
     }
   }
   if (training.empty()) {

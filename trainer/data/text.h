@@ -11,11 +11,17 @@ namespace lockstep::trainer::data {
 
 inline constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;  // the text is held in memory
 
+struct TextFile {
+  std::string path;
+  size_t training = 0;  // its share of Text::training, from its first byte
+  size_t held_out = 0;  // its share of Text::held_out, from there to its last byte
+};
+
 struct Text {
   std::vector<unsigned char> vocabulary;  // sorted; token t is the byte vocabulary[t]
   std::vector<std::uint8_t> training;     // tokens: the first nine tenths of each file, in order
   std::vector<std::uint8_t> held_out;     // tokens: the last tenth of each file
-  std::vector<std::string> files;         // that were read
+  std::vector<TextFile> files;            // that were read, in order
   std::uint64_t fingerprint = 0;          // of all of the above: the same text has the same
 };
 

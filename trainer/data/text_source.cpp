@@ -9,6 +9,26 @@
 
 namespace lockstep::trainer::data {
 
+namespace {
+
+// A model has one row of its tables for each character of the vocabulary. Checks one part of the text.
+Status check_tokens(const Text& text, bool held_out) {
+  const std::vector<std::uint8_t>& tokens = held_out ? text.held_out : text.training;
+  auto wrong =
+      std::find_if(tokens.begin(), tokens.end(), [&](size_t token) { return token >= text.vocabulary.size(); });
+  if (wrong == tokens.end()) return {};
+  auto offset = static_cast<size_t>(wrong - tokens.begin());
+  auto file = text.files.begin();
+  auto share = [&] { return held_out ? file->held_out : file->training; };
+  for (; offset >= share() && file + 1 != text.files.end(); ++file) offset -= share();
+  if (held_out) offset += file->training;
+  return fail(ErrorCode::kCorrupt,
+              fmt::format("data '{}' at offset {}: the token {} is not in the vocabulary of {} characters", file->path,
+                          offset, *wrong, text.vocabulary.size()));
+}
+
+}  // namespace
+
 Result<TextSource> TextSource::create(const Text& text, std::int64_t context, std::uint64_t seed,
                                       std::int64_t held_out) {
   TextSource source(text, context, seed);
@@ -19,8 +39,9 @@ Result<TextSource> TextSource::create(const Text& text, std::int64_t context, st
     auto all = text.training.size() + text.held_out.size();
     return fail(ErrorCode::kInvalid,
                 fmt::format("the data in '{}' is too short: it has {} characters, and a context of {} needs about {}",
-                            text.files.front(), all, context, 11 * (context + 1)));
+                            text.files.front().path, all, context, 11 * (context + 1)));
   }
+  for (bool part : {false, true}) LOCKSTEP_CHECK_OK(check_tokens(text, part));
   source.held_out_ = held_out == 0 ? source.held_out_windows_ : std::min(held_out, source.held_out_windows_);
   return source;
 }

@@ -10,7 +10,8 @@ namespace lockstep::trainer::data {
 class TextSource final : public core::SampleSource {
  public:
   // `held_out`: at most this many held-out windows, spread evenly; 0: all. kInvalid: the text is too short for one
-  // window of `context` characters in both parts. The text must outlive the source.
+  // window of `context` characters in both parts. kCorrupt: a token is not in the vocabulary; the sentence names its
+  // file and offset. The text must outlive the source.
   static Result<TextSource> create(const Text& text, std::int64_t context, std::uint64_t seed, std::int64_t held_out);
 
   std::int64_t windows() const { return windows_; }  // samples of an epoch

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/heads.h"
@@ -120,6 +122,30 @@ TEST(Program, refuses_a_parameter_that_the_state_lacks_or_has_in_another_shape) 
   EXPECT_EQ(predict(larger, *backend, bench).error().message,
             "'line.weight' has the shape (3, 5) in the state, but (3, 6) in the graph");
   EXPECT_EQ(predict(larger, *backend, bench).error().code, ErrorCode::kInvalid);
+}
+
+TEST(Program, an_index_out_of_range_ends_it_with_its_layer_and_row) {
+  for (const std::string& name : backend::backend_names()) {
+    auto backend = backend::make_backend(name, 1).value();
+    core::Graph graph = small_transformer();
+    const auto inputs = graph.with_role(core::Role::kInput);
+    for (std::int32_t wrong : {13, 1001, -1, std::numeric_limits<std::int32_t>::min()}) {
+      Bench bench(graph, *backend, 13);
+      for (size_t i = 0; i < 2; ++i) {
+        auto& index = static_cast<std::int32_t*>(bench.program().data(inputs[i]))[9];
+        const std::int32_t right = std::exchange(index, wrong);
+        const std::string sentence = "layer '" + std::string(i == 0 ? "embedding" : "loss") + "': the index " +
+                                     std::to_string(wrong) + " of row 9 is not in [0, 13)";
+        Status forward = bench.program().forward(bench.context, bench.abort);
+        ASSERT_FALSE(forward.ok()) << sentence;
+        EXPECT_EQ(forward.error().message, sentence);
+        EXPECT_EQ(forward.error().code, ErrorCode::kCorrupt);
+        EXPECT_EQ(bench.program().backward(bench.context, bench.abort).error().message, sentence);
+        index = right;
+      }
+      EXPECT_TRUE(bench.program().forward(bench.context, bench.abort).ok());
+    }
+  }
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ const data::Text& some_text() {
       auto token = static_cast<std::uint8_t>((i * i / 7 + core::mix(i / 3) % 3) % 26);
       (i < 5000 ? made.training : made.held_out).push_back(token);
     }
-    made.files = {"made up"};
+    made.files = {{.path = "made up", .training = 5000, .held_out = 1000}};
     return made;
   }();
   return text;

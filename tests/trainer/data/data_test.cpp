@@ -98,6 +98,23 @@ TEST_F(TextFiles, bad_input_gets_one_sentence_that_names_it) {
             "the data in '" + brief + "' is too short: it has 16 characters, and a context of 64 needs about 715");
 }
 
+TEST_F(TextFiles, a_token_outside_the_vocabulary_is_refused_with_its_file_and_offset) {
+  const std::string a = file("a", std::string(100, 'x')), b = file("b", std::string(50, 'y'));
+  const Text text = read_text({a, b}).value();
+  auto refusal = [&](std::vector<std::uint8_t> Text::*part, size_t at) {
+    Text damaged = text;
+    (damaged.*part)[at] = 2;
+    auto source = TextSource::create(damaged, 4, 1, 0);
+    return source.ok() ? "accepted" : source.error().message;
+  };
+  const std::string reason = ": the token 2 is not in the vocabulary of 2 characters";
+  EXPECT_EQ(refusal(&Text::training, 0), "data '" + a + "' at offset 0" + reason);
+  EXPECT_EQ(refusal(&Text::training, 89), "data '" + a + "' at offset 89" + reason);
+  EXPECT_EQ(refusal(&Text::training, 90), "data '" + b + "' at offset 0" + reason);
+  EXPECT_EQ(refusal(&Text::held_out, 9), "data '" + a + "' at offset 99" + reason);
+  EXPECT_EQ(refusal(&Text::held_out, 14), "data '" + b + "' at offset 49" + reason);
+}
+
 // The opening for a model, with the word that a reader sees of it in brackets.
 std::string opening_of(const Text& text, size_t most, std::uint64_t seed) {
   Opening opening = start_of_a_sentence(text, most, seed);

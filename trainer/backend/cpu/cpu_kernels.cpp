@@ -159,6 +159,7 @@ class Embedding final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(0)));
     share_rows([&](size_t begin, size_t end) {
       for (size_t r = begin; r < end; ++r) {
         loops_.add(parameter(0) + row(r) * d_.out, parameter(1) + (r % d_.positions) * d_.out, d_.out,
@@ -169,6 +170,7 @@ class Embedding final : public Base {
   }
   // Two rows may share a character, so one thread adds them all: it is a small part of a step.
   Status backward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(0)));
     for (size_t r = 0; r < d_.rows; ++r) {
       loops_.give(dy() + r * d_.out, d_.out, true, dparameter(0) + row(r) * d_.out);
       loops_.give(dy() + r * d_.out, d_.out, true, dparameter(1) + (r % d_.positions) * d_.out);
@@ -333,6 +335,7 @@ class SoftmaxCrossEntropy final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(1)));
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         size_t row = s * d_.positions;
@@ -344,6 +347,7 @@ class SoftmaxCrossEntropy final : public Base {
     return {};
   }
   Status backward(const RunContext& context) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(1)));
     auto scale = static_cast<float>(context.loss_scale / static_cast<double>(d_.positions));
     if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {

@@ -110,6 +110,7 @@ class Embedding final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(0)));
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t o = 0; o < d_.out; ++o) {
         y()[r * d_.out + o] = parameter(0)[row(r) * d_.out + o] + parameter(1)[(r % d_.positions) * d_.out + o];
@@ -118,6 +119,7 @@ class Embedding final : public Base {
     return {};
   }
   Status backward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(0)));
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t o = 0; o < d_.out; ++o) {
         dparameter(0)[row(r) * d_.out + o] += dy()[r * d_.out + o];
@@ -341,6 +343,7 @@ class SoftmaxCrossEntropy final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(1)));
     for (size_t s = 0; s < d_.samples; ++s) y()[s] = 0;
     for (size_t r = 0; r < d_.rows; ++r) {
       const double* scores = x() + r * d_.in;
@@ -355,6 +358,7 @@ class SoftmaxCrossEntropy final : public Base {
     return {};
   }
   Status backward(const RunContext& context) override {
+    LOCKSTEP_CHECK_OK(check_indices(node_, d_, indices(1)));
     double scale = context.loss_scale / static_cast<double>(d_.positions);
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t i = 0; i < d_.in; ++i) {
