@@ -131,6 +131,16 @@ class Rooms(unittest.TestCase):
                 knows = [path for path in knows if re.search(rf"lockstep_test\({name} [^)]*{pathlib.Path(path).name}", own)]
             self.assertFalse(knows, f"{name}_test is ONE_THREAD")
 
+    def test_three_files_at_most_look_into_the_op_of_a_node(self):
+        rooms = [path for room in ("core", "backend", "models") for path in sources(ROOT / "trainer" / room)]
+        users = [str(path.relative_to(ROOT)) for path in rooms if "std::visit" in path.read_text()]
+        self.assertLessEqual(len(users), 3, users)
+
+    def test_each_op_has_a_kernel_in_each_backend(self):
+        ops = {path.stem for path in (ROOT / "trainer/core/ops").glob("*.h")}
+        for backend in ("ref", "cpu"):
+            self.assertEqual({path.stem for path in (ROOT / f"trainer/backend/{backend}/ops").glob("*.cpp")}, ops)
+
     def test_every_header_says_what_it_is_for(self):
         for side in SIDES:
             for path in sources(ROOT / side):

@@ -14,21 +14,14 @@ Dimensions dimensions_of(const core::Graph& graph, const core::Node& node) {
   d.out = output.size() < 2 ? 1 : static_cast<size_t>(output.back());
   d.samples = static_cast<size_t>(graph.batch);
   d.positions = d.rows / d.samples;
-  if (node.op == core::OpKind::kEmbedding) {
-    d.positions = static_cast<size_t>(graph.tensor(node.parameters[1]).shape[0]);
-    d.indices = static_cast<size_t>(graph.tensor(node.parameters[0]).shape[0]);
-  }
-  if (node.op == core::OpKind::kSoftmaxCrossEntropy) d.indices = d.in;
-  d.heads = static_cast<size_t>(node.heads);
-  d.head = d.out / d.heads;
   return d;
 }
 
-Status check_indices(const core::Node& node, const Dimensions& d, const std::int32_t* indices) {
-  for (size_t r = 0; r < d.rows; ++r) {
-    if (indices[r] >= 0 && static_cast<size_t>(indices[r]) < d.indices) continue;
-    return fail(ErrorCode::kCorrupt, fmt::format("layer '{}': the index {} of row {} is not in [0, {})", node.name,
-                                                 indices[r], r, d.indices));
+Status check_indices(const core::Node& node, const std::int32_t* indices, size_t rows, size_t limit) {
+  for (size_t r = 0; r < rows; ++r) {
+    if (indices[r] >= 0 && static_cast<size_t>(indices[r]) < limit) continue;
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("layer '{}': the index {} of row {} is not in [0, {})", node.name, indices[r], r, limit));
   }
   return {};
 }

@@ -16,17 +16,14 @@ struct Dimensions {
   size_t in = 0;         // features of the first input (1 for indices and vectors)
   size_t out = 0;        // features of the output
   size_t samples = 0;    // in the micro-batch
-  size_t positions = 0;  // rows of one sample; kEmbedding: rows of the position table
-  size_t heads = 1;
-  size_t head = 0;     // features of one head
-  size_t indices = 0;  // an index is below this: rows of kEmbedding's table, classes of kSoftmaxCrossEntropy
+  size_t positions = 0;  // rows of one sample
 };
 
 Dimensions dimensions_of(const core::Graph& graph, const core::Node& node);
 
-// kCorrupt: one of the rows' indices is out of range; the sentence names the layer, the index and the row. Kernels that
-// use indices as addresses call it before each run, because nothing else may have checked their input.
-Status check_indices(const core::Node& node, const Dimensions& d, const std::int32_t* indices);
+// kCorrupt: one of the rows' indices is not in [0, limit); the sentence names the layer, the index and the row. Kernels
+// that use indices as addresses call it before each run, because nothing else may have checked their input.
+Status check_indices(const core::Node& node, const std::int32_t* indices, size_t rows, size_t limit);
 
 // The key for sample `sample` of the micro-batch in the dropout layer whose name hashes to `layer`.
 inline std::uint64_t dropout_key(const core::RunContext& context, std::uint64_t layer, size_t sample) {

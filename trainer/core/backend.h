@@ -1,5 +1,7 @@
-// The seam between the graph and the machine that computes it: a backend compiles each node once to a Kernel, which
-// then runs many times over memory at fixed addresses. `ref` (double, naive) and `cpu` (oneDNN) are behind it.
+// The seam between the graph and the machine that computes it. A backend *lowers* a graph to steps and says what memory
+// each needs, core *plans* where all of it lies (program.h), and the backend *binds* the steps to these addresses. So a
+// backend may compute several nodes at once, choose how it stores activations, and keep what its backward pass needs.
+// `ref` (double, naive) and `cpu` (oneDNN) are behind it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@
 
 namespace lockstep::trainer::core {
 
-// What a run of the kernels is for. Random numbers are keyed by (seed, step, sample, layer, element) alone.
+// What a run of the steps is for. Random numbers are keyed by (seed, step, sample, layer, element) alone.
 struct RunContext {
   enum class Mode : std::uint8_t { kTrain, kEvaluate };
   Mode mode = Mode::kTrain;
@@ -24,31 +26,51 @@ struct RunContext {
   double loss_scale = 1;          // the gradient is that of loss_scale times the sum of the samples' losses
 };
 
-// Memory that a node's kernel works on: one address for each tensor of the node, in the node's order. Addresses of
-// real tensors are of the backend's element type, statistics are float64, indices int32.
-struct Bindings {
-  std::vector<const void*> inputs;
-  std::vector<const void*> parameters;
-  std::vector<const void*> statistics;  // the committed values: read in evaluation
-  std::vector<void*> saved;
-  std::vector<double*> staged_statistics;  // of this micro-batch: written in training, committed by others
-  void* output = nullptr;
-  // Of the backward pass. A null input gradient is not wanted. `accumulate[i]`: add to input gradient i, else
-  // overwrite. Parameter gradients are always added to. The loss node has no output gradient: it reads
-  // RunContext::loss_scale.
-  const void* output_gradient = nullptr;
-  std::vector<void*> input_gradients;
-  std::vector<bool> accumulate;
-  std::vector<void*> parameter_gradients;
+// One or more nodes that a backend computes at once. Tensors are named by their id.
+struct Step {
+  std::vector<size_t> nodes;              // of the graph, ascending
+  std::vector<TensorId> reads;            // values of inputs and activations, in the forward pass
+  std::vector<TensorId> writes;           // values of activations, in the forward pass
+  std::vector<TensorId> backward_reads;   // values of inputs and activations, in the backward pass
+  std::vector<TensorId> gradient_reads;   // gradients of activations
+  std::vector<TensorId> gradient_writes;  // gradients of activations and parameters that are inputs of a node
+  std::vector<size_t> keeps;              // bytes of each block that the forward pass leaves for the backward pass
+  size_t forward_scratch = 0;             // bytes that only the forward pass uses
+  size_t backward_scratch = 0;            // bytes that only the backward pass uses
 };
 
-// One node, ready to run. Runs never allocate and never wait. After an error, whose sentence names the layer, what the
-// run writes is garbage.
-class Kernel {
+// What a backend made of a graph.
+struct Lowered {
+  std::vector<Step> steps;  // in the order of the forward pass; the backward pass runs from the last to the first
+  std::vector<size_t> value_bytes;     // by tensor; 0: an activation that never is in memory
+  std::vector<size_t> gradient_bytes;  // by tensor: of an activation's gradient; 0: it has none
+};
+
+// The memory of one step, in the order that its Step says.
+struct StepMemory {
+  std::vector<void*> keeps;
+  void* forward_scratch = nullptr;
+  void* backward_scratch = nullptr;
+  std::vector<bool> adds;  // by gradient_writes: add to the gradient, else overwrite it
+};
+
+// Where everything is. By tensor: addresses of the backend's memory; null: there is none. Statistics are float64.
+struct Addresses {
+  std::vector<void*> values;               // of inputs, parameters and activations
+  std::vector<void*> gradients;            // of parameters (always added to) and activations
+  std::vector<const double*> statistics;   // committed: read in evaluation
+  std::vector<double*> staged_statistics;  // of this micro-batch: written in training, committed by others
+  std::vector<StepMemory> steps;
+};
+
+// Steps at fixed addresses, ready to run. Never allocates and never waits. After an error, whose sentence names the
+// layer, what the run writes is garbage. One thread.
+class Executable {
  public:
-  virtual ~Kernel() = default;
-  virtual Status forward(const RunContext& context) = 0;
-  virtual Status backward(const RunContext& context) = 0;
+  virtual ~Executable() = default;
+  virtual Status forward(size_t step, const RunContext& context) = 0;
+  // The step of a loss has no output gradient: it reads RunContext::loss_scale.
+  virtual Status backward(size_t step, const RunContext& context) = 0;
 };
 
 // Zeroed bytes of a backend's memory, aligned to kAlignment.
@@ -74,9 +96,13 @@ class Backend {
 
   // kExhausted when there is not enough memory.
   virtual Result<std::unique_ptr<Memory>> allocate(size_t bytes) = 0;
-  // The bindings' addresses must stay valid as long as the kernel exists.
-  virtual Result<std::unique_ptr<Kernel>> compile(const Graph& graph, const Node& node, Bindings bindings) = 0;
-  // Called on the computing thread before kernels run on it (sets its number of threads). Cheap.
+  // `trains`: with the backward pass. kInvalid: the backend lacks an op; the message names it.
+  virtual Result<Lowered> lower(const Graph& graph, bool trains) = 0;
+  // `lowered` is what lower() made of `graph`. The graph and the addresses must stay valid as long as the executable
+  // exists.
+  virtual Result<std::unique_ptr<Executable>> bind(const Graph& graph, const Lowered& lowered,
+                                                   const Addresses& addresses) = 0;
+  // Called on the computing thread before steps run on it (sets its number of threads). Cheap.
   virtual void enter() = 0;
 };
 

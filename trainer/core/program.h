@@ -1,5 +1,5 @@
-// A graph compiled for one backend: kernels in order, every address fixed, activations in one planned arena. Several
-// programs may share one set of parameters (training, and prediction with another batch).
+// A graph made ready to run on one backend: steps in order, every address fixed, activations in one planned arena.
+// Several programs may share one set of parameters (training, and prediction with another batch).
 #pragma once
 
 #include <atomic>
@@ -27,54 +27,57 @@ struct ProgramMemory {
 
 struct ProgramOptions {
   bool share_memory = true;  // false: every tensor has bytes of its own (to check the planner)
-  Pulse* pulse = nullptr;    // beats after each node; must outlive the program
+  Pulse* pulse = nullptr;    // beats after each step; must outlive the program
 };
 
 class Program {
  public:
   // `graph`, `backend` and the arenas must outlive the program. kExhausted when there is not enough memory; kInvalid
-  // when the layout lacks a parameter or statistic of the graph, or has it in another shape.
+  // when the backend lacks an op, or the layout lacks a parameter or statistic of the graph or has another shape of it.
   static Result<std::unique_ptr<Program>> compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
                                                   ProgramOptions options = {});
 
-  // Runs all nodes over what the inputs hold. kCancelled when `abort` became true between two nodes, or a kernel's
+  // Runs all steps over what the inputs hold. kCancelled when `abort` became true between two steps, or a step's
   // error; then activations are garbage, and so are gradients after backward().
   Status forward(const RunContext& context, const std::atomic<bool>& abort);
-  // After forward() in training mode: adds the gradients of the parameters to their arena, node by node from the last
+  // After forward() in training mode: adds the gradients of the parameters to their arena, step by step from the last
   // to the first.
   Status backward(const RunContext& context, const std::atomic<bool>& abort) {
-    for (size_t node = nodes(); node-- > 0;) LOCKSTEP_CHECK_OK(backward(node, context, abort));
+    for (size_t step = steps(); step-- > 0;) LOCKSTEP_CHECK_OK(backward(step, context, abort));
     return {};
   }
-  // One node of it, for callers that have something to do in between.
-  Status backward(size_t node, const RunContext& context, const std::atomic<bool>& abort);
-  size_t nodes() const { return kernels_.size(); }
+  // One step of it, for callers that have something to do in between.
+  Status backward(size_t step, const RunContext& context, const std::atomic<bool>& abort);
+  size_t steps() const { return lowered_.steps.size(); }
+  // After the backward pass of `step`, the nodes from this one to the last of the graph have run theirs.
+  size_t done_from(size_t step) const { return done_from_[step]; }
 
   // Memory of a tensor: inputs stay until they are written again, Graph::loss and Graph::output until the next
   // forward(), anything else holds something only while the plan says so.
-  void* data(TensorId id) const { return addresses_[static_cast<size_t>(id)]; }
+  void* data(TensorId id) const { return addresses_.values[static_cast<size_t>(id)]; }
   double loss(std::int64_t sample) const;  // of the last forward()
 
   const Graph& graph() const { return graph_; }
   Backend& backend() const { return backend_; }
-  size_t arena_bytes() const { return arena_->bytes(); }  // activations and their gradients
+  size_t arena_bytes() const { return arena_->bytes(); }  // activations, their gradients, what steps keep, scratch
   std::span<std::byte> arena() { return {arena_->data(), arena_->bytes()}; }
 
  private:
   Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}
+  void place_inputs();
   Status place_state(const ProgramMemory& memory);
-  Bindings bind(const Node& node, const ProgramMemory& memory, std::vector<bool>& gradient_written) const;
+  void find_first_writers();
 
   const Graph& graph_;
   Backend& backend_;
   Pulse* const pulse_;
+  Lowered lowered_;
+  std::vector<size_t> done_from_;  // of each step
+  std::vector<bool> learns_;       // of each step: it has a backward pass
   std::unique_ptr<Memory> inputs_;
   std::unique_ptr<Memory> arena_;
-  std::vector<void*> addresses_;           // of each tensor
-  std::vector<void*> gradient_addresses_;  // of each tensor; null: no gradient
-  std::vector<double*> statistics_;        // of each tensor: committed
-  std::vector<double*> staged_;            // of each tensor: of the last micro-batch
-  std::vector<std::unique_ptr<Kernel>> kernels_;
+  Addresses addresses_;
+  std::unique_ptr<Executable> executable_;
 };
 
 }  // namespace lockstep::trainer::core

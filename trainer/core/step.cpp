@@ -191,9 +191,10 @@ Status Replica::compute_micro_batch(std::int64_t index, bool first, bool last) {
   Timed timed(times_.backward);
   pulse_.enter(Doing::kBackward);
   size_t next = 0;
-  for (size_t node = program_->nodes(); node-- > 0;) {
-    LOCKSTEP_CHECK_OK(program_->backward(node, context, abort_));
-    for (; next < layout_.buckets.size() && layout_.buckets[next].ready_node >= node; ++next) {
+  for (size_t step = program_->steps(); step-- > 0;) {
+    LOCKSTEP_CHECK_OK(program_->backward(step, context, abort_));
+    const size_t done_from = program_->done_from(step);
+    for (; next < layout_.buckets.size() && layout_.buckets[next].ready_node >= done_from; ++next) {
       if (options_.deterministic) round_bucket(layout_.buckets[next], first);
       if (last) LOCKSTEP_CHECK_OK(submit_bucket(layout_.buckets[next]));
     }
@@ -317,7 +318,7 @@ void Replica::commit_statistics() {
   for (size_t i = 0; i < graph_.tensors.size(); ++i) {
     if (graph_.tensors[i].role != Role::kStatistic) continue;
     auto count = static_cast<size_t>(count_of(graph_.tensors[i].shape));
-    double weight = graph_.statistic_weight(static_cast<TensorId>(i));
+    double weight = graph_.tensors[i].weight;
     double* sums = staged_statistics_.data() + offset;
     largest_sums_[exponent] = unround(&footer_.words[footer_.statistics + offset], count, exponents_[exponent], sums);
     for (size_t k = 0; k < count; ++k) {

@@ -1,4 +1,5 @@
-// What a block of numbers is: element type and shape. Memory belongs to arenas (program.h, state.h), never to a tensor.
+// What a block of numbers is: element type, shape, role. Memory belongs to arenas (program.h, state.h), never to a
+// tensor.
 #pragma once
 
 #include <cstddef>
@@ -30,5 +31,33 @@ inline std::int64_t count_of(const Shape& shape) {
   for (auto dimension : shape) count *= dimension;
   return count;
 }
+
+using TensorId = int;
+
+enum class Role : std::uint8_t {
+  kInput,       // written by the data loader, real or index
+  kParameter,   // learnt; has a gradient
+  kStatistic,   // persistent, changed by commit alone (running mean and variance); always float64
+  kActivation,  // written by a node
+};
+
+enum class Number : std::uint8_t {
+  kReal,   // float32 or float64, as the backend has it
+  kIndex,  // int32
+};
+
+enum class Fill : std::uint8_t { kZero, kOne, kNormal };  // initial values; kNormal has `deviation`
+
+struct Tensor {
+  std::string name;  // unique for parameters and statistics: it names them in checkpoints
+  Shape shape;
+  Role role = Role::kActivation;
+  Number number = Number::kReal;
+  Fill fill = Fill::kZero;
+  double deviation = 0;
+  double weight = 0;          // kStatistic: of a new value in the running mean
+  bool decay = false;         // weight decay applies (matrices, not biases or norms)
+  bool has_gradient = false;  // something learnt lies before it and, in a finished graph, the loss after it
+};
 
 }  // namespace lockstep::trainer::core

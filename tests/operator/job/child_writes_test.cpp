@@ -24,8 +24,9 @@ class ChildWritesTest : public ::testing::Test {
     Plan plan;
     plan.creates = std::move(creates);
     const auto job = std::make_shared<const api::TrainingJob>(situation_.job);
-    ChildWrites writes({api_, own_writes_, clock_, created_, deleted_}, [] { return AgentSettings{.image = "agent"}; },
-                       [&](const PodToCreate& pod) { return given.contains(pod.node); }, false, job, plan);
+    ChildWrites writes(
+        {api_, own_writes_, clock_, created_, deleted_}, [] { return AgentSettings{.image = "agent"}; },
+        [&](const PodToCreate& pod) { return given.contains(pod.node); }, false, job, plan);
     for (std::size_t i = 0; i < writes.count(); ++i) EXPECT_TRUE(writes.write(i));
     EXPECT_FALSE(writes.outcome().error);
     std::set<std::string> names;

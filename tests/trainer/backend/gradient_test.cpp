@@ -141,9 +141,9 @@ INSTANTIATE_TEST_SUITE_P(Odd, OnlyPath, ::testing::ValuesIn(testing::layer_cases
 TEST(Relu, passes_a_nan_on_forward_and_backward) {
   core::GraphBuilder build(40);
   auto x = build.parameter("x", {40, 1}, core::Fill::kNormal, 1.0);
-  auto y = build.relu("relu", x);
+  auto y = core::ops::relu(build, "relu", x);
   auto target = build.real_input("target", {40, 1});
-  core::Graph graph = build.finish(y, build.mean_squared_error("loss", y, target));
+  core::Graph graph = build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
   for (const std::string& name : backend::backend_names()) {
     auto backend = backend::make_backend(name, 1).value();
     Bench bench(graph, *backend);
@@ -238,8 +238,8 @@ TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_i
     core::GraphBuilder build(3);
     auto x = build.real_input("x", {3, 1});
     auto target = build.real_input("target", {3, 1});
-    auto y = build.batch_norm("norm", x);
-    core::Graph graph = build.finish(y, build.mean_squared_error("loss", y, target));
+    auto y = core::ops::batch_norm(build, "norm", x);
+    core::Graph graph = build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
     Bench bench(graph, *backend);
     for (size_t i = 0; i < 3; ++i) bench.put(bench.program().data(x), i, static_cast<double>(i) * 3);  // 0, 3, 6
     bench.set_parameter(bench.layout().segments[0].offset, 2);                                         // gain
@@ -260,8 +260,8 @@ TEST(Dropout, mask_depends_on_step_and_sample_but_not_on_the_place_in_the_micro_
     core::GraphBuilder build(batch);
     auto x = build.real_input("x", {batch, 200});
     auto target = build.real_input("target", {batch, 200});
-    auto y = build.dropout("dropout", x, 0.25);
-    return build.finish(y, build.mean_squared_error("loss", y, target));
+    auto y = core::ops::dropout(build, "dropout", x, 0.25);
+    return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
   };
   core::Graph two = graph_of(2), one = graph_of(1);
   Bench pair(two, *backend), single(one, *backend);

@@ -22,12 +22,14 @@ inline core::Graph with_heads(const Heads& heads) {
   auto x = build.real_input("x", {4, 5});
   auto target = build.real_input("target", {4, kClassesOfHeads});
   auto classes = build.index_input("class", {4});
-  auto h = build.linear("layer", build.gelu("gelu", build.linear("first", x, 8)), kClassesOfHeads);
+  auto h = core::ops::linear(build, "layer", core::ops::gelu(build, "gelu", core::ops::linear(build, "first", x, 8)),
+                             kClassesOfHeads);
   auto output = h;
-  if (heads.before) output = build.relu("before", h);
-  if (heads.second_loss) build.softmax_cross_entropy("other_loss", build.gelu("other", h), classes);
-  auto loss = build.mean_squared_error("loss", h, target);
-  if (heads.after) output = build.relu("after", build.add("sum", output, h));
+  if (heads.before) output = core::ops::relu(build, "before", h);
+  if (heads.second_loss)
+    core::ops::softmax_cross_entropy(build, "other_loss", core::ops::gelu(build, "other", h), classes);
+  auto loss = core::ops::mean_squared_error(build, "loss", h, target);
+  if (heads.after) output = core::ops::relu(build, "after", core::ops::add(build, "sum", output, h));
   return build.finish(output, loss);
 }
 

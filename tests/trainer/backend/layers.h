@@ -30,38 +30,39 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                        GraphBuilder build(rows);
                        TensorId x = build.parameter("x", {rows, features}, Fill::kNormal, 0.7);
                        TensorId y = layer(build, x);
-                       TensorId sum = build.linear("head", y, 3);
-                       if (used_twice) sum = build.add("sum", sum, build.linear("skip", x, 3, false));
+                       TensorId sum = core::ops::linear(build, "head", y, 3);
+                       if (used_twice)
+                         sum = core::ops::add(build, "sum", sum, core::ops::linear(build, "skip", x, 3, false));
                        TensorId target = build.real_input("target", {rows, 3});
-                       return build.finish(sum, build.mean_squared_error("loss", sum, target));
+                       return build.finish(sum, core::ops::mean_squared_error(build, "loss", sum, target));
                      }};
   };
   std::vector<LayerCase> cases;
-  cases.push_back(over("linear", [](GraphBuilder& b, TensorId x) { return b.linear("layer", x, 5); }));
-  cases.push_back(
-      over("linear_without_bias", [](GraphBuilder& b, TensorId x) { return b.linear("layer", x, 5, false); }));
-  cases.push_back(over("relu", [](GraphBuilder& b, TensorId x) { return b.relu("layer", x); }));
-  cases.push_back(over("gelu", [](GraphBuilder& b, TensorId x) { return b.gelu("layer", x); }));
-  cases.push_back(over("add_to_itself", [](GraphBuilder& b, TensorId x) { return b.add("layer", x, x); }));
-  cases.push_back(over("layer_norm", [](GraphBuilder& b, TensorId x) { return b.layer_norm("layer", x); }));
-  cases.push_back(over("batch_norm", [](GraphBuilder& b, TensorId x) { return b.batch_norm("layer", x); }));
-  cases.push_back(over("dropout", [](GraphBuilder& b, TensorId x) { return b.dropout("layer", x, 0.3); }));
+  cases.push_back(over("linear", [](GraphBuilder& b, TensorId x) { return core::ops::linear(b, "layer", x, 5); }));
+  cases.push_back(over("linear_without_bias",
+                       [](GraphBuilder& b, TensorId x) { return core::ops::linear(b, "layer", x, 5, false); }));
+  cases.push_back(over("relu", [](GraphBuilder& b, TensorId x) { return core::ops::relu(b, "layer", x); }));
+  cases.push_back(over("gelu", [](GraphBuilder& b, TensorId x) { return core::ops::gelu(b, "layer", x); }));
+  cases.push_back(over("add_to_itself", [](GraphBuilder& b, TensorId x) { return core::ops::add(b, "layer", x, x); }));
+  cases.push_back(over("layer_norm", [](GraphBuilder& b, TensorId x) { return core::ops::layer_norm(b, "layer", x); }));
+  cases.push_back(over("batch_norm", [](GraphBuilder& b, TensorId x) { return core::ops::batch_norm(b, "layer", x); }));
+  cases.push_back(over("dropout", [](GraphBuilder& b, TensorId x) { return core::ops::dropout(b, "layer", x, 0.3); }));
   cases.push_back({"attention", [=] {
                      GraphBuilder build(2);
                      std::int64_t positions = rows, width = 2 * features;
                      TensorId x = build.parameter("x", {2 * positions, 3 * width}, Fill::kNormal, 0.7);
-                     TensorId y = build.causal_attention("layer", x, 2);
-                     if (used_twice) y = build.add("sum", y, build.linear("skip", x, width));
+                     TensorId y = core::ops::causal_attention(build, "layer", x, 2);
+                     if (used_twice) y = core::ops::add(build, "sum", y, core::ops::linear(build, "skip", x, width));
                      TensorId target = build.real_input("target", {2 * positions, width});
-                     return build.finish(y, build.mean_squared_error("loss", y, target));
+                     return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
                    }});
   cases.push_back({"embedding",
                    [=] {
                      GraphBuilder build(2);
                      TensorId indices = build.index_input("indices", {2, rows});
-                     TensorId y = build.embedding("layer", indices, 7, rows, features);
+                     TensorId y = core::ops::embedding(build, "layer", indices, 7, rows, features);
                      TensorId target = build.real_input("target", {2 * rows, features});
-                     return build.finish(y, build.mean_squared_error("loss", y, target));
+                     return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
                    },
                    7});
   cases.push_back({"softmax_cross_entropy",
@@ -69,8 +70,8 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      GraphBuilder build(2);
                      TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 2.0);
                      TensorId classes = build.index_input("classes", {2, rows});
-                     TensorId y = build.linear("layer", x, 11);
-                     return build.finish(y, build.softmax_cross_entropy("loss", y, classes));
+                     TensorId y = core::ops::linear(build, "layer", x, 11);
+                     return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes));
                    },
                    11});
   cases.push_back({"losses_of_parameters",
@@ -78,7 +79,7 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      GraphBuilder build(2);
                      TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 1.0);
                      TensorId classes = build.index_input("classes", {2, rows});
-                     return build.finish(x, build.softmax_cross_entropy("loss", x, classes));
+                     return build.finish(x, core::ops::softmax_cross_entropy(build, "loss", x, classes));
                    },
                    static_cast<std::int32_t>(features)});
   return cases;

@@ -86,8 +86,8 @@ core::Graph line_of(std::int64_t features, bool wide, const std::string& name = 
   if (wide) build.real_input("other", {2, 7});
   auto x = build.real_input("x", {2, features});
   auto target = build.real_input("target", {2, 3});
-  auto y = build.batch_norm("norm", build.linear(name, x, 3));
-  return build.finish(y, build.mean_squared_error("loss", y, target));
+  auto y = core::ops::batch_norm(build, "norm", core::ops::linear(build, name, x, 3));
+  return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
 }
 
 // A program that predicts with what `bench` has learnt.

@@ -9,8 +9,8 @@ Graph three_layers() {
   GraphBuilder build(4);
   auto x = build.real_input("x", {4, 64});
   auto target = build.real_input("target", {4, 64});
-  for (const char* name : {"a", "b", "c"}) x = build.linear(name, x, 64);
-  return build.finish(x, build.mean_squared_error("loss", x, target));
+  for (const char* name : {"a", "b", "c"}) x = core::ops::linear(build, name, x, 64);
+  return build.finish(x, core::ops::mean_squared_error(build, "loss", x, target));
 }
 
 TEST(Layout, parameters_lie_in_the_order_in_which_their_gradients_become_ready) {
@@ -41,9 +41,9 @@ TEST(Layout, a_parameter_that_is_used_twice_is_ready_after_its_last_use) {
   GraphBuilder build(2);
   auto shared = build.parameter("shared", {2, 8}, Fill::kNormal, 1);
   auto target = build.real_input("target", {2, 8});
-  auto y = build.gelu("early", shared);
-  y = build.add("late", y, shared);
-  Layout layout = lay_out(build.finish(y, build.mean_squared_error("loss", y, target)));
+  auto y = core::ops::gelu(build, "early", shared);
+  y = core::ops::add(build, "late", y, shared);
+  Layout layout = lay_out(build.finish(y, core::ops::mean_squared_error(build, "loss", y, target)));
   EXPECT_EQ(layout.buckets.at(0).ready_node, 0U);
 }
 

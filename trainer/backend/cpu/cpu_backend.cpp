@@ -5,7 +5,9 @@
 #include <omp.h>
 
 #include <utility>
+#include <variant>
 
+#include "trainer/backend/cpu/kernel.h"
 #include "trainer/backend/host_memory.h"
 
 namespace lockstep::trainer::backend {
@@ -53,9 +55,19 @@ class CpuBackend final : public core::Backend {
                        threads_);
   }
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
-  Result<std::unique_ptr<core::Kernel>> compile(const core::Graph& graph, const core::Node& node,
-                                                core::Bindings bindings) override {
-    return cpu::make_kernel(graph, node, std::move(bindings), loops_, threads_);
+  Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
+    return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
+      const Dimensions d = dimensions_of(graph, node);
+      return std::visit([&](const auto& op) { return cpu::needs_of(op, d, static_cast<size_t>(threads_)); }, node.op);
+    });
+  }
+  Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
+                                                 const core::Addresses& addresses) override {
+    return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
+      cpu::Site site{
+          .graph = graph, .node = node, .bindings = std::move(bindings), .loops = loops_, .threads = threads_};
+      return std::visit([&](const auto& op) { return cpu::make_kernel(op, std::move(site)); }, node.op);
+    });
   }
   // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
   void enter() override {

@@ -11,9 +11,4 @@ namespace lockstep::trainer::backend {
 // kInvalid: `threads` is below 1, or the environment does not allow that many.
 Result<std::unique_ptr<core::Backend>> make_cpu_backend(int threads, const cpu::Loops& loops = cpu::best_loops());
 
-namespace cpu {
-std::unique_ptr<core::Kernel> make_kernel(const core::Graph& graph, const core::Node& node, core::Bindings bindings,
-                                          const Loops& loops, int threads);
-}
-
 }  // namespace lockstep::trainer::backend

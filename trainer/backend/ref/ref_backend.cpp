@@ -1,8 +1,10 @@
 #include "trainer/backend/ref/ref_backend.h"
 
 #include <utility>
+#include <variant>
 
 #include "trainer/backend/host_memory.h"
+#include "trainer/backend/ref/kernel.h"
 
 namespace lockstep::trainer::backend {
 
@@ -15,9 +17,17 @@ class RefBackend final : public core::Backend {
   int threads() const override { return 1; }
   std::string numerics() const override { return "ref/float64/threads-1"; }
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
-  Result<std::unique_ptr<core::Kernel>> compile(const core::Graph& graph, const core::Node& node,
-                                                core::Bindings bindings) override {
-    return ref::make_kernel(graph, node, std::move(bindings));
+  Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
+    return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
+      return std::visit([&](const auto& op) { return ref::needs_of(op, dimensions_of(graph, node)); }, node.op);
+    });
+  }
+  Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
+                                                 const core::Addresses& addresses) override {
+    return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
+      ref::Site site{.graph = graph, .node = node, .bindings = std::move(bindings)};
+      return std::visit([&](const auto& op) { return ref::make_kernel(op, std::move(site)); }, node.op);
+    });
   }
   void enter() override {}
 };

@@ -1,0 +1,44 @@
+#include <utility>
+
+#include "trainer/backend/cpu/kernel.h"
+
+namespace lockstep::trainer::backend::cpu {
+
+namespace {
+
+class BatchNormKernel final : public Base {
+ public:
+  BatchNormKernel(const core::ops::BatchNorm& op, Site site) : Base(std::move(site)), op_(op) {}
+  Status forward(const RunContext& context) override {
+    bool train = context.mode == RunContext::Mode::kTrain;
+    share_columns(d_.in, [&](size_t begin, size_t end) {
+      loops_.batch_norm(x(), parameter(0), parameter(1), d_.rows, d_.in, begin, end, static_cast<float>(op_.epsilon),
+                        train, bindings().statistics[0], bindings().statistics[1], bindings().staged_statistics[0],
+                        bindings().staged_statistics[1], kept(0), kept(1), y());
+    });
+    return {};
+  }
+  Status backward(const RunContext&) override {
+    share_columns(d_.in, [&](size_t begin, size_t end) {
+      loops_.batch_norm_backward(x(), parameter(0), kept(0), kept(1), dy(), d_.rows, d_.in, begin, end, accumulate(),
+                                 dx(), dparameter(0), dparameter(1));
+    });
+    return {};
+  }
+
+ private:
+  core::ops::BatchNorm op_;
+};
+
+}  // namespace
+
+// Keeps the mean and the inverse deviation of each feature.
+Needs needs_of(const core::ops::BatchNorm&, const Dimensions& d, size_t) {
+  return {.reads_inputs = true, .keeps = {d.in, d.in}};
+}
+
+std::unique_ptr<Kernel> make_kernel(const core::ops::BatchNorm& op, Site site) {
+  return std::make_unique<BatchNormKernel>(op, std::move(site));
+}
+
+}  // namespace lockstep::trainer::backend::cpu

@@ -1,0 +1,51 @@
+#include <utility>
+
+#include "trainer/backend/cpu/kernel.h"
+#include "trainer/backend/cpu/multiply.h"
+
+namespace lockstep::trainer::backend::cpu {
+
+namespace {
+
+class LinearKernel final : public Base {
+ public:
+  using Base::Base;
+  Status forward(const RunContext&) override {
+    bool bias = bindings().parameters.size() > 1;
+    if (bias) {
+      share_rows(
+          [&](size_t begin, size_t end) { loops_.fill_rows(parameter(1), end - begin, d_.out, y() + begin * d_.out); });
+    }
+    products_.multiply(As::kIs, As::kTransposed, d_.rows, d_.out, d_.in, x(), d_.in, parameter(0), d_.in,
+                       bias ? 1.0f : 0.0f, y(), d_.out);
+    return products_.take(node());
+  }
+  Status backward(const RunContext&) override {
+    products_.multiply(As::kTransposed, As::kIs, d_.out, d_.in, d_.rows, dy(), d_.out, x(), d_.in, 1.0f, dparameter(0),
+                       d_.in);
+    if (bindings().parameters.size() > 1) {
+      share_columns(d_.out, [&](size_t begin, size_t end) {
+        loops_.add_column_sums(dy(), d_.rows, d_.out, begin, end, dparameter(1));
+      });
+    }
+    if (dx() == nullptr) return products_.take(node());
+    products_.multiply(As::kIs, As::kIs, d_.rows, d_.in, d_.out, dy(), d_.out, parameter(0), d_.in,
+                       accumulate() ? 1.0f : 0.0f, dx(), d_.in);
+    return products_.take(node());
+  }
+
+ private:
+  Products products_;
+};
+
+}  // namespace
+
+Needs needs_of(const core::ops::Linear&, const Dimensions&, size_t) {
+  return {.reads_inputs = true};
+}
+
+std::unique_ptr<Kernel> make_kernel(const core::ops::Linear&, Site site) {
+  return std::make_unique<LinearKernel>(std::move(site));
+}
+
+}  // namespace lockstep::trainer::backend::cpu

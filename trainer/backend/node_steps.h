@@ -1,0 +1,57 @@
+// For backends that compute one node at a time: the steps of a graph, and the memory of a node's kernel.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "trainer/backend/dimensions.h"
+#include "trainer/core/backend.h"
+
+namespace lockstep::trainer::backend {
+
+// What a kernel needs besides the node's inputs, parameters and output.
+struct Needs {
+  bool reads_inputs = false;       // in the backward pass
+  bool reads_output = false;       // in the backward pass
+  std::vector<size_t> keeps = {};  // elements of each block that the forward pass leaves for the backward pass
+  size_t backward_scratch = 0;     // elements that only the backward pass uses
+};
+
+// Memory that a node's kernel works on, in the node's order. Addresses of real tensors are of the backend's element
+// type, statistics are float64, indices int32.
+struct Bindings {
+  std::vector<const void*> inputs;
+  std::vector<const void*> parameters;
+  std::vector<const double*> statistics;
+  std::vector<double*> staged_statistics;
+  std::vector<void*> keeps;
+  void* backward_scratch = nullptr;
+  void* output = nullptr;
+  // Of the backward pass. A null input gradient is not wanted. `accumulate[i]`: add to input gradient i, else
+  // overwrite. Parameter gradients are always added to. The loss node has no output gradient.
+  const void* output_gradient = nullptr;
+  std::vector<void*> input_gradients;
+  std::vector<bool> accumulate;
+  std::vector<void*> parameter_gradients;
+};
+
+// One node, ready to run. Runs never allocate and never wait. After an error, whose sentence names the layer, what the
+// run writes is garbage.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual Status forward(const core::RunContext& context) = 0;
+  virtual Status backward(const core::RunContext& context) = 0;
+};
+
+// Each node as a step.
+core::Lowered lower_nodes(const core::Graph& graph, bool trains, core::ElementType real,
+                          const std::function<Needs(const core::Node&)>& needs_of);
+
+// The kernels of the steps that lower_nodes() made.
+std::unique_ptr<core::Executable> bind_nodes(
+    const core::Graph& graph, const core::Lowered& lowered, const core::Addresses& addresses,
+    const std::function<std::unique_ptr<Kernel>(const core::Node&, Bindings)>& make_kernel);
+
+}  // namespace lockstep::trainer::backend

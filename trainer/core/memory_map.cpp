@@ -1,0 +1,75 @@
+#include "trainer/core/memory_map.h"
+
+#include <algorithm>
+
+namespace lockstep::trainer::core {
+
+namespace {
+
+class Mapper {
+ public:
+  Mapper(const Graph& graph, const Lowered& lowered, bool trains)
+      : graph_(graph), lowered_(lowered), trains_(trains), end_(2 * static_cast<int>(lowered.steps.size())) {}
+
+  MemoryMap map() {
+    map_.values.assign(graph_.tensors.size(), -1);
+    map_.gradients.assign(graph_.tensors.size(), -1);
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+      if (graph_.tensors[i].role != Role::kActivation) continue;
+      if (lowered_.value_bytes[i] > 0) map_.values[i] = add(lowered_.value_bytes[i]);
+      if (trains_ && lowered_.gradient_bytes[i] > 0) map_.gradients[i] = add(lowered_.gradient_bytes[i]);
+    }
+    for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+      map_step(lowered_.steps[k], static_cast<int>(k), end_ - 1 - static_cast<int>(k));
+    }
+    for (TensorId id : {graph_.loss, graph_.output}) touch(map_.values, id, end_);
+    return std::move(map_);
+  }
+
+ private:
+  void map_step(const Step& step, int forward, int backward) {
+    for (TensorId id : step.reads) touch(map_.values, id, forward);
+    for (TensorId id : step.writes) touch(map_.values, id, forward);
+    StepBlocks blocks;
+    for (size_t bytes : step.keeps) {
+      blocks.keeps.push_back(add(bytes));
+      extend(blocks.keeps.back(), forward);
+      if (trains_) extend(blocks.keeps.back(), backward);
+    }
+    if (step.forward_scratch > 0) extend(blocks.forward_scratch = add(step.forward_scratch), forward);
+    if (trains_) {
+      for (TensorId id : step.backward_reads) touch(map_.values, id, backward);
+      for (TensorId id : step.gradient_reads) touch(map_.gradients, id, backward);
+      for (TensorId id : step.gradient_writes) touch(map_.gradients, id, backward);
+      if (step.backward_scratch > 0) extend(blocks.backward_scratch = add(step.backward_scratch), backward);
+    }
+    map_.steps.push_back(std::move(blocks));
+  }
+
+  int add(size_t bytes) {
+    map_.blocks.push_back({bytes, end_, -1});
+    return static_cast<int>(map_.blocks.size()) - 1;
+  }
+  void touch(const std::vector<int>& of, TensorId id, int position) {
+    if (int block = of[static_cast<size_t>(id)]; block >= 0) extend(block, position);
+  }
+  void extend(int block, int position) {
+    Lifetime& lifetime = map_.blocks[static_cast<size_t>(block)];
+    lifetime.first = std::min(lifetime.first, position);
+    lifetime.last = std::max(lifetime.last, position);
+  }
+
+  const Graph& graph_;
+  const Lowered& lowered_;
+  const bool trains_;
+  const int end_;
+  MemoryMap map_;
+};
+
+}  // namespace
+
+MemoryMap map_memory(const Graph& graph, const Lowered& lowered, bool trains) {
+  return Mapper(graph, lowered, trains).map();
+}
+
+}  // namespace lockstep::trainer::core
