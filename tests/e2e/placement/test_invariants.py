@@ -52,6 +52,12 @@ def test_a_gated_pod_whose_node_is_anothers_is_found_when_it_stays_so():
         assert bool(said) == harm, (lasts, said)
 
 
+def test_two_pods_without_a_gate_on_one_node_are_found_at_once():
+    late = [(3, "ADDED", pod("late", "next", reserved="k1")), (3.2, "DELETED", pod("late", "next", reserved="k1"))]
+    said = found(life("a", "job", "k1", 0) + late, slack=9)
+    assert any("pods without a gate claim 16 of 8 GPUs of k1" in sentence for sentence in said), said
+
+
 def test_a_plain_pod_on_a_reserved_node_is_no_claim():
     taker = [(0.5, "ADDED", pod("taker", node="k1")), (0.7, "DELETED", pod("taker", node="k1"))]
     assert found(life("a", "job", "k1", 0) + life("b", "job", "k2", 0) + taker) == []
