@@ -1,4 +1,5 @@
-# A room is a folder with one static library; DEPENDS is the list of rooms that it may include (a test compares it with the includes).
+# A room is a folder with one static library; DEPENDS is the list of rooms that it may include (a test compares it with
+# the includes).
 include_guard()
 
 # What `ctest -L unit` runs; a sanitizer's build needs nothing else.
@@ -15,10 +16,11 @@ function(lockstep_room room)
   target_link_libraries(lockstep_${room} PUBLIC ${ROOM_DEPENDS} ${ROOM_LIBRARIES} PRIVATE lockstep_warnings)
 endfunction()
 
-# lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...] [LABELS unit])
+# lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...]
+#               [LABELS unit])
 # SEPARATE: never as a unity build, because the files use the same local names for different things.
-# ONE_THREAD: neither the room nor the tests know threads (a test looks). So ThreadSanitizer's build leaves it out, no
-# time that passes fails it, and scripts/run_tests.py runs it under AddressSanitizer while others wait.
+# ONE_THREAD: neither the room nor its tests start threads (tests/structure checks). ThreadSanitizer's build leaves it
+# out. It has no deadlines, so scripts/run_tests.py runs it under AddressSanitizer at idle priority.
 function(lockstep_test room)
   cmake_parse_arguments(T "SEPARATE;ONE_THREAD" "" "SOURCES;DEPENDS;LIBRARIES;LABELS" ${ARGN})
   if(T_ONE_THREAD AND LOCKSTEP_SANITIZE STREQUAL "thread")

@@ -156,8 +156,9 @@ def build(suite, preset, targets=()):
 
 
 def start_when_idle():
-    """Starts threads that build the sanitizers' unit tests, and run those of one thread, with the processor time that no
-    suite wants. The suites report what they find; they repeat a build that failed."""
+    """Starts threads that build the sanitizers' unit tests, and run those of one thread, at idle priority.
+
+    The suites report what these find, and repeat a build that failed."""
     (OUT / f"{IDLE_LOG}.log").unlink(missing_ok=True)
 
     def build_preset(preset, before):
@@ -168,7 +169,7 @@ def start_when_idle():
         status = run(IDLE_LOG, command, 4800)
         if status == 0 and preset == "asan":
             clear_reports(preset)
-            # A report that a test has failed counts, also when only the time was too short for the others.
+            # A failed test counts: the suite does not repeat it.
             status = ctest_run(IDLE_LOG, preset, ["-L", ONE_THREAD], ["scripts/idle.sh"])
             if status == 0 or count_gtest(reports_of(preset)).failed:
                 TESTED.add(preset)

@@ -1,5 +1,5 @@
-"""Networks that carry some of what they should: nobody reaches the coordinator; two pods reach everything but one another; a
-newcomer does not reach all of the others."""
+"""Networks that carry a part of the traffic: no agent reaches the coordinator; two pods reach everything but each other;
+a newcomer does not reach all of the others."""
 
 import contextlib
 import ipaddress
@@ -51,7 +51,7 @@ def ends_as_undisturbed(gang, alone):
     assert at_the_end == digest
 
 
-def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cut_from_one_another_one_moves(cluster, job, tmp_path):
+def test_a_cut_off_coordinator_loses_no_member_and_of_two_cut_pods_one_moves(cluster, job, tmp_path):
     gang = Gang(cluster, job, "cut-off", *FLAGS, pace=PACE, steps=STEPS, nodes=2, elastic=False,
                 gpusPerNode=8, deadlines={"progressSeconds": 3})
     gang.makes_steps(60)
@@ -60,7 +60,8 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
 
     with gang.fault("the coordinator is cut off", costs_a_member=False):
         begun = time.monotonic_ns()
-        with dropped(cluster, *((node, "-s", address(pod), "-p", "tcp", "--dport", "7077") for node, pod in zip(nodes, pods))):
+        to_it = ("-p", "tcp", "--dport", "7077")
+        with dropped(cluster, *((node, "-s", address(pod), *to_it) for node, pod in zip(nodes, pods))):
             gang.until("that time has passed", lambda: time.monotonic_ns() > begun + AWAY * 1e9, deadline=AWAY + 10)
             ahead = gang.ledgers.step() - told(gang)
         away = begun, time.monotonic_ns()
@@ -73,7 +74,7 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
                      (nodes[1], "-s", address(pods[1]), "-d", address(pods[0]))):
             gang.until("all train again", lambda: gang.ledgers.trains_with(2, generation), deadline=120)
     attempts = gang.rows[-1][3]
-    told_of = [(attempt["generation"], attempt["cause"], attempt["strategy"], attempt["message"]) for attempt in attempts]
+    told_of = [[attempt[field] for field in ("generation", "cause", "strategy", "message")] for attempt in attempts]
     assert len(attempts) == 2, json.dumps(told_of, indent=1)
     first, second = attempts
     assert (first["cause"], first["strategy"]) == ("ConnectionBroken", "InPlace"), first
@@ -91,7 +92,7 @@ def test_nobody_is_lost_while_the_coordinator_hears_of_nobody_and_of_two_pods_cu
     assert longest <= gang.longest_allowed()
 
 
-def test_a_newcomer_that_does_not_reach_the_others_is_taken_in_when_it_does_and_nobody_stops_for_it_before(cluster, job, tmp_path):
+def test_a_newcomer_that_misses_a_peer_joins_when_it_reaches_it_and_no_rank_stops(cluster, job, tmp_path):
     gang = Gang(cluster, job, "newcomer", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
     gang.makes_steps(40)
     first, last = gang.pod(0), gang.pod(2)
@@ -104,13 +105,15 @@ def test_a_newcomer_that_does_not_reach_the_others_is_taken_in_when_it_does_and_
             begun = time.monotonic_ns()
 
             def left_out():
-                return next(condition["message"] for condition in gang.status()["conditions"] if condition["type"] == "Running")
+                conditions = gang.status()["conditions"]
+                return next(condition["message"] for condition in conditions if condition["type"] == "Running")
 
             sentence = gang.until("it is left out", lambda: "is not taken in" in left_out() and left_out(), deadline=60)
             gang.makes_steps(60)
             ended, smaller = time.monotonic_ns(), gang.ledgers.generation()
             assert gang.ledgers.trains_with(2), "the two train on"
-        assert "slot 2 is not taken in, because it does not reach" in sentence and "no answer within 2 s" in sentence, sentence
+        for part in ("slot 2 is not taken in, because it does not reach", "no answer within 2 s"):
+            assert part in sentence, sentence
         gang.until("it is taken in", lambda: gang.ledgers.trains_with(3, smaller), deadline=90)
     ends_as_undisturbed(gang, tmp_path / "alone")
     longest = gang.stood_still(begun, ended)

@@ -43,10 +43,13 @@ def write_job(folder):
 
 
 def run(script, deadline, cwd=e2e.ROOT, **environment):
-    """What a shell prints for the commands; each has to succeed, and all of them in time. Nothing of them outlives the call."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**inherited, **environment})
+    """What a shell prints for the commands; each has to succeed, and all of them in time. No process of them outlives
+    the call."""
+    left_out = ("KUBECONFIG", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, stdin=subprocess.DEVNULL, text=True,
+                               start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env={**inherited, **environment})
     try:
         out, _ = process.communicate(timeout=deadline)
     except subprocess.TimeoutExpired:
@@ -86,7 +89,8 @@ def test_the_cluster_block_trains_to_the_end(cluster_of_make):
     (block,) = blocks()["On a cluster"]
     *commands, down = block.splitlines()
     assert "make cluster" in commands[0] and down.startswith("make cluster-down")
-    out = run("\n".join([*commands, "kubectl get trainingjob/language-model -o json | tr -d '\\n'; echo", down]), 1100, **cluster_of_make)
+    status_of_the_job = "kubectl get trainingjob/language-model -o json | tr -d '\\n'; echo"
+    out = run("\n".join([*commands, status_of_the_job, down]), 1100, **cluster_of_make)
     status = next(json.loads(line) for line in out.splitlines() if line.startswith("{"))["status"]
     assert status["state"] == "Succeeded" and status["nodes"]["summary"]
     assert re.search(r"^NAME +STATE +READY +STEP +SAMPLES/S +RESTARTS +LEVEL +AGE", out, re.M | re.I), out
