@@ -88,8 +88,8 @@ std::vector<std::string> level_flags_of(const kube::Json& pod) {
   return flags;
 }
 
-// The levels of the operator, for which a pod of it is asked: who lists the pods of all namespaces needs no other
-// right. Leaves reading.operator_pod empty where there is none.
+// The levels of the operator, by the arguments of its newest pod: the right to list the pods of all namespaces is
+// enough. Leaves reading.operator_pod empty where there is none.
 Result<Profile> operators_profile(kube::Api& api, ClusterReading& reading) {
   LOCKSTEP_TRY(const auto page,
                api.list(kube::kPods, {.label_selector = kOperatorLabels, .field_selector = kNotEnded}));

@@ -67,7 +67,7 @@ Status ChildWrites::write(std::size_t i) {
   i -= services_;
   if (i < creates_.size()) {
     const auto& wanted = creates_[i];
-    // The answer that replaced this one has queued the job.
+    // The executor queues the job when the batch has ended.
     if (!wanted.node.empty() && !still_given_(wanted)) return {};
     return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
   }

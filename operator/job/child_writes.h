@@ -54,8 +54,8 @@ class ChildWrites {
   // of the authority. Any thread.
   using AgentNow = std::function<AgentSettings()>;
 
-  // Whether placement still gives its node to a pod. Asked right before the create of a pod that has one: an answer may
-  // change while the plan waits for its turn, and the node be another gang's. Any thread.
+  // Whether placement still gives its node to a pod. Asked right before the create of a pod that has one. While the
+  // plan waits for its turn, the answer may change and another gang get the node. Any thread.
   using StillGiven = std::function<bool(const PodToCreate&)>;
 
   // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for

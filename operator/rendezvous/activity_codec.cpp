@@ -16,7 +16,7 @@ constexpr std::array kDoing = {"starting",   "loading", "forward",    "backward"
 constexpr std::array kStages = {"idle", "reduce-scatter", "all-gather", "exchange", "broadcast"};
 constexpr std::string_view kStates = "RSDTtZXIP?";  // of proc(5), and none
 
-constexpr std::size_t kNumbers = 10;      // of an activity; protocols of before have no may_rest_ms
+constexpr std::size_t kNumbers = 10;      // of an activity of an earlier version, which lacks may_rest_ms
 constexpr std::size_t kMostNumbers = 32;  // of one of a later version
 
 // Reads one value after the other; remembers whether all were as they must be.

@@ -53,7 +53,7 @@ TEST_F(ChildWritesTest, no_pod_is_created_for_a_node_that_placement_took_back) {
               ElementsAre(name(1)));
 }
 
-TEST_F(ChildWritesTest, a_pod_whose_node_kube_scheduler_chooses_asks_nobody) {
+TEST_F(ChildWritesTest, a_pod_without_a_node_is_created_without_an_answer) {
   EXPECT_THAT(pods_after({{.slot = 0, .incarnation = 1}}, {}), ElementsAre(name(0)));
 }
 

@@ -496,21 +496,28 @@ TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
-TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
-  plan.deadlines.start_timeout_seconds = 3;
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  ready(0, 1);
-  ready(1, 1);
+// Two members that have GO and 3 s to come up.
+class ComingUp : public CoordinatorStateTest {
+ protected:
+  ComingUp() {
+    plan.deadlines.start_timeout_seconds = 3;
+    set_plan();
+    loaded();
+    join(0);
+    join(1);
+    written();
+    ready(0, 1);
+    ready(1, 1);
+    heartbeat.phase = MemberPhase::kRunning;
+    heartbeat.generation = 1;
+  }
+  Heartbeat heartbeat;
+};
+
+TEST_F(ComingUp, who_does_not_come_up_in_time_is_named) {
   say(0, Up{1});
   for (int i = 0; i < 13; ++i) {
     time += milliseconds(250);
-    Heartbeat heartbeat;
-    heartbeat.phase = MemberPhase::kRunning;
-    heartbeat.generation = 1;
     say(0, heartbeat);
     say(1, heartbeat);
   }
@@ -518,18 +525,7 @@ TEST_F(CoordinatorStateTest, who_does_not_come_up_in_time_is_named) {
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
-TEST_F(CoordinatorStateTest, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_it_says) {
-  plan.deadlines.start_timeout_seconds = 3;
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  ready(0, 1);
-  ready(1, 1);
-  Heartbeat heartbeat;
-  heartbeat.phase = MemberPhase::kRunning;
-  heartbeat.generation = 1;
+TEST_F(ComingUp, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_it_says) {
   Activity reads{1, Activity::Doing::kStarting};
   for (reads.may_rest_ms = 20'000; reads.may_rest_ms > 0; reads.may_rest_ms -= 250) {
     time += milliseconds(250);

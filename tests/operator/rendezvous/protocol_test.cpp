@@ -179,11 +179,12 @@ TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
 
 // Word for word what the agents of protocol 1 have always been sent.
 TEST(Protocol, protocol_1_is_written_byte_for_byte) {
-  const std::string tail =
-      R"("ranks":2,"restore":"step-1.g7","source":{"rank":2,"send":true,"version":{"digest":"00fe","generation":7,"step":42}},)"
-      R"("term":2,"type":)";
+  const std::string tail = R"("ranks":2,"restore":"step-1.g7","source":{"rank":2,"send":true,)"
+                           R"("version":{"digest":"00fe","generation":7,"step":42}},)"
+                           R"("term":2,"type":)";
   const auto head = [](int generation) {
-    return R"({"checkpointEvery":300,"checkpointPath":"/ckpt","env":{"NCCL_DEBUG":"INFO"},"firstRank":2,"generation":)" +
+    return R"({"checkpointEvery":300,"checkpointPath":"/ckpt","env":{"NCCL_DEBUG":"INFO"},"firstRank":2,)"
+           R"("generation":)" +
            std::to_string(generation) + R"(,"groupRank":1,"groupWorldSize":2,"job":"a","jobUid":"uid","key":")" +
            std::string(64, 'a') + R"(","kind":"Torch","masterAddr":"10.0.0.1","masterPort":20001,"maxRestarts":10,)";
   };
