@@ -138,6 +138,14 @@ class StateTransfer : public ::testing::Test {
     return kept;
   }
   Bytes image_of(size_t rank) { return keep(rank).bytes; }
+  // Trains two steps, and takes the rank back to the first. What it holds then.
+  Kept fall_behind(size_t rank) {
+    train(1);
+    Kept behind = keep(rank);
+    train(1);
+    put_back(rank, behind);
+    return behind;
+  }
   void put_back(size_t rank, const Kept& kept) { state(rank).install(kept.bytes.data(), kept.committed_in); }
 
   std::vector<std::unique_ptr<Communicator>> ring_;
@@ -166,10 +174,7 @@ TEST_F(StateTransfer, ranks_that_hold_the_version_are_not_touched) {
 }
 
 TEST_F(StateTransfer, a_rank_that_is_a_step_behind_gets_the_newest) {
-  train(1);
-  Kept behind = keep(2);
-  train(1);
-  put_back(2, behind);
+  Kept behind = fall_behind(2);
   ASSERT_EQ(state(2).step, 1);
   auto results = transfer(0, state(0).version());
   ASSERT_TRUE(results[2].ok()) << results[2].error().message;
@@ -188,10 +193,7 @@ class StateTransferOfWideBatches : public StateTransfer {
 TEST_F(StateTransferOfWideBatches, no_second_state_is_allocated_where_activations_leave_room) {
   const std::span<std::byte> spare = ranks_[2]->replica->spare();
   ASSERT_GE(spare.size(), state(2).bytes());
-  train(1);
-  Kept behind = keep(2);
-  train(1);
-  put_back(2, behind);
+  fall_behind(2);
   auto results = transfer(0, state(0).version());
   ASSERT_TRUE(results[2].ok()) << results[2].error().message;
   EXPECT_EQ(bytes_of(state(2)), bytes_of(state(0)));
@@ -206,10 +208,7 @@ TEST_F(StateTransferOfWideBatches, no_second_state_is_allocated_where_activation
 }
 
 TEST_F(StateTransferOfWideBatches, a_source_that_dies_in_the_middle_leaves_the_state_in_use_whole) {
-  train(1);
-  Kept behind = keep(2);
-  train(1);
-  put_back(2, behind);
+  Kept behind = fall_behind(2);
   meddling_[0]->dies_at = 2;
   EXPECT_FALSE(transfer(0, state(0).version())[2].ok());
   EXPECT_EQ(image_of(2), behind.bytes);
@@ -298,10 +297,7 @@ TEST_F(StateTransfer, an_equal_state_takes_the_generation_of_the_source) {
 }
 
 TEST_F(StateTransfer, a_source_that_dies_in_the_middle_leaves_receivers_whole) {
-  train(1);
-  Kept behind = keep(2);
-  train(1);
-  put_back(2, behind);
+  Kept behind = fall_behind(2);
   meddling_[0]->dies_at = 3;
   auto results = transfer(0, state(0).version());
   for (size_t rank : {1U, 2U}) {
@@ -313,10 +309,7 @@ TEST_F(StateTransfer, a_source_that_dies_in_the_middle_leaves_receivers_whole) {
 }
 
 TEST_F(StateTransfer, a_state_that_changes_on_the_way_is_not_installed) {
-  train(1);
-  Kept behind = keep(2);
-  train(1);
-  put_back(2, behind);
+  Kept behind = fall_behind(2);
   meddling_[2]->flips_at = 3;
   auto results = transfer(0, state(0).version());
   ASSERT_FALSE(results[2].ok());

@@ -321,7 +321,7 @@ TEST(TorchrunExchange, ranks_find_each_other_in_any_order_past_strangers_and_can
   while (strangers.size() < 3 && std::chrono::steady_clock::now() < give_up) {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(fd.get(), address.get(), address.length) != 0) {
-      std::this_thread::sleep_for(milliseconds(5));  // rank 0 does not listen yet
+      std::this_thread::sleep_for(milliseconds(5));  // rank 0 does not listen yet; no event tells when it does
       continue;
     }
     const std::string_view says = strangers.empty() ? "GET / HTTP/1.1\r\n\r\n" : "";
