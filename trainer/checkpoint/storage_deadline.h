@@ -22,7 +22,7 @@ namespace lockstep::trainer::checkpoint {
 
 inline constexpr std::chrono::seconds kStorageBase{120};                 // the storage may be away for so long
 inline constexpr std::uint64_t kStorageFloor = std::uint64_t{16} << 20;  // bytes of state per second, at least
-// From an overrun deadline to the end of the process. Whoever waits for a rank waits so much longer.
+// From an overrun deadline to the end of the process. Peers and the coordinator wait so much longer for the rank.
 inline constexpr std::chrono::seconds kTimeToEnd{30};
 
 // For reading or writing a checkpoint of a state of `bytes`: kStorageBase, and the time of `bytes` at kStorageFloor, a
