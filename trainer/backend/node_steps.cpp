@@ -75,9 +75,7 @@ core::Lowered lower_nodes(const core::Graph& graph, bool trains, core::ElementTy
     lowered.steps.push_back(step_of(graph, i, trains, core::size_of(real), needs_of(graph.nodes[i])));
   }
   for (const core::Tensor& tensor : graph.tensors) {
-    const bool index = tensor.number == core::Number::kIndex;
-    const size_t bytes =
-        static_cast<size_t>(core::count_of(tensor.shape)) * core::size_of(index ? core::ElementType::kInt32 : real);
+    const size_t bytes = core::bytes_of(tensor, real);
     lowered.value_bytes.push_back(bytes);
     lowered.gradient_bytes.push_back(trains && tensor.has_gradient ? bytes : 0);
   }

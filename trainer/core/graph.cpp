@@ -7,10 +7,6 @@
 
 namespace lockstep::trainer::core {
 
-const char* name_of(const Op& op) {
-  return std::visit([](const auto& kind) { return kind.kName; }, op);
-}
-
 bool is_loss(const Op& op) {
   return std::visit(
       [](const auto& kind) {

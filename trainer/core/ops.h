@@ -46,8 +46,6 @@ using Op = Listed<End LOCKSTEP_OPS(LOCKSTEP_LISTED)>::Type;
 // A node's kind with its attributes.
 using Op = ops_list::Op;
 
-// The op's name: "linear".
-const char* name_of(const Op& op);
 // Its backward pass starts at RunContext::loss_scale and reads no gradient of its output. An op says so by kIsLoss.
 bool is_loss(const Op& op);
 

@@ -11,11 +11,6 @@ namespace lockstep::trainer::core {
 
 namespace {
 
-size_t bytes_of(const Tensor& tensor, ElementType real) {
-  return static_cast<size_t>(count_of(tensor.shape)) *
-         size_of(tensor.number == Number::kIndex ? ElementType::kInt32 : real);
-}
-
 std::string text_of(const Shape& shape) {
   std::string text;
   for (std::int64_t dimension : shape) text += (text.empty() ? "(" : ", ") + std::to_string(dimension);

@@ -78,10 +78,8 @@ Result<std::unique_ptr<Replica>> Replica::create(const Graph& graph, Backend& ba
                        .staged_statistics = replica->staged_statistics_.data()};
   LOCKSTEP_TRY(replica->program_, Program::compile(graph, backend, memory, {.pulse = options.pulse}));
   for (TensorId id : graph.with_role(Role::kInput)) {
-    const Tensor& input = graph.tensor(id);
-    ElementType type = input.number == Number::kIndex ? ElementType::kInt32 : backend.real();
     replica->inputs_.push_back(replica->program_->data(id));
-    replica->input_bytes_.push_back(static_cast<size_t>(count_of(input.shape)) * size_of(type));
+    replica->input_bytes_.push_back(bytes_of(graph.tensor(id), backend.real()));
   }
   for (auto& slot : state.slots) replica->slot_addresses_.push_back(slot->data());
 

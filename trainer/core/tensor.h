@@ -60,4 +60,10 @@ struct Tensor {
   bool has_gradient = false;  // something learnt lies before it and, in a finished graph, the loss after it
 };
 
+// Bytes of its values where real numbers are of type `real`.
+inline size_t bytes_of(const Tensor& tensor, ElementType real) {
+  return static_cast<size_t>(count_of(tensor.shape)) *
+         size_of(tensor.number == Number::kIndex ? ElementType::kInt32 : real);
+}
+
 }  // namespace lockstep::trainer::core

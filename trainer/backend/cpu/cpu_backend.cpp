@@ -64,8 +64,8 @@ class CpuBackend final : public core::Backend {
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
                                                  const core::Addresses& addresses) override {
     return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
-      cpu::Site site{
-          .graph = graph, .node = node, .bindings = std::move(bindings), .loops = loops_, .threads = threads_};
+      NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
+      cpu::Site site{.at = std::move(at), .loops = loops_, .threads = threads_};
       return std::visit([&](const auto& op) { return cpu::make_kernel(op, std::move(site)); }, node.op);
     });
   }

@@ -2,24 +2,20 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "trainer/backend/cpu/loops.h"
-#include "trainer/backend/dimensions.h"
-#include "trainer/backend/node_steps.h"
+#include "trainer/backend/node_kernel.h"
 #include "trainer/core/backend.h"
 
 namespace lockstep::trainer::backend::cpu {
 
 using core::RunContext;
 
-// A node, the memory that its kernel works on, and the threads that compute it. Graph and loops outlive the kernel.
+// A node, and what computes it. The loops outlive the kernel.
 struct Site {
-  const core::Graph& graph;
-  const core::Node& node;
-  Bindings bindings;
+  NodeSite at;
   const Loops& loops;
   int threads;
 };
@@ -30,27 +26,13 @@ struct Site {
 LOCKSTEP_OPS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
 
-// Addresses by short names, and loops over threads. Row-major, (rows, features).
-class Base : public Kernel {
+// Loops over threads.
+class Base : public NodeKernel<float> {
  public:
   explicit Base(Site site)
-      : site_(std::move(site)),
-        d_(dimensions_of(site_.graph, site_.node)),
-        loops_(site_.loops),
-        threads_(static_cast<size_t>(site_.threads)) {}
+      : NodeKernel(std::move(site.at)), loops_(site.loops), threads_(static_cast<size_t>(site.threads)) {}
 
  protected:
-  const float* x(size_t i = 0) const { return static_cast<const float*>(site_.bindings.inputs[i]); }
-  const std::int32_t* indices(size_t i) const { return static_cast<const std::int32_t*>(site_.bindings.inputs[i]); }
-  const float* parameter(size_t i) const { return static_cast<const float*>(site_.bindings.parameters[i]); }
-  float* kept(size_t i) const { return static_cast<float*>(site_.bindings.keeps[i]); }
-  float* y() const { return static_cast<float*>(site_.bindings.output); }
-  const float* dy() const { return static_cast<const float*>(site_.bindings.output_gradient); }
-  float* dx(size_t i = 0) const { return static_cast<float*>(site_.bindings.input_gradients[i]); }
-  bool accumulate(size_t i = 0) const { return site_.bindings.accumulate[i]; }
-  float* dparameter(size_t i) const { return static_cast<float*>(site_.bindings.parameter_gradients[i]); }
-  size_t elements() const { return d_.rows * d_.in; }
-
   // Calls body(begin, end) with one range of [0, count) for each thread, in multiples of `grain`.
   template <typename Body>
   void share(size_t count, size_t grain, const Body& body) const {
@@ -80,21 +62,6 @@ class Base : public Kernel {
     share(columns, 64, body);
   }
 
-  const Bindings& bindings() const {
-    return site_.bindings;
-  }
-  const core::Node& node() const {
-    return site_.node;
-  }
-  const core::Tensor& tensor(core::TensorId id) const {
-    return site_.graph.tensor(id);
-  }
-
- private:
-  Site site_;
-
- protected:
-  const Dimensions d_;
   const Loops& loops_;
   const size_t threads_;
 };

@@ -8,9 +8,7 @@
 namespace lockstep::trainer::core::ops {
 
 // Two tensors of one shape -> the same shape.
-struct Add {
-  static constexpr const char* kName = "add";
-};
+struct Add {};
 
 inline TensorId add(GraphBuilder& build, const std::string& name, TensorId a, TensorId b) {
   GraphBuilder::require(build.shape(a) == build.shape(b), name, "both inputs must have one shape");

@@ -11,7 +11,6 @@ namespace lockstep::trainer::core::ops {
 // (R, I) with gain (I) and shift (I) -> the same. Statistics: running mean (I) and running variance (I), the unbiased
 // one; the normalisation uses the biased one.
 struct BatchNorm {
-  static constexpr const char* kName = "batch_norm";
   double epsilon = 1e-5;  // added to the variance
 };
 

@@ -10,7 +10,6 @@ namespace lockstep::trainer::core::ops {
 
 // (R, 3 I): queries, keys and values side by side -> (R, I).
 struct CausalAttention {
-  static constexpr const char* kName = "causal_attention";
   std::int64_t heads = 1;
 };
 

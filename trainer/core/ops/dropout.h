@@ -9,7 +9,6 @@ namespace lockstep::trainer::core::ops {
 
 // Any shape whose first dimension is a multiple of the batch -> the same.
 struct Dropout {
-  static constexpr const char* kName = "dropout";
   double rate = 0;  // part of the elements that becomes zero, in [0, 1)
 };
 

@@ -9,9 +9,7 @@
 namespace lockstep::trainer::core::ops {
 
 // Indices (R) with table (V, O) and positions (T, O) -> (R, O); row r has position r mod T.
-struct Embedding {
-  static constexpr const char* kName = "embedding";
-};
+struct Embedding {};
 
 // Adds `name`.table and `name`.positions.
 inline TensorId embedding(GraphBuilder& build, const std::string& name, TensorId indices, std::int64_t vocabulary,

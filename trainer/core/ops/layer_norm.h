@@ -10,7 +10,6 @@ namespace lockstep::trainer::core::ops {
 
 // (R, I) with gain (I) and shift (I) -> the same.
 struct LayerNorm {
-  static constexpr const char* kName = "layer_norm";
   double epsilon = 1e-5;  // added to the variance
 };
 

@@ -10,9 +10,7 @@
 namespace lockstep::trainer::core::ops {
 
 // (R, I) with weight (O, I) and bias (O) or none -> (R, O).
-struct Linear {
-  static constexpr const char* kName = "linear";
-};
+struct Linear {};
 
 // Adds the layer `name` with `name`.weight, and `name`.bias unless `bias` is false; weights have `deviation`
 // (0: 1 / sqrt(features of the input)).

@@ -9,7 +9,6 @@ namespace lockstep::trainer::core::ops {
 
 // Values and targets (R, I) -> loss of each sample (B): the mean of the squared differences.
 struct MeanSquaredError {
-  static constexpr const char* kName = "mean_squared_error";
   static constexpr bool kIsLoss = true;
 };
 

@@ -8,9 +8,7 @@
 namespace lockstep::trainer::core::ops {
 
 // Any shape -> the same. NaN stays NaN.
-struct Relu {
-  static constexpr const char* kName = "relu";
-};
+struct Relu {};
 
 inline TensorId relu(GraphBuilder& build, const std::string& name, TensorId input) {
   return build.add(Relu{}, {.name = name, .inputs = {input}}, Shape(build.shape(input)));

@@ -9,7 +9,6 @@ namespace lockstep::trainer::core::ops {
 
 // Scores (R, V) and classes (R) -> loss of each sample (B): the mean over its rows.
 struct SoftmaxCrossEntropy {
-  static constexpr const char* kName = "softmax_cross_entropy";
   static constexpr bool kIsLoss = true;
 };
 
