@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/storage_deadline.h"
 #include "trainer/print.h"
 #include "trainer/state_views.h"
+#include "trainer/sync/all_reduce.h"
 
 namespace lockstep::trainer {
 
@@ -133,16 +134,16 @@ Status Training::set_up() {
   doing_ = Origin::kConfig;
   // Random numbers would be overwritten by the state of another rank.
   initial_ = world_.state_source.rank < 0 && !world_.standby;
-  LOCKSTEP_TRY(replica_,
-               core::Replica::create(task_->graph, *backend_, *task_->optimizer, *task_->source, *communicator_,
-                                     {.seed = flags_.seed,
-                                      .micro_batches = flags_.batch_size / flags_.micro_batch_size,
-                                      .clip_norm = *flags_.clip_norm,
-                                      .deterministic = flags_.deterministic,
-                                      .initialize = initial_,
-                                      .pulse = &board_.pulse,
-                                      .checksums = ledger_ != nullptr},
-                                     interruption_->flag()));
+  synchronizer_ = std::make_unique<sync::AllReduce>(sync::AllReduceOptions{.deterministic = flags_.deterministic});
+  LOCKSTEP_TRY(replica_, core::Replica::create({task_->graph, *backend_, *task_->optimizer, *task_->source,
+                                                *synchronizer_, *communicator_},
+                                               {.seed = flags_.seed,
+                                                .micro_batches = flags_.batch_size / flags_.micro_batch_size,
+                                                .clip_norm = *flags_.clip_norm,
+                                                .initialize = initial_,
+                                                .pulse = &board_.pulse,
+                                                .checksums = ledger_ != nullptr},
+                                               interruption_->flag()));
   return {};
 }
 

@@ -108,6 +108,7 @@ class Training {
   data::Opening opening_;  // if text is generated
   std::unique_ptr<comm::Communicator> communicator_;
   int unlinked_ = -1;  // the rank to which this one could not connect at its start
+  std::unique_ptr<core::Synchronizer> synchronizer_;
   std::unique_ptr<core::Replica> replica_;
   std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, if there is a directory
   std::unique_ptr<report::MetricsFile> metrics_;

@@ -120,13 +120,11 @@ void Program::find_first_writers() {
   }
 }
 
-Status Program::forward(const RunContext& context, const std::atomic<bool>& abort) {
-  backend_.enter();
-  for (size_t step = 0; step < steps(); ++step) {
-    if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the forward pass was aborted");
-    LOCKSTEP_CHECK_OK(executable_->forward(step, context));
-    if (pulse_ != nullptr) pulse_->beat();
-  }
+Status Program::forward(size_t step, const RunContext& context, const std::atomic<bool>& abort) {
+  if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the forward pass was aborted");
+  if (step == 0) backend_.enter();
+  LOCKSTEP_CHECK_OK(executable_->forward(step, context));
+  if (pulse_ != nullptr) pulse_->beat();
   return {};
 }
 

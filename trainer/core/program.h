@@ -39,7 +39,12 @@ class Program {
 
   // Runs all steps over what the inputs hold. kCancelled when `abort` became true between two steps, or a step's
   // error; then activations are garbage, and so are gradients after backward().
-  Status forward(const RunContext& context, const std::atomic<bool>& abort);
+  Status forward(const RunContext& context, const std::atomic<bool>& abort) {
+    for (size_t step = 0; step < steps(); ++step) LOCKSTEP_CHECK_OK(forward(step, context, abort));
+    return {};
+  }
+  // One step of it, for callers that have something to do in between.
+  Status forward(size_t step, const RunContext& context, const std::atomic<bool>& abort);
   // After forward() in training mode: adds the gradients of the parameters to their arena, step by step from the last
   // to the first.
   Status backward(const RunContext& context, const std::atomic<bool>& abort) {
@@ -49,6 +54,8 @@ class Program {
   // One step of it, for callers that have something to do in between.
   Status backward(size_t step, const RunContext& context, const std::atomic<bool>& abort);
   size_t steps() const { return lowered_.steps.size(); }
+  // The last node that `step` computes.
+  size_t last_node(size_t step) const { return lowered_.steps[step].nodes.back(); }
   // After the backward pass of `step`, the nodes from this one to the last of the graph have run theirs.
   size_t done_from(size_t step) const { return done_from_[step]; }
 

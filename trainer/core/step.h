@@ -1,8 +1,8 @@
-// One training step of one rank, as part of the gang: compute this rank's micro-batches, reduce the gradients bucket by
-// bucket while earlier layers still compute, agree on flags, commit.
+// One training step of one rank, as part of the gang: compute this rank's micro-batches, hand each gradient bucket to
+// the synchronizer while earlier layers still compute, agree, commit.
 //
-// The global batch of a step is M micro-batches of fixed size; micro-batch j is computed by rank j mod n. Nothing that
-// outlives the step changes before commit, so a failed or aborted step can be repeated from the same state.
+// The global batch of a step is M micro-batches of fixed size. Nothing that outlives the step changes before commit, so
+// a failed or aborted step can be repeated from the same state.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@
 #include "trainer/core/pulse.h"
 #include "trainer/core/source.h"
 #include "trainer/core/state.h"
+#include "trainer/core/synchronizer.h"
 
 namespace lockstep::trainer::core {
 
@@ -26,7 +27,6 @@ struct StepOptions {
   std::uint64_t seed = 0;
   std::int64_t micro_batches = 1;  // M; the global batch is M times the graph's batch
   double clip_norm = 0;            // largest gradient norm; 0: no clipping
-  bool deterministic = false;      // the committed state does not depend on world size, ranks or restarts
   BucketSizes buckets;
   bool initialize = true;  // sets the state before the first step; false: zeros, which another state replaces
   Pulse* pulse = nullptr;  // reports the activity of the steps; null: unwatched. It must outlive the replica
@@ -37,14 +37,6 @@ struct StepOptions {
 struct ComputedBatch {
   std::int64_t index = 0;   // in the global batch
   std::uint32_t crc32 = 0;  // of the bytes of all inputs, one after the other, as the first layer reads them
-};
-
-// In-band agreement between ranks: a wish of one rank reaches all ranks after the same step.
-struct Control {
-  bool stop = false;        // end after this step
-  bool checkpoint = false;  // write a checkpoint after this step
-  bool leave = false;       // this rank ends after this step, and the others continue without it
-  bool yield = false;       // the generation ends after this step, so that others can join
 };
 
 struct StepReport {
@@ -59,21 +51,29 @@ struct StepReport {
 
 // Where the time of steps goes, in seconds on this rank, since creation.
 struct StepTimes {
-  double load = 0, forward = 0, backward = 0, wait = 0, commit = 0;  // wait: all-reduces not hidden by computing
+  double load = 0, forward = 0, backward = 0, wait = 0, commit = 0;  // wait: what computing does not hide
+};
+
+// What a replica is made of. All of it must outlive the replica.
+struct ReplicaParts {
+  const Graph& graph;
+  Backend& backend;
+  const Optimizer& optimizer;
+  const SampleSource& source;
+  Synchronizer& synchronizer;  // of this replica alone
+  comm::Communicator& communicator;
 };
 
 // A rank's replica of the training state and the machinery of its steps. One thread; only `abort` may be set by others.
 // After an error, abort the communicator before the replica is destroyed: it may still write into the gradients.
 class Replica {
  public:
-  // All arguments must outlive the replica. kExhausted: not enough memory; kInvalid: more micro-batches than
-  // --deterministic can sum.
-  static Result<std::unique_ptr<Replica>> create(const Graph& graph, Backend& backend, const Optimizer& optimizer,
-                                                 const SampleSource& source, comm::Communicator& communicator,
-                                                 const StepOptions& options, const std::atomic<bool>& abort);
+  // `abort` must outlive the replica. kExhausted: not enough memory; kInvalid: from Synchronizer::attach().
+  static Result<std::unique_ptr<Replica>> create(const ReplicaParts& parts, const StepOptions& options,
+                                                 const std::atomic<bool>& abort);
 
-  // Later steps are reduced over `communicator`, which must outlive its use, and committed by `generation`. Drops
-  // everything that a failed step left.
+  // Later steps use `communicator`, which must outlive its use, and are committed by `generation`. Drops everything
+  // that a failed step left.
   void use(comm::Communicator& communicator, std::int64_t generation);
 
   // Runs the step that follows the committed ones. Errors are the communicator's, a kernel's, or kCancelled after
@@ -87,8 +87,8 @@ class Replica {
   // NaN when it is not finite.
   Result<double> evaluate();
 
-  // Whether all ranks hold bitwise identical state; every rank calls it at the same place and gets the same answer.
-  // Errors are the communicator's.
+  // Whether the states of all ranks fit together: replicated ones are bitwise identical, others are not compared. Every
+  // rank calls it at the same place and gets the same answer. Errors are the communicator's.
   Result<bool> ranks_agree();
 
   State& state() { return *state_; }
@@ -99,33 +99,18 @@ class Replica {
   std::span<std::byte> spare() { return program_->arena(); }
 
  private:
-  Replica(const Graph& graph, Backend& backend, const Optimizer& optimizer, const SampleSource& source,
-          comm::Communicator& communicator, const StepOptions& options, const std::atomic<bool>& abort);
+  Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
-  // The last all-reduce of a step, all int64 sums: counts of flags, then rounded numbers.
-  struct Footer {
-    static constexpr size_t kNotFinite = 0, kStop = 1, kCheckpoint = 2, kLeave = 3, kYield = 4,
-                            kOverflow = 5;  // kOverflow: one per exponent
-    std::vector<std::int64_t> words;
-    size_t loss = 0, statistics = 0;
-  };
-
-  Status compute_and_reduce(Control wish);
-  Status compute_micro_batch(std::int64_t index, bool first, bool last);
-  Status submit_bucket(const Bucket& bucket);
-  Status wait_for_all();
-  void round_bucket(const Bucket& bucket, bool first);
+  Status compute(const Share& share);
+  Status compute_micro_batch(std::int64_t index, const Share& share, Turn turn);
+  Status forward(const RunContext& context);
+  Status backward(const RunContext& context, Turn turn);
   std::uint32_t checksum_of_inputs() const;
-  void add_to_footer(bool first);
-  bool lower_exponents();  // of the sums that did not fit; false: all fitted
-  void finish_gradients();
   void commit(double gradient_scale);
+  void optimize(double gradient_scale);
   void commit_statistics();
 
-  const Graph& graph_;
-  Backend& backend_;
-  const Optimizer& optimizer_;
-  const SampleSource& source_;
+  const ReplicaParts parts_;
   comm::Communicator* communicator_;
   std::int64_t generation_ = 0;  // what commit writes into the state
   StepOptions options_;
@@ -141,15 +126,9 @@ class Replica {
 
   // Staged until commit.
   std::unique_ptr<Memory> gradients_;
-  std::vector<std::int64_t> sums_;         // deterministic: rounded gradients, laid out like them
-  std::vector<double> staged_statistics_;  // of one micro-batch
-  std::vector<std::int32_t> exponents_;
-  std::vector<std::uint64_t> largest_sums_;  // by exponent
-  Footer footer_;
-  double staged_loss_ = 0;
+  std::vector<double> staged_statistics_;
   std::vector<ComputedBatch> computed_;
 
-  std::vector<comm::Ticket> tickets_;  // in order of submission
   std::vector<void*> slot_addresses_;
   NormTree norm_;
   StepTimes times_;

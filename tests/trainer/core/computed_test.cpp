@@ -23,7 +23,8 @@ testing::Recipe recipe(bool checksums) {
                 return std::make_unique<optim::Sgd>(
                     optim::SgdOptions{.schedule = {.peak = 1e-3, .warmup_steps = 0, .total_steps = 9}});
               },
-          .options = {.seed = 3, .micro_batches = kBatches, .deterministic = true, .checksums = checksums}};
+          .options = {.seed = 3, .micro_batches = kBatches, .checksums = checksums},
+          .deterministic = true};
 }
 
 // Of micro-batch `index` of the step that follows `step` committed ones, from its samples alone.

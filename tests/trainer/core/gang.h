@@ -14,6 +14,7 @@
 #include "trainer/comm/ring_communicator.h"
 #include "trainer/comm/single_rank_communicator.h"
 #include "trainer/core/step.h"
+#include "trainer/sync/all_reduce.h"
 
 namespace lockstep::trainer::testing {
 
@@ -24,6 +25,8 @@ struct Recipe {
   std::function<std::unique_ptr<core::Optimizer>()> optimizer;
   core::StepOptions options;
   std::string backend = "cpu";
+  bool deterministic = false;
+  std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {};  // empty: all-reduce
 };
 
 using Bytes = std::vector<std::byte>;
@@ -64,14 +67,19 @@ struct Rank {
         graph(recipe.graph()),
         source(recipe.source(backend->real())),
         optimizer(recipe.optimizer()),
-        replica(
-            core::Replica::create(graph, *backend, *optimizer, *source, communicator, recipe.options, abort).value()) {
+        synchronizer(recipe.synchronizer
+                         ? recipe.synchronizer(communicator.rank())
+                         : std::make_unique<sync::AllReduce>(sync::AllReduceOptions{recipe.deterministic})),
+        replica(core::Replica::create({graph, *backend, *optimizer, *source, *synchronizer, communicator},
+                                      recipe.options, abort)
+                    .value()) {
     if (!from.empty()) restore(replica->state(), from);
   }
   std::unique_ptr<core::Backend> backend;
   core::Graph graph;
   std::unique_ptr<core::SampleSource> source;
   std::unique_ptr<core::Optimizer> optimizer;
+  std::unique_ptr<core::Synchronizer> synchronizer;
   std::atomic<bool> abort{false};
   std::unique_ptr<core::Replica> replica;
 };

@@ -24,10 +24,8 @@ Recipe recipe(bool deterministic) {
   return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
           .optimizer = [] { return std::make_unique<optim::AdamW>(optim::AdamWOptions{}); },
-          .options = {.seed = 3,
-                      .micro_batches = 6,
-                      .deterministic = deterministic,
-                      .buckets = {.first_bytes = 512, .bytes = 2048}}};
+          .options = {.seed = 3, .micro_batches = 6, .buckets = {.first_bytes = 512, .bytes = 2048}},
+          .deterministic = deterministic};
 }
 
 // Two ranks make a step, then one of which an all-reduce breaks. Returns how many of them took the second step as made,

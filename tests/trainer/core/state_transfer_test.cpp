@@ -41,7 +41,8 @@ Recipe large_mlp() {
   return {.graph = [] { return models::mlp({.batch = 4, .width = sanitizer::kOn ? 480 : 720, .layers = 3}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
           .optimizer = [] { return std::make_unique<optim::AdamW>(optim::AdamWOptions{}); },
-          .options = {.seed = 3, .micro_batches = 2, .deterministic = true}};
+          .options = {.seed = 3, .micro_batches = 2},
+          .deterministic = true};
 }
 
 // A batch so large that the activations need more memory than the state.

@@ -43,11 +43,8 @@ Recipe mlp_recipe(bool deterministic) {
                 return std::make_unique<optim::AdamW>(
                     optim::AdamWOptions{.schedule = {.peak = 3e-3, .warmup_steps = 5, .total_steps = 50}});
               },
-          .options = {.seed = 3,
-                      .micro_batches = 6,
-                      .clip_norm = 0.5,
-                      .deterministic = deterministic,
-                      .buckets = {.first_bytes = 512, .bytes = 2048}}};
+          .options = {.seed = 3, .micro_batches = 6, .clip_norm = 0.5, .buckets = {.first_bytes = 512, .bytes = 2048}},
+          .deterministic = deterministic};
 }
 
 const data::Text& some_text() {
@@ -368,7 +365,8 @@ Recipe exploding_recipe(float value) {
   return {.graph = [] { return models::linear_regression(2); },
           .source = [value](core::ElementType) { return std::make_unique<Exploding>(9, value); },  // in the third step
           .optimizer = [] { return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 1e-9}}); },
-          .options = {.seed = 1, .micro_batches = 2, .deterministic = true}};
+          .options = {.seed = 1, .micro_batches = 2},
+          .deterministic = true};
 }
 
 TEST(Overflow, a_step_whose_sums_overflow_is_recomputed_with_a_lower_exponent) {
@@ -401,7 +399,9 @@ TEST(Replica, refuses_more_micro_batches_than_can_be_summed) {
   auto source = recipe.source(backend->real());
   auto optimizer = recipe.optimizer();
   std::atomic<bool> abort{false};
-  auto replica = core::Replica::create(graph, *backend, *optimizer, *source, alone, recipe.options, abort);
+  sync::AllReduce all_reduce({.deterministic = true});
+  auto replica =
+      core::Replica::create({graph, *backend, *optimizer, *source, all_reduce, alone}, recipe.options, abort);
   ASSERT_FALSE(replica.ok());
   EXPECT_EQ(replica.error().message, "the global batch must have between 1 and 4096 micro-batches; this one has 5000");
 }
