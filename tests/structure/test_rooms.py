@@ -22,6 +22,7 @@ ALLOWED = {
     "core": {"comm", "base"},
     "backend": {"core", "base"},
     "comm": {"base"},
+    "sync": {"core", "comm", "base"},
     "optim": {"core", "base"},
     "models": {"core", "base"},
     "data": {"core", "base"},

@@ -11,6 +11,7 @@
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/heads.h"
+#include "tests/trainer/core/breaking.h"
 #include "tests/trainer/core/failing_product.h"
 #include "tests/trainer/core/gang.h"
 #include "trainer/core/random.h"
@@ -27,6 +28,7 @@ namespace {
 
 constexpr int kFifty = sanitizer::steps(50);
 
+using testing::Breaking;
 using testing::Bytes;
 using testing::bytes_of;
 using testing::GangResult;
@@ -231,26 +233,6 @@ TEST(Training, linear_regression_recovers_the_line) {
   }
   EXPECT_NEAR(rank.replica->evaluate().value(), 0.01, 0.002) << "the variance of the noise";
 }
-
-// A communicator of one rank that fails or refuses at a chosen operation.
-class Breaking final : public comm::Communicator {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  Result<comm::Ticket> submit(const comm::AllReduce& operation) override {
-    if (left-- == 0) return fail(ErrorCode::kUnavailable, "rank 1 went away");
-    return inner.submit(operation);
-  }
-  Result<comm::Ticket> submit(const comm::Broadcast& operation) override { return inner.submit(operation); }
-  Result<comm::Ticket> submit(const comm::HandOn& operation) override { return inner.submit(operation); }
-  Status wait(comm::Ticket ticket) override { return inner.wait(ticket); }
-  bool abort(Duration) override { return true; }
-  int suspect() const override { return -1; }
-  comm::Activity activity() const override { return inner.activity(); }
-
-  comm::SingleRankCommunicator inner;
-  int left = -1;
-};
 
 TEST(Commit, a_step_that_broke_anywhere_changes_nothing_and_is_the_same_when_done_again) {
   for (bool deterministic : {true, false}) {

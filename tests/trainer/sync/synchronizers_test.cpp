@@ -1,0 +1,135 @@
+// Synchronizers that are not all-reduce, behind the replica as it is: local SGD, an asynchronous parameter server, and
+// low-rank compression with residuals. They hold the seam (core/synchronizer.h) to what it promises.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer/core/breaking.h"
+#include "tests/trainer/core/gang.h"
+#include "tests/trainer/sync/local_sgd.h"
+#include "tests/trainer/sync/low_rank.h"
+#include "tests/trainer/sync/parameter_server.h"
+#include "trainer/data/generated.h"
+#include "trainer/models/mlp.h"
+#include "trainer/optim/sgd.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Bytes;
+using testing::GangResult;
+using testing::LocalSgd;
+using testing::LowRank;
+using testing::ParameterServer;
+using testing::Rank;
+using testing::Recipe;
+
+constexpr float kRate = 0.3F;
+
+Recipe recipe(std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {}) {
+  return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2}); },
+          .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
+          .optimizer =
+              [] {
+                return std::make_unique<optim::Sgd>(
+                    optim::SgdOptions{.schedule = {.peak = static_cast<double>(kRate)}, .momentum = 0});
+              },
+          .options = {.seed = 3, .micro_batches = 6, .buckets = {.first_bytes = 512, .bytes = 2048}},
+          .synchronizer = std::move(synchronizer)};
+}
+
+std::function<std::unique_ptr<core::Synchronizer>(int)> local_sgd(std::int64_t period) {
+  return [period](int) { return std::make_unique<LocalSgd>(kRate, period); };
+}
+
+std::function<std::unique_ptr<core::Synchronizer>(int)> low_rank(size_t rank) {
+  return [rank](int) { return std::make_unique<LowRank>(rank); };
+}
+
+double mean(const std::vector<double>& losses, size_t begin, size_t end) {
+  double sum = 0;
+  for (size_t i = begin; i < end; ++i) sum += losses[i];
+  return sum / static_cast<double>(end - begin);
+}
+
+TEST(LocalSgd, alone_it_is_stochastic_gradient_descent) {
+  const GangResult expected = train(recipe(), 1, 12), local = train(recipe(local_sgd(1)), 1, 12);
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(local.losses[i], expected.losses[i], 1e-6 * expected.losses[i]);
+}
+
+TEST(LocalSgd, ranks_differ_between_averages_and_are_equal_after_one) {
+  const GangResult three = train(recipe(local_sgd(4)), 3, 8);
+  for (size_t step = 0; step < 8; ++step) {
+    const bool averaged = step % 4 == 3;
+    EXPECT_EQ(three.digests[0][step] == three.digests[1][step], averaged) << "after step " << step + 1;
+    EXPECT_EQ(three.digests[0][step] == three.digests[2][step], averaged) << "after step " << step + 1;
+  }
+}
+
+TEST(LocalSgd, learns) {
+  const GangResult two = train(recipe(local_sgd(4)), 2, 100);
+  EXPECT_LT(mean(two.losses, 90, 100), 0.7 * mean(two.losses, 0, 10));
+}
+
+TEST(ParameterServer, workers_without_a_common_step_learn) {
+  testing::Server server(kRate / 2);
+  const GangResult two = train(recipe([&server](int) { return std::make_unique<ParameterServer>(server); }), 2, 100);
+  EXPECT_EQ(server.pushes(), 200);
+  EXPECT_LT(mean(two.losses, 90, 100), 0.7 * mean(two.losses, 0, 10));
+}
+
+TEST(ParameterServer, one_worker_is_stochastic_gradient_descent) {
+  testing::Server server(kRate);
+  const GangResult expected = train(recipe(), 1, 12);
+  const GangResult one = train(recipe([&server](int) { return std::make_unique<ParameterServer>(server); }), 1, 12);
+  for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(one.losses[i], expected.losses[i], 1e-6 * expected.losses[i]);
+}
+
+TEST(ParameterServer, an_aborted_step_pushes_nothing) {
+  testing::Server server(kRate);
+  comm::SingleRankCommunicator alone;
+  Rank rank(recipe([&server](int) { return std::make_unique<ParameterServer>(server); }), alone);
+  rank.abort = true;
+  EXPECT_EQ(rank.replica->step({}).error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(server.pushes(), 0);
+}
+
+TEST(LowRank, all_ranks_hold_the_same_bits_and_learn) {
+  const GangResult three = train(recipe(low_rank(2)), 3, 100);
+  for (const Bytes& state : three.states) EXPECT_TRUE(state == three.states[0]);
+  EXPECT_LT(mean(three.losses, 90, 100), 0.7 * mean(three.losses, 0, 10));
+}
+
+TEST(LowRank, of_full_rank_it_is_all_reduce) {
+  const GangResult expected = train(recipe(), 2, 6), full = train(recipe(low_rank(24)), 2, 6);
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(full.losses[i], expected.losses[i], 1e-3 * expected.losses[i]);
+}
+
+TEST(LowRank, one_factor_loses_a_part_of_the_gradient) {
+  const GangResult plain = train(recipe(), 1, 1), compressed = train(recipe(low_rank(1)), 1, 1);
+  EXPECT_LT(compressed.norms[0], 0.999 * plain.norms[0]);
+}
+
+// Each all-reduce of a step fails once: those of both rounds, and of the footer.
+TEST(LowRank, a_step_that_broke_drops_its_residuals_and_is_the_same_when_done_again) {
+  const Recipe compressed = recipe(low_rank(2));
+  const Bytes expected = train(compressed, 1, 3).states[0];
+  int failures = 0;
+  for (int broken = 0;; ++broken, ++failures) {
+    testing::Breaking communicator;
+    Rank rank(compressed, communicator);
+    for (int step = 0; step < 2; ++step) ASSERT_TRUE(rank.replica->step({}).ok());
+    communicator.left = broken;
+    const bool whole = rank.replica->step({}).ok();
+    if (!whole) {
+      ASSERT_TRUE(rank.replica->step({}).ok());
+    }
+    EXPECT_TRUE(testing::bytes_of(rank.replica->state()) == expected) << "all-reduce " << broken;
+    if (whole) break;
+  }
+  EXPECT_EQ(failures, 12) << "8 tensors, a second round of 3 matrices, and the footer";
+}
+
+}  // namespace
+}  // namespace lockstep::trainer
