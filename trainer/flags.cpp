@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 
 #include "operator/base/version.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/backend/make_backend.h"
+#include "trainer/models/registry.h"
 #include "trainer/print.h"
 
 namespace lockstep::trainer {
@@ -30,20 +32,74 @@ other, 80 a peer went away, 82 reading or writing a checkpoint took longer than 
 (try again), 83 stopped after a checkpoint, 84 the loss is not finite.
 )";
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const models::Model& model : models::all_models()) names.push_back(model.name);
+  return names;
+}
+
+// What --help says of each model: what it learns, its options and its recipe.
+std::string describe_models() {
+  std::string text = "\nModels and their defaults:\n";
+  for (const models::Model& model : models::all_models()) {
+    const models::Recipe& recipe = model.recipes.front();
+    text += fmt::format("  {:<20}{}{}\n", model.name, model.help,
+                        model.data == models::Model::Data::kText ? " (--data: text files)" : "");
+    text += fmt::format("  {:<20}--optimizer={} --learning-rate={} --clip-norm={}\n", "", recipe.optimizer,
+                        recipe.learning_rate, model.clip_norm);
+    if (model.options.empty()) continue;
+    text += fmt::format("  {:<20}", "");
+    for (const models::Option& option : model.options) {
+      text += fmt::format("--{}={} ", option.name, models::to_text(option.value));
+    }
+    text.back() = '\n';
+  }
+  return text;
+}
+
+template <typename T>
+void add_model_option(CLI::App& app, const models::Option& option, const std::string& of, models::Settings& given) {
+  app.add_option_function<T>(
+         "--" + option.name, [&given, name = option.name](const T& value) { given.set(name, value); },
+         fmt::format("{} ({})", option.help, of))
+      ->check(CLI::Range(std::get<T>(option.least), std::get<T>(option.most)))
+      ->group("Model");
+}
+
+// The options of all models, each once.
+void add_model_options(CLI::App& app, Flags& flags) {
+  std::map<std::string, std::string> having;  // by option: the models that have it
+  for (const models::Model& model : models::all_models()) {
+    for (const models::Option& option : model.options) {
+      std::string& of = having[option.name];
+      of += (of.empty() ? "" : ", ") + model.name;
+    }
+  }
+  for (const models::Model& model : models::all_models()) {
+    for (const models::Option& option : model.options) {
+      if (having[option.name].empty()) continue;
+      const std::string of = std::exchange(having[option.name], "");
+      if (std::holds_alternative<double>(option.value)) {
+        add_model_option<double>(app, option, of, flags.model_options);
+      } else {
+        add_model_option<std::int64_t>(app, option, of, flags.model_options);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   CLI::App app("Trains a model, alone or as one rank of a Lockstep job (the environment says which).",
                "lockstep-trainer");
-  app.footer(kExamples);
+  app.footer(describe_models() + kExamples);
   app.set_version_flag("--version", "lockstep-trainer " + version_and_commit());
   auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   auto natural = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
 
-  app.add_option("--model", flags.model, "What to train")
-      ->required()
-      ->check(CLI::IsMember({"char-transformer", "linear-regression", "mlp"}));
-  app.add_option("--data", flags.data, "Text files or folders of them, for char-transformer")->delimiter(',');
+  app.add_option("--model", flags.model, "What to train")->required()->check(CLI::IsMember(model_names()));
+  app.add_option("--data", flags.data, "Files or folders of them, for a model that needs data")->delimiter(',');
   app.add_option("--backend", flags.backend, "cpu (float32, oneDNN) or ref (float64, slow, to compare with)")
       ->check(CLI::IsMember(backend::backend_names()))
       ->capture_default_str();
@@ -77,16 +133,16 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str()
       ->group("Training");
-  app.add_option("--optimizer", flags.optimizer, "adamw or sgd (default: sgd for linear-regression, else adamw)")
+  app.add_option("--optimizer", flags.optimizer, "adamw or sgd (default: by model)")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->group("Training");
   app.add_option("--learning-rate", flags.learning_rate, "Peak learning rate (default: by model)")
       ->check(CLI::PositiveNumber)
       ->group("Training");
-  app.add_option("--warmup-steps", flags.warmup_steps, "Warm-up steps; cosine decay follows (default: 5 %)")
+  app.add_option("--warmup-steps", flags.warmup_steps, "Warm-up steps; cosine decay follows (default: 5 % of all)")
       ->check(natural)
       ->group("Training");
-  app.add_option("--weight-decay", flags.weight_decay, "Weight decay of matrices (default: 0.01 for adamw, 0 for sgd)")
+  app.add_option("--weight-decay", flags.weight_decay, "Weight decay of matrices (default: by model and optimizer)")
       ->check(CLI::NonNegativeNumber)
       ->group("Training");
   app.add_option("--momentum", flags.momentum, "Momentum of sgd (default: 0.9)")
@@ -97,14 +153,7 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->group("Training");
 
-  app.add_option("--layers", flags.layers, "Blocks, or hidden layers")->check(positive)->group("Model");
-  app.add_option("--width", flags.width, "Features of a layer")->check(positive)->group("Model");
-  app.add_option("--heads", flags.heads, "Attention heads")->check(positive)->group("Model");
-  app.add_option("--context", flags.context, "Characters that the model sees at once")->check(positive)->group("Model");
-  app.add_option("--dropout", flags.dropout, "Dropout rate")
-      ->check(CLI::Range(0.0, 0.99))
-      ->capture_default_str()
-      ->group("Model");
+  add_model_options(app, flags);
 
   app.add_option("--log-every", flags.log_every, "Steps between progress lines")
       ->check(positive)
@@ -158,28 +207,25 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
 }
 
 Status resolve(Flags& flags, const elastic::World& world) {
-  bool text = flags.model == "char-transformer";
-  bool line = flags.model == "linear-regression";
+  const models::Model& model = *models::find_model(flags.model);  // parse_flags lets no other through
+  const bool text = model.data == models::Model::Data::kText;
   auto refuse = [](std::string sentence) { return fail(ErrorCode::kInvalid, std::move(sentence)); };
 
-  if (text && flags.data.empty()) return refuse("--model=char-transformer needs --data with text files");
+  if (text && flags.data.empty()) return refuse(fmt::format("--model={} needs --data with text files", model.name));
   if (!text && !flags.data.empty()) {
-    return refuse(fmt::format("--model={} makes its own data; leave out --data", flags.model));
+    return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
-  if (!text && flags.generate > 0) return refuse("--generate needs --model=char-transformer");
+  if (!model.writes_text && flags.generate > 0) {
+    return refuse(fmt::format("--model={} writes no text; leave out --generate", model.name));
+  }
   if (!flags.prompt.empty() && flags.generate == 0) return refuse("--prompt needs --generate");
-  if (!text && (flags.heads > 0 || flags.context > 0)) {
-    return refuse(fmt::format("--model={} has no --heads and no --context", flags.model));
-  }
-  if (line && (flags.layers > 0 || flags.width > 0 || flags.dropout > 0)) {
-    return refuse("--model=linear-regression has no --layers, --width or --dropout");
-  }
   if (flags.batch_size % flags.micro_batch_size != 0) {
     return refuse(fmt::format("--batch-size={} is not a multiple of --micro-batch-size={}", flags.batch_size,
                               flags.micro_batch_size));
   }
-  if (flags.model == "mlp" && flags.micro_batch_size < 2) {
-    return refuse("--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2");
+  if (flags.micro_batch_size < model.least_micro_batch) {
+    return refuse(fmt::format("--model={} normalises over the micro-batch, so --micro-batch-size must be at least {}",
+                              model.name, model.least_micro_batch));
   }
   if (flags.backend == "ref" && flags.threads != 1) return refuse("--backend=ref has one thread; leave out --threads");
 
@@ -187,26 +233,21 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse("--nccl-library and --cudart-library need --transport=nccl");
   }
 
-  if (flags.optimizer.empty()) flags.optimizer = line ? "sgd" : "adamw";
+  if (flags.optimizer.empty()) flags.optimizer = model.recipes.front().optimizer;
   if (flags.optimizer == "adamw" && flags.momentum) return refuse("--momentum is of --optimizer=sgd");
   if (!flags.momentum) flags.momentum = 0.9;
-  if (!flags.weight_decay) flags.weight_decay = flags.optimizer == "adamw" ? 0.01 : 0.0;
-  bool adamw = flags.optimizer == "adamw";
-  if (flags.learning_rate == 0) flags.learning_rate = text ? (adamw ? 3e-3 : 0.1) : adamw ? 2e-3 : 0.02;
-  if (!flags.clip_norm) flags.clip_norm = text ? 1.0 : 0.0;
-  if (flags.warmup_steps < 0) flags.warmup_steps = flags.steps / 20;
-  if (text) {
-    if (flags.layers == 0) flags.layers = 4;
-    if (flags.width == 0) flags.width = 128;
-    if (flags.heads == 0) flags.heads = 4;
-    if (flags.context == 0) flags.context = 64;
-    if (flags.width % flags.heads != 0) {
-      return refuse(fmt::format("--width={} is not a multiple of --heads={}", flags.width, flags.heads));
-    }
-  } else if (!line) {
-    if (flags.layers == 0) flags.layers = 2;
-    if (flags.width == 0) flags.width = 128;
+  const models::Recipe* recipe = models::recipe_of(model, flags.optimizer);
+  if (recipe == nullptr && flags.learning_rate == 0) {
+    return refuse(fmt::format("--model={} has no default for --optimizer={}: give its --learning-rate", model.name,
+                              flags.optimizer));
   }
+  if (!flags.weight_decay) flags.weight_decay = recipe != nullptr ? recipe->weight_decay : 0;
+  if (flags.learning_rate == 0) flags.learning_rate = recipe->learning_rate;
+  if (!flags.clip_norm) flags.clip_norm = model.clip_norm;
+  if (flags.warmup_steps < 0) {
+    flags.warmup_steps = static_cast<std::int64_t>(model.warmup_share * static_cast<double>(flags.steps));
+  }
+  LOCKSTEP_TRY(flags.model_options, models::settle(model, flags.model_options));
 
   if (!world.checkpoint_dir.empty()) {
     if (!flags.checkpoint_dir.empty() && flags.checkpoint_dir != world.checkpoint_dir) {

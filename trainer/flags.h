@@ -8,6 +8,7 @@
 
 #include "operator/base/result.h"
 #include "trainer/elastic/world.h"
+#include "trainer/models/model.h"
 
 namespace lockstep::trainer {
 
@@ -26,11 +27,7 @@ struct Flags {
   std::int64_t micro_batch_size = 4;
   double min_step_seconds = 0;
 
-  std::int64_t layers = 0;  // 0: the model's own default; resolved by resolve_defaults()
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
-  std::int64_t context = 0;
-  double dropout = 0;
+  models::Settings model_options;  // those given; once resolved, all that the model has
 
   std::string optimizer;
   double learning_rate = 0;

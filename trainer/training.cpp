@@ -135,7 +135,7 @@ Status Training::set_up() {
   // Random numbers would be overwritten by the state of another rank.
   initial_ = world_.state_source.rank < 0 && !world_.standby;
   synchronizer_ = std::make_unique<sync::AllReduce>(sync::AllReduceOptions{.deterministic = flags_.deterministic});
-  LOCKSTEP_TRY(replica_, core::Replica::create({task_->graph, *backend_, *task_->optimizer, *task_->source,
+  LOCKSTEP_TRY(replica_, core::Replica::create({task_->graph, *backend_, *task_->optimizer, *task_->data.source,
                                                 *synchronizer_, *communicator_},
                                                {.seed = flags_.seed,
                                                 .micro_batches = flags_.batch_size / flags_.micro_batch_size,

@@ -160,7 +160,7 @@ Status Training::drain_writer() {
 checkpoint::Snapshot Training::snapshot() const {
   std::int64_t samples = state().step * flags_.batch_size;
   return {.step = state().step,
-          .cursor = {.epoch = samples / task_->epoch_samples, .index = samples % task_->epoch_samples},
+          .cursor = {.epoch = samples / task_->data.epoch_samples, .index = samples % task_->data.epoch_samples},
           .metadata = to_metadata(first_held_out_loss_, loss_),
           .state = state_tensors(state())};
 }

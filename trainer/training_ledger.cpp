@@ -18,9 +18,9 @@ Status Training::open_ledger() {
                                 .steps = flags_.steps,
                                 .batch_size = flags_.batch_size,
                                 .micro_batch_size = flags_.micro_batch_size,
-                                .context = flags_.context};
-  if (task_->text) {
-    for (const data::TextFile& file : task_->text->files) {
+                                .context = task_->data.context};
+  if (task_->data.text) {
+    for (const data::TextFile& file : task_->data.text->files) {
       std::error_code error;  // the relative name is enough if the working directory is unknown
       const std::filesystem::path absolute = std::filesystem::absolute(file.path, error);
       process.data.push_back(error ? file.path : absolute.string());

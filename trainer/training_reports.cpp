@@ -18,13 +18,12 @@ void Training::print_configuration() const {
   for (const core::Segment& segment : replica_->layout().segments) parameters += segment.count;
   print(stdout, "configuration\n");
   row("model", fmt::format("{}, {} parameters", flags_.model, parameters));
-  if (task_->text) {
-    row("data",
-        fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", task_->text->files.size(),
-                    task_->text->training.size(), task_->text->held_out.size(), task_->text->vocabulary.size()));
+  if (const data::Text* text = task_->data.text.get()) {
+    row("data", fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", text->files.size(),
+                            text->training.size(), text->held_out.size(), text->vocabulary.size()));
   }
   row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", flags_.batch_size,
-                           flags_.micro_batch_size, task_->epoch_samples));
+                           flags_.micro_batch_size, task_->data.epoch_samples));
   row("optimizer", fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", task_->optimizer->describe(),
                                flags_.learning_rate, flags_.warmup_steps, *flags_.clip_norm));
   row("steps", fmt::format("{} to {}", state().step, flags_.steps));
@@ -51,18 +50,10 @@ void Training::print_result(const std::string& digest) const {
                            {"train_loss", loss_},
                            {"initial_held_out_loss", first_held_out_loss_},
                            {"held_out_loss", held_out_loss_}};
-  if (task_->text) {
-    auto vocabulary = static_cast<std::int64_t>(task_->text->vocabulary.size());
-    record.emplace_back("vocabulary", vocabulary);
-    record.emplace_back("uniform_loss", std::log(static_cast<double>(vocabulary)));
-  }
-  if (flags_.model == "linear-regression") {
-    for (const core::StateTensor& tensor : state().tensors()) {
-      if (tensor.name != "line.weight" && tensor.name != "line.bias") continue;
-      double value = tensor.type == core::ElementType::kFloat32
-                         ? static_cast<double>(*reinterpret_cast<const float*>(tensor.data))
-                         : *reinterpret_cast<const double*>(tensor.data);
-      record.emplace_back(tensor.name == "line.weight" ? "slope" : "intercept", value);
+  if (task_->model->results) {
+    for (const models::Metric& metric : task_->model->results(task_->data, state().tensors())) {
+      const auto* whole = std::get_if<std::int64_t>(&metric.value);
+      record.emplace_back(metric.name, whole != nullptr ? report::Value(*whole) : std::get<double>(metric.value));
     }
   }
   const core::StepTimes& times = replica_->times();
@@ -82,7 +73,7 @@ void Training::print_result(const std::string& digest) const {
 }
 
 Status Training::write_sample() {
-  core::Graph graph = writing_graph(flags_, *task_);
+  core::Graph graph = task_->model->graph(flags_.model_options, task_->data, 1);
   core::ProgramMemory memory{
       .layout = &replica_->layout(), .parameters = state().parameters->data(), .statistics = state().statistics.data()};
   LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory, {.pulse = &board_.pulse}));
@@ -93,7 +84,7 @@ Status Training::write_sample() {
   tokens.insert(tokens.begin(), opening_.tokens.end() - static_cast<std::ptrdiff_t>(opening_.shown),
                 opening_.tokens.end());
   print(stdout, "sample of {} characters:\n{}\nend of sample\n", flags_.generate,
-        data::to_string(*task_->text, tokens));
+        data::to_string(*task_->data.text, tokens));
   return {};
 }
 

@@ -24,7 +24,7 @@ ALLOWED = {
     "comm": {"base"},
     "sync": {"core", "comm", "base"},
     "optim": {"core", "base"},
-    "models": {"core", "base"},
+    "models": {"data", "core", "base"},
     "data": {"core", "base"},
     "checkpoint": {"base"},
     "elastic": {"comm", "checkpoint", "rendezvous", "base"},

@@ -75,13 +75,15 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {line(5, {"--data=" + good}), 78, "--model=linear-regression makes its own data; leave out --data"},
            {line(5, {"--batch-size=10"}), 78, "--batch-size=10 is not a multiple of --micro-batch-size=4"},
            {line(5, {"--checkpoint-every-steps=2"}), 78, "--checkpoint-every-steps needs --checkpoint-dir"},
-           {line(5, {"--width=8"}), 78, "--model=linear-regression has no --layers, --width or --dropout"},
-           {line(5, {"--generate=8"}), 78, "--generate needs --model=char-transformer"},
+           {line(5, {"--width=8"}), 78, "--model=linear-regression has no --width: it has no options of its own"},
+           {line(5, {"--generate=8"}), 78, "--model=linear-regression writes no text; leave out --generate"},
            {transformer({"--data=" + good, "--prompt=gang"}), 78, "--prompt needs --generate"},
            {transformer({"--data=" + good, "--generate=8", "--prompt=gang!"}), 78,
             "--prompt: the character '!' does not occur in the data"},
            {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum is of --optimizer=sgd"},
            {transformer({"--data=" + good, "--width=10"}), 78, "--width=10 is not a multiple of --heads=4"},
+           {{"--model=mlp", "--heads=2"}, 78, "--model=mlp has no --heads: it has --layers, --width and --dropout"},
+           {{"--model=mlp", "--layers=0"}, 64, "--layers: Value 0 not in range 1 to 1099511627776"},
            {{"--model=mlp", "--micro-batch-size=1"},
             78,
             "--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2"},
@@ -107,6 +109,8 @@ TEST_F(Trainer, help_and_version_end_well) {
   Ended help = run({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_THAT(help.out, ::testing::HasSubstr("Examples:"));
+  EXPECT_THAT(help.out, ::testing::HasSubstr("Attention heads (char-transformer)"));
+  EXPECT_THAT(help.out, ::testing::HasSubstr("--layers=2 --width=128 --dropout=0\n")) << "the defaults of mlp";
   EXPECT_THAT(run({"--version"}).out, ::testing::StartsWith("lockstep-trainer "));
 }
 

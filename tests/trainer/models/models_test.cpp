@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/trainer/backend/bench.h"
+#include "tests/trainer/models/parameters.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
 #include "trainer/models/generate.h"
@@ -12,14 +13,6 @@
 
 namespace lockstep::trainer::models {
 namespace {
-
-size_t parameters_of(const core::Graph& graph) {
-  size_t count = 0;
-  for (core::TensorId id : graph.with_role(core::Role::kParameter)) {
-    count += static_cast<size_t>(core::count_of(graph.tensor(id).shape));
-  }
-  return count;
-}
 
 TEST(Models, have_as_many_parameters_as_their_formulas_say) {
   EXPECT_EQ(parameters_of(linear_regression(4)), 2U);
