@@ -4,6 +4,7 @@
 #include <boost/crc.hpp>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -98,6 +99,14 @@ Result<StepReport> Replica::step(Control wish) {
     report.redone = attempt;
     std::fill_n(gradients_->data(), gradients_->bytes(), std::byte{0});
     LOCKSTEP_TRY(const Share share, parts_.synchronizer.begin(attempt));
+    if (attempt == 0) {
+      parts_.source.aim({.step = state_->step,
+                         .first = share.first,
+                         .stride = share.stride,
+                         .end = share.end,
+                         .micro_batches = options_.micro_batches,
+                         .rows = parts_.graph.batch});
+    }
     LOCKSTEP_CHECK_OK(compute(share));
     Timed timed(times_.wait);
     pulse_.enter(Doing::kWaiting);
@@ -143,10 +152,9 @@ Status Replica::compute_micro_batch(std::int64_t index, const Share& share, Turn
   {
     Timed timed(times_.load);
     pulse_.enter(Doing::kLoading);
-    for (std::int64_t row = 0; row < batch; ++row) {
-      if (mutation() == Mutation::kDropSample && state_->step == kMutatedStep && row == 0) continue;
-      parts_.source.write(state_->step * options_.micro_batches * batch + context.first_sample + row, row, inputs_);
-    }
+    const std::int64_t position = state_->step * options_.micro_batches * batch + context.first_sample;
+    LOCKSTEP_TRY(const Batch samples, parts_.source.take(position, batch, abort_));
+    LOCKSTEP_CHECK_OK(load(samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
   }
   if (options_.checksums) computed_.push_back({index, checksum_of_inputs()});
   {
@@ -184,6 +192,19 @@ Status Replica::backward(const RunContext& context, Turn turn) {
     for (; next < layout_.buckets.size() && layout_.buckets[next].ready_node >= done_from; ++next) {
       LOCKSTEP_CHECK_OK(parts_.synchronizer.ready(next, turn));
     }
+  }
+  return {};
+}
+
+// Copies a batch to the inputs of the program. `drops_first`: the first row of each input stays as it is.
+Status Replica::load(const Batch& batch, bool drops_first) {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (batch.inputs().size() != inputs_.size() || batch.inputs()[i].size() != input_bytes_[i]) {
+      return fail(ErrorCode::kInternal, "the samples do not have the shapes of the graph's inputs");
+    }
+    const size_t dropped = drops_first ? input_bytes_[i] / static_cast<size_t>(parts_.graph.batch) : 0;
+    std::memcpy(static_cast<std::byte*>(inputs_[i]) + dropped, batch.inputs()[i].data() + dropped,
+                input_bytes_[i] - dropped);
   }
   return {};
 }
@@ -229,10 +250,8 @@ Result<double> Replica::evaluate() {
        begin += communicator_->size() * parts_.graph.batch) {
     std::int64_t count = std::min(parts_.graph.batch, samples - begin);
     pulse_.enter(Doing::kLoading);
-    for (std::int64_t row = 0; row < parts_.graph.batch;
-         ++row) {  // a last, short micro-batch is filled up with repeats
-      parts_.source.write_held_out(begin + std::min(row, count - 1), row, inputs_);
-    }
+    LOCKSTEP_TRY(const Batch batch, parts_.source.take_held_out(begin, parts_.graph.batch, abort_));
+    LOCKSTEP_CHECK_OK(load(batch, false));
     pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
     double loss = 0;

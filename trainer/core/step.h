@@ -59,7 +59,7 @@ struct ReplicaParts {
   const Graph& graph;
   Backend& backend;
   const Optimizer& optimizer;
-  const SampleSource& source;
+  SampleSource& source;
   Synchronizer& synchronizer;  // of this replica alone
   comm::Communicator& communicator;
 };
@@ -76,15 +76,15 @@ class Replica {
   // that a failed step left.
   void use(comm::Communicator& communicator, std::int64_t generation);
 
-  // Runs the step that follows the committed ones. Errors are the communicator's, a kernel's, or kCancelled after
-  // `abort`; then nothing was changed.
+  // Runs the step that follows the committed ones. Errors are those of the source, the communicator or a kernel, or
+  // kCancelled after `abort`; then nothing was changed.
   Result<StepReport> step(Control wish);
 
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
   const std::vector<ComputedBatch>& computed() const { return computed_; }
 
   // Mean loss over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits.
-  // NaN when it is not finite.
+  // NaN when it is not finite. Errors are those of step().
   Result<double> evaluate();
 
   // Whether the states of all ranks fit together: replicated ones are bitwise identical, others are not compared. Every
@@ -105,6 +105,7 @@ class Replica {
   Status compute_micro_batch(std::int64_t index, const Share& share, Turn turn);
   Status forward(const RunContext& context);
   Status backward(const RunContext& context, Turn turn);
+  Status load(const Batch& batch, bool drops_first);
   std::uint32_t checksum_of_inputs() const;
   void commit(double gradient_scale);
   void optimize(double gradient_scale);

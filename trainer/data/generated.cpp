@@ -36,7 +36,10 @@ void LineSource::write_sample(std::int64_t sample, std::int64_t row, std::span<v
 }
 
 BlobSource::BlobSource(core::ElementType real, std::uint64_t seed)
-    : real_(real), seed_(seed), centres_(static_cast<size_t>(kClasses * kFeatures)) {
+    : RowSource({kFeatures * core::size_of(real), sizeof(std::int32_t)}),
+      real_(real),
+      seed_(seed),
+      centres_(static_cast<size_t>(kClasses * kFeatures)) {
   std::uint64_t key = core::derive(seed, "centres");
   for (size_t i = 0; i < centres_.size(); ++i) centres_[i] = kDistance * core::normal(key, i);
 }

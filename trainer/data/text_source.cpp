@@ -29,6 +29,12 @@ Status check_tokens(const Text& text, bool held_out) {
 
 }  // namespace
 
+TextSource::TextSource(const Text& text, std::int64_t context, std::uint64_t seed)
+    : RowSource(std::vector<size_t>(2, static_cast<size_t>(context) * sizeof(std::int32_t))),
+      text_(&text),
+      context_(context),
+      seed_(seed) {}
+
 Result<TextSource> TextSource::create(const Text& text, std::int64_t context, std::uint64_t seed,
                                       std::int64_t held_out) {
   TextSource source(text, context, seed);

@@ -2,12 +2,12 @@
 // The windows of an epoch tile the text without overlap; each epoch shifts the tiling by a keyed amount.
 #pragma once
 
-#include "trainer/core/source.h"
+#include "trainer/data/row_source.h"
 #include "trainer/data/text.h"
 
 namespace lockstep::trainer::data {
 
-class TextSource final : public core::SampleSource {
+class TextSource final : public RowSource {
  public:
   // `held_out`: at most this many held-out windows, spread evenly; 0: all. kInvalid: the text is too short for one
   // window of `context` characters in both parts. kCorrupt: a token is not in the vocabulary; the sentence names its
@@ -22,8 +22,7 @@ class TextSource final : public core::SampleSource {
   void write_held_out(std::int64_t index, std::int64_t row, std::span<void* const> inputs) const override;
 
  private:
-  TextSource(const Text& text, std::int64_t context, std::uint64_t seed)
-      : text_(&text), context_(context), seed_(seed) {}
+  TextSource(const Text& text, std::int64_t context, std::uint64_t seed);
   void write_window(const std::uint8_t* from, std::int64_t row, std::span<void* const> inputs) const;
 
   const Text* text_;

@@ -143,9 +143,11 @@ TEST(Plain, cpu_follows_ref) {
 }
 
 // Random samples for the graph of tests/trainer/backend/heads.h.
-class Noise final : public core::SampleSource {
+class Noise final : public data::RowSource {
  public:
-  explicit Noise(core::ElementType real) : real_(real) {}
+  explicit Noise(core::ElementType real)
+      : RowSource({5 * core::size_of(real), testing::kClassesOfHeads * core::size_of(real), sizeof(std::int32_t)}),
+        real_(real) {}
   void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
     const std::uint64_t key = core::derive(7, static_cast<std::uint64_t>(position));
     for (size_t i = 0; i < 5 + testing::kClassesOfHeads; ++i) {
@@ -328,9 +330,9 @@ TEST(Control, a_wish_of_one_rank_is_known_to_all_after_the_same_step) {
 }
 
 // Samples of a line whose values explode at one position.
-class Exploding final : public core::SampleSource {
+class Exploding final : public data::RowSource {
  public:
-  Exploding(std::int64_t at, float value) : at_(at), value_(value) {}
+  Exploding(std::int64_t at, float value) : RowSource({sizeof value, sizeof value}), at_(at), value_(value) {}
   void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
     static_cast<float*>(inputs[0])[row] = 1;
     static_cast<float*>(inputs[1])[row] = position == at_ ? value_ : 2;

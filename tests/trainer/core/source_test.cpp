@@ -1,0 +1,123 @@
+// What a replica asks of its source of samples, and what it does with the answers.
+#include "trainer/core/source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "tests/trainer/core/gang.h"
+#include "trainer/data/generated.h"
+#include "trainer/models/linear_regression.h"
+#include "trainer/optim/sgd.h"
+
+namespace lockstep::trainer {
+namespace {
+
+constexpr std::int64_t kSamplesOfBatch = 4, kMicroBatches = 5;
+
+// A source over another one that records the calls, and fails when it is told to.
+class Recorder final : public core::SampleSource {
+ public:
+  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override {
+    taken.push_back(position);
+    if (fails && fails->first == position) return std::exchange(fails, std::nullopt)->second;
+    return line_.take(position, rows + more_rows, abort);
+  }
+  std::int64_t held_out() const override { return kHeldOut; }
+  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
+    held_out_taken.push_back(first);
+    return line_.take_held_out(first, rows + more_rows, abort);
+  }
+  void aim(const core::Aim& next) override { aims.push_back(next); }
+
+  static constexpr std::int64_t kHeldOut = 10;
+  std::vector<std::int64_t> taken, held_out_taken;
+  std::vector<core::Aim> aims;
+  std::optional<std::pair<std::int64_t, Error>> fails;
+  std::int64_t more_rows = 0;  // than were asked for
+
+ private:
+  data::LineSource line_{core::ElementType::kFloat32, 3};
+};
+
+testing::Recipe recorded_recipe() {
+  return {.graph = [] { return models::linear_regression(kSamplesOfBatch); },
+          .source = [](core::ElementType) { return std::make_unique<Recorder>(); },
+          .optimizer =
+              [] {
+                return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 1e-3, .total_steps = 9}});
+              },
+          .options = {.seed = 3, .micro_batches = kMicroBatches},
+          .deterministic = true};
+}
+
+Recorder& recorder_of(testing::Rank& rank) {
+  return static_cast<Recorder&>(*rank.source);
+}
+
+TEST(Source, each_step_takes_what_it_announced_and_the_ranks_together_take_all) {
+  constexpr int kRanks = 2, kSteps = 3;
+  auto ring = comm::make_in_process_ring(kRanks, true).value();
+  std::vector<std::int64_t> taken;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      testing::Rank rank(recorded_recipe(), *ring[r]);
+      std::vector<std::int64_t> announced;
+      for (int step = 0; step < kSteps; ++step) {
+        ASSERT_TRUE(rank.replica->step({}).ok());
+        const core::Aim& aim = recorder_of(rank).aims.back();
+        EXPECT_EQ(aim.step, step);
+        for (auto j = aim.first; j < aim.end; j += aim.stride) announced.push_back(aim.position(step, j));
+      }
+      EXPECT_EQ(recorder_of(rank).aims.size(), static_cast<size_t>(kSteps));
+      EXPECT_EQ(recorder_of(rank).taken, announced);
+      const std::lock_guard guard(mutex);
+      taken.insert(taken.end(), announced.begin(), announced.end());
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::sort(taken.begin(), taken.end());
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < kSteps * kMicroBatches; ++i) all.push_back(i * kSamplesOfBatch);
+  EXPECT_EQ(taken, all);
+}
+
+TEST(Source, an_error_ends_the_step_changes_nothing_and_the_step_can_be_repeated) {
+  comm::SingleRankCommunicator alone, also_alone;
+  testing::Rank rank(recorded_recipe(), alone), undisturbed(recorded_recipe(), also_alone);
+  for (testing::Rank* each : {&rank, &undisturbed}) ASSERT_TRUE(each->replica->step({}).ok());
+  const testing::Bytes before = testing::bytes_of(rank.replica->state());
+  // The last micro-batch of the second step.
+  recorder_of(rank).fails = {(2 * kMicroBatches - 1) * kSamplesOfBatch, fail(ErrorCode::kCorrupt, "a damaged file")};
+  const auto failed = rank.replica->step({});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(failed.error().message, "a damaged file");
+  EXPECT_TRUE(testing::bytes_of(rank.replica->state()) == before);
+  for (testing::Rank* each : {&rank, &undisturbed}) ASSERT_TRUE(each->replica->step({}).ok());
+  EXPECT_TRUE(testing::bytes_of(rank.replica->state()) == testing::bytes_of(undisturbed.replica->state()));
+}
+
+TEST(Source, a_batch_of_another_shape_is_refused) {
+  comm::SingleRankCommunicator alone;
+  testing::Rank rank(recorded_recipe(), alone);
+  recorder_of(rank).more_rows = 1;
+  EXPECT_EQ(rank.replica->step({}).error().message, "the samples do not have the shapes of the graph's inputs");
+  EXPECT_EQ(rank.replica->evaluate().error().code, ErrorCode::kInternal);
+}
+
+TEST(Source, evaluation_takes_whole_batches_of_the_held_out_samples) {
+  comm::SingleRankCommunicator alone;
+  testing::Rank rank(recorded_recipe(), alone);
+  ASSERT_TRUE(rank.replica->evaluate().ok());
+  EXPECT_EQ(recorder_of(rank).held_out_taken, (std::vector<std::int64_t>{0, 4, 8}));
+  EXPECT_TRUE(recorder_of(rank).taken.empty());
+}
+
+}  // namespace
+}  // namespace lockstep::trainer
