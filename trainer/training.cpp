@@ -54,7 +54,7 @@ int Training::run() {
     return *outcome;
   }
   int suspect = communicator_ ? communicator_->suspect() : unlinked_;
-  elastic::Ending ending = elastic::ending_of(outcome.error(), doing_, suspect);
+  elastic::Ending ending = elastic::ending_of({outcome.error(), doing_}, suspect);
   print(stderr, "lockstep-trainer: {}\n", ending.report.message);
   if (agent_) agent_->failure(ending.report);  // before the peers notice, so that the cause arrives first
   bool clean = !communicator_ || communicator_->abort(kAbortDeadline);

@@ -41,13 +41,13 @@ bool peers_doing(ErrorCode code) {
   return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
 }
 
-Ending ending_of(const Error& error, Origin origin, int suspect) {
+Ending ending_of(const Failure& failure, int suspect) {
   Ending ending;
-  ending.exit_code = exit_code_of(error.code, origin);
+  ending.exit_code = exit_code_of(failure.why.code, failure.origin);
   const bool peers = ending.exit_code == kExitCommunication;
   ending.report.kind = peers ? FailureReport::Class::kCommunication : FailureReport::Class::kOwn;
   ending.report.suspect_rank = peers ? suspect : -1;
-  ending.report.message = error.message;
+  ending.report.message = failure.why.message;
   return ending;
 }
 

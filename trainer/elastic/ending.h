@@ -3,20 +3,9 @@
 
 #include "operator/base/result.h"
 #include "operator/rendezvous/worker_contract.h"
+#include "trainer/elastic/outcome.h"
 
 namespace lockstep::trainer::elastic {
-
-// The part of the trainer that an error comes from. With the error's code it decides the exit code.
-enum class Origin {
-  kUsage,          // flags
-  kConfig,         // settings or environment
-  kData,           // reading or checking data
-  kRestore,        // loading a checkpoint
-  kSave,           // writing a checkpoint
-  kCommunication,  // connecting, or a collective
-  kNumerics,       // NaN or infinity in the loss
-  kInternal,       // anything else
-};
 
 // Whether another process (it went away, stalled or aborted) or an interruption caused a communicator's error, so that
 // the same operation may succeed in another generation.
@@ -30,6 +19,6 @@ struct Ending {
 // `suspect` is Communicator::suspect(), for kCommunication. Of kCommunication, kDeadlineExceeded and kUnavailable blame
 // a peer (kExitCommunication). kInvalid, kConflict (ranks submitted different operations) and kInternal blame this
 // process. kDeadlineExceeded of kRestore and kSave is slow storage (kExitWatchdog), which a restart may find healthy.
-Ending ending_of(const Error& error, Origin origin, int suspect = -1);
+Ending ending_of(const Failure& failure, int suspect = -1);
 
 }  // namespace lockstep::trainer::elastic

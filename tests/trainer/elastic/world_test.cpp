@@ -376,7 +376,7 @@ TEST(RingOptions, peers_wait_as_long_as_a_rank_may_wait_for_its_storage) {
 
 TEST(Ending, every_origin_has_its_exit_code_and_class) {
   using rendezvous::FailureReport;
-  const auto ending = [](ErrorCode code, Origin origin) { return ending_of(fail(code, "why"), origin, 3); };
+  const auto ending = [](ErrorCode code, Origin origin) { return ending_of(fail(origin, code, "why"), 3); };
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kUsage).exit_code, 64);
   EXPECT_EQ(ending(ErrorCode::kNotFound, Origin::kData).exit_code, 65);
   EXPECT_EQ(ending(ErrorCode::kCorrupt, Origin::kRestore).exit_code, 66);
