@@ -235,7 +235,6 @@ Status resolve(Flags& flags, const elastic::World& world) {
 
   if (flags.optimizer.empty()) flags.optimizer = model.recipes.front().optimizer;
   if (flags.optimizer == "adamw" && flags.momentum) return refuse("--momentum is of --optimizer=sgd");
-  if (!flags.momentum) flags.momentum = 0.9;
   const models::Recipe* recipe = models::recipe_of(model, flags.optimizer);
   if (recipe == nullptr && flags.learning_rate == 0) {
     return refuse(fmt::format("--model={} has no default for --optimizer={}: give its --learning-rate", model.name,

@@ -5,21 +5,19 @@
 #include <utility>
 
 #include "trainer/models/registry.h"
-#include "trainer/optim/adamw.h"
-#include "trainer/optim/sgd.h"
+#include "trainer/optim/make_optimizer.h"
 
 namespace lockstep::trainer {
 
 namespace {
 
-std::unique_ptr<core::Optimizer> make_optimizer(const Flags& flags) {
-  optim::Schedule schedule{.peak = flags.learning_rate, .warmup_steps = flags.warmup_steps, .total_steps = flags.steps};
-  if (flags.optimizer == "adamw") {
-    return std::make_unique<optim::AdamW>(
-        optim::AdamWOptions{.schedule = schedule, .weight_decay = *flags.weight_decay});
-  }
-  return std::make_unique<optim::Sgd>(
-      optim::SgdOptions{.schedule = schedule, .momentum = *flags.momentum, .weight_decay = *flags.weight_decay});
+optim::OptimizerOptions optimizer_options(const Flags& flags) {
+  return {.rule = flags.optimizer,
+          .weight_decay = *flags.weight_decay,
+          .momentum = flags.momentum,
+          .learning_rate = flags.learning_rate,
+          .warmup_steps = flags.warmup_steps,
+          .total_steps = flags.steps};
 }
 
 }  // namespace
@@ -32,11 +30,11 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
       task->model->open(flags.model_options,
                         {.paths = flags.data, .real = real, .seed = flags.seed, .held_out = flags.eval_samples}));
   task->graph = task->model->graph(flags.model_options, task->data, flags.micro_batch_size);
-  task->optimizer = make_optimizer(flags);
+  LOCKSTEP_TRY(task->optimizer, optim::make_optimizer(optimizer_options(flags)));
   std::string& text = task->configuration = flags.model_options.describe();
   if (task->data.text) text += fmt::format(" data={:016x}", task->data.text->fingerprint);
   if (!text.empty()) text += ' ';
-  text += fmt::format("{} batch-size={} backend={}", task->optimizer->describe(), flags.batch_size, flags.backend);
+  text += fmt::format("{} batch-size={} backend={}", optim::describe(task->optimizer), flags.batch_size, flags.backend);
   return task;
 }
 

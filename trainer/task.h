@@ -17,7 +17,7 @@ struct Task {
   const models::Model* model = nullptr;
   models::Dataset data;
   core::Graph graph;  // of a micro-batch
-  std::unique_ptr<core::Optimizer> optimizer;
+  core::Optimizer optimizer;
   std::string configuration;  // everything that a checkpoint must agree with besides model, seed and numerics
 };
 

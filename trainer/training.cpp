@@ -34,7 +34,7 @@ std::int64_t milliseconds_since(std::chrono::steady_clock::time_point start) {
 
 // Of the state, without its few statistics and exponents.
 std::uint64_t state_bytes(const Task& task, core::ElementType real) {
-  return core::lay_out(task.graph).count * core::size_of(real) * (1 + task.optimizer->slots().size());
+  return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ Status Training::set_up() {
   // Random numbers would be overwritten by the state of another rank.
   initial_ = world_.state_source.rank < 0 && !world_.standby;
   synchronizer_ = std::make_unique<sync::AllReduce>(sync::AllReduceOptions{.deterministic = flags_.deterministic});
-  LOCKSTEP_TRY(replica_, core::Replica::create({task_->graph, *backend_, *task_->optimizer, *task_->data.source,
+  LOCKSTEP_TRY(replica_, core::Replica::create({task_->graph, *backend_, task_->optimizer, *task_->data.source,
                                                 *synchronizer_, *communicator_},
                                                {.seed = flags_.seed,
                                                 .micro_batches = flags_.batch_size / flags_.micro_batch_size,

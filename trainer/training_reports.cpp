@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/models/generate.h"
+#include "trainer/optim/make_optimizer.h"
 #include "trainer/print.h"
 #include "trainer/training.h"
 
@@ -24,7 +25,7 @@ void Training::print_configuration() const {
   }
   row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", flags_.batch_size,
                            flags_.micro_batch_size, task_->data.epoch_samples));
-  row("optimizer", fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", task_->optimizer->describe(),
+  row("optimizer", fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", optim::describe(task_->optimizer),
                                flags_.learning_rate, flags_.warmup_steps, *flags_.clip_norm));
   row("steps", fmt::format("{} to {}", state().step, flags_.steps));
   const std::string_view carrier = communicator_->carrier();

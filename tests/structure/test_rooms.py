@@ -20,7 +20,7 @@ ALLOWED = {
     "cli": {"local", "job", "control", "cache", "kube", "placement", "rendezvous", "api", "cause", "base", "metrics"},
     "ops": {"base", "metrics"},
     "core": {"comm", "base"},
-    "backend": {"core", "base"},
+    "backend": {"core", "optim", "base"},
     "comm": {"base"},
     "sync": {"core", "comm", "base"},
     "optim": {"core", "base"},
@@ -144,7 +144,8 @@ class Rooms(unittest.TestCase):
 
     def test_three_files_at_most_look_into_the_op_of_a_node(self):
         rooms = [path for room in ("core", "backend", "models") for path in sources(ROOT / "trainer" / room)]
-        users = [str(path.relative_to(ROOT)) for path in rooms if "std::visit" in path.read_text()]
+        visits = re.compile(r"std::visit\(.*?\bop\)", re.DOTALL)  # other variants are visited elsewhere
+        users = [str(path.relative_to(ROOT)) for path in rooms if visits.search(path.read_text())]
         self.assertLessEqual(len(users), 3, users)
 
     def test_each_op_has_a_kernel_in_each_backend(self):

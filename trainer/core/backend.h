@@ -16,6 +16,9 @@
 
 namespace lockstep::trainer::core {
 
+struct Optimizer;
+struct Update;
+
 // What a run of the steps is for. Random numbers are keyed by (seed, step, sample, layer, element) alone.
 struct RunContext {
   enum class Mode : std::uint8_t { kTrain, kEvaluate };
@@ -104,6 +107,12 @@ class Backend {
                                                    const Addresses& addresses) = 0;
   // Called on the computing thread before steps run on it (sets its number of threads). Cheap.
   virtual void enter() = 0;
+
+  // Applies `optimizer` (optimizer.h) to parameters and slots, which it has written when it returns. A pure function of
+  // the update: the same bits on every rank. Returns the sum of the digests (digest.h) of parameters and slots as it
+  // left them, where array_of() says which array is which. It cannot fail: half an update leaves no state to continue
+  // from, so a backend whose device breaks in it ends the process.
+  virtual std::uint64_t update(const Optimizer& optimizer, const Update& update) = 0;
 };
 
 }  // namespace lockstep::trainer::core

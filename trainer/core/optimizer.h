@@ -1,45 +1,76 @@
-// The seam between a step and the rule that turns gradients into new parameters.
+// The rule that turns gradients into new parameters, as data. A backend carries it out (Backend::update), so it runs
+// where the parameters are. The formulas stand beside the rules; trainer/optim has them for memory of the host.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "trainer/core/layout.h"
-#include "trainer/core/tensor.h"
+#include "trainer/core/schedule.h"
 
 namespace lockstep::trainer::core {
 
-// One update over flat arenas that share a layout and an element type. Padding elements are zero and may be updated.
+// In the formulas, g is the gradient times Update::gradient_scale, p the parameter, rate and decay those of p's group.
+
+// Stochastic gradient descent with momentum: v = momentum v + g + decay p; p = p - rate v.
+struct Sgd {
+  double momentum = 0.9;
+};
+
+// Adam's moments with bias correction, and weight decay apart from the gradient (Loshchilov and Hutter):
+// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+// p = (1 - rate decay) p - rate m' / (sqrt(v') + epsilon), where m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) in
+// step t, from 1.
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double epsilon = 1e-8;
+};
+
+using Rule = std::variant<Sgd, AdamW>;
+
+// What parameters of one kind have in common.
+struct Group {
+  double weight_decay = 0;
+  double rate_multiplier = 1;  // of the schedule's learning rate
+};
+
+struct Optimizer {
+  Rule rule;
+  Schedule schedule;
+  Group matrices;  // segments with Segment::decay
+  Group vectors;   // all others: biases, and what normalisations learn
+};
+
+// Names of the arenas of state that the rule needs ("momentum"), in the order of Update::slots; all start at zero.
+const std::vector<std::string>& slots_of(const Rule& rule);
+
+// The group of a parameter.
+inline const Group& group_of(const Optimizer& optimizer, const Segment& segment) {
+  return segment.decay ? optimizer.matrices : optimizer.vectors;
+}
+
+// The group's learning rate in the step that follows `step` committed ones.
+inline double learning_rate(const Optimizer& optimizer, const Group& group, std::int64_t step) {
+  return learning_rate(optimizer.schedule, step) * group.rate_multiplier;
+}
+
+// One update over flat arenas of a backend's memory, which share a layout and its element type. Padding stays zero.
 struct Update {
-  ElementType real = ElementType::kFloat32;
   const Layout* layout = nullptr;
   void* parameters = nullptr;
   const void* gradients = nullptr;
-  std::span<void* const> slots;  // one arena for each of Optimizer::slots()
+  std::span<void* const> slots;  // one arena for each of slots_of()
   double gradient_scale = 1;     // of clipping: gradients are multiplied by it
   std::int64_t step = 0;         // steps committed before this one; the schedule's clock
-  int threads = 1;
 };
 
 // The number that a segment's parameters (`part` 0) or slot part - 1 have in the digest of a state with `slots` slots.
 constexpr size_t array_of(size_t segment, size_t part, size_t slots) {
   return segment * (slots + 1) + part;
 }
-
-class Optimizer {
- public:
-  virtual ~Optimizer() = default;
-  // Names of the arenas of state that it needs ("momentum"); all start at zero.
-  virtual const std::vector<std::string>& slots() const = 0;
-  // A pure function of the update: the same on every rank. Allocates nothing. Returns the sum of the digests (digest.h)
-  // of the parameters and slots as it left them, where array_of() says which array is which.
-  virtual std::uint64_t apply(const Update& update) const = 0;
-  // Learning rate of the step that follows `step` committed ones.
-  virtual double learning_rate(std::int64_t step) const = 0;
-  // Its settings as text; part of what a checkpoint is compared with.
-  virtual std::string describe() const = 0;
-};
 
 }  // namespace lockstep::trainer::core

@@ -55,7 +55,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
   std::unique_ptr<Replica> replica(new Replica(parts, options, abort));
   const Layout& layout = replica->layout_;
   Backend& backend = parts.backend;
-  LOCKSTEP_TRY(replica->state_, State::create(parts.graph, backend, layout, parts.optimizer.slots()));
+  LOCKSTEP_TRY(replica->state_, State::create(parts.graph, backend, layout, slots_of(parts.optimizer.rule)));
   State& state = *replica->state_;
   LOCKSTEP_TRY(replica->gradients_, backend.allocate(layout.count * size_of(backend.real())));
   replica->staged_statistics_.resize(state.statistics.size());
@@ -223,14 +223,13 @@ void Replica::commit(double gradient_scale) {
 }
 
 void Replica::optimize(double gradient_scale) {
-  state_->digested(parts_.optimizer.apply({.real = parts_.backend.real(),
-                                           .layout = &layout_,
-                                           .parameters = state_->parameters->data(),
-                                           .gradients = gradients_->data(),
-                                           .slots = slot_addresses_,
-                                           .gradient_scale = gradient_scale,
-                                           .step = state_->step,
-                                           .threads = parts_.backend.threads()}));
+  const Update update{.layout = &layout_,
+                      .parameters = state_->parameters->data(),
+                      .gradients = gradients_->data(),
+                      .slots = slot_addresses_,
+                      .gradient_scale = gradient_scale,
+                      .step = state_->step};
+  state_->digested(parts_.backend.update(parts_.optimizer, update));
 }
 
 void Replica::commit_statistics() {

@@ -8,7 +8,6 @@
 #include "tests/trainer/core/gang.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/mlp.h"
-#include "trainer/optim/sgd.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -18,11 +17,7 @@ constexpr std::int64_t kRows = 4, kBatches = 6;
 testing::Recipe recipe(bool checksums) {
   return {.graph = [] { return models::mlp({.batch = kRows, .width = 8, .layers = 1}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-          .optimizer =
-              [] {
-                return std::make_unique<optim::Sgd>(
-                    optim::SgdOptions{.schedule = {.peak = 1e-3, .warmup_steps = 0, .total_steps = 9}});
-              },
+          .optimizer = {.schedule = {.peak = 1e-3, .decay = core::CosineDecay{.total_steps = 9}}},
           .options = {.seed = 3, .micro_batches = kBatches, .checksums = checksums},
           .deterministic = true};
 }

@@ -22,7 +22,7 @@ namespace lockstep::trainer::testing {
 struct Recipe {
   std::function<core::Graph()> graph;
   std::function<std::unique_ptr<core::SampleSource>(core::ElementType)> source;
-  std::function<std::unique_ptr<core::Optimizer>()> optimizer;
+  core::Optimizer optimizer;
   core::StepOptions options;
   std::string backend = "cpu";
   bool deterministic = false;
@@ -66,11 +66,11 @@ struct Rank {
       : backend(backend::make_backend(recipe.backend, 1).value()),
         graph(recipe.graph()),
         source(recipe.source(backend->real())),
-        optimizer(recipe.optimizer()),
+        optimizer(recipe.optimizer),
         synchronizer(recipe.synchronizer
                          ? recipe.synchronizer(communicator.rank())
                          : std::make_unique<sync::AllReduce>(sync::AllReduceOptions{recipe.deterministic})),
-        replica(core::Replica::create({graph, *backend, *optimizer, *source, *synchronizer, communicator},
+        replica(core::Replica::create({graph, *backend, optimizer, *source, *synchronizer, communicator},
                                       recipe.options, abort)
                     .value()) {
     if (!from.empty()) restore(replica->state(), from);
@@ -78,7 +78,7 @@ struct Rank {
   std::unique_ptr<core::Backend> backend;
   core::Graph graph;
   std::unique_ptr<core::SampleSource> source;
-  std::unique_ptr<core::Optimizer> optimizer;
+  core::Optimizer optimizer;
   std::unique_ptr<core::Synchronizer> synchronizer;
   std::atomic<bool> abort{false};
   std::unique_ptr<core::Replica> replica;

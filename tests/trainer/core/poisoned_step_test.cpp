@@ -10,7 +10,6 @@
 #include "tests/trainer/core/gang.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/mlp.h"
-#include "trainer/optim/adamw.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -23,7 +22,7 @@ using testing::Recipe;
 Recipe recipe(bool deterministic) {
   return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-          .optimizer = [] { return std::make_unique<optim::AdamW>(optim::AdamWOptions{}); },
+          .optimizer = {.rule = core::AdamW{}},
           .options = {.seed = 3, .micro_batches = 6, .buckets = {.first_bytes = 512, .bytes = 2048}},
           .deterministic = deterministic};
 }

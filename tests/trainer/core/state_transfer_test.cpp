@@ -17,7 +17,6 @@
 #include "trainer/comm/ring_communicator.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/mlp.h"
-#include "trainer/optim/adamw.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -40,7 +39,7 @@ constexpr core::TransferNotes kNotes{.first_held_out_loss = 2.5, .loss = 0.25};
 Recipe large_mlp() {
   return {.graph = [] { return models::mlp({.batch = 4, .width = sanitizer::kOn ? 480 : 720, .layers = 3}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-          .optimizer = [] { return std::make_unique<optim::AdamW>(optim::AdamWOptions{}); },
+          .optimizer = {.rule = core::AdamW{}},
           .options = {.seed = 3, .micro_batches = 2},
           .deterministic = true};
 }

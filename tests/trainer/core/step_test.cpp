@@ -20,8 +20,6 @@
 #include "trainer/models/char_transformer.h"
 #include "trainer/models/linear_regression.h"
 #include "trainer/models/mlp.h"
-#include "trainer/optim/adamw.h"
-#include "trainer/optim/sgd.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -40,11 +38,9 @@ using testing::train;
 Recipe mlp_recipe(bool deterministic) {
   return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2, .dropout = 0.1}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-          .optimizer =
-              [] {
-                return std::make_unique<optim::AdamW>(
-                    optim::AdamWOptions{.schedule = {.peak = 3e-3, .warmup_steps = 5, .total_steps = 50}});
-              },
+          .optimizer = {.rule = core::AdamW{},
+                        .schedule = {.peak = 3e-3, .warmup_steps = 5, .decay = core::CosineDecay{.total_steps = 50}},
+                        .matrices = {.weight_decay = 0.01}},
           .options = {.seed = 3, .micro_batches = 6, .clip_norm = 0.5, .buckets = {.first_bytes = 512, .bytes = 2048}},
           .deterministic = deterministic};
 }
@@ -174,15 +170,11 @@ class Noise final : public data::RowSource {
 
 TEST(Plain, outputs_that_no_loss_reads_change_no_bit_of_the_state) {
   auto recipe = [](const testing::Heads& heads, const std::string& backend) {
-    return Recipe{
-        .graph = [heads] { return testing::with_heads(heads); },
-        .source = [](core::ElementType real) { return std::make_unique<Noise>(real); },
-        .optimizer =
-            [] {
-              return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 0.05, .total_steps = 9}});
-            },
-        .options = {.seed = 3, .micro_batches = 2},
-        .backend = backend};
+    return Recipe{.graph = [heads] { return testing::with_heads(heads); },
+                  .source = [](core::ElementType real) { return std::make_unique<Noise>(real); },
+                  .optimizer = {.schedule = {.peak = 0.05, .decay = core::CosineDecay{.total_steps = 9}}},
+                  .options = {.seed = 3, .micro_batches = 2},
+                  .backend = backend};
   };
   const GangResult ref = train(recipe({}, "ref"), 1, 5), cpu = train(recipe({}, "cpu"), 1, 5);
   for (const testing::Heads& heads : testing::kHeads) {
@@ -213,14 +205,11 @@ TEST(RanksAgree, one_bit_of_one_rank_is_enough_for_all_to_say_no) {
 }
 
 TEST(Training, linear_regression_recovers_the_line) {
-  Recipe recipe{.graph = [] { return models::linear_regression(8); },
-                .source = [](core::ElementType real) { return std::make_unique<data::LineSource>(real, 9); },
-                .optimizer =
-                    [] {
-                      return std::make_unique<optim::Sgd>(
-                          optim::SgdOptions{.schedule = {.peak = 0.05, .total_steps = 300, .final_share = 0.01}});
-                    },
-                .options = {.seed = 9, .micro_batches = 4}};
+  Recipe recipe{
+      .graph = [] { return models::linear_regression(8); },
+      .source = [](core::ElementType real) { return std::make_unique<data::LineSource>(real, 9); },
+      .optimizer = {.schedule = {.peak = 0.05, .decay = core::CosineDecay{.total_steps = 300, .final_share = 0.01}}},
+      .options = {.seed = 9, .micro_batches = 4}};
   comm::SingleRankCommunicator alone;
   Rank rank(recipe, alone);
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(rank.replica->step({}).ok());
@@ -348,7 +337,7 @@ class Exploding final : public data::RowSource {
 Recipe exploding_recipe(float value) {
   return {.graph = [] { return models::linear_regression(2); },
           .source = [value](core::ElementType) { return std::make_unique<Exploding>(9, value); },  // in the third step
-          .optimizer = [] { return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 1e-9}}); },
+          .optimizer = {.schedule = {.peak = 1e-9}},
           .options = {.seed = 1, .micro_batches = 2},
           .deterministic = true};
 }
@@ -381,11 +370,10 @@ TEST(Replica, refuses_more_micro_batches_than_can_be_summed) {
   auto backend = backend::make_backend("cpu", 1).value();
   core::Graph graph = recipe.graph();
   auto source = recipe.source(backend->real());
-  auto optimizer = recipe.optimizer();
   std::atomic<bool> abort{false};
   sync::AllReduce all_reduce({.deterministic = true});
   auto replica =
-      core::Replica::create({graph, *backend, *optimizer, *source, all_reduce, alone}, recipe.options, abort);
+      core::Replica::create({graph, *backend, recipe.optimizer, *source, all_reduce, alone}, recipe.options, abort);
   ASSERT_FALSE(replica.ok());
   EXPECT_EQ(replica.error().message, "the global batch must have between 1 and 4096 micro-batches; this one has 5000");
 }

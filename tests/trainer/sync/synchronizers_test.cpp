@@ -12,7 +12,6 @@
 #include "tests/trainer/sync/parameter_server.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/mlp.h"
-#include "trainer/optim/sgd.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -30,11 +29,7 @@ constexpr float kRate = 0.3F;
 Recipe recipe(std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {}) {
   return {.graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2}); },
           .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-          .optimizer =
-              [] {
-                return std::make_unique<optim::Sgd>(
-                    optim::SgdOptions{.schedule = {.peak = static_cast<double>(kRate)}, .momentum = 0});
-              },
+          .optimizer = {.rule = core::Sgd{.momentum = 0}, .schedule = {.peak = static_cast<double>(kRate)}},
           .options = {.seed = 3, .micro_batches = 6, .buckets = {.first_bytes = 512, .bytes = 2048}},
           .synchronizer = std::move(synchronizer)};
 }

@@ -9,6 +9,7 @@
 
 #include "trainer/backend/cpu/kernel.h"
 #include "trainer/backend/host_memory.h"
+#include "trainer/optim/host_update.h"
 
 namespace lockstep::trainer::backend {
 
@@ -72,6 +73,9 @@ class CpuBackend final : public core::Backend {
   // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
   void enter() override {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
+  }
+  std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
+    return optim::update_on_host(optimizer, update, real(), threads());
   }
 
  private:

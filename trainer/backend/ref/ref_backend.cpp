@@ -5,6 +5,7 @@
 
 #include "trainer/backend/host_memory.h"
 #include "trainer/backend/ref/kernel.h"
+#include "trainer/optim/host_update.h"
 
 namespace lockstep::trainer::backend {
 
@@ -30,6 +31,9 @@ class RefBackend final : public core::Backend {
     });
   }
   void enter() override {}
+  std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
+    return optim::update_on_host(optimizer, update, real(), threads());
+  }
 };
 
 }  // namespace
