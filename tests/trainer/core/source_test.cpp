@@ -11,7 +11,6 @@
 #include "tests/trainer/core/gang.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/linear_regression.h"
-#include "trainer/optim/sgd.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -46,10 +45,7 @@ class Recorder final : public core::SampleSource {
 testing::Recipe recorded_recipe() {
   return {.graph = [] { return models::linear_regression(kSamplesOfBatch); },
           .source = [](core::ElementType) { return std::make_unique<Recorder>(); },
-          .optimizer =
-              [] {
-                return std::make_unique<optim::Sgd>(optim::SgdOptions{.schedule = {.peak = 1e-3, .total_steps = 9}});
-              },
+          .optimizer = {.schedule = {.peak = 1e-3, .decay = core::CosineDecay{.total_steps = 9}}},
           .options = {.seed = 3, .micro_batches = kMicroBatches},
           .deterministic = true};
 }
