@@ -54,6 +54,14 @@ function(lockstep_test room)
   endif()
 endfunction()
 
+# Runs tests of a room once more, on the backend of tests/trainer/backend/late_backend.h.
+function(lockstep_test_on_late room filter)
+  add_test(NAME ${room}_late COMMAND ${room}_test --gtest_filter=${filter})
+  get_test_property(${room} LABELS labels)
+  get_test_property(${room} TIMEOUT seconds)
+  set_tests_properties(${room}_late PROPERTIES ENVIRONMENT LOCKSTEP_TEST_BACKEND=late LABELS "${labels}" TIMEOUT ${seconds})
+endfunction()
+
 function(lockstep_add_if_there folder)
   # What waits for the network is compiled twice as fast with -O1, and no slower in use; what computes gets -O3.
   if(folder MATCHES "^(operator|tests)")

@@ -20,7 +20,8 @@ checkpoint::DataType converted(core::ElementType type) {
 
 }  // namespace
 
-checkpoint::State state_tensors(core::State& state) {
+Result<checkpoint::State> state_tensors(core::State& state) {
+  LOCKSTEP_CHECK_OK(state.fetch());
   checkpoint::State views;
   for (core::StateTensor& tensor : state.tensors()) {
     auto& list = tensor.optimizer ? views.optimizer : views.parameters;

@@ -330,7 +330,8 @@ Result<int> Training::finish() {
   if (leads()) {
     doing_ = Origin::kInternal;
     if (flags_.generate > 0) LOCKSTEP_CHECK_OK(write_sample());
-    LOCKSTEP_TRY(auto digest, checkpoint::state_digest(state_tensors(state())));
+    LOCKSTEP_TRY(const checkpoint::State tensors, state_tensors(state()));
+    LOCKSTEP_TRY(auto digest, checkpoint::state_digest(tensors));
     print_result(digest);
   }
   return 0;

@@ -91,7 +91,7 @@ class Training {
   std::string numerics_id() const;
   std::string identity_line() const;
   checkpoint::Identity identity() const;
-  checkpoint::Snapshot snapshot() const;
+  Result<checkpoint::Snapshot> snapshot() const;
   Status make_writer(bool among_others);
   void print_configuration() const;
   void print_result(const std::string& digest) const;

@@ -65,7 +65,7 @@ Status Training::restore() {
   if (whole_ || !initial_) {  // the state that this process held no longer counts
     whole_ = false;
     initial_ = true;
-    state().initialize(flags_.seed);
+    LOCKSTEP_CHECK_OK(state().initialize(flags_.seed));
     writer_.reset();
     saved_step_ = -1;
     first_held_out_loss_ = loss_ = 0;
@@ -93,6 +93,7 @@ Status Training::restore() {
       return checkpoint::load(directory, name, expected, buffers);
     };
     LOCKSTEP_TRY(auto manifest, read_in_time(board_.pulse, world_, directory + "/" + name, std::move(load)));
+    LOCKSTEP_CHECK_OK(state().written());
     // Without a coordinator no generation is counted; a continued run takes the next, so that names stay new.
     if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
     state().committed_in = manifest.generation;
@@ -143,7 +144,8 @@ Status Training::save(Busy busy) {
   if (!writer_ || saved_step_ == state().step) return {};
   doing_ = Origin::kSave;
   core::Meanwhile saving(board_.pulse, core::Doing::kSaving, world_.storage_deadline + checkpoint::kTimeToEnd);
-  LOCKSTEP_TRY(bool taken, writer_->write(snapshot(), busy, world_.storage_deadline));
+  LOCKSTEP_TRY(const checkpoint::Snapshot now, snapshot());
+  LOCKSTEP_TRY(bool taken, writer_->write(now, busy, world_.storage_deadline));
   if (taken) saved_step_ = state().step;
   return {};
 }
@@ -157,12 +159,14 @@ Status Training::drain_writer() {
   return take_published();
 }
 
-checkpoint::Snapshot Training::snapshot() const {
+Result<checkpoint::Snapshot> Training::snapshot() const {
+  LOCKSTEP_TRY(auto tensors, state_tensors(state()));
   std::int64_t samples = state().step * flags_.batch_size;
-  return {.step = state().step,
-          .cursor = {.epoch = samples / task_->data.epoch_samples, .index = samples % task_->data.epoch_samples},
-          .metadata = to_metadata(first_held_out_loss_, loss_),
-          .state = state_tensors(state())};
+  return checkpoint::Snapshot{
+      .step = state().step,
+      .cursor = {.epoch = samples / task_->data.epoch_samples, .index = samples % task_->data.epoch_samples},
+      .metadata = to_metadata(first_held_out_loss_, loss_),
+      .state = std::move(tensors)};
 }
 
 // This process is told to end while it waits for another generation. It saves its state without a collective: all ranks
@@ -178,7 +182,8 @@ Status Training::save_alone() {
   }
   LOCKSTEP_CHECK_OK(make_writer(true));
   doing_ = Origin::kSave;
-  auto taken = writer_->write(snapshot(), Busy::kWait, world_.storage_deadline);  // none is in flight
+  LOCKSTEP_TRY(const checkpoint::Snapshot now, snapshot());
+  auto taken = writer_->write(now, Busy::kWait, world_.storage_deadline);  // none is in flight
   if (!taken && taken.error().code == ErrorCode::kAlreadyExists) return adopt_checkpoint();
   if (!taken) return taken.error();
   writer_->confirm(state().step + 1);
@@ -192,7 +197,8 @@ Status Training::adopt_checkpoint() {
   auto verify = [directory = flags_.checkpoint_dir, name] { return checkpoint::verify(directory, name); };
   LOCKSTEP_TRY(const auto manifest,
                read_in_time(board_.pulse, world_, flags_.checkpoint_dir + "/" + name, std::move(verify)));
-  LOCKSTEP_TRY(const std::string digest, checkpoint::state_digest(snapshot().state));
+  LOCKSTEP_TRY(const checkpoint::Snapshot now, snapshot());
+  LOCKSTEP_TRY(const std::string digest, checkpoint::state_digest(now.state));
   if (manifest.digest != digest) {
     return fail(ErrorCode::kAlreadyExists,
                 fmt::format("checkpoint {} of {} exists already and holds another state, of digest {} instead of {}: "

@@ -75,9 +75,8 @@ void Training::print_result(const std::string& digest) const {
 
 Status Training::write_sample() {
   core::Graph graph = task_->model->graph(flags_.model_options, task_->data, 1);
-  core::ProgramMemory memory{
-      .layout = &replica_->layout(), .parameters = state().parameters->data(), .statistics = state().statistics.data()};
-  LOCKSTEP_TRY(auto program, core::Program::compile(graph, *backend_, memory, {.pulse = &board_.pulse}));
+  LOCKSTEP_TRY(auto program,
+               core::Program::compile(graph, *backend_, replica_->prediction(), {.pulse = &board_.pulse}));
   models::GenerateOptions options{
       .count = flags_.generate, .temperature = flags_.temperature, .seed = flags_.seed, .prompt = opening_.tokens};
   const std::atomic<bool> never{false};  // the gang is done and gone

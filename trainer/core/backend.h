@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "trainer/core/fixed_point.h"
 #include "trainer/core/graph.h"
 #include "trainer/core/tensor.h"
 
@@ -66,8 +67,9 @@ struct Addresses {
   std::vector<StepMemory> steps;
 };
 
-// Steps at fixed addresses, ready to run. Never allocates and never waits. After an error, whose sentence names the
-// layer, what the run writes is garbage. One thread.
+// Steps at fixed addresses, ready to run. A run is enqueued: it never allocates and never waits. An error, whose
+// sentence names the layer, is returned here or by a later Backend::wait(); what the run writes is garbage then. One
+// thread.
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -76,7 +78,8 @@ class Executable {
   virtual Status backward(size_t step, const RunContext& context) = 0;
 };
 
-// Zeroed bytes of a backend's memory, aligned to kAlignment.
+// Zeroed bytes of a backend's memory, aligned to kAlignment. The address is the backend's: nothing else reads or writes
+// there, unless Backend::host() says where.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -84,6 +87,13 @@ class Memory {
   virtual size_t bytes() const = 0;
 };
 
+// A place in the order of the work that a backend was given.
+struct Mark {
+  std::uint64_t number = 0;
+};
+
+// Work on a backend's memory is enqueued and runs in the order of the calls, perhaps after they have returned. Memory
+// of the host that a call names must stay until the work is done. One thread enqueues.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -107,6 +117,31 @@ class Backend {
                                                    const Addresses& addresses) = 0;
   // Called on the computing thread before steps run on it (sets its number of threads). Cheap.
   virtual void enter() = 0;
+
+  // Where the host may read and write the memory at `address`, as long as no work on it is enqueued. Null: nowhere.
+  virtual std::byte* host(std::byte* address) = 0;
+  virtual void clear(std::byte* to, size_t bytes) = 0;
+  virtual void write(std::byte* to, const void* from, size_t bytes) = 0;  // `from`: memory of the host
+  virtual void read(void* to, const std::byte* from, size_t bytes) = 0;   // `to`: memory of the host
+
+  // The place after all work so far; whether the work before it is done; waits until it is. wait() returns the first
+  // error of work that no earlier wait() has returned. What that work writes is garbage then.
+  virtual Mark mark() = 0;
+  virtual bool reached(Mark mark) = 0;
+  virtual Status wait(Mark mark) = 0;
+
+  // Arithmetic over arenas of real numbers, bitwise the same for every number of threads and ranks. Results go to
+  // memory of the host.
+  //
+  // Rounds `count` values to integers (fixed_point.h), adds them to `sums` (int64; overwrites them unless `add`) and
+  // clears the values. `flags` gathers what was met.
+  virtual void round_and_clear(std::byte* values, size_t count, int exponent, bool add, std::byte* sums,
+                               RoundingFlags* flags) = 0;
+  // The reverse; `largest`: the largest |sum|.
+  virtual void unround(const std::byte* sums, size_t count, int exponent, std::byte* values,
+                       std::uint64_t* largest) = 0;
+  // The Euclidean norm of an arena (norm.h).
+  virtual void norm(const std::byte* values, size_t count, double* norm) = 0;
 
   // Applies `optimizer` (optimizer.h) to parameters and slots, which it has written when it returns. A pure function of
   // the update: the same bits on every rank. Returns the sum of the digests (digest.h) of parameters and slots as it

@@ -13,6 +13,7 @@ class NormTree {
  public:
   // For arenas of `count` elements.
   explicit NormTree(size_t count);
+  size_t count() const { return count_; }
 
   // The Euclidean norm of `count` elements of type `real`; NaN or infinity when an element is.
   double norm(const void* data, ElementType real, int threads);

@@ -136,10 +136,26 @@ Status Program::backward(size_t step, const RunContext& context, const std::atom
   return {};
 }
 
-double Program::loss(std::int64_t sample) const {
-  const void* address = data(graph_.loss);
-  return backend_.real() == ElementType::kFloat32 ? static_cast<const float*>(address)[sample]
-                                                  : static_cast<const double*>(address)[sample];
+size_t Program::loss_bytes() const {
+  return static_cast<size_t>(graph_.batch) * size_of(backend_.real());
+}
+
+void Program::read_losses(std::byte* to) const {
+  backend_.read(to, static_cast<const std::byte*>(data(graph_.loss)), loss_bytes());
+}
+
+double Program::sum_of_losses(const std::byte* losses, std::int64_t samples) const {
+  double sum = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    sum += backend_.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(losses)[i]
+                                                    : reinterpret_cast<const double*>(losses)[i];
+  }
+  return sum;
+}
+
+std::span<std::byte> Program::arena() {
+  std::byte* begin = backend_.host(arena_->data());
+  return begin == nullptr ? std::span<std::byte>() : std::span(begin, arena_->bytes());
 }
 
 }  // namespace lockstep::trainer::core

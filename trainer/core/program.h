@@ -62,12 +62,17 @@ class Program {
   // Memory of a tensor: inputs stay until they are written again, Graph::loss and Graph::output until the next
   // forward(), anything else holds something only while the plan says so.
   void* data(TensorId id) const { return addresses_.values[static_cast<size_t>(id)]; }
-  double loss(std::int64_t sample) const;  // of the last forward()
+  // The losses of the last forward(): enqueues a copy of loss_bytes() to memory of the host, and sums those of the
+  // first `samples` samples in such a copy.
+  size_t loss_bytes() const;
+  void read_losses(std::byte* to) const;
+  double sum_of_losses(const std::byte* losses, std::int64_t samples) const;
 
   const Graph& graph() const { return graph_; }
   Backend& backend() const { return backend_; }
   size_t arena_bytes() const { return arena_->bytes(); }  // activations, their gradients, what steps keep, scratch
-  std::span<std::byte> arena() { return {arena_->data(), arena_->bytes()}; }
+  // The same memory as the host sees it; empty: it does not.
+  std::span<std::byte> arena();
 
  private:
   Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}

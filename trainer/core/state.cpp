@@ -34,18 +34,19 @@ void fill(const Tensor& tensor, std::uint64_t key, Real* data) {
 
 }  // namespace
 
-State::State(const Graph& graph, const Layout& layout, ElementType real, std::vector<std::string> slot_names)
-    : graph_(graph), layout_(layout), real_(real), slot_names_(std::move(slot_names)) {}
+State::State(const Graph& graph, Backend& backend, const Layout& layout, std::vector<std::string> slot_names)
+    : graph_(graph), backend_(backend), layout_(layout), real_(backend.real()), slot_names_(std::move(slot_names)) {}
 
 Result<std::unique_ptr<State>> State::create(const Graph& graph, Backend& backend, const Layout& layout,
                                              const std::vector<std::string>& slots) {
-  std::unique_ptr<State> state(new State(graph, layout, backend.real(), slots));
+  std::unique_ptr<State> state(new State(graph, backend, layout, slots));
   size_t bytes = layout.count * size_of(backend.real());
   LOCKSTEP_TRY(state->parameters, backend.allocate(bytes));
   for (size_t i = 0; i < slots.size(); ++i) {
     LOCKSTEP_TRY(auto memory, backend.allocate(bytes));
     state->slots.push_back(std::move(memory));
   }
+  if (bytes > 0 && backend.host(state->parameters->data()) == nullptr) state->copy_.resize(state->arenas() * bytes);
   std::vector<TensorId> statistics = graph.with_role(Role::kStatistic);
   size_t count = 0;
   for (TensorId id : statistics) count += static_cast<size_t>(count_of(graph.tensor(id).shape));
@@ -57,27 +58,54 @@ Result<std::unique_ptr<State>> State::create(const Graph& graph, Backend& backen
   return state;
 }
 
-void State::initialize(std::uint64_t seed) {
+std::byte* State::view(size_t part) {
+  return copy_.empty() ? backend_.host(arena(part)) : copy_.data() + part * arena_bytes();
+}
+
+Status State::fetch() {
+  if (copy_.empty()) return {};
+  for (size_t part = 0; part < arenas(); ++part) backend_.read(view(part), arena(part), arena_bytes());
+  return backend_.wait(backend_.mark());
+}
+
+Status State::written() {
+  changed();
+  if (copy_.empty()) return {};
+  for (size_t part = 0; part < arenas(); ++part) backend_.write(arena(part), view(part), arena_bytes());
+  return backend_.wait(backend_.mark());
+}
+
+void State::changed() {
+  arenas_digest_.reset();
+  ++changes_;
+}
+
+void State::digested(std::uint64_t digest) {
+  arenas_digest_ = digest;
+  ++changes_;
+}
+
+Status State::initialize(std::uint64_t seed) {
   std::uint64_t key = derive(seed, "initial parameters");
   for (const Segment& segment : layout_.segments) {
     const Tensor& tensor = graph_.tensor(segment.tensor);
-    std::byte* data = parameters->data() + segment.offset * size_of(real_);
+    std::byte* data = view(0) + segment.offset * size_of(real_);
     if (real_ == ElementType::kFloat32) {
       fill(tensor, derive(key, tensor.name), reinterpret_cast<float*>(data));
     } else {
       fill(tensor, derive(key, tensor.name), reinterpret_cast<double*>(data));
     }
   }
-  for (auto& slot : slots) std::fill_n(slot->data(), slot->bytes(), std::byte{0});
+  for (size_t part = 1; part < arenas(); ++part) std::fill_n(view(part), arena_bytes(), std::byte{0});
   size_t offset = 0;
   for (TensorId id : graph_.with_role(Role::kStatistic)) {
     fill(graph_.tensor(id), 0, statistics.data() + offset);
     offset += static_cast<size_t>(count_of(graph_.tensor(id).shape));
   }
   std::fill(exponents.begin(), exponents.end(), kFirstExponent);
-  changed();
   step = 0;
   committed_in = 0;
+  return written();
 }
 
 std::vector<StateTensor> State::tensors() {
@@ -89,9 +117,9 @@ std::vector<StateTensor> State::tensors() {
   };
   for (const Segment& segment : layout_.segments) {
     size_t offset = segment.offset * size_of(real_);
-    add(segment.name, real_, segment.shape, parameters->data() + offset, false);
+    add(segment.name, real_, segment.shape, view(0) + offset, false);
     for (size_t i = 0; i < slots.size(); ++i) {
-      add(slot_names_[i] + "/" + segment.name, real_, segment.shape, slots[i]->data() + offset, true);
+      add(slot_names_[i] + "/" + segment.name, real_, segment.shape, view(i + 1) + offset, true);
     }
   }
   size_t offset = 0;
@@ -107,8 +135,9 @@ std::vector<StateTensor> State::tensors() {
 
 Version State::version() {
   if (!arenas_digest_) {
+    if (!fetch()) return {};
     std::uint64_t sum = 0;
-    for (size_t part = 0; part < arenas(); ++part) sum += digest_of(part, arena(part));
+    for (size_t part = 0; part < arenas(); ++part) sum += digest_of(part, view(part));
     arenas_digest_ = sum;
   }
   const std::vector<Block> blocks = image();
@@ -119,7 +148,7 @@ Version State::version() {
 
 std::vector<State::Block> State::image() {
   std::vector<Block> blocks;
-  for (size_t part = 0; part < arenas(); ++part) blocks.push_back({arena(part), layout_.count * size_of(real_)});
+  for (size_t part = 0; part < arenas(); ++part) blocks.push_back({view(part), arena_bytes()});
   const auto add = [&](void* data, size_t bytes) { blocks.push_back({static_cast<std::byte*>(data), bytes}); };
   add(statistics.data(), statistics.size() * sizeof(double));
   add(exponents.data(), exponents.size() * sizeof(std::int32_t));
@@ -147,13 +176,13 @@ std::uint64_t State::digest_of(size_t index, const std::byte* data) {
   return digest_of_array(array_of(layout_.segments.size(), 0, slots.size()) + index, data, bytes, 1);
 }
 
-void State::install(const std::byte* from, std::int64_t generation) {
+Status State::install(const std::byte* from, std::int64_t generation) {
   for (const Block& block : image()) {
     if (block.bytes > 0) std::memcpy(block.data, from, block.bytes);
     from += block.bytes;
   }
   committed_in = generation;
-  changed();
+  return written();
 }
 
 }  // namespace lockstep::trainer::core

@@ -49,21 +49,29 @@ class State {
   static Result<std::unique_ptr<State>> create(const Graph& graph, Backend& backend, const Layout& layout,
                                                const std::vector<std::string>& slots);
 
-  // The state before the first step, as a pure function of `seed` and the tensors' names.
-  void initialize(std::uint64_t seed);
+  // The state before the first step, as a pure function of `seed` and the tensors' names. Fails only with the backend.
+  Status initialize(std::uint64_t seed);
 
-  // Views of all of it, the step included. Valid as long as the state lives. The caller may write through them, so the
-  // next version() reads the memory.
+  // The host sees a state through views, which are valid as long as it lives. Where the host cannot reach the backend's
+  // memory, they are of a copy: fetch() brings it up to date, and written() carries what was written through the views
+  // to the backend. Both return at once where it can. An error is the backend's.
+  Status fetch();
+  Status written();
+
+  // Views of all of it, the step included. The caller may write through them, so the next version() reads the memory.
   std::vector<StateTensor> tensors();
 
-  // Immediate after a commit or an install; otherwise it reads all of the state, at the speed of memory.
+  // Immediate after a commit or an install; otherwise it reads all of the state, at the speed of memory. Version{} if
+  // the backend fails.
   Version version();
   // Parameters or slots may have changed: the next version() reads them.
-  void changed() { arenas_digest_.reset(); }
+  void changed();
   // All parameters and slots were written, and the sum of their digests is `digest`.
-  void digested(std::uint64_t digest) { arenas_digest_ = digest; }
+  void digested(std::uint64_t digest);
+  // Grows with each change, so that the owner of something derived from the state knows when to derive it anew.
+  std::uint64_t changes() const { return changes_; }
 
-  // The state as bytes: its arenas with their padding, then the small fields. Equal layouts have equal places.
+  // Views of the state as bytes: its arenas with their padding, then the small fields. Equal layouts have equal places.
   struct Block {
     std::byte* data = nullptr;
     size_t bytes = 0;
@@ -72,9 +80,9 @@ class State {
   size_t bytes();  // of all blocks
   // The share of block `index` of the image in the digest, if its bytes were `data`.
   std::uint64_t digest_of(size_t index, const std::byte* data);
-  // Replaces the state by `from`, the blocks of an image one after the other, which `generation` committed. Cannot fail
-  // and cannot be interrupted: a reader sees the old state before and the new one after.
-  void install(const std::byte* from, std::int64_t generation);
+  // Replaces the state by `from`, the blocks of an image one after the other, which `generation` committed. It cannot
+  // be interrupted: a reader sees the old state before and the new one after. It fails only with the backend.
+  Status install(const std::byte* from, std::int64_t generation);
 
   std::int64_t step = 0;          // committed steps
   std::int64_t committed_in = 0;  // the generation that committed the last of them; 0: none did
@@ -87,12 +95,17 @@ class State {
  private:
   size_t arenas() const { return 1 + slots.size(); }
   std::byte* arena(size_t part) { return (part == 0 ? parameters : slots[part - 1])->data(); }
+  size_t arena_bytes() const { return layout_.count * size_of(real_); }
+  std::byte* view(size_t part);  // of an arena
 
-  State(const Graph& graph, const Layout& layout, ElementType real, std::vector<std::string> slot_names);
+  State(const Graph& graph, Backend& backend, const Layout& layout, std::vector<std::string> slot_names);
   const Graph& graph_;
+  Backend& backend_;
   const Layout& layout_;
   ElementType real_;
   std::vector<std::string> slot_names_;
+  std::vector<std::byte> copy_;  // of the arenas, one after the other; empty: the host reaches them
+  std::uint64_t changes_ = 0;
   std::optional<std::uint64_t> arenas_digest_;  // of parameters and slots as they are; empty: not known
 };
 

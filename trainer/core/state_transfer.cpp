@@ -79,6 +79,7 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   const bool receives = agreed.receives[rank];
   const bool sends = agreed.receives[(rank + 1) % agreed.receives.size()];
 
+  if (sends && !receives) LOCKSTEP_CHECK_OK(state.fetch());
   std::vector<State::Block> blocks = state.image();
   std::unique_ptr<std::byte[]> memory;  // where `spare` is too small
   std::byte* apart = nullptr;           // a second state
@@ -112,7 +113,7 @@ Result<Transferred> transfer_state(State& state, comm::Communicator& communicato
   if (!receives) return Transferred{false, agreed.notes};
   if (digest != version.digest && mutation() != Mutation::kTearTransfer)
     return wrong("the digest of the received bytes is not the announced one");
-  if (apart != nullptr) state.install(apart, version.committed_in);
+  LOCKSTEP_CHECK_OK(apart != nullptr ? state.install(apart, version.committed_in) : state.written());
   state.committed_in = version.committed_in;
   state.digested(of_arenas);
   return Transferred{true, agreed.notes};

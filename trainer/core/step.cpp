@@ -4,8 +4,8 @@
 #include <boost/crc.hpp>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "trainer/core/fixed_point.h"
@@ -47,8 +47,11 @@ Replica::Replica(const ReplicaParts& parts, const StepOptions& options, const st
       options_(options),
       abort_(abort),
       pulse_(options.pulse != nullptr ? *options.pulse : unwatched_),
-      layout_(lay_out(parts.graph, options.buckets)),
-      norm_(layout_.count) {}
+      layout_(lay_out(parts.graph, options.buckets)) {}
+
+Replica::~Replica() {
+  static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
+}
 
 Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, const StepOptions& options,
                                                  const std::atomic<bool>& abort) {
@@ -58,7 +61,10 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
   LOCKSTEP_TRY(replica->state_, State::create(parts.graph, backend, layout, slots_of(parts.optimizer.rule)));
   State& state = *replica->state_;
   LOCKSTEP_TRY(replica->gradients_, backend.allocate(layout.count * size_of(backend.real())));
-  replica->staged_statistics_.resize(state.statistics.size());
+  const size_t statistics = state.statistics.size();
+  replica->staged_statistics_.resize(statistics);
+  LOCKSTEP_TRY(replica->statistics_, backend.allocate(statistics * sizeof(double)));
+  LOCKSTEP_TRY(replica->batch_statistics_, backend.allocate(statistics * sizeof(double)));
   LOCKSTEP_CHECK_OK(parts.synchronizer.attach({.graph = parts.graph,
                                                .layout = layout,
                                                .backend = backend,
@@ -70,8 +76,8 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
   ProgramMemory memory{.layout = &layout,
                        .parameters = state.parameters->data(),
                        .gradients = replica->gradients_->data(),
-                       .statistics = state.statistics.data(),
-                       .staged_statistics = replica->staged_statistics_.data()};
+                       .statistics = reinterpret_cast<double*>(replica->statistics_->data()),
+                       .staged_statistics = reinterpret_cast<double*>(replica->batch_statistics_->data())};
   LOCKSTEP_TRY(replica->program_, Program::compile(parts.graph, backend, memory, {.pulse = options.pulse}));
   for (TensorId id : parts.graph.with_role(Role::kInput)) {
     replica->inputs_.push_back(replica->program_->data(id));
@@ -79,7 +85,14 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
   }
   for (auto& slot : state.slots) replica->slot_addresses_.push_back(slot->data());
   if (options.checksums) replica->computed_.reserve(static_cast<size_t>(options.micro_batches));
-  if (options.initialize) state.initialize(options.seed);
+  const size_t input_bytes = std::accumulate(replica->input_bytes_.begin(), replica->input_bytes_.end(), size_t{0});
+  for (InFlight& batch : replica->in_flight_) {
+    batch.losses.resize(replica->program_->loss_bytes());
+    batch.statistics.resize(statistics);
+    if (options.checksums) batch.inputs.resize(input_bytes);
+  }
+  if (options.initialize) LOCKSTEP_CHECK_OK(state.initialize(options.seed));
+  state.changed();
   return replica;
 }
 
@@ -91,13 +104,21 @@ void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
 }
 
 Result<StepReport> Replica::step(Control wish) {
+  Result<StepReport> report = run_step(wish);
+  // What a failed step has enqueued must not touch the next one.
+  if (!report) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
+  return report;
+}
+
+Result<StepReport> Replica::run_step(const Control& wish) {
   using Outcome = Agreement::Outcome;
+  Backend& backend = parts_.backend;
   StepReport report;
   Agreement agreement{.outcome = Outcome::kRepeat};
   for (int attempt = 0; agreement.outcome == Outcome::kRepeat; ++attempt) {
     if (attempt == kMaxAttempts) return fail(ErrorCode::kInternal, "a sum fits no exponent");
     report.redone = attempt;
-    std::fill_n(gradients_->data(), gradients_->bytes(), std::byte{0});
+    backend.clear(gradients_->data(), gradients_->bytes());
     LOCKSTEP_TRY(const Share share, parts_.synchronizer.begin(attempt));
     if (attempt == 0) {
       parts_.source.aim({.step = state_->step,
@@ -123,7 +144,8 @@ Result<StepReport> Replica::step(Control wish) {
 
   Timed timed(times_.commit);
   pulse_.enter(Doing::kCommitting);
-  report.gradient_norm = norm_.norm(gradients_->data(), parts_.backend.real(), parts_.backend.threads());
+  backend.norm(gradients_->data(), layout_.count, &report.gradient_norm);
+  LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
   if (!std::isfinite(report.gradient_norm)) return report;
   const bool clips = options_.clip_norm > 0 && report.gradient_norm > options_.clip_norm;
   commit(clips ? options_.clip_norm / report.gradient_norm : 1.0);
@@ -134,40 +156,45 @@ Result<StepReport> Replica::step(Control wish) {
   return report;
 }
 
+// Two micro-batches are on their way at a time, so that the backend has work while the host takes results.
 Status Replica::compute(const Share& share) {
   computed_.clear();
+  refresh();
+  std::int64_t begun = 0, taken = 0;
+  auto slot = [&](std::int64_t number) -> InFlight& { return in_flight_[static_cast<size_t>(number % kInFlight)]; };
   for (std::int64_t j = share.first; j < share.end; j += share.stride) {
-    const Turn turn{.first = j == share.first, .last = j + share.stride >= share.end};
-    LOCKSTEP_CHECK_OK(compute_micro_batch(j, share, turn));
+    if (begun - taken == kInFlight) LOCKSTEP_CHECK_OK(take_results(slot(taken++)));
+    InFlight& batch = slot(begun++);
+    batch.index = j;
+    batch.turn = {.first = j == share.first, .last = j + share.stride >= share.end};
+    LOCKSTEP_CHECK_OK(compute_micro_batch(batch, share));
   }
+  while (taken < begun) LOCKSTEP_CHECK_OK(take_results(slot(taken++)));
   return {};
 }
 
-Status Replica::compute_micro_batch(std::int64_t index, const Share& share, Turn turn) {
-  const std::int64_t batch = parts_.graph.batch;
+Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
+  const std::int64_t rows = parts_.graph.batch;
   const RunContext context{.seed = options_.seed,
                            .step = state_->step,
-                           .first_sample = index * batch,
+                           .first_sample = batch.index * rows,
                            .loss_scale = 1.0 / static_cast<double>(share.samples)};
   {
     Timed timed(times_.load);
     pulse_.enter(Doing::kLoading);
-    const std::int64_t position = state_->step * options_.micro_batches * batch + context.first_sample;
-    LOCKSTEP_TRY(const Batch samples, parts_.source.take(position, batch, abort_));
-    LOCKSTEP_CHECK_OK(load(samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
+    const std::int64_t position = state_->step * options_.micro_batches * rows + context.first_sample;
+    LOCKSTEP_TRY(batch.samples, parts_.source.take(position, rows, abort_));
+    LOCKSTEP_CHECK_OK(load(batch.samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
   }
-  if (options_.checksums) computed_.push_back({index, checksum_of_inputs()});
   {
     Timed timed(times_.forward);
     pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(forward(context));
+    read_results(batch);
   }
-  double loss = 0;
-  for (std::int64_t i = 0; i < batch; ++i) loss += program_->loss(i);
-  parts_.synchronizer.computed(loss, turn);
   Timed timed(times_.backward);
   pulse_.enter(Doing::kBackward);
-  return backward(context, turn);
+  return backward(context, batch.turn);
 }
 
 // Buckets are laid out in the order of the backward pass, so the forward pass needs them from the last to the first.
@@ -203,16 +230,50 @@ Status Replica::load(const Batch& batch, bool drops_first) {
       return fail(ErrorCode::kInternal, "the samples do not have the shapes of the graph's inputs");
     }
     const size_t dropped = drops_first ? input_bytes_[i] / static_cast<size_t>(parts_.graph.batch) : 0;
-    std::memcpy(static_cast<std::byte*>(inputs_[i]) + dropped, batch.inputs()[i].data() + dropped,
-                input_bytes_[i] - dropped);
+    parts_.backend.write(static_cast<std::byte*>(inputs_[i]) + dropped, batch.inputs()[i].data() + dropped,
+                         input_bytes_[i] - dropped);
   }
   return {};
 }
 
-std::uint32_t Replica::checksum_of_inputs() const {
-  boost::crc_32_type crc;
-  for (size_t i = 0; i < inputs_.size(); ++i) crc.process_bytes(inputs_[i], input_bytes_[i]);
-  return crc.checksum();
+void Replica::read_results(InFlight& batch) {
+  Backend& backend = parts_.backend;
+  program_->read_losses(batch.losses.data());
+  backend.read(batch.statistics.data(), batch_statistics_->data(), batch_statistics_->bytes());
+  std::byte* to = batch.inputs.data();
+  for (size_t i = 0; options_.checksums && i < inputs_.size(); to += input_bytes_[i++]) {
+    backend.read(to, static_cast<const std::byte*>(inputs_[i]), input_bytes_[i]);
+  }
+  batch.mark = backend.mark();
+}
+
+Status Replica::take_results(const InFlight& batch) {
+  {
+    Timed timed(times_.wait);
+    LOCKSTEP_CHECK_OK(parts_.backend.wait(batch.mark));
+  }
+  if (options_.checksums) {
+    boost::crc_32_type crc;
+    crc.process_bytes(batch.inputs.data(), batch.inputs.size());
+    computed_.push_back({batch.index, crc.checksum()});
+  }
+  parts_.synchronizer.computed(program_->sum_of_losses(batch.losses.data(), parts_.graph.batch), batch.statistics,
+                               batch.turn);
+  return {};
+}
+
+// Brings what the backend derives from the state up to date.
+void Replica::refresh() {
+  if (refreshed_ == state_->changes()) return;
+  parts_.backend.write(statistics_->data(), state_->statistics.data(), statistics_->bytes());
+  refreshed_ = state_->changes();
+}
+
+ProgramMemory Replica::prediction() {
+  refresh();
+  return {.layout = &layout_,
+          .parameters = state_->parameters->data(),
+          .statistics = reinterpret_cast<double*>(statistics_->data())};
 }
 
 void Replica::commit(double gradient_scale) {
@@ -245,6 +306,7 @@ Result<double> Replica::evaluate() {
   RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
   std::int64_t samples = parts_.source.held_out();
   std::int64_t words[2] = {0, 0};  // flags, sum
+  refresh();
   for (std::int64_t begin = communicator_->rank() * parts_.graph.batch; begin < samples;
        begin += communicator_->size() * parts_.graph.batch) {
     std::int64_t count = std::min(parts_.graph.batch, samples - begin);
@@ -253,8 +315,10 @@ Result<double> Replica::evaluate() {
     LOCKSTEP_CHECK_OK(load(batch, false));
     pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
-    double loss = 0;
-    for (std::int64_t row = 0; row < count; ++row) loss += program_->loss(row);
+    std::vector<std::byte>& losses = in_flight_.front().losses;
+    program_->read_losses(losses.data());
+    LOCKSTEP_CHECK_OK(parts_.backend.wait(parts_.backend.mark()));
+    const double loss = program_->sum_of_losses(losses.data(), count);
     RoundingFlags flags;
     round_into(&loss, 1, kEvaluationExponent, true, &words[1], flags);
     words[0] += flags.not_finite + flags.overflow;

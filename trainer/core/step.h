@@ -5,6 +5,7 @@
 // a failed or aborted step can be repeated from the same state.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,6 @@
 
 #include "operator/base/result.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/core/norm.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/program.h"
 #include "trainer/core/pulse.h"
@@ -71,13 +71,15 @@ class Replica {
   // `abort` must outlive the replica. kExhausted: not enough memory; kInvalid: from Synchronizer::attach().
   static Result<std::unique_ptr<Replica>> create(const ReplicaParts& parts, const StepOptions& options,
                                                  const std::atomic<bool>& abort);
+  // Waits until the backend has done its work.
+  ~Replica();
 
   // Later steps use `communicator`, which must outlive its use, and are committed by `generation`. Drops everything
   // that a failed step left.
   void use(comm::Communicator& communicator, std::int64_t generation);
 
   // Runs the step that follows the committed ones. Errors are those of the source, the communicator or a kernel, or
-  // kCancelled after `abort`; then nothing was changed.
+  // kCancelled after `abort`; then nothing was changed, and the backend has nothing to do.
   Result<StepReport> step(Control wish);
 
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
@@ -95,18 +97,34 @@ class Replica {
   const Layout& layout() const { return layout_; }
   const StepTimes& times() const { return times_; }
   size_t arena_bytes() const { return program_->arena_bytes(); }
-  // The memory of activations. It holds nothing between two calls of step() and evaluate().
+  // The memory of activations, if the host reaches it. It holds nothing between two calls of step() and evaluate().
   std::span<std::byte> spare() { return program_->arena(); }
+  // For a program that predicts with the state as it is: valid until the next step() or change of the state.
+  ProgramMemory prediction();
 
  private:
+  // A micro-batch whose forward pass is enqueued, and its results on the host when the backend has reached the mark.
+  struct InFlight {
+    std::int64_t index = 0;  // in the global batch
+    Turn turn;
+    Batch samples;
+    std::vector<std::byte> inputs;  // what the first layer read, if options.checksums
+    std::vector<std::byte> losses;
+    std::vector<double> statistics;
+    Mark mark;
+  };
+
   Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
+  Result<StepReport> run_step(const Control& wish);
   Status compute(const Share& share);
-  Status compute_micro_batch(std::int64_t index, const Share& share, Turn turn);
+  Status compute_micro_batch(InFlight& batch, const Share& share);
   Status forward(const RunContext& context);
   Status backward(const RunContext& context, Turn turn);
   Status load(const Batch& batch, bool drops_first);
-  std::uint32_t checksum_of_inputs() const;
+  void read_results(InFlight& batch);
+  Status take_results(const InFlight& batch);
+  void refresh();
   void commit(double gradient_scale);
   void optimize(double gradient_scale);
   void commit_statistics();
@@ -125,13 +143,18 @@ class Replica {
   std::vector<void*> inputs_;  // of the program
   std::vector<size_t> input_bytes_;
 
+  std::unique_ptr<Memory> statistics_;  // the state's, where the backend reads them
+  std::uint64_t refreshed_ = 0;         // State::changes() that they are of
+  static constexpr std::int64_t kInFlight = 2;
+  std::array<InFlight, kInFlight> in_flight_;
+
   // Staged until commit.
   std::unique_ptr<Memory> gradients_;
-  std::vector<double> staged_statistics_;
+  std::unique_ptr<Memory> batch_statistics_;  // of the last micro-batch
+  std::vector<double> staged_statistics_;     // means over the global batch
   std::vector<ComputedBatch> computed_;
 
   std::vector<void*> slot_addresses_;
-  NormTree norm_;
   StepTimes times_;
 };
 

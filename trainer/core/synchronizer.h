@@ -7,10 +7,14 @@
 //   begin()                    which micro-batches
 //   for each micro-batch:
 //     need(bucket)             before the forward pass reads a parameter of the bucket
-//     computed(loss)           after the forward pass
-//     ready(bucket)            when the backward pass has written the last gradient of the bucket
-//   finish(wish)               waits for the other ranks
+//     ready(bucket)            after the work that writes the last gradient of the bucket is enqueued
+//   for each micro-batch:
+//     computed(loss)           when the results of its forward pass are on the host, perhaps while later ones compute
+//   finish(wish)               waits for the backend and for the other ranks
 //   commit(optimize)           the only call that changes what outlives a step
+//
+// The memory of gradients and parameters is the backend's, and work on it is enqueued (backend.h). No call but finish()
+// and need() waits.
 //
 // begin() drops what an earlier run of the step has staged, so a step that failed or was aborted is repeated from the
 // same state. Private state, such as the residuals of compression, is staged in the same way and installed by commit().
@@ -109,15 +113,15 @@ class Synchronizer {
     return {};
   }
 
-  // A forward pass is done: `loss` is the sum of its samples' losses, Attachment::statistics are its statistics.
-  virtual void computed(double loss, Turn turn) = 0;
-
-  // The gradients of bucket number `bucket` contain another micro-batch. After `turn.last` they are complete and may
-  // travel. Buckets come in the order of the layout. Does not wait.
+  // The gradients of bucket number `bucket` contain another micro-batch when the backend has done its work so far.
+  // After `turn.last` they are complete and may travel. Buckets come in the order of the layout.
   virtual Status ready(size_t bucket, Turn turn) = 0;
 
-  // Waits until the ranks agree. After kCommit the gradients are those that the optimizer gets. Errors are the
-  // communicator's; then nothing that outlives the step has changed.
+  // The results of a micro-batch's forward pass, in order: the sum of its samples' losses, and its statistics.
+  virtual void computed(double loss, std::span<const double> statistics, Turn turn) = 0;
+
+  // Waits until the ranks agree. After kCommit, and the work so far, the gradients are those that the optimizer gets.
+  // Errors are those of the communicator or the backend; then nothing that outlives the step has changed.
   virtual Result<Agreement> finish(const Control& wish) = 0;
 
   // Installs what is staged. `optimize` runs the optimizer over the gradients; a synchronizer that updates parameters

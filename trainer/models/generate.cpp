@@ -39,25 +39,29 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
   std::vector<core::TensorId> inputs = graph.with_role(core::Role::kInput);
   auto context = static_cast<size_t>(graph.tensor(inputs[0]).shape[1]);
   auto vocabulary = static_cast<size_t>(graph.tensor(graph.output).shape[1]);
-  auto* characters = static_cast<std::int32_t*>(program.data(inputs[0]));
-  auto* targets = static_cast<std::int32_t*>(program.data(inputs[1]));
-  std::fill_n(targets, context, 0);
+  core::Backend& backend = program.backend();
+  auto* characters = static_cast<std::byte*>(program.data(inputs[0]));  // targets keep the zeros that they begin with
+  const auto* output = static_cast<const std::byte*>(program.data(graph.output));
+  const size_t width = core::size_of(backend.real());
+  std::vector<std::int32_t> window(context);
+  std::vector<std::byte> last(vocabulary * width);  // scores after the last character
 
   std::uint64_t key = core::derive(options.seed, "generate");
   std::vector<std::uint8_t> tokens = options.prompt;
   std::vector<double> scores(vocabulary);
   for (std::int64_t n = 0; n < options.count; ++n) {
     size_t used = std::min(tokens.size(), context);
-    std::fill_n(characters, context, 0);  // causal attention hides what follows the last character
-    std::copy_n(tokens.end() - static_cast<std::ptrdiff_t>(used), used, characters);
+    std::fill_n(window.begin(), context, 0);  // causal attention hides what follows the last character
+    std::copy_n(tokens.end() - static_cast<std::ptrdiff_t>(used), used, window.begin());
+    backend.write(characters, window.data(), context * sizeof(std::int32_t));
     core::RunContext run{.mode = core::RunContext::Mode::kEvaluate};
     LOCKSTEP_CHECK_OK(program.forward(run, abort));
-    const void* data = program.data(graph.output);
+    backend.read(last.data(), output + (used - 1) * last.size(), last.size());
+    LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
     for (size_t i = 0; i < vocabulary; ++i) {
-      size_t at = (used - 1) * vocabulary + i;
-      scores[i] = program.backend().real() == core::ElementType::kFloat32
-                      ? static_cast<double>(static_cast<const float*>(data)[at])
-                      : static_cast<const double*>(data)[at];
+      scores[i] = backend.real() == core::ElementType::kFloat32
+                      ? static_cast<double>(reinterpret_cast<const float*>(last.data())[i])
+                      : reinterpret_cast<const double*>(last.data())[i];
     }
     if (run_at_the_end(tokens) >= options.longest_run) scores[tokens.back()] = -std::numeric_limits<double>::infinity();
     double u = core::uniform(key, static_cast<std::uint64_t>(n));

@@ -25,7 +25,15 @@ Status AllReduce::attach(const core::Attachment& to) {
   }
   work_.emplace(to);
   footer_.emplace(to);
-  if (options_.deterministic) sums_.resize(to.layout.count);
+  width_ = core::size_of(options_.deterministic ? core::ElementType::kInt64 : to.backend.real());
+  const size_t bytes = to.layout.count * width_;
+  if (options_.deterministic) {
+    LOCKSTEP_TRY(sums_, to.backend.allocate(bytes));
+  }
+  if (bytes > 0 && to.backend.host(traveller()) == nullptr) staging_.resize(bytes);
+  flags_.resize(to.layout.segments.size());
+  largest_sums_.resize(to.layout.segments.size());
+  leaving_.reserve(to.layout.buckets.size());
   tickets_.reserve(to.layout.buckets.size() + 1);
   return {};
 }
@@ -38,6 +46,9 @@ void AllReduce::use(comm::Communicator& communicator) {
 Result<core::Share> AllReduce::begin(int attempt) {
   const bool keeps_statistics = core::mutation() == core::Mutation::kStageTwice && tickets_.empty();  // use() cleared
   footer_->begin(attempt, keeps_statistics);
+  std::fill(flags_.begin(), flags_.end(), core::RoundingFlags{});
+  leaving_.clear();
+  submitted_ = 0;
   tickets_.clear();
   share_ = {.first = communicator_->rank(),
             .stride = communicator_->size(),
@@ -47,52 +58,76 @@ Result<core::Share> AllReduce::begin(int attempt) {
 }
 
 Status AllReduce::ready(size_t bucket, core::Turn turn) {
-  const Bucket& at = work_->layout.buckets[bucket];
-  if (options_.deterministic) round(at, turn.first);
-  return turn.last ? submit(at) : Status();
+  if (options_.deterministic) round(work_->layout.buckets[bucket], turn.first);
+  if (turn.last) leave(bucket);
+  return submit_reached();
 }
 
 Result<core::Agreement> AllReduce::finish(const core::Control& wish) {
   if (share_.empty()) {  // more ranks than micro-batches: this one adds zeros
-    std::fill(sums_.begin(), sums_.end(), 0);
-    for (const Bucket& bucket : work_->layout.buckets) LOCKSTEP_CHECK_OK(submit(bucket));
+    if (sums_) work_->backend.clear(sums_->data(), sums_->bytes());
+    for (size_t bucket = 0; bucket < work_->layout.buckets.size(); ++bucket) leave(bucket);
   }
+  LOCKSTEP_CHECK_OK(submit_all());
+  for (size_t i = 0; i < flags_.size(); ++i) footer_->note(i, flags_[i]);
   LOCKSTEP_TRY(auto ticket, footer_->submit(*communicator_, wish));
   tickets_.push_back(ticket);
   LOCKSTEP_CHECK_OK(wait_for_all());
   core::Agreement agreement = footer_->agreement();
-  if (options_.deterministic && agreement.outcome == core::Agreement::Outcome::kCommit) unround();
+  if (agreement.outcome == core::Agreement::Outcome::kCommit) install();
   return agreement;
 }
 
 void AllReduce::commit(const std::function<void()>& optimize) {
   optimize();
+  if (options_.deterministic) {
+    for (size_t i = 0; i < largest_sums_.size(); ++i) footer_->largest(i, largest_sums_[i]);
+  }
   footer_->commit(options_.deterministic);
 }
 
 void AllReduce::round(const Bucket& bucket, bool first) {
-  const core::ElementType real = work_->backend.real();
   for (size_t i = bucket.first_segment; i < bucket.end_segment; ++i) {
     const Segment& segment = work_->layout.segments[i];
-    core::RoundingFlags flags;
-    core::round_and_clear(work_->gradients.data() + segment.offset * core::size_of(real), real, segment.count,
-                          footer_->exponent(i), !first, sums_.data() + segment.offset, work_->backend.threads(), flags);
-    footer_->note(i, flags);
+    work_->backend.round_and_clear(work_->gradients.data() + segment.offset * core::size_of(work_->backend.real()),
+                                   segment.count, footer_->exponent(i), !first, sums_->data() + segment.offset * width_,
+                                   &flags_[i]);
   }
 }
 
-Status AllReduce::submit(const Bucket& bucket) {
-  comm::AllReduce operation{.count = bucket.end - bucket.begin};
-  if (options_.deterministic) {
-    operation.data = sums_.data() + bucket.begin;
-    operation.type = comm::DataType::kInt64;
-  } else {
-    const core::ElementType real = work_->backend.real();
-    operation.data = work_->gradients.data() + bucket.begin * core::size_of(real);
-    operation.type = communicated(real);
+// The bucket is complete after the work so far.
+void AllReduce::leave(size_t bucket) {
+  const Bucket& at = work_->layout.buckets[bucket];
+  if (!staging_.empty()) {
+    work_->backend.read(staging_.data() + at.begin * width_, traveller() + at.begin * width_,
+                        (at.end - at.begin) * width_);
   }
+  leaving_.push_back({bucket, work_->backend.mark()});
+}
+
+Status AllReduce::submit_reached() {
+  while (submitted_ < leaving_.size() && work_->backend.reached(leaving_[submitted_].mark)) {
+    LOCKSTEP_CHECK_OK(submit_next());
+  }
+  return {};
+}
+
+Status AllReduce::submit_all() {
+  while (submitted_ < leaving_.size()) {
+    LOCKSTEP_CHECK_OK(work_->backend.wait(leaving_[submitted_].mark));
+    LOCKSTEP_CHECK_OK(submit_next());
+  }
+  return {};
+}
+
+Status AllReduce::submit_next() {
+  const Bucket& at = work_->layout.buckets[leaving_[submitted_].bucket];
+  std::byte* from = staging_.empty() ? work_->backend.host(traveller()) : staging_.data();
+  comm::AllReduce operation{.data = from + at.begin * width_, .count = at.end - at.begin};
+  operation.type = sums_ ? comm::DataType::kInt64 : communicated(work_->backend.real());
   LOCKSTEP_TRY(auto ticket, communicator_->submit(operation));
   tickets_.push_back(ticket);
+  ++submitted_;
   return {};
 }
 
@@ -104,13 +139,15 @@ Status AllReduce::wait_for_all() {
   return {};
 }
 
-void AllReduce::unround() {
-  const core::ElementType real = work_->backend.real();
+// Enqueues what makes gradients of what has travelled.
+void AllReduce::install() {
+  core::Backend& backend = work_->backend;
+  if (!staging_.empty()) backend.write(traveller(), staging_.data(), staging_.size());
+  if (!sums_) return;
   for (size_t i = 0; i < work_->layout.segments.size(); ++i) {
     const Segment& segment = work_->layout.segments[i];
-    footer_->largest(i, core::unround(sums_.data() + segment.offset, segment.count, footer_->exponent(i),
-                                      work_->gradients.data() + segment.offset * core::size_of(real), real,
-                                      work_->backend.threads()));
+    backend.unround(sums_->data() + segment.offset * width_, segment.count, footer_->exponent(i),
+                    work_->gradients.data() + segment.offset * core::size_of(backend.real()), &largest_sums_[i]);
   }
 }
 

@@ -27,24 +27,44 @@ class AllReduce final : public core::Synchronizer {
   Status attach(const core::Attachment& to) override;
   void use(comm::Communicator& communicator) override;
   Result<core::Share> begin(int attempt) override;
-  void computed(double loss, core::Turn turn) override { footer_->add(loss, turn.first); }
   Status ready(size_t bucket, core::Turn turn) override;
+  void computed(double loss, std::span<const double> statistics, core::Turn turn) override {
+    footer_->add(loss, statistics, turn.first);
+  }
   Result<core::Agreement> finish(const core::Control& wish) override;
   void commit(const std::function<void()>& optimize) override;
 
  private:
+  // What travels: gradients or, rounded, their sums.
+  std::byte* traveller() const { return (sums_ ? *sums_ : work_->gradients).data(); }
+
   void round(const core::Bucket& bucket, bool first);
-  Status submit(const core::Bucket& bucket);
+  void leave(size_t bucket);
+  Status submit_reached();
+  Status submit_next();
+  Status submit_all();
   Status wait_for_all();
-  void unround();
+  void install();
+
+  // A bucket on its way: it may be submitted when the backend has reached the mark.
+  struct Leaving {
+    size_t bucket = 0;
+    core::Mark mark;
+  };
 
   const AllReduceOptions options_;
   std::optional<core::Attachment> work_;
   std::optional<Footer> footer_;
   comm::Communicator* communicator_ = nullptr;
   core::Share share_;
-  std::vector<std::int64_t> sums_;     // deterministic: rounded gradients, laid out like them
-  std::vector<comm::Ticket> tickets_;  // in the order of submission
+  size_t width_ = 0;                         // bytes of an element that travels
+  std::unique_ptr<core::Memory> sums_;       // deterministic: int64, laid out like the gradients
+  std::vector<std::byte> staging_;           // what travels, where the host cannot reach the backend's memory
+  std::vector<core::RoundingFlags> flags_;   // by segment
+  std::vector<std::uint64_t> largest_sums_;  // by segment
+  std::vector<Leaving> leaving_;             // in the order of the layout
+  size_t submitted_ = 0;                     // of leaving_
+  std::vector<comm::Ticket> tickets_;        // in the order of submission
 };
 
 }  // namespace lockstep::trainer::sync

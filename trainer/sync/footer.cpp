@@ -28,7 +28,7 @@ void Footer::note(size_t owner, const core::RoundingFlags& flags) {
   words_[kOverflow + owner] += flags.overflow;
 }
 
-void Footer::add(double loss, bool first) {
+void Footer::add(double loss, std::span<const double> statistics, bool first) {
   const core::ExponentTable& table = work_.state.table;
   auto round = [&](size_t owner, const double* values, size_t count, size_t word) {
     core::RoundingFlags flags;
@@ -39,7 +39,7 @@ void Footer::add(double loss, bool first) {
   round(table.loss, &loss, 1, loss_);
   size_t owner = table.statistics;
   for (const core::Segment& segment : work_.layout.statistics) {
-    round(owner++, work_.statistics.data() + segment.offset, segment.count, statistics_ + segment.offset);
+    round(owner++, statistics.data() + segment.offset, segment.count, statistics_ + segment.offset);
   }
 }
 

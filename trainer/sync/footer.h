@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "operator/base/result.h"
@@ -24,7 +25,7 @@ class Footer {
   void begin(int attempt, bool keeps_statistics);
 
   // Adds the loss and the statistics of a micro-batch.
-  void add(double loss, bool first);
+  void add(double loss, std::span<const double> statistics, bool first);
 
   // The staged exponent of an owner (core::ExponentTable), and what rounding by it met.
   int exponent(size_t owner) const { return exponents_[owner]; }

@@ -21,7 +21,7 @@ class Bench {
   Bench(const core::Graph& graph, core::Backend& backend, std::int32_t classes = 1, core::ProgramOptions options = {})
       : graph_(graph), backend_(backend), layout_(core::lay_out(graph)) {
     state_ = core::State::create(graph, backend, layout_, {}).value();
-    state_->initialize(7);
+    EXPECT_TRUE(state_->initialize(7).ok());
     gradients_ = backend.allocate(layout_.count * core::size_of(backend.real())).value();
     staged_.resize(state_->statistics.size());
     core::ProgramMemory memory{.layout = &layout_,
@@ -70,9 +70,9 @@ class Bench {
   double loss(core::RunContext::Mode mode = core::RunContext::Mode::kTrain) {
     context.mode = mode;
     EXPECT_TRUE(program_->forward(context, abort).ok());
-    double sum = 0;
-    for (std::int64_t i = 0; i < graph_.batch; ++i) sum += program_->loss(i);
-    return sum;
+    std::vector<std::byte> losses(program_->loss_bytes());
+    program_->read_losses(losses.data());
+    return program_->sum_of_losses(losses.data(), graph_.batch);
   }
   // Of loss(), by arena element.
   std::vector<double> gradient() {

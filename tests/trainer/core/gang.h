@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/trainer/backend/late_backend.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/comm/ring_communicator.h"
 #include "trainer/comm/single_rank_communicator.h"
@@ -18,13 +20,19 @@
 
 namespace lockstep::trainer::testing {
 
+// The backend that tests of steps run on: "cpu", or what LOCKSTEP_TEST_BACKEND says ("late": backend/late_backend.h).
+inline std::string backend_under_test() {
+  const char* name = std::getenv("LOCKSTEP_TEST_BACKEND");
+  return name == nullptr ? "cpu" : name;
+}
+
 // The task of a gang; each rank creates its own from this.
 struct Recipe {
   std::function<core::Graph()> graph;
   std::function<std::unique_ptr<core::SampleSource>(core::ElementType)> source;
   core::Optimizer optimizer;
   core::StepOptions options;
-  std::string backend = "cpu";
+  std::string backend = backend_under_test();
   bool deterministic = false;
   std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {};  // empty: all-reduce
 };
@@ -33,6 +41,7 @@ using Bytes = std::vector<std::byte>;
 
 // All of a state in one block, to compare and to restore.
 inline Bytes bytes_of(core::State& state) {
+  EXPECT_TRUE(state.fetch().ok());
   Bytes all;
   for (const core::StateTensor& tensor : state.tensors())
     all.insert(all.end(), tensor.data, tensor.data + tensor.bytes);
@@ -49,6 +58,7 @@ inline void restore(core::State& state, const Bytes& from) {
     std::copy_n(from.data() + offset, tensor.bytes, tensor.data);
     offset += tensor.bytes;
   }
+  ASSERT_TRUE(state.written().ok());
 }
 
 struct GangResult {
@@ -63,7 +73,7 @@ struct GangResult {
 // One rank's replica with all that it refers to.
 struct Rank {
   Rank(const Recipe& recipe, comm::Communicator& communicator, const Bytes& from = {})
-      : backend(backend::make_backend(recipe.backend, 1).value()),
+      : backend((recipe.backend == "late" ? make_late_backend(1) : backend::make_backend(recipe.backend, 1)).value()),
         graph(recipe.graph()),
         source(recipe.source(backend->real())),
         optimizer(recipe.optimizer),

@@ -131,11 +131,18 @@ class StateTransfer : public ::testing::Test {
     std::int64_t committed_in = 0;
   };
   Kept keep(size_t rank) {
+    EXPECT_TRUE(state(rank).fetch().ok());
     Kept kept{{}, state(rank).committed_in};
     for (const core::State::Block& block : state(rank).image()) {
       kept.bytes.insert(kept.bytes.end(), block.data, block.data + block.bytes);
     }
     return kept;
+  }
+  // Flips a bit of block `block` of the state's image.
+  void flip(size_t rank, size_t block, size_t byte) {
+    EXPECT_TRUE(state(rank).fetch().ok());
+    state(rank).image()[block].data[byte] ^= std::byte{1};
+    EXPECT_TRUE(state(rank).written().ok());
   }
   Bytes image_of(size_t rank) { return keep(rank).bytes; }
   // Trains two steps, and takes the rank back to the first. What it holds then.
@@ -146,7 +153,9 @@ class StateTransfer : public ::testing::Test {
     put_back(rank, behind);
     return behind;
   }
-  void put_back(size_t rank, const Kept& kept) { state(rank).install(kept.bytes.data(), kept.committed_in); }
+  void put_back(size_t rank, const Kept& kept) {
+    EXPECT_TRUE(state(rank).install(kept.bytes.data(), kept.committed_in).ok());
+  }
 
   std::vector<std::unique_ptr<Communicator>> ring_;
   std::vector<std::unique_ptr<Meddling>> meddling_;
@@ -266,21 +275,21 @@ TEST_F(StateTransfer, the_digest_that_a_commit_leaves_is_the_one_that_is_read) {
     EXPECT_EQ(state(0).version(), kept);
   }
   const Version before = state(0).version();
+  ASSERT_TRUE(state(0).fetch().ok());
   for (const core::StateTensor& tensor : state(0).tensors()) {
     if (tensor.bytes == 0) continue;
     tensor.data[tensor.bytes - 1] ^= std::byte{1};
-    state(0).changed();
+    ASSERT_TRUE(state(0).written().ok());
     EXPECT_NE(state(0).version().digest, before.digest) << tensor.name;
     tensor.data[tensor.bytes - 1] ^= std::byte{1};
   }
-  state(0).changed();
+  ASSERT_TRUE(state(0).written().ok());
   EXPECT_EQ(state(0).version(), before);
 }
 
 TEST_F(StateTransfer, another_state_of_the_same_step_is_overwritten) {
   train(1);
-  state(1).parameters->data()[5] ^= std::byte{4};
-  state(1).changed();
+  flip(1, 0, 5);
   auto results = transfer(0, state(0).version());
   ASSERT_TRUE(results[1].ok());
   EXPECT_TRUE(results[1]->installed);
@@ -334,8 +343,7 @@ TEST_F(StateTransfer, ranks_agree_sees_one_bit) {
   auto ask = [&] { on_every_rank([&](size_t rank) { agree[rank] = ranks_[rank]->replica->ranks_agree().value(); }); };
   ask();
   EXPECT_EQ(agree, (std::vector<int>{1, 1, 1}));
-  state(2).slots[1]->data()[0] ^= std::byte{1};
-  state(2).changed();
+  flip(2, 2, 0);
   ask();
   EXPECT_EQ(agree, (std::vector<int>{0, 0, 0}));
 }

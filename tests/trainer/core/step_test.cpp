@@ -190,14 +190,16 @@ TEST(RanksAgree, one_bit_of_one_rank_is_enough_for_all_to_say_no) {
   for (size_t r = 0; r < 3; ++r) {
     threads.emplace_back([&, r] {
       Rank rank(mlp_recipe(true), *ring[r]);
-      for (const core::StateTensor& tensor : rank.replica->state().tensors()) {
+      core::State& state = rank.replica->state();
+      ASSERT_TRUE(state.fetch().ok());
+      for (const core::StateTensor& tensor : state.tensors()) {
         std::byte& last = tensor.data[tensor.bytes - 1];
         EXPECT_TRUE(rank.replica->ranks_agree().value());
         if (r == 1) last ^= std::byte{1};
-        rank.replica->state().changed();
+        ASSERT_TRUE(state.written().ok());
         EXPECT_FALSE(rank.replica->ranks_agree().value()) << tensor.name;
         if (r == 1) last ^= std::byte{1};
-        rank.replica->state().changed();
+        ASSERT_TRUE(state.written().ok());
       }
     });
   }
@@ -213,6 +215,7 @@ TEST(Training, linear_regression_recovers_the_line) {
   comm::SingleRankCommunicator alone;
   Rank rank(recipe, alone);
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(rank.replica->step({}).ok());
+  ASSERT_TRUE(rank.replica->state().fetch().ok());
   for (const core::StateTensor& tensor : rank.replica->state().tensors()) {
     float value = 0;
     if (tensor.bytes == sizeof(float)) std::memcpy(&value, tensor.data, sizeof(value));

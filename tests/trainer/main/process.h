@@ -59,13 +59,19 @@ struct Limits {
   std::vector<int> keep_fds = {};  // these descriptors survive the exec
 };
 
+// The trainer under test: LOCKSTEP_TEST_BACKEND=late chooses the one on backend/late_backend.h.
+inline const char* trainer() {
+  const char* backend = std::getenv("LOCKSTEP_TEST_BACKEND");
+  return backend != nullptr && std::string_view(backend) == "late" ? LOCKSTEP_TRAINER_LATE : LOCKSTEP_TRAINER;
+}
+
 // A running trainer; its output is in files. It does not outlive this object.
 class Process {
  public:
   Process(const fs::path& folder, const std::string& name, std::vector<std::string> arguments,
           const Environment& environment = {}, Limits limits = {})
       : out_(folder / (name + ".out")), err_(folder / (name + ".err")) {
-    arguments.insert(arguments.begin(), LOCKSTEP_TRAINER);
+    arguments.insert(arguments.begin(), trainer());
     int out = ::open(out_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     int err = ::open(err_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     pid_ = ::fork();

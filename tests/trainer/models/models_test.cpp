@@ -27,7 +27,7 @@ TEST(CharTransformer, starts_near_the_loss_of_guessing) {
   auto backend = backend::make_backend("cpu", 1).value();
   core::Graph graph = char_transformer({.batch = 4, .vocabulary = 60, .context = 32, .layers = 2, .width = 64});
   testing::Bench bench(graph, *backend, 60);
-  bench.state().initialize(1);
+  ASSERT_TRUE(bench.state().initialize(1).ok());
   EXPECT_NEAR(bench.loss() / 4, std::log(60.0), 0.25);
 }
 

@@ -36,17 +36,17 @@ class LocalSgd final : public core::Synchronizer {
     return share;
   }
 
-  void computed(double loss, core::Turn turn) override { footer_->add(loss, turn.first); }
+  Status ready(size_t, core::Turn) override { return {}; }
 
-  Status ready(size_t bucket, core::Turn turn) override {
-    if (!turn.last) return {};
-    const core::Bucket& at = work_->layout.buckets[bucket];
-    const auto* gradients = reinterpret_cast<const float*>(work_->gradients.data());
-    for (size_t i = at.begin; i < at.end; ++i) staged_[i] = parameters()[i] - rate_ * gradients[i];
-    return averages_ ? submit(at) : Status();
+  void computed(double loss, std::span<const double> statistics, core::Turn turn) override {
+    footer_->add(loss, statistics, turn.first);
   }
 
   Result<core::Agreement> finish(const core::Control& wish) override {
+    LOCKSTEP_CHECK_OK(step());
+    for (const core::Bucket& bucket : work_->layout.buckets) {
+      if (averages_) LOCKSTEP_CHECK_OK(submit(bucket));
+    }
     LOCKSTEP_TRY(auto ticket, footer_->submit(*communicator_, wish));
     tickets_.push_back(ticket);
     for (comm::Ticket each : tickets_) LOCKSTEP_CHECK_OK(communicator_->wait(each));
@@ -57,13 +57,21 @@ class LocalSgd final : public core::Synchronizer {
   }
 
   void commit(const std::function<void()>&) override {
-    std::copy(staged_.begin(), staged_.end(), parameters());
+    work_->backend.write(work_->state.parameters->data(), staged_.data(), staged_.size() * sizeof(float));
     work_->state.changed();
     footer_->commit(false);
   }
 
  private:
-  float* parameters() const { return reinterpret_cast<float*>(work_->state.parameters->data()); }
+  // The next parameters, on the host.
+  Status step() {
+    std::vector<float> gradients(staged_.size());
+    work_->backend.read(gradients.data(), work_->gradients.data(), staged_.size() * sizeof(float));
+    work_->backend.read(staged_.data(), work_->state.parameters->data(), staged_.size() * sizeof(float));
+    LOCKSTEP_CHECK_OK(work_->backend.wait(work_->backend.mark()));
+    for (size_t i = 0; i < staged_.size(); ++i) staged_[i] -= rate_ * gradients[i];
+    return {};
+  }
 
   Status submit(const core::Bucket& bucket) {
     LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::AllReduce{.data = staged_.data() + bucket.begin,

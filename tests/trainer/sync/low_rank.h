@@ -21,7 +21,7 @@ class LowRank final : public core::Synchronizer {
   Status attach(const core::Attachment& to) override {
     work_.emplace(to);
     footer_.emplace(to);
-    staged_ = residuals_ = std::vector<float>(to.layout.count);
+    gradients_ = staged_ = residuals_ = std::vector<float>(to.layout.count);
     factors_.resize(to.layout.segments.size());
     return {};
   }
@@ -35,25 +35,24 @@ class LowRank final : public core::Synchronizer {
                        .end = work_->micro_batches,
                        .samples = work_->micro_batches * work_->graph.batch};
   }
-
-  void computed(double loss, core::Turn turn) override { footer_->add(loss, turn.first); }
-
-  Status ready(size_t bucket, core::Turn turn) override {
-    const core::Bucket& at = work_->layout.buckets[bucket];
-    for (size_t i = at.first_segment; turn.last && i < at.end_segment; ++i) LOCKSTEP_CHECK_OK(first_round(i));
-    return {};
+  Status ready(size_t, core::Turn) override { return {}; }
+  void computed(double loss, std::span<const double> statistics, core::Turn turn) override {
+    footer_->add(loss, statistics, turn.first);
   }
 
   Result<core::Agreement> finish(const core::Control& wish) override {
+    work_->backend.read(gradients_.data(), work_->gradients.data(), gradients_.size() * sizeof(float));
+    LOCKSTEP_CHECK_OK(work_->backend.wait(work_->backend.mark()));
+    for (size_t i = 0; i < factors_.size(); ++i) LOCKSTEP_CHECK_OK(first_round(i));
     LOCKSTEP_CHECK_OK(wait());
     for (size_t i = 0; i < factors_.size(); ++i) LOCKSTEP_CHECK_OK(second_round(i));
     LOCKSTEP_TRY(auto ticket, footer_->submit(*communicator_, wish));
     tickets_.push_back(ticket);
     LOCKSTEP_CHECK_OK(wait());
     for (size_t i = 0; i < factors_.size(); ++i) restore(i);
+    work_->backend.write(work_->gradients.data(), gradients_.data(), gradients_.size() * sizeof(float));
     return footer_->agreement();
   }
-
   void commit(const std::function<void()>& optimize) override {
     optimize();
     residuals_.swap(staged_);
@@ -68,7 +67,7 @@ class LowRank final : public core::Synchronizer {
   const core::Segment& segment(size_t i) const { return work_->layout.segments[i]; }
   bool is_matrix(size_t i) const { return segment(i).shape.size() == 2; }
   size_t columns(size_t i) const { return static_cast<size_t>(segment(i).shape[1]); }
-  float* gradient(size_t i) const { return reinterpret_cast<float*>(work_->gradients.data()) + segment(i).offset; }
+  float* gradient(size_t i) { return gradients_.data() + segment(i).offset; }
 
   // M, with what was left over before, is staged as the next residual. P = M Q with a Q that all ranks know.
   Status first_round(size_t i) {
@@ -142,6 +141,7 @@ class LowRank final : public core::Synchronizer {
   std::optional<core::Attachment> work_;
   std::optional<sync::Footer> footer_;
   comm::Communicator* communicator_ = nullptr;
+  std::vector<float> gradients_;
   std::vector<float> residuals_, staged_;  // private: committed, and of this step
   std::vector<Factors> factors_;           // by segment
   std::vector<comm::Ticket> tickets_;

@@ -52,13 +52,16 @@ class ParameterServer final : public core::Synchronizer {
   Status attach(const core::Attachment& to) override {
     work_.emplace(to);
     statistics_.resize(to.statistics.size());
+    parameters_.resize(to.layout.count);
+    gradients_.resize(to.layout.count);
     return {};
   }
 
   void use(comm::Communicator& communicator) override { communicator_ = &communicator; }
 
   Result<core::Share> begin(int) override {
-    server_.offer(parameters(), work_->layout.count);  // counts once
+    LOCKSTEP_CHECK_OK(read(parameters_, work_->state.parameters->data()));
+    server_.offer(parameters_.data(), parameters_.size());  // counts once
     loss_ = 0;
     batches_ = 0;
     std::fill(statistics_.begin(), statistics_.end(), 0.0);
@@ -69,38 +72,43 @@ class ParameterServer final : public core::Synchronizer {
 
   Status need(size_t bucket) override {
     const core::Bucket& at = work_->layout.buckets[bucket];
-    server_.fetch(at.begin, at.end, parameters());
+    server_.fetch(at.begin, at.end, parameters_.data());
+    const size_t offset = at.begin * sizeof(float);
+    work_->backend.write(work_->state.parameters->data() + offset, parameters_.data() + at.begin,
+                         (at.end - at.begin) * sizeof(float));
     work_->state.changed();
-    return {};
+    return work_->backend.wait(work_->backend.mark());  // the next need() may write the memory of this one
   }
 
-  void computed(double loss, core::Turn) override {
+  void computed(double loss, std::span<const double> statistics, core::Turn) override {
     loss_ += loss;
     batches_ += 1;
-    for (size_t i = 0; i < statistics_.size(); ++i) statistics_[i] += work_->statistics[i];
+    for (size_t i = 0; i < statistics_.size(); ++i) statistics_[i] += statistics[i];
   }
 
   Status ready(size_t, core::Turn) override { return {}; }
 
   Result<core::Agreement> finish(const core::Control& wish) override {
     for (size_t i = 0; i < statistics_.size(); ++i) work_->statistics[i] = statistics_[i] / batches_;
+    LOCKSTEP_CHECK_OK(read(gradients_, work_->gradients.data()));
     return core::Agreement{
         .loss = loss_ / static_cast<double>(samples_), .control = wish, .leaving = wish.leave ? 1 : 0};
   }
 
-  void commit(const std::function<void()>&) override {
-    const auto* gradients = reinterpret_cast<const float*>(work_->gradients.data());
-    server_.push({gradients, gradients + work_->layout.count});
-  }
+  void commit(const std::function<void()>&) override { server_.push(gradients_); }
 
  private:
-  float* parameters() const { return reinterpret_cast<float*>(work_->state.parameters->data()); }
+  Status read(std::vector<float>& to, const std::byte* from) {
+    work_->backend.read(to.data(), from, to.size() * sizeof(float));
+    return work_->backend.wait(work_->backend.mark());
+  }
 
   Server& server_;
   std::optional<core::Attachment> work_;
   comm::Communicator* communicator_ = nullptr;
   std::int64_t samples_ = 1;
   double loss_ = 0, batches_ = 0;
+  std::vector<float> parameters_, gradients_;
   std::vector<double> statistics_;  // sums over this worker's micro-batches
 };
 

@@ -8,8 +8,7 @@
 #include <variant>
 
 #include "trainer/backend/cpu/kernel.h"
-#include "trainer/backend/host_memory.h"
-#include "trainer/optim/host_update.h"
+#include "trainer/backend/host_backend.h"
 
 namespace lockstep::trainer::backend {
 
@@ -42,7 +41,7 @@ const char* name_of(dnnl_cpu_isa_t isa) {
   return "sse41";
 }
 
-class CpuBackend final : public core::Backend {
+class CpuBackend final : public HostBackend {
  public:
   CpuBackend(int threads, const cpu::Loops& loops) : threads_(threads), loops_(loops) {}
 
@@ -55,7 +54,6 @@ class CpuBackend final : public core::Backend {
                        version->patch, name_of(dnnl_get_effective_cpu_isa()), loops_.name, cpu::kLoopsRevision,
                        threads_);
   }
-  Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
       const Dimensions d = dimensions_of(graph, node);
@@ -73,9 +71,6 @@ class CpuBackend final : public core::Backend {
   // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
   void enter() override {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
-  }
-  std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
-    return optim::update_on_host(optimizer, update, real(), threads());
   }
 
  private:

@@ -3,21 +3,19 @@
 #include <utility>
 #include <variant>
 
-#include "trainer/backend/host_memory.h"
+#include "trainer/backend/host_backend.h"
 #include "trainer/backend/ref/kernel.h"
-#include "trainer/optim/host_update.h"
 
 namespace lockstep::trainer::backend {
 
 namespace {
 
-class RefBackend final : public core::Backend {
+class RefBackend final : public HostBackend {
  public:
   const char* name() const override { return "ref"; }
   core::ElementType real() const override { return core::ElementType::kFloat64; }
   int threads() const override { return 1; }
   std::string numerics() const override { return "ref/float64/threads-1"; }
-  Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
       return std::visit([&](const auto& op) { return ref::needs_of(op, dimensions_of(graph, node)); }, node.op);
@@ -31,9 +29,6 @@ class RefBackend final : public core::Backend {
     });
   }
   void enter() override {}
-  std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
-    return optim::update_on_host(optimizer, update, real(), threads());
-  }
 };
 
 }  // namespace

@@ -1,0 +1,16 @@
+// A backend for tests that behaves as a device does: it computes as `cpu`, on a thread of its own, in memory that no
+// other thread can read or write, and as late as it may. It finds code that reads memory of a backend, that uses a
+// result before it has waited, or that gives memory back while work on it is enqueued.
+#pragma once
+
+#include <memory>
+
+#include "operator/base/result.h"
+#include "trainer/core/backend.h"
+
+namespace lockstep::trainer::testing {
+
+// kInvalid: as backend::make_cpu_backend().
+Result<std::unique_ptr<core::Backend>> make_late_backend(int threads);
+
+}  // namespace lockstep::trainer::testing
