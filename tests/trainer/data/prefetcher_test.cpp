@@ -1,0 +1,324 @@
+#include "trainer/data/prefetcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "tests/sanitizer.h"
+#include "trainer/data/row_source.h"
+
+namespace lockstep::trainer::data {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr auto kDeadline = seconds(20);
+const std::atomic<bool> kNever{false};
+
+// A sample is its position.
+class Numbers final : public RowSource {
+ public:
+  Numbers() : RowSource({sizeof(std::int64_t)}) {}
+  void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
+    static_cast<std::int64_t*>(inputs[0])[row] = position;
+  }
+  std::int64_t held_out() const override { return 9; }
+  void write_held_out(std::int64_t index, std::int64_t row, std::span<void* const> inputs) const override {
+    write(-index, row, inputs);
+  }
+};
+
+// Numbers whose takes a test can hold up, fail and count.
+class Storage final : public core::SampleSource {
+ public:
+  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override {
+    {
+      std::unique_lock lock(mutex_);
+      started_.push_back(position);
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return !held_up_.contains(position) || abort.load(); });
+      if (abort.load()) {
+        cancelled_ += 1;
+        changed_.notify_all();
+        return fail(ErrorCode::kCancelled, "cancelled");
+      }
+      if (auto failing = failures_.find(position); failing != failures_.end()) {
+        const Error error = failing->second.first;
+        if (--failing->second.second == 0) failures_.erase(failing);
+        return error;
+      }
+    }
+    return numbers_.take(position, rows, abort);
+  }
+  std::int64_t held_out() const override { return numbers_.held_out(); }
+  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
+    return numbers_.take_held_out(first, rows, abort);
+  }
+  void aim(const core::Aim&) override { ++aims; }
+  void wake() override {
+    { const std::lock_guard guard(mutex_); }
+    changed_.notify_all();
+  }
+
+  void hold_up(std::int64_t position) {
+    const std::lock_guard guard(mutex_);
+    held_up_[position] = true;
+  }
+  void release(std::int64_t position) {
+    const std::lock_guard guard(mutex_);
+    held_up_.erase(position);
+    changed_.notify_all();
+  }
+  // `times` takes of `position` fail; 0: all of them.
+  void fails(std::int64_t position, Error error, int times) {
+    const std::lock_guard guard(mutex_);
+    failures_[position] = {std::move(error), times};
+  }
+  std::vector<std::int64_t> started() {
+    const std::lock_guard guard(mutex_);
+    return started_;
+  }
+  bool await_started(size_t count) {
+    return await([=, this] { return started_.size() >= count; });
+  }
+  bool await_cancelled(size_t count) {
+    return await([=, this] { return cancelled_ >= count; });
+  }
+
+  std::atomic<int> aims{0};
+
+ private:
+  bool await(const std::function<bool()>& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kDeadline, condition);
+  }
+  Numbers numbers_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::int64_t> started_;
+  size_t cancelled_ = 0;
+  std::map<std::int64_t, bool> held_up_;
+  std::map<std::int64_t, std::pair<Error, int>> failures_;
+};
+
+std::vector<std::int64_t> numbers_of(const core::Batch& batch) {
+  std::vector<std::int64_t> numbers(batch.bytes() / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), batch.inputs()[0].data(), batch.bytes());
+  return numbers;
+}
+
+std::int64_t first_of(const Result<core::Batch>& batch) {
+  return batch.ok() ? numbers_of(*batch).front() : -1;
+}
+
+// Rank 0 of one, one micro-batch of one sample a step: the position is the step.
+core::Aim from(std::int64_t step) {
+  return {.step = step, .end = 1};
+}
+
+TEST(Prefetcher, reads_as_many_batches_ahead_as_asked_and_one_more_after_each_take) {
+  Storage storage;
+  auto prefetcher = Prefetcher::start(storage, {.threads = 3, .batches = 4}).value();
+  prefetcher->aim(from(10));
+  ASSERT_TRUE(storage.await_started(4));
+  for (std::int64_t step = 10; step < 30; ++step) {
+    EXPECT_LE(storage.started().size(), static_cast<size_t>(step - 10 + 4));
+    EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
+    ASSERT_TRUE(storage.await_started(static_cast<size_t>(step - 10 + 5)));
+  }
+  std::vector<std::int64_t> once = storage.started();
+  std::sort(once.begin(), once.end());
+  for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(once[i], 10 + static_cast<std::int64_t>(i)) << "read once";
+}
+
+TEST(Prefetcher, reads_no_more_bytes_ahead_than_asked_and_always_one_batch) {
+  for (const auto& [bytes, batches] : {std::pair<size_t, size_t>{1, 1}, {8, 1}, {16, 2}, {31, 3}, {800, 9}}) {
+    Storage storage;
+    auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 9, .bytes = bytes}).value();
+    prefetcher->aim(from(0));
+    ASSERT_TRUE(storage.await_started(batches));
+    EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
+    ASSERT_TRUE(storage.await_started(batches + 1));
+    EXPECT_EQ(storage.started().size(), batches + 1) << bytes << " bytes";
+  }
+}
+
+TEST(Prefetcher, takes_of_a_rank_follow_its_share_over_the_steps) {
+  Storage storage;
+  auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
+  // Micro-batches 1 and 3 of four with two samples each.
+  const core::Aim aim{.step = 5, .first = 1, .stride = 2, .end = 4, .micro_batches = 4, .rows = 2};
+  prefetcher->aim(aim);
+  ASSERT_TRUE(storage.await_started(3));
+  for (std::int64_t step = 5; step < 8; ++step) {
+    core::Aim again = aim;
+    again.step = step;
+    prefetcher->aim(again);  // as a replica does before each step
+    for (std::int64_t j : {1, 3}) {
+      const std::int64_t position = (step * 4 + j) * 2;
+      EXPECT_EQ(numbers_of(prefetcher->take(position, 2, kNever).value()),
+                (std::vector<std::int64_t>{position, position + 1}));
+    }
+  }
+  EXPECT_EQ(storage.aims, 1) << "an aim that continues the window drops nothing";
+}
+
+TEST(Prefetcher, a_rank_without_a_share_reads_nothing) {
+  Storage storage;
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  prefetcher->aim({.first = 3, .end = 2, .micro_batches = 2});
+  EXPECT_EQ(first_of(prefetcher->take(7, 1, kNever)), 7);
+  prefetcher.reset();
+  EXPECT_EQ(storage.started(), (std::vector<std::int64_t>{7}));
+}
+
+TEST(Prefetcher, an_error_surfaces_at_the_take_of_its_position_and_not_earlier) {
+  Storage storage;
+  storage.fails(2, fail(ErrorCode::kCorrupt, "file f at offset 2: damaged"), 0);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 5}).value();
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage.await_started(5));
+  for (std::int64_t step : {0, 1}) EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
+  for (int i = 0; i < 3; ++i) {
+    const auto failed = prefetcher->take(2, 1, kNever);
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().message, "file f at offset 2: damaged");
+  }
+  for (std::int64_t step : {3, 4, 5}) EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
+}
+
+TEST(Prefetcher, a_batch_whose_read_failed_once_is_read_again) {
+  Storage storage;
+  storage.fails(1, fail(ErrorCode::kUnavailable, "the storage does not answer"), 1);
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage.await_started(4));
+  EXPECT_EQ(prefetcher->take(1, 1, kNever).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(first_of(prefetcher->take(1, 1, kNever)), 1);
+}
+
+TEST(Prefetcher, a_take_waits_for_a_slow_read_and_later_batches_are_read_meanwhile) {
+  Storage storage;
+  storage.hold_up(0);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage.await_started(1));
+  std::thread later([&] {
+    ASSERT_TRUE(storage.await_started(3));
+    storage.release(0);
+  });
+  EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
+  later.join();
+}
+
+TEST(Prefetcher, abort_ends_a_take_that_waits_and_the_batch_can_be_taken_later) {
+  Storage storage;
+  storage.hold_up(3);
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  prefetcher->aim(from(3));
+  ASSERT_TRUE(storage.await_started(1));
+  std::atomic<bool> abort{false};
+  std::thread aborts([&] {
+    abort.store(true);
+    prefetcher->wake();
+  });
+  EXPECT_EQ(prefetcher->take(3, 1, abort).error().code, ErrorCode::kCancelled);
+  aborts.join();
+  ASSERT_TRUE(storage.await_cancelled(1));
+  storage.release(3);
+  EXPECT_EQ(first_of(prefetcher->take(3, 1, kNever)), 3);
+}
+
+TEST(Prefetcher, abort_ends_a_take_that_was_not_announced) {
+  Storage storage;
+  storage.hold_up(3);
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  std::atomic<bool> abort{false};
+  std::thread aborts([&] {
+    ASSERT_TRUE(storage.await_started(1));
+    abort.store(true);
+    prefetcher->wake();
+  });
+  EXPECT_EQ(prefetcher->take(3, 1, abort).error().code, ErrorCode::kCancelled);
+  aborts.join();
+}
+
+TEST(Prefetcher, another_aim_cancels_the_reads_and_drops_the_window) {
+  Storage storage;
+  for (std::int64_t step : {1, 2}) storage.hold_up(step);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage.await_started(3));  // both threads wait
+  prefetcher->aim(from(100));
+  ASSERT_TRUE(storage.await_cancelled(2));
+  ASSERT_TRUE(storage.await_started(6));
+  EXPECT_EQ(storage.aims, 2);
+  for (std::int64_t step : {100, 101, 102}) EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
+  const std::vector<std::int64_t> started = storage.started();
+  EXPECT_TRUE(std::all_of(started.begin() + 3, started.end(), [](auto position) { return position >= 100; }));
+}
+
+TEST(Prefetcher, its_end_cancels_what_it_reads) {
+  Storage storage;
+  storage.hold_up(0);
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage.await_started(1));
+  prefetcher.reset();
+  EXPECT_TRUE(storage.await_cancelled(1));
+}
+
+TEST(Prefetcher, any_aims_and_takes_give_the_bytes_of_the_source) {
+  const auto seed = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  auto below = [&](std::int64_t most) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+  };
+  for (int round = 0; round < sanitizer::cases(300); ++round) {
+    Storage storage;
+    auto prefetcher = Prefetcher::start(storage, {.threads = static_cast<int>(1 + below(3)),
+                                                  .batches = static_cast<size_t>(1 + below(5)),
+                                                  .bytes = static_cast<size_t>(1 + below(200))})
+                          .value();
+    core::Aim aim{.end = 1};
+    for (int call = 0; call < 60; ++call) {
+      if (below(8) == 0) {
+        aim = {.step = below(20),
+               .first = below(4),
+               .stride = 1 + below(3),
+               .micro_batches = 1 + below(5),
+               .rows = 1 + below(4)};
+        aim.end = below(aim.micro_batches + 1);
+        prefetcher->aim(aim);
+      }
+      // Mostly the next micro-batch, as a replica; at times one that is skipped, repeated or was never announced.
+      std::int64_t rows = aim.rows, step = aim.step + call / 4, index = aim.first + call % 4 * aim.stride;
+      if (below(6) == 0) rows = 1 + below(4);
+      if (below(6) == 0) index += below(9);
+      if (below(6) == 0) step = below(40);
+      const std::int64_t position = aim.position(step, index) + (below(10) == 0 ? below(3) : 0);
+      std::vector<std::int64_t> expected;
+      for (std::int64_t row = 0; row < rows; ++row) expected.push_back(position + row);
+      const auto batch = prefetcher->take(position, rows, kNever);
+      ASSERT_TRUE(batch.ok()) << batch.error().message;
+      ASSERT_EQ(numbers_of(*batch), expected) << "round " << round << ", call " << call;
+    }
+  }
+}
+
+TEST(Prefetcher, held_out_samples_come_from_the_source) {
+  Storage storage;
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  EXPECT_EQ(prefetcher->held_out(), 9);
+  EXPECT_EQ(numbers_of(prefetcher->take_held_out(7, 3, kNever).value()), (std::vector<std::int64_t>{-7, -8, -8}));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::data
