@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -14,6 +13,7 @@
 #include <system_error>
 
 #include "trainer/core/random.h"
+#include "trainer/data/data_file.h"
 
 namespace lockstep::trainer::data {
 
@@ -21,18 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error cannot_read(const std::string& path, int number) {
-  ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
-                   : number == EACCES ? ErrorCode::kForbidden
-                                      : ErrorCode::kUnavailable;
-  return fail(code, fmt::format("cannot read data '{}': {}", path, std::strerror(number)));
-}
-
 // The files of `path`: itself, or the files of the folder.
 Result<std::vector<std::string>> files_of(const std::string& path) {
   std::error_code error;
   fs::file_status status = fs::status(path, error);
-  if (error) return cannot_read(path, error.value());
+  if (error) return cannot_read_data(path, error.value());
   if (!fs::is_directory(status)) return std::vector<std::string>{path};
   std::vector<std::string> files;
   fs::directory_iterator it(path, error);
@@ -40,7 +33,7 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
     std::error_code ignored;  // a link to nowhere is no file
     if (it->is_regular_file(ignored)) files.push_back(it->path().string());
   }
-  if (error) return cannot_read(path, error.value());
+  if (error) return cannot_read_data(path, error.value());
   if (files.empty()) return fail(ErrorCode::kNotFound, fmt::format("the data folder '{}' has no files in it", path));
   std::sort(files.begin(), files.end());
   return files;
@@ -49,11 +42,11 @@ Result<std::vector<std::string>> files_of(const std::string& path) {
 Result<std::string> read_file(const std::string& path, std::uint64_t most) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
-    if (error) return cannot_read(path, error.value());
+    if (error) return cannot_read_data(path, error.value());
     return fail(ErrorCode::kInvalid, fmt::format("data '{}' is not a regular file", path));
   }
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
-  if (!file) return cannot_read(path, errno);
+  if (!file) return cannot_read_data(path, errno);
   std::string bytes;
   std::array<char, 65536> part;
   while (size_t got = std::fread(part.data(), 1, part.size(), file.get())) {
@@ -64,7 +57,7 @@ Result<std::string> read_file(const std::string& path, std::uint64_t most) {
                               kMaxTextBytes >> 20, path));
     }
   }
-  if (std::ferror(file.get())) return cannot_read(path, errno);
+  if (std::ferror(file.get())) return cannot_read_data(path, errno);
   return bytes;
 }
 

@@ -10,7 +10,7 @@
 namespace lockstep::trainer::data {
 namespace {
 
-const std::atomic<bool> kGoOn{false};
+const std::atomic<bool> kNoAbort{false};
 
 // Inputs: the position (rows), and a byte of it three times (rows, 3).
 class Positions final : public RowSource {
@@ -34,7 +34,7 @@ std::vector<std::int64_t> first_input(const core::Batch& batch) {
 
 TEST(RowSource, a_batch_holds_the_samples_from_its_position_on_input_by_input) {
   Positions source;
-  const core::Batch batch = source.take(40, 3, kGoOn).value();
+  const core::Batch batch = source.take(40, 3, kNoAbort).value();
   ASSERT_EQ(batch.inputs().size(), 2U);
   EXPECT_EQ(first_input(batch), (std::vector<std::int64_t>{40, 41, 42}));
   ASSERT_EQ(batch.inputs()[1].size(), 9U);
@@ -46,24 +46,24 @@ TEST(RowSource, a_batch_holds_the_samples_from_its_position_on_input_by_input) {
 }
 
 TEST(RowSource, a_batch_beyond_the_held_out_samples_repeats_the_last) {
-  EXPECT_EQ(first_input(Positions().take_held_out(3, 4, kGoOn).value()),
+  EXPECT_EQ(first_input(Positions().take_held_out(3, 4, kNoAbort).value()),
             (std::vector<std::int64_t>{1003, 1004, 1004, 1004}));
 }
 
 TEST(BatchPool, memory_is_used_again_after_its_batch_and_not_before) {
   Positions source;
-  std::optional<core::Batch> first = source.take(0, 2, kGoOn).value();
+  std::optional<core::Batch> first = source.take(0, 2, kNoAbort).value();
   const std::byte* place = first->inputs()[0].data();
-  const core::Batch second = source.take(2, 2, kGoOn).value();
+  const core::Batch second = source.take(2, 2, kNoAbort).value();
   EXPECT_NE(second.inputs()[0].data(), place);
   first.reset();
-  EXPECT_EQ(source.take(4, 2, kGoOn)->inputs()[0].data(), place);
+  EXPECT_EQ(source.take(4, 2, kNoAbort)->inputs()[0].data(), place);
   EXPECT_EQ(first_input(second), (std::vector<std::int64_t>{2, 3}));
 }
 
 TEST(BatchPool, a_batch_outlives_its_source) {
   std::optional<Positions> source(std::in_place);
-  const core::Batch batch = source->take(7, 1, kGoOn).value();
+  const core::Batch batch = source->take(7, 1, kNoAbort).value();
   source.reset();
   EXPECT_EQ(first_input(batch), (std::vector<std::int64_t>{7}));
 }

@@ -1,0 +1,66 @@
+// Files of records in memory, with storage that fails when told to, and the folder of real data sets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainer/data/data_file.h"
+#include "trainer/data/tfrecord.h"
+
+namespace lockstep::trainer::data::testing {
+
+inline const std::atomic<bool> kGoOn{false};
+
+inline std::vector<std::byte> bytes_of(std::string_view text) {
+  std::vector<std::byte> bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+class MemoryFile final : public DataFile {
+ public:
+  MemoryFile(std::string path, std::vector<std::byte> bytes) : content(std::move(bytes)), path_(std::move(path)) {}
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return content.size(); }
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    ++reads;
+    if (outages > 0) {
+      --outages;
+      return fail(ErrorCode::kUnavailable, "cannot read data '" + path_ + "': Input/output error");
+    }
+    if (offset + to.size() > content.size()) return fail(ErrorCode::kCorrupt, "read beyond the end");
+    std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
+    return {};
+  }
+
+  std::vector<std::byte> content;
+  mutable std::atomic<int> outages{0};  // reads that fail
+  mutable std::atomic<int> reads{0};
+
+ private:
+  const std::string path_;
+};
+
+// A number that differs between runs, to be printed with a failure; LOCKSTEP_SEED repeats a run.
+inline std::uint64_t fresh_seed() {
+  if (const char* given = std::getenv("LOCKSTEP_SEED")) return std::strtoull(given, nullptr, 10);
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+// The folder of real data sets, if LOCKSTEP_TEST_DATA names it.
+inline std::optional<std::string> real_data() {
+  const char* folder = std::getenv("LOCKSTEP_TEST_DATA");
+  if (folder == nullptr) return std::nullopt;
+  return folder;
+}
+
+}  // namespace lockstep::trainer::data::testing

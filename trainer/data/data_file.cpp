@@ -1,0 +1,91 @@
+#include "trainer/data/data_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "operator/base/backoff.h"
+
+namespace lockstep::trainer::data {
+
+Error cannot_read_data(const std::string& path, int number) {
+  const ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
+                         : number == EACCES ? ErrorCode::kForbidden
+                         : number == EMFILE ? ErrorCode::kExhausted
+                                            : ErrorCode::kUnavailable;
+  return fail(code, fmt::format("cannot read data '{}': {}", path, std::strerror(number)));
+}
+
+namespace {
+
+class MountedFile final : public DataFile {
+ public:
+  MountedFile(std::string path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~MountedFile() override { ::close(fd_); }
+  MountedFile(const MountedFile&) = delete;
+  MountedFile& operator=(const MountedFile&) = delete;
+
+  const std::string& path() const override { return path_; }
+  std::uint64_t size() const override { return size_; }
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    while (!to.empty()) {
+      const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return cannot_read_data(path_, errno);
+      if (got == 0) {
+        return fail(ErrorCode::kCorrupt, fmt::format("data '{}' ends at offset {}; it had {} bytes when it was opened",
+                                                     path_, offset, size_));
+      }
+      to = to.subspan(static_cast<size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+    return {};
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+  const std::uint64_t size_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return cannot_read_data(path, errno);
+  struct stat status {};
+  const int failed = ::fstat(fd, &status) == 0 ? 0 : errno;
+  std::unique_ptr<DataFile> file =
+      std::make_unique<MountedFile>(path, fd, static_cast<std::uint64_t>(status.st_size));  // closes fd
+  if (failed != 0) return cannot_read_data(path, failed);
+  if (!S_ISREG(status.st_mode)) return fail(ErrorCode::kInvalid, fmt::format("data '{}' is not a regular file", path));
+  return file;
+}
+
+Status PatientReader::read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to,
+                           const std::atomic<bool>& abort) {
+  const auto end = std::chrono::steady_clock::now() + patience_;
+  Backoff backoff({.first = std::chrono::milliseconds(20), .most = std::chrono::seconds(2), .jitter = 0.5});
+  while (true) {
+    Status done = file.read(offset, to);
+    if (done || done.error().code != ErrorCode::kUnavailable) return done;
+    const auto next = std::chrono::steady_clock::now() + backoff.next();
+    if (next >= end) return done;
+    std::unique_lock lock(mutex_);
+    if (woken_.wait_until(lock, next, [&] { return abort.load(); })) {
+      return fail(ErrorCode::kCancelled, fmt::format("reading data '{}' was aborted", file.path()));
+    }
+  }
+}
+
+void PatientReader::wake() {
+  { const std::lock_guard guard(mutex_); }
+  woken_.notify_all();
+}
+
+}  // namespace lockstep::trainer::data

@@ -1,0 +1,55 @@
+// A file of a data set, wherever it is stored, and reading it with patience.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "operator/base/clock.h"
+#include "operator/base/result.h"
+
+namespace lockstep::trainer::data {
+
+// Any number of threads.
+class DataFile {
+ public:
+  virtual ~DataFile() = default;
+
+  virtual const std::string& path() const = 0;
+  virtual std::uint64_t size() const = 0;
+  // Fills `to` with the bytes from `offset` on. kUnavailable: the storage does not answer, which may pass. kCorrupt:
+  // the file is shorter than it was. The sentence names the file.
+  virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+};
+
+// Says that `path` cannot be read because of `number`, a value of errno. kNotFound, kForbidden, kExhausted
+// (descriptors) or kUnavailable.
+Error cannot_read_data(const std::string& path, int number);
+
+// A file of a mounted file system. It cannot be opened: as cannot_read_data(). kInvalid: it is not a regular
+// file; the sentence names it.
+Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path);
+
+// Repeats reads that failed because the storage does not answer. Any number of threads.
+class PatientReader {
+ public:
+  // A read is given up when the storage has not answered for `patience`.
+  explicit PatientReader(Duration patience) : patience_(patience) {}
+
+  // As DataFile::read(). kCancelled: `abort` became true.
+  Status read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to, const std::atomic<bool>& abort);
+  // Call it after an `abort` became true.
+  void wake();
+
+ private:
+  const Duration patience_;
+  std::mutex mutex_;  // held between a look at an abort and the wait
+  std::condition_variable woken_;
+};
+
+}  // namespace lockstep::trainer::data

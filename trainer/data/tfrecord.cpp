@@ -1,0 +1,94 @@
+#include "trainer/data/tfrecord.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "trainer/data/crc32c.h"
+
+namespace lockstep::trainer::data {
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "lengths and checksums are read as they lie");
+
+Error damaged(const DataFile& file, std::uint64_t offset, const std::string& what) {
+  return fail(ErrorCode::kCorrupt, fmt::format("data '{}' at offset {}: {}", file.path(), offset, what));
+}
+
+template <typename Number>
+Number number_at(std::span<const std::byte> bytes, size_t offset) {
+  Number number = 0;
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return number;
+}
+
+// Of the checksum that follows the first `count` bytes.
+bool checksum_fits(std::span<const std::byte> bytes, size_t count) {
+  return masked(crc32c(bytes.first(count))) == number_at<std::uint32_t>(bytes, count);
+}
+
+void append_number(auto number, std::vector<std::byte>& to) {
+  std::array<std::byte, sizeof number> bytes;
+  std::memcpy(bytes.data(), &number, sizeof number);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, const std::atomic<bool>& abort) {
+  RecordIndex index;
+  Record record;
+  while (record.offset < file.size()) {
+    const std::uint64_t left = file.size() - record.offset;
+    if (left < kRecordHeaderBytes + kRecordFooterBytes) {
+      index.damage =
+          damaged(file, record.offset, fmt::format("the file ends inside a record's header, after {} bytes", left));
+      break;
+    }
+    std::array<std::byte, kRecordHeaderBytes> header;
+    LOCKSTEP_CHECK_OK(reader.read(file, record.offset, header, abort));
+    if (!checksum_fits(header, sizeof record.bytes)) {
+      index.damage = damaged(file, record.offset, "the checksum of a record's length does not fit");
+      break;
+    }
+    record.bytes = number_at<std::uint64_t>(header, 0);
+    if (record.bytes > kMaxRecordBytes || record.bytes > left - kRecordHeaderBytes - kRecordFooterBytes) {
+      index.damage =
+          damaged(file, record.offset, fmt::format("a record of {} bytes does not end within the file", record.bytes));
+      break;
+    }
+    index.records.push_back(record);
+    record.offset = record.end();
+  }
+  return index;
+}
+
+Status read_record(const DataFile& file, const Record& record, PatientReader& reader, const std::atomic<bool>& abort,
+                   std::vector<std::byte>& payload) {
+  payload.resize(record.end() - record.offset);
+  LOCKSTEP_CHECK_OK(reader.read(file, record.offset, payload, abort));
+  if (!checksum_fits(payload, sizeof record.bytes) || number_at<std::uint64_t>(payload, 0) != record.bytes) {
+    return damaged(file, record.offset, "the length of a record has changed since the file was indexed");
+  }
+  const auto framed = std::span<const std::byte>(payload).subspan(kRecordHeaderBytes);
+  if (!checksum_fits(framed, record.bytes)) {
+    return damaged(file, record.offset, "the checksum of a record's bytes does not fit");
+  }
+  payload.erase(payload.begin(), payload.begin() + kRecordHeaderBytes);
+  payload.resize(record.bytes);
+  return {};
+}
+
+void append_record(std::span<const std::byte> payload, std::vector<std::byte>& to) {
+  const size_t header = to.size();
+  append_number(static_cast<std::uint64_t>(payload.size()), to);
+  append_number(masked(crc32c(std::span<const std::byte>(to).subspan(header))), to);
+  to.insert(to.end(), payload.begin(), payload.end());
+  append_number(masked(crc32c(payload)), to);
+}
+
+}  // namespace lockstep::trainer::data
