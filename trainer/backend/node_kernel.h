@@ -32,6 +32,10 @@ class NodeKernel : public Kernel {
   bool accumulate(size_t i = 0) const { return bindings().accumulate[i]; }
   Real* dparameter(size_t i) const { return static_cast<Real*>(bindings().parameter_gradients[i]); }
   size_t elements() const { return d_.rows * d_.in; }
+  // Where the backward pass of a loss starts.
+  double loss_scale(const core::RunContext& context) const {
+    return context.loss_scale * site_.graph.weight_of(site_.node.output);
+  }
 
   const Bindings& bindings() const { return site_.bindings; }
   const core::Node& node() const { return site_.node; }

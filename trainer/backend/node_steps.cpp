@@ -21,7 +21,7 @@ core::Step step_of(const core::Graph& graph, size_t index, bool trains, size_t e
   if (!trains || !graph.tensor(node.output).has_gradient) return step;
   if (needs.reads_inputs) step.backward_reads = step.reads;
   if (needs.reads_output) step.backward_reads.push_back(node.output);
-  if (node.output != graph.loss) step.gradient_reads = {node.output};
+  if (!core::is_loss(node.op)) step.gradient_reads = {node.output};
   for (core::TensorId id : node.inputs) {
     if (graph.tensor(id).has_gradient) step.gradient_writes.push_back(id);
   }
@@ -79,7 +79,7 @@ core::Lowered lower_nodes(const core::Graph& graph, bool trains, core::ElementTy
     lowered.value_bytes.push_back(bytes);
     lowered.gradient_bytes.push_back(trains && tensor.has_gradient ? bytes : 0);
   }
-  lowered.gradient_bytes[static_cast<size_t>(graph.loss)] = 0;
+  for (const core::WeightedLoss& loss : graph.losses) lowered.gradient_bytes[static_cast<size_t>(loss.tensor)] = 0;
   return lowered;
 }
 

@@ -74,7 +74,7 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual Status forward(size_t step, const RunContext& context) = 0;
-  // The step of a loss has no output gradient: it reads RunContext::loss_scale.
+  // The step of a loss has no output gradient: it starts at RunContext::loss_scale times the loss's weight.
   virtual Status backward(size_t step, const RunContext& context) = 0;
 };
 

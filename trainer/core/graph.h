@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,12 +27,16 @@ struct Node {
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
-  TensorId loss = -1;    // (B): loss of each sample
-  TensorId output = -1;  // what prediction reads (scores, values); kept until the next forward pass
+  std::vector<WeightedLoss> losses;
+  std::vector<NamedOutput> outputs;
   std::int64_t batch = 0;
 
   const Tensor& tensor(TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   std::vector<TensorId> with_role(Role role) const;  // in order of creation
+  // The output of that name. A name that the graph lacks is a bug of the caller and ends the process with a message.
+  TensorId output(std::string_view name) const;
+  // The weight of the loss with these values; 0: it is none of the graph's.
+  double weight_of(TensorId loss) const;
 };
 
 template <typename Kind>

@@ -22,6 +22,18 @@ struct Connections {
   std::vector<TensorId> statistics;
 };
 
+// What training makes small: the sum of all losses of a graph, each times its weight.
+struct WeightedLoss {
+  TensorId tensor = -1;  // (B): loss of each sample, the output of a node of which is_loss() holds
+  double weight = 1;     // finite, not 0
+};
+
+// What prediction reads (scores, values).
+struct NamedOutput {
+  std::string name;
+  TensorId tensor = -1;
+};
+
 // Shapes that do not fit are a bug in a model and end the process with a message. One thread.
 class GraphBuilder {
  public:
@@ -32,6 +44,8 @@ class GraphBuilder {
 
   TensorId real_input(std::string name, Shape shape);
   TensorId index_input(std::string name, Shape shape);
+  // Layers that ask for a parameter of one name share it, and their gradients add up. They must ask for the same shape,
+  // fill and deviation. It decays if any of them says so.
   TensorId parameter(std::string name, Shape shape, Fill fill, double deviation = 0, bool decay = false);
   // A running mean; `weight`: of the newest value in it.
   TensorId statistic(const std::string& name, Shape shape, Fill fill, double weight);
@@ -40,9 +54,11 @@ class GraphBuilder {
   template <typename Kind>
   TensorId add(Kind op, Connections connections, Shape output);
 
-  // The finished graph; the builder is empty afterwards. `loss`, of shape (B), is the output of a node of which
-  // is_loss() holds, and depends on no other such node. `output`: what prediction reads (scores, values). A tensor that
-  // the loss does not depend on has no gradient.
+  // The finished graph; the builder is empty afterwards. There is at least one loss, and none depends on another node
+  // of which is_loss() holds. A tensor that no loss depends on has no gradient. Names are unique: of layers, of
+  // outputs, and of inputs, parameters and statistics together.
+  Graph finish(std::vector<NamedOutput> outputs, std::vector<WeightedLoss> losses);
+  // With one loss of weight 1, and one output that has the name of its tensor.
   Graph finish(TensorId output, TensorId loss);
 
   const Tensor& tensor(TensorId id) const;
@@ -54,7 +70,9 @@ class GraphBuilder {
  private:
   TensorId append(Tensor tensor);
   TensorId append(Node node, Shape output);
-  void prune_gradients(TensorId loss);
+  void require_unique_names() const;
+  void require_losses() const;
+  void prune_gradients();
 
   std::unique_ptr<Graph> graph_;
 };

@@ -22,7 +22,8 @@ class Mapper {
     for (size_t k = 0; k < lowered_.steps.size(); ++k) {
       map_step(lowered_.steps[k], static_cast<int>(k), end_ - 1 - static_cast<int>(k));
     }
-    for (TensorId id : {graph_.loss, graph_.output}) touch(map_.values, id, end_);
+    for (const WeightedLoss& loss : graph_.losses) touch(map_.values, loss.tensor, end_);
+    for (const NamedOutput& output : graph_.outputs) touch(map_.values, output.tensor, end_);
     return std::move(map_);
   }
 

@@ -23,8 +23,8 @@ struct MemoryMap {
   std::vector<StepBlocks> steps;
 };
 
-// The schedule: step k of N runs forward at position k and, if `trains`, backward at position 2N - 1 - k. Graph::loss
-// and Graph::output live to the end.
+// The schedule: step k of N runs forward at position k and, if `trains`, backward at position 2N - 1 - k. Graph::losses
+// and Graph::outputs live to the end.
 MemoryMap map_memory(const Graph& graph, const Lowered& lowered, bool trains);
 
 }  // namespace lockstep::trainer::core

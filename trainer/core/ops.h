@@ -46,7 +46,8 @@ using Op = Listed<End LOCKSTEP_OPS(LOCKSTEP_LISTED)>::Type;
 // A node's kind with its attributes.
 using Op = ops_list::Op;
 
-// Its backward pass starts at RunContext::loss_scale and reads no gradient of its output. An op says so by kIsLoss.
+// Its backward pass starts at RunContext::loss_scale times the weight of the loss and reads no gradient of its output.
+// An op says so by kIsLoss.
 bool is_loss(const Op& op);
 
 }  // namespace lockstep::trainer::core

@@ -137,18 +137,27 @@ Status Program::backward(size_t step, const RunContext& context, const std::atom
 }
 
 size_t Program::loss_bytes() const {
-  return static_cast<size_t>(graph_.batch) * size_of(backend_.real());
+  return graph_.losses.size() * static_cast<size_t>(graph_.batch) * size_of(backend_.real());
 }
 
 void Program::read_losses(std::byte* to) const {
-  backend_.read(to, static_cast<const std::byte*>(data(graph_.loss)), loss_bytes());
+  const size_t bytes = loss_bytes() / graph_.losses.size();
+  for (const WeightedLoss& loss : graph_.losses) {
+    backend_.read(to, static_cast<const std::byte*>(data(loss.tensor)), bytes);
+    to += bytes;
+  }
 }
 
 double Program::sum_of_losses(const std::byte* losses, std::int64_t samples) const {
   double sum = 0;
-  for (std::int64_t i = 0; i < samples; ++i) {
-    sum += backend_.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(losses)[i]
-                                                    : reinterpret_cast<const double*>(losses)[i];
+  for (const WeightedLoss& loss : graph_.losses) {
+    double part = 0;
+    for (std::int64_t i = 0; i < samples; ++i) {
+      part += backend_.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(losses)[i]
+                                                       : reinterpret_cast<const double*>(losses)[i];
+    }
+    sum += loss.weight * part;
+    losses += loss_bytes() / graph_.losses.size();
   }
   return sum;
 }

@@ -38,10 +38,11 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
   const core::Graph& graph = program.graph();
   std::vector<core::TensorId> inputs = graph.with_role(core::Role::kInput);
   auto context = static_cast<size_t>(graph.tensor(inputs[0]).shape[1]);
-  auto vocabulary = static_cast<size_t>(graph.tensor(graph.output).shape[1]);
+  const core::TensorId scores_id = graph.output("scores");
+  auto vocabulary = static_cast<size_t>(graph.tensor(scores_id).shape[1]);
   core::Backend& backend = program.backend();
   auto* characters = static_cast<std::byte*>(program.data(inputs[0]));  // targets keep the zeros that they begin with
-  const auto* output = static_cast<const std::byte*>(program.data(graph.output));
+  const auto* output = static_cast<const std::byte*>(program.data(scores_id));
   const size_t width = core::size_of(backend.real());
   std::vector<std::int32_t> window(context);
   std::vector<std::byte> last(vocabulary * width);  // scores after the last character

@@ -82,6 +82,30 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      return build.finish(x, core::ops::softmax_cross_entropy(build, "loss", x, classes));
                    },
                    static_cast<std::int32_t>(features)});
+  cases.push_back({"two_losses",
+                   [=] {
+                     GraphBuilder build(rows);
+                     TensorId x = build.parameter("x", {rows, features}, Fill::kNormal, 0.7);
+                     TensorId y = core::ops::linear(build, "layer", x, 4);
+                     TensorId z = core::ops::linear(build, "other", core::ops::gelu(build, "gelu", y), 3);
+                     TensorId classes = build.index_input("classes", {rows});
+                     TensorId target = build.real_input("target", {rows, 3});
+                     TensorId a = core::ops::softmax_cross_entropy(build, "a", y, classes);
+                     TensorId b = core::ops::mean_squared_error(build, "b", z, target);
+                     return build.finish({{"y", y}, {"z", z}}, {{a, 0.3}, {b, 1.75}});
+                   },
+                   4});
+  cases.push_back({"tied_embedding",
+                   [=] {
+                     GraphBuilder build(2);
+                     TensorId indices = build.index_input("indices", {2, rows});
+                     TensorId classes = build.index_input("classes", {2, rows});
+                     TensorId y = core::ops::embedding(build, "layer", indices, 7, rows, features);
+                     y = core::ops::linear(build, "between", y, features);
+                     y = core::ops::linear(build, "scores", y, 7, false, 0.02, "layer.table");
+                     return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes));
+                   },
+                   7});
   return cases;
 }
 

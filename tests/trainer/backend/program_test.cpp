@@ -8,6 +8,7 @@
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/heads.h"
+#include "tests/trainer/backend/layers.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
 
@@ -49,6 +50,28 @@ TEST(Program, gradients_add_up_over_micro_batches) {
   const auto& first = bench.layout().segments.front();
   auto* twice = static_cast<double*>(static_cast<void*>(bench.gradient_data()));
   EXPECT_DOUBLE_EQ(twice[first.offset], 2 * once[first.offset]);
+}
+
+TEST(Program, no_step_writes_to_a_bucket_that_is_ready) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  for (const testing::LayerCase& layer : testing::layer_cases(5, 4)) {
+    core::Graph graph = layer.graph();
+    Bench bench(graph, *backend, layer.classes);
+    const core::Layout layout = core::lay_out(graph, {.first_bytes = 1, .bytes = 1});  // a bucket for each tensor
+    const std::vector<double> complete = bench.gradient();
+    std::memset(bench.gradient_data(), 0, layout.count * sizeof(float));
+    bench.loss();
+    for (size_t step = bench.program().steps(); step-- > 0;) {
+      ASSERT_TRUE(bench.program().backward(step, bench.context, bench.abort).ok());
+      for (const core::Bucket& bucket : layout.buckets) {
+        if (bucket.ready_node < bench.program().done_from(step)) continue;
+        for (size_t i = bucket.begin; i < bucket.end; ++i) {
+          ASSERT_EQ(bench.get(bench.gradient_data(), i), complete[i])
+              << layer.name << ": " << layout.segments[bucket.first_segment].name << " after step " << step;
+        }
+      }
+    }
+  }
 }
 
 // The gradient of two micro-batches, from memory that two others have used before.
@@ -110,7 +133,8 @@ TEST(Program, finds_the_parameters_of_another_graph_by_name) {
   bench.loss(core::RunContext::Mode::kEvaluate);
   ASSERT_TRUE((*program)->forward(bench.context, bench.abort).ok());
   for (size_t i = 0; i < 2 * 3; ++i) {
-    EXPECT_EQ(bench.get((*program)->data(wide.output), i), bench.get(bench.program().data(graph.output), i));
+    EXPECT_EQ(bench.get((*program)->data(wide.output("norm")), i),
+              bench.get(bench.program().data(graph.output("norm")), i));
   }
 }
 

@@ -47,5 +47,19 @@ TEST(Layout, a_parameter_that_is_used_twice_is_ready_after_its_last_use) {
   EXPECT_EQ(layout.buckets.at(0).ready_node, 0U);
 }
 
+TEST(Layout, a_parameter_that_layers_share_is_ready_after_the_first_of_them) {
+  GraphBuilder build(2);
+  auto characters = build.index_input("characters", {2, 4});
+  auto targets = build.index_input("targets", {2, 4});
+  auto y = core::ops::embedding(build, "embedding", characters, 9, 4, 8);
+  y = core::ops::linear(build, "between", y, 8);
+  y = core::ops::linear(build, "scores", y, 9, false, 0.02, "embedding.table");
+  Layout layout = lay_out(build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, targets)),
+                          {.first_bytes = 1, .bytes = 1});
+  ASSERT_EQ(layout.segments.size(), 4U);
+  EXPECT_EQ(layout.segments[2].name, "embedding.table") << "behind those of the layer between";
+  EXPECT_EQ(layout.buckets[2].ready_node, 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::trainer::core

@@ -18,15 +18,16 @@ class MemoryMapTest : public ::testing::Test {
     lowered_.value_bytes.assign(graph_.tensors.size(), 32);
     lowered_.gradient_bytes.assign(graph_.tensors.size(), 0);
     lowered_.gradient_bytes[static_cast<size_t>(h_)] = 32;
-    lowered_.steps = {{.nodes = {0},
-                       .reads = {x_},
-                       .writes = {h_},
-                       .backward_reads = {x_},
-                       .gradient_reads = {h_},
-                       .keeps = {8},
-                       .forward_scratch = 16,
-                       .backward_scratch = 24},
-                      {.nodes = {1}, .reads = {h_, target_}, .writes = {graph_.loss}, .gradient_writes = {h_}}};
+    lowered_.steps = {
+        {.nodes = {0},
+         .reads = {x_},
+         .writes = {h_},
+         .backward_reads = {x_},
+         .gradient_reads = {h_},
+         .keeps = {8},
+         .forward_scratch = 16,
+         .backward_scratch = 24},
+        {.nodes = {1}, .reads = {h_, target_}, .writes = {graph_.losses[0].tensor}, .gradient_writes = {h_}}};
   }
   static std::pair<int, int> life(const MemoryMap& map, int block) {
     const Lifetime& lifetime = map.blocks.at(static_cast<size_t>(block));
@@ -49,7 +50,7 @@ TEST_F(MemoryMapTest, scratch_lives_in_its_pass_and_what_is_kept_between_the_pas
 TEST_F(MemoryMapTest, output_and_loss_live_to_the_end) {
   const MemoryMap map = map_memory(graph_, lowered_, true);
   EXPECT_EQ(life(map, map.values[static_cast<size_t>(h_)]), std::pair(0, 4));
-  EXPECT_EQ(life(map, map.values[static_cast<size_t>(graph_.loss)]), std::pair(1, 4));
+  EXPECT_EQ(life(map, map.values[static_cast<size_t>(graph_.losses[0].tensor)]), std::pair(1, 4));
 }
 
 TEST_F(MemoryMapTest, a_prediction_keeps_nothing_and_has_no_gradients) {

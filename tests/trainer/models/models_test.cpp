@@ -38,7 +38,7 @@ TEST(CharTransformer, no_position_sees_later_ones) {
   testing::Bench bench(graph, *backend, 9);
   auto scores = [&] {
     bench.loss();
-    const auto* data = static_cast<const double*>(bench.program().data(graph.output));
+    const auto* data = static_cast<const double*>(bench.program().data(graph.outputs[0].tensor));
     return std::vector<double>(data, data + 8 * 9);
   };
   std::vector<double> before = scores();

@@ -20,7 +20,7 @@ class MeanSquaredErrorKernel final : public Base {
   Status backward(const RunContext& context) override {
     if (dx() == nullptr) return {};
     double each = static_cast<double>(elements()) / static_cast<double>(d_.samples);
-    auto scale = static_cast<float>(2 * context.loss_scale / each);
+    auto scale = static_cast<float>(2 * loss_scale(context) / each);
     share_elements([&](size_t begin, size_t end) {
       loops_.squared_error_backward(x(0) + begin, x(1) + begin, end - begin, scale, accumulate(), dx() + begin);
     });

@@ -23,7 +23,7 @@ class SoftmaxCrossEntropyKernel final : public Base {
   }
   Status backward(const RunContext& context) override {
     LOCKSTEP_CHECK_OK(check_indices(node(), indices(1), d_.rows, d_.in));
-    auto scale = static_cast<float>(context.loss_scale / static_cast<double>(d_.positions));
+    auto scale = static_cast<float>(loss_scale(context) / static_cast<double>(d_.positions));
     if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {
       loops_.softmax_cross_entropy_backward(kept(0) + begin * d_.in, indices(1) + begin, end - begin, d_.in, scale,

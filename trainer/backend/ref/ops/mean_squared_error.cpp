@@ -20,7 +20,7 @@ class MeanSquaredErrorKernel final : public Base {
     return {};
   }
   Status backward(const RunContext& context) override {
-    double scale = 2 * context.loss_scale * static_cast<double>(d_.samples) / static_cast<double>(elements());
+    double scale = 2 * loss_scale(context) * static_cast<double>(d_.samples) / static_cast<double>(elements());
     for (size_t i = 0; i < elements(); ++i) give(0, i, scale * (x(0)[i] - x(1)[i]));
     return {};
   }

@@ -27,7 +27,7 @@ class SoftmaxCrossEntropyKernel final : public Base {
   }
   Status backward(const RunContext& context) override {
     LOCKSTEP_CHECK_OK(check_indices(node(), indices(1), d_.rows, d_.in));
-    double scale = context.loss_scale / static_cast<double>(d_.positions);
+    double scale = loss_scale(context) / static_cast<double>(d_.positions);
     for (size_t r = 0; r < d_.rows; ++r) {
       for (size_t i = 0; i < d_.in; ++i) {
         double hit = i == static_cast<size_t>(indices(1)[r]) ? 1 : 0;
