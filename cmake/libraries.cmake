@@ -10,6 +10,7 @@ find_package(CLI11 REQUIRED)
 find_package(cpprestsdk REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS system)
+find_package(Protobuf REQUIRED)
 
 # find_package(dnnl) of Debian 12 asks for OpenCL, which the CPU library does not need.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
@@ -17,6 +18,13 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(lockstep_dnnl INTERFACE)
 target_include_directories(lockstep_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(lockstep_dnnl INTERFACE ${DNNL_LIBRARY})
+
+# find_package(libjpeg-turbo) of Debian 12 asks for files of another package.
+find_path(TURBOJPEG_INCLUDE_DIR turbojpeg.h REQUIRED)
+find_library(TURBOJPEG_LIBRARY turbojpeg REQUIRED)
+add_library(lockstep_turbojpeg INTERFACE)
+target_include_directories(lockstep_turbojpeg SYSTEM INTERFACE ${TURBOJPEG_INCLUDE_DIR})
+target_link_libraries(lockstep_turbojpeg INTERFACE ${TURBOJPEG_LIBRARY})
 
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)

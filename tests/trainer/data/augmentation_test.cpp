@@ -1,0 +1,76 @@
+#include "trainer/data/augmentation.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+namespace lockstep::trainer::data {
+namespace {
+
+TEST(Augmentation, a_view_depends_on_seed_epoch_and_sample_alone) {
+  const Augmentation augmentation;
+  const View view = view_of(augmentation, 1, 2, 3);
+  EXPECT_EQ(view, view_of(augmentation, 1, 2, 3));
+  int same = 0;
+  for (std::int64_t i = 10; i < 1010; ++i) {
+    same += view == view_of(augmentation, static_cast<std::uint64_t>(i), 2, 3) ? 1 : 0;
+    same += view == view_of(augmentation, 1, i, 3) ? 1 : 0;
+    same += view == view_of(augmentation, 1, 2, i) ? 1 : 0;
+  }
+  EXPECT_LT(same, 60) << "3000 of 162 views";
+}
+
+TEST(Augmentation, all_moves_and_flips_are_equally_likely) {
+  std::map<std::int64_t, int> down, right, flipped;
+  for (std::int64_t sample = 0; sample < 9000; ++sample) {
+    const View view = view_of({.padding = 4, .flips = true}, 1, 0, sample);
+    ++down[view.down], ++right[view.right], ++flipped[view.flipped ? 1 : 0];
+  }
+  EXPECT_EQ(down.begin()->first, -4);
+  EXPECT_EQ(down.size(), 9U);
+  EXPECT_EQ(right.size(), 9U);
+  for (const auto* moves : {&down, &right}) {
+    for (const auto& [move, count] : *moves) EXPECT_NEAR(count, 1000, 150) << move;
+  }
+  EXPECT_NEAR(flipped[1], 4500, 250);
+  EXPECT_EQ(view_of({.padding = 0, .flips = false}, 1, 2, 3), View{});
+}
+
+TEST(Augmentation, a_view_moves_and_mirrors_and_has_black_around) {
+  // (2, 3), one number a pixel in all channels.
+  Image image{.height = 2, .width = 3};
+  for (int pixel : {10, 20, 30, 40, 50, 60})
+    image.pixels.insert(image.pixels.end(), 3, static_cast<std::uint8_t>(pixel));
+  // Gives the pixels back.
+  const Normaliser normaliser({.mean = {0, 0, 0}, .deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0}});
+  auto seen = [&](const View& view) {
+    std::vector<double> all(18), one;
+    normaliser.write(image, view, core::ElementType::kFloat64, all.data());
+    for (size_t i = 0; i < all.size(); i += 3) one.push_back(all[i]);
+    return one;
+  };
+  EXPECT_EQ(seen({}), (std::vector<double>{10, 20, 30, 40, 50, 60}));
+  EXPECT_EQ(seen({.flipped = true}), (std::vector<double>{30, 20, 10, 60, 50, 40}));
+  EXPECT_EQ(seen({.down = 1}), (std::vector<double>{40, 50, 60, 0, 0, 0}));
+  EXPECT_EQ(seen({.down = -1, .right = 1}), (std::vector<double>{0, 0, 0, 20, 30, 0}));
+  EXPECT_EQ(seen({.right = 1, .flipped = true}), (std::vector<double>{0, 30, 20, 0, 60, 50}));
+  EXPECT_EQ(seen({.down = -2}), std::vector<double>(6, 0));
+}
+
+TEST(Augmentation, each_channel_has_its_scale_and_both_types_the_same_numbers) {
+  const Image image{.height = 1, .width = 1, .pixels = {51, 102, 255}};
+  const Normaliser normaliser({.mean = {0.2, 0.5, 0.5}, .deviation = {1, 0.1, 0.25}});
+  float floats[3];
+  double doubles[3];
+  normaliser.write(image, {}, core::ElementType::kFloat32, floats);
+  normaliser.write(image, {}, core::ElementType::kFloat64, doubles);
+  const double expected[] = {0, -1, 2};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(floats[i], expected[i], 1e-6);
+    EXPECT_EQ(doubles[i], static_cast<double>(floats[i]));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::data

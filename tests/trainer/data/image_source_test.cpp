@@ -1,0 +1,279 @@
+#include "trainer/data/image_source.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "tests/trainer/data/record_files.h"
+#include "trainer/data/prefetcher.h"
+
+namespace lockstep::trainer::data {
+namespace {
+
+using testing::kGoOn;
+using testing::MemoryFile;
+
+constexpr std::int64_t kSide = 8, kPixels = kSide * kSide * 3;
+constexpr ChannelStatistics kPlain{.mean = {0, 0, 0}, .deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0}};
+
+// An image of one colour, from which number_of() finds its number.
+ImageExample example(std::int64_t number, std::int64_t label, std::int64_t side = kSide) {
+  Image image{.height = side, .width = side};
+  image.pixels.assign(static_cast<size_t>(side * side * 3), static_cast<std::uint8_t>(20 + 10 * number));
+  return {.encoded = encode_jpeg(image, 100).value(), .label = label};
+}
+
+// Files of four records each, with the numbers from `first` on, where the label is the number modulo 10.
+std::vector<std::unique_ptr<MemoryFile>> files(std::int64_t first, std::int64_t count) {
+  std::vector<std::unique_ptr<MemoryFile>> made;
+  for (std::int64_t number = first; number < first + count; ++number) {
+    if (made.empty() || (number - first) % 4 == 0) {
+      made.push_back(std::make_unique<MemoryFile>("f" + std::to_string(made.size()), std::vector<std::byte>()));
+    }
+    append_record(to_payload(example(number, number % 10)), made.back()->content);
+  }
+  return made;
+}
+
+ImageOptions options() {
+  return {.height = kSide,
+          .width = kSide,
+          .statistics = kPlain,
+          .augmentation = {.padding = 2},
+          .seed = 7,
+          .block_bytes = 1000,
+          .window_blocks = 2};
+}
+
+DataFiles as_data(std::vector<std::unique_ptr<MemoryFile>> from) {
+  return {std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())};
+}
+
+std::unique_ptr<ImageSource> source_of(std::vector<std::unique_ptr<MemoryFile>> training,
+                                       const ImageOptions& with = options()) {
+  return ImageSource::create(as_data(std::move(training)), as_data(files(12, 6)), with, kGoOn).value();
+}
+
+const float* pixels_of(const core::Batch& batch) {
+  return reinterpret_cast<const float*>(batch.inputs()[0].data());
+}
+const std::int32_t* classes_of(const core::Batch& batch) {
+  return reinterpret_cast<const std::int32_t*>(batch.inputs()[1].data());
+}
+// Of the image in a row: its brightest pixel is not of the black border.
+std::int64_t number_of(const core::Batch& batch, std::int64_t row) {
+  const float* first = pixels_of(batch) + row * kPixels;
+  return std::lround((*std::max_element(first, first + kPixels) - 20) / 10);
+}
+std::vector<std::byte> content_of(const core::Batch& batch) {
+  std::vector<std::byte> all;
+  for (const auto& input : batch.inputs()) all.insert(all.end(), input.begin(), input.end());
+  return all;
+}
+
+TEST(ImageSource, an_epoch_holds_every_image_once_with_its_class) {
+  const auto source = source_of(files(0, 12));
+  EXPECT_EQ(source->samples(), 12);
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::set<std::int64_t> seen;
+    for (std::int64_t position = 12 * epoch; position < 12 * (epoch + 1); position += 4) {
+      const core::Batch batch = source->take(position, 4, kGoOn).value();
+      ASSERT_EQ(batch.inputs()[0].size(), 4 * kPixels * sizeof(float));
+      ASSERT_EQ(batch.inputs()[1].size(), 4 * sizeof(std::int32_t));
+      for (std::int64_t row = 0; row < 4; ++row) {
+        seen.insert(number_of(batch, row));
+        EXPECT_EQ(classes_of(batch)[row], number_of(batch, row) % 10);
+      }
+    }
+    EXPECT_EQ(seen.size(), 12U);
+    EXPECT_EQ(*seen.rbegin(), 11);
+  }
+}
+
+TEST(ImageSource, a_position_has_the_same_bytes_in_any_batch_on_any_rank_and_ahead) {
+  const auto one = source_of(files(0, 12)), other = source_of(files(0, 12));
+  const auto prefetcher = Prefetcher::start(*other, {.threads = 3}).value();
+  prefetcher->aim({.end = 1, .rows = 6});
+  std::set<std::vector<std::byte>> different;
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const core::Batch batch = one->take(6 * step, 6, kGoOn).value();
+    EXPECT_EQ(content_of(batch), content_of(prefetcher->take(6 * step, 6, kGoOn).value()));
+    const core::Batch last = other->take(6 * step + 5, 1, kGoOn).value();
+    EXPECT_TRUE(std::equal(pixels_of(last), pixels_of(last) + kPixels, pixels_of(batch) + 5 * kPixels));
+    different.insert(content_of(batch));
+  }
+  EXPECT_EQ(different.size(), 8U) << "each epoch sees the images in another way";
+}
+
+TEST(ImageSource, held_out_images_come_in_order_and_as_they_are) {
+  const auto source = source_of(files(0, 12));
+  EXPECT_EQ(source->held_out(), 6);
+  const core::Batch batch = source->take_held_out(4, 4, kGoOn).value();
+  const std::int64_t expected[] = {16, 17, 17, 17};
+  for (std::int64_t row = 0; row < 4; ++row) {
+    EXPECT_EQ(number_of(batch, row), expected[row]);
+    const float* first = pixels_of(batch) + row * kPixels;
+    EXPECT_GT(*std::min_element(first, first + kPixels), 100) << "no black border";
+  }
+}
+
+// The error of reading all images once, or how many were read.
+std::string outcome(ImageSource& source) {
+  for (std::int64_t position = 0; position < source.samples(); ++position) {
+    const auto batch = source.take(position, 1, kGoOn);
+    if (!batch) return batch.error().message;
+  }
+  return std::to_string(source.samples());
+}
+
+TEST(ImageSource, a_label_or_size_that_the_options_do_not_have_is_never_skipped) {
+  ImageOptions skips = options();
+  skips.on_damage = OnDamage::kSkip;
+  for (const ImageOptions& with : {options(), skips}) {
+    auto labels = files(0, 4);
+    const std::string offset = std::to_string(labels[0]->content.size());
+    append_record(to_payload(example(4, 10)), labels[0]->content);
+    const auto source = source_of(std::move(labels), with);
+    EXPECT_EQ(outcome(*source), "data 'f0' at offset " + offset + ": the label 10 is not between 0 and 9");
+    auto sizes = files(0, 4);
+    append_record(to_payload(example(4, 4, 9)), sizes[0]->content);
+    EXPECT_EQ(outcome(*source_of(std::move(sizes), with)),
+              "data 'f0' at offset " + offset + ": the image has 9 x 9 pixels, not 8 x 8");
+  }
+  ImageOptions from_one = options();
+  from_one.first_label = 1;
+  from_one.classes = 1000;
+  EXPECT_EQ(outcome(*source_of(files(0, 4), from_one)).substr(23), "the label 0 is not between 1 and 1000");
+}
+
+// Twelve images in three files: record 1 of the second file has a wrong byte, record 2 is an intact record of a damaged
+// JPEG, and the third file ends inside its last record.
+std::vector<std::unique_ptr<MemoryFile>> damaged_files() {
+  auto made = files(0, 12);
+  auto& content = made[1]->content;
+  content.clear();
+  append_record(to_payload(example(4, 4)), content);
+  const size_t second = content.size();
+  append_record(to_payload(example(5, 5)), content);
+  content[second + 40] ^= std::byte{1};
+  ImageExample half = example(6, 6);
+  half.encoded.resize(half.encoded.size() / 2);
+  append_record(to_payload(half), content);
+  append_record(to_payload(example(7, 7)), content);
+  made[2]->content.pop_back();
+  return made;
+}
+
+TEST(ImageSource, damage_is_fatal_with_file_and_offset_if_asked) {
+  auto with_damage = damaged_files();
+  EXPECT_EQ(ImageSource::create(as_data(damaged_files()), {}, options(), kGoOn).error().code, ErrorCode::kCorrupt);
+  with_damage.pop_back();
+  const auto source = source_of(std::move(with_damage));
+  for (std::int64_t position = 0; position < 8; ++position) {
+    const auto batch = source->take(position, 1, kGoOn);
+    if (batch) continue;
+    EXPECT_EQ(batch.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(batch.error().message.rfind("data 'f1' at offset ", 0), 0U) << batch.error().message;
+  }
+  EXPECT_NE(outcome(*source), "8");
+}
+
+TEST(ImageSource, skipped_damage_is_replaced_by_the_next_intact_image_on_every_rank) {
+  ImageOptions skips = options();
+  skips.on_damage = OnDamage::kSkip;
+  const auto one = source_of(damaged_files(), skips), other = source_of(damaged_files(), skips);
+  EXPECT_EQ(one->samples(), 11);
+  std::multiset<std::int64_t> seen;
+  for (std::int64_t position = 0; position < 11; ++position) {
+    const core::Batch batch = one->take(position, 1, kGoOn).value();
+    seen.insert(number_of(batch, 0));
+    EXPECT_EQ(classes_of(batch)[0], number_of(batch, 0) % 10) << "the label is that of the image";
+  }
+  EXPECT_EQ(seen, (std::multiset<std::int64_t>{0, 1, 2, 3, 4, 7, 7, 7, 8, 9, 10}));
+  for (std::int64_t position = 10; position >= 0; --position) {
+    EXPECT_EQ(content_of(other->take(position, 1, kGoOn).value()), content_of(one->take(position, 1, kGoOn).value()));
+  }
+  std::vector<std::string> sentences[2];
+  for (const Error& error : one->skipped()) sentences[0].push_back(error.message);
+  for (const Error& error : other->skipped()) sentences[1].push_back(error.message);
+  EXPECT_EQ(sentences[0], sentences[1]);
+  ASSERT_EQ(sentences[0].size(), 3U) << ::testing::PrintToString(sentences[0]);
+  EXPECT_NE(sentences[0][0].find("the checksum of a record's bytes does not fit"), std::string::npos);
+  EXPECT_NE(sentences[0][1].find("the JPEG cannot be decoded: "), std::string::npos);
+  EXPECT_NE(sentences[0][2].find("does not end within the file"), std::string::npos);
+}
+
+TEST(ImageSource, files_without_an_intact_record_end_with_an_error) {
+  ImageOptions skips = options();
+  skips.on_damage = OnDamage::kSkip;
+  auto bad = files(0, 2);
+  for (size_t at : {size_t{20}, bad[0]->content.size() - 20}) bad[0]->content[at] ^= std::byte{1};
+  EXPECT_EQ(source_of(std::move(bad), skips)->take(0, 1, kGoOn).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(ImageSource::create({}, {}, options(), kGoOn).error().message, "the training data has no records");
+}
+
+TEST(ImageSource, an_outage_of_the_storage_costs_no_sample) {
+  auto flaky = files(0, 4);
+  const MemoryFile& file = *flaky[0];
+  ImageOptions skips = options();
+  skips.on_damage = OnDamage::kSkip;
+  const auto source = source_of(std::move(flaky), skips), steady = source_of(files(0, 4));
+  for (std::int64_t position = 0; position < 8; ++position) {
+    file.outages = 2;
+    EXPECT_EQ(content_of(source->take(position, 1, kGoOn).value()),
+              content_of(steady->take(position, 1, kGoOn).value()));
+  }
+  EXPECT_TRUE(source->skipped().empty());
+}
+
+TEST(ImageSource, abort_ends_a_take_that_waits_for_storage) {
+  auto dead = files(0, 4);
+  const MemoryFile& file = *dead[0];
+  const auto source = source_of(std::move(dead));
+  const int before = file.reads;
+  file.outages = 1000000;
+  std::atomic<bool> abort{false};
+  std::thread aborts([&] {
+    while (file.reads == before) std::this_thread::yield();
+    abort.store(true);
+    source->wake();
+  });
+  EXPECT_EQ(source->take(0, 1, abort).error().code, ErrorCode::kCancelled);
+  aborts.join();
+}
+
+TEST(ImageSource, cifar_is_read_whole_and_normalised) {
+  const auto folder = testing::real_data();
+  if (!folder) GTEST_SKIP() << "LOCKSTEP_TEST_DATA names no folder";
+  DataFiles training, held_out;
+  for (int i = 0; i < 4; ++i) {
+    const std::string path = *folder + "/cifar10/train-0000" + std::to_string(i) + "-of-00004.tfrecord";
+    training.push_back(open_data_file(path).value());
+  }
+  held_out.push_back(open_data_file(*folder + "/cifar10/test-00000-of-00001.tfrecord").value());
+  const auto source =
+      ImageSource::create(std::move(training), std::move(held_out), {.augmentation = {.padding = 0}}, kGoOn).value();
+  EXPECT_EQ(source->samples(), 10000);
+  EXPECT_EQ(source->held_out(), 2000);
+  std::vector<int> images_of_class(10);
+  double sum = 0, squares = 0, count = 0;
+  for (std::int64_t position = 0; position < source->samples(); position += 100) {
+    const auto batch = source->take(position, 100, kGoOn);
+    ASSERT_TRUE(batch.ok()) << batch.error().message;
+    for (size_t row = 0; row < 100; ++row) ++images_of_class[static_cast<size_t>(classes_of(*batch)[row])];
+    for (size_t i = 0; i < 100 * 32 * 32 * 3; ++i) {
+      sum += pixels_of(*batch)[i];
+      squares += pixels_of(*batch)[i] * pixels_of(*batch)[i];
+      count += 1;
+    }
+  }
+  EXPECT_EQ(images_of_class, std::vector<int>(10, 1000));
+  EXPECT_NEAR(sum / count, 0, 0.03);
+  EXPECT_NEAR(std::sqrt(squares / count), 1, 0.03);
+  EXPECT_TRUE(source->take_held_out(1950, 100, kGoOn).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::data

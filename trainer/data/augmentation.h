@@ -1,0 +1,47 @@
+// From the pixels of an image to the numbers that a network reads: a random crop and flip, then a scale per channel.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "trainer/core/tensor.h"
+#include "trainer/data/jpeg.h"
+
+namespace lockstep::trainer::data {
+
+struct Augmentation {
+  std::int64_t padding = 4;  // pixels of black around the image, of which a random part of its size is cut; 0: none
+  bool flips = true;         // half of the images are mirrored
+};
+
+// The part of the padded image that is used. Without augmentation: all zero.
+struct View {
+  std::int64_t down = 0, right = 0;  // pixels by which it is moved, from -padding to padding
+  bool flipped = false;
+
+  friend bool operator==(const View&, const View&) = default;
+};
+
+// A pure function: every rank sees a sample in the same way, in each epoch in another one.
+View view_of(const Augmentation& augmentation, std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
+
+// Of red, green and blue, where pixels are from 0 to 1.
+struct ChannelStatistics {
+  std::array<double, 3> mean{0.5, 0.5, 0.5};
+  std::array<double, 3> deviation{0.25, 0.25, 0.25};  // above 0
+};
+inline constexpr ChannelStatistics kCifarStatistics{{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}};
+
+// (pixel - mean) / deviation, rounded to float32 also for float64, so that backends see the same data. Any number of
+// threads.
+class Normaliser {
+ public:
+  explicit Normaliser(const ChannelStatistics& statistics);
+  // Writes the view as (height, width, 3) numbers of type `real`. What lies outside of the image is black.
+  void write(const Image& image, const View& view, core::ElementType real, void* to) const;
+
+ private:
+  std::array<std::array<float, 256>, 3> table_;  // (channel, pixel)
+};
+
+}  // namespace lockstep::trainer::data

@@ -1,0 +1,25 @@
+// An image with its label as a tf.Example, under the names of ImageNet's TFRecords.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "operator/base/result.h"
+
+namespace lockstep::trainer::data {
+
+struct ImageExample {
+  std::string encoded;     // image/encoded: a JPEG
+  std::int64_t label = 0;  // image/class/label, as it is in the record
+};
+
+// kCorrupt: the bytes are no tf.Example, or lack one of the two features; the sentence says which.
+Result<ImageExample> parse_image_example(std::span<const std::byte> payload);
+
+// The payload of a record with these two features.
+std::vector<std::byte> to_payload(const ImageExample& example);
+
+}  // namespace lockstep::trainer::data

@@ -1,0 +1,102 @@
+// Labelled JPEG images in TFRecords as samples for a classifier.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "trainer/core/source.h"
+#include "trainer/core/tensor.h"
+#include "trainer/data/augmentation.h"
+#include "trainer/data/batch_pool.h"
+#include "trainer/data/block_order.h"
+#include "trainer/data/data_file.h"
+#include "trainer/data/example.h"
+#include "trainer/data/tfrecord.h"
+
+namespace lockstep::trainer::data {
+
+// What becomes of a record whose checksum does not fit or whose image cannot be decoded.
+enum class OnDamage {
+  kFail,  // take() returns kCorrupt
+  kSkip,  // the next intact record of the files takes its place
+};
+
+struct ImageOptions {
+  std::int64_t height = 32, width = 32;  // of every image
+  std::int64_t classes = 10;
+  std::int64_t first_label = 0;  // of class 0 in the records: 0 in CIFAR, 1 in ImageNet
+  ChannelStatistics statistics = kCifarStatistics;
+  Augmentation augmentation;  // of samples that are trained on
+  OnDamage on_damage = OnDamage::kFail;
+  core::ElementType real = core::ElementType::kFloat32;
+  std::uint64_t seed = 0;
+  std::uint64_t block_bytes = kBlockBytes;        // of the order of records
+  std::int64_t window_blocks = 8;                 // of the order of records
+  Duration patience = std::chrono::seconds(120);  // for storage that does not answer
+};
+
+using DataFiles = std::vector<std::unique_ptr<DataFile>>;
+
+class ImageSource final : public core::SampleSource {
+ public:
+  // Indexes the files. kInvalid: there are no records to train on; kCorrupt: damage, with OnDamage::kFail. Other errors
+  // are those of PatientReader::read().
+  static Result<std::unique_ptr<ImageSource>> create(DataFiles training, DataFiles held_out,
+                                                     const ImageOptions& options, const std::atomic<bool>& abort);
+
+  std::int64_t samples() const { return order_->count(); }  // of an epoch
+
+  // Inputs: images (rows, height, width, 3), real, and classes (rows), int32. Errors as the interface has them, and
+  // kInvalid: an image of another size, or a label outside of the classes; the sentence names file and offset. Such
+  // records are never skipped: they are not damaged, the options are wrong.
+  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
+  std::int64_t held_out() const override { return static_cast<std::int64_t>(held_out_.records.size()); }
+  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;
+  void wake() override { reader_.wake(); }
+
+  // The damage that was skipped so far, in the order of files and offsets. Any thread.
+  std::vector<Error> skipped() const;
+
+ private:
+  struct Located {
+    size_t file = 0;
+    Record record;
+  };
+  // The training or the held-out files.
+  struct Part {
+    DataFiles files;
+    std::vector<Located> records;  // in order
+  };
+  // What one batch needs again for each row.
+  struct Workspace {
+    JpegDecoder decoder;
+    std::vector<std::byte> payload;
+    Image image;
+  };
+  struct Target {
+    DraftBatch& draft;
+    std::int64_t row = 0;
+  };
+
+  explicit ImageSource(const ImageOptions& options);
+  Result<std::vector<RecordIndex>> index(Part& part, const std::atomic<bool>& abort);
+  Status write(const Part& part, std::int64_t sample, const View& view, Workspace& space, Target to,
+               const std::atomic<bool>& abort);
+  Status write_record(const Part& part, const Located& at, const View& view, Workspace& space, Target to,
+                      const std::atomic<bool>& abort);
+  void skip(const Part& part, size_t file, std::uint64_t offset, const Error& why);
+
+  const ImageOptions options_;
+  const Normaliser normaliser_;
+  BatchPool pool_;
+  PatientReader reader_;
+  Part training_, held_out_;
+  std::unique_ptr<BlockOrder> order_;
+  mutable std::mutex mutex_;
+  std::map<std::tuple<bool, size_t, std::uint64_t>, Error> skipped_;  // by held-out, file and offset; by mutex_
+};
+
+}  // namespace lockstep::trainer::data
