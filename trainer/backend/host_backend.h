@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "trainer/backend/host_memory.h"
 #include "trainer/core/backend.h"
@@ -31,15 +30,14 @@ class HostBackend : public core::Backend {
     *largest = core::unround(reinterpret_cast<const std::int64_t*>(sums), count, exponent, values, real(), threads());
   }
   void norm(const std::byte* values, size_t count, double* norm) override {
-    if (!norm_ || norm_->count() != count) norm_.emplace(count);
-    *norm = norm_->norm(values, real(), threads());
+    *norm = norms_.norm(values, count, real(), threads());
   }
   std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
-    return optim::update_on_host(optimizer, update, real(), threads());
+    return optim::update_on_host(optimizer, update, real(), threads(), norms_);
   }
 
  private:
-  std::optional<core::NormTree> norm_;  // of the arena that was asked for last
+  core::NormTree norms_;
 };
 
 }  // namespace lockstep::trainer::backend

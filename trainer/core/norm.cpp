@@ -33,17 +33,17 @@ void sum_blocks(const Real* data, size_t count, int threads, std::vector<double>
 
 }  // namespace
 
-NormTree::NormTree(size_t count) : count_(count), sums_(blocks_of(count)) {}
-
-double NormTree::norm(const void* data, ElementType real, int threads) {
-  if (sums_.empty()) return 0;
+double NormTree::norm(const void* data, size_t count, ElementType real, int threads) {
+  if (count == 0) return 0;
+  const size_t blocks = blocks_of(count);
+  if (sums_.size() < blocks) sums_.resize(blocks);
   if (real == ElementType::kFloat32) {
-    sum_blocks(static_cast<const float*>(data), count_, threads, sums_);
+    sum_blocks(static_cast<const float*>(data), count, threads, sums_);
   } else {
-    sum_blocks(static_cast<const double*>(data), count_, threads, sums_);
+    sum_blocks(static_cast<const double*>(data), count, threads, sums_);
   }
-  for (size_t stride = 1; stride < sums_.size(); stride *= 2) {
-    for (size_t i = 0; i + stride < sums_.size(); i += 2 * stride) sums_[i] += sums_[i + stride];
+  for (size_t stride = 1; stride < blocks; stride *= 2) {
+    for (size_t i = 0; i + stride < blocks; i += 2 * stride) sums_[i] += sums_[i + stride];
   }
   return std::sqrt(sums_[0]);
 }

@@ -1,4 +1,4 @@
-// The norm of a flat arena as a tree of fixed shape: the same bits for every number of ranks and threads.
+// The norm of a flat array as a tree of fixed shape: the same bits for every number of ranks and threads.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,11 @@ namespace lockstep::trainer::core {
 // Sums squares block by block in double, then the blocks pairwise. Keeps its scratch memory between calls.
 class NormTree {
  public:
-  // For arenas of `count` elements.
-  explicit NormTree(size_t count);
-  size_t count() const { return count_; }
-
-  // The Euclidean norm of `count` elements of type `real`; NaN or infinity when an element is.
-  double norm(const void* data, ElementType real, int threads);
+  // The Euclidean norm of `count` elements of type `real`; NaN or infinity when an element is. Allocates only for a
+  // larger array than any before.
+  double norm(const void* data, size_t count, ElementType real, int threads);
 
  private:
-  size_t count_;
   std::vector<double> sums_;
 };
 

@@ -4,9 +4,17 @@ namespace lockstep::trainer::core {
 
 namespace {
 
-const std::vector<std::string>& slots(const Sgd&) {
+const std::vector<std::string>& momentum_alone() {
   static const std::vector<std::string> names = {"momentum"};
   return names;
+}
+
+const std::vector<std::string>& slots(const Sgd&) {
+  return momentum_alone();
+}
+
+const std::vector<std::string>& slots(const Lars&) {
+  return momentum_alone();
 }
 
 const std::vector<std::string>& slots(const AdamW&) {

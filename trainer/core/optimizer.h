@@ -15,9 +15,11 @@ namespace lockstep::trainer::core {
 
 // In the formulas, g is the gradient times Update::gradient_scale, p the parameter, rate and decay those of p's group.
 
-// Stochastic gradient descent with momentum: v = momentum v + g + decay p; p = p - rate v.
+// Stochastic gradient descent with momentum: d = g + decay p; v = momentum v + d; p = p - rate v. With `nesterov`,
+// p = p - rate (d + momentum v).
 struct Sgd {
   double momentum = 0.9;
+  bool nesterov = false;
 };
 
 // Adam's moments with bias correction, and weight decay apart from the gradient (Loshchilov and Hutter):
@@ -30,12 +32,21 @@ struct AdamW {
   double epsilon = 1e-8;
 };
 
-using Rule = std::variant<Sgd, AdamW>;
+// Layer-wise adaptive rate scaling (You, Gitman and Ginsburg): v = momentum v + rate ratio (g + decay p); p = p - v.
+// The ratio of a tensor in a group with `trust_ratio` is trust_coefficient |p| / (|g| + decay |p|), by Euclidean norms
+// (norm.h); it is 1 where |p| or the divisor is 0, and in other groups.
+struct Lars {
+  double momentum = 0.9;
+  double trust_coefficient = 0.001;
+};
+
+using Rule = std::variant<Sgd, AdamW, Lars>;
 
 // What parameters of one kind have in common.
 struct Group {
   double weight_decay = 0;
   double rate_multiplier = 1;  // of the schedule's learning rate
+  bool trust_ratio = false;    // of Lars
 };
 
 struct Optimizer {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/core/power.h"
+
 namespace lockstep::trainer::core {
 
 namespace {
@@ -33,6 +35,17 @@ double share(const ConstantRate&, const Schedule&, std::int64_t) {
 double share(const CosineDecay& decay, const Schedule& schedule, std::int64_t step) {
   if (decay.total_steps <= schedule.warmup_steps) return 1;
   const double left = 0.5 * (1 + cosine_of_half_turns(progress(schedule, decay.total_steps, step)));
+  return decay.final_share + (1 - decay.final_share) * left;
+}
+
+double share(const StepDecay& decay, const Schedule&, std::int64_t step) {
+  return power(decay.factor, std::count_if(decay.milestones.begin(), decay.milestones.end(),
+                                           [step](std::int64_t milestone) { return milestone <= step; }));
+}
+
+double share(const PolynomialDecay& decay, const Schedule& schedule, std::int64_t step) {
+  if (decay.total_steps <= schedule.warmup_steps) return 1;
+  const double left = power(1 - progress(schedule, decay.total_steps, step), decay.power);
   return decay.final_share + (1 - decay.final_share) * left;
 }
 

@@ -5,8 +5,8 @@
 namespace lockstep::trainer::optim {
 
 std::uint64_t update_on_host(const core::Optimizer& optimizer, const core::Update& update, core::ElementType real,
-                             int threads) {
-  const Run run{.optimizer = optimizer, .update = update, .real = real, .threads = threads};
+                             int threads, core::NormTree& norms) {
+  const Run run{.optimizer = optimizer, .update = update, .real = real, .threads = threads, .norms = norms};
   return std::visit([&](const auto& rule) { return apply(rule, run); }, optimizer.rule);
 }
 

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
+#include "trainer/core/norm.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/tensor.h"
 
 namespace lockstep::trainer::optim {
 
-// As Backend::update. `real` is the type of the arenas' elements.
+// As Backend::update. `real` is the type of the arenas' elements; `norms` is scratch, which Lars uses.
 std::uint64_t update_on_host(const core::Optimizer& optimizer, const core::Update& update, core::ElementType real,
-                             int threads);
+                             int threads, core::NormTree& norms);
 
 }  // namespace lockstep::trainer::optim

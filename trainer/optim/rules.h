@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "trainer/core/digest.h"
+#include "trainer/core/norm.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/parallel.h"
 #include "trainer/core/tensor.h"
@@ -18,11 +19,13 @@ struct Run {
   const core::Update& update;
   core::ElementType real;  // of the arenas
   int threads;
+  core::NormTree& norms;
 };
 
 // Each returns the sum of the digests of parameters and slots as it left them.
 std::uint64_t apply(const core::Sgd& rule, const Run& run);
 std::uint64_t apply(const core::AdamW& rule, const Run& run);
+std::uint64_t apply(const core::Lars& rule, const Run& run);
 
 // One segment of the arenas. `Slots`: how many the rule has.
 template <typename Real, size_t Slots>

@@ -9,15 +9,16 @@ struct SgdScalars {
   Real momentum, rate, decay, scale;
 };
 
-template <typename Real>
+template <bool kNesterov, typename Real>
 std::uint64_t update_segment(const Piece<Real, 1>& piece, const SgdScalars<Real>& k, int threads) {
   Real* p = piece.parameters;
   const Real* g = piece.gradients;
   Real* v = piece.slots[0];
   return update_blocks(piece, threads, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
-      v[i] = k.momentum * v[i] + (g[i] * k.scale + k.decay * p[i]);
-      p[i] -= k.rate * v[i];
+      const Real d = g[i] * k.scale + k.decay * p[i];
+      v[i] = k.momentum * v[i] + d;
+      p[i] -= k.rate * (kNesterov ? d + k.momentum * v[i] : v[i]);
     }
   });
 }
@@ -32,7 +33,9 @@ std::uint64_t apply(const core::Sgd& rule, const Run& run) {
                                    .rate = static_cast<Real>(rate),
                                    .decay = static_cast<Real>(group.weight_decay),
                                    .scale = static_cast<Real>(run.update.gradient_scale)};
-    return update_segment(Piece<Real, 1>(run.update, segment), scalars, run.threads);
+    const Piece<Real, 1> piece(run.update, segment);
+    return rule.nesterov ? update_segment<true>(piece, scalars, run.threads)
+                         : update_segment<false>(piece, scalars, run.threads);
   });
 }
 

@@ -73,16 +73,19 @@ TEST(FixedPoint, the_next_exponent_aims_the_largest_sum_at_the_target) {
 
 TEST(NormTree, has_the_same_bits_for_every_number_of_threads_and_is_right) {
   std::vector<float> values = numbers(50001);
-  NormTree tree(values.size());
-  double one = tree.norm(values.data(), ElementType::kFloat32, 1);
+  NormTree tree;
+  double one = tree.norm(values.data(), values.size(), ElementType::kFloat32, 1);
   for (int threads : testing::thread_counts()) {
-    EXPECT_EQ(one, tree.norm(values.data(), ElementType::kFloat32, threads));
+    EXPECT_EQ(one, tree.norm(values.data(), values.size(), ElementType::kFloat32, threads));
   }
+  EXPECT_EQ(tree.norm(values.data(), 5000, ElementType::kFloat32, 1),
+            NormTree().norm(values.data(), 5000, ElementType::kFloat32, 1))
+      << "a tree for more elements";
   double squares = 0;
   for (float x : values) squares += static_cast<double>(x) * static_cast<double>(x);
   EXPECT_NEAR(one, std::sqrt(squares), 1e-9 * one);
   values[77] = std::numeric_limits<float>::infinity();
-  EXPECT_FALSE(std::isfinite(tree.norm(values.data(), ElementType::kFloat32, 1)));
+  EXPECT_FALSE(std::isfinite(tree.norm(values.data(), values.size(), ElementType::kFloat32, 1)));
 }
 
 TEST(Random, normal_numbers_have_mean_zero_and_variance_one) {

@@ -86,6 +86,15 @@ TEST(Deterministic, the_state_has_the_same_bits_for_every_number_of_ranks) {
   }
 }
 
+TEST(Deterministic, lars_has_the_same_bits_for_every_number_of_ranks) {
+  Recipe recipe = mlp_recipe(true);
+  recipe.optimizer.rule = core::Lars{};
+  recipe.optimizer.matrices.trust_ratio = true;
+  recipe.optimizer.schedule.peak = 1;
+  const Bytes one = train(recipe, 1, 5).states[0];
+  for (int ranks : {2, 3, 7}) EXPECT_TRUE(train(recipe, ranks, 5).states[0] == one) << ranks << " ranks";
+}
+
 TEST(Deterministic, a_restart_from_any_step_at_any_size_changes_no_bit) {
   Recipe recipe = mlp_recipe(true);
   Bytes whole = train(recipe, 1, 12).states[0];
