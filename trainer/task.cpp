@@ -34,7 +34,10 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
   std::string& text = task->configuration = flags.model_options.describe();
   if (task->data.text) text += fmt::format(" data={:016x}", task->data.text->fingerprint);
   if (!text.empty()) text += ' ';
-  text += fmt::format("{} batch-size={} backend={}", optim::describe(task->optimizer), flags.batch_size, flags.backend);
+  text += optim::describe(task->optimizer);
+  // Batch statistics are of a micro-batch. A run may continue with another global batch and on another backend.
+  const bool normalizes = !task->graph.with_role(core::Role::kStatistic).empty();
+  if (normalizes) text += fmt::format(" micro-batch-size={}", flags.micro_batch_size);
   return task;
 }
 

@@ -86,7 +86,7 @@ class Training {
   Status write_sample();
 
   bool leads() const { return world_.rank == 0; }
-  std::int64_t epoch() const { return state().step * flags_.batch_size / task_->data.epoch_samples; }
+  std::int64_t epoch() const { return state().samples / task_->data.epoch_samples; }
   core::State& state() const { return replica_->state(); }
   std::string numerics_id() const;
   std::string identity_line() const;

@@ -38,6 +38,18 @@ auto read_in_time(core::Pulse& pulse, const elastic::World& world, const std::st
   return checkpoint::in_time(world.storage_deadline, "reading " + what, std::move(work));
 }
 
+// The samples that a run has consumed at `cursor`.
+Result<std::int64_t> samples_before(const checkpoint::DataCursor& cursor, std::int64_t epoch_samples) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 62;
+  if (cursor.epoch < 0 || cursor.index < 0 || cursor.index >= epoch_samples || cursor.epoch >= kMost / epoch_samples) {
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("the checkpoint continues at sample {} of epoch {}, but epochs have {} "
+                            "samples",
+                            cursor.index, cursor.epoch, epoch_samples));
+  }
+  return cursor.epoch * epoch_samples + cursor.index;
+}
+
 // A directory whose checkpoints are all unusable is not an empty one: a fresh start would hide the loss.
 Status nothing_is_lost(const std::string& directory) {
   std::error_code error;
@@ -93,6 +105,7 @@ Status Training::restore() {
       return checkpoint::load(directory, name, expected, buffers);
     };
     LOCKSTEP_TRY(auto manifest, read_in_time(board_.pulse, world_, directory + "/" + name, std::move(load)));
+    LOCKSTEP_TRY(state().samples, samples_before(manifest.cursor, task_->data.epoch_samples));
     LOCKSTEP_CHECK_OK(state().written());
     // Without a coordinator no generation is counted; a continued run takes the next, so that names stay new.
     if (world_.source != elastic::World::Source::kAgent) generation_ = manifest.generation + 1;
@@ -161,7 +174,7 @@ Status Training::drain_writer() {
 
 Result<checkpoint::Snapshot> Training::snapshot() const {
   LOCKSTEP_TRY(auto tensors, state_tensors(state()));
-  std::int64_t samples = state().step * flags_.batch_size;
+  const std::int64_t samples = state().samples;
   return checkpoint::Snapshot{
       .step = state().step,
       .cursor = {.epoch = samples / task_->data.epoch_samples, .index = samples % task_->data.epoch_samples},

@@ -48,10 +48,11 @@ struct Aim {
   std::int64_t end = 0;            // at most micro_batches
   std::int64_t micro_batches = 1;  // of a global batch
   std::int64_t rows = 1;           // samples of a micro-batch
+  std::int64_t offset = 0;         // of positions: not 0 if earlier steps had global batches of another size
 
   // The position of the first sample of a micro-batch.
   std::int64_t position(std::int64_t of_step, std::int64_t micro_batch) const {
-    return (of_step * micro_batches + micro_batch) * rows;
+    return offset + (of_step * micro_batches + micro_batch) * rows;
   }
   friend bool operator==(const Aim&, const Aim&) = default;
 };

@@ -104,6 +104,7 @@ Status State::initialize(std::uint64_t seed) {
   }
   std::fill(exponents.begin(), exponents.end(), kFirstExponent);
   step = 0;
+  samples = 0;
   committed_in = 0;
   return written();
 }
@@ -153,6 +154,7 @@ std::vector<State::Block> State::image() {
   add(statistics.data(), statistics.size() * sizeof(double));
   add(exponents.data(), exponents.size() * sizeof(std::int32_t));
   add(&step, sizeof step);
+  add(&samples, sizeof samples);
   return blocks;
 }
 

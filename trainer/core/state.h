@@ -85,6 +85,7 @@ class State {
   Status install(const std::byte* from, std::int64_t generation);
 
   std::int64_t step = 0;          // committed steps
+  std::int64_t samples = 0;       // that they have consumed; checkpoints have it in their cursor, not as a tensor
   std::int64_t committed_in = 0;  // the generation that committed the last of them; 0: none did
   std::unique_ptr<Memory> parameters;
   std::vector<std::unique_ptr<Memory>> slots;

@@ -13,7 +13,7 @@ namespace lockstep::trainer::core {
 
 namespace {
 
-constexpr std::int64_t kTransferMagic = 0x3265746174736773;  // changes with the layout of Words
+constexpr std::int64_t kTransferMagic = 0x3365746174736773;  // changes with the layout of Words
 
 // The first all-reduce, of sums: the words of the source (all others add zeros), then the receivers, by rank.
 struct Words {

@@ -126,7 +126,8 @@ Result<StepReport> Replica::run_step(const Control& wish) {
                          .stride = share.stride,
                          .end = share.end,
                          .micro_batches = options_.micro_batches,
-                         .rows = parts_.graph.batch});
+                         .rows = parts_.graph.batch,
+                         .offset = state_->samples - state_->step * samples_of_step()});
     }
     LOCKSTEP_CHECK_OK(compute(share));
     Timed timed(times_.wait);
@@ -182,7 +183,7 @@ Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
   {
     Timed timed(times_.load);
     pulse_.enter(Doing::kLoading);
-    const std::int64_t position = state_->step * options_.micro_batches * rows + context.first_sample;
+    const std::int64_t position = state_->samples + context.first_sample;
     LOCKSTEP_TRY(batch.samples, parts_.source.take(position, rows, abort_));
     LOCKSTEP_CHECK_OK(load(batch.samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
   }
@@ -279,7 +280,10 @@ ProgramMemory Replica::prediction() {
 void Replica::commit(double gradient_scale) {
   parts_.synchronizer.commit([this, gradient_scale] { optimize(gradient_scale); });
   commit_statistics();
-  if (counted(state_->step)) state_->step += 1;
+  if (counted(state_->step)) {
+    state_->step += 1;
+    state_->samples += samples_of_step();
+  }
   state_->committed_in = generation_;
 }
 

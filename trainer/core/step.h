@@ -125,6 +125,7 @@ class Replica {
   void read_results(InFlight& batch);
   Status take_results(const InFlight& batch);
   void refresh();
+  std::int64_t samples_of_step() const { return options_.micro_batches * parts_.graph.batch; }
   void commit(double gradient_scale);
   void optimize(double gradient_scale);
   void commit_statistics();

@@ -110,8 +110,9 @@ bool Prefetcher::has_room() const {
 }
 
 bool Prefetcher::skip_to(std::int64_t position, std::int64_t rows) {
-  if (rows != aim_.rows || position % rows != 0 || position < aim_.position(aim_.step, aim_.first)) return false;
-  const std::int64_t step = position / rows / aim_.micro_batches, index = position / rows % aim_.micro_batches;
+  const std::int64_t place = position - aim_.offset;
+  if (rows != aim_.rows || place % rows != 0 || position < aim_.position(aim_.step, aim_.first)) return false;
+  const std::int64_t step = place / rows / aim_.micro_batches, index = place / rows % aim_.micro_batches;
   if (index < first_ || index >= aim_.end || (index - first_) % aim_.stride != 0) return false;
   aim_.step = step;
   aim_.first = index;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,6 +46,8 @@ inline Bytes bytes_of(core::State& state) {
   Bytes all;
   for (const core::StateTensor& tensor : state.tensors())
     all.insert(all.end(), tensor.data, tensor.data + tensor.bytes);
+  const auto* samples = reinterpret_cast<const std::byte*>(&state.samples);
+  all.insert(all.end(), samples, samples + sizeof state.samples);
   return all;
 }
 inline size_t digest_of(core::State& state) {
@@ -58,6 +61,8 @@ inline void restore(core::State& state, const Bytes& from) {
     std::copy_n(from.data() + offset, tensor.bytes, tensor.data);
     offset += tensor.bytes;
   }
+  ASSERT_EQ(offset + sizeof state.samples, from.size());
+  std::memcpy(&state.samples, from.data() + offset, sizeof state.samples);
   ASSERT_TRUE(state.written().ok());
 }
 

@@ -104,6 +104,18 @@ TEST(Deterministic, a_restart_from_any_step_at_any_size_changes_no_bit) {
   }
 }
 
+TEST(Deterministic, another_global_batch_continues_with_the_next_sample) {
+  Recipe recipe = mlp_recipe(true);
+  const Bytes until = train(recipe, 1, 3).states[0];
+  recipe.options.micro_batches = 4;
+  comm::SingleRankCommunicator alone;
+  Rank rank(recipe, alone, until);
+  EXPECT_EQ(rank.replica->state().samples, 3 * 6 * 4);
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  EXPECT_EQ(rank.replica->state().samples, 3 * 6 * 4 + 4 * 4);
+  EXPECT_EQ(rank.replica->state().step, 4);
+}
+
 TEST(Deterministic, ref_is_deterministic_too) {
   Recipe recipe = mlp_recipe(true);
   recipe.backend = "ref";

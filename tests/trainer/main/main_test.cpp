@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tests/trainer/main/process.h"
 #include "trainer/comm/fd.h"
@@ -128,6 +129,26 @@ TEST_F(Trainer, a_restart_continues_at_the_exact_next_step) {
   EXPECT_EQ(value_of(second.out, "steps_of_this_process"), "10");
   EXPECT_EQ(value_of(second.out, "digest"), value_of(whole.out, "digest"));
   EXPECT_EQ(value_of(second.out, "initial_held_out_loss"), value_of(whole.out, "initial_held_out_loss"));
+}
+
+TEST_F(Trainer, a_restart_may_change_the_global_batch_and_goes_on_with_the_next_sample) {
+  ASSERT_EQ(run(saving(4)).code, 0);  // 4 steps of 32 samples
+  const Ended larger = run(saving(6, {"--batch-size=64"}));
+  ASSERT_EQ(larger.code, 0) << larger.err;
+  EXPECT_THAT(larger.out, ::testing::HasSubstr("restored step-4.g0 at step 4\n"));
+  const auto manifest = nlohmann::json::parse(content(checkpoints() + "/step-6.g1/manifest.json"));
+  EXPECT_EQ(manifest["cursor"]["index"], 4 * 32 + 2 * 64);
+}
+
+TEST_F(Trainer, a_model_with_batch_norm_keeps_its_micro_batch) {
+  auto mlp = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=mlp", "--width=16", "--checkpoint-dir=" + checkpoints()});
+    return run(more);
+  };
+  ASSERT_EQ(mlp({"--steps=2"}).code, 0);
+  const Ended other = mlp({"--steps=4", "--micro-batch-size=8"});
+  EXPECT_EQ(other.code, 66);
+  EXPECT_THAT(other.err, ::testing::HasSubstr("micro-batch-size=4, this run has"));
 }
 
 TEST_F(Trainer, says_within_which_time_a_checkpoint_is_read_or_written) {
