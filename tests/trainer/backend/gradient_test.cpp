@@ -99,6 +99,20 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
 INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
 
+TEST(LabelSmoothing, has_the_loss_worked_out_by_hand) {
+  core::GraphBuilder build(1);
+  const core::TensorId x = build.parameter("x", {1, 3}, core::Fill::kNormal, 1.0);
+  const core::TensorId classes = build.index_input("classes", {1});
+  const core::Graph graph = build.finish(x, core::ops::softmax_cross_entropy(build, "loss", x, classes, 0.3));
+  for (const char* name : {"ref", "cpu"}) {
+    auto backend = backend::make_backend(name, 1).value();
+    Bench bench(graph, *backend, 1);  // the class is 0
+    for (size_t i = 0; i < 3; ++i) bench.set_parameter(i, std::log(i == 0 ? 1 : i == 1 ? 2 : 5));
+    // Targets 0.8, 0.1, 0.1 and probabilities 1/8, 2/8, 5/8.
+    EXPECT_NEAR(bench.loss(), std::log(8) - 0.1 * std::log(10), 1e-6) << name;
+  }
+}
+
 // Gives each parameter that matters the value NaN: the loss must not be finite. Looks at about 40 elements of a tensor.
 void expect_a_nan_to_reach_the_loss(Bench& bench) {
   for (const core::Segment& segment : bench.layout().segments) {

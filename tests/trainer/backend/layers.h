@@ -74,6 +74,15 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes));
                    },
                    11});
+  cases.push_back({"label_smoothing",
+                   [=] {
+                     GraphBuilder build(2);
+                     TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 2.0);
+                     TensorId classes = build.index_input("classes", {2, rows});
+                     TensorId y = core::ops::linear(build, "layer", x, 11);
+                     return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes, 0.1));
+                   },
+                   11});
   cases.push_back({"losses_of_parameters",
                    [=] {
                      GraphBuilder build(2);

@@ -285,7 +285,8 @@ void causal_softmax_backward(const float* p, size_t positions, float scale, floa
   }
 }
 
-double softmax_cross_entropy(const float* x, const std::int32_t* classes, size_t rows, size_t columns, float* p) {
+double softmax_cross_entropy(const float* x, const std::int32_t* classes, size_t rows, size_t columns, float smoothing,
+                             float* p) {
   double total = 0;
   for (size_t r = 0; r < rows; ++r) {
     const float* row = x + r * columns;
@@ -302,15 +303,23 @@ double softmax_cross_entropy(const float* x, const std::int32_t* classes, size_t
     float share = 1.0f / sum;
     for (size_t c = 0; c < columns; ++c) out[c] *= share;
     total += log_of(static_cast<double>(sum)) + static_cast<double>(largest - row[classes[r]]);
+    if (smoothing == 0) continue;
+    float above_class = 0;  // sum of what each score has over the class's
+#pragma omp simd reduction(+ : above_class)
+    for (size_t c = 0; c < columns; ++c) above_class += row[c] - row[classes[r]];
+    total -= static_cast<double>(smoothing) * static_cast<double>(above_class) / static_cast<double>(columns);
   }
   return total;
 }
 
 void softmax_cross_entropy_backward(const float* p, const std::int32_t* classes, size_t rows, size_t columns,
-                                    float scale, bool accumulate, float* dx) {
+                                    float smoothing, float scale, bool accumulate, float* dx) {
+  const float rest = smoothing * scale / static_cast<float>(columns);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < columns; ++c) put(dx + r * columns + c, p[r * columns + c] * scale, accumulate);
-    dx[r * columns + static_cast<size_t>(classes[r])] -= scale;
+    dx[r * columns + static_cast<size_t>(classes[r])] -= scale * (1 - smoothing);
+    if (smoothing == 0) continue;
+    for (size_t c = 0; c < columns; ++c) dx[r * columns + c] -= rest;
   }
 }
 

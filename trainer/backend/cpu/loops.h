@@ -53,10 +53,12 @@ struct Loops {
   // dp becomes the gradient of the products: p (dp - sum(p dp)) scale; zeros beyond the row's own column.
   void (*causal_softmax_backward)(const float* p, size_t positions, float scale, float* dp);
 
-  // p = softmax of each row of x; returns sum over rows of log(sum(exp(x))) - x(class), summed in double.
-  double (*softmax_cross_entropy)(const float* x, const std::int32_t* classes, size_t rows, size_t columns, float* p);
+  // p = softmax of each row of x; returns sum over rows of log(sum(exp(x))) - x(class), summed in double. With
+  // `smoothing`, x(class) is 1 - smoothing of it plus smoothing of the row's mean.
+  double (*softmax_cross_entropy)(const float* x, const std::int32_t* classes, size_t rows, size_t columns,
+                                  float smoothing, float* p);
   void (*softmax_cross_entropy_backward)(const float* p, const std::int32_t* classes, size_t rows, size_t columns,
-                                         float scale, bool accumulate, float* dx);
+                                         float smoothing, float scale, bool accumulate, float* dx);
   double (*squared_error)(const float* x, const float* target, size_t count);
   void (*squared_error_backward)(const float* x, const float* target, size_t count, float scale, bool accumulate,
                                  float* dx);
