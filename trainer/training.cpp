@@ -44,7 +44,10 @@ Training::Training(Flags flags, elastic::StopToken& stop)
 
 Training::~Training() {
   board_.use(nullptr, 0);
-  if (interruption_) interruption_->use(nullptr);  // before the link, whose thread would abort the communicator
+  if (!interruption_) return;
+  // Before the link, whose thread would abort the communicator and wake the source.
+  interruption_->use(nullptr);
+  interruption_->on_raise({});
 }
 
 int Training::run() {
@@ -113,6 +116,7 @@ Status Training::set_up() {
   LOCKSTEP_TRY(backend_, backend::make_backend(flags_.backend, flags_.threads));
   doing_ = Origin::kData;
   LOCKSTEP_TRY(task_, make_task(flags_, backend_->real()));
+  interruption_->on_raise([&source = *task_->data.source] { source.wake(); });
   if (!flags_.checkpoint_dir.empty()) {
     world_.storage_deadline = checkpoint::storage_deadline(state_bytes(*task_, backend_->real()));
   }

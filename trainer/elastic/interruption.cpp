@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace lockstep::trainer::elastic {
 
@@ -24,6 +25,7 @@ void Interruption::raise() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof one);
   if (communicator_ != nullptr) communicator_->abort({});  // its owner learns whether the end was clean
+  if (wake_) wake_();
 }
 
 void Interruption::clear() {
@@ -31,6 +33,12 @@ void Interruption::clear() {
   flag_.store(false);
   std::uint64_t value = 0;
   [[maybe_unused]] const ssize_t n = ::read(event_.get(), &value, sizeof value);
+}
+
+void Interruption::on_raise(std::function<void()> wake) {
+  const std::lock_guard guard(mutex_);
+  wake_ = std::move(wake);
+  if (wake_ && flag_.load()) wake_();
 }
 
 void Interruption::use(comm::Communicator* communicator) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -26,6 +27,11 @@ class Interruption {
   // destroy the previous communicator.
   void use(comm::Communicator* communicator);
 
+  // What raise() calls, after flag() became true, to wake a thread that waits elsewhere: with a lock held, so it must
+  // not block, and at once if raise() was called before. Empty: nothing. The previous one is never called after the
+  // return.
+  void on_raise(std::function<void()> wake);
+
   // For code that computes or connects: true, or readable, when it should end.
   const std::atomic<bool>& flag() const { return flag_; }
   int fd() const { return event_.get(); }
@@ -35,8 +41,9 @@ class Interruption {
 
   std::atomic<bool> flag_{false};
   const comm::UniqueFd event_;
-  std::mutex mutex_;  // held while the communicator is aborted, so that it is not destroyed meanwhile
+  std::mutex mutex_;  // held while the communicator is aborted and wake_ runs, so that both still exist
   comm::Communicator* communicator_ = nullptr;
+  std::function<void()> wake_;
 };
 
 }  // namespace lockstep::trainer::elastic

@@ -165,6 +165,22 @@ TEST(Interruption, that_came_before_the_communicator_ends_it_at_once) {
   interruption->use(nullptr);
 }
 
+TEST(Interruption, wakes_who_waits_for_something_else_after_its_flag_is_set) {
+  auto interruption = Interruption::create().value();
+  std::vector<bool> woken;  // the flag, at each call
+  const auto wake = [&] { woken.push_back(interruption->flag().load()); };
+  interruption->on_raise(wake);
+  EXPECT_TRUE(woken.empty());
+  interruption->raise();
+  EXPECT_EQ(woken, (std::vector<bool>{true}));
+  interruption->on_raise(wake);
+  EXPECT_EQ(woken, (std::vector<bool>{true, true})) << "at once, after raise()";
+  interruption->clear();
+  interruption->on_raise({});
+  interruption->raise();
+  EXPECT_EQ(woken.size(), 2U);
+}
+
 TEST(Interruption, may_come_while_the_communicator_is_replaced) {
   auto interruption = Interruption::create().value();
   std::atomic<bool> done{false};
