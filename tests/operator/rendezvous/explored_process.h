@@ -1,5 +1,5 @@
 // A trainer process as the explorer sees it: which generation it is in, which state it holds, and what it was asked.
-// It is the model of trainer/elastic and trainer/training_recovery.cpp; the faults that those could have are put in
+// It is the model of trainer/elastic and trainer/generations.cpp; the faults that those could have are put in
 // here.
 #pragma once
 

@@ -1,0 +1,95 @@
+#include "trainer/rank.h"
+
+#include <fmt/format.h>
+
+#include "trainer/backend/make_backend.h"
+#include "trainer/checkpoint/storage_deadline.h"
+#include "trainer/sync/all_reduce.h"
+
+namespace lockstep::trainer {
+
+namespace {
+
+// Of the state, without its few statistics and exponents.
+std::uint64_t state_bytes(const Task& task, core::ElementType real) {
+  return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
+}
+
+// What all ranks must have in common. Without --deterministic each may round in its own way: the all-reduce gives all
+// of them the same bits.
+std::string identity_line(const Rank& rank) {
+  const std::string numerics = rank.numerics_id();
+  return rendezvous::identity_line(
+      {{"gradients", rank.backend->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
+       {"numerics", numerics.empty() ? "any" : numerics}});
+}
+
+}  // namespace
+
+Rank::~Rank() {
+  board.use(nullptr, 0);
+  if (!interruption) return;
+  // Before the link, whose thread would abort the communicator and wake the source.
+  interruption->use(nullptr);
+  interruption->on_raise({});
+}
+
+std::string Rank::numerics_id() const {
+  if (!flags.deterministic) return "";
+  return fmt::format("{}/micro-batch-{}", backend->numerics(), flags.micro_batch_size);
+}
+
+Outcome<> load(Rank& rank) {
+  const Flags& flags = rank.flags;
+  elastic::World& world = rank.world;
+  LOCKSTEP_TRY(world, from(Origin::kConfig, elastic::world_from_environment()));
+  LOCKSTEP_TRY(rank.interruption, from(Origin::kConfig, elastic::Interruption::create()));
+  LOCKSTEP_TRY(rank.agent, from(Origin::kConfig, elastic::AgentLink::open(world.agent_fd, rank.stop)));
+  rank.agent->watch([&board = rank.board] { return board.look(); });
+  rank.agent->on_regroup([&interruption = *rank.interruption] { interruption.raise(); });
+  LOCKSTEP_CHECK_OK(from(Origin::kConfig, resolve(rank.flags, world)));
+  world.shared_memory = flags.transport == "auto";
+  if (flags.transport == "nccl") {
+    LOCKSTEP_TRY(world.nccl, from(Origin::kConfig,
+                                  comm::make_nccl_setup(flags.nccl_library, flags.cudart_library, world.local_rank)));
+  }
+  LOCKSTEP_TRY(rank.backend, from(Origin::kConfig, backend::make_backend(flags.backend, flags.threads)));
+  LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.backend->real())));
+  rank.interruption->on_raise([&source = *rank.task->data.source] { source.wake(); });
+  if (!flags.checkpoint_dir.empty()) {
+    world.storage_deadline = checkpoint::storage_deadline(state_bytes(*rank.task, rank.backend->real()));
+  }
+  rank.agent->identity(identity_line(rank));
+  if (flags.generate > 0) {  // refused before training, not after it
+    LOCKSTEP_TRY(rank.opening, from(Origin::kConfig, make_opening(flags, *rank.task)));
+  }
+  return {};
+}
+
+Outcome<> connect(Rank& rank) {
+  const Flags& flags = rank.flags;
+  LOCKSTEP_TRY(auto options, from(Origin::kCommunication, elastic::ring_options(rank.world)));
+  options.cancel_fd = rank.interruption->fd();
+  const Clock::time_point linking = Clock::now();
+  LOCKSTEP_TRY(rank.communicator,
+               from(Origin::kCommunication, comm::make_communicator(std::move(options), &rank.unlinked)));
+  rank.entry.init_ms = milliseconds_since(linking);
+  rank.interruption->use(rank.communicator.get());
+  rank.board.use(rank.communicator.get(), rank.world.generation);
+  // Random numbers would be overwritten by the state of another rank.
+  rank.initial = rank.world.state_source.rank < 0 && !rank.world.standby;
+  rank.synchronizer = std::make_unique<sync::AllReduce>(sync::AllReduceOptions{.deterministic = flags.deterministic});
+  const core::StepOptions step{.seed = flags.seed,
+                               .micro_batches = flags.batch_size / flags.micro_batch_size,
+                               .clip_norm = *flags.clip_norm,
+                               .initialize = rank.initial,
+                               .pulse = &rank.board.pulse,
+                               .checksums = !flags.ledger.empty()};
+  auto replica = core::Replica::create({rank.task->graph, *rank.backend, rank.task->optimizer, *rank.task->data.source,
+                                        *rank.synchronizer, *rank.communicator},
+                                       step, rank.interruption->flag());
+  LOCKSTEP_TRY(rank.replica, from(Origin::kConfig, std::move(replica)));
+  return {};
+}
+
+}  // namespace lockstep::trainer

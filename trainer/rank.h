@@ -1,0 +1,92 @@
+// One rank of a job: its flags, its place in the world, and all that it trains with. The parts of a training share it
+// (training.h).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "trainer/activity_board.h"
+#include "trainer/comm/communicator.h"
+#include "trainer/core/step.h"
+#include "trainer/core/synchronizer.h"
+#include "trainer/elastic/agent_link.h"
+#include "trainer/elastic/interruption.h"
+#include "trainer/elastic/outcome.h"
+#include "trainer/elastic/stop.h"
+#include "trainer/elastic/world.h"
+#include "trainer/flags.h"
+#include "trainer/task.h"
+
+namespace lockstep::trainer {
+
+using elastic::Failure;
+using elastic::from;
+using elastic::Origin;
+using elastic::Outcome;
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+inline std::int64_t milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+}
+
+// After it a communicator that does not end is given up, and the process must end without destructors.
+inline constexpr std::chrono::seconds kAbortDeadline{2};
+
+// Mean losses of a sample. They belong to the state, and travel with it.
+struct Losses {
+  double last = 0;  // of the last step, before its update
+  double first_held_out = 0;
+  double held_out = 0;
+};
+
+struct Rank {
+  // `token` must outlive the rank.
+  Rank(Flags given, elastic::StopToken& token) : flags(std::move(given)), stop(token) {}
+  ~Rank();
+
+  bool leads() const { return world.rank == 0; }
+  core::State& state() const { return replica->state(); }
+  std::int64_t epoch() const { return state().samples / task->data.epoch_samples; }
+  // Whether its agent can take this process, with its state, from one generation to the next.
+  bool can_regroup() const { return agent->present() && world.source == elastic::World::Source::kAgent; }
+  // The rank that seems to be the cause of a communicator's error; -1: none.
+  int suspect() const { return communicator ? communicator->suspect() : unlinked; }
+  // Everything that the bits of a micro-batch's gradient depend on; empty: its last bits do not matter.
+  std::string numerics_id() const;
+
+  Flags flags;
+  elastic::StopToken& stop;
+  elastic::World world;
+  ActivityBoard board;                                  // outlives the link, whose thread reads it
+  std::unique_ptr<elastic::Interruption> interruption;  // outlives the link, whose thread raises it
+  std::unique_ptr<elastic::AgentLink> agent;
+  std::unique_ptr<core::Backend> backend;
+  std::unique_ptr<Task> task;
+  data::Opening opening;  // if text is generated
+  std::unique_ptr<comm::Communicator> communicator;
+  int unlinked = -1;  // the rank to which this one could not connect at its start
+  std::unique_ptr<core::Synchronizer> synchronizer;
+  std::unique_ptr<core::Replica> replica;
+
+  std::int64_t generation = 0;   // that commits, and in names of checkpoints
+  bool whole = false;            // the state is one that a generation agreed on
+  bool initial = false;          // it is the one before the first step, until one is committed or received
+  rendezvous::EntryTimes entry;  // into this generation
+  Losses losses;
+};
+
+// Finds the rank's place in the world, and makes what it computes with and on. Resolves the flags. kConfig: flags and
+// environment contradict each other, or the machine lacks something; kData: reading the data.
+Outcome<> load(Rank& rank);
+
+// Connects a loaded rank with its peers, and makes its replica. kCommunication: connecting; kConfig: the replica.
+Outcome<> connect(Rank& rank);
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,203 @@
+#include "trainer/reports.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "trainer/checkpoint/tensor.h"
+#include "trainer/models/generate.h"
+#include "trainer/optim/make_optimizer.h"
+#include "trainer/print.h"
+#include "trainer/state_views.h"
+
+namespace lockstep::trainer {
+
+Outcome<> Reports::open_metrics() {
+  if (!rank_.leads() || rank_.flags.metrics_file.empty()) {
+    metrics_.reset();
+  } else if (!metrics_) {
+    LOCKSTEP_TRY(metrics_, from(Origin::kConfig, report::MetricsFile::open(rank_.flags.metrics_file)));
+  }
+  return {};
+}
+
+Outcome<> Reports::open_ledger() {
+  if (rank_.flags.ledger.empty()) return {};
+  report::LedgerProcess process{.model = rank_.flags.model,
+                                .backend = rank_.flags.backend,
+                                .seed = rank_.flags.seed,
+                                .deterministic = rank_.flags.deterministic,
+                                .steps = rank_.flags.steps,
+                                .batch_size = rank_.flags.batch_size,
+                                .micro_batch_size = rank_.flags.micro_batch_size,
+                                .context = rank_.task->data.context};
+  if (rank_.task->data.text) {
+    for (const data::TextFile& file : rank_.task->data.text->files) {
+      std::error_code error;  // the relative name is enough if the working directory is unknown
+      const std::filesystem::path absolute = std::filesystem::absolute(file.path, error);
+      process.data.push_back(error ? file.path : absolute.string());
+    }
+  }
+  LOCKSTEP_TRY(ledger_, from(Origin::kConfig, report::Ledger::open(rank_.flags.ledger, rank_.world.job_uid, process)));
+  return {};
+}
+
+Outcome<> Reports::enter_in_ledger() {
+  if (!ledger_) return {};
+  const core::Version version = rank_.state().version();
+  return from(Origin::kSave, ledger_->enter({.generation = rank_.generation,
+                                             .rank = rank_.world.rank,
+                                             .world = rank_.world.size,
+                                             .step = version.step,
+                                             .committed_in = version.committed_in,
+                                             .digest = version.digest}));
+}
+
+Outcome<> Reports::commit_to_ledger() {
+  if (!ledger_) return {};
+  const core::Version version = rank_.state().version();  // which the optimizer has kept up
+  report::LedgerStep line{.step = version.step,
+                          .generation = version.committed_in,
+                          .rank = rank_.world.rank,
+                          .world = rank_.world.size,
+                          .batches = {},
+                          .digest = version.digest};
+  for (const core::ComputedBatch& batch : rank_.replica->computed()) {
+    line.batches.emplace_back(batch.index, batch.crc32);
+  }
+  return from(Origin::kSave, ledger_->step(line));
+}
+
+void Reports::entered(bool first) {
+  const std::int64_t step = rank_.state().step;
+  if (first) first_step_ = step;
+  if (!rank_.leads()) return;
+  if (step > 0) tell_progress();  // there may be no further step that reports it
+  if (first) print_configuration();
+  const bool regrouped = !first || rank_.world.state_source.rank >= 0;
+  if (regrouped) print(stdout, "regrouped into generation {} at step {}\n", rank_.generation, step);
+}
+
+Outcome<> Reports::step(const core::StepReport& report, double seconds) {
+  throughput_.add(report.step, static_cast<double>(rank_.flags.batch_size), seconds);
+  if (!rank_.leads()) return {};
+  tell_progress();
+  const report::ProgressLine line{report.step,
+                                  rank_.flags.steps,
+                                  rank_.epoch(),
+                                  report.loss,
+                                  throughput_.samples_per_second(),
+                                  throughput_.eta_seconds()};
+  if (report.step % rank_.flags.log_every == 0 || report.step == rank_.flags.steps) {
+    print(stdout, "{}\n", report::format_progress(line));
+  }
+  return from(Origin::kSave, metrics_ ? metrics_->write_step(line, seconds) : Status());
+}
+
+void Reports::evaluated() const {
+  if (!rank_.leads()) return;
+  print(stdout, "eval step {}  held-out loss {:.4f}\n", rank_.state().step, rank_.losses.held_out);
+}
+
+Outcome<> Reports::result() const {
+  if (rank_.flags.generate > 0) LOCKSTEP_CHECK_OK(print_sample());
+  LOCKSTEP_TRY(const checkpoint::State tensors, from(Origin::kInternal, state_tensors(rank_.state())));
+  LOCKSTEP_TRY(auto digest, from(Origin::kInternal, checkpoint::state_digest(tensors)));
+  print_result(digest);
+  return {};
+}
+
+void Reports::tell_progress() const {
+  rank_.agent->progress({.step = rank_.state().step,
+                         .total_steps = rank_.flags.steps,
+                         .epoch = rank_.epoch(),
+                         .loss = rank_.losses.last,
+                         .samples_per_second = throughput_.samples_per_second(),
+                         .eta_seconds = throughput_.eta_seconds()});
+}
+
+void Reports::print_configuration() const {
+  auto row = [](const char* name, const std::string& value) { print(stdout, "  {:<16}{}\n", name, value); };
+  size_t parameters = 0;
+  for (const core::Segment& segment : rank_.replica->layout().segments) parameters += segment.count;
+  print(stdout, "configuration\n");
+  row("model", fmt::format("{}, {} parameters", rank_.flags.model, parameters));
+  if (const data::Text* text = rank_.task->data.text.get()) {
+    row("data", fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", text->files.size(),
+                            text->training.size(), text->held_out.size(), text->vocabulary.size()));
+  }
+  row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", rank_.flags.batch_size,
+                           rank_.flags.micro_batch_size, rank_.task->data.epoch_samples));
+  row("optimizer",
+      fmt::format("{} learning-rate={} warmup-steps={} clip-norm={}", optim::describe(rank_.task->optimizer),
+                  rank_.flags.learning_rate, rank_.flags.warmup_steps, *rank_.flags.clip_norm));
+  row("steps", fmt::format("{} to {}", rank_.state().step, rank_.flags.steps));
+  const std::string_view carrier = rank_.communicator->carrier();
+  row("world", fmt::format("{} {}, generation {}{}", rank_.world.size, rank_.world.size == 1 ? "rank" : "ranks",
+                           rank_.generation, carrier.empty() ? "" : fmt::format(", {} to rank 1", carrier)));
+  row("numerics", rank_.backend->numerics() + (rank_.flags.deterministic ? ", deterministic" : ""));
+  row("seed", fmt::format("{}", rank_.flags.seed));
+  row("memory", fmt::format("{:.1f} MiB of activations, {} gradient buckets",
+                            static_cast<double>(rank_.replica->arena_bytes()) / (1 << 20),
+                            rank_.replica->layout().buckets.size()));
+  if (!rank_.flags.checkpoint_dir.empty()) {
+    const std::chrono::duration<double> deadline = rank_.world.storage_deadline;
+    row("checkpoints", fmt::format("{}, each within {:.0f} s", rank_.flags.checkpoint_dir, deadline.count()));
+  }
+}
+
+void Reports::print_result(const std::string& digest) const {
+  report::Record record = {{"model", rank_.flags.model},
+                           {"step", rank_.state().step},
+                           {"world_size", static_cast<std::int64_t>(rank_.world.size)},
+                           {"generation", rank_.generation},
+                           {"deterministic", rank_.flags.deterministic},
+                           {"train_loss", rank_.losses.last},
+                           {"initial_held_out_loss", rank_.losses.first_held_out},
+                           {"held_out_loss", rank_.losses.held_out}};
+  if (rank_.task->model->results) {
+    for (const models::Metric& metric : rank_.task->model->results(rank_.task->data, rank_.state().tensors())) {
+      const auto* whole = std::get_if<std::int64_t>(&metric.value);
+      record.emplace_back(metric.name, whole != nullptr ? report::Value(*whole) : std::get<double>(metric.value));
+    }
+  }
+  const core::StepTimes& times = rank_.replica->times();
+  std::int64_t steps = rank_.state().step - first_step_;
+  double all = times.load + times.forward + times.backward + times.wait + times.commit;
+  auto share = [&](double part) { return all > 0 ? std::round(1000 * part / all) / 10 : 0.0; };
+  record.emplace_back("digest", digest);
+  record.emplace_back("steps_of_this_process", steps);
+  record.emplace_back("seconds", seconds_since(started_));
+  record.emplace_back("samples_per_second", throughput_.median_samples_per_second());
+  record.emplace_back("forward_percent", share(times.forward));
+  record.emplace_back("backward_percent", share(times.backward));
+  record.emplace_back("wait_percent", share(times.wait));
+  record.emplace_back("commit_percent", share(times.commit));
+  record.emplace_back("load_percent", share(times.load));
+  print(stdout, "{}\n", report::format_result(record));
+}
+
+Outcome<> Reports::print_sample() const {
+  core::Graph graph = rank_.task->model->graph(rank_.flags.model_options, rank_.task->data, 1);
+  LOCKSTEP_TRY(auto program,
+               from(Origin::kInternal, core::Program::compile(graph, *rank_.backend, rank_.replica->prediction(),
+                                                              {.pulse = &rank_.board.pulse})));
+  models::GenerateOptions options{.count = rank_.flags.generate,
+                                  .temperature = rank_.flags.temperature,
+                                  .seed = rank_.flags.seed,
+                                  .prompt = rank_.opening.tokens};
+  const std::atomic<bool> never{false};  // the gang is done and gone
+  LOCKSTEP_TRY(auto tokens, from(Origin::kInternal, models::generate(*program, options, never)));
+  tokens.insert(tokens.begin(), rank_.opening.tokens.end() - static_cast<std::ptrdiff_t>(rank_.opening.shown),
+                rank_.opening.tokens.end());
+  print(stdout, "sample of {} characters:\n{}\nend of sample\n", rank_.flags.generate,
+        data::to_string(*rank_.task->data.text, tokens));
+  return {};
+}
+
+}  // namespace lockstep::trainer
