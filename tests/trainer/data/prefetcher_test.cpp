@@ -296,6 +296,7 @@ TEST(Prefetcher, any_aims_and_takes_give_the_bytes_of_the_source) {
                .micro_batches = 1 + below(5),
                .rows = 1 + below(4)};
         aim.end = below(aim.micro_batches + 1);
+        aim.offset = below(2) * below(50);
         prefetcher->aim(aim);
       }
       // Mostly the next micro-batch, as a replica; at times one that is skipped, repeated or was never announced.
