@@ -133,20 +133,41 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str()
       ->group("Training");
-  app.add_option("--optimizer", flags.optimizer, "adamw or sgd (default: by model)")
-      ->check(CLI::IsMember({"adamw", "sgd"}))
+  app.add_option("--optimizer", flags.optimizer, "Rule of the update (default: by model)")
+      ->check(CLI::IsMember(optim::rule_names()))
       ->group("Training");
   app.add_option("--learning-rate", flags.learning_rate, "Peak learning rate (default: by model)")
       ->check(CLI::PositiveNumber)
       ->group("Training");
-  app.add_option("--warmup-steps", flags.warmup_steps, "Warm-up steps; cosine decay follows (default: 5 % of all)")
+  app.add_option("--warmup-steps", flags.warmup_steps, "Warm-up steps; the schedule follows (default: 5 % of all)")
       ->check(natural)
       ->group("Training");
   app.add_option("--weight-decay", flags.weight_decay, "Weight decay of matrices (default: by model and optimizer)")
       ->check(CLI::NonNegativeNumber)
       ->group("Training");
-  app.add_option("--momentum", flags.momentum, "Momentum of sgd (default: 0.9)")
+  app.add_option("--momentum", flags.momentum, "Momentum of sgd and lars (default: 0.9)")
       ->check(CLI::Range(0.0, 1.0))
+      ->group("Training");
+  app.add_flag("--nesterov", flags.nesterov, "Nesterov's momentum, for sgd")->group("Training");
+  app.add_option("--trust-coefficient", flags.trust_coefficient, "Trust coefficient of lars (default: 0.001)")
+      ->check(CLI::PositiveNumber)
+      ->group("Training");
+  app.add_option(
+         "--schedule", flags.schedule,
+         "Learning rate after the warm-up: constant; cosine, to a tenth of the peak; polynomial, to 0; step, by "
+         "--decay-factor at each of --milestones")
+      ->check(CLI::IsMember(optim::schedule_names()))
+      ->capture_default_str()
+      ->group("Training");
+  app.add_option("--milestones", flags.milestones, "Committed steps at which --schedule=step lowers the learning rate")
+      ->delimiter(',')
+      ->check(positive)
+      ->group("Training");
+  app.add_option("--decay-factor", flags.decay_factor, "Factor at each of --milestones (default: 0.1)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Training");
+  app.add_option("--power", flags.power, "Power of --schedule=polynomial (default: 2)")
+      ->check(CLI::Range(1, 16))
       ->group("Training");
   app.add_option("--clip-norm", flags.clip_norm,
                  "Clip the norm of the gradient to this; 0: no clipping (default: by model)")
@@ -234,7 +255,6 @@ Status resolve(Flags& flags, const elastic::World& world) {
   }
 
   if (flags.optimizer.empty()) flags.optimizer = model.recipes.front().optimizer;
-  if (flags.optimizer == "adamw" && flags.momentum) return refuse("--momentum is of --optimizer=sgd");
   const models::Recipe* recipe = models::recipe_of(model, flags.optimizer);
   if (recipe == nullptr && flags.learning_rate == 0) {
     return refuse(fmt::format("--model={} has no default for --optimizer={}: give its --learning-rate", model.name,
@@ -246,6 +266,7 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (flags.warmup_steps < 0) {
     flags.warmup_steps = static_cast<std::int64_t>(model.warmup_share * static_cast<double>(flags.steps));
   }
+  LOCKSTEP_CHECK_OK(optim::make_optimizer(optimizer_options(flags)));  // the task makes it; refused here
   LOCKSTEP_TRY(flags.model_options, models::settle(model, flags.model_options));
 
   if (!world.checkpoint_dir.empty()) {
@@ -262,6 +283,21 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse(fmt::format("{}={} needs a checkpoint directory", rendezvous::kEnvRestore, world.restore));
   }
   return {};
+}
+
+optim::OptimizerOptions optimizer_options(const Flags& flags) {
+  return {.rule = flags.optimizer,
+          .weight_decay = *flags.weight_decay,
+          .momentum = flags.momentum,
+          .nesterov = flags.nesterov,
+          .trust_coefficient = flags.trust_coefficient,
+          .learning_rate = flags.learning_rate,
+          .schedule = flags.schedule,
+          .warmup_steps = flags.warmup_steps,
+          .total_steps = flags.steps,
+          .milestones = flags.milestones,
+          .decay_factor = flags.decay_factor,
+          .power = flags.power};
 }
 
 }  // namespace lockstep::trainer

@@ -9,6 +9,7 @@
 #include "operator/base/result.h"
 #include "trainer/elastic/world.h"
 #include "trainer/models/model.h"
+#include "trainer/optim/make_optimizer.h"
 
 namespace lockstep::trainer {
 
@@ -34,6 +35,12 @@ struct Flags {
   std::int64_t warmup_steps = -1;
   std::optional<double> weight_decay;
   std::optional<double> momentum;
+  bool nesterov = false;
+  std::optional<double> trust_coefficient;  // of lars
+  std::string schedule = "cosine";
+  std::vector<std::int64_t> milestones;  // of the step schedule
+  std::optional<double> decay_factor;    // of the step schedule
+  std::optional<int> power;              // of the polynomial schedule
   std::optional<double> clip_norm;
 
   std::int64_t log_every = 20;
@@ -57,5 +64,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags);
 
 // Fills in the defaults of the model, and refuses contradictory flags. kInvalid with one sentence.
 Status resolve(Flags& flags, const elastic::World& world);
+
+// What resolved flags say of the optimizer and its schedule.
+optim::OptimizerOptions optimizer_options(const Flags& flags);
 
 }  // namespace lockstep::trainer

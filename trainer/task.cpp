@@ -9,19 +9,6 @@
 
 namespace lockstep::trainer {
 
-namespace {
-
-optim::OptimizerOptions optimizer_options(const Flags& flags) {
-  return {.rule = flags.optimizer,
-          .weight_decay = *flags.weight_decay,
-          .momentum = flags.momentum,
-          .learning_rate = flags.learning_rate,
-          .warmup_steps = flags.warmup_steps,
-          .total_steps = flags.steps};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType real) {
   auto task = std::make_unique<Task>();
   task->model = models::find_model(flags.model);

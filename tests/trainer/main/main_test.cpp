@@ -81,7 +81,14 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {transformer({"--data=" + good, "--prompt=gang"}), 78, "--prompt needs --generate"},
            {transformer({"--data=" + good, "--generate=8", "--prompt=gang!"}), 78,
             "--prompt: the character '!' does not occur in the data"},
-           {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum is of --optimizer=sgd"},
+           {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum is of --optimizer=sgd and lars"},
+           {line(5, {"--optimizer=adamw", "--nesterov"}), 78, "--nesterov is of --optimizer=sgd"},
+           {line(5, {"--trust-coefficient=1"}), 78, "--trust-coefficient is of --optimizer=lars"},
+           {line(5, {"--optimizer=lars"}), 78,
+            "--model=linear-regression has no default for --optimizer=lars: give its --learning-rate"},
+           {line(5, {"--schedule=step"}), 78, "--schedule=step needs --milestones"},
+           {line(5, {"--milestones=3"}), 78, "--milestones is of --schedule=step"},
+           {line(5, {"--power=3"}), 78, "--power is of --schedule=polynomial"},
            {transformer({"--data=" + good, "--width=10"}), 78, "--width=10 is not a multiple of --heads=4"},
            {{"--model=mlp", "--heads=2"}, 78, "--model=mlp has no --heads: it has --layers, --width and --dropout"},
            {{"--model=mlp", "--layers=0"}, 64, "--layers: Value 0 not in range 1 to 1099511627776"},
@@ -96,6 +103,35 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
     Ended ended = run(bad.arguments);
     EXPECT_EQ(ended.err, "lockstep-trainer: " + bad.sentence + "\n");
     EXPECT_EQ(ended.code, bad.code) << bad.sentence;
+  }
+}
+
+TEST_F(Trainer, each_option_of_the_optimizer_changes_the_weights) {
+  const std::vector<std::string> lars = {"--optimizer=lars", "--learning-rate=1"};
+  const std::vector<std::string> step = {"--schedule=step", "--milestones=5"};
+  const std::vector<std::string> polynomial = {"--schedule=polynomial"};
+  const auto with = [](std::vector<std::string> more, const std::string& last) {
+    more.push_back(last);
+    return more;
+  };
+  std::map<std::string, std::vector<std::string>> seen;  // by digest
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{},
+                                             {"--nesterov"},
+                                             {"--momentum=0.5"},
+                                             {"--schedule=constant"},
+                                             polynomial,
+                                             with(polynomial, "--power=1"),
+                                             step,
+                                             with(step, "--milestones=8"),
+                                             with(step, "--decay-factor=0.5"),
+                                             lars,
+                                             with(lars, "--trust-coefficient=0.01"),
+                                             with(lars, "--momentum=0.5")}) {
+    const Ended ended = run(line(20, more));
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    const auto [at, fresh] = seen.emplace(value_of(ended.out, "digest"), more);
+    EXPECT_TRUE(fresh) << ::testing::PrintToString(more) << " trains as " << ::testing::PrintToString(at->second);
   }
 }
 
