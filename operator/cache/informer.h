@@ -58,13 +58,11 @@ class Informer final : public Synced, private ReflectorSink {
     listed_.clear();
     keep_.clear();
   }
-  void add_page(std::vector<kube::Json> items) override {
-    for (kube::Json& item : items) {
-      if (auto object = parse(item)) {
-        listed_.push_back(std::move(*object));
-      } else if (auto key = key_of(item)) {
-        keep_.push_back(std::move(*key));
-      }
+  void add_item(kube::Json item) override {
+    if (auto object = parse(item)) {
+      listed_.push_back(std::move(*object));
+    } else if (auto key = key_of(item)) {
+      keep_.push_back(std::move(*key));
     }
   }
   void end_list(const std::string& resource_version) override {

@@ -17,7 +17,7 @@ class Reflector::Intake {
   using Version = const std::string&;
 
   virtual ~Intake() = default;
-  // A page; `begin` right before its first item, and not at all when the page fails.
+  // A page; `begin` right before its first item. A page that fails has added none of its items, or some.
   virtual Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) = 0;
   // Asks `accept` of each event by its version, "" when it has none; hands it on when accepted. Ends when `stop` is.
   virtual Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
@@ -43,16 +43,42 @@ void hand_on(Sink& sink, kube::WatchEventType type, Object object, const std::st
   }
 }
 
+// A page of texts. Calls `begin` right before the first one, and once for a page without any.
+Result<kube::ListEnd> list_items(kube::Api& api, const kube::Resource& resource, const kube::ListOptions& options,
+                                 const std::function<void()>& begin, const std::function<void(std::string_view)>& add) {
+  bool begun = false;
+  const auto begin_once = [&] {
+    if (!begun) begin();
+    begun = true;
+  };
+  LOCKSTEP_TRY(kube::ListEnd end, api.list_text(resource, options, [&](std::string_view item) {
+    begin_once();
+    add(item);
+  }));
+  begin_once();
+  return end;
+}
+
 class JsonIntake final : public Reflector::Intake {
  public:
   JsonIntake(kube::Api& api, const kube::Resource& resource, ReflectorSink& sink)
       : api_(api), resource_(resource), sink_(sink) {}
 
+  // One object at a time: the objects of a page together are ten times as large as its text.
   Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) override {
-    LOCKSTEP_TRY(kube::ListPage page, api_.list(resource_, options));
-    begin();
-    sink_.add_page(std::move(page.items));
-    return kube::ListEnd{std::move(page.resource_version), std::move(page.continue_token)};
+    bool whole = true;
+    LOCKSTEP_TRY(kube::ListEnd end, list_items(api_, resource_, options, begin, [&](std::string_view text) {
+                   kube::Json item = kube::parse_object(text);
+                   whole = whole && item.is_object();
+                   if (!whole) return;
+                   // Items of a list come without their kind.
+                   item.emplace("apiVersion", resource_.api_version());
+                   item.emplace("kind", resource_.kind);
+                   sink_.add_item(std::move(item));
+                 }));
+    // An object that is left out would count as deleted.
+    if (!whole) return fail(ErrorCode::kUnavailable, "a list of " + resource_.plural + " holds text that is no object");
+    return end;
   }
   Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
                std::stop_token stop) override {
@@ -77,17 +103,7 @@ class TextIntake final : public Reflector::Intake {
       : api_(api), resource_(resource), sink_(sink) {}
 
   Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) override {
-    bool begun = false;
-    const auto begin_once = [&] {
-      if (!begun) begin();
-      begun = true;
-    };
-    LOCKSTEP_TRY(kube::ListEnd end, api_.list_text(resource_, options, [&](std::string_view item) {
-      begin_once();
-      sink_.add_item(item);
-    }));
-    begin_once();
-    return end;
+    return list_items(api_, resource_, options, begin, [this](std::string_view item) { sink_.add_item(item); });
   }
   Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
                std::stop_token stop) override {
@@ -190,6 +206,7 @@ Duration Reflector::step_list() {
     state_ = State::kListing;
   });
   if (!page) {
+    if (first_page) state_ = State::kEmpty;  // also where the sink has got some items
     if (page.error().code == ErrorCode::kGone) {
       restarts(first_page ? "version_too_new" : "continue_expired").increment();
       // A first page that is "gone" asked for a version that the server does not have: the server was restored from a

@@ -15,7 +15,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "operator/base/backoff.h"
 #include "operator/base/clock.h"
@@ -39,7 +38,7 @@ class ListSink {
 // The sink of objects as JSON.
 class ReflectorSink : public ListSink {
  public:
-  virtual void add_page(std::vector<kube::Json> items) = 0;
+  virtual void add_item(kube::Json item) = 0;
   virtual void put(kube::Json object, const std::string& resource_version) = 0;
   virtual void remove(kube::Json object, const std::string& resource_version) = 0;
 };

@@ -17,16 +17,6 @@ constexpr const char* kJsonType = "application/json";
 // Asks for an answer that costs the server and this process less than the whole object.
 constexpr const char* kMetadataType = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-// managedFields is a third of an object's bytes, and no code here reads it.
-Json parse_object(std::string_view text) {
-  return Json::parse(
-      text.begin(), text.end(),
-      [](int, Json::parse_event_t event, Json& parsed) {
-        return event != Json::parse_event_t::key || parsed != "managedFields";
-      },
-      false);
-}
-
 Query write_query(const WriteOptions& options) {
   Query query;
   query.add("fieldManager", options.field_manager);

@@ -4,6 +4,13 @@
 
 namespace lockstep::kube {
 
+nlohmann::json parse_object(std::string_view text) {
+  using Event = nlohmann::json::parse_event_t;
+  return nlohmann::json::parse(
+      text.begin(), text.end(),
+      [](int, Event event, nlohmann::json& parsed) { return event != Event::key || parsed != "managedFields"; }, false);
+}
+
 const nlohmann::json* value_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
   const nlohmann::json* at = &object;
   for (const char* name : path) {

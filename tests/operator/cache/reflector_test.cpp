@@ -33,9 +33,7 @@ class Diary final : public ReflectorSink {
   std::vector<std::string> lines;
   std::string pages;
   void begin_list() override { pages.clear(); }
-  void add_page(std::vector<Json> items) override {
-    for (const Json& item : items) pages += item["metadata"]["name"].get<std::string>();
-  }
+  void add_item(Json item) override { pages += item["metadata"]["name"].get<std::string>(); }
   void end_list(const std::string& version) override { lines.push_back("list " + pages + " " + version); }
   void put(Json item, const std::string& version) override { note("put", item, version); }
   void remove(Json item, const std::string& version) override { note("remove", item, version); }
@@ -164,6 +162,15 @@ TEST_F(ReflectorTest, a_sink_of_texts_gets_the_same_events_as_one_of_json) {
             (std::vector<std::string>{"list abc 100", "put d 101", "remove a 102", "bookmark 500", "list  600"}));
   EXPECT_EQ(texts.lines, diary.lines);
   EXPECT_EQ(std::vector(asked.begin(), asked.begin() + 6), std::vector(asked.begin() + 6, asked.end()));
+}
+
+TEST_F(ReflectorTest, a_list_with_text_that_is_no_object_begins_anew) {
+  lists.push_back(ListPage{{object("a", 5), Json(5), object("b", 6)}, "100", ""});
+  lists.push_back(ListPage{{object("a", 5), object("b", 6)}, "101", ""});
+  EXPECT_GT(reflector.step({}), Duration::zero());
+  EXPECT_EQ(reflector.state(), Reflector::State::kEmpty);
+  reflector.step({});
+  EXPECT_EQ(diary.lines, std::vector<std::string>{"list ab 101"});
 }
 
 TEST_F(ReflectorTest, asked_to_list_again_ends_its_watch_and_lists) {
