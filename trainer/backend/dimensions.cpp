@@ -14,6 +14,13 @@ Dimensions dimensions_of(const core::Graph& graph, const core::Node& node) {
   d.out = output.size() < 2 ? 1 : static_cast<size_t>(output.back());
   d.samples = static_cast<size_t>(graph.batch);
   d.positions = d.rows / d.samples;
+  const auto pixels = [](const core::Shape& shape, size_t& height, size_t& width) {
+    if (shape.size() != 4) return;
+    height = static_cast<size_t>(shape[1]);
+    width = static_cast<size_t>(shape[2]);
+  };
+  pixels(input, d.height, d.width);
+  pixels(output, d.out_height, d.out_width);
   return d;
 }
 

@@ -17,6 +17,9 @@ struct Dimensions {
   size_t out = 0;        // features of the output
   size_t samples = 0;    // in the micro-batch
   size_t positions = 0;  // rows of one sample
+  // Pixels of images (N, H, W, C) before and after; else 0.
+  size_t height = 0, width = 0;
+  size_t out_height = 0, out_width = 0;
 };
 
 Dimensions dimensions_of(const core::Graph& graph, const core::Node& node);

@@ -18,6 +18,7 @@ core::Step step_of(const core::Graph& graph, size_t index, bool trains, size_t e
     if (has_memory(graph, id)) step.reads.push_back(id);
   }
   for (size_t elements : needs.keeps) step.keeps.push_back(elements * element);
+  step.forward_scratch = needs.forward_scratch * element;
   if (!trains || !graph.tensor(node.output).has_gradient) return step;
   if (needs.reads_inputs) step.backward_reads = step.reads;
   if (needs.reads_output) step.backward_reads.push_back(node.output);
@@ -34,6 +35,7 @@ Bindings bindings_of(const core::Graph& graph, const core::Step& step, const cor
   auto at = [](const auto& list, core::TensorId id) { return list[static_cast<size_t>(id)]; };
   const core::Node& node = graph.nodes[step.nodes.front()];
   Bindings bindings{.keeps = memory.keeps,
+                    .forward_scratch = memory.forward_scratch,
                     .backward_scratch = memory.backward_scratch,
                     .output = at(addresses.values, node.output),
                     .output_gradient = at(addresses.gradients, node.output)};

@@ -15,6 +15,7 @@ struct Needs {
   bool reads_inputs = false;       // in the backward pass
   bool reads_output = false;       // in the backward pass
   std::vector<size_t> keeps = {};  // elements of each block that the forward pass leaves for the backward pass
+  size_t forward_scratch = 0;      // elements that only the forward pass uses
   size_t backward_scratch = 0;     // elements that only the backward pass uses
 };
 
@@ -26,6 +27,7 @@ struct Bindings {
   std::vector<const double*> statistics;
   std::vector<double*> staged_statistics;
   std::vector<void*> keeps;
+  void* forward_scratch = nullptr;
   void* backward_scratch = nullptr;
   void* output = nullptr;
   // Of the backward pass. A null input gradient is not wanted. `accumulate[i]`: add to input gradient i, else

@@ -7,19 +7,25 @@
 #include "trainer/core/ops/add.h"
 #include "trainer/core/ops/batch_norm.h"
 #include "trainer/core/ops/causal_attention.h"
+#include "trainer/core/ops/conv2d.h"
 #include "trainer/core/ops/dropout.h"
 #include "trainer/core/ops/embedding.h"
+#include "trainer/core/ops/flatten.h"
 #include "trainer/core/ops/gelu.h"
+#include "trainer/core/ops/global_average_pool.h"
 #include "trainer/core/ops/layer_norm.h"
 #include "trainer/core/ops/linear.h"
+#include "trainer/core/ops/max_pool2d.h"
 #include "trainer/core/ops/mean_squared_error.h"
 #include "trainer/core/ops/relu.h"
+#include "trainer/core/ops/relu6.h"
 #include "trainer/core/ops/softmax_cross_entropy.h"
 
 // Calls EACH(name) for every op; what a backend declares for each op is written once with it.
 #define LOCKSTEP_OPS(EACH)  \
   EACH(Linear)              \
   EACH(Relu)                \
+  EACH(Relu6)               \
   EACH(Gelu)                \
   EACH(Embedding)           \
   EACH(Add)                 \
@@ -27,6 +33,10 @@
   EACH(BatchNorm)           \
   EACH(Dropout)             \
   EACH(CausalAttention)     \
+  EACH(Conv2d)              \
+  EACH(MaxPool2d)           \
+  EACH(GlobalAveragePool)   \
+  EACH(Flatten)             \
   EACH(SoftmaxCrossEntropy) \
   EACH(MeanSquaredError)
 

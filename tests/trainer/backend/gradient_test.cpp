@@ -9,6 +9,7 @@
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/image_layers.h"
 #include "tests/trainer/backend/layers.h"
 #include "tests/trainer/core/threads.h"
 #include "trainer/backend/cpu/cpu_backend.h"
@@ -71,6 +72,7 @@ std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Layer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
+INSTANTIATE_TEST_SUITE_P(Images, Layer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
 
 class CpuLayer : public ::testing::TestWithParam<LayerCase> {};
 
@@ -98,6 +100,8 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
 
 INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+INSTANTIATE_TEST_SUITE_P(OddImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 6)), case_name);
+INSTANTIATE_TEST_SUITE_P(EvenImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 32)), case_name);
 
 TEST(LabelSmoothing, has_the_loss_worked_out_by_hand) {
   core::GraphBuilder build(1);
@@ -151,6 +155,7 @@ TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_with_every_instruction_se
 
 INSTANTIATE_TEST_SUITE_P(Small, OnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
 INSTANTIATE_TEST_SUITE_P(Odd, OnlyPath, ::testing::ValuesIn(testing::layer_cases(37, 21, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(Images, OnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 4, false)), case_name);
 
 TEST(Relu, passes_a_nan_on_forward_and_backward) {
   core::GraphBuilder build(40);

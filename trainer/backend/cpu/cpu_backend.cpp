@@ -1,8 +1,8 @@
 #include "trainer/backend/cpu/cpu_backend.h"
 
-#include <dnnl.h>
 #include <fmt/format.h>
 #include <omp.h>
+#include <dnnl.hpp>
 
 #include <utility>
 #include <variant>
@@ -55,17 +55,25 @@ class CpuBackend final : public HostBackend {
                        threads_);
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
-    return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
-      const Dimensions d = dimensions_of(graph, node);
-      return std::visit([&](const auto& op) { return cpu::needs_of(op, d, static_cast<size_t>(threads_)); }, node.op);
+    enter();  // the library plans for the number of threads that is set
+    return planned([&](const core::Node*& current) {
+      return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
+        current = &node;
+        const Dimensions d = dimensions_of(graph, node);
+        return std::visit([&](const auto& op) { return cpu::needs_of(op, d, static_cast<size_t>(threads_)); }, node.op);
+      });
     });
   }
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
                                                  const core::Addresses& addresses) override {
-    return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
-      NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
-      cpu::Site site{.at = std::move(at), .loops = loops_, .threads = threads_};
-      return std::visit([&](const auto& op) { return cpu::make_kernel(op, std::move(site)); }, node.op);
+    enter();
+    return planned([&](const core::Node*& current) {
+      return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
+        current = &node;
+        NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
+        cpu::Site site{.at = std::move(at), .loops = loops_, .threads = threads_};
+        return std::visit([&](const auto& op) { return cpu::make_kernel(op, std::move(site)); }, node.op);
+      });
     });
   }
   // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
@@ -74,6 +82,18 @@ class CpuBackend final : public HostBackend {
   }
 
  private:
+  // What plan(node) returns, where it sets `node` to the one that it plans; or what the library says against it.
+  template <typename Plan>
+  static auto planned(const Plan& plan) -> Result<decltype(plan(std::declval<const core::Node*&>()))> {
+    const core::Node* node = nullptr;
+    try {
+      return plan(node);
+    } catch (const dnnl::error& error) {
+      return fail(error.status == dnnl_out_of_memory ? ErrorCode::kExhausted : ErrorCode::kInternal,
+                  fmt::format("layer '{}': oneDNN refuses it: {}", node == nullptr ? "" : node->name, error.what()));
+    }
+  }
+
   int threads_;
   const cpu::Loops& loops_;
 };

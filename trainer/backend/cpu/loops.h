@@ -12,6 +12,13 @@ namespace lockstep::trainer::backend::cpu {
 // deterministic training continues from a checkpoint of other loops.
 inline constexpr int kLoopsRevision = 2;
 
+// One sample of images (H, W, C), and the window that slides over it.
+struct PooledImage {
+  size_t height, width, channels;
+  size_t out_height, out_width;
+  size_t kernel, stride, padding;
+};
+
 struct Loops {
   const char* name;  // of the instruction set
 
@@ -24,6 +31,8 @@ struct Loops {
 
   void (*relu)(const float* x, size_t count, float* y);
   void (*relu_backward)(const float* y, const float* dy, size_t count, bool accumulate, float* dx);
+  void (*relu6)(const float* x, size_t count, float* y);
+  void (*relu6_backward)(const float* y, const float* dy, size_t count, bool accumulate, float* dx);
   void (*gelu)(const float* x, size_t count, float* y);
   void (*gelu_backward)(const float* x, const float* dy, size_t count, bool accumulate, float* dx);
 
@@ -46,6 +55,11 @@ struct Loops {
   void (*batch_norm_backward)(const float* x, const float* gain, const float* mean, const float* inverse,
                               const float* dy, size_t rows, size_t columns, size_t begin, size_t end, bool accumulate,
                               float* dx, float* dgain, float* dshift);
+
+  // The largest value of each window; a NaN is larger than all.
+  void (*max_pool)(const float* x, const PooledImage& image, float* y);
+  // Adds each gradient to that of the first largest value of its window.
+  void (*max_pool_backward)(const float* x, const float* dy, const PooledImage& image, float* dx);
 
   // In place on a (positions, positions) matrix of products: softmax of scale times the columns up to the row's own;
   // zeros beyond.

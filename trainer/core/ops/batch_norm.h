@@ -8,8 +8,9 @@
 
 namespace lockstep::trainer::core::ops {
 
-// (R, I) with gain (I) and shift (I) -> the same. Statistics: running mean (I) and running variance (I), the unbiased
-// one; the normalisation uses the biased one.
+// (..., I) with gain (I) and shift (I) -> the same: a feature is normalised over all other dimensions, which are the
+// samples or, for images (N, H, W, I), the pixels of all samples. Statistics: running mean (I) and running variance
+// (I), the unbiased one; the normalisation uses the biased one.
 struct BatchNorm {
   double epsilon = 1e-5;  // added to the variance
 };
@@ -18,13 +19,14 @@ struct BatchNorm {
 // PyTorch and cuDNN.
 inline TensorId batch_norm(GraphBuilder& build, const std::string& name, TensorId input, double momentum = 0.1) {
   Shape in = build.shape(input);
-  GraphBuilder::require(in.size() == 2, name, "the input must have rows and features");
-  GraphBuilder::require(in[0] >= 2, name, "the variance of a batch needs at least two samples");
+  GraphBuilder::require(in.size() >= 2, name, "the input must have rows and features");
+  const std::int64_t features = in.back();
+  GraphBuilder::require(count_of(in) / features >= 2, name, "the variance of a batch needs at least two samples");
   Connections to{.name = name, .inputs = {input}};
-  to.parameters = {build.parameter(name + ".gain", {in[1]}, Fill::kOne),
-                   build.parameter(name + ".shift", {in[1]}, Fill::kZero)};
-  to.statistics = {build.statistic(name + ".running_mean", {in[1]}, Fill::kZero, momentum),
-                   build.statistic(name + ".running_variance", {in[1]}, Fill::kOne, momentum)};
+  to.parameters = {build.parameter(name + ".gain", {features}, Fill::kOne),
+                   build.parameter(name + ".shift", {features}, Fill::kZero)};
+  to.statistics = {build.statistic(name + ".running_mean", {features}, Fill::kZero, momentum),
+                   build.statistic(name + ".running_variance", {features}, Fill::kOne, momentum)};
   return build.add(BatchNorm{}, std::move(to), in);
 }
 

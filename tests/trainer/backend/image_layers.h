@@ -1,0 +1,71 @@
+// One small graph for each layer of convolutional networks, with every stride, padding and group that ResNet,
+// MobileNet-V2 and VGG-A use.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/trainer/backend/layers.h"
+
+namespace lockstep::trainer::testing {
+
+// Images of `size` x `size` pixels with `channels`, an even number. `used_twice`: as for layer_cases().
+inline std::vector<LayerCase> image_layer_cases(std::int64_t size, std::int64_t channels, bool used_twice = true) {
+  using core::Fill;
+  using core::GraphBuilder;
+  using core::TensorId;
+  namespace ops = core::ops;
+  constexpr std::int64_t kBatch = 2;
+  auto over = [=](std::string name, std::function<TensorId(GraphBuilder&, TensorId)> layer, double deviation = 0.7) {
+    return LayerCase{std::move(name), [=] {
+                       GraphBuilder build(kBatch);
+                       TensorId x = build.parameter("x", {kBatch, size, size, channels}, Fill::kNormal, deviation);
+                       TensorId y = layer(build, x);
+                       if (build.shape(y).size() > 2) y = ops::flatten(build, "flat", y);
+                       TensorId sum = ops::linear(build, "head", y, 3);
+                       if (used_twice) {
+                         TensorId skip = ops::linear(build, "skip", ops::flatten(build, "flat_skip", x), 3, false);
+                         sum = ops::add(build, "sum", sum, skip);
+                       }
+                       TensorId target = build.real_input("target", {kBatch, 3});
+                       return build.finish(sum, ops::mean_squared_error(build, "loss", sum, target));
+                     }};
+  };
+  auto convolution = [=](std::string name, ops::Conv2d op, std::int64_t outputs) {
+    return over(std::move(name),
+                [=](GraphBuilder& b, TensorId x) { return ops::conv2d(b, "layer", x, outputs, op, 0.3); });
+  };
+  std::vector<LayerCase> cases;
+  cases.push_back(convolution("conv_1x1", {}, 5));
+  cases.push_back(convolution("conv_1x1_stride_2", {.stride = 2}, 6));
+  cases.push_back(convolution("conv_3x3", {.kernel = 3, .padding = 1}, 4));
+  cases.push_back(convolution("conv_3x3_with_bias", {.kernel = 3, .padding = 1, .bias = true}, 6));
+  cases.push_back(convolution("conv_3x3_stride_2", {.kernel = 3, .stride = 2, .padding = 1}, 16));
+  cases.push_back(convolution("conv_3x3_without_padding", {.kernel = 3}, 4));
+  cases.push_back(convolution("conv_7x7_stride_2", {.kernel = 7, .stride = 2, .padding = 3}, 4));
+  cases.push_back(convolution("conv_in_two_groups", {.kernel = 3, .padding = 1, .groups = 2, .bias = true}, 6));
+  cases.push_back(convolution("depthwise", {.kernel = 3, .padding = 1, .groups = channels}, channels));
+  cases.push_back(
+      convolution("depthwise_stride_2", {.kernel = 3, .stride = 2, .padding = 1, .groups = channels}, channels));
+  cases.push_back(over("max_pool_2x2", [](GraphBuilder& b, TensorId x) { return ops::max_pool2d(b, "layer", x); }));
+  cases.push_back(over("max_pool_3x3_stride_2", [](GraphBuilder& b, TensorId x) {
+    return ops::max_pool2d(b, "layer", x, {.kernel = 3, .stride = 2, .padding = 1});
+  }));
+  cases.push_back(
+      over("global_average_pool", [](GraphBuilder& b, TensorId x) { return ops::global_average_pool(b, "layer", x); }));
+  cases.push_back(over(
+      "relu6", [](GraphBuilder& b, TensorId x) { return ops::relu6(b, "layer", x); }, 5.0));
+  cases.push_back(over("flatten", [](GraphBuilder& b, TensorId x) { return ops::flatten(b, "layer", x); }));
+  cases.push_back(
+      over("batch_norm_of_images", [](GraphBuilder& b, TensorId x) { return ops::batch_norm(b, "layer", x); }));
+  cases.push_back(over("residual_block", [=](GraphBuilder& b, TensorId x) {
+    TensorId y = ops::conv2d(b, "a", x, channels, {.kernel = 3, .stride = 2, .padding = 1}, 0.3);
+    y = ops::relu(b, "relu", ops::batch_norm(b, "norm", y));
+    return ops::add(b, "residual", y, ops::conv2d(b, "shortcut", x, channels, {.stride = 2}, 0.3));
+  }));
+  return cases;
+}
+
+}  // namespace lockstep::trainer::testing

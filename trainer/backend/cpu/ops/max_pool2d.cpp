@@ -1,0 +1,58 @@
+#include <algorithm>
+#include <utility>
+
+#include "trainer/backend/cpu/kernel.h"
+
+namespace lockstep::trainer::backend::cpu {
+
+namespace {
+
+// Not oneDNN's: its comparison drops a NaN that is not the first of its window.
+class MaxPool2dKernel final : public Base {
+ public:
+  MaxPool2dKernel(const core::ops::MaxPool2d& op, Site site)
+      : Base(std::move(site)),
+        image_{.height = d_.height,
+               .width = d_.width,
+               .channels = d_.in,
+               .out_height = d_.out_height,
+               .out_width = d_.out_width,
+               .kernel = static_cast<size_t>(op.kernel),
+               .stride = static_cast<size_t>(op.stride),
+               .padding = static_cast<size_t>(op.padding)} {}
+  Status forward(const RunContext&) override {
+    share(d_.samples, 1, [&](size_t begin, size_t end) {
+      for (size_t s = begin; s < end; ++s) loops_.max_pool(x() + s * read(), image_, y() + s * written());
+    });
+    return {};
+  }
+  Status backward(const RunContext&) override {
+    if (dx() == nullptr) return {};
+    const bool adds = accumulate();
+    share(d_.samples, 1, [&](size_t begin, size_t end) {
+      for (size_t s = begin; s < end; ++s) {
+        if (!adds) std::fill_n(dx() + s * read(), read(), 0.0f);
+        loops_.max_pool_backward(x() + s * read(), dy() + s * written(), image_, dx() + s * read());
+      }
+    });
+    return {};
+  }
+
+ private:
+  size_t read() const { return d_.height * d_.width * d_.in; }
+  size_t written() const { return d_.out_height * d_.out_width * d_.in; }
+
+  const PooledImage image_;
+};
+
+}  // namespace
+
+Needs needs_of(const core::ops::MaxPool2d&, const Dimensions&, size_t) {
+  return {.reads_inputs = true};
+}
+
+std::unique_ptr<Kernel> make_kernel(const core::ops::MaxPool2d& op, Site site) {
+  return std::make_unique<MaxPool2dKernel>(op, std::move(site));
+}
+
+}  // namespace lockstep::trainer::backend::cpu
