@@ -16,6 +16,7 @@
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/resnet.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -248,6 +249,13 @@ TEST(Models, gradients_of_every_layer_of_an_mlp_are_those_of_ref) {
   expect_gradients_of_ref("with dropout",
                           models::mlp({.batch = 16, .features = 12, .width = 24, .classes = 5, .dropout = 0.2}), 5);
   expect_gradients_of_ref("as lockstep-trainer makes it", models::mlp({.batch = 4}), 10);
+}
+
+TEST(Models, gradients_of_every_layer_of_a_resnet_are_those_of_ref) {
+  if (sanitizer::kOn) return;  // ref computes it for minutes
+  expect_gradients_of_ref(
+      "resnet18 with the stem for CIFAR",
+      models::resnet18({.batch = 2, .pixels = 16, .classes = 5, .stem = models::ResNetOptions::Stem::kCifar}), 5);
 }
 
 TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_in_evaluation) {

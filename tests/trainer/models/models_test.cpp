@@ -10,14 +10,23 @@
 #include "trainer/models/generate.h"
 #include "trainer/models/linear_regression.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/mobilenet_v2.h"
+#include "trainer/models/resnet.h"
+#include "trainer/models/vgg_a.h"
 
 namespace lockstep::trainer::models {
 namespace {
 
 TEST(Models, have_as_many_parameters_as_their_formulas_say) {
-  EXPECT_EQ(parameters_of(linear_regression(4)), 2U);
+  EXPECT_EQ(parameters_of(linear_regression(4)), 2U);  // those of the image networks are torchvision's
   EXPECT_EQ(parameters_of(mlp({.features = 32, .width = 128, .layers = 2, .classes = 10})),
             32U * 128 + 128 * 128 + 2 * 2 * 128 + 128 * 10 + 10);
+  EXPECT_EQ(parameters_of(mobilenet_v2({})), 3'504'872U);
+  EXPECT_EQ(parameters_of(resnet18({})), 11'689'512U);
+  EXPECT_EQ(parameters_of(resnet18({.pixels = 32, .classes = 10, .stem = ResNetOptions::Stem::kCifar})),
+            11'689'512U - 990 * 513 - 64 * 3 * (7 * 7 - 3 * 3));
+  EXPECT_EQ(parameters_of(resnet50({})), 25'557'032U);
+  EXPECT_EQ(parameters_of(vgg_a({})), 132'863'336U);
   size_t v = 90, t = 64, c = 128, block = 12 * c * c + 13 * c;
   EXPECT_EQ(parameters_of(char_transformer({.vocabulary = 90, .context = 64, .layers = 4, .width = 128})),
             v * c + t * c + 4 * block + 2 * c + c * v);

@@ -1,0 +1,61 @@
+#include "trainer/models/mobilenet_v2.h"
+
+#include <string>
+
+namespace lockstep::trainer::models {
+
+namespace {
+
+namespace ops = core::ops;
+using core::GraphBuilder;
+using core::TensorId;
+
+TensorId conv_norm(GraphBuilder& build, const std::string& name, TensorId x, std::int64_t outputs, ops::Conv2d op) {
+  return ops::batch_norm(build, name + ".norm", ops::conv2d(build, name, x, outputs, op));
+}
+
+TensorId conv_norm_relu6(GraphBuilder& build, const std::string& name, TensorId x, std::int64_t outputs,
+                         ops::Conv2d op) {
+  return ops::relu6(build, name + ".relu6", conv_norm(build, name, x, outputs, op));
+}
+
+// Widens `expansion` times, convolves each channel by itself, and narrows to `outputs` channels.
+TensorId inverted_residual(GraphBuilder& build, const std::string& name, TensorId input, std::int64_t expansion,
+                           std::int64_t outputs, std::int64_t stride) {
+  const std::int64_t width = build.shape(input).back() * expansion;
+  TensorId x = input;
+  if (expansion > 1) x = conv_norm_relu6(build, name + ".expand", x, width, {});
+  x = conv_norm_relu6(build, name + ".depthwise", x, width,
+                      {.kernel = 3, .stride = stride, .padding = 1, .groups = width});
+  x = conv_norm(build, name + ".project", x, outputs, {});
+  return build.shape(x) == build.shape(input) ? ops::add(build, name + ".sum", input, x) : x;
+}
+
+struct Stage {
+  std::int64_t expansion, outputs, blocks, stride;
+};
+
+constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+
+}  // namespace
+
+core::Graph mobilenet_v2(const MobileNetV2Options& o) {
+  GraphBuilder build(o.batch);
+  TensorId x = build.real_input("image", {o.batch, o.pixels, o.pixels, 3});
+  const TensorId classes = build.index_input("class", {o.batch});
+  x = conv_norm_relu6(build, "features.0", x, 32, {.kernel = 3, .stride = 2, .padding = 1});
+  int number = 1;
+  for (const Stage& stage : kStages) {
+    for (std::int64_t i = 0; i < stage.blocks; ++i) {
+      const std::string name = "features." + std::to_string(number++);
+      x = inverted_residual(build, name, x, stage.expansion, stage.outputs, i == 0 ? stage.stride : 1);
+    }
+  }
+  x = conv_norm_relu6(build, "features." + std::to_string(number), x, 1280, {});
+  x = ops::dropout(build, "classifier.dropout", ops::global_average_pool(build, "pool", x), o.dropout);
+  const TensorId scores = ops::linear(build, "classifier", x, o.classes, true, 0.01);
+  return build.finish({{"scores", scores}}, {{ops::softmax_cross_entropy(build, "loss", scores, classes)}});
+}
+
+}  // namespace lockstep::trainer::models

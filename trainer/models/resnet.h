@@ -1,0 +1,22 @@
+// Residual networks (He et al. 2015) for images, in the form of torchvision: ResNet-18, and ResNet-50 "v1.5", whose
+// blocks have their stride in the 3 x 3 convolution. Layers have torchvision's names.
+#pragma once
+
+#include "trainer/core/graph.h"
+
+namespace lockstep::trainer::models {
+
+struct ResNetOptions {
+  enum class Stem { kImageNet, kCifar };  // kCifar: 3 x 3 with stride 1 and no pooling, for images of 32 x 32
+
+  std::int64_t batch = 32;
+  std::int64_t pixels = 224;  // rows and columns of an image
+  std::int64_t classes = 1000;
+  Stem stem = Stem::kImageNet;
+};
+
+// Inputs: image (batch, pixels, pixels, 3), class (batch). Output: scores (batch, classes).
+core::Graph resnet18(const ResNetOptions& options);
+core::Graph resnet50(const ResNetOptions& options);
+
+}  // namespace lockstep::trainer::models
