@@ -51,9 +51,12 @@ bench-recovery: setup-test ## ranks of a training job killed KILLS=200 times: ho
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/recovery/bench_recovery.py --kills $(KILLS)
 
 MEMBERS ?= 100 4096
-bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a gang forms, loses one, finds a new coordinator
-	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench
+SIZES ?= 100/100/64 1000/1000/512 10000/10000/64 10000/10000/4096
+bench-coordinator: setup-test ## scripted agents over TLS, MEMBERS="100 4096": a gang forms, loses one, finds a new coordinator; the operator's memory, SIZES="NODES/PODS/AGENTS ..."
+	@scripts/build.sh release $(BUILD) $(JOBS) coordinator_bench operator_size_bench
 	@$(BUILD)/tests/bin/coordinator_bench --members $(MEMBERS) --most-mib 200
+	@$(BUILD)/tests/bin/operator_size_bench --operator $(BUILD)/bin/lockstep-operator --limit-of charts/lockstep/values.yaml --margin 1.5 --storms 0
+	@$(BUILD)/tests/bin/operator_size_bench --operator $(BUILD)/bin/lockstep-operator --sizes $(SIZES) --rest
 
 bench-placement: setup-test ## where a gang's pods go: decisions and events against bounds; packing against other schedulers' rules; from a job to 256 bound pods on NODES=1000
 	@scripts/build.sh release $(BUILD) $(JOBS) placement_bench packing_bench lockstep-operator

@@ -401,6 +401,12 @@ def soak(suite):
             pytest_words("tests/e2e/faults/test_failover.py"),
             {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"},
         ),
+        (
+            "the memory of an operator with 4,096 agents, 10,000 pods and 10,000 nodes, against the chart's limit",
+            [bin / "operator_size_bench", "--operator", ROOT / "build/release/bin/lockstep-operator", "--limit-of",
+             ROOT / "charts/lockstep/values.yaml", "--margin", "1.5", "--storms", "0"],
+            {},
+        ),
         ("README's command blocks, the long ones too", pytest_words("tests/e2e/readme"), {"LOCKSTEP_README": "whole"}),
     ]
     counts = Counts()

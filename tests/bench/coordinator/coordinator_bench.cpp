@@ -1,7 +1,6 @@
 // The cost of a gang of thousands for the coordinator: scripted agents over TLS on the loopback form a gang, lose a
 // member, re-form it, and find the coordinator's successor. The coordinator is a process of its own.
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -12,11 +11,13 @@
 #include <iostream>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/coordinator_timing.h"
 #include "tests/bench/coordinator/scripted_gang.h"
 #include "tests/bench/coordinator/served_coordinator.h"
+#include "tests/bench/process_figures.h"
 
 namespace lockstep::bench {
 namespace {
@@ -26,14 +27,6 @@ constexpr double kFormWithin = 120;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Descriptors for each agent on either side.
-void raise_descriptors() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // A folder with the certificates, removed at the end.
@@ -66,6 +59,11 @@ struct Figures {
   std::int64_t generation_after_restart = 0;
 };
 
+ScriptedPod scripted_pod(int slot, std::int64_t incarnation) {
+  const std::string name = pod_of(slot, incarnation);
+  return {name, name, name, incarnation};
+}
+
 // Waits until the gang is up in at least that generation with this many members connected; returns the time that it
 // took.
 std::optional<double> up(ServedCoordinator& coordinator, std::int64_t generation, int members,
@@ -92,19 +90,21 @@ std::optional<Figures> measure(int members, double seconds) {
     return std::nullopt;
   }
   ServedCoordinator coordinator = std::move(*started);
-  ScriptedGang gang(members, folder.ca(), coordinator.port());
+  std::vector<ScriptedPod> pods;
+  for (int slot = 0; slot < members; ++slot) pods.push_back(scripted_pod(slot, 1));
+  ScriptedGang gang(pods, folder.ca(), coordinator.port());
   const auto formed = up(coordinator, 1, members);
   if (!formed) return std::nullopt;
   figures.form = *formed;
 
-  const double cpu = coordinator.cpu_seconds();
+  const double cpu = coordinator.figures().cpu_seconds();
   const std::int64_t beats = gang.heartbeats();
   const double begun = now();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));  // the span that is measured
   const double said = static_cast<double>(gang.heartbeats() - beats);
-  figures.us_per_heartbeat = (coordinator.cpu_seconds() - cpu) * 1e6 / said;
+  figures.us_per_heartbeat = (coordinator.figures().cpu_seconds() - cpu) * 1e6 / said;
   figures.heartbeats_per_second = said / (now() - begun);
-  figures.idle_kib = coordinator.resident_kib();
+  figures.idle_kib = coordinator.figures().resident_kib();
 
   // A new coordinator evicts no member for that long, and sends no event when that time ends.
   std::this_thread::sleep_until(started_at + rendezvous::CoordinatorTiming().no_eviction_for);
@@ -115,12 +115,12 @@ std::optional<Figures> measure(int members, double seconds) {
   const auto reformed = up(coordinator, 2, members, [&](const ServedCoordinator::View& view) {
     if (view.replaced == victim && !replaced) {
       replaced = true;
-      gang.replace(victim, 2);
+      gang.replace(victim, scripted_pod(victim, 2));
     }
   });
   if (!reformed) return std::nullopt;
   figures.reform = *reformed;
-  figures.peak_kib = coordinator.peak_kib();
+  figures.peak_kib = coordinator.figures().peak_kib();
 
   const int port = coordinator.port();
   coordinator.kill();
@@ -136,7 +136,7 @@ std::optional<Figures> measure(int members, double seconds) {
   if (!back) return std::nullopt;
   figures.back = *back;
   figures.generation_after_restart = highest;
-  figures.peak_kib = std::max(figures.peak_kib, coordinator.peak_kib());
+  figures.peak_kib = std::max(figures.peak_kib, coordinator.figures().peak_kib());
   return figures;
 }
 

@@ -24,11 +24,11 @@ using boost::system::error_code;
 // On one loop, which is its only thread.
 class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
  public:
-  ScriptedAgent(ScriptedGang& gang, ScriptedGang::Loop& loop, int slot, std::int64_t incarnation)
+  ScriptedAgent(ScriptedGang& gang, ScriptedGang::Loop& loop, int slot, ScriptedPod pod)
       : gang_(gang),
         loop_(loop),
         slot_(slot),
-        incarnation_(incarnation),
+        pod_(std::move(pod)),
         timer_(loop.io),
         random_(static_cast<unsigned>(slot)) {}
 
@@ -80,9 +80,11 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   void hello() {
     rv::Hello hello;
     hello.name_space = kNamespace;
-    hello.pod_name = hello.pod_uid = hello.token = pod_of(slot_, incarnation_);
+    hello.pod_name = pod_.name;
+    hello.pod_uid = pod_.uid;
+    hello.token = pod_.token;
     hello.slot = slot_;
-    hello.incarnation = incarnation_;
+    hello.incarnation = pod_.incarnation;
     hello.session = hello.pod_name;
     hello.phase = phase_;
     hello.generation = generation_;
@@ -189,7 +191,7 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   ScriptedGang& gang_;
   ScriptedGang::Loop& loop_;
   const int slot_;
-  const std::int64_t incarnation_;
+  const ScriptedPod pod_;
   asio::steady_timer timer_;
   std::minstd_rand random_;
   std::unique_ptr<Stream> stream_;
@@ -204,14 +206,15 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   std::int64_t generation_ = 0, sequence_ = 0, step_ = 0, broke_ = 0;
 };
 
-ScriptedGang::ScriptedGang(int members, const std::string& ca_pem, int port)
+ScriptedGang::ScriptedGang(const std::vector<ScriptedPod>& pods, const std::string& ca_pem, int port)
     : tls_(asio::ssl::context::tls_client), port_(port) {
   tls_.add_certificate_authority(asio::buffer(ca_pem));
   tls_.set_verify_mode(asio::ssl::verify_peer);
   for (int i = 0; i < kThreads; ++i) loops_.push_back(std::make_unique<Loop>());
-  for (int slot = 0; slot < members; ++slot) {
+  for (const ScriptedPod& pod : pods) {
+    const auto slot = static_cast<int>(agents_.size());
     Loop& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
-    agents_.push_back(std::make_shared<ScriptedAgent>(*this, loop, slot, 1));
+    agents_.push_back(std::make_shared<ScriptedAgent>(*this, loop, slot, pod));
     asio::post(loop.io, [agent = agents_.back()] { agent->connect(); });
   }
   for (const auto& loop : loops_) {
@@ -237,11 +240,11 @@ void ScriptedGang::lose(int slot) {
   });
 }
 
-void ScriptedGang::replace(int slot, std::int64_t incarnation) {
+void ScriptedGang::replace(int slot, const ScriptedPod& pod) {
   failing_ = -1;
   Loop& loop = *loops_[static_cast<std::size_t>(slot % kThreads)];
   auto& agent = agents_[static_cast<std::size_t>(slot)];
-  agent = std::make_shared<ScriptedAgent>(*this, loop, slot, incarnation);
+  agent = std::make_shared<ScriptedAgent>(*this, loop, slot, pod);
   asio::post(loop.io, [agent] { agent->connect(); });
 }
 

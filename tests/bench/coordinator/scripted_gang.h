@@ -16,16 +16,22 @@
 
 namespace lockstep::bench {
 
+// The pod that an agent speaks for.
+struct ScriptedPod {
+  std::string name, uid, token;
+  std::int64_t incarnation = 1;
+};
+
 class ScriptedGang {
  public:
-  // `ca_pem`: the authority of the coordinator, which listens on the loopback.
-  ScriptedGang(int members, const std::string& ca_pem, int port);
+  // One agent for each pod, by slot. `ca_pem`: the authority of the coordinator, which listens on the loopback.
+  ScriptedGang(const std::vector<ScriptedPod>& pods, const std::string& ca_pem, int port);
   ~ScriptedGang();
 
   // Its pod was deleted: the connection ends and does not return. The others report that their communicators failed.
   void lose(int slot);
-  // The pod of that incarnation takes the slot.
-  void replace(int slot, std::int64_t incarnation);
+  // Another pod takes the slot.
+  void replace(int slot, const ScriptedPod& pod);
 
   // Heartbeats that all of them have sent so far.
   std::int64_t heartbeats() const { return heartbeats_.load(); }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <mutex>
@@ -259,37 +258,6 @@ bool ServedCoordinator::read(View& view, double within) {
     any = true;
   }
   return any;
-}
-
-double ServedCoordinator::cpu_seconds() const {
-  double nanoseconds = 0;  // of all its threads: the clock ticks of /proc/PID/stat are too coarse for a quiet gang
-  std::error_code ignored;
-  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid_), ignored)) {
-    std::istringstream words(text_of(thread.path().string() + "/schedstat"));
-    double ran = 0;
-    if (words >> ran) nanoseconds += ran;
-  }
-  return nanoseconds / 1e9;
-}
-
-namespace {
-
-std::int64_t kib_of(pid_t pid, const char* field) {
-  std::istringstream lines(text_of(fmt::format("/proc/{}/status", pid)));
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(field)) return std::stoll(line.substr(line.find(':') + 1));
-  }
-  return 0;
-}
-
-}  // namespace
-
-std::int64_t ServedCoordinator::peak_kib() const {
-  return kib_of(pid_, "VmHWM:");
-}
-
-std::int64_t ServedCoordinator::resident_kib() const {
-  return kib_of(pid_, "VmRSS:");
 }
 
 }  // namespace lockstep::bench

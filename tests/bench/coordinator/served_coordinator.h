@@ -8,13 +8,14 @@
 #include <string>
 
 #include "operator/base/result.h"
+#include "tests/bench/process_figures.h"
 
 namespace lockstep::bench {
 
 inline constexpr const char* kNamespace = "ns";
 inline constexpr const char* kJob = "gang";
 
-// The pod of a slot, which is also its uid and its token.
+// The name of a slot's pod, which is also its uid and its token.
 std::string pod_of(int slot, std::int64_t incarnation);
 
 // Runs the coordinator of a job with one rank a member, until its input ends. Reads serving.pem and key.pem in `folder`
@@ -44,10 +45,7 @@ class ServedCoordinator {
   bool read(View& view, double within);
   // As the controller does once a pod is deleted: expects another one, with the next incarnation, in that slot.
   void replace_pod(int slot);
-  // User and system time of the process so far.
-  double cpu_seconds() const;
-  std::int64_t peak_kib() const;
-  std::int64_t resident_kib() const;
+  ProcessFigures figures() const { return ProcessFigures(pid_); }
   void kill();
 
  private:
