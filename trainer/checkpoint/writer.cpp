@@ -79,7 +79,10 @@ class FolderWriter final : public Writer {
 
   Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) override {
     std::unique_lock lock(mutex_);
-    if (work_ && busy == Busy::kSkip) return false;
+    if (work_ && busy == Busy::kSkip) {
+      if (std::chrono::steady_clock::now() - work_->since > deadline) return late(deadline);
+      return false;
+    }
     if (!changed_.wait_for(lock, deadline, [&] { return !work_; })) {
       return late(deadline);
     }

@@ -2,7 +2,7 @@
 // writer's thread puts the files into step-S.gG/ (temporary name, fsync, rename). confirm(S + 1) says that a collective
 // of a later step succeeded, which proves that this gang was the only one; only then is manifest.json written.
 //
-//   if (due) writer->write(snapshot, Busy::kSkip, {});
+//   if (due) writer->write(snapshot, Busy::kSkip, deadline);
 //   ... step S + 1 ...; writer->confirm(S + 1);
 //   while (auto outcome = writer->poll()) report(*outcome);
 //   at the end: one more collective; writer->confirm(S + 1); writer->flush(deadline);
@@ -62,9 +62,10 @@ class Writer {
   virtual ~Writer() = default;
 
   // Takes a copy of the state (one in flight: memory for one more state) and returns true; false: left out because one
-  // is in flight and `busy` is kSkip. kDeadlineExceeded: kWait, and the old one was still not published after
-  // `deadline` (it may lack its confirm). kInvalid: the snapshot contradicts itself. kAlreadyExists: that step and
-  // generation is published already. Only one thread may call write() and confirm().
+  // is in flight and `busy` is kSkip. kDeadlineExceeded: the old one was still not published (it may lack its confirm)
+  // after a wait of `deadline` with kWait, or `deadline` after its write() with kSkip. kInvalid: the snapshot
+  // contradicts itself. kAlreadyExists: that step and generation is published already. Only one thread may call write()
+  // and confirm().
   virtual Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) = 0;
 
   // Later writes are of `generation`. A checkpoint in flight keeps the generation that it was written in, and a later

@@ -67,7 +67,9 @@ TEST_F(WriterTest, a_second_write_is_left_out_or_waits_as_asked) {
   const auto to = writer(1);
   const SmallModel model = SmallModel::of(1);
   ASSERT_TRUE(to->write({.step = 1, .state = model.state()}, Busy::kSkip, {}).value());
-  EXPECT_FALSE(to->write({.step = 2, .state = model.state()}, Busy::kSkip, {}).value());
+  EXPECT_FALSE(to->write({.step = 2, .state = model.state()}, Busy::kSkip, seconds(20)).value());
+  EXPECT_EQ(to->write({.step = 2, .state = model.state()}, Busy::kSkip, {}).error().code, ErrorCode::kDeadlineExceeded)
+      << "the one in flight has had its time";
   EXPECT_EQ(to->write({.step = 2, .state = model.state()}, Busy::kWait, milliseconds(20)).error().code,
             ErrorCode::kDeadlineExceeded);
   to->confirm(2);
