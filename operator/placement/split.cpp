@@ -83,9 +83,13 @@ void split(View& view, DomainId domain, int pods, NodePods& nodes) {
   for (std::size_t i = items.size(); i-- > 0;) rest[i] = min_plus(items[i].own, rest[i + 1], pods);
   auto left = static_cast<std::size_t>(pods);
   for (std::size_t i = 0; i < items.size() && left > 0; ++i) {
+    left = std::min(left, rest[i].size() - 1);  // changes nothing, unless the tables are not those of the tree
     std::size_t take = std::min(left, items[i].own.size() - 1);
     // The sums are exact, so that the minimum is met by equality; the largest share is tried first.
-    while (left - take >= rest[i + 1].size() || items[i].own[take] + rest[i + 1][left - take] != rest[i][left]) --take;
+    const auto meets = [&] {
+      return left - take < rest[i + 1].size() && items[i].own[take] + rest[i + 1][left - take] == rest[i][left];
+    };
+    while (take > 0 && !meets()) --take;
     hand_out(items[i], static_cast<std::int64_t>(take), children);
     left -= take;
   }
@@ -101,7 +105,7 @@ void fill(View& view, DomainId domain, int pods, NodePods& nodes) {
     return a->subtree->pods > b->subtree->pods;
   });
   std::int64_t left = pods;
-  for (std::size_t i = 0; left > 0; ++i) {
+  for (std::size_t i = 0; left > 0 && i < largest_first.size(); ++i) {
     Child* child = largest_first[i];
     for (std::size_t j = i + 1; j < largest_first.size() && child->subtree->pods >= left; ++j) {
       const Subtree& tighter = *largest_first[j]->subtree;
