@@ -67,11 +67,12 @@ TEST(LocalSgd, learns) {
   EXPECT_LT(mean(two.losses, 90, 100), 0.7 * mean(two.losses, 0, 10));
 }
 
+// What a worker computes depends on how far the other one is.
 TEST(ParameterServer, workers_without_a_common_step_learn) {
   testing::Server server(kRate / 2);
-  const GangResult two = train(recipe([&server](int) { return std::make_unique<ParameterServer>(server); }), 2, 100);
-  EXPECT_EQ(server.pushes(), 200);
-  EXPECT_LT(mean(two.losses, 90, 100), 0.7 * mean(two.losses, 0, 10));
+  const GangResult two = train(recipe([&server](int) { return std::make_unique<ParameterServer>(server); }), 2, 400);
+  EXPECT_EQ(server.pushes(), 800);
+  EXPECT_LT(mean(two.losses, 300, 400), 0.8 * mean(two.losses, 0, 10));
 }
 
 TEST(ParameterServer, one_worker_is_stochastic_gradient_descent) {
