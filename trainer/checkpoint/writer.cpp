@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -80,7 +81,7 @@ class FolderWriter final : public Writer {
   Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) override {
     std::unique_lock lock(mutex_);
     if (work_ && busy == Busy::kSkip) {
-      if (std::chrono::steady_clock::now() - work_->since > deadline) return late(deadline);
+      if (busy_since_ && std::chrono::steady_clock::now() - *busy_since_ > deadline) return late(deadline);
       return false;
     }
     if (!changed_.wait_for(lock, deadline, [&] { return !work_; })) {
@@ -106,6 +107,7 @@ class FolderWriter final : public Writer {
                       folder(work->name)));
     }
     LOCKSTEP_CHECK_OK(copy_state(snapshot.state, *work));
+    busy_since_ = work->since;
     work_ = std::move(work);
     changed_.notify_all();
     return true;
@@ -160,8 +162,10 @@ class FolderWriter final : public Writer {
       lock.lock();
       bool confirmed = false;
       if (manifest) {
+        busy_since_.reset();
         changed_.wait(lock, [&] { return closing_ || confirmed_ > work.step; });
         confirmed = confirmed_ > work.step;
+        busy_since_ = std::chrono::steady_clock::now();
       }
       lock.unlock();
       Result<Published> ending =
@@ -251,6 +255,7 @@ class FolderWriter final : public Writer {
   // Protected by mutex_.
   std::int64_t generation_;
   std::unique_ptr<Work> work_;
+  std::optional<MonotonicTime> busy_since_;  // the thread uses the storage; empty: it waits for work or a confirmation
   std::int64_t confirmed_ = std::numeric_limits<std::int64_t>::min();
   bool closing_ = false;
   std::deque<Result<Published>> endings_;

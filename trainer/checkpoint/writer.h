@@ -62,10 +62,10 @@ class Writer {
   virtual ~Writer() = default;
 
   // Takes a copy of the state (one in flight: memory for one more state) and returns true; false: left out because one
-  // is in flight and `busy` is kSkip. kDeadlineExceeded: the old one was still not published (it may lack its confirm)
-  // after a wait of `deadline` with kWait, or `deadline` after its write() with kSkip. kInvalid: the snapshot
-  // contradicts itself. kAlreadyExists: that step and generation is published already. Only one thread may call write()
-  // and confirm().
+  // is in flight and `busy` is kSkip. kDeadlineExceeded with kWait: the old one was still not published after a wait
+  // of `deadline` (it may lack its confirm). kDeadlineExceeded with kSkip: the storage has not answered for `deadline`.
+  // kInvalid: the snapshot contradicts itself. kAlreadyExists: that step and generation is published already. Only one
+  // thread may call write() and confirm().
   virtual Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) = 0;
 
   // Later writes are of `generation`. A checkpoint in flight keeps the generation that it was written in, and a later
