@@ -55,7 +55,8 @@ Failure Generations::yield() {
 // start from it.
 rendezvous::StateVersion Generations::holds() const {
   if (!rank_.whole) return {};
-  core::Version version = rank_.state().version();
+  const core::Version version = rank_.state().version();
+  if (version == core::Version{}) return {};  // the backend failed
   return {version.committed_in, version.step, to_text(version.digest)};
 }
 
@@ -63,7 +64,7 @@ Outcome<std::optional<int>> Generations::regroup(const Error& why) {
   bool interrupted = rank_.agent->has_order();  // the agent knows
   bool yielded = std::exchange(yielded_, false);
   if (!interrupted) {
-    const bool stepped = rank_.state().version().committed_in == rank_.generation;
+    const bool stepped = rank_.state().committed_in == rank_.generation;
     rank_.agent->broken(
         {rank_.generation, yielded ? -1 : rank_.communicator->suspect(), why.message, yielded, stepped});
   }

@@ -15,9 +15,15 @@ class HostBackend : public core::Backend {
  public:
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
   std::byte* host(std::byte* address) override { return address; }
-  void clear(std::byte* to, size_t bytes) override { std::memset(to, 0, bytes); }
-  void write(std::byte* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
-  void read(void* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void clear(std::byte* to, size_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, bytes);
+  }
+  void write(std::byte* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);  // an empty vector has no address
+  }
+  void read(void* to, const std::byte* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
   core::Mark mark() override { return {}; }
   bool reached(core::Mark) override { return true; }
   Status wait(core::Mark) override { return {}; }

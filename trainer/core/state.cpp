@@ -65,14 +65,21 @@ std::byte* State::view(size_t part) {
 Status State::fetch() {
   if (copy_.empty()) return {};
   for (size_t part = 0; part < arenas(); ++part) backend_.read(view(part), arena(part), arena_bytes());
-  return backend_.wait(backend_.mark());
+  return settled();
 }
 
 Status State::written() {
   changed();
   if (copy_.empty()) return {};
   for (size_t part = 0; part < arenas(); ++part) backend_.write(arena(part), view(part), arena_bytes());
-  return backend_.wait(backend_.mark());
+  return settled();
+}
+
+// No peer has a part in an error of the backend, and another generation cannot mend it.
+Status State::settled() {
+  const Status done = backend_.wait(backend_.mark());
+  if (!done) return fail(ErrorCode::kInternal, done.error().message);
+  return {};
 }
 
 void State::changed() {

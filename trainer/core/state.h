@@ -54,7 +54,7 @@ class State {
 
   // The host sees a state through views, which are valid as long as it lives. Where the host cannot reach the backend's
   // memory, they are of a copy: fetch() brings it up to date, and written() carries what was written through the views
-  // to the backend. Both return at once where it can. An error is the backend's.
+  // to the backend. Both return at once where it can. kInternal: the backend failed, and the state is garbage.
   Status fetch();
   Status written();
 
@@ -98,6 +98,7 @@ class State {
   std::byte* arena(size_t part) { return (part == 0 ? parameters : slots[part - 1])->data(); }
   size_t arena_bytes() const { return layout_.count * size_of(real_); }
   std::byte* view(size_t part);  // of an arena
+  Status settled();
 
   State(const Graph& graph, Backend& backend, const Layout& layout, std::vector<std::string> slot_names);
   const Graph& graph_;

@@ -307,6 +307,12 @@ void Replica::commit_statistics() {
 }
 
 Result<double> Replica::evaluate() {
+  Result<double> loss = run_evaluation();
+  if (!loss) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));  // as step()
+  return loss;
+}
+
+Result<double> Replica::run_evaluation() {
   RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
   std::int64_t samples = parts_.source.held_out();
   std::int64_t words[2] = {0, 0};  // flags, sum

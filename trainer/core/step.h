@@ -117,6 +117,7 @@ class Replica {
   Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
   Result<StepReport> run_step(const Control& wish);
+  Result<double> run_evaluation();
   Status compute(const Share& share);
   Status compute_micro_batch(InFlight& batch, const Share& share);
   Status forward(const RunContext& context);
