@@ -321,14 +321,14 @@ Result<double> Replica::run_evaluation() {
        begin += communicator_->size() * parts_.graph.batch) {
     std::int64_t count = std::min(parts_.graph.batch, samples - begin);
     pulse_.enter(Doing::kLoading);
-    LOCKSTEP_TRY(const Batch batch, parts_.source.take_held_out(begin, parts_.graph.batch, abort_));
-    LOCKSTEP_CHECK_OK(load(batch, false));
+    InFlight& batch = in_flight_.front();  // its memory outlives the work of a failed evaluation
+    LOCKSTEP_TRY(batch.samples, parts_.source.take_held_out(begin, parts_.graph.batch, abort_));
+    LOCKSTEP_CHECK_OK(load(batch.samples, false));
     pulse_.enter(Doing::kForward);
     LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
-    std::vector<std::byte>& losses = in_flight_.front().losses;
-    program_->read_losses(losses.data());
+    program_->read_losses(batch.losses.data());
     LOCKSTEP_CHECK_OK(parts_.backend.wait(parts_.backend.mark()));
-    const double loss = program_->sum_of_losses(losses.data(), count);
+    const double loss = program_->sum_of_losses(batch.losses.data(), count);
     RoundingFlags flags;
     round_into(&loss, 1, kEvaluationExponent, true, &words[1], flags);
     words[0] += flags.not_finite + flags.overflow;
