@@ -209,29 +209,50 @@ void layer_norm_parameters(const float* x, const float* mean, const float* inver
   }
 }
 
+// Columns whose sums stay in registers and the first-level cache while the rows go by.
+constexpr size_t kColumns = 64;
+
+// Calls body(first column, number of columns) for tiles of [begin, end).
+template <typename Body>
+void for_each_tile(size_t begin, size_t end, const Body& body) {
+  for (; begin < end; begin += kColumns) body(begin, end - begin < kColumns ? end - begin : kColumns);
+}
+
 void batch_norm(const float* x, const float* gain, const float* shift, size_t rows, size_t columns, size_t begin,
                 size_t end, float epsilon, bool train, const double* running_mean, const double* running_variance,
                 double* staged_mean, double* staged_variance, float* mean, float* inverse, float* y) {
-  auto n = static_cast<double>(rows);
-  for (size_t c = begin; c < end; ++c) {
-    double m = 0, variance = 0;
+  const auto n = static_cast<double>(rows);
+  for_each_tile(begin, end, [&](size_t first, size_t count) {
+    double m[kColumns] = {}, variance[kColumns] = {};
     if (train) {
-      for (size_t r = 0; r < rows; ++r) m += static_cast<double>(x[r * columns + c]);
-      m /= n;
       for (size_t r = 0; r < rows; ++r) {
-        double centred = static_cast<double>(x[r * columns + c]) - m;
-        variance += centred * centred;
+        const float* row = x + r * columns + first;
+        for (size_t c = 0; c < count; ++c) m[c] += static_cast<double>(row[c]);
       }
-      variance /= n;
-      staged_mean[c] = m;
-      staged_variance[c] = variance * n / (n - 1);
+      for (size_t c = 0; c < count; ++c) m[c] /= n;
+      for (size_t r = 0; r < rows; ++r) {
+        const float* row = x + r * columns + first;
+        for (size_t c = 0; c < count; ++c) {
+          const double centred = static_cast<double>(row[c]) - m[c];
+          variance[c] += centred * centred;
+        }
+      }
+      for (size_t c = 0; c < count; ++c) {
+        variance[c] /= n;
+        staged_mean[first + c] = m[c];
+        staged_variance[first + c] = variance[c] * n / (n - 1);
+      }
     } else {
-      m = running_mean[c];
-      variance = running_variance[c];
+      for (size_t c = 0; c < count; ++c) {
+        m[c] = running_mean[first + c];
+        variance[c] = running_variance[first + c];
+      }
     }
-    mean[c] = static_cast<float>(m);
-    inverse[c] = static_cast<float>(1.0 / __builtin_sqrt(variance + static_cast<double>(epsilon)));
-  }
+    for (size_t c = 0; c < count; ++c) {
+      mean[first + c] = static_cast<float>(m[c]);
+      inverse[first + c] = static_cast<float>(1.0 / __builtin_sqrt(variance[c] + static_cast<double>(epsilon)));
+    }
+  });
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = begin; c < end; ++c) {
       y[r * columns + c] = (x[r * columns + c] - mean[c]) * inverse[c] * gain[c] + shift[c];
@@ -242,25 +263,36 @@ void batch_norm(const float* x, const float* gain, const float* shift, size_t ro
 void batch_norm_backward(const float* x, const float* gain, const float* mean, const float* inverse, const float* dy,
                          size_t rows, size_t columns, size_t begin, size_t end, bool accumulate, float* dx,
                          float* dgain, float* dshift) {
-  auto share = 1.0f / static_cast<float>(rows);
-  for (size_t c = begin; c < end; ++c) {
-    double sum_g = 0, sum_gx = 0;
+  const auto share = 1.0f / static_cast<float>(rows);
+  for_each_tile(begin, end, [&](size_t first, size_t count) {
+    double sum_g[kColumns] = {}, sum_gx[kColumns] = {};
+    const float *m = mean + first, *inv = inverse + first;
     for (size_t r = 0; r < rows; ++r) {
-      float g = dy[r * columns + c];
-      sum_g += static_cast<double>(g);
-      sum_gx += static_cast<double>(g * (x[r * columns + c] - mean[c]) * inverse[c]);
+      const float *values = x + r * columns + first, *gradients = dy + r * columns + first;
+      for (size_t c = 0; c < count; ++c) {
+        const float g = gradients[c];
+        sum_g[c] += static_cast<double>(g);
+        sum_gx[c] += static_cast<double>(g * (values[c] - m[c]) * inv[c]);
+      }
     }
-    auto total = static_cast<float>(sum_g);
-    auto along = static_cast<float>(sum_gx);
-    dgain[c] += along;
-    dshift[c] += total;
-    if (dx == nullptr) continue;
+    float total[kColumns], along[kColumns];
+    for (size_t c = 0; c < count; ++c) {
+      total[c] = static_cast<float>(sum_g[c]);
+      along[c] = static_cast<float>(sum_gx[c]);
+      dgain[first + c] += along[c];
+      dshift[first + c] += total[c];
+    }
+    if (dx == nullptr) return;
     for (size_t r = 0; r < rows; ++r) {
-      float normal = (x[r * columns + c] - mean[c]) * inverse[c];
-      float value = gain[c] * inverse[c] * (dy[r * columns + c] - total * share - normal * along * share);
-      put(dx + r * columns + c, value, accumulate);
+      const float *values = x + r * columns + first, *gradients = dy + r * columns + first;
+      float* to = dx + r * columns + first;
+      for (size_t c = 0; c < count; ++c) {
+        const float normal = (values[c] - m[c]) * inv[c];
+        const float value = gain[first + c] * inv[c] * (gradients[c] - total[c] * share - normal * along[c] * share);
+        put(to + c, value, accumulate);
+      }
     }
-  }
+  });
 }
 
 // Channels whose largest values stay in registers while the window goes by.
