@@ -38,13 +38,26 @@ std::vector<std::string> model_names() {
   return names;
 }
 
+// What --data names for the model; null: it makes its own.
+const char* data_of(const models::Model& model) {
+  switch (model.data) {
+    case models::Model::Data::kGenerated:
+      return nullptr;
+    case models::Model::Data::kText:
+      return "text files";
+    case models::Model::Data::kImages:
+      return "folders of TFRecords";
+  }
+  return nullptr;
+}
+
 // What --help says of each model: what it learns, its options and its recipe.
 std::string describe_models() {
   std::string text = "\nModels and their defaults:\n";
   for (const models::Model& model : models::all_models()) {
     const models::Recipe& recipe = model.recipes.front();
     text += fmt::format("  {:<20}{}{}\n", model.name, model.help,
-                        model.data == models::Model::Data::kText ? " (--data: text files)" : "");
+                        data_of(model) != nullptr ? fmt::format(" (--data: {})", data_of(model)) : "");
     text += fmt::format("  {:<20}--optimizer={} --learning-rate={} --clip-norm={}\n", "", recipe.optimizer,
                         recipe.learning_rate, model.clip_norm);
     if (model.options.empty()) continue;
@@ -229,11 +242,13 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
 
 Status resolve(Flags& flags, const elastic::World& world) {
   const models::Model& model = *models::find_model(flags.model);  // parse_flags lets no other through
-  const bool text = model.data == models::Model::Data::kText;
+  const char* data = data_of(model);
   auto refuse = [](std::string sentence) { return fail(ErrorCode::kInvalid, std::move(sentence)); };
 
-  if (text && flags.data.empty()) return refuse(fmt::format("--model={} needs --data with text files", model.name));
-  if (!text && !flags.data.empty()) {
+  if (data != nullptr && flags.data.empty()) {
+    return refuse(fmt::format("--model={} needs --data with {}", model.name, data));
+  }
+  if (data == nullptr && !flags.data.empty()) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
   if (!model.writes_text && flags.generate > 0) {

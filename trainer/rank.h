@@ -36,14 +36,13 @@ inline std::int64_t milliseconds_since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
 }
 
-// After it a communicator that does not end is given up, and the process must end without destructors.
+// Deadline of Communicator::abort(). A process that overruns it ends by _Exit.
 inline constexpr std::chrono::seconds kAbortDeadline{2};
 
 // Mean losses of a sample. They belong to the state, and travel with it.
 struct Losses {
   double last = 0;  // of the last step, before its update
   double first_held_out = 0;
-  double held_out = 0;
 };
 
 struct Rank {
@@ -58,6 +57,8 @@ struct Rank {
   bool can_regroup() const { return agent->present() && world.source == elastic::World::Source::kAgent; }
   // The rank that seems to be the cause of a communicator's error; -1: none.
   int suspect() const { return communicator ? communicator->suspect() : unlinked; }
+  // Whose error a failed step or evaluation of the replica is.
+  Origin origin_of_step() const { return replica->source_failed() ? Origin::kData : Origin::kCommunication; }
   // Everything that the bits of a micro-batch's gradient depend on; empty: its last bits do not matter.
   std::string numerics_id() const;
 
@@ -80,9 +81,10 @@ struct Rank {
   bool initial = false;          // it is the one before the first step, until one is committed or received
   rendezvous::EntryTimes entry;  // into this generation
   Losses losses;
+  core::Evaluation evaluation;  // the last one
 };
 
-// Finds the rank's place in the world, and makes what it computes with and on. Resolves the flags. kConfig: flags and
+// Finds the rank's place in the world, and creates its backend and its task. Resolves the flags. kConfig: flags and
 // environment contradict each other, or the machine lacks something; kData: reading the data.
 Outcome<> load(Rank& rank);
 

@@ -101,7 +101,10 @@ Outcome<> Reports::step(const core::StepReport& report, double seconds) {
 
 void Reports::evaluated() const {
   if (!rank_.leads()) return;
-  print(stdout, "eval step {}  held-out loss {:.4f}\n", rank_.state().step, rank_.losses.held_out);
+  const core::Evaluation& found = rank_.evaluation;
+  print(stdout, "eval step {}  held-out loss {:.4f}{}{}\n", rank_.state().step, found.loss,
+        found.top1 ? fmt::format("  top-1 {:.2f} %", 100 * *found.top1) : "",
+        found.top5 ? fmt::format("  top-5 {:.2f} %", 100 * *found.top5) : "");
 }
 
 Outcome<> Reports::result() const {
@@ -127,10 +130,7 @@ void Reports::print_configuration() const {
   for (const core::Segment& segment : rank_.replica->layout().segments) parameters += segment.count;
   print(stdout, "configuration\n");
   row("model", fmt::format("{}, {} parameters", rank_.flags.model, parameters));
-  if (const data::Text* text = rank_.task->data.text.get()) {
-    row("data", fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", text->files.size(),
-                            text->training.size(), text->held_out.size(), text->vocabulary.size()));
-  }
+  if (!rank_.task->data.description.empty()) row("data", rank_.task->data.description);
   row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", rank_.flags.batch_size,
                            rank_.flags.micro_batch_size, rank_.task->data.epoch_samples));
   row("optimizer",
@@ -159,7 +159,9 @@ void Reports::print_result(const std::string& digest) const {
                            {"deterministic", rank_.flags.deterministic},
                            {"train_loss", rank_.losses.last},
                            {"initial_held_out_loss", rank_.losses.first_held_out},
-                           {"held_out_loss", rank_.losses.held_out}};
+                           {"held_out_loss", rank_.evaluation.loss}};
+  if (rank_.evaluation.top1) record.emplace_back("top1_percent", 100 * *rank_.evaluation.top1);
+  if (rank_.evaluation.top5) record.emplace_back("top5_percent", 100 * *rank_.evaluation.top5);
   if (rank_.task->model->results) {
     for (const models::Metric& metric : rank_.task->model->results(rank_.task->data, rank_.state().tensors())) {
       const auto* whole = std::get_if<std::int64_t>(&metric.value);

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
   task->graph = task->model->graph(flags.model_options, task->data, flags.micro_batch_size);
   LOCKSTEP_TRY(task->optimizer, optim::make_optimizer(optimizer_options(flags)));
   std::string& text = task->configuration = flags.model_options.describe();
-  if (task->data.text) text += fmt::format(" data={:016x}", task->data.text->fingerprint);
+  if (task->data.fingerprint != 0) text += fmt::format(" data={:016x}", task->data.fingerprint);
   if (!text.empty()) text += ' ';
   text += optim::describe(task->optimizer);
   // Batch statistics are of a micro-batch. A run may continue with another global batch and on another backend.

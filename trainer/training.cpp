@@ -63,7 +63,8 @@ Outcome<int> Training::one_generation() {
     LOCKSTEP_CHECK_OK(supervised());
     pass_time();
     const core::Control wished = wish();
-    LOCKSTEP_TRY(const auto report, from(Origin::kCommunication, rank_.replica->step(wished)));
+    auto stepped = rank_.replica->step(wished);
+    LOCKSTEP_TRY(const auto report, from(rank_.origin_of_step(), std::move(stepped)));
     LOCKSTEP_CHECK_OK(committed(report));
     if (report.control.stop || report.leaving == rank_.world.size) return stopped();
     if (report.leaving > 0 && step() < last) return part(wished.leave, report.leaving);
@@ -110,7 +111,7 @@ Outcome<> Training::catch_up() {
   evaluated_step_ = -1;
   if (step() == 0) {
     LOCKSTEP_CHECK_OK(evaluate());
-    rank_.losses.first_held_out = rank_.losses.held_out;
+    rank_.losses.first_held_out = rank_.evaluation.loss;
   }
   if (step() == 0 || rank_.world.state_source.rank < 0) return {};
   if (checkpoints_.due_by_step(step()) && step() < rank_.flags.steps) {
@@ -161,7 +162,8 @@ Outcome<> Training::committed(const core::StepReport& report) {
 }
 
 Outcome<> Training::evaluate() {
-  LOCKSTEP_TRY(rank_.losses.held_out, from(Origin::kCommunication, rank_.replica->evaluate()));
+  auto evaluated = rank_.replica->evaluate();
+  LOCKSTEP_TRY(rank_.evaluation, from(rank_.origin_of_step(), std::move(evaluated)));
   evaluated_step_ = step();
   reports_.evaluated();
   step_started_ = Clock::now();

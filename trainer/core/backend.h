@@ -43,7 +43,7 @@ struct Step {
   size_t backward_scratch = 0;            // bytes that only the backward pass uses
 };
 
-// What a backend made of a graph.
+// A lowered graph: its steps, and the bytes of each tensor.
 struct Lowered {
   std::vector<Step> steps;  // in the order of the forward pass; the backward pass runs from the last to the first
   std::vector<size_t> value_bytes;     // by tensor; 0: an activation that never is in memory

@@ -68,7 +68,7 @@ class State {
   void changed();
   // All parameters and slots were written, and the sum of their digests is `digest`.
   void digested(std::uint64_t digest);
-  // Grows with each change, so that the owner of something derived from the state knows when to derive it anew.
+  // Grows with each change: what is derived from the state is stale when this number has grown.
   std::uint64_t changes() const { return changes_; }
 
   // Views of the state as bytes: its arenas with their padding, then the small fields. Equal layouts have equal places.

@@ -47,7 +47,8 @@ Replica::Replica(const ReplicaParts& parts, const StepOptions& options, const st
       options_(options),
       abort_(abort),
       pulse_(options.pulse != nullptr ? *options.pulse : unwatched_),
-      layout_(lay_out(parts.graph, options.buckets)) {}
+      layout_(lay_out(parts.graph, options.buckets)),
+      classification_(classification_of(parts.graph)) {}
 
 Replica::~Replica() {
   static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
@@ -104,6 +105,7 @@ void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
 }
 
 Result<StepReport> Replica::step(Control wish) {
+  source_failed_ = false;
   Result<StepReport> report = run_step(wish);
   // What a failed step has enqueued must not touch the next one.
   if (!report) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
@@ -116,7 +118,10 @@ Result<StepReport> Replica::run_step(const Control& wish) {
   StepReport report;
   Agreement agreement{.outcome = Outcome::kRepeat};
   for (int attempt = 0; agreement.outcome == Outcome::kRepeat; ++attempt) {
-    if (attempt == kMaxAttempts) return fail(ErrorCode::kInternal, "a sum fits no exponent");
+    if (attempt == kMaxAttempts)
+      return fail(ErrorCode::kInternal, "step " + std::to_string(state_->step + 1) +
+                                            ": a gradient sum overflows every fixed-point exponent; lower "
+                                            "--learning-rate or set --clip-norm");
     report.redone = attempt;
     backend.clear(gradients_->data(), gradients_->bytes());
     LOCKSTEP_TRY(const Share share, parts_.synchronizer.begin(attempt));
@@ -184,7 +189,7 @@ Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
     Timed timed(times_.load);
     pulse_.enter(Doing::kLoading);
     const std::int64_t position = state_->samples + context.first_sample;
-    LOCKSTEP_TRY(batch.samples, parts_.source.take(position, rows, abort_));
+    LOCKSTEP_TRY(batch.samples, taken(parts_.source.take(position, rows, abort_)));
     LOCKSTEP_CHECK_OK(load(batch.samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
   }
   {
@@ -222,6 +227,12 @@ Status Replica::backward(const RunContext& context, Turn turn) {
     }
   }
   return {};
+}
+
+// Remembers whose error it is: a source that was cancelled was told so by others.
+Result<Batch> Replica::taken(Result<Batch> batch) {
+  source_failed_ = !batch && batch.error().code != ErrorCode::kCancelled;
+  return batch;
 }
 
 // Copies a batch to the inputs of the program. `drops_first`: the first row of each input stays as it is.
@@ -306,40 +317,82 @@ void Replica::commit_statistics() {
   }
 }
 
-Result<double> Replica::evaluate() {
-  Result<double> loss = run_evaluation();
-  if (!loss) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));  // as step()
-  return loss;
+namespace {
+
+// The words of an evaluation, which ranks sum.
+enum : size_t { kFlags, kLoss, kTop1, kTop5, kWords };
+constexpr std::int64_t kTopFew = 5;
+
+}  // namespace
+
+Result<Evaluation> Replica::evaluate() {
+  Result<Evaluation> evaluation = run_evaluation();
+  if (!evaluation) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));  // as step()
+  return evaluation;
 }
 
-Result<double> Replica::run_evaluation() {
-  RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
-  std::int64_t samples = parts_.source.held_out();
-  std::int64_t words[2] = {0, 0};  // flags, sum
+Result<Evaluation> Replica::run_evaluation() {
+  const std::int64_t samples = parts_.source.held_out(), batch = parts_.graph.batch;
+  std::vector<std::int64_t> words(kWords, 0);
   refresh();
-  for (std::int64_t begin = communicator_->rank() * parts_.graph.batch; begin < samples;
-       begin += communicator_->size() * parts_.graph.batch) {
-    std::int64_t count = std::min(parts_.graph.batch, samples - begin);
-    pulse_.enter(Doing::kLoading);
-    InFlight& batch = in_flight_.front();  // its memory outlives the work of a failed evaluation
-    LOCKSTEP_TRY(batch.samples, parts_.source.take_held_out(begin, parts_.graph.batch, abort_));
-    LOCKSTEP_CHECK_OK(load(batch.samples, false));
-    pulse_.enter(Doing::kForward);
-    LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
-    program_->read_losses(batch.losses.data());
-    LOCKSTEP_CHECK_OK(parts_.backend.wait(parts_.backend.mark()));
-    const double loss = program_->sum_of_losses(batch.losses.data(), count);
-    RoundingFlags flags;
-    round_into(&loss, 1, kEvaluationExponent, true, &words[1], flags);
-    words[0] += flags.not_finite + flags.overflow;
+  for (std::int64_t first = communicator_->rank() * batch; first < samples; first += communicator_->size() * batch) {
+    LOCKSTEP_CHECK_OK(evaluate_batch(first, std::min(batch, samples - first), words));
   }
   pulse_.enter(Doing::kOther);
   Meanwhile waiting(pulse_, Doing::kWaiting);
-  LOCKSTEP_TRY(auto ticket,
-               communicator_->submit(comm::AllReduce{words, 2, comm::DataType::kInt64, comm::Reduction::kSum}));
+  LOCKSTEP_TRY(auto ticket, communicator_->submit(comm::AllReduce{words.data(), words.size(), comm::DataType::kInt64,
+                                                                  comm::Reduction::kSum}));
   LOCKSTEP_CHECK_OK(communicator_->wait(ticket));
-  if (words[0] != 0 || samples == 0) return std::numeric_limits<double>::quiet_NaN();
-  return std::ldexp(static_cast<double>(words[1]), -kEvaluationExponent) / static_cast<double>(samples);
+  Evaluation evaluation{.loss = std::numeric_limits<double>::quiet_NaN()};
+  if (samples == 0) return evaluation;
+  const auto all = static_cast<double>(samples);
+  if (words[kFlags] == 0) evaluation.loss = std::ldexp(static_cast<double>(words[kLoss]), -kEvaluationExponent) / all;
+  if (!classification_) return evaluation;
+  evaluation.top1 = static_cast<double>(words[kTop1]) / all;
+  if (parts_.graph.tensor(classification_->scores).shape[1] > kTopFew) {
+    evaluation.top5 = static_cast<double>(words[kTop5]) / all;
+  }
+  return evaluation;
+}
+
+// Adds the first `count` rows of a batch to the words.
+Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& words) {
+  const RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
+  Backend& backend = parts_.backend;
+  pulse_.enter(Doing::kLoading);
+  InFlight& batch = in_flight_.front();  // its memory outlives the work of a failed evaluation
+  LOCKSTEP_TRY(batch.samples, taken(parts_.source.take_held_out(first, parts_.graph.batch, abort_)));
+  LOCKSTEP_CHECK_OK(load(batch.samples, false));
+  pulse_.enter(Doing::kForward);
+  LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
+  program_->read_losses(batch.losses.data());
+  std::vector<std::byte> scores;
+  std::vector<std::int32_t> classes;
+  if (classification_) {
+    scores.resize(bytes_of(parts_.graph.tensor(classification_->scores), backend.real()));
+    classes.resize(static_cast<size_t>(parts_.graph.batch));
+    backend.read(scores.data(), static_cast<const std::byte*>(program_->data(classification_->scores)), scores.size());
+    backend.read(classes.data(), static_cast<const std::byte*>(program_->data(classification_->classes)),
+                 classes.size() * sizeof(std::int32_t));
+  }
+  LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
+  const double loss = program_->sum_of_losses(batch.losses.data(), count);
+  RoundingFlags flags;
+  round_into(&loss, 1, kEvaluationExponent, true, &words[kLoss], flags);
+  words[kFlags] += flags.not_finite + flags.overflow;
+  if (!classification_) return {};
+  const auto width = static_cast<size_t>(parts_.graph.tensor(classification_->scores).shape[1]);
+  std::vector<double> row(width);
+  for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
+    for (size_t c = 0; c < width; ++c) {
+      row[c] = backend.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(scores.data())[r * width + c]
+                                                       : reinterpret_cast<const double*>(scores.data())[r * width + c];
+    }
+    const std::int64_t place = place_of(row.data(), width, static_cast<size_t>(classes[r]));
+    words[kTop1] += place < 1 ? 1 : 0;
+    words[kTop5] += place < kTopFew ? 1 : 0;
+  }
+  return {};
 }
 
 Result<bool> Replica::ranks_agree() {

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "operator/base/result.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/core/hits.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/program.h"
 #include "trainer/core/pulse.h"
@@ -47,6 +49,13 @@ struct StepReport {
   Control control;           // the wishes of all ranks together
   int leaving = 0;           // ranks that leave
   int redone = 0;            // times that the step was recomputed because a sum did not fit its exponent
+};
+
+// What held-out samples say of a state.
+struct Evaluation {
+  double loss = 0;             // mean of the samples; NaN: there are none, or it is not finite
+  std::optional<double> top1;  // share of samples whose class has the largest score; empty: the graph does not classify
+  std::optional<double> top5;  // one of the five largest; empty: there are no more than five classes
 };
 
 // Where the time of steps goes, in seconds on this rank, since creation.
@@ -85,9 +94,12 @@ class Replica {
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
   const std::vector<ComputedBatch>& computed() const { return computed_; }
 
-  // Mean loss over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits.
-  // NaN when it is not finite. Errors are those of step().
-  Result<double> evaluate();
+  // Over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits. Errors are those
+  // of step().
+  Result<Evaluation> evaluate();
+
+  // Whether the last error of step() or evaluate() was the source's.
+  bool source_failed() const { return source_failed_; }
 
   // Whether the states of all ranks fit together: replicated ones are bitwise identical, others are not compared. Every
   // rank calls it at the same place and gets the same answer. Errors are the communicator's.
@@ -117,12 +129,14 @@ class Replica {
   Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
   Result<StepReport> run_step(const Control& wish);
-  Result<double> run_evaluation();
+  Result<Evaluation> run_evaluation();
   Status compute(const Share& share);
   Status compute_micro_batch(InFlight& batch, const Share& share);
   Status forward(const RunContext& context);
   Status backward(const RunContext& context, Turn turn);
+  Result<Batch> taken(Result<Batch> batch);
   Status load(const Batch& batch, bool drops_first);
+  Status evaluate_batch(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& words);
   void read_results(InFlight& batch);
   Status take_results(const InFlight& batch);
   void refresh();
@@ -157,6 +171,8 @@ class Replica {
   std::vector<ComputedBatch> computed_;
 
   std::vector<void*> slot_addresses_;
+  const std::optional<Classification> classification_;
+  bool source_failed_ = false;
   StepTimes times_;
 };
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/core/random.h"
+#include "trainer/data/sampler.h"
+
 namespace lockstep::trainer::data {
 
 namespace {
@@ -32,10 +35,35 @@ Result<std::unique_ptr<ImageSource>> ImageSource::create(DataFiles training, Dat
   source->held_out_.files = std::move(held_out);
   LOCKSTEP_TRY(const auto indexes, source->index(source->training_, abort));
   LOCKSTEP_CHECK_OK(source->index(source->held_out_, abort));
+  source->thin_out(source->held_out_);
   if (source->training_.records.empty()) return fail(ErrorCode::kInvalid, "the training data has no records");
   source->order_ =
       std::make_unique<BlockOrder>(cut_into_blocks(indexes, options.block_bytes), options.window_blocks, options.seed);
   return source;
+}
+
+std::uint64_t ImageSource::fingerprint() const {
+  std::uint64_t key = core::derive(0, "images");
+  for (const Part* part : {&training_, &held_out_}) {
+    for (const Located& at : part->records) {
+      key = core::derive(core::derive(core::derive(key, at.file), at.record.offset), at.record.end());
+    }
+  }
+  return key | 1;
+}
+
+// Keeps as many records as the options ask for, in their order. Which ones depends on their number alone: files may be
+// sorted by class.
+void ImageSource::thin_out(Part& part) const {
+  const auto most = static_cast<size_t>(options_.most_held_out);
+  const size_t all = part.records.size();
+  if (most == 0 || most >= all) return;
+  const Permutation order(all, core::derive(0, "held out"));
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < most; ++i) kept.push_back(order.at(i));
+  std::sort(kept.begin(), kept.end());
+  for (size_t i = 0; i < most; ++i) part.records[i] = part.records[kept[i]];
+  part.records.resize(most);
 }
 
 Result<std::vector<RecordIndex>> ImageSource::index(Part& part, const std::atomic<bool>& abort) {

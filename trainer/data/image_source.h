@@ -35,6 +35,7 @@ struct ImageOptions {
   std::uint64_t seed = 0;
   std::uint64_t block_bytes = kBlockBytes;        // of the order of records
   std::int64_t window_blocks = 8;                 // of the order of records
+  std::int64_t most_held_out = 0;                 // held-out images, drawn from all files; 0: all
   Duration patience = std::chrono::seconds(120);  // for storage that does not answer
 };
 
@@ -48,6 +49,8 @@ class ImageSource final : public core::SampleSource {
                                                      const ImageOptions& options, const std::atomic<bool>& abort);
 
   std::int64_t samples() const { return order_->count(); }  // of an epoch
+  // Of the places and lengths of all records, which decide what a position means. Not 0.
+  std::uint64_t fingerprint() const;
 
   // Inputs: images (rows, height, width, 3), real, and classes (rows), int32. Errors as the interface has them, and
   // kInvalid: an image of another size, or a label outside of the classes; the sentence names file and offset. Such
@@ -83,6 +86,7 @@ class ImageSource final : public core::SampleSource {
 
   explicit ImageSource(const ImageOptions& options);
   Result<std::vector<RecordIndex>> index(Part& part, const std::atomic<bool>& abort);
+  void thin_out(Part& part) const;
   Status write(const Part& part, std::int64_t sample, const View& view, Workspace& space, Target to,
                const std::atomic<bool>& abort);
   Status write_record(const Part& part, const Located& at, const View& view, Workspace& space, Target to,

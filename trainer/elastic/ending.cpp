@@ -10,6 +10,8 @@ constexpr int kExitInternal = 1;  // permanent: trying again would meet the same
 int exit_code_of(ErrorCode code, Origin origin) {
   const bool storage = origin == Origin::kRestore || origin == Origin::kSave;
   if (storage && code == ErrorCode::kDeadlineExceeded) return kExitWatchdog;
+  const bool unread = code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded;
+  if (origin == Origin::kData && unread) return kExitWatchdog;  // storage that does not answer may do so later
   switch (origin) {
     case Origin::kUsage:
       return kExitUsage;

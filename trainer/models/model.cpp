@@ -69,6 +69,10 @@ Result<Dataset> open_text(const DataOptions& options, std::int64_t context) {
   dataset.text = std::make_unique<data::Text>(std::move(text));
   LOCKSTEP_TRY(auto source, data::TextSource::create(*dataset.text, context, options.seed, options.held_out));
   dataset.epoch_samples = source.windows();
+  dataset.fingerprint = dataset.text->fingerprint;
+  dataset.description =
+      fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", dataset.text->files.size(),
+                  dataset.text->training.size(), dataset.text->held_out.size(), dataset.text->vocabulary.size());
   dataset.source = std::make_unique<data::TextSource>(source);
   return dataset;
 }

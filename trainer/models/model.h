@@ -63,8 +63,11 @@ struct DataOptions {
 };
 
 struct Dataset {
+  std::unique_ptr<core::SampleSource> records;  // behind the source, which ends first; null: nothing is
   std::unique_ptr<core::SampleSource> source;
   std::int64_t epoch_samples = 0;
+  std::uint64_t fingerprint = 0;     // of the data that a checkpoint continues with; 0: the model makes it
+  std::string description;           // for people; empty: the model makes its data
   std::unique_ptr<data::Text> text;  // null: the samples are not text
   std::int64_t context = 0;          // characters of a sample of text
 };
@@ -86,7 +89,7 @@ struct Metric {
 };
 
 struct Model {
-  enum class Data : std::uint8_t { kGenerated, kText };
+  enum class Data : std::uint8_t { kGenerated, kText, kImages };
 
   std::string name;  // of --model
   std::string help;  // what it learns; one line

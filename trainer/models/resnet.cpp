@@ -46,14 +46,14 @@ core::Graph resnet(const ResNetOptions& o, const Block& block, const std::int64_
   TensorId x = build.real_input("image", {o.batch, o.pixels, o.pixels, 3});
   const TensorId classes = build.index_input("class", {o.batch});
   const bool small = o.stem == ResNetOptions::Stem::kCifar;
-  x = conv_norm(build, "", 1, x, 64,
+  x = conv_norm(build, "", 1, x, o.width,
                 small ? ops::Conv2d{.kernel = 3, .padding = 1} : ops::Conv2d{.kernel = 7, .stride = 2, .padding = 3});
   x = ops::relu(build, "relu", x);
   if (!small) x = ops::max_pool2d(build, "maxpool", x, {.kernel = 3, .stride = 2, .padding = 1});
   for (int stage = 0; stage < 4; ++stage) {
     for (std::int64_t i = 0; i < blocks[stage]; ++i) {
       const std::string at = "layer" + std::to_string(stage + 1) + "." + std::to_string(i) + ".";
-      x = block(build, at, x, std::int64_t{64} << stage, stage > 0 && i == 0 ? 2 : 1);
+      x = block(build, at, x, o.width << stage, stage > 0 && i == 0 ? 2 : 1);
     }
   }
   const TensorId scores = ops::linear(build, "fc", ops::global_average_pool(build, "avgpool", x), o.classes);

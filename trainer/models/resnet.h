@@ -12,6 +12,7 @@ struct ResNetOptions {
   std::int64_t batch = 32;
   std::int64_t pixels = 224;  // rows and columns of an image
   std::int64_t classes = 1000;
+  std::int64_t width = 64;  // channels of the first stage
   Stem stem = Stem::kImageNet;
 };
 

@@ -29,9 +29,9 @@ Result<core::Rule> make_rule(const OptimizerOptions& options) {
     return refuse(
         fmt::format("there is no --optimizer={}; choose one of {}", options.rule, fmt::join(rule_names(), ", ")));
   }
-  if (!sgd && !lars && options.momentum) return refuse("--momentum is of --optimizer=sgd and lars");
-  if (!sgd && options.nesterov) return refuse("--nesterov is of --optimizer=sgd");
-  if (!lars && options.trust_coefficient) return refuse("--trust-coefficient is of --optimizer=lars");
+  if (!sgd && !lars && options.momentum) return refuse("--momentum needs --optimizer=sgd or lars");
+  if (!sgd && options.nesterov) return refuse("--nesterov needs --optimizer=sgd");
+  if (!lars && options.trust_coefficient) return refuse("--trust-coefficient needs --optimizer=lars");
   const double momentum = options.momentum.value_or(0.9);
   if (options.nesterov && momentum == 0) return refuse("--nesterov needs a --momentum above 0");
   if (sgd) return core::Rule(core::Sgd{.momentum = momentum, .nesterov = options.nesterov});
@@ -48,9 +48,9 @@ Result<core::Decay> make_decay(const OptimizerOptions& options) {
     return refuse(fmt::format("there is no --schedule={}; choose one of {}", options.schedule,
                               fmt::join(schedule_names(), ", ")));
   }
-  if (!step && !options.milestones.empty()) return refuse("--milestones is of --schedule=step");
-  if (!step && options.decay_factor) return refuse("--decay-factor is of --schedule=step");
-  if (!polynomial && options.power) return refuse("--power is of --schedule=polynomial");
+  if (!step && !options.milestones.empty()) return refuse("--milestones needs --schedule=step");
+  if (!step && options.decay_factor) return refuse("--decay-factor needs --schedule=step");
+  if (!polynomial && options.power) return refuse("--power needs --schedule=polynomial");
   if (step && options.milestones.empty()) return refuse("--schedule=step needs --milestones");
   if (options.power && *options.power < 1) return refuse("--power must be at least 1");
   if (step) {

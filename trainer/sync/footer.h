@@ -1,6 +1,6 @@
 // The last all-reduce of a step, all int64 sums: counts of flags, then rounded numbers (the loss and the batch
 // statistics). So all ranks know the same of each other after the same step. The footer also stages the fixed-point
-// exponents of the step: of its own numbers and, for those who sum gradients as integers, of gradients.
+// exponents of the step: of its own numbers and, for a synchronizer that sums gradients as integers, of gradients.
 #pragma once
 
 #include <cstddef>

@@ -164,7 +164,7 @@ TEST_F(ReflectorTest, a_sink_of_texts_gets_the_same_events_as_one_of_json) {
   EXPECT_EQ(std::vector(asked.begin(), asked.begin() + 6), std::vector(asked.begin() + 6, asked.end()));
 }
 
-TEST_F(ReflectorTest, a_list_with_text_that_is_no_object_begins_anew) {
+TEST_F(ReflectorTest, a_first_page_with_a_non_object_is_listed_again) {
   lists.push_back(ListPage{{object("a", 5), Json(5), object("b", 6)}, "100", ""});
   lists.push_back(ListPage{{object("a", 5), object("b", 6)}, "101", ""});
   EXPECT_GT(reflector.step({}), Duration::zero());

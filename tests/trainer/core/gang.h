@@ -126,7 +126,7 @@ inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes&
       }
       auto held_out = rank.replica->evaluate();
       ASSERT_TRUE(held_out.ok());
-      if (r == 0) result.held_out_loss = *held_out;
+      if (r == 0) result.held_out_loss = held_out->loss;
       auto agree = rank.replica->ranks_agree();
       ASSERT_TRUE(agree.ok());
       EXPECT_TRUE(*agree);

@@ -246,7 +246,7 @@ TEST(Training, linear_regression_recovers_the_line) {
       EXPECT_NEAR(value, 0, 0.01);
     }
   }
-  EXPECT_NEAR(rank.replica->evaluate().value(), 0.01, 0.002) << "the variance of the noise";
+  EXPECT_NEAR(rank.replica->evaluate().value().loss, 0.01, 0.002) << "the variance of the noise";
 }
 
 TEST(Commit, a_step_that_broke_anywhere_changes_nothing_and_is_the_same_when_done_again) {

@@ -107,6 +107,27 @@ TEST(ImageSource, a_position_has_the_same_bytes_in_any_batch_on_any_rank_and_ahe
   EXPECT_EQ(different.size(), 8U) << "each epoch sees the images in another way";
 }
 
+TEST(ImageSource, fewer_held_out_images_are_drawn_from_all_files_and_classes) {
+  ImageOptions some = options();
+  some.most_held_out = 20;
+  const auto source = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 23)), some, kGoOn).value();
+  EXPECT_EQ(source->held_out(), 20);
+  some.most_held_out = 6;
+  const auto few = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 20)), some, kGoOn).value();
+  const core::Batch batch = few->take_held_out(0, 6, kGoOn).value();
+  std::set<std::int32_t> classes(classes_of(batch), classes_of(batch) + 6);
+  EXPECT_GT(classes.size(), 3U);
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t row = 0; row < 6; ++row) numbers.push_back(number_of(batch, row));
+  EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+}
+
+TEST(ImageSource, other_records_have_another_fingerprint) {
+  const auto one = source_of(files(0, 12)), same = source_of(files(0, 12)), other = source_of(files(0, 11));
+  EXPECT_EQ(one->fingerprint(), same->fingerprint());
+  EXPECT_NE(one->fingerprint(), other->fingerprint());
+}
+
 TEST(ImageSource, held_out_images_come_in_order_and_as_they_are) {
   const auto source = source_of(files(0, 12));
   EXPECT_EQ(source->held_out(), 6);

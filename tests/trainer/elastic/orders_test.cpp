@@ -165,7 +165,7 @@ TEST(Interruption, that_came_before_the_communicator_ends_it_at_once) {
   interruption->use(nullptr);
 }
 
-TEST(Interruption, wakes_who_waits_for_something_else_after_its_flag_is_set) {
+TEST(Interruption, raise_sets_the_flag_then_wakes_other_waiters) {
   auto interruption = Interruption::create().value();
   std::vector<bool> woken;  // the flag, at each call
   const auto wake = [&] { woken.push_back(interruption->flag().load()); };

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/trainer/main/process.h"
+#include "tests/trainer/models/image_folder.h"
 #include "trainer/comm/fd.h"
 
 namespace lockstep::trainer {
@@ -63,7 +64,9 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
   };
   for (const Case& bad : std::vector<Case>{
            {{}, 64, "--model is required"},
-           {{"--model=resnet50"}, 64, "--model: resnet50 not in {char-transformer,linear-regression,mlp}"},
+           {{"--model=resnet50"},
+            64,
+            "--model: resnet50 not in {char-transformer,linear-regression,mlp,resnet18-cifar}"},
            {line(5, {"--stepz=4"}), 64, "The following argument was not expected: --stepz=4"},
            {line(5, {"--threads=0"}), 64, "--threads: Value 0 not in range 1 to 1024"},
            {line(5, {"--seed=abc"}), 64, "Could not convert: --seed = abc"},
@@ -81,14 +84,14 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {transformer({"--data=" + good, "--prompt=gang"}), 78, "--prompt needs --generate"},
            {transformer({"--data=" + good, "--generate=8", "--prompt=gang!"}), 78,
             "--prompt: the character '!' does not occur in the data"},
-           {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum is of --optimizer=sgd and lars"},
-           {line(5, {"--optimizer=adamw", "--nesterov"}), 78, "--nesterov is of --optimizer=sgd"},
-           {line(5, {"--trust-coefficient=1"}), 78, "--trust-coefficient is of --optimizer=lars"},
+           {line(5, {"--optimizer=adamw", "--momentum=0.5"}), 78, "--momentum needs --optimizer=sgd or lars"},
+           {line(5, {"--optimizer=adamw", "--nesterov"}), 78, "--nesterov needs --optimizer=sgd"},
+           {line(5, {"--trust-coefficient=1"}), 78, "--trust-coefficient needs --optimizer=lars"},
            {line(5, {"--optimizer=lars"}), 78,
             "--model=linear-regression has no default for --optimizer=lars: give its --learning-rate"},
            {line(5, {"--schedule=step"}), 78, "--schedule=step needs --milestones"},
-           {line(5, {"--milestones=3"}), 78, "--milestones is of --schedule=step"},
-           {line(5, {"--power=3"}), 78, "--power is of --schedule=polynomial"},
+           {line(5, {"--milestones=3"}), 78, "--milestones needs --schedule=step"},
+           {line(5, {"--power=3"}), 78, "--power needs --schedule=polynomial"},
            {transformer({"--data=" + good, "--width=10"}), 78, "--width=10 is not a multiple of --heads=4"},
            {{"--model=mlp", "--heads=2"}, 78, "--model=mlp has no --heads: it has --layers, --width and --dropout"},
            {{"--model=mlp", "--layers=0"}, 64, "--layers: Value 0 not in range 1 to 1099511627776"},
@@ -185,6 +188,32 @@ TEST_F(Trainer, a_model_with_batch_norm_keeps_its_micro_batch) {
   const Ended other = mlp({"--steps=4", "--micro-batch-size=8"});
   EXPECT_EQ(other.code, 66);
   EXPECT_THAT(other.err, ::testing::HasSubstr("micro-batch-size=4, this run has"));
+}
+
+TEST_F(Trainer, learns_from_images_and_counts_how_often_it_is_right) {
+  const std::string images = testing::image_folder(folder_ / "images", 40, 20);
+  const auto trained = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=3", "--batch-size=8",
+                               "--deterministic"});
+    return run(more);
+  };
+  const Ended one = trained({});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out, ::testing::HasSubstr("1 files, 40 images to train on, 20 held out"));
+  EXPECT_THAT(one.out, ::testing::HasSubstr(" %  top-5 "));
+  EXPECT_EQ(value_of(trained({}).out, "digest"), value_of(one.out, "digest"));
+}
+
+TEST_F(Trainer, names_the_file_and_the_offset_of_damaged_data) {
+  const std::string images = testing::image_folder(folder_ / "images", 40, 20);
+  {
+    std::fstream file(images + "/train-0", std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(200);
+    file.put('?').put('!');
+  }
+  const Ended ended = run({"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=9"});
+  EXPECT_EQ(ended.code, 65);
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("data '" + images + "/train-0' at offset 0: "));
 }
 
 TEST_F(Trainer, says_within_which_time_a_checkpoint_is_read_or_written) {

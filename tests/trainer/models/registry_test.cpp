@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "tests/trainer/models/image_folder.h"
 #include "tests/trainer/models/parameters.h"
 #include "trainer/models/registry.h"
 
@@ -22,12 +23,17 @@ class Registry : public ::testing::Test {
   Registry() {
     std::ofstream text(text_);
     for (int i = 0; i < 500; ++i) text << "the gang reduces its gradient. ";
+    testing::image_folder(images_, 20, 10);
   }
-  ~Registry() override { fs::remove(text_); }
+  ~Registry() override {
+    fs::remove(text_);
+    fs::remove_all(images_);
+  }
 
   Dataset open(const Model& model, const Settings& settings) const {
     DataOptions options{.real = core::ElementType::kFloat64, .seed = 7, .held_out = 8};
     if (model.data == Model::Data::kText) options.paths = {text_.string()};
+    if (model.data == Model::Data::kImages) options.paths = {images_.string()};
     return std::move(model.open(settings, options)).value();
   }
   core::Graph build(const Model& model, const Settings& given, std::int64_t batch) const {
@@ -36,6 +42,7 @@ class Registry : public ::testing::Test {
   }
 
   fs::path text_ = fs::temp_directory_path() / ("registry_test." + std::to_string(::getpid()));
+  fs::path images_ = text_.string() + ".images";
 };
 
 Settings one(const std::string& name, Number value) {

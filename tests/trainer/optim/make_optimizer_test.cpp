@@ -57,14 +57,14 @@ TEST(MakeOptimizer, refuses_what_it_cannot_make) {
   };
   const Case cases[] = {
       {{.rule = "lion"}, "there is no --optimizer=lion; choose one of adamw, lars, sgd"},
-      {{.rule = "adamw", .momentum = 0.5}, "--momentum is of --optimizer=sgd and lars"},
-      {{.rule = "lars", .nesterov = true}, "--nesterov is of --optimizer=sgd"},
+      {{.rule = "adamw", .momentum = 0.5}, "--momentum needs --optimizer=sgd or lars"},
+      {{.rule = "lars", .nesterov = true}, "--nesterov needs --optimizer=sgd"},
       {{.rule = "sgd", .momentum = 0, .nesterov = true}, "--nesterov needs a --momentum above 0"},
-      {{.rule = "sgd", .trust_coefficient = 0.1}, "--trust-coefficient is of --optimizer=lars"},
+      {{.rule = "sgd", .trust_coefficient = 0.1}, "--trust-coefficient needs --optimizer=lars"},
       {{.schedule = "triangle"}, "there is no --schedule=triangle; choose one of constant, cosine, polynomial, step"},
-      {{.milestones = {3}}, "--milestones is of --schedule=step"},
-      {{.decay_factor = 0.5}, "--decay-factor is of --schedule=step"},
-      {{.power = 3}, "--power is of --schedule=polynomial"},
+      {{.milestones = {3}}, "--milestones needs --schedule=step"},
+      {{.decay_factor = 0.5}, "--decay-factor needs --schedule=step"},
+      {{.power = 3}, "--power needs --schedule=polynomial"},
       {{.schedule = "step"}, "--schedule=step needs --milestones"},
       {{.schedule = "polynomial", .power = 0}, "--power must be at least 1"},
   };

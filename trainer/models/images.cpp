@@ -1,0 +1,80 @@
+#include "trainer/models/images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "trainer/data/image_source.h"
+#include "trainer/data/prefetcher.h"
+
+namespace lockstep::trainer::models {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Parts {
+  data::DataFiles training, held_out;
+};
+
+bool begins_with(const std::string& name, std::string_view prefix) {
+  return name.compare(0, prefix.size(), prefix) == 0;
+}
+
+// The files of a folder in the order of their names, which is the same on every rank.
+Result<std::vector<fs::path>> files_of(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    files.push_back(it->path());
+  }
+  if (error) return data::cannot_read_data(folder, error.value());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Status add_folder(const std::string& folder, Parts& parts) {
+  LOCKSTEP_TRY(const auto files, files_of(folder));
+  for (const fs::path& path : files) {
+    const std::string name = path.filename().string();
+    const bool trains = begins_with(name, "train");
+    if (!trains && !begins_with(name, "test") && !begins_with(name, "validation")) continue;
+    LOCKSTEP_TRY(auto file, data::open_data_file(path.string()));
+    (trains ? parts.training : parts.held_out).push_back(std::move(file));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape) {
+  Parts parts;
+  for (const std::string& folder : options.paths) LOCKSTEP_CHECK_OK(add_folder(folder, parts));
+  if (parts.training.empty()) {
+    return fail(ErrorCode::kInvalid, fmt::format("there is no file to train on in '{}': the names of TFRecords begin "
+                                                 "with 'train', and those of held-out ones with 'test' or 'validation'",
+                                                 fmt::join(options.paths, "', '")));
+  }
+  const size_t files = parts.training.size();
+  const std::atomic<bool> never{false};  // nothing interrupts a trainer that has no peers yet
+  LOCKSTEP_TRY(auto images, data::ImageSource::create(std::move(parts.training), std::move(parts.held_out),
+                                                      {.height = shape.pixels,
+                                                       .width = shape.pixels,
+                                                       .classes = shape.classes,
+                                                       .real = options.real,
+                                                       .seed = options.seed,
+                                                       .most_held_out = options.held_out},
+                                                      never));
+  Dataset dataset{.epoch_samples = images->samples(), .fingerprint = images->fingerprint()};
+  dataset.description =
+      fmt::format("{} files, {} images to train on, {} held out", files, images->samples(), images->held_out());
+  LOCKSTEP_TRY(dataset.source, data::Prefetcher::start(*images, {}));
+  dataset.records = std::move(images);
+  return dataset;
+}
+
+}  // namespace lockstep::trainer::models
