@@ -65,24 +65,17 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
                      return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
                    },
                    7});
-  cases.push_back({"softmax_cross_entropy",
-                   [=] {
-                     GraphBuilder build(2);
-                     TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 2.0);
-                     TensorId classes = build.index_input("classes", {2, rows});
-                     TensorId y = core::ops::linear(build, "layer", x, 11);
-                     return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes));
-                   },
-                   11});
-  cases.push_back({"label_smoothing",
-                   [=] {
-                     GraphBuilder build(2);
-                     TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 2.0);
-                     TensorId classes = build.index_input("classes", {2, rows});
-                     TensorId y = core::ops::linear(build, "layer", x, 11);
-                     return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes, 0.1));
-                   },
-                   11});
+  for (const double smoothing : {0.0, 0.1}) {
+    cases.push_back({smoothing == 0 ? "softmax_cross_entropy" : "label_smoothing",
+                     [=] {
+                       GraphBuilder build(2);
+                       TensorId x = build.parameter("x", {2 * rows, features}, Fill::kNormal, 2.0);
+                       TensorId classes = build.index_input("classes", {2, rows});
+                       TensorId y = core::ops::linear(build, "layer", x, 11);
+                       return build.finish(y, core::ops::softmax_cross_entropy(build, "loss", y, classes, smoothing));
+                     },
+                     11});
+  }
   cases.push_back({"losses_of_parameters",
                    [=] {
                      GraphBuilder build(2);

@@ -82,7 +82,7 @@ class CpuBackend final : public HostBackend {
   }
 
  private:
-  // What plan(node) returns, where it sets `node` to the one that it plans; or what the library says against it.
+  // Runs plan(node), which sets `node` to the node that it plans. A dnnl::error becomes an Error that names that node.
   template <typename Plan>
   static auto planned(const Plan& plan) -> Result<decltype(plan(std::declval<const core::Node*&>()))> {
     const core::Node* node = nullptr;
@@ -90,7 +90,7 @@ class CpuBackend final : public HostBackend {
       return plan(node);
     } catch (const dnnl::error& error) {
       return fail(error.status == dnnl_out_of_memory ? ErrorCode::kExhausted : ErrorCode::kInternal,
-                  fmt::format("layer '{}': oneDNN refuses it: {}", node == nullptr ? "" : node->name, error.what()));
+                  fmt::format("layer '{}': oneDNN cannot plan this layer: {}", node == nullptr ? "" : node->name, error.what()));
     }
   }
 
