@@ -1,6 +1,7 @@
 #include "trainer/core/hits.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::trainer::core {
 
@@ -17,13 +18,16 @@ std::optional<Classification> classification_of(const Graph& graph) {
   return std::nullopt;
 }
 
-std::int64_t place_of(const double* scores, size_t classes, size_t correct) {
+std::int64_t place_of(const void* scores, ElementType real, size_t row, size_t width, size_t correct) {
+  const auto score = [&](size_t i) { return real_at(scores, real, row * width + i); };
+  const double own = score(correct);
+  if (std::isnan(own)) return static_cast<std::int64_t>(width);
   std::int64_t larger = 0;
-  for (size_t i = 0; i < classes; ++i) {
-    const bool behind = scores[i] <= scores[correct];
-    if (i != correct && !behind) ++larger;
+  for (size_t i = 0; i < width; ++i) {
+    const bool behind = score(i) <= own;
+    if (!behind) ++larger;
   }
-  return scores[correct] == scores[correct] ? larger : static_cast<std::int64_t>(classes);
+  return larger;
 }
 
 }  // namespace lockstep::trainer::core

@@ -20,8 +20,9 @@ struct Classification {
 // there is none.
 std::optional<Classification> classification_of(const Graph& graph);
 
-// Classes whose score is larger than that of `correct`: the sample is among the top k if it is below k. What is not a
-// number counts as larger.
-std::int64_t place_of(const double* scores, size_t classes, size_t correct);
+// The number of classes whose score in row `row` of `scores`, (rows, width) of type `real`, is larger than that of
+// class `correct`. The sample is among the top k if the number is below k. A score that is not a number counts as
+// larger.
+std::int64_t place_of(const void* scores, ElementType real, size_t row, size_t width, size_t correct);
 
 }  // namespace lockstep::trainer::core

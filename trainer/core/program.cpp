@@ -152,10 +152,7 @@ double Program::sum_of_losses(const std::byte* losses, std::int64_t samples) con
   double sum = 0;
   for (const WeightedLoss& loss : graph_.losses) {
     double part = 0;
-    for (std::int64_t i = 0; i < samples; ++i) {
-      part += backend_.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(losses)[i]
-                                                       : reinterpret_cast<const double*>(losses)[i];
-    }
+    for (size_t i = 0; i < static_cast<size_t>(samples); ++i) part += real_at(losses, backend_.real(), i);
     sum += loss.weight * part;
     losses += loss_bytes() / graph_.losses.size();
   }

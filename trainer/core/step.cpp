@@ -18,6 +18,10 @@ namespace {
 constexpr std::int64_t kMutatedStep = 6;  // committed before the step that mutations change
 constexpr int kMaxAttempts = 64;          // lower an exponent by more than the range of double
 constexpr int kEvaluationExponent = 24;   // held-out losses are summed with a step of 6e-8
+constexpr std::int64_t kTopFew = 5;       // of top-5
+
+// The words of an evaluation, which ranks sum.
+enum : size_t { kFlags, kLoss, kTop1, kTop5, kWords };
 
 // Adds the time of its life to `total`.
 class Timed {
@@ -104,24 +108,29 @@ void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
   parts_.synchronizer.use(communicator);
 }
 
+// What a failed run has enqueued must not touch the next one. Its own error says why it failed.
+template <typename T>
+Result<T> Replica::settled(Result<T> result) {
+  if (!result) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
+  return result;
+}
+
 Result<StepReport> Replica::step(Control wish) {
-  source_failed_ = false;
-  Result<StepReport> report = run_step(wish);
-  // What a failed step has enqueued must not touch the next one.
-  if (!report) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));
-  return report;
+  return settled(run_step(wish));
 }
 
 Result<StepReport> Replica::run_step(const Control& wish) {
   using Outcome = Agreement::Outcome;
   Backend& backend = parts_.backend;
+  source_failed_ = false;
   StepReport report;
   Agreement agreement{.outcome = Outcome::kRepeat};
   for (int attempt = 0; agreement.outcome == Outcome::kRepeat; ++attempt) {
-    if (attempt == kMaxAttempts)
+    if (attempt == kMaxAttempts) {
       return fail(ErrorCode::kInternal, "step " + std::to_string(state_->step + 1) +
                                             ": a gradient sum overflows every fixed-point exponent; lower "
                                             "--learning-rate or set --clip-norm");
+    }
     report.redone = attempt;
     backend.clear(gradients_->data(), gradients_->bytes());
     LOCKSTEP_TRY(const Share share, parts_.synchronizer.begin(attempt));
@@ -317,23 +326,14 @@ void Replica::commit_statistics() {
   }
 }
 
-namespace {
-
-// The words of an evaluation, which ranks sum.
-enum : size_t { kFlags, kLoss, kTop1, kTop5, kWords };
-constexpr std::int64_t kTopFew = 5;
-
-}  // namespace
-
 Result<Evaluation> Replica::evaluate() {
-  Result<Evaluation> evaluation = run_evaluation();
-  if (!evaluation) static_cast<void>(parts_.backend.wait(parts_.backend.mark()));  // as step()
-  return evaluation;
+  return settled(run_evaluation());
 }
 
 Result<Evaluation> Replica::run_evaluation() {
   const std::int64_t samples = parts_.source.held_out(), batch = parts_.graph.batch;
   std::vector<std::int64_t> words(kWords, 0);
+  source_failed_ = false;
   refresh();
   for (std::int64_t first = communicator_->rank() * batch; first < samples; first += communicator_->size() * batch) {
     LOCKSTEP_CHECK_OK(evaluate_batch(first, std::min(batch, samples - first), words));
@@ -382,13 +382,9 @@ Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vect
   words[kFlags] += flags.not_finite + flags.overflow;
   if (!classification_) return {};
   const auto width = static_cast<size_t>(parts_.graph.tensor(classification_->scores).shape[1]);
-  std::vector<double> row(width);
-  for (size_t r = 0; r < static_cast<size_t>(count); ++r) {
-    for (size_t c = 0; c < width; ++c) {
-      row[c] = backend.real() == ElementType::kFloat32 ? reinterpret_cast<const float*>(scores.data())[r * width + c]
-                                                       : reinterpret_cast<const double*>(scores.data())[r * width + c];
-    }
-    const std::int64_t place = place_of(row.data(), width, static_cast<size_t>(classes[r]));
+  for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
+    const auto correct = static_cast<size_t>(classes[row]);
+    const std::int64_t place = place_of(scores.data(), backend.real(), row, width, correct);
     words[kTop1] += place < 1 ? 1 : 0;
     words[kTop5] += place < kTopFew ? 1 : 0;
   }

@@ -128,6 +128,8 @@ class Replica {
 
   Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
+  template <typename T>
+  Result<T> settled(Result<T> result);
   Result<StepReport> run_step(const Control& wish);
   Result<Evaluation> run_evaluation();
   Status compute(const Share& share);

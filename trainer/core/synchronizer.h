@@ -13,8 +13,8 @@
 //   finish(wish)               waits for the backend and for the other ranks
 //   commit(optimize)           the only call that changes what outlives a step
 //
-// The memory of gradients and parameters is the backend's, and work on it is enqueued (backend.h). No call but finish()
-// and need() waits.
+// The memory of gradients and parameters is the backend's, and work on it is enqueued (backend.h). ready(), computed()
+// and commit() do not wait.
 //
 // begin() drops what an earlier run of the step has staged, so a step that failed or was aborted is repeated from the
 // same state. Private state, such as the residuals of compression, is staged in the same way and installed by commit().
@@ -86,7 +86,7 @@ struct Attachment {
   Backend& backend;
   State& state;                    // changed by commit() alone, but for parameters that need() fetches from a server
   Memory& gradients;               // laid out by `layout`; begin() finds it cleared
-  std::span<double> statistics;    // staged: of the last micro-batch; finish() leaves the means over all of them
+  std::span<double> statistics;    // on the host: finish() leaves the means over the global batch here
   std::int64_t micro_batches = 1;  // of a global batch
 };
 
@@ -94,7 +94,7 @@ class Synchronizer {
  public:
   virtual ~Synchronizer() = default;
 
-  // Only kReplicated states are compared between ranks, and only from them can survivors go on after a failure.
+  // Only kReplicated states are compared between ranks (Replica::ranks_agree()).
   virtual StateModel model() const = 0;
 
   // Once, before any other call. Allocates what the steps need. kInvalid: the synchronizer cannot do what is asked;

@@ -66,4 +66,10 @@ inline size_t bytes_of(const Tensor& tensor, ElementType real) {
          size_of(tensor.number == Number::kIndex ? ElementType::kInt32 : real);
 }
 
+// Real number `index` of values of type `real` in memory of the host.
+inline double real_at(const void* values, ElementType real, size_t index) {
+  return real == ElementType::kFloat32 ? static_cast<double>(static_cast<const float*>(values)[index])
+                                       : static_cast<const double*>(values)[index];
+}
+
 }  // namespace lockstep::trainer::core

@@ -60,9 +60,7 @@ Result<std::vector<std::uint8_t>> generate(core::Program& program, const Generat
     backend.read(last.data(), output + (used - 1) * last.size(), last.size());
     LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
     for (size_t i = 0; i < vocabulary; ++i) {
-      scores[i] = backend.real() == core::ElementType::kFloat32
-                      ? static_cast<double>(reinterpret_cast<const float*>(last.data())[i])
-                      : reinterpret_cast<const double*>(last.data())[i];
+      scores[i] = core::real_at(last.data(), backend.real(), i);
     }
     if (run_at_the_end(tokens) >= options.longest_run) scores[tokens.back()] = -std::numeric_limits<double>::infinity();
     double u = core::uniform(key, static_cast<std::uint64_t>(n));

@@ -21,10 +21,8 @@ std::vector<Metric> line_found(const Dataset& /*dataset*/, const std::vector<cor
   std::vector<Metric> metrics;
   for (const core::StateTensor& tensor : state) {
     if (tensor.name != "line.weight" && tensor.name != "line.bias") continue;
-    const double value = tensor.type == core::ElementType::kFloat32
-                             ? static_cast<double>(*reinterpret_cast<const float*>(tensor.data))
-                             : *reinterpret_cast<const double*>(tensor.data);
-    metrics.push_back({tensor.name == "line.weight" ? "slope" : "intercept", value});
+    const char* name = tensor.name == "line.weight" ? "slope" : "intercept";
+    metrics.push_back({name, core::real_at(tensor.data, tensor.type, 0)});
   }
   return metrics;
 }

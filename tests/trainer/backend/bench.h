@@ -52,10 +52,7 @@ class Bench {
     }
   }
 
-  double get(const void* data, size_t at) const {
-    return backend_.real() == core::ElementType::kFloat32 ? static_cast<double>(static_cast<const float*>(data)[at])
-                                                          : static_cast<const double*>(data)[at];
-  }
+  double get(const void* data, size_t at) const { return core::real_at(data, backend_.real(), at); }
   void put(void* data, size_t at, double value) {
     if (backend_.real() == core::ElementType::kFloat32) {
       static_cast<float*>(data)[at] = static_cast<float>(value);

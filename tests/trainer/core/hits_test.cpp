@@ -18,7 +18,14 @@ TEST(PlaceOf, counts_the_classes_with_larger_scores) {
       {{3, 1, 2}, 0, 0}, {{3, 1, 2}, 1, 2},   {{3, 1, 2}, 2, 1},   {{1, 1, 1}, 2, 0},
       {{0}, 0, 0},       {{nan, 1, 2}, 2, 1}, {{nan, 1, 2}, 0, 3}, {{-1, -2}, 1, 1},
   };
-  for (const Case& c : cases) EXPECT_EQ(place_of(c.scores.data(), c.scores.size(), c.correct), c.place);
+  for (const Case& c : cases)
+    EXPECT_EQ(place_of(c.scores.data(), ElementType::kFloat64, 0, c.scores.size(), c.correct), c.place);
+}
+
+TEST(PlaceOf, finds_the_row_of_a_sample) {
+  const std::vector<float> scores = {1, 2, 3, 9, 8, 7};
+  EXPECT_EQ(place_of(scores.data(), ElementType::kFloat32, 0, 3, 0), 2);
+  EXPECT_EQ(place_of(scores.data(), ElementType::kFloat32, 1, 3, 0), 0);
 }
 
 Graph classifier(bool keeps_scores) {

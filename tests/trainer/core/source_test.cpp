@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "tests/trainer/core/breaking.h"
 #include "tests/trainer/core/gang.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/linear_regression.h"
@@ -97,6 +98,22 @@ TEST(Source, an_error_ends_the_step_changes_nothing_and_the_step_can_be_repeated
   EXPECT_TRUE(testing::bytes_of(rank.replica->state()) == before);
   for (testing::Rank* each : {&rank, &undisturbed}) ASSERT_TRUE(each->replica->step({}).ok());
   EXPECT_TRUE(testing::bytes_of(rank.replica->state()) == testing::bytes_of(undisturbed.replica->state()));
+}
+
+TEST(Source, a_failed_step_says_whether_the_source_is_the_cause) {
+  testing::Breaking communicator;
+  testing::Rank rank(recorded_recipe(), communicator);
+  const auto fails_with = [&](ErrorCode code) {
+    recorder_of(rank).fails = {0, fail(code, "why")};
+    EXPECT_EQ(rank.replica->step({}).error().code, code);
+    return rank.replica->source_failed();
+  };
+  EXPECT_TRUE(fails_with(ErrorCode::kUnavailable));
+  EXPECT_FALSE(fails_with(ErrorCode::kCancelled)) << "an abort that the source has obeyed";
+  EXPECT_TRUE(fails_with(ErrorCode::kCorrupt));
+  communicator.left = 0;
+  EXPECT_EQ(rank.replica->step({}).error().code, ErrorCode::kUnavailable);
+  EXPECT_FALSE(rank.replica->source_failed()) << "a peer went away";
 }
 
 TEST(Source, a_batch_of_another_shape_is_refused) {
