@@ -19,8 +19,8 @@ class Checkpoints {
   // `rank` must outlive it.
   explicit Checkpoints(Rank& rank) : rank_(rank) {}
 
-  // Gives every rank the state of the same checkpoint: of the one that the agent names, else of the newest that rank 0
-  // sees, else the state before the first step. Every rank calls it.
+  // Loads one checkpoint on all ranks. The agent names it; without an agent, rank 0 chooses the newest. If there is none,
+  // all ranks take the state before the first step. Every rank calls it.
   Outcome<> restore();
 
   // In a generation whose ranks agree on the state, before its first step: prepares the leading rank to write.

@@ -25,11 +25,13 @@ Examples:
   Find the line behind noisy points; tell ten clouds of points apart:
     lockstep-trainer --model=linear-regression --steps=200
     lockstep-trainer --model=mlp --steps=300 --eval-every=50
+  Tell the images of CIFAR-10 apart, from TFRecords named train-* and test-*:
+    lockstep-trainer --model=resnet18-cifar --data=/data/cifar10 --batch-size=128 --micro-batch-size=32
 
 A run continues from the newest checkpoint in the directory; --steps counts from step 0. Exit codes: 0 done,
 64 bad flags, 65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each
-other, 80 a peer went away, 82 reading or writing a checkpoint took longer than 120 s + 1 s for each 16 MiB of state
-(try again), 83 stopped after a checkpoint, 84 the loss is not finite.
+other, 80 a peer went away, 82 storage did not answer in time (try again; data has 120 s, a checkpoint 120 s and 1 s for
+each 16 MiB of state), 83 stopped after a checkpoint, 84 the loss is not finite.
 )";
 
 std::vector<std::string> model_names() {
@@ -197,7 +199,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(natural)
       ->capture_default_str()
       ->group("Reports");
-  app.add_option("--eval-samples", flags.eval_samples, "Held-out samples to evaluate, spread evenly; 0: all")
+  app.add_option("--eval-samples", flags.eval_samples,
+                 "Held-out samples to evaluate, from all parts of the data; 0: all")
       ->check(natural)
       ->capture_default_str()
       ->group("Reports");

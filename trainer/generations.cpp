@@ -33,7 +33,7 @@ Result<core::Version> version_of(const rendezvous::StateVersion& version) {
 
 // An agent that has not received `up` expects only the end of this process, unless it said otherwise.
 bool Generations::may_regroup(const Failure& failure) const {
-  return rank_.can_regroup() && failure.origin == Origin::kCommunication && elastic::peers_doing(failure.why.code) &&
+  return rank_.can_regroup() && failure.origin == Origin::kCommunication && elastic::caused_by_peer(failure.why.code) &&
          (introduced_ || stands_by_ || rank_.agent->has_order());
 }
 

@@ -223,7 +223,7 @@ inline constexpr int kExitDisk = 74;           // a checkpoint could not be writ
 inline constexpr int kExitTemporary = 75;      // try again
 inline constexpr int kExitConfig = 78;         // settings that contradict each other or the environment
 inline constexpr int kExitCommunication = 80;  // a peer went away; try again
-inline constexpr int kExitWatchdog = 82;       // checkpoint storage took longer than its deadline; try again
+inline constexpr int kExitWatchdog = 82;       // storage did not answer before its deadline; try again
 inline constexpr int kExitStopped = 83;        // stopped on request after a checkpoint; try again, not counted
 inline constexpr int kExitDiverged = 84;       // NaN or infinity in the loss; permanent
 

@@ -63,7 +63,7 @@ class Prefetcher final : public core::SampleSource {
   bool has_room() const;
   std::shared_ptr<Read> next();  // adds what is read next to the window
   void skip();                   // what is read next
-  // Makes this batch the one that is read next. False: it is not ahead, or not one of the aim's.
+  // Reads continue with this batch. False: the aim does not contain it, or the reads have passed it.
   bool skip_to(std::int64_t position, std::int64_t rows);
   static bool cancel(const std::deque<std::shared_ptr<Read>>& dropped);
 

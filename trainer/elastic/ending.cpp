@@ -26,7 +26,7 @@ int exit_code_of(ErrorCode code, Origin origin) {
     case Origin::kNumerics:
       return kExitDiverged;
     case Origin::kCommunication:
-      if (peers_doing(code)) return kExitCommunication;
+      if (caused_by_peer(code)) return kExitCommunication;
       if (code == ErrorCode::kExhausted) return kExitTemporary;
       // Ranks that submit different operations run with different settings.
       return code == ErrorCode::kInternal ? kExitInternal : kExitConfig;
@@ -39,7 +39,7 @@ int exit_code_of(ErrorCode code, Origin origin) {
 
 }  // namespace
 
-bool peers_doing(ErrorCode code) {
+bool caused_by_peer(ErrorCode code) {
   return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
 }
 

@@ -9,7 +9,7 @@ namespace lockstep::trainer::elastic {
 
 // Whether another process (it went away, stalled or aborted) or an interruption caused a communicator's error, so that
 // the same operation may succeed in another generation.
-bool peers_doing(ErrorCode code);
+bool caused_by_peer(ErrorCode code);
 
 struct Ending {
   int exit_code = 0;
@@ -18,7 +18,8 @@ struct Ending {
 
 // `suspect` is Communicator::suspect(), for kCommunication. Of kCommunication, kDeadlineExceeded and kUnavailable blame
 // a peer (kExitCommunication). kInvalid, kConflict (ranks submitted different operations) and kInternal blame this
-// process. kDeadlineExceeded of kRestore and kSave is slow storage (kExitWatchdog), which a restart may find healthy.
+// process. kDeadlineExceeded of kRestore and kSave, and with kUnavailable of kData, is storage that does not answer
+// (kExitWatchdog). A restart may find it healthy.
 Ending ending_of(const Failure& failure, int suspect = -1);
 
 }  // namespace lockstep::trainer::elastic

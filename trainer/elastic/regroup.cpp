@@ -47,7 +47,7 @@ Result<Regrouped> regroup(AgentLink& agent, Interruption& interruption, const St
       interruption.use(communicator->get());
       return Regrouped{std::move(next), std::move(communicator).value(), std::chrono::steady_clock::now() - since};
     }
-    if (!peers_doing(communicator.error().code)) return communicator.error();
+    if (!caused_by_peer(communicator.error().code)) return communicator.error();
     if (!agent.has_order()) agent.broken({next.generation, suspect, communicator.error().message});
   }
 }

@@ -387,6 +387,10 @@ TEST(Ending, every_origin_has_its_exit_code_and_class) {
   for (const Origin storage : {Origin::kRestore, Origin::kSave}) {
     EXPECT_EQ(ending(ErrorCode::kDeadlineExceeded, storage).exit_code, 82) << "slow storage: try again";
   }
+  for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded}) {
+    EXPECT_EQ(ending(code, Origin::kData).exit_code, 82) << "storage that does not answer: try again";
+  }
+  EXPECT_EQ(ending(ErrorCode::kCorrupt, Origin::kData).exit_code, 65);
   for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded, ErrorCode::kCancelled}) {
     const Ending peers = ending(code, Origin::kCommunication);
     EXPECT_EQ(peers.exit_code, 80);
