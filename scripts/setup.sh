@@ -62,7 +62,8 @@ echo "setup: installing ${#missing[@]} Debian packages that the $1 needs${as_roo
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! { "${as_root[@]}" apt-get update -qq &&
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}"; } >"$log" 2>&1; then
   tail -n 20 "$log" >&2
   echo "setup: apt-get failed (its last lines are above). Does the network work, and is this Debian 12?" >&2
   exit 1

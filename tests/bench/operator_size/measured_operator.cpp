@@ -76,7 +76,7 @@ Result<MeasuredOperator> MeasuredOperator::start(const std::string& program, con
     if (std::chrono::steady_clock::now() > until || ::waitpid(made.pid_, nullptr, WNOHANG) != 0) {
       return fail(ErrorCode::kUnavailable, "the operator does not start; see " + log);
     }
-    std::this_thread::sleep_for(kLookEvery);
+    std::this_thread::sleep_for(kLookEvery);  // the log of another process; no event tells when it listens
   }
   return made;
 }

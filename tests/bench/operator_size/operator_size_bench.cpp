@@ -61,7 +61,7 @@ bool wait_until(const std::function<bool()>& condition) {
   const double end = now() + kStageWithin;
   while (!condition()) {
     if (now() > end) return false;
-    std::this_thread::sleep_for(kLookEvery);
+    std::this_thread::sleep_for(kLookEvery);  // figures of another process, which announces none of them
   }
   return true;
 }
