@@ -3,8 +3,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -159,6 +161,13 @@ class PlayedGang {
     ssize_t sent = ::send(seats_[rank].link.get(), line.data(), line.size(), MSG_NOSIGNAL);
     EXPECT_EQ(sent, static_cast<ssize_t>(line.size())) << "rank " << rank << " is gone: " << process(rank).err();
   }
+  // The same, and returns when the process has obeyed: its link takes a message after it has obeyed the one before.
+  void is_obeyed(size_t rank, const rendezvous::AgentMessage& message) {
+    says(rank, message);
+    expect_taken(rank);
+    says(rank, {.kind = rendezvous::AgentMessage::Kind::kYield, .regroup = {}, .join = {}, .yields = 0});
+    expect_taken(rank);
+  }
   void hang_up(size_t rank) { seats_[rank].link.reset(); }
 
   // Asks these ranks to end a generation, the present one where none is named, after a step on which all agree.
@@ -264,6 +273,17 @@ class PlayedGang {
   };
 
   std::string key() const { return std::string(63, '5') + std::to_string(generation_); }
+
+  // Waits until the process has taken all that it was sent. The kernel tells no sender of it, so this looks.
+  void expect_taken(size_t rank) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    int left = 1;
+    while (::ioctl(seats_[rank].link.get(), SIOCOUTQ, &left) == 0 && left > 0) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " takes no message";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(left, 0);
+  }
 
   void start_process(size_t rank, const rendezvous::StateSource& from, bool with_agent = true) {
     Seat& seat = seats_[rank];

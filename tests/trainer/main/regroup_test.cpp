@@ -299,9 +299,12 @@ TEST_F(Regroup, when_all_are_told_to_end_all_stop_after_the_same_step) {
 }
 
 TEST_F(Regroup, a_stop_of_the_job_precedes_the_leave_of_a_rank) {
-  PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
-  ASSERT_TRUE(gang.process(0).says("step 5/"));
-  for (size_t rank = 0; rank < kRanks; ++rank) gang.says(rank, rendezvous::AgentMessage{});
+  // All ranks wait between two steps, so that the ranks agree on both wishes in one step.
+  PlayedGang& gang = start(training({"--min-step-seconds=1"}), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
+  ASSERT_TRUE(gang.process(0).says("step 1/"));
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    if (rank != 1) gang.is_obeyed(rank, stop());
+  }
   gang.process(1).signal(SIGTERM);
   auto ends = gang.wait();
   for (const Ended& ended : ends) EXPECT_EQ(ended.code, 83) << ended.err;
