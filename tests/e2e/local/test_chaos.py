@@ -142,6 +142,19 @@ def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(
     assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
 
 
+def test_a_device_that_computes_late_changes_no_bit(run, digest_of, tmp_path):
+    """The trainer on the backend of tests/trainer/backend/late_backend.h, which computes on a thread of its own as late as it may."""
+    steps, model = SMALL_FAULTS * STEPS_PER_FAULT, "network"
+    given = job("late", steps)
+    given["spec"]["command"] = [str(e2e.BUILD / "tests/bin/lockstep-trainer-late"), *words_of(model, steps), jobs.pace(STEP_SECONDS),
+                                f"--ledger={tmp_path / 'ledger'}"]
+    command = run(given, "--chaos", f"{SEED}:{SMALL_FAULTS}", "--json")
+    assert command.wait(300) == 0, command
+    chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
+    assert chaos["good"] and chaos["made"] == SMALL_FAULTS
+    assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
+
+
 def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):
     def events(name):
         command = run(job(name, 150), "--chaos", f"{SEED}:4", "--json")
