@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <iostream>
 
 #include "operator/rendezvous/coordinator_state.h"
@@ -13,8 +14,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// CPU time of this thread: nothing here waits, and other processes of the machine do not count.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 // A gang of `slots` scripted members of one rank each, in virtual time.
@@ -72,7 +76,7 @@ class ScriptedGang {
       heartbeat.ranks = {{'R', 1, activity}};
       const auto start = std::chrono::steady_clock::now();
       state_.on_message(session(slot), heartbeat, now());
-      beating_ += seconds_since(start);
+      beating_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (now().time >= state_.deadline()) state_.on_tick(now());
       drain();
     }
@@ -137,15 +141,16 @@ TEST(CoordinatorCost, heartbeats_without_news_are_looked_at_once_for_all_with_a_
 }
 
 TEST(CoordinatorCost, a_gang_of_4096_starts_and_finishes_in_a_moment) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   ScriptedGang gang(4096);
-  const double formed = seconds_since(start);
+  const double formed = cpu_seconds() - start;
   gang.beat_all(1);
   ASSERT_TRUE(gang.up());
   gang.finish();
   EXPECT_EQ(gang.state().view()->phase, Phase::kFinished);
-  std::cout << fmt::format("formed in {:.0f} ms, finished after {:.0f} ms\n", formed * 1e3, seconds_since(start) * 1e3);
-  EXPECT_LT(seconds_since(start), 5) << "a walk over all for each message takes longer";
+  const double finished = cpu_seconds() - start;
+  std::cout << fmt::format("formed in {:.0f} ms, finished after {:.0f} ms\n", formed * 1e3, finished * 1e3);
+  EXPECT_LT(finished, 5) << "a walk over all for each message takes longer";
 }
 
 }  // namespace
