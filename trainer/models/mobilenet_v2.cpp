@@ -55,7 +55,8 @@ core::Graph mobilenet_v2(const MobileNetV2Options& o) {
   x = conv_norm_relu6(build, "features." + std::to_string(number), x, 1280, {});
   x = ops::dropout(build, "classifier.dropout", ops::global_average_pool(build, "pool", x), o.dropout);
   const TensorId scores = ops::linear(build, "classifier", x, o.classes, true, 0.01);
-  return build.finish({{"scores", scores}}, {{ops::softmax_cross_entropy(build, "loss", scores, classes)}});
+  return build.finish({{"scores", scores}},
+                      {{ops::softmax_cross_entropy(build, "loss", scores, classes, o.smoothing)}});
 }
 
 }  // namespace lockstep::trainer::models

@@ -11,6 +11,7 @@ struct MobileNetV2Options {
   std::int64_t pixels = 224;  // rows and columns of an image
   std::int64_t classes = 1000;
   double dropout = 0.2;  // before the scores
+  double smoothing = 0;  // of the labels (core/ops/softmax_cross_entropy.h)
 };
 
 // Inputs: image (batch, pixels, pixels, 3), class (batch). Output: scores (batch, classes).

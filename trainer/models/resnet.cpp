@@ -57,7 +57,8 @@ core::Graph resnet(const ResNetOptions& o, const Block& block, const std::int64_
     }
   }
   const TensorId scores = ops::linear(build, "fc", ops::global_average_pool(build, "avgpool", x), o.classes);
-  return build.finish({{"scores", scores}}, {{ops::softmax_cross_entropy(build, "loss", scores, classes)}});
+  return build.finish({{"scores", scores}},
+                      {{ops::softmax_cross_entropy(build, "loss", scores, classes, o.smoothing)}});
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct ResNetOptions {
   std::int64_t classes = 1000;
   std::int64_t width = 64;  // channels of the first stage
   Stem stem = Stem::kImageNet;
+  double smoothing = 0;  // of the labels (core/ops/softmax_cross_entropy.h)
 };
 
 // Inputs: image (batch, pixels, pixels, 3), class (batch). Output: scores (batch, classes).

@@ -30,7 +30,8 @@ core::Graph vgg_a(const VggAOptions& o) {
     x = ops::dropout(build, "classifier." + std::to_string(layer + 2), x, o.dropout);
   }
   const core::TensorId scores = ops::linear(build, "classifier.6", x, o.classes, true, 0.01);
-  return build.finish({{"scores", scores}}, {{ops::softmax_cross_entropy(build, "loss", scores, classes)}});
+  return build.finish({{"scores", scores}},
+                      {{ops::softmax_cross_entropy(build, "loss", scores, classes, o.smoothing)}});
 }
 
 }  // namespace lockstep::trainer::models
