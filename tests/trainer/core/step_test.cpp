@@ -151,6 +151,52 @@ TEST(Plain, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_and_all
   }
 }
 
+// Parameters and momentum, which a state begins with.
+std::vector<double> learnt(const Bytes& state, const core::Graph& graph, core::ElementType real) {
+  size_t count = 0;
+  for (core::TensorId id : graph.with_role(core::Role::kParameter)) {
+    count += 2 * static_cast<size_t>(core::count_of(graph.tensor(id).shape));
+  }
+  std::vector<double> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = core::real_at(state.data(), real, i);
+  return values;
+}
+
+TEST(Plain, several_ranks_do_what_one_does_with_all_samples_in_one_micro_batch) {
+  const auto recipe = [](std::int64_t batch, std::int64_t micro_batches, const char* backend) {
+    Recipe made = transformer_recipe(false);
+    made.graph = [batch] {
+      return models::char_transformer(
+          {.batch = batch, .vocabulary = 26, .context = 16, .layers = 2, .width = 32, .heads = 2, .dropout = 0.05});
+    };
+    made.optimizer = {.rule = core::Sgd{}, .schedule = {.peak = 0.1}};
+    made.options.micro_batches = micro_batches;
+    made.options.clip_norm = 0;  // it would hide a gradient of another scale
+    made.backend = backend;
+    return made;
+  };
+  struct Tolerance {
+    const char* backend;
+    core::ElementType real;
+    double relative;
+  };
+  for (const Tolerance& of :
+       {Tolerance{"ref", core::ElementType::kFloat64, 1e-12}, Tolerance{"cpu", core::ElementType::kFloat32, 1e-5}}) {
+    const core::Graph graph = recipe(2, 1, of.backend).graph();
+    const auto one = learnt(train(recipe(12, 1, of.backend), 1, 5).states[0], graph, of.real);
+    double norm = 0;
+    for (double value : one) norm += value * value;
+    for (int ranks : {2, 3, 6}) {
+      const auto many = learnt(train(recipe(12 / ranks, ranks, of.backend), ranks, 5).states[0], graph, of.real);
+      double difference = 0;
+      for (size_t i = 0; i < one.size(); ++i) difference += (many[i] - one[i]) * (many[i] - one[i]);
+      difference = std::sqrt(difference / norm);
+      std::printf("%s, %d ranks: relative difference %.1e\n", of.backend, ranks, difference);
+      EXPECT_LE(difference, of.relative) << of.backend << ", " << ranks << " ranks";
+    }
+  }
+}
+
 TEST(Plain, cpu_follows_ref) {
   Recipe recipe = transformer_recipe(false);
   GangResult cpu = train(recipe, 1, sanitizer::steps(10));
