@@ -4,6 +4,7 @@
 
 #include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/storage_deadline.h"
+#include "trainer/identity.h"
 #include "trainer/sync/all_reduce.h"
 
 namespace lockstep::trainer {
@@ -13,15 +14,6 @@ namespace {
 // Of the state, without its few statistics and exponents.
 std::uint64_t state_bytes(const Task& task, core::ElementType real) {
   return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
-}
-
-// What all ranks must have in common. Without --deterministic each may round in its own way: the all-reduce gives all
-// of them the same bits.
-std::string identity_line(const Rank& rank) {
-  const std::string numerics = rank.numerics_id();
-  return rendezvous::identity_line(
-      {{"gradients", rank.backend->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
-       {"numerics", numerics.empty() ? "any" : numerics}});
 }
 
 }  // namespace
@@ -59,7 +51,8 @@ Outcome<> load(Rank& rank) {
   if (!flags.checkpoint_dir.empty()) {
     world.storage_deadline = checkpoint::storage_deadline(state_bytes(*rank.task, rank.backend->real()));
   }
-  rank.agent->identity(identity_line(rank));
+  world.identity = rendezvous::identity_line(identity_of(rank));
+  rank.agent->identity(world.identity);
   if (flags.generate > 0) {  // refused before training, not after it
     LOCKSTEP_TRY(rank.opening, from(Origin::kConfig, make_opening(flags, *rank.task)));
   }

@@ -7,6 +7,9 @@
 namespace lockstep::rendezvous {
 namespace {
 
+// Their values decide the defaults of other fields, so a difference in one of these explains the rest.
+constexpr std::string_view kExplaining[] = {"model", "optimizer"};
+
 constexpr int kMostFields = 32;  // of a line that are compared: so that a long one costs no more memory than it is
 
 struct Value {
@@ -58,6 +61,10 @@ std::optional<IdentityDifference> identity_difference(const std::vector<MemberId
       known.ranks += ranks.ranks;
       known.first = std::min(known.first, ranks.first);
     });
+  }
+  for (const std::string_view field : kExplaining) {
+    const auto at = fields.find(field);
+    if (at != fields.end() && at->second.size() > 1) return difference(field, at->second, members);
   }
   for (const auto& [field, values] : fields) {
     if (values.size() > 1) return difference(field, values, members);

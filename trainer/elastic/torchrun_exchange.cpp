@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "operator/base/address.h"
+#include "operator/rendezvous/identity_choice.h"
 #include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 
@@ -31,7 +32,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr int kProtocol = 1;
-constexpr size_t kMostHello = 4096;              // bytes of a rank's line
+constexpr size_t kMostHello = 8192;              // bytes of a rank's line
 constexpr size_t kMostReply = size_t{64} << 20;  // bytes of the list: far above a million ranks' addresses
 constexpr size_t kMostGuests = 4096;             // connections of rank 0 that have not sent their rank yet
 constexpr auto kBetweenTries = milliseconds(100);
@@ -162,6 +163,7 @@ struct Introduction {
   std::string run;
   std::int64_t restart = 0;
   std::string host;
+  std::string identity;
 };
 
 std::optional<Introduction> parse_introduction(std::string_view line) {
@@ -173,7 +175,8 @@ std::optional<Introduction> parse_introduction(std::string_view line) {
                         value.at("port").get<int>(),
                         value.at("run").get<std::string>(),
                         value.at("restart").get<std::int64_t>(),
-                        value.at("host").get<std::string>()};
+                        value.at("host").get<std::string>(),
+                        value.at("identity").get<std::string>()};
   } catch (const json::exception&) {
     return std::nullopt;
   }
@@ -249,6 +252,10 @@ class Host {
     if (said.rank < 1 || said.rank >= world_.size || said.port < 1 || said.port > 65535) {
       return refuse(fmt::format("a process claims rank {} of {}", said.rank, world_.size));
     }
+    if (const auto different = difference_from(said)) {
+      return refuse(fmt::format("all ranks must have the same {}: rank {} has {}, rank 0 has {}", different->field,
+                                said.rank, different->value, different->other_value));
+    }
     if (seated_.count(said.rank) != 0) return refuse(fmt::format("two processes claim rank {}", said.rank));
     Address peer;
     peer.length = sizeof peer.storage;
@@ -257,6 +264,12 @@ class Host {
       own_ip_ = ip_of(*own);
     seated_.emplace(said.rank, Seat{std::move(guest), said, ip_of(peer)});
     return {};
+  }
+
+  // The first field of the identity in which a rank differs from this one.
+  std::optional<rendezvous::IdentityDifference> difference_from(const Introduction& said) const {
+    const std::vector<rendezvous::IdentityRun> own = {{1, world_.identity}}, other = {{1, said.identity}};
+    return rendezvous::identity_difference({{0, &own}, {said.rank, &other}});
   }
 
   static bool is_loopback(const std::string& ip) {
@@ -331,11 +344,11 @@ Result<std::string> ask(const World& world, const std::string& line, MonotonicTi
 }
 
 Status join_host(const World& world, MonotonicTime deadline, int data_port, comm::RingOptions& options) {
-  const std::string line =
-      json{{"lockstep", kProtocol}, {"rank", world.rank},          {"size", world.size},     {"port", data_port},
-           {"run", world.job_uid},  {"restart", world.generation}, {"host", host_identity()}}
-          .dump(-1, ' ', true, json::error_handler_t::replace) +
-      "\n";
+  const std::string line = json{{"lockstep", kProtocol},   {"rank", world.rank},        {"size", world.size},
+                                {"port", data_port},       {"run", world.job_uid},      {"restart", world.generation},
+                                {"host", host_identity()}, {"identity", world.identity}}
+                               .dump(-1, ' ', true, json::error_handler_t::replace) +
+                           "\n";
   Result<std::string> answer = fail(ErrorCode::kUnavailable, "not asked");
   while (true) {
     answer = ask(world, line, deadline);

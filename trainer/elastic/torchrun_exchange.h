@@ -1,6 +1,6 @@
 // Rendezvous of ranks that know only MASTER_ADDR and MASTER_PORT. Rank 0 listens there. Every other rank connects and
-// says its rank and the address of its data socket. Then each gets the whole list and a fresh key. One line of JSON
-// each way.
+// says its rank, its identity line and the address of its data socket. Then each gets the whole list and a fresh key.
+// One line of JSON each way.
 #pragma once
 
 #include "operator/base/clock.h"

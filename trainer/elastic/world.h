@@ -35,6 +35,7 @@ struct World {
   comm::GenerationKey key{};             // kAgent
   std::string master_addr;               // kTorchrun
   int master_port = 0;                   // kTorchrun
+  std::string identity;                  // the identity line (worker_contract.h); empty: not known, not compared
   std::string checkpoint_dir;            // empty: not given
   double checkpoint_every_seconds = 0;   // 0: not given
   Duration storage_deadline{};           // for a rank that reads or writes a checkpoint; 0: there are none
@@ -63,8 +64,8 @@ Result<World> joined(const World& world, const rendezvous::Join& join);
 // a rank may wait for its storage so long. Under kTorchrun it opens a data socket and exchanges addresses and a key
 // through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 if torchrun's own store holds that port).
 // kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port is taken, kInvalid that two
-// processes claim one rank or sizes differ. Key and addresses cross the network unencrypted: plain torchrun has no
-// secret to start from. kAlone, and in standby: options of size 1. Blocks.
+// processes claim one rank, or that sizes or identity lines differ. Key and addresses cross the network unencrypted:
+// plain torchrun has no secret to start from. kAlone, and in standby: options of size 1. Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

@@ -31,6 +31,7 @@ TEST(IdentityChoice, table) {
       {"ranks count, not pods", {{{1, a}}, {{1, a}}, {{4, b}}}, {{"numerics", 0, "avx2", 2, "avx512"}}},
       {"two processes of one pod", {{{1, a}, {1, b}}}, {{"numerics", 0, "avx512", 0, "avx2"}}},
       {"the first field by name", {{{1, "a=1 b=1"}}, {{1, "a=2 b=2"}}}, {{"a", 1, "2", 0, "1"}}},
+      {"a field that explains others", {{{1, "a=1 model=x"}}, {{1, "a=2 model=y"}}}, {{"model", 1, "y", 0, "x"}}},
       {"a field that one program does not know", {{{1, "a=1 b=1"}}, {{1, "b=1"}}}, {}},
       {"beside one that differs", {{{1, "a=1 b=1"}}, {{1, "b=2"}}}, {{"b", 1, "2", 0, "1"}}},
       {"an empty value is a value", {{{1, "a="}}, {{1, "a=1"}}}, {{"a", 1, "1", 0, ""}}},

@@ -1,0 +1,77 @@
+#include "trainer/identity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <functional>
+#include <variant>
+
+namespace lockstep::trainer {
+
+namespace {
+
+using Fields = std::map<std::string, std::string>;
+
+constexpr size_t kMostValue = 128;  // bytes
+
+// A longer text keeps its beginning, for people, and a hash of all of it. The ranks run one program.
+std::string bounded(const std::string& text) {
+  constexpr size_t kHash = 16 + 1;
+  if (text.size() <= kMostValue) return text;
+  return fmt::format("{}#{:016x}", text.substr(0, kMostValue - kHash), std::hash<std::string>()(text));
+}
+
+void add(Fields& fields, const core::Sgd& rule) {
+  fields["momentum"] = fmt::format("{}", rule.momentum);
+  fields["nesterov"] = fmt::format("{}", rule.nesterov);
+}
+void add(Fields& fields, const core::Lars& rule) {
+  fields["momentum"] = fmt::format("{}", rule.momentum);
+  fields["trust-coefficient"] = fmt::format("{}", rule.trust_coefficient);
+}
+void add(Fields&, const core::AdamW&) {}
+
+void add(Fields& fields, const core::StepDecay& decay) {
+  fields["milestones"] = bounded(fmt::format("{}", fmt::join(decay.milestones, ",")));
+  fields["decay-factor"] = fmt::format("{}", decay.factor);
+}
+void add(Fields& fields, const core::PolynomialDecay& decay) {
+  fields["power"] = fmt::format("{}", decay.power);
+}
+void add(Fields&, const core::CosineDecay&) {}
+void add(Fields&, const core::ConstantRate&) {}
+
+}  // namespace
+
+std::map<std::string, std::string> identity_of(const Rank& rank) {
+  const Flags& flags = rank.flags;
+  const core::Optimizer& optimizer = rank.task->optimizer;
+  const std::string numerics = rank.numerics_id();
+  Fields fields = {
+      {"gradients", rank.backend->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
+      {"numerics", numerics.empty() ? "any" : bounded(numerics)},
+      {"model", flags.model},
+      {"data", rank.task->data.fingerprint == 0 ? "generated" : fmt::format("{:016x}", rank.task->data.fingerprint)},
+      {"seed", fmt::format("{}", flags.seed)},
+      {"batch-size", fmt::format("{}", flags.batch_size)},
+      {"micro-batch-size", fmt::format("{}", flags.micro_batch_size)},
+      {"optimizer", flags.optimizer},
+      {"weight-decay", fmt::format("{}", optimizer.matrices.weight_decay)},
+      {"clip-norm", fmt::format("{}", *flags.clip_norm)},
+      {"schedule", flags.schedule},
+      {"learning-rate", fmt::format("{}", optimizer.schedule.peak)},
+      {"warmup-steps", fmt::format("{}", optimizer.schedule.warmup_steps)},
+      // When ranks evaluate, save and end: they submit the same collectives then.
+      {"steps", fmt::format("{}", flags.steps)},
+      {"eval-every", fmt::format("{}", flags.eval_every)},
+      {"eval-samples", fmt::format("{}", flags.eval_samples)},
+      {"checkpoint-every-steps", fmt::format("{}", flags.checkpoint_every_steps)},
+      {"transport", flags.transport == "nccl" ? "nccl" : "ring"},
+  };
+  std::visit([&fields](const auto& rule) { add(fields, rule); }, optimizer.rule);
+  std::visit([&fields](const auto& decay) { add(fields, decay); }, optimizer.schedule.decay);
+  for (const auto& [name, value] : flags.model_options.all()) fields[name] = models::to_text(value);
+  return fields;
+}
+
+}  // namespace lockstep::trainer
