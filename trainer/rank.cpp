@@ -47,6 +47,9 @@ Outcome<> load(Rank& rank) {
   }
   LOCKSTEP_TRY(rank.backend, from(Origin::kConfig, backend::make_backend(flags.backend, flags.threads)));
   LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.backend->real())));
+  if (const Duration patience = rank.task->data.source->patience(); patience > Duration::zero()) {
+    world.data_deadline = patience + checkpoint::kTimeToEnd;
+  }
   rank.interruption->on_raise([&source = *rank.task->data.source] { source.wake(); });
   if (!flags.checkpoint_dir.empty()) {
     world.storage_deadline = checkpoint::storage_deadline(state_bytes(*rank.task, rank.backend->real()));
@@ -77,7 +80,8 @@ Outcome<> connect(Rank& rank) {
                                .clip_norm = *flags.clip_norm,
                                .initialize = rank.initial,
                                .pulse = &rank.board.pulse,
-                               .checksums = !flags.ledger.empty()};
+                               .checksums = !flags.ledger.empty(),
+                               .loading_rest = rank.world.data_deadline};
   auto replica = core::Replica::create({rank.task->graph, *rank.backend, rank.task->optimizer, *rank.task->data.source,
                                         *rank.synchronizer, *rank.communicator},
                                        step, rank.interruption->flag());

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "operator/base/clock.h"
 #include "operator/base/result.h"
 
 namespace lockstep::trainer::core {
@@ -67,6 +68,9 @@ class SampleSource {
   // kCorrupt: a sample is damaged; the sentence names its file and offset. kCancelled: `abort` became true.
   // Any number of threads.
   virtual Result<Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) = 0;
+
+  // For how long a call of take() waits for storage that does not answer; 0: it never waits for storage. Any thread.
+  virtual Duration patience() const { return {}; }
 
   // The number of samples that are never trained on.
   virtual std::int64_t held_out() const = 0;

@@ -196,7 +196,7 @@ Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
                            .loss_scale = 1.0 / static_cast<double>(share.samples)};
   {
     Timed timed(times_.load);
-    pulse_.enter(Doing::kLoading);
+    const Meanwhile loading(pulse_, Doing::kLoading, options_.loading_rest);
     const std::int64_t position = state_->samples + context.first_sample;
     LOCKSTEP_TRY(batch.samples, taken(parts_.source.take(position, rows, abort_)));
     LOCKSTEP_CHECK_OK(load(batch.samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
@@ -359,10 +359,12 @@ Result<Evaluation> Replica::run_evaluation() {
 Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& words) {
   const RunContext context{.mode = RunContext::Mode::kEvaluate, .seed = options_.seed, .step = state_->step};
   Backend& backend = parts_.backend;
-  pulse_.enter(Doing::kLoading);
   InFlight& batch = in_flight_.front();  // its memory outlives the work of a failed evaluation
-  LOCKSTEP_TRY(batch.samples, taken(parts_.source.take_held_out(first, parts_.graph.batch, abort_)));
-  LOCKSTEP_CHECK_OK(load(batch.samples, false));
+  {
+    const Meanwhile loading(pulse_, Doing::kLoading, options_.loading_rest);
+    LOCKSTEP_TRY(batch.samples, taken(parts_.source.take_held_out(first, parts_.graph.batch, abort_)));
+    LOCKSTEP_CHECK_OK(load(batch.samples, false));
+  }
   pulse_.enter(Doing::kForward);
   LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
   program_->read_losses(batch.losses.data());

@@ -33,6 +33,8 @@ struct StepOptions {
   bool initialize = true;  // sets the state before the first step; false: zeros, which another state replaces
   Pulse* pulse = nullptr;  // reports the activity of the steps; null: unwatched. It must outlive the replica
   bool checksums = false;  // fill Replica::computed()
+  // What the pulse announces while a batch is loaded: it may take so long without a beat. 0: it waits for no storage.
+  Duration loading_rest{};
 };
 
 // A micro-batch that this rank computed.

@@ -58,6 +58,7 @@ class ImageSource final : public core::SampleSource {
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
   std::int64_t held_out() const override { return static_cast<std::int64_t>(held_out_.records.size()); }
   Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;
+  Duration patience() const override { return options_.patience; }
   void wake() override { reader_.wake(); }
 
   // The damage that was skipped so far, in the order of files and offsets. Any thread.

@@ -37,6 +37,8 @@ class Prefetcher final : public core::SampleSource {
   // and a second call reads it again.
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
 
+  Duration patience() const override { return source_.patience(); }
+
   // From the source, by this thread.
   std::int64_t held_out() const override { return source_.held_out(); }
   Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {

@@ -310,7 +310,7 @@ Result<comm::RingOptions> ring_options(const World& world, Duration deadline) {
   options.key = world.key;
   options.nccl = world.nccl;
   // A rank that waits for its storage submits nothing meanwhile.
-  const Duration rest = world.storage_deadline + options.stall_deadline;
+  const Duration rest = world.storage_deadline + world.data_deadline + options.stall_deadline;
   if (world.source == World::Source::kAgent) options.stall_deadline = kWatchedStall;
   options.stall_deadline = std::max(options.stall_deadline, rest);
   if (world.source == World::Source::kTorchrun && world.size > 1) LOCKSTEP_CHECK_OK(exchange(world, deadline, options));

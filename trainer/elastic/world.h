@@ -39,6 +39,7 @@ struct World {
   std::string checkpoint_dir;            // empty: not given
   double checkpoint_every_seconds = 0;   // 0: not given
   Duration storage_deadline{};           // for a rank that reads or writes a checkpoint; 0: there are none
+  Duration data_deadline{};              // for a rank that waits for samples, and its end; 0: it waits for no storage
   std::string restore;                   // folder name of the checkpoint to start from; empty: none
   rendezvous::StateSource state_source;  // kAgent: the rank that streams its state to start from; rank -1: none
   // The transport of elements; nothing: a ring.
@@ -60,12 +61,13 @@ Result<World> joined(const World& world, const rendezvous::Join& join);
 // The options for comm::make_communicator, by which ranks that see the same /dev/shm use it, if `world` allows it.
 // kAgent: a translation. listen_fd is a duplicate of the world's, because the communicator closes its own (kExhausted:
 // no descriptor left). A collective may stall for ten minutes, because the coordinator watches for hangs. kTorchrun:
-// a collective may stall for 30 s. Either may stall for 30 s beyond world.storage_deadline, if that is longer, because
-// a rank may wait for its storage so long. Under kTorchrun it opens a data socket and exchanges addresses and a key
-// through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 if torchrun's own store holds that port).
-// kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port is taken, kInvalid that two
-// processes claim one rank, or that sizes or identity lines differ. Key and addresses cross the network unencrypted:
-// plain torchrun has no secret to start from. kAlone, and in standby: options of size 1. Blocks.
+// a collective may stall for 30 s. Either may stall for 30 s beyond storage_deadline and data_deadline of the world, if
+// that is longer: between two collectives a rank may wait for both. Under kTorchrun it opens a data socket and
+// exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 if torchrun's
+// own store holds that port). kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port
+// is taken, kInvalid that two processes claim one rank, or that sizes or identity lines differ. Key and addresses cross
+// the network unencrypted: plain torchrun has no secret to start from. kAlone, and in standby: options of size 1.
+// Blocks.
 Result<comm::RingOptions> ring_options(const World& world, Duration deadline = std::chrono::seconds(60));
 
 }  // namespace lockstep::trainer::elastic

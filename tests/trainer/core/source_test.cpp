@@ -23,12 +23,14 @@ class Recorder final : public core::SampleSource {
  public:
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override {
     taken.push_back(position);
+    look();
     if (fails && fails->first == position) return std::exchange(fails, std::nullopt)->second;
     return line_.take(position, rows + more_rows, abort);
   }
   std::int64_t held_out() const override { return kHeldOut; }
   Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
     held_out_taken.push_back(first);
+    look();
     return line_.take_held_out(first, rows + more_rows, abort);
   }
   void aim(const core::Aim& next) override { aims.push_back(next); }
@@ -38,8 +40,16 @@ class Recorder final : public core::SampleSource {
   std::vector<core::Aim> aims;
   std::optional<std::pair<std::int64_t, Error>> fails;
   std::int64_t more_rows = 0;  // than were asked for
+  const core::Pulse* pulse = nullptr;
+  std::vector<std::chrono::steady_clock::duration> rests;  // that the pulse announced at each call
 
  private:
+  void look() {
+    if (pulse == nullptr) return;
+    EXPECT_EQ(pulse->doing(), core::Doing::kLoading);
+    rests.push_back(pulse->rests_until() - std::chrono::steady_clock::now());
+  }
+
   data::LineSource line_{core::ElementType::kFloat32, 3};
 };
 
@@ -122,6 +132,37 @@ TEST(Source, a_batch_of_another_shape_is_refused) {
   recorder_of(rank).more_rows = 1;
   EXPECT_EQ(rank.replica->step({}).error().message, "the samples do not have the shapes of the graph's inputs");
   EXPECT_EQ(rank.replica->evaluate().error().code, ErrorCode::kInternal);
+}
+
+TEST(Source, a_rank_that_waits_for_samples_says_how_long_it_may_rest) {
+  comm::SingleRankCommunicator alone;
+  core::Pulse pulse;
+  testing::Recipe recipe = recorded_recipe();
+  recipe.options.pulse = &pulse;
+  recipe.options.loading_rest = std::chrono::seconds(150);
+  testing::Rank rank(recipe, alone);
+  recorder_of(rank).pulse = &pulse;
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  EXPECT_EQ(pulse.rests_until(), core::Pulse::Time()) << "after a step";
+  ASSERT_TRUE(rank.replica->evaluate().ok());
+  EXPECT_EQ(pulse.rests_until(), core::Pulse::Time()) << "after an evaluation";
+  EXPECT_EQ(recorder_of(rank).rests.size(), static_cast<size_t>(kMicroBatches + 3));
+  for (const auto rest : recorder_of(rank).rests) {
+    EXPECT_GT(rest, std::chrono::seconds(50));
+    EXPECT_LE(rest, std::chrono::seconds(150));
+  }
+}
+
+TEST(Source, a_rank_whose_samples_are_in_memory_does_not_rest) {
+  comm::SingleRankCommunicator alone;
+  core::Pulse pulse;
+  testing::Recipe recipe = recorded_recipe();
+  recipe.options.pulse = &pulse;
+  testing::Rank rank(recipe, alone);
+  recorder_of(rank).pulse = &pulse;
+  EXPECT_EQ(rank.source->patience(), Duration::zero());
+  ASSERT_TRUE(rank.replica->step({}).ok());
+  for (const auto rest : recorder_of(rank).rests) EXPECT_LT(rest, std::chrono::seconds(0));
 }
 
 TEST(Source, evaluation_takes_whole_batches_of_the_held_out_samples) {

@@ -369,8 +369,14 @@ TEST(RingOptions, peers_wait_as_long_as_a_rank_may_wait_for_its_storage) {
     EXPECT_EQ(ring_options(world)->stall_deadline, without) << "no checkpoints";
     for (const seconds deadline : {seconds(120), seconds(5000)}) {
       world.storage_deadline = deadline;
+      world.data_deadline = {};
       EXPECT_EQ(ring_options(world)->stall_deadline, std::max(without, deadline + seconds(30)));
+      world.data_deadline = seconds(150);
+      EXPECT_EQ(ring_options(world)->stall_deadline, std::max(without, deadline + seconds(150 + 30)));
     }
+    world.storage_deadline = {};
+    EXPECT_EQ(ring_options(world)->stall_deadline, std::max(without, seconds(150 + 30))) << "samples alone";
+    world.data_deadline = {};
   }
 }
 
