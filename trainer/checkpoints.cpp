@@ -167,6 +167,7 @@ Outcome<> Checkpoints::save(Busy busy) {
     return fail(Origin::kInternal, ErrorCode::kInternal,
                 fmt::format("the ranks hold different states after step {}", rank_.state().step));
   }
+  LOCKSTEP_CHECK_OK(from(Origin::kCommunication, rank_.replica->complete()));
   saved_ = Clock::now();
   if (!writer_ || saved_step_ == rank_.state().step) return {};
   core::Meanwhile saving(rank_.board.pulse, core::Doing::kSaving,
@@ -195,11 +196,12 @@ Result<checkpoint::Snapshot> Checkpoints::snapshot() const {
                               .state = std::move(tensors)};
 }
 
-// This process is told to end while it waits for another generation. It saves its state without a collective: all ranks
-// agreed to commit the last step of their generation. Every rank does so, since none knows which others are left and
+// This process is told to end while it waits for another generation. It saves a replicated state without a collective:
+// all ranks agreed to commit the last step of their generation. Every rank does so, since none knows which others are left and
 // whether they live long enough; of one version one checkpoint is enough.
 Outcome<> Checkpoints::save_alone() {
   if (rank_.flags.checkpoint_dir.empty() || !rank_.whole) return {};
+  if (rank_.synchronizer->model() != core::StateModel::kReplicated) return {};
   if (writer_) {  // the write in flight is of this step, which is committed, or of an earlier one
     writer_->confirm(rank_.state().step + 1);
     LOCKSTEP_CHECK_OK(drain());

@@ -51,12 +51,12 @@ Failure Generations::yield() {
       fmt::format("generation {} ended after step {}, so that others can join", rank_.generation, rank_.state().step));
 }
 
-// The version that this process can continue from. A state that no generation has agreed on has no digest: no rank may
-// start from it.
+// The version that other ranks can continue from. A state that no generation has agreed on, or that is not replicated,
+// has no digest: no rank may start from it.
 rendezvous::StateVersion Generations::holds() const {
   if (!rank_.whole) return {};
-  const core::Version version = rank_.state().version();
-  if (version == core::Version{}) return {};  // the backend failed
+  const core::Version version = rank_.replica->shareable();
+  if (version == core::Version{}) return {};
   return {version.committed_in, version.step, to_text(version.digest)};
 }
 

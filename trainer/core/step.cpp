@@ -163,7 +163,7 @@ Result<StepReport> Replica::run_step(const Control& wish) {
   LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
   if (!std::isfinite(report.gradient_norm)) return report;
   const bool clips = options_.clip_norm > 0 && report.gradient_norm > options_.clip_norm;
-  commit(clips ? options_.clip_norm / report.gradient_norm : 1.0);
+  LOCKSTEP_CHECK_OK(commit(clips ? options_.clip_norm / report.gradient_norm : 1.0));
   pulse_.enter(Doing::kOther);
   report.committed = true;
   report.step = state_->step;
@@ -220,6 +220,7 @@ Status Replica::forward(const RunContext& context) {
     for (; needed > 0 && layout_.buckets[needed - 1].ready_node <= last_node; --needed) {
       LOCKSTEP_CHECK_OK(parts_.synchronizer.need(needed - 1));
     }
+    refresh();
     LOCKSTEP_CHECK_OK(program_->forward(step, context, abort_));
   }
   return {};
@@ -297,14 +298,19 @@ ProgramMemory Replica::prediction() {
           .statistics = reinterpret_cast<double*>(statistics_->data())};
 }
 
-void Replica::commit(double gradient_scale) {
+// The step counts when the backend has written what the synchronizer installed.
+Status Replica::commit(double gradient_scale) {
   parts_.synchronizer.commit([this, gradient_scale] { optimize(gradient_scale); });
+  if (const Status written = parts_.backend.wait(parts_.backend.mark()); !written) {
+    return fail(ErrorCode::kInternal, written.error().message);  // no peer has a part in it
+  }
   commit_statistics();
   if (counted(state_->step)) {
     state_->step += 1;
     state_->samples += samples_of_step();
   }
   state_->committed_in = generation_;
+  return {};
 }
 
 void Replica::optimize(double gradient_scale) {
@@ -334,6 +340,7 @@ Result<Evaluation> Replica::run_evaluation() {
   const std::int64_t samples = parts_.source.held_out(), batch = parts_.graph.batch;
   std::vector<std::int64_t> words(kWords, 0);
   source_failed_ = false;
+  LOCKSTEP_CHECK_OK(complete());  // once: ranks evaluate different numbers of batches
   refresh();
   for (std::int64_t first = communicator_->rank() * batch; first < samples; first += communicator_->size() * batch) {
     LOCKSTEP_CHECK_OK(evaluate_batch(first, std::min(batch, samples - first), words));
@@ -391,6 +398,18 @@ Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vect
     words[kTop5] += place < kTopFew ? 1 : 0;
   }
   return {};
+}
+
+Status Replica::complete() {
+  const Meanwhile waiting(pulse_, Doing::kWaiting);
+  for (size_t bucket = layout_.buckets.size(); bucket-- > 0;) {
+    LOCKSTEP_CHECK_OK(parts_.synchronizer.need(bucket));
+  }
+  return {};
+}
+
+Version Replica::shareable() {
+  return parts_.synchronizer.model() == StateModel::kReplicated ? state_->version() : Version{};
 }
 
 Result<bool> Replica::ranks_agree() {

@@ -90,14 +90,15 @@ class Replica {
   void use(comm::Communicator& communicator, std::int64_t generation);
 
   // Runs the step that follows the committed ones. Errors are those of the source, the communicator or a kernel, or
-  // kCancelled after `abort`; then nothing was changed, and the backend has nothing to do.
+  // kCancelled after `abort`; then nothing was changed, and the backend has nothing to do. kInternal may also be a
+  // backend that failed in the commit: the state is garbage.
   Result<StepReport> step(Control wish);
 
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
   const std::vector<ComputedBatch>& computed() const { return computed_; }
 
-  // Over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits. Errors are those
-  // of step().
+  // Over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits. The state is
+  // complete first. Errors are those of step().
   Result<Evaluation> evaluate();
 
   // Whether the last error of step() or evaluate() was the source's.
@@ -107,13 +108,22 @@ class Replica {
   // rank calls it at the same place and gets the same answer. Errors are the communicator's.
   Result<bool> ranks_agree();
 
+  // Asks the synchronizer for all parameters, so that the state is that of the committed steps: to be called before the
+  // state is saved. Every rank calls it at the same place. Errors are those of Synchronizer::need().
+  Status complete();
+
+  // The version of the state that another rank may continue from. Version{}: none may, because the synchronizer's state
+  // is not replicated, or the backend failed.
+  Version shareable();
+
   State& state() { return *state_; }
   const Layout& layout() const { return layout_; }
   const StepTimes& times() const { return times_; }
   size_t arena_bytes() const { return program_->arena_bytes(); }
   // The memory of activations, if the host reaches it. It holds nothing between two calls of step() and evaluate().
   std::span<std::byte> spare() { return program_->arena(); }
-  // For a program that predicts with the state as it is: valid until the next step() or change of the state.
+  // For a program that predicts with the state as it is (complete() comes first): valid until the next step() or change
+  // of the state.
   ProgramMemory prediction();
 
  private:
@@ -145,7 +155,7 @@ class Replica {
   Status take_results(const InFlight& batch);
   void refresh();
   std::int64_t samples_of_step() const { return options_.micro_batches * parts_.graph.batch; }
-  void commit(double gradient_scale);
+  Status commit(double gradient_scale);
   void optimize(double gradient_scale);
   void commit_statistics();
 

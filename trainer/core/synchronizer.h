@@ -13,6 +13,8 @@
 //   finish(wish)               waits for the backend and for the other ranks
 //   commit(optimize)           the only call that changes what outlives a step
 //
+// Between steps, before the state is evaluated or saved, need() is called for every bucket, on every rank alike.
+//
 // The memory of gradients and parameters is the backend's, and work on it is enqueued (backend.h). ready(), computed()
 // and commit() do not wait.
 //
@@ -84,7 +86,7 @@ struct Attachment {
   const Graph& graph;
   const Layout& layout;
   Backend& backend;
-  State& state;                    // changed by commit() alone, but for parameters that need() fetches from a server
+  State& state;                    // changed by commit() alone, but for what need() fetches from others
   Memory& gradients;               // laid out by `layout`; begin() finds it cleared
   std::span<double> statistics;    // on the host: finish() leaves the means over the global batch here
   std::int64_t micro_batches = 1;  // of a global batch
@@ -94,7 +96,8 @@ class Synchronizer {
  public:
   virtual ~Synchronizer() = default;
 
-  // Only kReplicated states are compared between ranks (Replica::ranks_agree()).
+  // Only kReplicated states are compared between ranks (Replica::ranks_agree()), and survive the loss of a rank in the
+  // memory of the others (Replica::shareable()).
   virtual StateModel model() const = 0;
 
   // Once, before any other call. Allocates what the steps need. kInvalid: the synchronizer cannot do what is asked;
@@ -107,7 +110,8 @@ class Synchronizer {
   // Begins a run of the step that follows the committed ones. `attempt` counts the runs that ended with kRepeat.
   virtual Result<Share> begin(int attempt) = 0;
 
-  // Returns when the parameters of bucket number `bucket` are those of this step.
+  // Returns when the parameters of bucket number `bucket` are those of the committed steps. It calls State::changed()
+  // if it changed any.
   virtual Status need(size_t bucket) {
     static_cast<void>(bucket);
     return {};
@@ -125,7 +129,7 @@ class Synchronizer {
   virtual Result<Agreement> finish(const Control& wish) = 0;
 
   // Installs what is staged. `optimize` runs the optimizer over the gradients; a synchronizer that updates parameters
-  // elsewhere does not call it. Cannot fail.
+  // elsewhere does not call it. Cannot fail. The caller waits for the work that it enqueues before the step counts.
   virtual void commit(const std::function<void()>& optimize) = 0;
 };
 

@@ -30,6 +30,10 @@ class Server {
     for (size_t i = 0; i < gradients.size(); ++i) parameters_[i] -= rate_ * gradients[i];
     ++pushes_;
   }
+  bool empty() const {
+    std::lock_guard lock(mutex_);
+    return parameters_.empty();
+  }
   int pushes() const {
     std::lock_guard lock(mutex_);
     return pushes_;
@@ -71,6 +75,7 @@ class ParameterServer final : public core::Synchronizer {
   }
 
   Status need(size_t bucket) override {
+    if (server_.empty()) return {};  // no worker has begun: each still holds the initial parameters
     const core::Bucket& at = work_->layout.buckets[bucket];
     server_.fetch(at.begin, at.end, parameters_.data());
     const size_t offset = at.begin * sizeof(float);

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "tests/trainer/core/breaking.h"
 #include "tests/trainer/core/gang.h"
@@ -11,6 +15,7 @@
 #include "tests/trainer/sync/low_rank.h"
 #include "tests/trainer/sync/parameter_server.h"
 #include "trainer/data/generated.h"
+#include "trainer/models/linear_regression.h"
 #include "trainer/models/mlp.h"
 
 namespace lockstep::trainer {
@@ -40,6 +45,51 @@ std::function<std::unique_ptr<core::Synchronizer>(int)> local_sgd(std::int64_t p
 
 std::function<std::unique_ptr<core::Synchronizer>(int)> low_rank(size_t rank) {
   return [rank](int) { return std::make_unique<LowRank>(rank); };
+}
+
+// A line, whose state has nothing but parameters, behind a server.
+Recipe line(testing::Server& server) {
+  Recipe line = recipe([&server](int) { return std::make_unique<ParameterServer>(server); });
+  line.graph = [] { return models::linear_regression(4); };
+  line.source = [](core::ElementType real) { return std::make_unique<data::LineSource>(real, 3); };
+  return line;
+}
+
+// Brings running statistics with each need(), and agrees that no step is finite.
+class Fetching final : public core::Synchronizer {
+ public:
+  core::StateModel model() const override { return core::StateModel::kServer; }
+  Status attach(const core::Attachment& to) override {
+    work_.emplace(to);
+    return {};
+  }
+  void use(comm::Communicator&) override {}
+  Result<core::Share> begin(int) override { return core::Share{.end = work_->micro_batches}; }
+  Status need(size_t) override {
+    std::fill(work_->state.statistics.begin(), work_->state.statistics.end(), fetched);
+    work_->state.changed();
+    return {};
+  }
+  Status ready(size_t, core::Turn) override { return {}; }
+  void computed(double, std::span<const double>, core::Turn) override {}
+  Result<core::Agreement> finish(const core::Control&) override {
+    return core::Agreement{.outcome = core::Agreement::Outcome::kNotFinite};
+  }
+  void commit(const std::function<void()>&) override {}
+
+  double fetched = 1;
+
+ private:
+  std::optional<core::Attachment> work_;
+};
+
+// The running statistics as a program that predicts reads them.
+std::vector<double> statistics_of(Rank& rank, const core::ProgramMemory& memory) {
+  std::vector<double> values(rank.replica->state().statistics.size());
+  rank.backend->read(values.data(), reinterpret_cast<const std::byte*>(memory.statistics),
+                     values.size() * sizeof(double));
+  EXPECT_TRUE(rank.backend->wait(rank.backend->mark()).ok());
+  return values;
 }
 
 double mean(const std::vector<double>& losses, size_t begin, size_t end) {
@@ -89,6 +139,63 @@ TEST(ParameterServer, an_aborted_step_pushes_nothing) {
   rank.abort = true;
   EXPECT_EQ(rank.replica->step({}).error().code, ErrorCode::kCancelled);
   EXPECT_EQ(server.pushes(), 0);
+}
+
+TEST(ParameterServer, an_evaluation_and_a_checkpoint_are_of_the_parameters_of_the_server) {
+  testing::Server server(kRate);
+  comm::SingleRankCommunicator alone, also_alone;
+  Rank busy(line(server), alone), idle(line(server), also_alone);
+  EXPECT_EQ(idle.replica->evaluate()->loss, busy.replica->evaluate()->loss) << "before the first step";
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(busy.replica->step({}).ok());
+  const auto loss = busy.replica->evaluate();
+  ASSERT_TRUE(loss.ok());
+  EXPECT_EQ(idle.replica->evaluate()->loss, loss->loss);
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(busy.replica->step({}).ok());
+  for (Rank* rank : {&busy, &idle}) ASSERT_TRUE(rank->replica->complete().ok());
+  for (Rank* rank : {&busy, &idle}) ASSERT_TRUE(rank->replica->state().fetch().ok());
+  const auto saved = busy.replica->state().tensors(), other = idle.replica->state().tensors();
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (saved[i].optimizer) continue;
+    EXPECT_EQ(std::memcmp(saved[i].data, other[i].data, saved[i].bytes), 0) << saved[i].name;
+  }
+}
+
+TEST(Fetching, what_a_backend_derives_from_the_state_is_renewed_after_each_fetch) {
+  comm::SingleRankCommunicator alone;
+  auto owned = std::make_unique<Fetching>();
+  Fetching& fetching = *owned;
+  Rank rank(recipe([&](int) { return std::move(owned); }), alone);
+  const core::ProgramMemory memory = rank.replica->prediction();
+  const size_t count = rank.replica->state().statistics.size();
+  fetching.fetched = 3;
+  EXPECT_FALSE(rank.replica->step({})->committed);
+  EXPECT_EQ(statistics_of(rank, memory), std::vector<double>(count, 3)) << "by the forward pass of a step";
+  fetching.fetched = 5;
+  ASSERT_TRUE(rank.replica->evaluate().ok());
+  EXPECT_EQ(statistics_of(rank, memory), std::vector<double>(count, 5)) << "by an evaluation";
+}
+
+TEST(StateModels, only_a_replicated_state_is_one_that_other_ranks_continue_from) {
+  testing::Server server(kRate);
+  comm::SingleRankCommunicator alone;
+  const auto shareable = [&](const Recipe& of) {
+    Rank rank(of, alone);
+    EXPECT_TRUE(rank.replica->step({}).ok());
+    return rank.replica->shareable();
+  };
+  EXPECT_EQ(shareable(line(server)), core::Version());
+  EXPECT_EQ(shareable(recipe(local_sgd(4))), core::Version());
+  EXPECT_EQ(shareable(recipe(low_rank(2))).step, 1);
+  EXPECT_EQ(shareable(recipe()).step, 1);
+}
+
+TEST(LocalSgd, a_step_counts_when_the_backend_has_written_the_parameters) {
+  comm::SingleRankCommunicator alone;
+  Recipe late = recipe(local_sgd(1));
+  late.backend = "late";  // it holds work back until somebody waits for it
+  Rank rank(late, alone);
+  ASSERT_EQ(rank.replica->step({})->step, 1);
+  EXPECT_TRUE(rank.backend->reached(rank.backend->mark()));
 }
 
 TEST(LowRank, all_ranks_hold_the_same_bits_and_learn) {
