@@ -65,8 +65,8 @@ class SampleSource {
   // The `rows` samples from `position` of the run on, where the position counts the samples that the whole gang has
   // consumed before. The same position gives the same bytes on every rank and at every call. May wait for storage.
   // kUnavailable: the storage failed for longer than the source retries; the same call may succeed later.
-  // kCorrupt: a sample is damaged; the sentence names its file and offset. kCancelled: `abort` became true.
-  // Any number of threads.
+  // kCorrupt: a sample is damaged; kInvalid: it is none of this data set, or its file was changed; the sentence names
+  // its file and offset. kCancelled: `abort` became true. Any number of threads.
   virtual Result<Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) = 0;
 
   // For how long a call of take() waits for storage that does not answer; 0: it never waits for storage. Any thread.

@@ -21,11 +21,17 @@ Error cannot_read_data(const std::string& path, int number) {
   return fail(code, fmt::format("cannot read data '{}': {}", path, std::strerror(number)));
 }
 
+Error cannot_read_data(const std::string& path, int number, std::uint64_t offset) {
+  return {cannot_read_data(path, number).code,
+          fmt::format("cannot read data '{}' at offset {}: {}", path, offset, std::strerror(number))};
+}
+
 namespace {
 
 class MountedFile final : public DataFile {
  public:
-  MountedFile(std::string path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  MountedFile(std::string path, int fd, const struct stat& opened)
+      : path_(std::move(path)), fd_(fd), size_(static_cast<std::uint64_t>(opened.st_size)), modified_(opened.st_mtim) {}
   ~MountedFile() override { ::close(fd_); }
   MountedFile(const MountedFile&) = delete;
   MountedFile& operator=(const MountedFile&) = delete;
@@ -36,32 +42,47 @@ class MountedFile final : public DataFile {
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return cannot_read_data(path_, errno);
+      if (got < 0) {
+        const int number = errno;
+        return cannot_read_data(path_, number, offset);
+      }
       if (got == 0) {
-        return fail(ErrorCode::kCorrupt, fmt::format("data '{}' ends at offset {}; it had {} bytes when it was opened",
-                                                     path_, offset, size_));
+        return fail(
+            ErrorCode::kUnavailable,
+            fmt::format("data '{}' ends at offset {}; it had {} bytes when it was opened", path_, offset, size_));
       }
       to = to.subspan(static_cast<size_t>(got));
       offset += static_cast<std::uint64_t>(got);
     }
     return {};
   }
+  Status unchanged() const override {
+    struct stat now {};
+    if (::fstat(fd_, &now) != 0) return cannot_read_data(path_, errno);
+    const bool same = static_cast<std::uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == modified_.tv_sec &&
+                      now.st_mtim.tv_nsec == modified_.tv_nsec;
+    if (same) return {};
+    return fail(
+        ErrorCode::kInvalid,
+        fmt::format("data '{}' was written to since it was opened; a run reads files that stay as they are", path_));
+  }
 
  private:
   const std::string path_;
   const int fd_;
   const std::uint64_t size_;
+  const timespec modified_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK a pipe would wait for its writer, and a device for its medium.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return cannot_read_data(path, errno);
   struct stat status {};
   const int failed = ::fstat(fd, &status) == 0 ? 0 : errno;
-  std::unique_ptr<DataFile> file =
-      std::make_unique<MountedFile>(path, fd, static_cast<std::uint64_t>(status.st_size));  // closes fd
+  std::unique_ptr<DataFile> file = std::make_unique<MountedFile>(path, fd, status);  // closes fd
   if (failed != 0) return cannot_read_data(path, failed);
   if (!S_ISREG(status.st_mode)) return fail(ErrorCode::kInvalid, fmt::format("data '{}' is not a regular file", path));
   return file;

@@ -22,17 +22,22 @@ class DataFile {
 
   virtual const std::string& path() const = 0;
   virtual std::uint64_t size() const = 0;
-  // Fills `to` with the bytes from `offset` on. kUnavailable: the storage does not answer, which may pass. kCorrupt:
-  // the file is shorter than it was. The sentence names the file.
+  // Fills `to` with the bytes from `offset` on. kUnavailable: the storage does not answer, or the file is shorter than
+  // it was; either may pass. The sentence names file and offset.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+  // Whether the file is the one that was opened. kInvalid: its size or its time of modification differs, so its bytes
+  // prove nothing; the sentence names it. kUnavailable: the storage does not answer.
+  virtual Status unchanged() const = 0;
 };
 
 // Says that `path` cannot be read because of `number`, a value of errno. kNotFound, kForbidden, kExhausted
 // (descriptors) or kUnavailable.
 Error cannot_read_data(const std::string& path, int number);
+// The same of the bytes from `offset` on.
+Error cannot_read_data(const std::string& path, int number, std::uint64_t offset);
 
-// A file of a mounted file system. It cannot be opened: as cannot_read_data(). kInvalid: it is not a regular
-// file; the sentence names it.
+// A regular file of a mounted file system. It cannot be opened: as cannot_read_data(). kInvalid: it is a folder, a pipe
+// or a device, which is refused without waiting for it; the sentence names it.
 Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path);
 
 // Repeats reads that failed because the storage does not answer. Any number of threads.

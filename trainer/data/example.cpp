@@ -21,7 +21,7 @@ const wire::Feature* find(const wire::Example& example, const char* name) {
 }
 
 Error lacks(const char* name, const char* kind) {
-  return fail(ErrorCode::kCorrupt, fmt::format("the tf.Example has no feature '{}' with one {}", name, kind));
+  return fail(ErrorCode::kInvalid, fmt::format("the tf.Example has no feature '{}' with one {}", name, kind));
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct ImageExample {
   std::int64_t label = 0;  // image/class/label, as it is in the record
 };
 
-// kCorrupt: the bytes are no tf.Example, or lack one of the two features; the sentence says which.
+// kCorrupt: the bytes are no tf.Example. kInvalid: they are one of another data set, without one of the two features;
+// the sentence names it.
 Result<ImageExample> parse_image_example(std::span<const std::byte> payload);
 
 // The payload of a record with these two features.

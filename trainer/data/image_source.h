@@ -43,8 +43,8 @@ using DataFiles = std::vector<std::unique_ptr<DataFile>>;
 
 class ImageSource final : public core::SampleSource {
  public:
-  // Indexes the files. kInvalid: there are no records to train on; kCorrupt: damage, with OnDamage::kFail. Other errors
-  // are those of PatientReader::read().
+  // Indexes the files. kInvalid: there are no records to train on, or a file is not whole; kCorrupt: damage, with
+  // OnDamage::kFail. Other errors are those of PatientReader::read().
   static Result<std::unique_ptr<ImageSource>> create(DataFiles training, DataFiles held_out,
                                                      const ImageOptions& options, const std::atomic<bool>& abort);
 
@@ -53,8 +53,9 @@ class ImageSource final : public core::SampleSource {
   std::uint64_t fingerprint() const;
 
   // Inputs: images (rows, height, width, 3), real, and classes (rows), int32. Errors as the interface has them, and
-  // kInvalid: an image of another size, or a label outside of the classes; the sentence names file and offset. Such
-  // records are never skipped: they are not damaged, the options are wrong.
+  // kInvalid: a record without an image or a label, an image of another size, a label outside of the classes, or a file
+  // that was written to; the sentence names file and offset. Such records are never skipped: they are not damaged, the
+  // options or the data are wrong.
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
   std::int64_t held_out() const override { return static_cast<std::int64_t>(held_out_.records.size()); }
   Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;

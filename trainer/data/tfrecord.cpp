@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "trainer/data/crc32c.h"
 
@@ -15,8 +16,19 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "lengths and checksums are read as they lie");
 
+Error wrong(ErrorCode code, const DataFile& file, std::uint64_t offset, const std::string& what) {
+  return fail(code, fmt::format("data '{}' at offset {}: {}", file.path(), offset, what));
+}
+
+// A file that is shorter than its records say: a copy that did not end.
+Error cut_off(const DataFile& file, std::uint64_t offset, const std::string& what) {
+  return wrong(ErrorCode::kInvalid, file, offset, what + "; the file is not whole");
+}
+
+// Bytes that do not fit their checksum. They are damage only if nobody wrote to the file.
 Error damaged(const DataFile& file, std::uint64_t offset, const std::string& what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("data '{}' at offset {}: {}", file.path(), offset, what));
+  LOCKSTEP_CHECK_OK(file.unchanged());
+  return wrong(ErrorCode::kCorrupt, file, offset, what);
 }
 
 template <typename Number>
@@ -45,21 +57,24 @@ Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, c
   while (record.offset < file.size()) {
     const std::uint64_t left = file.size() - record.offset;
     if (left < kRecordHeaderBytes + kRecordFooterBytes) {
-      index.damage =
-          damaged(file, record.offset, fmt::format("the file ends inside a record's header, after {} bytes", left));
-      break;
+      return cut_off(file, record.offset, fmt::format("a record ends inside its header, after {} bytes", left));
     }
     std::array<std::byte, kRecordHeaderBytes> header;
     LOCKSTEP_CHECK_OK(reader.read(file, record.offset, header, abort));
     if (!checksum_fits(header, sizeof record.bytes)) {
-      index.damage = damaged(file, record.offset, "the checksum of a record's length does not fit");
+      Error why = damaged(file, record.offset, "the checksum of a record's length does not fit");
+      if (why.code != ErrorCode::kCorrupt) return why;
+      index.damage = std::move(why);
       break;
     }
     record.bytes = number_at<std::uint64_t>(header, 0);
-    if (record.bytes > kMaxRecordBytes || record.bytes > left - kRecordHeaderBytes - kRecordFooterBytes) {
-      index.damage =
-          damaged(file, record.offset, fmt::format("a record of {} bytes does not end within the file", record.bytes));
-      break;
+    if (record.bytes > kMaxRecordBytes) {
+      return wrong(ErrorCode::kInvalid, file, record.offset,
+                   fmt::format("a record of {} bytes is longer than {}", record.bytes, kMaxRecordBytes));
+    }
+    if (record.bytes > left - kRecordHeaderBytes - kRecordFooterBytes) {
+      return cut_off(file, record.offset,
+                     fmt::format("a record of {} bytes does not end within the file", record.bytes));
     }
     index.records.push_back(record);
     record.offset = record.end();
@@ -72,7 +87,8 @@ Status read_record(const DataFile& file, const Record& record, PatientReader& re
   payload.resize(record.end() - record.offset);
   LOCKSTEP_CHECK_OK(reader.read(file, record.offset, payload, abort));
   if (!checksum_fits(payload, sizeof record.bytes) || number_at<std::uint64_t>(payload, 0) != record.bytes) {
-    return damaged(file, record.offset, "the length of a record has changed since the file was indexed");
+    LOCKSTEP_CHECK_OK(file.unchanged());
+    return wrong(ErrorCode::kInvalid, file, record.offset, "the length of a record is not what it was at the start");
   }
   const auto framed = std::span<const std::byte>(payload).subspan(kRecordHeaderBytes);
   if (!checksum_fits(framed, record.bytes)) {

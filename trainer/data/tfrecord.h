@@ -18,7 +18,7 @@
 namespace lockstep::trainer::data {
 
 inline constexpr std::uint64_t kRecordHeaderBytes = 12, kRecordFooterBytes = 4;
-inline constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30;  // of a payload: a longer one is damage
+inline constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 30;  // of a payload: a longer one is refused
 
 // A record of a file.
 struct Record {
@@ -32,16 +32,17 @@ struct Record {
 // The records of a file in order.
 struct RecordIndex {
   std::vector<Record> records;
-  // What ended the scan before the end of the file: a damaged length hides where the next record begins. kCorrupt; the
-  // sentence names file and offset. It and the records are a function of the file's bytes.
+  // What ended the scan before the end of the file: a length whose checksum does not fit hides where the next record
+  // begins. kCorrupt; the sentence names file and offset. It and the records are a function of the file's bytes.
   std::optional<Error> damage;
 };
 
-// Reads the lengths of a file's records. Errors are those of reader.read(); damage is none of them.
+// Reads the lengths of a file's records. Errors are those of reader.read(); damage is none of them. kInvalid: the file
+// ends inside a record, so it is not whole, or it was changed; the sentence names file and offset.
 Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, const std::atomic<bool>& abort);
 
-// Reads a record's payload into `payload`. kCorrupt: its bytes do not match its checksums, or its header is not that of
-// the index; the sentence names file and offset. Other errors are those of reader.read().
+// Reads a record's payload into `payload`. kCorrupt: its bytes do not match its checksum; the sentence names file and
+// offset. kInvalid: the file was changed since it was indexed. Other errors are those of reader.read().
 Status read_record(const DataFile& file, const Record& record, PatientReader& reader, const std::atomic<bool>& abort,
                    std::vector<std::byte>& payload);
 

@@ -170,7 +170,7 @@ TEST(ImageSource, a_label_or_size_that_the_options_do_not_have_is_never_skipped)
 }
 
 // Twelve images in three files: record 1 of the second file has a wrong byte, record 2 is an intact record of a damaged
-// JPEG, and the third file ends inside its last record.
+// JPEG, and the length of the last record of the third file has a wrong byte.
 std::vector<std::unique_ptr<MemoryFile>> damaged_files() {
   auto made = files(0, 12);
   auto& content = made[1]->content;
@@ -183,8 +183,30 @@ std::vector<std::unique_ptr<MemoryFile>> damaged_files() {
   half.encoded.resize(half.encoded.size() / 2);
   append_record(to_payload(half), content);
   append_record(to_payload(example(7, 7)), content);
-  made[2]->content.pop_back();
+  std::vector<std::byte> last;
+  append_record(to_payload(example(11, 1)), last);
+  made[2]->content[made[2]->content.size() - last.size()] ^= std::byte{1};
   return made;
+}
+
+TEST(ImageSource, what_is_not_damage_is_never_skipped) {
+  ImageOptions skips = options();
+  skips.on_damage = OnDamage::kSkip;
+  auto other_data = files(0, 4);
+  const std::string offset = std::to_string(other_data[0]->content.size());
+  append_record({}, other_data[0]->content);  // a tf.Example without features
+  EXPECT_EQ(
+      outcome(*source_of(std::move(other_data), skips)),
+      "data 'f0' at offset " + offset + ": the tf.Example has no feature 'image/encoded' with one string of bytes");
+  auto cut = files(0, 4);
+  cut[0]->content.pop_back();
+  EXPECT_EQ(ImageSource::create(as_data(std::move(cut)), {}, skips, kGoOn).error().code, ErrorCode::kInvalid);
+  auto changing = damaged_files();
+  const auto changed = changing[1].get();
+  const auto source = source_of(std::move(changing), skips);
+  changed->written = true;
+  EXPECT_EQ(outcome(*source), "data 'f1' was written to");
+  EXPECT_TRUE(source->skipped().size() == 1) << "the length that was damaged at the start";
 }
 
 TEST(ImageSource, damage_is_fatal_with_file_and_offset_if_asked) {
@@ -223,7 +245,7 @@ TEST(ImageSource, skipped_damage_is_replaced_by_the_next_intact_image_on_every_r
   ASSERT_EQ(sentences[0].size(), 3U) << ::testing::PrintToString(sentences[0]);
   EXPECT_NE(sentences[0][0].find("the checksum of a record's bytes does not fit"), std::string::npos);
   EXPECT_NE(sentences[0][1].find("the JPEG cannot be decoded: "), std::string::npos);
-  EXPECT_NE(sentences[0][2].find("does not end within the file"), std::string::npos);
+  EXPECT_NE(sentences[0][2].find("the checksum of a record's length does not fit"), std::string::npos);
 }
 
 TEST(ImageSource, files_without_an_intact_record_end_with_an_error) {

@@ -36,14 +36,22 @@ class MemoryFile final : public DataFile {
       --outages;
       return fail(ErrorCode::kUnavailable, "cannot read data '" + path_ + "': Input/output error");
     }
-    if (offset + to.size() > content.size()) return fail(ErrorCode::kCorrupt, "read beyond the end");
+    if (offset + to.size() > content.size()) return fail(ErrorCode::kUnavailable, "read beyond the end");
+    bytes_read += to.size();
     std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(offset), to.size(), to.begin());
     return {};
   }
 
+  Status unchanged() const override {
+    if (!written) return {};
+    return fail(ErrorCode::kInvalid, "data '" + path_ + "' was written to");
+  }
+
   std::vector<std::byte> content;
+  std::atomic<bool> written{false};     // since it was opened
   mutable std::atomic<int> outages{0};  // reads that fail
   mutable std::atomic<int> reads{0};
+  mutable std::atomic<size_t> bytes_read{0};  // that were read
 
  private:
   const std::string path_;
