@@ -121,9 +121,10 @@ Status ImageSource::write_record(const Part& part, const Located& at, const View
   LOCKSTEP_CHECK_OK(read_record(file, at.record, reader_, abort, space.payload));
   const auto example = parse_image_example(space.payload);
   if (!example) return example.error().in(place_of(file, at.record));
-  const Status decoded = space.decoder.decode(std::as_bytes(std::span(example->encoded)), space.image);
-  if (!decoded) return decoded.error().in(place_of(file, at.record));
-  if (space.image.height != options_.height || space.image.width != options_.width) {
+  const ImageSize size{.height = options_.height, .width = options_.width};
+  const Status decoded = space.decoder.decode(std::as_bytes(std::span(example->encoded)), size, space.image);
+  if (!decoded && decoded.error().code != ErrorCode::kInvalid) return decoded.error().in(place_of(file, at.record));
+  if (ImageSize{.height = space.image.height, .width = space.image.width} != size) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("{}: the image has {} x {} pixels, not {} x {}", place_of(file, at.record),
                             space.image.width, space.image.height, options_.width, options_.height));

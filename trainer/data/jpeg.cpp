@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <turbojpeg.h>
 
+#include <string_view>
+
 namespace lockstep::trainer::data {
 
 namespace {
@@ -17,7 +19,10 @@ struct JpegDecoder::Handle {
   std::unique_ptr<void, decltype(&tjDestroy)> turbo{tjInitDecompress(), &tjDestroy};
 
   Error refuse() {
-    Error error = fail(ErrorCode::kCorrupt, fmt::format("the JPEG cannot be decoded: {}", tjGetErrorStr2(turbo.get())));
+    const std::string_view why = tjGetErrorStr2(turbo.get());
+    const bool no_memory = why.find("nsufficient memory") != std::string_view::npos;  // which is no damage
+    Error error = fail(no_memory ? ErrorCode::kExhausted : ErrorCode::kCorrupt,
+                       fmt::format("the JPEG cannot be decoded: {}", why));
     turbo.reset(tjInitDecompress());  // the old one may still be inside the damaged header
     return error;
   }
@@ -26,19 +31,19 @@ struct JpegDecoder::Handle {
 JpegDecoder::JpegDecoder() : handle_(std::make_unique<Handle>()) {}
 JpegDecoder::~JpegDecoder() = default;
 
-Status JpegDecoder::decode(std::span<const std::byte> encoded, Image& image) {
+Status JpegDecoder::decode(std::span<const std::byte> encoded, const ImageSize& most, Image& image) {
   void* turbo = handle_->turbo.get();
   if (turbo == nullptr) return fail(ErrorCode::kExhausted, "no memory to decode a JPEG with");
   int width = 0, height = 0, subsampling = 0, colours = 0;
   if (tjDecompressHeader3(turbo, bytes_of(encoded), encoded.size(), &width, &height, &subsampling, &colours) != 0) {
     return handle_->refuse();
   }
-  if (width > kMaxImageSide || height > kMaxImageSide) {
-    return fail(ErrorCode::kCorrupt, fmt::format("the JPEG of {} x {} pixels is larger than {} x {}", width, height,
-                                                 kMaxImageSide, kMaxImageSide));
-  }
   image.width = width;
   image.height = height;
+  if (width > most.width || height > most.height) {
+    return fail(ErrorCode::kInvalid, fmt::format("the JPEG of {} x {} pixels is larger than {} x {}", width, height,
+                                                 most.width, most.height));
+  }
   image.pixels.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
   // The exact transform has the same bits with and without vector instructions.
   constexpr int kFlags = TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;

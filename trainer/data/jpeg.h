@@ -12,12 +12,16 @@
 
 namespace lockstep::trainer::data {
 
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+
+  friend bool operator==(const ImageSize&, const ImageSize&) = default;
+};
+
 struct Image {
   std::int64_t height = 0, width = 0;
   std::vector<std::uint8_t> pixels;  // (height, width, 3): red, green, blue
 };
-
-inline constexpr std::int64_t kMaxImageSide = 16384;  // a larger image is refused before its pixels are allocated
 
 // One thread at a time.
 class JpegDecoder {
@@ -26,9 +30,10 @@ class JpegDecoder {
   ~JpegDecoder();
 
   // Decodes into `image`, whose memory is used again. Grey images get three equal channels. The same bytes give the
-  // same pixels on every processor. kCorrupt: not a JPEG, damaged, or with colours that have no RGB (CMYK); the
-  // sentence is the library's. kExhausted: no memory.
-  Status decode(std::span<const std::byte> encoded, Image& image);
+  // same pixels on every processor. kInvalid: the header says that the image has more rows or columns than `most`; then
+  // `image` has its size, and no memory was taken for pixels. kCorrupt: not a JPEG, damaged, or with colours that have
+  // no RGB (CMYK); the sentence is the library's. kExhausted: no memory.
+  Status decode(std::span<const std::byte> encoded, const ImageSize& most, Image& image);
 
  private:
   struct Handle;

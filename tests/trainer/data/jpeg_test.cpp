@@ -11,6 +11,8 @@
 namespace lockstep::trainer::data {
 namespace {
 
+constexpr ImageSize kMost{.height = 40, .width = 40};
+
 // A gradient: `height` rows by `width` columns.
 Image gradient(std::int64_t height, std::int64_t width) {
   Image image{.height = height, .width = width};
@@ -24,7 +26,7 @@ Image gradient(std::int64_t height, std::int64_t width) {
 }
 
 Status decode(const std::string& encoded, Image& image) {
-  return JpegDecoder().decode(std::as_bytes(std::span(encoded)), image);
+  return JpegDecoder().decode(std::as_bytes(std::span(encoded)), kMost, image);
 }
 
 TEST(Jpeg, pixels_are_rows_of_red_green_and_blue) {
@@ -42,9 +44,20 @@ TEST(Jpeg, a_decoder_serves_images_of_different_sizes) {
   Image image, apart;
   for (std::int64_t side : {32, 8, 17}) {
     const std::string encoded = encode_jpeg(gradient(side, side + 1), 90).value();
-    ASSERT_TRUE(decoder.decode(std::as_bytes(std::span(encoded)), image).ok());
+    ASSERT_TRUE(decoder.decode(std::as_bytes(std::span(encoded)), kMost, image).ok());
     ASSERT_TRUE(decode(encoded, apart).ok());
     EXPECT_EQ(image.pixels, apart.pixels);
+  }
+}
+
+TEST(Jpeg, an_image_that_is_too_large_takes_no_memory) {
+  const std::string encoded = encode_jpeg(gradient(24, 31), 90).value();
+  for (const ImageSize most : {ImageSize{.height = 23, .width = 31}, ImageSize{.height = 24, .width = 30}}) {
+    Image image;
+    EXPECT_EQ(JpegDecoder().decode(std::as_bytes(std::span(encoded)), most, image).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(image.height, 24);
+    EXPECT_EQ(image.width, 31);
+    EXPECT_EQ(image.pixels.capacity(), 0U);
   }
 }
 
@@ -63,13 +76,13 @@ TEST(Jpeg, an_image_after_a_damaged_one_is_whole) {
   ASSERT_TRUE(decode(whole, expected).ok());
   JpegDecoder decoder;
   for (size_t bytes = 0; bytes + 2 < whole.size(); ++bytes) {
-    EXPECT_FALSE(decoder.decode(std::as_bytes(std::span(whole).first(bytes)), image).ok());
-    ASSERT_TRUE(decoder.decode(std::as_bytes(std::span(whole)), image).ok()) << "after " << bytes << " bytes";
+    EXPECT_FALSE(decoder.decode(std::as_bytes(std::span(whole).first(bytes)), kMost, image).ok());
+    ASSERT_TRUE(decoder.decode(std::as_bytes(std::span(whole)), kMost, image).ok()) << "after " << bytes << " bytes";
     EXPECT_EQ(image.pixels, expected.pixels);
   }
 }
 
-TEST(Jpeg, any_damage_is_an_image_or_corrupt) {
+TEST(Jpeg, any_damage_is_an_image_or_an_error) {
   const std::uint64_t seed = testing::fresh_seed();
   SCOPED_TRACE("LOCKSTEP_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -81,7 +94,10 @@ TEST(Jpeg, any_damage_is_an_image_or_corrupt) {
       damaged[random() % damaged.size()] = static_cast<char>(random());
     const Status decoded = decode(damaged, image);
     if (!decoded) {
-      ASSERT_EQ(decoded.error().code, ErrorCode::kCorrupt) << decoded.error().message;
+      const bool larger = image.height > kMost.height || image.width > kMost.width;
+      ASSERT_TRUE(decoded.error().code == (larger ? ErrorCode::kInvalid : ErrorCode::kCorrupt) ||
+                  decoded.error().code == ErrorCode::kCorrupt)
+          << decoded.error().message;
     }
   }
 }
