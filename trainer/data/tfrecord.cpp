@@ -43,6 +43,37 @@ bool checksum_fits(std::span<const std::byte> bytes, size_t count) {
   return masked(crc32c(bytes.first(count))) == number_at<std::uint32_t>(bytes, count);
 }
 
+constexpr std::uint64_t kRunBytes = std::uint64_t{1} << 20;  // of one read of short records
+constexpr std::uint64_t kShortRecord = std::uint64_t{64}
+                                       << 10;  // between longer ones a read of their headers is cheaper
+
+// The headers of a file in order, read in long runs where many of them are near.
+class Headers {
+ public:
+  Headers(const DataFile& file, PatientReader& reader, const std::atomic<bool>& abort)
+      : file_(file), reader_(reader), abort_(abort) {}
+
+  // The header at `offset`, which lies within the file. Valid until the next call.
+  Result<std::span<const std::byte>> at(std::uint64_t offset) {
+    if (offset < begin_ || offset + kRecordHeaderBytes > begin_ + run_.size()) {
+      const std::uint64_t jump = offset - last_;
+      run_.resize(jump <= kShortRecord ? std::min(kRunBytes, file_.size() - offset) : kRecordHeaderBytes);
+      begin_ = offset;
+      LOCKSTEP_CHECK_OK(reader_.read(file_, offset, run_, abort_));
+    }
+    last_ = offset;
+    return std::span<const std::byte>(run_).subspan(offset - begin_, kRecordHeaderBytes);
+  }
+
+ private:
+  const DataFile& file_;
+  PatientReader& reader_;
+  const std::atomic<bool>& abort_;
+  std::uint64_t begin_ = 0;  // of run_
+  std::uint64_t last_ = 0;   // header
+  std::vector<std::byte> run_;
+};
+
 void append_number(auto number, std::vector<std::byte>& to) {
   std::array<std::byte, sizeof number> bytes;
   std::memcpy(bytes.data(), &number, sizeof number);
@@ -53,14 +84,14 @@ void append_number(auto number, std::vector<std::byte>& to) {
 
 Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, const std::atomic<bool>& abort) {
   RecordIndex index;
+  Headers headers(file, reader, abort);
   Record record;
   while (record.offset < file.size()) {
     const std::uint64_t left = file.size() - record.offset;
     if (left < kRecordHeaderBytes + kRecordFooterBytes) {
       return cut_off(file, record.offset, fmt::format("a record ends inside its header, after {} bytes", left));
     }
-    std::array<std::byte, kRecordHeaderBytes> header;
-    LOCKSTEP_CHECK_OK(reader.read(file, record.offset, header, abort));
+    LOCKSTEP_TRY(const auto header, headers.at(record.offset));
     if (!checksum_fits(header, sizeof record.bytes)) {
       Error why = damaged(file, record.offset, "the checksum of a record's length does not fit");
       if (why.code != ErrorCode::kCorrupt) return why;

@@ -127,6 +127,20 @@ TEST(TfRecord, a_file_that_is_written_to_is_an_error_and_no_damage) {
   EXPECT_EQ(index_records(file, reader, kGoOn).error().code, ErrorCode::kInvalid);
 }
 
+TEST(TfRecord, short_records_are_indexed_in_long_reads_and_long_ones_are_not_read) {
+  PatientReader reader(seconds(1));
+  std::vector<std::string> payloads(40000, std::string(100, 'x'));
+  const MemoryFile many("f", file_of(payloads));
+  EXPECT_EQ(index_records(many, reader, kGoOn).value().records.size(), 40000U);
+  EXPECT_LE(many.reads, 6);
+  EXPECT_LE(many.bytes_read, many.size() + many.size() / 100);
+  payloads.assign(100, std::string(100000, 'x'));
+  const MemoryFile large("f", file_of(payloads));
+  EXPECT_EQ(index_records(large, reader, kGoOn).value().records.size(), 100U);
+  EXPECT_LE(large.reads, 100);
+  EXPECT_LE(large.bytes_read, large.size() / 8) << "a run at the start, then headers";
+}
+
 TEST(TfRecord, any_damage_is_found_and_the_rest_is_read) {
   const std::uint64_t seed = testing::fresh_seed();
   SCOPED_TRACE("LOCKSTEP_SEED=" + std::to_string(seed));
