@@ -90,18 +90,45 @@ Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path) {
 
 Status PatientReader::read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to,
                            const std::atomic<bool>& abort) {
-  const auto end = std::chrono::steady_clock::now() + patience_;
+  const Reading reading{.file = &file, .offset = offset, .end = std::chrono::steady_clock::now() + patience_};
+  struct Entry {
+    explicit Entry(PatientReader& of, const Reading& what) : reader(of) {
+      const std::lock_guard guard(reader.mutex_);
+      at = reader.readings_.insert(reader.readings_.end(), what);
+    }
+    ~Entry() {
+      const std::lock_guard guard(reader.mutex_);
+      reader.readings_.erase(at);
+    }
+    PatientReader& reader;
+    std::list<Reading>::iterator at;
+  };
+  const Entry entry(*this, reading);
+  return read_until(reading, to, abort);
+}
+
+Status PatientReader::read_until(const Reading& reading, std::span<std::byte> to, const std::atomic<bool>& abort) {
+  const DataFile& file = *reading.file;
   Backoff backoff({.first = std::chrono::milliseconds(20), .most = std::chrono::seconds(2), .jitter = 0.5});
   while (true) {
-    Status done = file.read(offset, to);
+    Status done = file.read(reading.offset, to);
     if (done || done.error().code != ErrorCode::kUnavailable) return done;
     const auto next = std::chrono::steady_clock::now() + backoff.next();
-    if (next >= end) return done;
+    if (next >= reading.end) return done;
     std::unique_lock lock(mutex_);
     if (woken_.wait_until(lock, next, [&] { return abort.load(); })) {
       return fail(ErrorCode::kCancelled, fmt::format("reading data '{}' was aborted", file.path()));
     }
   }
+}
+
+Status PatientReader::answers() const {
+  const std::lock_guard guard(mutex_);
+  if (readings_.empty() || std::chrono::steady_clock::now() < readings_.front().end) return {};
+  const Reading& oldest = readings_.front();
+  return fail(ErrorCode::kDeadlineExceeded,
+              fmt::format("reading data '{}' at offset {} has not ended for {:.0f} s; the storage does not answer",
+                          oldest.file->path(), oldest.offset, std::chrono::duration<double>(patience_).count()));
 }
 
 void PatientReader::wake() {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -43,18 +44,29 @@ Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path);
 // Repeats reads that failed because the storage does not answer. Any number of threads.
 class PatientReader {
  public:
-  // A read is given up when the storage has not answered for `patience`.
+  // A read that fails is given up when the storage has not answered for `patience`.
   explicit PatientReader(Duration patience) : patience_(patience) {}
 
   // As DataFile::read(). kCancelled: `abort` became true.
   Status read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to, const std::atomic<bool>& abort);
+  // kDeadlineExceeded: a read has neither succeeded nor failed for longer than the patience, so its thread hangs in the
+  // kernel, where no abort reaches it. The sentence names file and offset.
+  Status answers() const;
   // Call it after an `abort` became true.
   void wake();
 
  private:
+  struct Reading {
+    const DataFile* file = nullptr;
+    std::uint64_t offset = 0;
+    std::chrono::steady_clock::time_point end;  // of the patience
+  };
+  Status read_until(const Reading& reading, std::span<std::byte> to, const std::atomic<bool>& abort);
+
   const Duration patience_;
-  std::mutex mutex_;  // held between a look at an abort and the wait
+  mutable std::mutex mutex_;  // held between a look at an abort and the wait
   std::condition_variable woken_;
+  std::list<Reading> readings_;  // that have not returned, the oldest first; by mutex_
 };
 
 }  // namespace lockstep::trainer::data

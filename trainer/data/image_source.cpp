@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/core/random.h"
+#include "trainer/data/attended.h"
 #include "trainer/data/sampler.h"
 
 namespace lockstep::trainer::data {
@@ -28,24 +29,39 @@ ImageSource::ImageSource(const ImageOptions& options)
       pool_({values_of(options) * core::size_of(options.real), sizeof(std::int32_t)}),
       reader_(options.patience) {}
 
-Result<std::unique_ptr<ImageSource>> ImageSource::create(DataFiles training, DataFiles held_out,
-                                                         const ImageOptions& options, const std::atomic<bool>& abort) {
-  std::unique_ptr<ImageSource> source(new ImageSource(options));
+Result<std::shared_ptr<ImageSource>> ImageSource::create(DataFiles training, DataFiles held_out,
+                                                         const ImageOptions& options) {
+  const std::shared_ptr<ImageSource> source(new ImageSource(options));
   source->training_.files = std::move(training);
   source->held_out_.files = std::move(held_out);
-  LOCKSTEP_TRY(const auto indexes, source->index(source->training_, abort));
-  LOCKSTEP_CHECK_OK(source->index(source->held_out_, abort));
+  const size_t first_held_out = source->training_.files.size();
+  const size_t files = first_held_out + source->held_out_.files.size();
+  // A thread that hangs may be left behind, so it owns where it writes.
+  const auto indexes = std::make_shared<std::vector<RecordIndex>>(files);
+  auto index = [source, indexes, first_held_out](size_t i) -> Status {
+    const DataFile& file =
+        i < first_held_out ? *source->training_.files[i] : *source->held_out_.files[i - first_held_out];
+    const std::atomic<bool> never{false};  // nothing interrupts a trainer that has no peers yet
+    LOCKSTEP_TRY((*indexes)[i], index_records(file, source->reader_, never));
+    if ((*indexes)[i].damage && source->options_.on_damage == OnDamage::kFail) return *(*indexes)[i].damage;
+    return {};
+  };
+  LOCKSTEP_CHECK_OK(attend(files, options.threads, index, [&] { return source->reader_.answers(); }));
+  const auto middle = indexes->begin() + static_cast<std::ptrdiff_t>(first_held_out);
+  const std::vector<RecordIndex> trained(indexes->begin(), middle);
+  source->accept(source->training_, trained);
+  source->accept(source->held_out_, {middle, indexes->end()});
   source->thin_out(source->held_out_);
   if (source->training_.records.empty()) return fail(ErrorCode::kInvalid, "the training data has no records");
   source->order_ =
-      std::make_unique<BlockOrder>(cut_into_blocks(indexes, options.block_bytes), options.window_blocks, options.seed);
+      std::make_unique<BlockOrder>(cut_into_blocks(trained, options.block_bytes), options.window_blocks, options.seed);
   return source;
 }
 
 std::uint64_t ImageSource::fingerprint() const {
   std::uint64_t key = core::derive(0, "images");
-  for (const Part* part : {&training_, &held_out_}) {
-    for (const Located& at : part->records) {
+  for (const Split* split : {&training_, &held_out_}) {
+    for (const Located& at : split->records) {
       key = core::derive(core::derive(core::derive(key, at.file), at.record.offset), at.record.end());
     }
   }
@@ -54,70 +70,77 @@ std::uint64_t ImageSource::fingerprint() const {
 
 // Keeps as many records as the options ask for, in their order. Which ones depends on their number alone: files may be
 // sorted by class.
-void ImageSource::thin_out(Part& part) const {
+void ImageSource::thin_out(Split& split) const {
   const auto most = static_cast<size_t>(options_.most_held_out);
-  const size_t all = part.records.size();
+  const size_t all = split.records.size();
   if (most == 0 || most >= all) return;
   const Permutation order(all, core::derive(0, "held out"));
   std::vector<size_t> kept;
   for (size_t i = 0; i < most; ++i) kept.push_back(order.at(i));
   std::sort(kept.begin(), kept.end());
-  for (size_t i = 0; i < most; ++i) part.records[i] = part.records[kept[i]];
-  part.records.resize(most);
+  for (size_t i = 0; i < most; ++i) split.records[i] = split.records[kept[i]];
+  split.records.resize(most);
 }
 
-Result<std::vector<RecordIndex>> ImageSource::index(Part& part, const std::atomic<bool>& abort) {
-  std::vector<RecordIndex> indexes;
-  for (size_t i = 0; i < part.files.size(); ++i) {
-    LOCKSTEP_TRY(auto index, index_records(*part.files[i], reader_, abort));
-    if (index.damage) {
-      if (options_.on_damage == OnDamage::kFail) return *index.damage;
-      skip(part, i, index.records.empty() ? 0 : index.records.back().end(), *index.damage);
+void ImageSource::accept(Split& split, const std::vector<RecordIndex>& indexes) {
+  for (size_t i = 0; i < indexes.size(); ++i) {
+    const std::vector<Record>& records = indexes[i].records;
+    if (indexes[i].damage) skip(split, i, records.empty() ? 0 : records.back().end(), *indexes[i].damage);
+    for (const Record& record : records) split.records.push_back({i, record});
+  }
+}
+
+std::unique_ptr<ImageSource::Workspace> ImageSource::borrow() {
+  {
+    const std::lock_guard guard(mutex_);
+    if (!spaces_.empty()) {
+      auto space = std::move(spaces_.back());
+      spaces_.pop_back();
+      return space;
     }
-    for (const Record& record : index.records) part.records.push_back({i, record});
-    indexes.push_back(std::move(index));
   }
-  return indexes;
+  return std::make_unique<Workspace>();
 }
 
-Result<core::Batch> ImageSource::take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) {
-  DraftBatch draft = pool_.draft(rows);
-  Workspace space;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const Place place = order_->at(position + row);
-    const View view = view_of(options_.augmentation, options_.seed, place.epoch, place.sample);
-    LOCKSTEP_CHECK_OK(write(training_, place.sample, view, space, {draft, row}, abort));
-  }
-  return std::move(draft).finish();
+void ImageSource::give_back(std::unique_ptr<Workspace> space) {
+  const std::lock_guard guard(mutex_);
+  spaces_.push_back(std::move(space));
 }
 
-Result<core::Batch> ImageSource::take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) {
-  DraftBatch draft = pool_.draft(rows);
-  Workspace space;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    LOCKSTEP_CHECK_OK(write(held_out_, std::min(first + row, held_out() - 1), View{}, space, {draft, row}, abort));
+Status ImageSource::fill(const DraftBatch& to, const Part& part, const std::atomic<bool>& abort) {
+  auto space = borrow();
+  Status filled;
+  for (std::int64_t row = part.first; row < part.first + part.rows && filled; ++row) {
+    if (part.held_out) {
+      filled = write(held_out_, std::min(part.position + row, held_out() - 1), View{}, *space, {to, row}, abort);
+    } else {
+      const Place place = order_->at(part.position + row);
+      const View view = view_of(options_.augmentation, options_.seed, place.epoch, place.sample);
+      filled = write(training_, place.sample, view, *space, {to, row}, abort);
+    }
   }
-  return std::move(draft).finish();
+  give_back(std::move(space));
+  return filled;
 }
 
 // Writes the sample, or the next intact one if damage is skipped.
-Status ImageSource::write(const Part& part, std::int64_t sample, const View& view, Workspace& space, Target to,
+Status ImageSource::write(const Split& split, std::int64_t sample, const View& view, Workspace& space, Target to,
                           const std::atomic<bool>& abort) {
-  const size_t count = part.records.size();
+  const size_t count = split.records.size();
   Status written;
   for (size_t i = 0; i < count; ++i) {
     if (abort.load()) return fail(ErrorCode::kCancelled, "loading samples was aborted");
-    const Located& at = part.records[(static_cast<size_t>(sample) + i) % count];
-    written = write_record(part, at, view, space, to, abort);
+    const Located& at = split.records[(static_cast<size_t>(sample) + i) % count];
+    written = write_record(split, at, view, space, to, abort);
     if (written || written.error().code != ErrorCode::kCorrupt || options_.on_damage == OnDamage::kFail) return written;
-    skip(part, at.file, at.record.offset, written.error());
+    skip(split, at.file, at.record.offset, written.error());
   }
   return written;
 }
 
-Status ImageSource::write_record(const Part& part, const Located& at, const View& view, Workspace& space, Target to,
+Status ImageSource::write_record(const Split& split, const Located& at, const View& view, Workspace& space, Target to,
                                  const std::atomic<bool>& abort) {
-  const DataFile& file = *part.files[at.file];
+  const DataFile& file = *split.files[at.file];
   LOCKSTEP_CHECK_OK(read_record(file, at.record, reader_, abort, space.payload));
   const auto example = parse_image_example(space.payload);
   if (!example) return example.error().in(place_of(file, at.record));
@@ -142,9 +165,9 @@ Status ImageSource::write_record(const Part& part, const Located& at, const View
   return {};
 }
 
-void ImageSource::skip(const Part& part, size_t file, std::uint64_t offset, const Error& why) {
+void ImageSource::skip(const Split& split, size_t file, std::uint64_t offset, const Error& why) {
   const std::lock_guard guard(mutex_);
-  skipped_.emplace(std::tuple(&part == &held_out_, file, offset), why);
+  skipped_.emplace(std::tuple(&split == &held_out_, file, offset), why);
 }
 
 std::vector<Error> ImageSource::skipped() const {

@@ -7,13 +7,13 @@
 #include <tuple>
 #include <vector>
 
-#include "trainer/core/source.h"
 #include "trainer/core/tensor.h"
 #include "trainer/data/augmentation.h"
 #include "trainer/data/batch_pool.h"
 #include "trainer/data/block_order.h"
 #include "trainer/data/data_file.h"
 #include "trainer/data/example.h"
+#include "trainer/data/part_source.h"
 #include "trainer/data/tfrecord.h"
 
 namespace lockstep::trainer::data {
@@ -37,16 +37,18 @@ struct ImageOptions {
   std::int64_t window_blocks = 8;                 // of the order of records
   std::int64_t most_held_out = 0;                 // held-out images, drawn from all files; 0: all
   Duration patience = std::chrono::seconds(120);  // for storage that does not answer
+  int threads = 1;                                // that read the index
 };
 
 using DataFiles = std::vector<std::unique_ptr<DataFile>>;
 
-class ImageSource final : public core::SampleSource {
+class ImageSource final : public PartSource {
  public:
-  // Indexes the files. kInvalid: there are no records to train on, or a file is not whole; kCorrupt: damage, with
-  // OnDamage::kFail. Other errors are those of PatientReader::read().
-  static Result<std::unique_ptr<ImageSource>> create(DataFiles training, DataFiles held_out,
-                                                     const ImageOptions& options, const std::atomic<bool>& abort);
+  // Indexes the files, on options.threads threads. kInvalid: there are no records to train on, or a file is not whole;
+  // kCorrupt: damage, with OnDamage::kFail; kDeadlineExceeded as answers(). Other errors are those of
+  // PatientReader::read().
+  static Result<std::shared_ptr<ImageSource>> create(DataFiles training, DataFiles held_out,
+                                                     const ImageOptions& options);
 
   std::int64_t samples() const { return order_->count(); }  // of an epoch
   // Of the places and lengths of all records, which decide what a position means. Not 0.
@@ -56,10 +58,11 @@ class ImageSource final : public core::SampleSource {
   // kInvalid: a record without an image or a label, an image of another size, a label outside of the classes, or a file
   // that was written to; the sentence names file and offset. Such records are never skipped: they are not damaged, the
   // options or the data are wrong.
-  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
+  DraftBatch draft(std::int64_t rows) const override { return pool_.draft(rows); }
+  Status fill(const DraftBatch& to, const Part& part, const std::atomic<bool>& abort) override;
   std::int64_t held_out() const override { return static_cast<std::int64_t>(held_out_.records.size()); }
-  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;
   Duration patience() const override { return options_.patience; }
+  Status answers() const override { return reader_.answers(); }
   void wake() override { reader_.wake(); }
 
   // The damage that was skipped so far, in the order of files and offsets. Any thread.
@@ -71,37 +74,41 @@ class ImageSource final : public core::SampleSource {
     Record record;
   };
   // The training or the held-out files.
-  struct Part {
+  struct Split {
     DataFiles files;
     std::vector<Located> records;  // in order
   };
-  // What one batch needs again for each row.
+  // What a thread needs again for each row.
   struct Workspace {
     JpegDecoder decoder;
     std::vector<std::byte> payload;
     Image image;
   };
   struct Target {
-    DraftBatch& draft;
+    const DraftBatch& draft;
     std::int64_t row = 0;
   };
 
   explicit ImageSource(const ImageOptions& options);
-  Result<std::vector<RecordIndex>> index(Part& part, const std::atomic<bool>& abort);
-  void thin_out(Part& part) const;
-  Status write(const Part& part, std::int64_t sample, const View& view, Workspace& space, Target to,
+  void accept(Split& split, const std::vector<RecordIndex>& indexes);
+  void thin_out(Split& split) const;
+  // A workspace that no thread uses, and its return.
+  std::unique_ptr<Workspace> borrow();
+  void give_back(std::unique_ptr<Workspace> space);
+  Status write(const Split& split, std::int64_t sample, const View& view, Workspace& space, Target to,
                const std::atomic<bool>& abort);
-  Status write_record(const Part& part, const Located& at, const View& view, Workspace& space, Target to,
+  Status write_record(const Split& split, const Located& at, const View& view, Workspace& space, Target to,
                       const std::atomic<bool>& abort);
-  void skip(const Part& part, size_t file, std::uint64_t offset, const Error& why);
+  void skip(const Split& split, size_t file, std::uint64_t offset, const Error& why);
 
   const ImageOptions options_;
   const Normaliser normaliser_;
   BatchPool pool_;
   PatientReader reader_;
-  Part training_, held_out_;
+  Split training_, held_out_;
   std::unique_ptr<BlockOrder> order_;
   mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> spaces_;                    // that no thread uses; by mutex_
   std::map<std::tuple<bool, size_t, std::uint64_t>, Error> skipped_;  // by held-out, file and offset; by mutex_
 };
 

@@ -1,7 +1,13 @@
-// Batches ahead of the training thread: threads of its own take from another source what aim() has announced, as far
-// ahead as the memory allows. It changes when samples are read, never which.
+// Batches ahead of the training thread: threads of its own fill what aim() has announced, as far ahead as the memory
+// allows. It changes when samples are read, never which. The threads share the rows of a batch, so a batch is ready
+// sooner with more threads, with the same bytes.
 //
 //   aim(next)  ->  [ window: batches being read or ready, in the order of their use ]  ->  take(position)
+//                        ^ parts of kRowsOfPart rows, the earliest batch first
+//
+// The training thread reads nothing itself. It waits for one of the threads, so a read that hangs in the kernel becomes
+// an error of take(). Nothing can join such a thread. The destructor leaves it behind after options.parting:
+// it owns all that it uses, and the end of the process ends it.
 #pragma once
 
 #include <condition_variable>
@@ -10,76 +16,73 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "trainer/core/source.h"
+#include "trainer/data/part_source.h"
 
 namespace lockstep::trainer::data {
 
+inline constexpr std::int64_t kRowsOfPart = 8;  // that a thread fills at a time
+
 struct PrefetchOptions {
-  int threads = 1;                   // that read
-  size_t batches = 4;                // at most, in the window
-  size_t bytes = size_t{256} << 20;  // at most, in the window; one batch is always allowed
+  int threads = 1;                             // that read and decode
+  size_t batches = 4;                          // at most, in the window
+  size_t bytes = size_t{256} << 20;            // at most, in the window; one batch is always allowed
+  Duration parting = std::chrono::seconds(2);  // the destructor waits so long for a read that does not return
 };
 
 class Prefetcher final : public core::SampleSource {
  public:
-  // Reads nothing before the first aim(). `source` must outlive the prefetcher. kExhausted: no thread could be started.
-  static Result<std::unique_ptr<Prefetcher>> start(core::SampleSource& source, const PrefetchOptions& options);
+  // Reads nothing before the first aim(). kExhausted: no thread could be started.
+  static Result<std::unique_ptr<Prefetcher>> start(std::shared_ptr<PartSource> source, const PrefetchOptions& options);
 
-  // Cancels the reads and waits for the threads. No call may be under way.
+  // Cancels the reads and waits for the threads, but for options.parting at most. No call may be under way.
   ~Prefetcher() override;
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // A batch of the window, whose earlier batches are dropped; any other one is taken from the source by this thread.
-  // Waits as long as the source does. The error of a read that was ahead is returned by the call that takes that batch,
-  // and a second call reads it again.
+  // A batch of the window, whose earlier batches are dropped; the threads read any other one at once. Waits as long as
+  // the source does; kDeadlineExceeded as PartSource::answers(). The error of a read that was ahead is returned by the
+  // call that takes that batch, and a second call reads it again. It is that of the first row that fails, whichever
+  // thread had it.
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
-
-  Duration patience() const override { return source_.patience(); }
-
-  // From the source, by this thread.
-  std::int64_t held_out() const override { return source_.held_out(); }
-  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
-    return source_.take_held_out(first, rows, abort);
-  }
+  Duration patience() const override { return source_->patience(); }
+  std::int64_t held_out() const override { return source_->held_out(); }
+  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;
 
   // Keeps the window if it begins with `next`, else drops it and cancels its reads.
   void aim(const core::Aim& next) override;
   void wake() override;
 
  private:
-  // A batch of the window. The thread that reads it also owns it, so it may end after it was dropped.
+  // A batch that is read. The threads that read it own it as well, so it may end after it was dropped.
   struct Read {
+    bool held_out = false;
     std::int64_t position = 0;
     std::int64_t rows = 0;
     std::atomic<bool> cancelled{false};
-    std::optional<Result<core::Batch>> result;  // protected by mutex_; empty while it is being read
+    // Protected by the mutex:
+    std::optional<DraftBatch> draft;                       // from the first part to the result
+    std::int64_t next_row = 0;                             // of the next part
+    int filling = 0;                                       // parts
+    std::optional<std::pair<std::int64_t, Error>> failed;  // of the lowest part
+    std::optional<Result<core::Batch>> result;             // empty while it is being read
   };
+  struct Shared;
+  using Reads = std::deque<std::shared_ptr<Read>>;
 
-  Prefetcher(core::SampleSource& source, const PrefetchOptions& options) : source_(source), options_(options) {}
-  void run();
+  Prefetcher(std::shared_ptr<PartSource> source, const PrefetchOptions& options);
+  Result<core::Batch> await(const std::shared_ptr<Read>& read, const std::atomic<bool>& abort);
+  Result<core::Batch> read_at_once(bool held_out, std::int64_t position, std::int64_t rows,
+                                   const std::atomic<bool>& abort);
+  static bool cancel(const Reads& dropped);
 
-  // With mutex_ held.
-  bool has_room() const;
-  std::shared_ptr<Read> next();  // adds what is read next to the window
-  void skip();                   // what is read next
-  // Reads continue with this batch. False: the aim does not contain it, or the reads have passed it.
-  bool skip_to(std::int64_t position, std::int64_t rows);
-  static bool cancel(const std::deque<std::shared_ptr<Read>>& dropped);
-
-  core::SampleSource& source_;
-  const PrefetchOptions options_;
-  std::mutex mutex_;
-  std::condition_variable work_;              // there is room in the window, or the end has come
-  std::condition_variable ready_;             // a read has ended, or an `abort` has become true
-  std::deque<std::shared_ptr<Read>> window_;  // in the order of their use; protected by mutex_
-  core::Aim aim_{.first = 0, .end = 0};       // its step and first are what is read next; protected by mutex_
-  std::int64_t first_ = 0;                    // micro-batch with which each step begins; protected by mutex_
-  size_t batch_bytes_ = 0;                    // of one batch of this aim; 0: not known yet; protected by mutex_
-  bool stopping_ = false;                     // protected by mutex_
-  std::vector<std::thread> threads_;          // the owner's thread
+  const std::shared_ptr<PartSource> source_;
+  const Duration parting_;
+  const std::shared_ptr<Shared> shared_;
+  std::vector<std::thread> threads_;  // the owner's thread
 };
 
 }  // namespace lockstep::trainer::data

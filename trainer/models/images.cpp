@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 
+#include "trainer/data/attended.h"
 #include "trainer/data/image_source.h"
 #include "trainer/data/prefetcher.h"
 
@@ -16,6 +18,8 @@ namespace lockstep::trainer::models {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPatience(120);  // for storage that does not answer
 
 struct Parts {
   data::DataFiles training, held_out;
@@ -49,31 +53,43 @@ Status add_folder(const std::string& folder, Parts& parts) {
   return {};
 }
 
+// Opens the files of the folders. kDeadlineExceeded: the storage has not answered for kPatience.
+Result<Parts> open_folders(const std::vector<std::string>& folders) {
+  const auto parts = std::make_shared<Parts>();  // owned by a thread that hangs, too
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  auto open = [parts, folders](size_t i) { return add_folder(folders[i], *parts); };
+  auto check = [&]() -> Status {
+    if (std::chrono::steady_clock::now() < end) return {};
+    return fail(ErrorCode::kDeadlineExceeded,
+                fmt::format("opening the data in '{}' has not ended for {:.0f} s; the storage does not answer",
+                            fmt::join(folders, "', '"), std::chrono::duration<double>(kPatience).count()));
+  };
+  LOCKSTEP_CHECK_OK(data::attend(folders.size(), 1, open, check));
+  return std::move(*parts);
+}
+
 }  // namespace
 
 Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape) {
-  Parts parts;
-  for (const std::string& folder : options.paths) LOCKSTEP_CHECK_OK(add_folder(folder, parts));
+  LOCKSTEP_TRY(Parts parts, open_folders(options.paths));
   if (parts.training.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("there is no file to train on in '{}': the names of TFRecords begin "
                                                  "with 'train', and those of held-out ones with 'test' or 'validation'",
                                                  fmt::join(options.paths, "', '")));
   }
   const size_t files = parts.training.size();
-  const std::atomic<bool> never{false};  // nothing interrupts a trainer that has no peers yet
   LOCKSTEP_TRY(auto images, data::ImageSource::create(std::move(parts.training), std::move(parts.held_out),
                                                       {.height = shape.pixels,
                                                        .width = shape.pixels,
                                                        .classes = shape.classes,
                                                        .real = options.real,
                                                        .seed = options.seed,
-                                                       .most_held_out = options.held_out},
-                                                      never));
+                                                       .most_held_out = options.held_out,
+                                                       .patience = kPatience}));
   Dataset dataset{.epoch_samples = images->samples(), .fingerprint = images->fingerprint()};
   dataset.description =
       fmt::format("{} files, {} images to train on, {} held out", files, images->samples(), images->held_out());
-  LOCKSTEP_TRY(dataset.source, data::Prefetcher::start(*images, {}));
-  dataset.records = std::move(images);
+  LOCKSTEP_TRY(dataset.source, data::Prefetcher::start(std::move(images), {}));
   return dataset;
 }
 

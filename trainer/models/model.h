@@ -63,7 +63,6 @@ struct DataOptions {
 };
 
 struct Dataset {
-  std::unique_ptr<core::SampleSource> records;  // behind the source, which ends first; null: nothing is
   std::unique_ptr<core::SampleSource> source;
   std::int64_t epoch_samples = 0;
   std::uint64_t fingerprint = 0;     // of the data that a checkpoint continues with; 0: the model makes it

@@ -51,9 +51,9 @@ DataFiles as_data(std::vector<std::unique_ptr<MemoryFile>> from) {
   return {std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())};
 }
 
-std::unique_ptr<ImageSource> source_of(std::vector<std::unique_ptr<MemoryFile>> training,
+std::shared_ptr<ImageSource> source_of(std::vector<std::unique_ptr<MemoryFile>> training,
                                        const ImageOptions& with = options()) {
-  return ImageSource::create(as_data(std::move(training)), as_data(files(12, 6)), with, kGoOn).value();
+  return ImageSource::create(as_data(std::move(training)), as_data(files(12, 6)), with).value();
 }
 
 const float* pixels_of(const core::Batch& batch) {
@@ -94,7 +94,7 @@ TEST(ImageSource, an_epoch_holds_every_image_once_with_its_class) {
 
 TEST(ImageSource, a_position_has_the_same_bytes_in_any_batch_on_any_rank_and_ahead) {
   const auto one = source_of(files(0, 12)), other = source_of(files(0, 12));
-  const auto prefetcher = Prefetcher::start(*other, {.threads = 3}).value();
+  const auto prefetcher = Prefetcher::start(other, {.threads = 3}).value();
   prefetcher->aim({.end = 1, .rows = 6});
   std::set<std::vector<std::byte>> different;
   for (std::int64_t step = 0; step < 8; ++step) {
@@ -110,10 +110,10 @@ TEST(ImageSource, a_position_has_the_same_bytes_in_any_batch_on_any_rank_and_ahe
 TEST(ImageSource, fewer_held_out_images_are_drawn_from_all_files_and_classes) {
   ImageOptions some = options();
   some.most_held_out = 20;
-  const auto source = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 23)), some, kGoOn).value();
+  const auto source = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 23)), some).value();
   EXPECT_EQ(source->held_out(), 20);
   some.most_held_out = 6;
-  const auto few = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 20)), some, kGoOn).value();
+  const auto few = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 20)), some).value();
   const core::Batch batch = few->take_held_out(0, 6, kGoOn).value();
   std::set<std::int32_t> classes(classes_of(batch), classes_of(batch) + 6);
   EXPECT_GT(classes.size(), 3U);
@@ -200,7 +200,7 @@ TEST(ImageSource, what_is_not_damage_is_never_skipped) {
       "data 'f0' at offset " + offset + ": the tf.Example has no feature 'image/encoded' with one string of bytes");
   auto cut = files(0, 4);
   cut[0]->content.pop_back();
-  EXPECT_EQ(ImageSource::create(as_data(std::move(cut)), {}, skips, kGoOn).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(ImageSource::create(as_data(std::move(cut)), {}, skips).error().code, ErrorCode::kInvalid);
   auto changing = damaged_files();
   const auto changed = changing[1].get();
   const auto source = source_of(std::move(changing), skips);
@@ -211,7 +211,7 @@ TEST(ImageSource, what_is_not_damage_is_never_skipped) {
 
 TEST(ImageSource, damage_is_fatal_with_file_and_offset_if_asked) {
   auto with_damage = damaged_files();
-  EXPECT_EQ(ImageSource::create(as_data(damaged_files()), {}, options(), kGoOn).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(ImageSource::create(as_data(damaged_files()), {}, options()).error().code, ErrorCode::kCorrupt);
   with_damage.pop_back();
   const auto source = source_of(std::move(with_damage));
   for (std::int64_t position = 0; position < 8; ++position) {
@@ -254,7 +254,7 @@ TEST(ImageSource, files_without_an_intact_record_end_with_an_error) {
   auto bad = files(0, 2);
   for (size_t at : {size_t{20}, bad[0]->content.size() - 20}) bad[0]->content[at] ^= std::byte{1};
   EXPECT_EQ(source_of(std::move(bad), skips)->take(0, 1, kGoOn).error().code, ErrorCode::kCorrupt);
-  EXPECT_EQ(ImageSource::create({}, {}, options(), kGoOn).error().message, "the training data has no records");
+  EXPECT_EQ(ImageSource::create({}, {}, options()).error().message, "the training data has no records");
 }
 
 TEST(ImageSource, an_outage_of_the_storage_costs_no_sample) {
@@ -287,6 +287,54 @@ TEST(ImageSource, abort_ends_a_take_that_waits_for_storage) {
   aborts.join();
 }
 
+TEST(ImageSource, a_read_that_hangs_ends_the_indexing_with_an_error) {
+  auto hanging = files(0, 8);
+  MemoryFile& file = *hanging[1];
+  file.hangs = true;
+  ImageOptions impatient = options();
+  impatient.patience = std::chrono::milliseconds(30);
+  const auto source = ImageSource::create(as_data(std::move(hanging)), {}, impatient);
+  ASSERT_FALSE(source.ok());
+  EXPECT_EQ(source.error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(source.error().message, "reading data 'f1' at offset 0 has not ended for 0 s; the storage does not answer");
+  file.release();
+}
+
+TEST(ImageSource, a_read_that_hangs_is_told_while_its_thread_waits) {
+  auto hanging = files(0, 4);
+  MemoryFile& file = *hanging[0];
+  ImageOptions impatient = options();
+  impatient.patience = std::chrono::milliseconds(30);
+  const auto source = source_of(std::move(hanging), impatient);
+  EXPECT_TRUE(source->answers().ok());
+  file.hangs = true;
+  const auto prefetcher = Prefetcher::start(source, {.threads = 2}).value();
+  EXPECT_EQ(prefetcher->take(0, 4, kGoOn).error().code, ErrorCode::kDeadlineExceeded);
+  file.release();
+}
+
+TEST(ImageSource, has_the_same_order_and_samples_for_every_number_of_threads) {
+  std::vector<std::byte> expected;
+  for (const int threads : {1, 2, 5}) {
+    ImageOptions with = options();
+    with.threads = threads;
+    with.on_damage = OnDamage::kSkip;
+    const auto source = source_of(damaged_files(), with);
+    const auto prefetcher = Prefetcher::start(source, {.threads = threads}).value();
+    prefetcher->aim({.end = 1, .rows = 20});
+    std::vector<std::byte> all;
+    for (std::int64_t batch = 0; batch < 5; ++batch) {
+      const auto content = content_of(prefetcher->take(20 * batch, 20, kGoOn).value());
+      all.insert(all.end(), content.begin(), content.end());
+    }
+    const auto held_out = content_of(prefetcher->take_held_out(0, 20, kGoOn).value());
+    all.insert(all.end(), held_out.begin(), held_out.end());
+    if (threads == 1) expected = all;
+    EXPECT_TRUE(all == expected) << threads << " threads";
+    EXPECT_EQ(source->skipped().size(), 3U);
+  }
+}
+
 TEST(ImageSource, cifar_is_read_whole_and_normalised) {
   const auto folder = testing::real_data();
   if (!folder) GTEST_SKIP() << "LOCKSTEP_TEST_DATA names no folder";
@@ -297,7 +345,7 @@ TEST(ImageSource, cifar_is_read_whole_and_normalised) {
   }
   held_out.push_back(open_data_file(*folder + "/cifar10/test-00000-of-00001.tfrecord").value());
   const auto source =
-      ImageSource::create(std::move(training), std::move(held_out), {.augmentation = {.padding = 0}}, kGoOn).value();
+      ImageSource::create(std::move(training), std::move(held_out), {.augmentation = {.padding = 0}}).value();
   EXPECT_EQ(source->samples(), 10000);
   EXPECT_EQ(source->held_out(), 2000);
   std::vector<int> images_of_class(10);

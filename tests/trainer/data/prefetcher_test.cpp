@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <new>
 #include <random>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "tests/sanitizer.h"
-#include "trainer/data/row_source.h"
 
 namespace lockstep::trainer::data {
 namespace {
@@ -21,28 +24,21 @@ using std::chrono::seconds;
 constexpr auto kDeadline = seconds(20);
 const std::atomic<bool> kNever{false};
 
-// A sample is its position.
-class Numbers final : public RowSource {
+// A sample is its position, a held-out one its number below 0. A test can hold up, fail and count the parts.
+class Storage final : public PartSource {
  public:
-  Numbers() : RowSource({sizeof(std::int64_t)}) {}
-  void write(std::int64_t position, std::int64_t row, std::span<void* const> inputs) const override {
-    static_cast<std::int64_t*>(inputs[0])[row] = position;
+  DraftBatch draft(std::int64_t rows) const override {
+    if (rows > kMostRows) throw std::bad_alloc();
+    return pool_.draft(rows);
   }
-  std::int64_t held_out() const override { return 9; }
-  void write_held_out(std::int64_t index, std::int64_t row, std::span<void* const> inputs) const override {
-    write(-index, row, inputs);
-  }
-};
-
-// Numbers whose takes a test can hold up, fail and count.
-class Storage final : public core::SampleSource {
- public:
-  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override {
+  Status fill(const DraftBatch& to, const Part& part, const std::atomic<bool>& abort) override {
+    const std::int64_t position = part.position + part.first;
     {
       std::unique_lock lock(mutex_);
-      started_.push_back(position);
+      if (!part.held_out) started_.push_back(position);
+      threads_.insert(std::this_thread::get_id());
       changed_.notify_all();
-      changed_.wait(lock, [&] { return !held_up_.contains(position) || abort.load(); });
+      changed_.wait(lock, [&] { return !held_up_.contains(position) || (abort.load() && !hangs_); });
       if (abort.load()) {
         cancelled_ += 1;
         changed_.notify_all();
@@ -51,14 +47,22 @@ class Storage final : public core::SampleSource {
       if (auto failing = failures_.find(position); failing != failures_.end()) {
         const Error error = failing->second.first;
         if (--failing->second.second == 0) failures_.erase(failing);
+        if (error.code == ErrorCode::kExhausted) throw std::bad_alloc();
         return error;
       }
     }
-    return numbers_.take(position, rows, abort);
+    for (std::int64_t row = part.first; row < part.first + part.rows; ++row) {
+      const std::int64_t number = part.position + row;
+      reinterpret_cast<std::int64_t*>(to.inputs[0].data())[row] =
+          part.held_out ? -std::min(number, held_out() - 1) : number;
+    }
+    return {};
   }
-  std::int64_t held_out() const override { return numbers_.held_out(); }
-  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
-    return numbers_.take_held_out(first, rows, abort);
+  std::int64_t held_out() const override { return 9; }
+  Status answers() const override {
+    const std::lock_guard guard(mutex_);
+    if (!hangs_) return {};
+    return fail(ErrorCode::kDeadlineExceeded, "reading file f at offset 3 has not ended");
   }
   void aim(const core::Aim&) override { ++aims; }
   void wake() override {
@@ -75,7 +79,17 @@ class Storage final : public core::SampleSource {
     held_up_.erase(position);
     changed_.notify_all();
   }
-  // `times` takes of `position` fail; 0: all of them.
+  // No abort ends what is held up.
+  void hang(bool hangs) {
+    const std::lock_guard guard(mutex_);
+    hangs_ = hangs;
+    changed_.notify_all();
+  }
+  size_t threads() {
+    const std::lock_guard guard(mutex_);
+    return threads_.size();
+  }
+  // `times` parts at `position` fail; 0: all of them. kExhausted is thrown.
   void fails(std::int64_t position, Error error, int times) {
     const std::lock_guard guard(mutex_);
     failures_[position] = {std::move(error), times};
@@ -98,11 +112,14 @@ class Storage final : public core::SampleSource {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kDeadline, condition);
   }
-  Numbers numbers_;
-  std::mutex mutex_;
+  static constexpr std::int64_t kMostRows = 1000;
+  const BatchPool pool_{{sizeof(std::int64_t)}};
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::int64_t> started_;
   size_t cancelled_ = 0;
+  bool hangs_ = false;
+  std::set<std::thread::id> threads_;
   std::map<std::int64_t, bool> held_up_;
   std::map<std::int64_t, std::pair<Error, int>> failures_;
 };
@@ -117,45 +134,51 @@ std::int64_t first_of(const Result<core::Batch>& batch) {
   return batch.ok() ? numbers_of(*batch).front() : -1;
 }
 
+std::vector<std::int64_t> count_from(std::int64_t first, std::int64_t rows) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t row = 0; row < rows; ++row) numbers.push_back(first + row);
+  return numbers;
+}
+
 // Rank 0 of one, one micro-batch of one sample a step: the position is the step.
 core::Aim from(std::int64_t step) {
   return {.step = step, .end = 1};
 }
 
 TEST(Prefetcher, reads_as_many_batches_ahead_as_asked_and_one_more_after_each_take) {
-  Storage storage;
+  const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {.threads = 3, .batches = 4}).value();
   prefetcher->aim(from(10));
-  ASSERT_TRUE(storage.await_started(4));
+  ASSERT_TRUE(storage->await_started(4));
   for (std::int64_t step = 10; step < 30; ++step) {
-    EXPECT_LE(storage.started().size(), static_cast<size_t>(step - 10 + 4));
+    EXPECT_LE(storage->started().size(), static_cast<size_t>(step - 10 + 4));
     EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
-    ASSERT_TRUE(storage.await_started(static_cast<size_t>(step - 10 + 5)));
+    ASSERT_TRUE(storage->await_started(static_cast<size_t>(step - 10 + 5)));
   }
-  std::vector<std::int64_t> once = storage.started();
+  std::vector<std::int64_t> once = storage->started();
   std::sort(once.begin(), once.end());
   for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(once[i], 10 + static_cast<std::int64_t>(i)) << "read once";
 }
 
 TEST(Prefetcher, reads_no_more_bytes_ahead_than_asked_and_always_one_batch) {
   for (const auto& [bytes, batches] : {std::pair<size_t, size_t>{1, 1}, {8, 1}, {16, 2}, {31, 3}, {800, 9}}) {
-    Storage storage;
+    const auto storage = std::make_shared<Storage>();
     auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 9, .bytes = bytes}).value();
     prefetcher->aim(from(0));
-    ASSERT_TRUE(storage.await_started(batches));
+    ASSERT_TRUE(storage->await_started(batches));
     EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
-    ASSERT_TRUE(storage.await_started(batches + 1));
-    EXPECT_EQ(storage.started().size(), batches + 1) << bytes << " bytes";
+    ASSERT_TRUE(storage->await_started(batches + 1));
+    EXPECT_EQ(storage->started().size(), batches + 1) << bytes << " bytes";
   }
 }
 
 TEST(Prefetcher, takes_of_a_rank_follow_its_share_over_the_steps) {
-  Storage storage;
+  const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
   // Micro-batches 1 and 3 of four with two samples each.
   const core::Aim aim{.step = 5, .first = 1, .stride = 2, .end = 4, .micro_batches = 4, .rows = 2};
   prefetcher->aim(aim);
-  ASSERT_TRUE(storage.await_started(3));
+  ASSERT_TRUE(storage->await_started(3));
   for (std::int64_t step = 5; step < 8; ++step) {
     core::Aim again = aim;
     again.step = step;
@@ -166,24 +189,24 @@ TEST(Prefetcher, takes_of_a_rank_follow_its_share_over_the_steps) {
                 (std::vector<std::int64_t>{position, position + 1}));
     }
   }
-  EXPECT_EQ(storage.aims, 1) << "an aim that continues the window drops nothing";
+  EXPECT_EQ(storage->aims, 1) << "an aim that continues the window drops nothing";
 }
 
 TEST(Prefetcher, a_rank_without_a_share_reads_nothing) {
-  Storage storage;
+  const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {}).value();
   prefetcher->aim({.first = 3, .end = 2, .micro_batches = 2});
   EXPECT_EQ(first_of(prefetcher->take(7, 1, kNever)), 7);
   prefetcher.reset();
-  EXPECT_EQ(storage.started(), (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(storage->started(), (std::vector<std::int64_t>{7}));
 }
 
 TEST(Prefetcher, an_error_surfaces_at_the_take_of_its_position_and_not_earlier) {
-  Storage storage;
-  storage.fails(2, fail(ErrorCode::kCorrupt, "file f at offset 2: damaged"), 0);
+  const auto storage = std::make_shared<Storage>();
+  storage->fails(2, fail(ErrorCode::kCorrupt, "file f at offset 2: damaged"), 0);
   auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 5}).value();
   prefetcher->aim(from(0));
-  ASSERT_TRUE(storage.await_started(5));
+  ASSERT_TRUE(storage->await_started(5));
   for (std::int64_t step : {0, 1}) EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
   for (int i = 0; i < 3; ++i) {
     const auto failed = prefetcher->take(2, 1, kNever);
@@ -194,35 +217,35 @@ TEST(Prefetcher, an_error_surfaces_at_the_take_of_its_position_and_not_earlier) 
 }
 
 TEST(Prefetcher, a_batch_whose_read_failed_once_is_read_again) {
-  Storage storage;
-  storage.fails(1, fail(ErrorCode::kUnavailable, "the storage does not answer"), 1);
+  const auto storage = std::make_shared<Storage>();
+  storage->fails(1, fail(ErrorCode::kUnavailable, "the storage does not answer"), 1);
   auto prefetcher = Prefetcher::start(storage, {}).value();
   prefetcher->aim(from(0));
-  ASSERT_TRUE(storage.await_started(4));
+  ASSERT_TRUE(storage->await_started(4));
   EXPECT_EQ(prefetcher->take(1, 1, kNever).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(first_of(prefetcher->take(1, 1, kNever)), 1);
 }
 
 TEST(Prefetcher, a_take_waits_for_a_slow_read_and_later_batches_are_read_meanwhile) {
-  Storage storage;
-  storage.hold_up(0);
+  const auto storage = std::make_shared<Storage>();
+  storage->hold_up(0);
   auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
   prefetcher->aim(from(0));
-  ASSERT_TRUE(storage.await_started(1));
+  ASSERT_TRUE(storage->await_started(1));
   std::thread later([&] {
-    ASSERT_TRUE(storage.await_started(3));
-    storage.release(0);
+    ASSERT_TRUE(storage->await_started(3));
+    storage->release(0);
   });
   EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
   later.join();
 }
 
 TEST(Prefetcher, abort_ends_a_take_that_waits_and_the_batch_can_be_taken_later) {
-  Storage storage;
-  storage.hold_up(3);
+  const auto storage = std::make_shared<Storage>();
+  storage->hold_up(3);
   auto prefetcher = Prefetcher::start(storage, {}).value();
   prefetcher->aim(from(3));
-  ASSERT_TRUE(storage.await_started(1));
+  ASSERT_TRUE(storage->await_started(1));
   std::atomic<bool> abort{false};
   std::thread aborts([&] {
     abort.store(true);
@@ -230,18 +253,18 @@ TEST(Prefetcher, abort_ends_a_take_that_waits_and_the_batch_can_be_taken_later) 
   });
   EXPECT_EQ(prefetcher->take(3, 1, abort).error().code, ErrorCode::kCancelled);
   aborts.join();
-  ASSERT_TRUE(storage.await_cancelled(1));
-  storage.release(3);
+  ASSERT_TRUE(storage->await_cancelled(1));
+  storage->release(3);
   EXPECT_EQ(first_of(prefetcher->take(3, 1, kNever)), 3);
 }
 
 TEST(Prefetcher, abort_ends_a_take_that_was_not_announced) {
-  Storage storage;
-  storage.hold_up(3);
+  const auto storage = std::make_shared<Storage>();
+  storage->hold_up(3);
   auto prefetcher = Prefetcher::start(storage, {}).value();
   std::atomic<bool> abort{false};
   std::thread aborts([&] {
-    ASSERT_TRUE(storage.await_started(1));
+    ASSERT_TRUE(storage->await_started(1));
     abort.store(true);
     prefetcher->wake();
   });
@@ -250,28 +273,28 @@ TEST(Prefetcher, abort_ends_a_take_that_was_not_announced) {
 }
 
 TEST(Prefetcher, another_aim_cancels_the_reads_and_drops_the_window) {
-  Storage storage;
-  for (std::int64_t step : {1, 2}) storage.hold_up(step);
+  const auto storage = std::make_shared<Storage>();
+  for (std::int64_t step : {1, 2}) storage->hold_up(step);
   auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
   prefetcher->aim(from(0));
-  ASSERT_TRUE(storage.await_started(3));  // both threads wait
+  ASSERT_TRUE(storage->await_started(3));  // both threads wait
   prefetcher->aim(from(100));
-  ASSERT_TRUE(storage.await_cancelled(2));
-  ASSERT_TRUE(storage.await_started(6));
-  EXPECT_EQ(storage.aims, 2);
+  ASSERT_TRUE(storage->await_cancelled(2));
+  ASSERT_TRUE(storage->await_started(6));
+  EXPECT_EQ(storage->aims, 2);
   for (std::int64_t step : {100, 101, 102}) EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
-  const std::vector<std::int64_t> started = storage.started();
+  const std::vector<std::int64_t> started = storage->started();
   EXPECT_TRUE(std::all_of(started.begin() + 3, started.end(), [](auto position) { return position >= 100; }));
 }
 
 TEST(Prefetcher, its_end_cancels_what_it_reads) {
-  Storage storage;
-  storage.hold_up(0);
+  const auto storage = std::make_shared<Storage>();
+  storage->hold_up(0);
   auto prefetcher = Prefetcher::start(storage, {}).value();
   prefetcher->aim(from(0));
-  ASSERT_TRUE(storage.await_started(1));
+  ASSERT_TRUE(storage->await_started(1));
   prefetcher.reset();
-  EXPECT_TRUE(storage.await_cancelled(1));
+  EXPECT_TRUE(storage->await_cancelled(1));
 }
 
 TEST(Prefetcher, any_aims_and_takes_give_the_bytes_of_the_source) {
@@ -282,7 +305,7 @@ TEST(Prefetcher, any_aims_and_takes_give_the_bytes_of_the_source) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
   };
   for (int round = 0; round < sanitizer::cases(300); ++round) {
-    Storage storage;
+    const auto storage = std::make_shared<Storage>();
     auto prefetcher = Prefetcher::start(storage, {.threads = static_cast<int>(1 + below(3)),
                                                   .batches = static_cast<size_t>(1 + below(5)),
                                                   .bytes = static_cast<size_t>(1 + below(200))})
@@ -315,10 +338,78 @@ TEST(Prefetcher, any_aims_and_takes_give_the_bytes_of_the_source) {
 }
 
 TEST(Prefetcher, held_out_samples_come_from_the_source) {
-  Storage storage;
+  const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {}).value();
   EXPECT_EQ(prefetcher->held_out(), 9);
   EXPECT_EQ(numbers_of(prefetcher->take_held_out(7, 3, kNever).value()), (std::vector<std::int64_t>{-7, -8, -8}));
+}
+
+TEST(Prefetcher, threads_share_the_rows_of_one_batch) {
+  const auto storage = std::make_shared<Storage>();
+  const std::int64_t rows = 3 * kRowsOfPart + 1;
+  for (std::int64_t part = 0; part < 4; ++part) storage->hold_up(part * kRowsOfPart);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 4, .batches = 1}).value();
+  prefetcher->aim({.end = 1, .rows = rows});
+  ASSERT_TRUE(storage->await_started(4)) << "all four threads, at parts of the first batch";
+  EXPECT_EQ(storage->threads(), 4U);
+  for (std::int64_t part = 0; part < 4; ++part) storage->release(part * kRowsOfPart);
+  EXPECT_EQ(numbers_of(prefetcher->take(0, rows, kNever).value()), count_from(0, rows));
+}
+
+TEST(Prefetcher, the_rows_of_a_batch_are_the_same_for_every_number_of_threads) {
+  for (const int threads : {1, 2, 3, 8}) {
+    const auto storage = std::make_shared<Storage>();
+    auto prefetcher = Prefetcher::start(storage, {.threads = threads}).value();
+    prefetcher->aim({.end = 2, .micro_batches = 2, .rows = 37});
+    for (std::int64_t batch = 0; batch < 40; ++batch) {
+      ASSERT_EQ(numbers_of(prefetcher->take(37 * batch, 37, kNever).value()), count_from(37 * batch, 37));
+    }
+  }
+}
+
+TEST(Prefetcher, the_error_of_a_batch_is_that_of_its_first_row_that_fails) {
+  const auto storage = std::make_shared<Storage>();
+  const std::int64_t second = kRowsOfPart, third = 2 * kRowsOfPart;
+  for (std::int64_t position : {second, third}) {
+    storage->fails(position, fail(ErrorCode::kCorrupt, "at " + std::to_string(position)), 0);
+  }
+  storage->hold_up(second);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 3, .batches = 1}).value();
+  prefetcher->aim({.end = 1, .rows = 4 * kRowsOfPart});
+  ASSERT_TRUE(storage->await_started(3));
+  std::thread later([&] { storage->release(second); });
+  EXPECT_EQ(prefetcher->take(0, 4 * kRowsOfPart, kNever).error().message, "at " + std::to_string(second));
+  later.join();
+}
+
+TEST(Prefetcher, a_thread_without_memory_is_an_error_of_the_take) {
+  const auto storage = std::make_shared<Storage>();
+  storage->fails(1, fail(ErrorCode::kExhausted, ""), 0);
+  auto prefetcher = Prefetcher::start(storage, {}).value();
+  prefetcher->aim(from(0));
+  EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
+  EXPECT_EQ(prefetcher->take(1, 1, kNever).error().message, "cannot load samples: std::bad_alloc");
+  EXPECT_EQ(prefetcher->take(0, 1001, kNever).error().message, "no memory for a batch of 1001 samples");
+  EXPECT_EQ(first_of(prefetcher->take(2, 1, kNever)), 2);
+}
+
+TEST(Prefetcher, a_read_that_hangs_is_an_error_of_the_take_and_does_not_hold_up_the_end) {
+  auto storage = std::make_shared<Storage>();
+  storage->hold_up(3);
+  storage->hang(true);
+  auto prefetcher = Prefetcher::start(storage, {.parting = std::chrono::milliseconds(20)}).value();
+  prefetcher->aim(from(3));
+  for (int i = 0; i < 2; ++i) {  // the second one is read at once
+    const auto taken = prefetcher->take(3, 1, kNever);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.error().code, ErrorCode::kDeadlineExceeded);
+    EXPECT_EQ(taken.error().message, "reading file f at offset 3 has not ended");
+  }
+  EXPECT_EQ(prefetcher->take_held_out(0, 1, kNever).error().code, ErrorCode::kDeadlineExceeded);
+  prefetcher.reset();
+  storage->hang(false);
+  storage->release(3);
+  ASSERT_TRUE(storage->await_cancelled(1)) << "the thread that was left behind ends when its read does";
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ class MemoryFile final : public DataFile {
   std::uint64_t size() const override { return content.size(); }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     ++reads;
+    if (hangs) hung.wait(false);
     if (outages > 0) {
       --outages;
       return fail(ErrorCode::kUnavailable, "cannot read data '" + path_ + "': Input/output error");
@@ -47,6 +48,15 @@ class MemoryFile final : public DataFile {
     return fail(ErrorCode::kInvalid, "data '" + path_ + "' was written to");
   }
 
+  // Ends the reads that hang.
+  void release() {
+    hangs = false;
+    hung = true;
+    hung.notify_all();
+  }
+
+  std::atomic<bool> hangs{false};  // reads that begin do not end
+  mutable std::atomic<bool> hung{false};
   std::vector<std::byte> content;
   std::atomic<bool> written{false};     // since it was opened
   mutable std::atomic<int> outages{0};  // reads that fail
