@@ -124,7 +124,7 @@ TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_fo
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-// DESIGN 6.2: without the one that is ready, its generation makes no further step.
+// Rule 2 of operator/rendezvous/README.md: each step of a generation needs all of its members.
 TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_left_behind_once_another_is_ready) {
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
@@ -222,8 +222,8 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
   EXPECT_TRUE(sent<Halt>().empty());
 }
 
-// DESIGN 6.2: a successor disjoint from the gang. Slots 0 and 1 may still train with slot 2, in generation 1, while the
-// record tells of a generation 2 of slots 0 and 2 that perhaps never began.
+// Rule 2 of operator/rendezvous/README.md: no successor is disjoint from the gang in force. Slots 0 and 1 may still train
+// with slot 2, in generation 1, while the record tells of a generation 2 of slots 0 and 2 that perhaps never began.
 TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_which_generation_is_in_force) {
   plan.elastic.min_slots = 1;
   stored.record.generation = 2;

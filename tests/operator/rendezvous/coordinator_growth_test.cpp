@@ -156,7 +156,7 @@ TEST_F(CoordinatorGrowthTest, one_of_several_newcomers_waits_until_nobody_has_co
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 
-// DESIGN 6.10: voluntary changes are agreed in band.
+// Rule 10 of operator/rendezvous/README.md: the ranks agree on a voluntary change in band.
 TEST_F(CoordinatorGrowthTest, a_newcomer_that_has_gone_again_before_the_step_ended_is_not_waited_for) {
   run_two();
   pod_is_new(0);

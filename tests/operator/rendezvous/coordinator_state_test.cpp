@@ -86,7 +86,7 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
   EXPECT_FALSE(job->view()->failure);
 }
 
-// DESIGN 6.9: PROPOSE goes out at once.
+// Rule 1 of operator/rendezvous/README.md: PROPOSE goes out as soon as a generation of our trainer has failed.
 TEST_F(CoordinatorStateTest, processes_that_may_stay_are_asked_at_once_and_go_waits_for_the_controller_and_the_record) {
   start();
   say(1, exit(1, 1, 137, 9));

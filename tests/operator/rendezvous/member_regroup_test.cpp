@@ -426,7 +426,7 @@ TEST_F(MemberRegroupTest, the_coordinator_may_stop_processes_that_wait) {
   EXPECT_EQ(taken<ExitAgent>().at(0).code, 0);
 }
 
-// DESIGN 6: ranks follow the slots that are there, so a kept process may have another rank than it was started with.
+// Ranks follow the slots that are there, so a kept process may have another rank than it was started with.
 TEST_F(MemberRegroupTest, a_process_that_stays_may_have_another_rank_in_the_next_generation) {
   run();
   Propose propose = proposal(2);

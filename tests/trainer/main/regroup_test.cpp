@@ -274,7 +274,7 @@ TEST_F(Regroup, a_stop_request_holds_in_the_next_generation) {
   for (const Ended& ended : gang.wait()) EXPECT_EQ(ended.code, 83) << ended.err;
 }
 
-// DESIGN 6.10: a leaver leaves at a step boundary, agreed in band, and costs the others no step.
+// Rule 11 of operator/rendezvous/README.md: a leaver leaves after a step on which all agree, and costs no step.
 TEST_F(Regroup, a_rank_that_is_told_to_end_leaves_after_a_step_and_the_others_keep_their_memory) {
   PlayedGang& gang = start(training(), {{"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
   ASSERT_TRUE(gang.process(0).says("step 5/"));
