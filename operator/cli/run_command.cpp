@@ -41,6 +41,12 @@ std::vector<std::string> own_environment() {
   return result;
 }
 
+// By the device files of NVIDIA's and AMD's drivers.
+bool machine_has_gpu() {
+  std::error_code error;
+  return fs::exists("/dev/nvidiactl", error) || fs::exists("/dev/kfd", error);
+}
+
 Result<std::string> make_folder(const RunOptions& options, const std::string& job) {
   std::string path = options.output;
   if (path.empty()) {
@@ -128,6 +134,7 @@ Result<RunPlan> plan_run(const RunOptions& options) {
   plan.machine.agent = *agent;
   LOCKSTEP_CHECK_OK(check_start(job, plan.machine));
   LOCKSTEP_TRY(plan.machine.folder, make_folder(options, job["metadata"]["name"]));
+  plan.gpu_note = gpu_note(job, machine_has_gpu());
   LOCKSTEP_TRY(plan.dropped, fit_to_machine(job, plan.machine.folder));
   LOCKSTEP_CHECK_OK(plan_chaos(job, plan));
   plan.job = api::with_defaults(std::move(job));

@@ -1,5 +1,7 @@
 #include "operator/cli/run_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -144,6 +146,18 @@ Result<std::string> ledger_of(Json& job, const std::string& folder) {
   }
   add_argument(spec, "--ledger=" + folder + "/ledger");
   return folder + "/ledger";
+}
+
+std::string gpu_note(const Json& job, bool machine_has_gpu) {
+  const Json& spec = job["spec"];
+  const int gpus = spec.value("gpusPerNode", 0);
+  if (gpus == 0) return "";
+  if (machine_has_gpu) {
+    return fmt::format("spec.gpusPerNode is {}: lockstep run assigns no GPUs, so each process sees all of this machine's",
+                       gpus);
+  }
+  return fmt::format("spec.gpusPerNode is {}, and this machine has no GPU: the processes run without one{}", gpus,
+                     is_our_trainer(spec) ? "; lockstep-trainer computes on the CPU" : "");
 }
 
 Result<std::vector<std::string>> fit_to_machine(Json& job, const std::string& folder) {

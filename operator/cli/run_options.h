@@ -48,6 +48,9 @@ Status apply_run_options(nlohmann::json& job, const RunOptions& options);
 // else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
 Result<std::string> ledger_of(nlohmann::json& job, const std::string& folder);
 
+// What a machine does for spec.gpusPerNode, in one sentence; "" if the job asks for no GPU.
+std::string gpu_note(const nlohmann::json& job, bool machine_has_gpu);
+
 // Removes from the job the fields that a machine without a cluster does not apply; returns their names, for one
 // sentence. `folder` is the run's; checkpoint.path becomes its checkpoints/. kInvalid: it cannot be run (spec.suspend).
 Result<std::vector<std::string>> fit_to_machine(nlohmann::json& job, const std::string& folder);

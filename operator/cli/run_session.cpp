@@ -207,6 +207,7 @@ class Session {
     if (!plan_.dropped.empty()) {
       display_->say(fmt::format("not applied by lockstep run: {}", fmt::join(plan_.dropped, ", ")));
     }
+    if (!plan_.gpu_note.empty()) display_->say(plan_.gpu_note);
     for (const WorkerKill& kill : kills_) {
       display_->say(fmt::format("the process of rank {} will be killed at step {}, as asked", kill.rank, kill.step));
     }

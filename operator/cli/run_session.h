@@ -18,6 +18,7 @@ struct RunPlan {
   RunOptions options;
   local::Machine machine;            // machine.folder exists
   std::vector<std::string> dropped;  // fields that are not applied
+  std::string gpu_note;              // what the machine does for spec.gpusPerNode; "" if none are asked for
   std::optional<ChaosPlan> chaos;
 };
 

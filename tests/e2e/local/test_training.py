@@ -1,6 +1,7 @@
 """A small language model trained by `lockstep run` with nobody at a terminal: what is shown, what is kept, and its bits."""
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -132,3 +133,10 @@ def test_json_is_one_object_per_line_and_ends_with_the_result(train):
 def test_quiet_prints_nothing(train):
     command = train("--quiet", "--workers", "1", "--", "--steps=5")
     assert command.out == "" and command.err == "", command
+
+
+def test_a_job_with_gpus_says_what_this_machine_does_instead(tmp_path):
+    command = Command(tmp_path, "run", e2e.ROOT / "examples/gpu.yaml", "--output", "run", "--", "--steps=5")
+    assert command.wait(120) == 0, command
+    instead = "assigns no GPUs" if any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))) else "this machine has no GPU"
+    assert re.search(rf"^spec\.gpusPerNode is 2.*{instead}", command.out, re.MULTILINE), command

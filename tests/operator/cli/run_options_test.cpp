@@ -89,6 +89,20 @@ TEST(RunOptions, fields_that_a_machine_does_not_apply_are_named_and_removed) {
   EXPECT_EQ(changed["spec"]["args"], json({"--metrics-file=/out/metrics.jsonl"}));
 }
 
+TEST(RunOptions, a_job_with_gpus_is_told_what_this_machine_does_instead) {
+  json changed = job();
+  EXPECT_EQ(gpu_note(changed, false), "");
+  changed["spec"]["gpusPerNode"] = 2;
+  EXPECT_EQ(gpu_note(changed, true),
+            "spec.gpusPerNode is 2: lockstep run assigns no GPUs, so each process sees all of this machine's");
+  EXPECT_EQ(gpu_note(changed, false),
+            "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one; lockstep-trainer computes "
+            "on the CPU");
+  changed["spec"]["command"] = {"python3", "train.py"};
+  EXPECT_EQ(gpu_note(changed, false),
+            "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one");
+}
+
 TEST(RunOptions, chaos_is_judged_by_the_ledger_of_our_trainer_or_the_programs_own) {
   json changed = job();
   EXPECT_EQ(*ledger_of(changed, "/out"), "/out/ledger");
