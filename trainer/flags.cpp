@@ -2,18 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <sched.h>
+
 #include <CLI/CLI.hpp>
 #include <map>
 
 #include "operator/base/version.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/backend/make_backend.h"
+#include "trainer/data/prefetcher.h"
 #include "trainer/models/registry.h"
 #include "trainer/print.h"
 
 namespace lockstep::trainer {
 
 namespace {
+
+constexpr std::int64_t kPrefetch = 4;  // micro-batches
 
 constexpr const char* kExamples = R"(
 Examples:
@@ -103,6 +108,12 @@ void add_model_options(CLI::App& app, Flags& flags) {
   }
 }
 
+// That this process may run on.
+int usable_cpus() {
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+}
+
 }  // namespace
 
 std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
@@ -115,6 +126,19 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
 
   app.add_option("--model", flags.model, "What to train")->required()->check(CLI::IsMember(model_names()));
   app.add_option("--data", flags.data, "Files or folders of them, for a model that needs data")->delimiter(',');
+  app.add_option("--on-damage", flags.on_damage,
+                 "A record with a wrong checksum or an image that cannot be decoded: fail, or skip it; the next intact "
+                 "one takes its place (default: fail)")
+      ->check(CLI::IsMember({"fail", "skip"}))
+      ->group("Records");
+  app.add_option("--data-threads", flags.data_threads,
+                 "Threads that read and decode ahead (default: the CPUs of the process, divided by the ranks of the "
+                 "machine, less --threads; 1 to 8)")
+      ->check(CLI::Range(1, 256))
+      ->group("Records");
+  app.add_option("--prefetch", flags.prefetch, "Micro-batches that are ready ahead, in 256 MiB at most (default: 4)")
+      ->check(CLI::Range(1, 4096))
+      ->group("Records");
   app.add_option("--backend", flags.backend, "cpu (float32, oneDNN) or ref (float64, slow, to compare with)")
       ->check(CLI::IsMember(backend::backend_names()))
       ->capture_default_str();
@@ -254,6 +278,13 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (data == nullptr && !flags.data.empty()) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
+  const bool for_records = !flags.on_damage.empty() || flags.data_threads > 0 || flags.prefetch > 0;
+  if (model.data != models::Model::Data::kImages && for_records) {
+    return refuse(
+        fmt::format("--model={} reads no records; leave out --on-damage, --data-threads and --prefetch", model.name));
+  }
+  if (flags.data_threads == 0) flags.data_threads = data::reader_threads(usable_cpus(), world.local_size, flags.threads);
+  if (flags.prefetch == 0) flags.prefetch = kPrefetch;
   if (!model.writes_text && flags.generate > 0) {
     return refuse(fmt::format("--model={} writes no text; leave out --generate", model.name));
   }

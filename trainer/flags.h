@@ -16,6 +16,9 @@ namespace lockstep::trainer {
 struct Flags {
   std::string model;
   std::vector<std::string> data;
+  std::string on_damage;      // fail or skip; empty: fail
+  int data_threads = 0;       // 0: by the machine
+  std::int64_t prefetch = 0;  // micro-batches; 0: the default
   std::string backend = "cpu";
   int threads = 1;
   std::uint64_t seed = 1;

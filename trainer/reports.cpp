@@ -17,6 +17,12 @@
 
 namespace lockstep::trainer {
 
+namespace {
+
+constexpr std::size_t kSkippedLines = 20;  // for people
+
+}  // namespace
+
 Outcome<> Reports::open_metrics() {
   if (!rank_.leads() || rank_.flags.metrics_file.empty()) {
     metrics_.reset();
@@ -71,6 +77,19 @@ Outcome<> Reports::commit_to_ledger() {
     line.batches.emplace_back(batch.index, batch.crc32);
   }
   return from(Origin::kSave, ledger_->step(line));
+}
+
+Outcome<> Reports::skipped() {
+  if (!rank_.task->data.skipped) return {};
+  for (const data::Damage& damage : rank_.task->data.skipped(skipped_)) {
+    ++skipped_;
+    if (skipped_ <= kSkippedLines) print(stdout, "skipped: {}\n", damage.why);
+    if (skipped_ == kSkippedLines + 1) print(stdout, "skipped: more are counted, and stand in the ledger\n");
+    if (!ledger_) continue;
+    LOCKSTEP_CHECK_OK(
+        from(Origin::kSave, ledger_->skipped({.file = damage.file, .offset = damage.offset, .why = damage.why})));
+  }
+  return {};
 }
 
 void Reports::entered(bool first) {
@@ -168,6 +187,7 @@ void Reports::print_result(const std::string& digest) const {
       record.emplace_back(metric.name, whole != nullptr ? report::Value(*whole) : std::get<double>(metric.value));
     }
   }
+  if (rank_.task->data.skipped) record.emplace_back("skipped_records", static_cast<std::int64_t>(skipped_));
   const core::StepTimes& times = rank_.replica->times();
   std::int64_t steps = rank_.state().step - first_step_;
   double all = times.load + times.forward + times.backward + times.wait + times.commit;

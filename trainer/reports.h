@@ -28,6 +28,8 @@ class Reports {
 
   // The step that was just committed: a line of the ledger. kSave.
   Outcome<> commit_to_ledger();
+  // Damage of the data that was skipped since the last call: lines for people and of the ledger. kSave.
+  Outcome<> skipped();
   // The step that was just committed took `seconds`. kSave: the metrics file.
   Outcome<> step(const core::StepReport& report, double seconds);
 
@@ -48,6 +50,7 @@ class Reports {
   std::unique_ptr<report::Ledger> ledger_;        // null: none is kept
   report::Throughput throughput_;
   const Clock::time_point started_;
+  std::size_t skipped_ = 0;      // places of the data
   std::int64_t first_step_ = 0;  // committed steps when this process began
 };
 

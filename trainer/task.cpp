@@ -12,10 +12,13 @@ namespace lockstep::trainer {
 Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType real) {
   auto task = std::make_unique<Task>();
   task->model = models::find_model(flags.model);
-  LOCKSTEP_TRY(
-      task->data,
-      task->model->open(flags.model_options,
-                        {.paths = flags.data, .real = real, .seed = flags.seed, .held_out = flags.eval_samples}));
+  LOCKSTEP_TRY(task->data, task->model->open(flags.model_options, {.paths = flags.data,
+                                                                   .real = real,
+                                                                   .seed = flags.seed,
+                                                                   .held_out = flags.eval_samples,
+                                                                   .skip_damage = flags.on_damage == "skip",
+                                                                   .threads = flags.data_threads,
+                                                                   .prefetch = static_cast<size_t>(flags.prefetch)}));
   task->graph = task->model->graph(flags.model_options, task->data, flags.micro_batch_size);
   LOCKSTEP_TRY(task->optimizer, optim::make_optimizer(optimizer_options(flags)));
   std::string& text = task->configuration = flags.model_options.describe();

@@ -154,6 +154,7 @@ Outcome<> Training::committed(const core::StepReport& report) {
                             step() + 1));
   }
   LOCKSTEP_CHECK_OK(reports_.commit_to_ledger());
+  LOCKSTEP_CHECK_OK(reports_.skipped());
   const double took = seconds_since(step_started_);
   step_started_ = Clock::now();
   rank_.losses.last = report.loss;
@@ -191,6 +192,7 @@ Outcome<int> Training::part(bool leaves, int leaving) {
 Outcome<int> Training::finish() {
   if (evaluated_step_ != step()) LOCKSTEP_CHECK_OK(evaluate());
   LOCKSTEP_CHECK_OK(checkpoints_.settle());
+  LOCKSTEP_CHECK_OK(reports_.skipped());
   if (rank_.leads()) LOCKSTEP_CHECK_OK(reports_.result());
   return 0;
 }

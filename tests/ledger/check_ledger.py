@@ -35,6 +35,7 @@ class Process:
     name: str
     what: dict
     lines: list
+    skipped: list  # damaged records of the data: (file, offset)
 
 
 @dataclasses.dataclass
@@ -54,9 +55,11 @@ def read(folder):
             if not text.endswith("\n"):
                 raise ValueError("its last line is cut off")
             objects = [json.loads(line) for line in lines]
-            if objects[0]["kind"] != "process" or any(line["kind"] not in ("enter", "step") for line in objects[1:]):
+            if objects[0]["kind"] != "process" or any(line["kind"] not in ("enter", "step", "skipped") for line in objects[1:]):
                 raise ValueError("its lines are not those of a ledger")
-            processes.append(Process(path.name, {key: objects[0][key] for key in SAME}, objects[1:]))
+            skipped = [(line["file"], line["offset"]) for line in objects[1:] if line["kind"] == "skipped"]
+            lines = [line for line in objects[1:] if line["kind"] != "skipped"]
+            processes.append(Process(path.name, {key: objects[0][key] for key in SAME}, lines, skipped))
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise Unreadable(f"{path} is no ledger: {error}") from None
     if not processes:
@@ -78,6 +81,7 @@ class Check:
         self.seen = self.unseen = self.superseded = 0
         self._batches = samples.batches(self.what)
         self._generations = {}
+        self.skipped = {place for process in processes for place in process.skipped}
         for process in processes:
             self._follow(process)
         for number in sorted(self._generations):
@@ -247,6 +251,8 @@ class Check:
         text = (f"{last} of {self.what['steps']} steps in {len(self._generations)} generation{'s' * (len(self._generations) != 1)}: "
                 f"{self.seen} micro-batches accounted for, {self.unseen} computed by ranks that were gone before they could say so, "
                 f"{self.superseded} step{'s' * (self.superseded != 1)} done again; ")
+        if self.skipped:
+            text += f"{len(self.skipped)} damaged record{'s' * (len(self.skipped) != 1)} skipped; "
         return text + (f"{len(self.violations)} violation{'s' * (len(self.violations) != 1)}" if self.violations else "exact")
 
 

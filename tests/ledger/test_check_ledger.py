@@ -185,6 +185,16 @@ def synthetic(folder):
     return folder
 
 
+def test_skipped_records_are_counted_once_for_all_ranks_and_no_violation(tmp_path):
+    files = lines_of(synthetic(tmp_path / "ledger"))
+    for lines in files.values():
+        lines.insert(2, {"kind": "skipped", "ns": 0, "file": "train-0", "offset": 7, "why": "data 'train-0' at offset 7: damaged"})
+    write(files)
+    result = check_ledger.check(tmp_path / "ledger")
+    assert result.violations == []
+    assert "; 1 damaged record skipped; exact" in result.summary()
+
+
 def test_a_missing_line_of_a_killed_rank_is_counted_and_no_violation(tmp_path):
     result = check_ledger.check(synthetic(tmp_path / "ledger"))
     assert (result.violations, result.seen, result.unseen) == ([], 57, 3)

@@ -167,14 +167,13 @@ Status ImageSource::write_record(const Split& split, const Located& at, const Vi
 
 void ImageSource::skip(const Split& split, size_t file, std::uint64_t offset, const Error& why) {
   const std::lock_guard guard(mutex_);
-  skipped_.emplace(std::tuple(&split == &held_out_, file, offset), why);
+  if (!damaged_.emplace(&split == &held_out_, file, offset).second) return;
+  skipped_.push_back({.file = split.files[file]->path(), .offset = offset, .why = why.message});
 }
 
-std::vector<Error> ImageSource::skipped() const {
+std::vector<Damage> ImageSource::skipped(size_t from) const {
   const std::lock_guard guard(mutex_);
-  std::vector<Error> errors;
-  for (const auto& [place, error] : skipped_) errors.push_back(error);
-  return errors;
+  return {skipped_.begin() + static_cast<std::ptrdiff_t>(std::min(from, skipped_.size())), skipped_.end()};
 }
 
 }  // namespace lockstep::trainer::data

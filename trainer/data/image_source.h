@@ -1,9 +1,9 @@
 // Labelled JPEG images in TFRecords as samples for a classifier.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -11,18 +11,13 @@
 #include "trainer/data/augmentation.h"
 #include "trainer/data/batch_pool.h"
 #include "trainer/data/block_order.h"
+#include "trainer/data/damage.h"
 #include "trainer/data/data_file.h"
 #include "trainer/data/example.h"
 #include "trainer/data/part_source.h"
 #include "trainer/data/tfrecord.h"
 
 namespace lockstep::trainer::data {
-
-// What becomes of a record whose checksum does not fit or whose image cannot be decoded.
-enum class OnDamage {
-  kFail,  // take() returns kCorrupt
-  kSkip,  // the next intact record of the files takes its place
-};
 
 struct ImageOptions {
   std::int64_t height = 32, width = 32;  // of every image
@@ -65,8 +60,9 @@ class ImageSource final : public PartSource {
   Status answers() const override { return reader_.answers(); }
   void wake() override { reader_.wake(); }
 
-  // The damage that was skipped so far, in the order of files and offsets. Any thread.
-  std::vector<Error> skipped() const;
+  // The damage that was skipped, in the order in which it was found, without the first `from` entries. A damaged place
+  // stands there once, whichever epochs meet it. Any thread.
+  std::vector<Damage> skipped(size_t from = 0) const;
 
  private:
   struct Located {
@@ -108,8 +104,9 @@ class ImageSource final : public PartSource {
   Split training_, held_out_;
   std::unique_ptr<BlockOrder> order_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> spaces_;                    // that no thread uses; by mutex_
-  std::map<std::tuple<bool, size_t, std::uint64_t>, Error> skipped_;  // by held-out, file and offset; by mutex_
+  std::vector<std::unique_ptr<Workspace>> spaces_;             // that no thread uses; by mutex_
+  std::set<std::tuple<bool, size_t, std::uint64_t>> damaged_;  // held-out, file and offset; by mutex_
+  std::vector<Damage> skipped_;                                // the same places; by mutex_
 };
 
 }  // namespace lockstep::trainer::data

@@ -43,6 +43,10 @@ struct Prefetcher::Shared {
   bool stopping = false;
 };
 
+int reader_threads(int cpus, int ranks, int threads) {
+  return std::clamp(cpus / ranks - threads, 1, 8);
+}
+
 Prefetcher::Prefetcher(std::shared_ptr<PartSource> source, const PrefetchOptions& options)
     : source_(std::move(source)), parting_(options.parting), shared_(std::make_shared<Shared>(source_, options)) {}
 

@@ -33,6 +33,10 @@ struct PrefetchOptions {
   Duration parting = std::chrono::seconds(2);  // the destructor waits so long for a read that does not return
 };
 
+// The threads to start where nothing else is asked for: what is left of a rank's share of the CPUs, from 1 to 8.
+// `ranks`: that share `cpus`, at least 1; `threads`: that compute in each.
+int reader_threads(int cpus, int ranks, int threads);
+
 class Prefetcher final : public core::SampleSource {
  public:
   // Reads nothing before the first aim(). kExhausted: no thread could be started.

@@ -93,7 +93,8 @@ Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, c
     }
     LOCKSTEP_TRY(const auto header, headers.at(record.offset));
     if (!checksum_fits(header, sizeof record.bytes)) {
-      Error why = damaged(file, record.offset, "the checksum of a record's length does not fit");
+      Error why = damaged(file, record.offset,
+                          "the checksum of a record's length does not fit, which hides the rest of the file");
       if (why.code != ErrorCode::kCorrupt) return why;
       index.damage = std::move(why);
       break;

@@ -78,18 +78,23 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
                                                  fmt::join(options.paths, "', '")));
   }
   const size_t files = parts.training.size();
-  LOCKSTEP_TRY(auto images, data::ImageSource::create(std::move(parts.training), std::move(parts.held_out),
-                                                      {.height = shape.pixels,
-                                                       .width = shape.pixels,
-                                                       .classes = shape.classes,
-                                                       .real = options.real,
-                                                       .seed = options.seed,
-                                                       .most_held_out = options.held_out,
-                                                       .patience = kPatience}));
+  LOCKSTEP_TRY(auto images, data::ImageSource::create(
+                                std::move(parts.training), std::move(parts.held_out),
+                                {.height = shape.pixels,
+                                 .width = shape.pixels,
+                                 .classes = shape.classes,
+                                 .on_damage = options.skip_damage ? data::OnDamage::kSkip : data::OnDamage::kFail,
+                                 .real = options.real,
+                                 .seed = options.seed,
+                                 .most_held_out = options.held_out,
+                                 .patience = kPatience,
+                                 .threads = options.threads}));
   Dataset dataset{.epoch_samples = images->samples(), .fingerprint = images->fingerprint()};
   dataset.description =
       fmt::format("{} files, {} images to train on, {} held out", files, images->samples(), images->held_out());
-  LOCKSTEP_TRY(dataset.source, data::Prefetcher::start(std::move(images), {}));
+  if (options.skip_damage) dataset.skipped = [images](size_t from) { return images->skipped(from); };
+  LOCKSTEP_TRY(dataset.source,
+               data::Prefetcher::start(images, {.threads = options.threads, .batches = options.prefetch}));
   return dataset;
 }
 

@@ -15,6 +15,7 @@
 #include "trainer/core/graph.h"
 #include "trainer/core/source.h"
 #include "trainer/core/state.h"
+#include "trainer/data/damage.h"
 #include "trainer/data/text.h"
 
 namespace lockstep::trainer::models {
@@ -60,6 +61,9 @@ struct DataOptions {
   core::ElementType real = core::ElementType::kFloat32;
   std::uint64_t seed = 0;
   std::int64_t held_out = 0;  // samples to evaluate at most; 0: all
+  bool skip_damage = false;   // of records; false: damage is an error
+  int threads = 1;            // that read and decode records
+  std::size_t prefetch = 4;   // micro-batches of records that are read ahead
 };
 
 struct Dataset {
@@ -69,6 +73,8 @@ struct Dataset {
   std::string description;           // for people; empty: the model makes its data
   std::unique_ptr<data::Text> text;  // null: the samples are not text
   std::int64_t context = 0;          // characters of a sample of text
+  // The damage that was skipped, without the first `from` entries (data/image_source.h). Null: none is skipped.
+  std::function<std::vector<data::Damage>(std::size_t from)> skipped;
 };
 
 // Windows of `context` characters of text files. Errors are those of reading them.

@@ -87,4 +87,12 @@ Status Ledger::step(const LedgerStep& step) {
   return file_->write(line_of(line));
 }
 
+Status Ledger::skipped(const LedgerSkipped& skipped) {
+  return file_->write(line_of({{"kind", "skipped"},
+                               {"ns", monotonic_ns()},
+                               {"file", skipped.file},
+                               {"offset", skipped.offset},
+                               {"why", skipped.why}}));
+}
+
 }  // namespace lockstep::trainer::report

@@ -8,6 +8,9 @@
 //            right after the commit, before it sends anything of the next step. So only the last step of a generation
 //            may lack the line of a rank: one that was killed in between, or had not committed when the generation
 //            ended.
+//   skipped  a damaged record of the data, which the next intact one replaces. Once for each place that this rank
+//   found,
+//            which may be ahead of its steps.
 //
 // A step that was not committed has no line. Times are CLOCK_MONOTONIC, in nanoseconds.
 #pragma once
@@ -53,6 +56,12 @@ struct LedgerStep {
   std::uint64_t digest = 0;                                     // of the state after it
 };
 
+struct LedgerSkipped {
+  std::string file;
+  std::uint64_t offset = 0;
+  std::string why;
+};
+
 class Ledger {
  public:
   // A new file <folder>/<job uid, or "alone">-<pid>-<now>.jsonl with the line of the process. Creates the folder if it
@@ -63,6 +72,7 @@ class Ledger {
   // Errors are those of LineFile::write. One thread.
   Status enter(const LedgerEnter& enter);
   Status step(const LedgerStep& step);
+  Status skipped(const LedgerSkipped& skipped);
 
  private:
   explicit Ledger(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -238,14 +239,21 @@ TEST(ImageSource, skipped_damage_is_replaced_by_the_next_intact_image_on_every_r
   for (std::int64_t position = 10; position >= 0; --position) {
     EXPECT_EQ(content_of(other->take(position, 1, kGoOn).value()), content_of(one->take(position, 1, kGoOn).value()));
   }
-  std::vector<std::string> sentences[2];
-  for (const Error& error : one->skipped()) sentences[0].push_back(error.message);
-  for (const Error& error : other->skipped()) sentences[1].push_back(error.message);
-  EXPECT_EQ(sentences[0], sentences[1]);
-  ASSERT_EQ(sentences[0].size(), 3U) << ::testing::PrintToString(sentences[0]);
-  EXPECT_NE(sentences[0][0].find("the checksum of a record's bytes does not fit"), std::string::npos);
-  EXPECT_NE(sentences[0][1].find("the JPEG cannot be decoded: "), std::string::npos);
-  EXPECT_NE(sentences[0][2].find("the checksum of a record's length does not fit"), std::string::npos);
+  std::map<std::pair<std::string, std::uint64_t>, std::string> damage[2];  // by file and offset
+  for (const Damage& each : one->skipped()) damage[0][{each.file, each.offset}] = each.why;
+  for (const Damage& each : other->skipped()) damage[1][{each.file, each.offset}] = each.why;
+  EXPECT_EQ(damage[0], damage[1]);
+  EXPECT_EQ(one->skipped(2).front().why, one->skipped().back().why);
+  EXPECT_TRUE(one->skipped(3).empty());
+  std::vector<std::string> sentences;
+  for (const auto& [place, why] : damage[0]) {
+    EXPECT_EQ(why.rfind("data '" + place.first + "' at offset " + std::to_string(place.second) + ": ", 0), 0U) << why;
+    sentences.push_back(why);
+  }
+  ASSERT_EQ(sentences.size(), 3U) << ::testing::PrintToString(sentences);
+  EXPECT_NE(sentences[0].find("the checksum of a record's bytes does not fit"), std::string::npos);
+  EXPECT_NE(sentences[1].find("the JPEG cannot be decoded: "), std::string::npos);
+  EXPECT_NE(sentences[2].find("the checksum of a record's length does not fit"), std::string::npos);
 }
 
 TEST(ImageSource, files_without_an_intact_record_end_with_an_error) {

@@ -344,6 +344,13 @@ TEST(Prefetcher, held_out_samples_come_from_the_source) {
   EXPECT_EQ(numbers_of(prefetcher->take_held_out(7, 3, kNever).value()), (std::vector<std::int64_t>{-7, -8, -8}));
 }
 
+TEST(Prefetcher, the_cpus_that_compute_nothing_read) {
+  EXPECT_EQ(reader_threads(16, 1, 4), 8);
+  EXPECT_EQ(reader_threads(16, 2, 4), 4);
+  EXPECT_EQ(reader_threads(2, 1, 1), 1);
+  EXPECT_EQ(reader_threads(2, 2, 2), 1) << "one at least";
+}
+
 TEST(Prefetcher, threads_share_the_rows_of_one_batch) {
   const auto storage = std::make_shared<Storage>();
   const std::int64_t rows = 3 * kRowsOfPart + 1;

@@ -87,7 +87,9 @@ TEST(TfRecord, damage_is_told_with_file_and_offset) {
     bytes[at] ^= std::byte{4};
     return bytes;
   };
-  EXPECT_EQ(damage_of(flipped(22)), "1 records, data 'f' at offset 21: the checksum of a record's length does not fit");
+  EXPECT_EQ(damage_of(flipped(22)),
+            "1 records, data 'f' at offset 21: the checksum of a record's length does not fit, which hides the rest of "
+            "the file");
   EXPECT_EQ(damage_of(flipped(34)), "data 'f' at offset 21: the checksum of a record's bytes does not fit");
 }
 

@@ -79,6 +79,9 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {line(5, {"--data=" + good}), 78, "--model=linear-regression makes its own data; leave out --data"},
            {line(5, {"--batch-size=10"}), 78, "--batch-size=10 is not a multiple of --micro-batch-size=4"},
            {line(5, {"--checkpoint-every-steps=2"}), 78, "--checkpoint-every-steps needs --checkpoint-dir"},
+           {line(5, {"--on-damage=skip"}), 78,
+            "--model=linear-regression reads no records; leave out --on-damage, --data-threads and --prefetch"},
+           {line(5, {"--on-damage=ignore"}), 64, "--on-damage: ignore not in {fail,skip}"},
            {line(5, {"--width=8"}), 78, "--model=linear-regression has no --width: it has no options of its own"},
            {line(5, {"--generate=8"}), 78, "--model=linear-regression writes no text; leave out --generate"},
            {transformer({"--data=" + good, "--prompt=gang"}), 78, "--prompt needs --generate"},
@@ -201,19 +204,46 @@ TEST_F(Trainer, learns_from_images_and_counts_how_often_it_is_right) {
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_THAT(one.out, ::testing::HasSubstr("1 files, 40 images to train on, 20 held out"));
   EXPECT_THAT(one.out, ::testing::HasSubstr(" %  top-5 "));
-  EXPECT_EQ(value_of(trained({}).out, "digest"), value_of(one.out, "digest"));
+  for (const char* more : {"--data-threads=1", "--data-threads=5", "--prefetch=1"}) {
+    EXPECT_EQ(value_of(trained({more}).out, "digest"), value_of(one.out, "digest")) << more;
+  }
 }
 
-TEST_F(Trainer, names_the_file_and_the_offset_of_damaged_data) {
+TEST_F(Trainer, ends_at_damaged_data_or_skips_it_as_asked_and_names_file_and_offset) {
   const std::string images = testing::image_folder(folder_ / "images", 40, 20);
   {
     std::fstream file(images + "/train-0", std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(200);
     file.put('?').put('!');
   }
-  const Ended ended = run({"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=9"});
-  EXPECT_EQ(ended.code, 65);
-  EXPECT_THAT(ended.err, ::testing::HasSubstr("data '" + images + "/train-0' at offset 0: "));
+  const auto trained = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=9", "--deterministic"});
+    return run(more);
+  };
+  const std::string sentence = "data '" + images + "/train-0' at offset 0: ";
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--on-damage=fail"}}) {
+    const Ended ended = trained(more);
+    EXPECT_EQ(ended.code, 65);
+    EXPECT_THAT(ended.err, ::testing::HasSubstr(sentence));
+  }
+  const fs::path ledger = folder_ / "ledger";
+  const Ended skipped = trained({"--on-damage=skip", "--ledger=" + ledger.string()});
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, ::testing::HasSubstr("\nskipped: " + sentence));
+  EXPECT_EQ(skipped.out.find("\nskipped: "), skipped.out.rfind("\nskipped: ")) << "several epochs, one line";
+  EXPECT_EQ(value_of(skipped.out, "skipped_records"), "1");
+  int lines = 0;
+  std::ifstream text(fs::directory_iterator(ledger)->path());
+  for (std::string line; std::getline(text, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] != "skipped") continue;
+    ++lines;
+    EXPECT_EQ(object["file"], images + "/train-0");
+    EXPECT_EQ(object["offset"], 0);
+  }
+  EXPECT_EQ(lines, 1);
+  EXPECT_EQ(value_of(trained({"--on-damage=skip", "--data-threads=3"}).out, "digest"), value_of(skipped.out, "digest"));
 }
 
 TEST_F(Trainer, says_within_which_time_a_checkpoint_is_read_or_written) {

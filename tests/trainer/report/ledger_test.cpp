@@ -73,11 +73,12 @@ TEST_F(LedgerFiles, say_first_what_is_trained_then_where_a_generation_began_then
           ->step({.step = 5, .generation = 2, .rank = 1, .world = 3, .batches = {{1, 0xabcU}, {4, 1U}}, .digest = 6})
           .ok());
   ASSERT_TRUE((*ledger)->step({.step = 6, .generation = 2, .rank = 1, .world = 3}).ok());
+  ASSERT_TRUE((*ledger)->skipped({.file = "f", .offset = 7, .why = "data 'f' at offset 7: damaged"}).ok());
 
   ASSERT_EQ(names(made).size(), 1U);
   EXPECT_THAT(names(made)[0], ::testing::StartsWith("0123-abc-" + std::to_string(::getpid()) + "-"));
   std::vector<json> said = lines(made / names(made)[0]);
-  ASSERT_EQ(said.size(), 4U);
+  ASSERT_EQ(said.size(), 5U);
   std::int64_t before = 0;
   for (json& line : said) {
     EXPECT_GE(line["ns"].get<std::int64_t>(), before);
@@ -93,6 +94,7 @@ TEST_F(LedgerFiles, say_first_what_is_trained_then_where_a_generation_began_then
                                     "batches":[[1,"00000abc"],[4,"00000001"]],"digest":"0000000000000006"})"));
   EXPECT_EQ(said[3], json::parse(R"({"kind":"step","step":6,"generation":2,"rank":1,"world":3,"batches":[],
                                     "digest":"0000000000000000"})"));
+  EXPECT_EQ(said[4], json::parse(R"({"kind":"skipped","file":"f","offset":7,"why":"data 'f' at offset 7: damaged"})"));
 }
 
 TEST_F(LedgerFiles, are_one_for_each_process_and_a_strange_uid_stays_in_the_folder) {
