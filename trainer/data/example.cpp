@@ -1,6 +1,8 @@
 #include "trainer/data/example.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <limits>
 #include <utility>
@@ -11,7 +13,8 @@ namespace lockstep::trainer::data {
 
 namespace {
 
-constexpr char kEncoded[] = "image/encoded", kLabel[] = "image/class/label";
+constexpr char kEncoded[] = "image/encoded", kLabel[] = "image/class/label", kText[] = "image/class/text",
+               kHeight[] = "image/height", kWidth[] = "image/width";
 
 // The only way to tell a feature that is not there from an empty one.
 const wire::Feature* find(const wire::Example& example, const char* name) {
@@ -44,8 +47,14 @@ std::vector<std::byte> to_payload(const ImageExample& example) {
   auto& features = *message.mutable_features()->mutable_feature();
   features[kEncoded].mutable_bytes_list()->add_value(example.encoded);
   features[kLabel].mutable_int64_list()->add_value(example.label);
+  if (!example.text.empty()) features[kText].mutable_bytes_list()->add_value(example.text);
+  if (example.height > 0) features[kHeight].mutable_int64_list()->add_value(example.height);
+  if (example.width > 0) features[kWidth].mutable_int64_list()->add_value(example.width);
   std::vector<std::byte> payload(message.ByteSizeLong());
-  message.SerializeToArray(payload.data(), static_cast<int>(payload.size()));
+  google::protobuf::io::ArrayOutputStream array(payload.data(), static_cast<int>(payload.size()));
+  google::protobuf::io::CodedOutputStream coded(&array);
+  coded.SetSerializationDeterministic(true);  // a map has no order of its own
+  message.SerializeToCodedStream(&coded);
   return payload;
 }
 

@@ -18,6 +18,17 @@ TEST(Example, an_image_and_its_label_return) {
   EXPECT_EQ(parsed.label, -7);
 }
 
+TEST(Example, has_what_other_readers_look_at_in_the_same_bytes_each_time) {
+  const ImageExample example{.encoded = "J", .label = 5, .text = "zebra fish", .height = 7, .width = 300};
+  const std::vector<std::byte> payload = to_payload(example);
+  const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  for (const char* part : {"image/class/text", "zebra fish", "image/height", "image/width"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(parse_image_example(payload).value().label, 5);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(to_payload(example), payload);
+}
+
 // Written by hand: an Example of one map entry {"image/encoded": bytes_list ["J"]}, then one of the label 5, unpacked.
 TEST(Example, the_wire_format_is_that_of_tensorflow) {
   const std::string image = std::string("\x0a\x16\x0a\x0d") + "image/encoded" + "\x12\x05\x0a\x03\x0a\x01J";
