@@ -10,6 +10,7 @@
 #include "operator/base/version.h"
 #include "operator/cli/cluster_commands.h"
 #include "operator/cli/completion.h"
+#include "operator/cli/data_command.h"
 #include "operator/cli/interrupts.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/placement_commands.h"
@@ -182,6 +183,11 @@ void add_cluster_commands(CLI::App& app, Arguments& to) {
     add_cluster_options(*command, to.cluster);
 }
 
+// Words after it are those of lockstep-data (data_command.h).
+void add_data(CLI::App& app) {
+  app.add_subcommand("data", "Make data sets of images for the trainer, from a folder or from a seed");
+}
+
 // The words of a set that CLI::IsMember checks: it names them in the type, "TEXT:{a,b}".
 std::vector<std::string> values_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
@@ -204,7 +210,11 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
       }
     }
     one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain" ||
-                      one.name == "plan";
+                      one.name == "plan" || one.name == "data";
+    if (one.name == "data") {
+      one.words = data_words();
+      for (const std::string& option : data_options()) one.options.push_back(option);
+    }
     words.push_back(std::move(one));
   }
   return words;
@@ -381,12 +391,14 @@ int run_cli(int argc, const char* const* argv) {
   add_run(app, given);
   add_validate(app, given);
   add_cluster_commands(app, given);
+  add_data(app);
   CLI::App* completion = app.add_subcommand("completion", "Print a script that completes this command in a shell");
   completion->add_option("shell", given.shell, "bash, zsh or fish")->required()->type_name("SHELL");
   completion->footer("Example:\n  source <(lockstep completion bash)");
 
   // Words after "--" belong to the program, whatever they look like.
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "data") return run_data_program({words.begin() + 1, words.end()});
   const auto separator = std::find(words.begin(), words.end(), "--");
   if (separator != words.end() && words[0] == "run") {
     given.run.program_args.assign(separator + 1, words.end());

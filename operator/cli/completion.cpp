@@ -21,6 +21,13 @@ std::string bash(const std::vector<CommandWords>& commands) {
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n";
   text += fmt::format("    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n    return\n  fi\n",
                       names(commands));
+  for (const CommandWords& command : commands) {
+    if (command.words.empty()) continue;
+    text += fmt::format(
+        "  if [ \"$COMP_CWORD\" -eq 2 ] && [ \"$command\" = {} ]; then\n"
+        "    COMPREPLY=($(compgen -W \"{} --help\" -- \"$word\"))\n    return\n  fi\n",
+        command.name, fmt::join(command.words, " "));
+  }
   text += "  case \"$command\" in\n";
   for (const CommandWords& command : commands) {
     text += fmt::format("    {}) options=\"{}\"; files=\"{}\" ;;\n", command.name, fmt::join(command.options, " "),
@@ -60,6 +67,9 @@ std::string fish(const std::vector<CommandWords>& commands) {
         fmt::format("complete -c lockstep -n __fish_use_subcommand -a {} -d '{}'\n", command.name, command.description);
     const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", command.name);
     if (command.takes_files) text += fmt::format("complete -c lockstep {} -F\n", when);
+    if (!command.words.empty()) {
+      text += fmt::format("complete -c lockstep {} -a '{}'\n", when, fmt::join(command.words, " "));
+    }
     for (const std::string& option : command.options) {
       const bool is_long = option.starts_with("--");
       text += fmt::format("complete -c lockstep {} -{} {}", when, is_long ? "l" : "s", option.substr(is_long ? 2 : 1));

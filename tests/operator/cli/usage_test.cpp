@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "operator/cli/data_command.h"
 #include "tests/operator/cli/command.h"
 
 namespace lockstep::cli {
@@ -58,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Usage, the_help_of_every_command_has_an_example) {
   for (const char* name :
-       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "plan", "completion"}) {
+       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "plan", "data", "completion"}) {
     Command command({name, "--help"});
     EXPECT_EQ(command.wait(), 0);
     EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
@@ -107,6 +108,28 @@ TEST(Usage, completion_scripts_know_the_values_of_an_option) {
   EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from explain' -l preset -x -a 'topograph topograph-v0 aws"),
             std::string::npos)
       << fish.out();
+}
+
+TEST(Usage, completion_scripts_know_the_words_of_data) {
+  Command bash({"completion", "bash"}), fish({"completion", "fish"});
+  EXPECT_EQ(bash.wait() + fish.wait(), 0);
+  EXPECT_EQ(offered(bash.out(), "lockstep data ''"), "pack synth --help\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep data synth --im"), "--images\n");
+  EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from data' -a 'pack synth'"), std::string::npos) << fish.out();
+  // The words of another program are listed here; its help has all of them.
+  std::string help;
+  for (const std::string& word : data_words()) {
+    Command asked({"data", word, "--help"});
+    EXPECT_EQ(asked.wait(), 0);
+    help += asked.out();
+  }
+  for (const std::string& option : data_options()) EXPECT_NE(help.find(option + " "), std::string::npos) << option;
+}
+
+TEST(Usage, data_is_the_program_beside_this_one) {
+  Command command({"data", "pack", "/nowhere", "out"});
+  EXPECT_EQ(command.wait(), 1);
+  EXPECT_EQ(command.err(), "lockstep data pack: cannot read data '/nowhere': No such file or directory\n");
 }
 
 TEST(Validate, every_problem_has_its_line_and_column) {

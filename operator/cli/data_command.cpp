@@ -1,0 +1,37 @@
+#include "operator/cli/data_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace lockstep::cli {
+
+int run_data_program(const std::vector<std::string>& words) {
+  constexpr int kExitNotFound = 127;
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string program = (self.parent_path() / "lockstep-data").string();
+  std::vector<std::string> all{program};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> argv;
+  for (std::string& word : all) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  fmt::print(stderr, "lockstep data: cannot run {}: {}; it is installed beside lockstep\n", program,
+             std::strerror(errno));
+  return kExitNotFound;
+}
+
+std::vector<std::string> data_words() {
+  return {"pack", "synth"};
+}
+
+std::vector<std::string> data_options() {
+  return {"--test-percent", "--seed", "--shard-mib", "--images", "--size", "--classes", "--quality"};
+}
+
+}  // namespace lockstep::cli
