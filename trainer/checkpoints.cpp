@@ -77,7 +77,7 @@ Outcome<> Checkpoints::restore() {
     rank_.whole = false;
     rank_.initial = true;
     LOCKSTEP_CHECK_OK(from(Origin::kInternal, rank_.state().initialize(rank_.flags.seed)));
-    writer_.reset();
+    LOCKSTEP_CHECK_OK(drop_writer());
     saved_step_ = -1;
     rank_.losses = {};
   }
@@ -122,8 +122,7 @@ Outcome<> Checkpoints::restore() {
 Outcome<> Checkpoints::enter() {
   if (!saved_) saved_ = Clock::now();
   if (!rank_.leads() || rank_.flags.checkpoint_dir.empty()) {
-    writer_.reset();
-    return {};
+    return drop_writer();
   }
   if (writer_) {
     writer_->set_generation(rank_.generation);
@@ -132,10 +131,28 @@ Outcome<> Checkpoints::enter() {
   return make_writer(false);
 }
 
-void Checkpoints::state_was_replaced() {
-  if (saved_step_ < rank_.state().step) return;
-  writer_.reset();  // a checkpoint in flight is of the old state
+Outcome<> Checkpoints::state_was_replaced() {
+  if (saved_step_ < rank_.state().step) return {};
   saved_step_ = -1;
+  return drop_writer();  // a checkpoint in flight is of the old state
+}
+
+// A writer that waits for the storage cannot be destroyed, so then the process ends (Training::run()).
+Outcome<> Checkpoints::drop_writer() {
+  if (!writer_) return {};
+  const core::Meanwhile saving(rank_.board.pulse, core::Doing::kSaving,
+                               rank_.world.storage_deadline + checkpoint::kTimeToEnd);
+  if (!writer_->close(rank_.world.storage_deadline)) {
+    return fail(Origin::kSave, ErrorCode::kDeadlineExceeded,
+                fmt::format("the storage of {} has not answered for {:.0f} s: is it there?", rank_.flags.checkpoint_dir,
+                            std::chrono::duration<double>(rank_.world.storage_deadline).count()));
+  }
+  writer_.reset();
+  return {};
+}
+
+bool Checkpoints::close(Duration deadline) {
+  return !writer_ || writer_->close(deadline);
 }
 
 bool Checkpoints::due_by_step(std::int64_t step) const {
@@ -155,6 +172,7 @@ Outcome<> Checkpoints::make_writer(bool among_others) {
                                     .generation = rank_.generation,
                                     .keep = rank_.flags.keep_checkpoints,
                                     .among_others = among_others};
+  LOCKSTEP_CHECK_OK(drop_writer());
   LOCKSTEP_TRY(writer_, read_in_time(Origin::kSave, rank_, options.directory,
                                      [options] { return checkpoint::Writer::create(options); }));
   return {};
@@ -197,8 +215,8 @@ Result<checkpoint::Snapshot> Checkpoints::snapshot() const {
 }
 
 // This process is told to end while it waits for another generation. It saves a replicated state without a collective:
-// all ranks agreed to commit the last step of their generation. Every rank does so, since none knows which others are left and
-// whether they live long enough; of one version one checkpoint is enough.
+// all ranks agreed to commit the last step of their generation. Every rank does so, since none knows which others are
+// left and whether they live long enough; of one version one checkpoint is enough.
 Outcome<> Checkpoints::save_alone() {
   if (rank_.flags.checkpoint_dir.empty() || !rank_.whole) return {};
   if (rank_.synchronizer->model() != core::StateModel::kReplicated) return {};
@@ -209,11 +227,13 @@ Outcome<> Checkpoints::save_alone() {
   }
   LOCKSTEP_CHECK_OK(make_writer(true));
   LOCKSTEP_TRY(const checkpoint::Snapshot now, from(Origin::kSave, snapshot()));
-  auto taken = writer_->write(now, Busy::kWait, rank_.world.storage_deadline);  // none is in flight
-  if (!taken && taken.error().code == ErrorCode::kAlreadyExists) return adopt();
-  if (!taken) return Failure{taken.error(), Origin::kSave};
+  // None is in flight, so it is taken.
+  LOCKSTEP_TRY(const bool taken, from(Origin::kSave, writer_->write(now, Busy::kWait, rank_.world.storage_deadline)));
+  static_cast<void>(taken);
   writer_->confirm(rank_.state().step + 1);
-  return drain();
+  Outcome<> drained = drain();
+  if (!drained && drained.error().why.code == ErrorCode::kAlreadyExists) return adopt();
+  return drained;
 }
 
 // Another rank saved the same state first. It may have died before it reported that, so this one reports the checkpoint

@@ -19,15 +19,15 @@ class Checkpoints {
   // `rank` must outlive it.
   explicit Checkpoints(Rank& rank) : rank_(rank) {}
 
-  // Loads one checkpoint on all ranks. The agent names it; without an agent, rank 0 chooses the newest. If there is none,
-  // all ranks take the state before the first step. Every rank calls it.
+  // Loads one checkpoint on all ranks. The agent names it; without an agent, rank 0 chooses the newest. If there is
+  // none, all ranks take the state before the first step. Every rank calls it.
   Outcome<> restore();
 
   // In a generation whose ranks agree on the state, before its first step: prepares the leading rank to write.
   Outcome<> enter();
 
   // The state of another rank has replaced this one's.
-  void state_was_replaced();
+  Outcome<> state_was_replaced();
 
   // Whether --checkpoint-every-steps wants one of this step.
   bool due_by_step(std::int64_t step) const;
@@ -48,8 +48,13 @@ class Checkpoints {
   // This process is told to end while it waits for another generation: saves its state without a collective.
   Outcome<> save_alone();
 
+  // Drops what is not published, before the process ends. False: the storage has not answered within `deadline`, and
+  // this object must not be destroyed.
+  bool close(Duration deadline);
+
  private:
   Outcome<> make_writer(bool among_others);
+  Outcome<> drop_writer();
   Outcome<> drain();
   Outcome<> adopt();
   void tell(const checkpoint::Published& published) const;

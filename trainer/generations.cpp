@@ -118,8 +118,7 @@ Outcome<> Generations::take_state() {
   rank_.whole = true;
   if (!taken.installed) return {};
   print(stdout, "received the state of step {} from rank {}\n", rank_.state().step, source.rank);
-  checkpoints_.state_was_replaced();
-  return {};
+  return checkpoints_.state_was_replaced();
 }
 
 }  // namespace lockstep::trainer

@@ -19,7 +19,7 @@ class Generations {
   Outcome<std::optional<int>> stand_by();
 
   // Takes part in streaming the source's state to the ranks that hold another one. kInternal: the source's version
-  // makes no sense; kCommunication: the transfer.
+  // makes no sense; kCommunication: the transfer; kSave: storage that does not answer holds the old state's writer.
   Outcome<> take_state();
 
   // Tells the agent that this process is up in the generation. Returns whether for the first time.

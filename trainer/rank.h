@@ -36,7 +36,8 @@ inline std::int64_t milliseconds_since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
 }
 
-// Deadline of Communicator::abort(). A process that overruns it ends by _Exit.
+// Deadline of Communicator::abort(), and of the writer of checkpoints at the end. A process that overruns it ends by
+// _Exit.
 inline constexpr std::chrono::seconds kAbortDeadline{2};
 
 // Mean losses of a sample. They belong to the state, and travel with it.
@@ -58,7 +59,7 @@ struct Rank {
   // The rank that seems to be the cause of a communicator's error; -1: none.
   int suspect() const { return communicator ? communicator->suspect() : unlinked; }
   // Whose error a failed step or evaluation of the replica is.
-  Origin origin_of_step() const { return replica->source_failed() ? Origin::kData : Origin::kCommunication; }
+  Origin origin_of_step() const { return replica->samples_failed() ? Origin::kData : Origin::kCommunication; }
   // Everything that the bits of a micro-batch's gradient depend on; empty: its last bits do not matter.
   std::string numerics_id() const;
 

@@ -28,6 +28,7 @@ int Training::run() {
   elastic::AgentLink* agent = rank_.agent.get();
   if (outcome) {
     if (agent != nullptr) agent->flush(kFarewellDeadline);
+    if (!checkpoints_.close(kAbortDeadline)) std::_Exit(*outcome);
     return *outcome;
   }
   const elastic::Ending ending = elastic::ending_of(outcome.error(), rank_.suspect());
@@ -35,8 +36,10 @@ int Training::run() {
   if (agent != nullptr) agent->failure(ending.report);  // before the peers notice, so that the cause arrives first
   const bool clean = !rank_.communicator || rank_.communicator->abort(kAbortDeadline);
   if (agent != nullptr) agent->flush(kFarewellDeadline);
-  // The communicator, or a thread that waits for the storage, may still use memory that destructors would free.
-  if (!clean || ending.exit_code == rendezvous::kExitWatchdog) std::_Exit(ending.exit_code);
+  // The communicator, or a thread that waits for the storage, may still use memory that destructors would free. Storage
+  // that hangs changes neither the reason nor the exit code: what it was writing is dropped.
+  const bool hangs = ending.exit_code == rendezvous::kExitWatchdog || !checkpoints_.close(kAbortDeadline);
+  if (!clean || hangs) std::_Exit(ending.exit_code);
   return ending.exit_code;
 }
 

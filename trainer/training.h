@@ -17,7 +17,7 @@
 //   writing, flushing, adopting a checkpoint; lines of the ledger and of the metrics file          kSave
 //   states that differ, orders of the agent, a lost agent, the sample, the result                  kInternal
 //
-// A failed step or evaluation is kData if the source of samples failed (Rank::origin_of_step()), else kCommunication;
+// A failed step or evaluation is kData if the samples are the cause (Rank::origin_of_step()), else kCommunication;
 // the error's code says whether a peer is the cause (ending.h).
 #pragma once
 

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <numeric>
+#include <span>
 #include <tuple>
 
 #include "operator/base/log.h"
@@ -102,17 +104,15 @@ Status check_sizes(const std::string& folder, const Manifest& manifest) {
   return {};
 }
 
-Status check_contents(const std::string& folder, const Manifest& manifest, std::string_view only) {
-  for (const FileDigest& file : manifest.files) {
-    if (!only.empty() && file.name != only) continue;
-    LOCKSTEP_TRY(const FileDigest now, digest_file(folder, file.name));
-    if (now.sha256 != file.sha256) {
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("checkpoint file {}/{} is corrupt: its SHA-256 is {}, the manifest says {}", folder,
-                              file.name, now.sha256, file.sha256));
-    }
-  }
-  return {};
+Status check_sha256(const std::string& path, const std::string& is, const std::string& expected) {
+  if (is == expected) return {};
+  return fail(ErrorCode::kCorrupt, fmt::format("checkpoint file {} is corrupt: its SHA-256 is {}, the manifest says {}",
+                                               path, is, expected));
+}
+
+Status check_contents(const std::string& folder, const FileDigest& file) {
+  LOCKSTEP_TRY(const FileDigest now, digest_file(folder, file.name));
+  return check_sha256(folder + "/" + file.name, now.sha256, file.sha256);
 }
 
 Status check_model(const std::string& folder, const Manifest& manifest, const Identity& expected) {
@@ -147,9 +147,15 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+// read_manifest() has seen that it is there.
+const FileDigest& file_of(const Manifest& manifest, const char* name) {
+  return *std::find_if(manifest.files.begin(), manifest.files.end(),
+                       [&](const FileDigest& file) { return file.name == name; });
+}
+
 // Where in the file each buffer's bytes are, in order of the buffers.
-Result<std::vector<TensorEntry>> match(const std::string& folder, const char* file,
-                                       const std::vector<NamedBuffer>& buffers) {
+Result<std::vector<TensorEntry>> match_entries(const std::string& folder, const std::string& file,
+                                               const std::vector<NamedBuffer>& buffers) {
   LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, file));
   std::map<std::string, const TensorEntry*> by_name;
   for (const TensorEntry& entry : entries) by_name[entry.name] = &entry;
@@ -175,30 +181,59 @@ Result<std::vector<TensorEntry>> match(const std::string& folder, const char* fi
   return matched;
 }
 
-Status fill(const std::string& folder, const char* file, const std::vector<TensorEntry>& entries,
-            const std::vector<NamedBuffer>& buffers) {
-  const std::string path = folder + "/" + file;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return file_error("cannot read " + path, errno);
-  Status status;
-  for (size_t i = 0; i < entries.size() && status.ok(); ++i) {
-    size_t done = 0;
-    while (done < buffers[i].bytes.size()) {
-      const ssize_t n = ::pread(fd, buffers[i].bytes.data() + done, buffers[i].bytes.size() - done,
-                                static_cast<off_t>(entries[i].begin + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        status =
-            n < 0 ? file_error("cannot read " + path, errno)
-                  : fail(ErrorCode::kCorrupt, fmt::format("checkpoint file {} became shorter while it was read", path));
-        break;
-      }
-      done += static_cast<size_t>(n);
-    }
-  }
-  ::close(fd);
-  return status;
+// The same. A file that does not fit may also be corrupt, which explains more.
+Result<std::vector<TensorEntry>> match(const std::string& folder, const FileDigest& file,
+                                       const std::vector<NamedBuffer>& buffers) {
+  auto entries = match_entries(folder, file.name, buffers);
+  if (!entries) LOCKSTEP_CHECK_OK(check_contents(folder, file));
+  return entries;
 }
+
+// Fills the buffers from a file, of which `entries` are the places, and checks its SHA-256 on the way: state may be so
+// large that reading it twice is twice the time. After kCorrupt the buffers hold garbage.
+class FileReader {
+ public:
+  FileReader(const std::string& folder, const FileDigest& file) : path_(folder + "/" + file.name), file_(file) {}
+  ~FileReader() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  Status fill(const std::vector<TensorEntry>& entries, const std::vector<NamedBuffer>& buffers) {
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd_ < 0) return file_error("cannot read " + path_, errno);
+    std::vector<size_t> order(entries.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return entries[a].begin < entries[b].begin; });
+    // The tensors tile the file behind its header.
+    std::vector<std::byte> header(order.empty() ? file_.bytes : entries[order.front()].begin);
+    LOCKSTEP_CHECK_OK(next(header));
+    for (const size_t i : order) LOCKSTEP_CHECK_OK(next(buffers[i].bytes));
+    return check_sha256(path_, hash_.hex(), file_.sha256);
+  }
+
+ private:
+  Status next(std::span<std::byte> to) {
+    while (!to.empty()) {
+      const ssize_t n = ::read(fd_, to.data(), std::min(to.size(), kChunk));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return file_error("cannot read " + path_, errno);
+      if (n == 0) {
+        return fail(ErrorCode::kCorrupt, fmt::format("checkpoint file {} became shorter while it was read", path_));
+      }
+      hash_.add(to.first(static_cast<size_t>(n)));
+      to = to.subspan(static_cast<size_t>(n));
+    }
+    return {};
+  }
+
+  static constexpr size_t kChunk = size_t{1} << 20;  // that stays in the cache until it is hashed
+  const std::string path_;
+  const FileDigest& file_;
+  int fd_ = -1;
+  Sha256 hash_;
+};
 
 }  // namespace
 
@@ -223,7 +258,7 @@ Result<Manifest> verify(const std::string& directory, const std::string& name) {
   LOCKSTEP_TRY(Manifest manifest, read_manifest(directory, name));
   const std::string folder = directory + "/" + name;
   LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
-  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, ""));
+  for (const FileDigest& file : manifest.files) LOCKSTEP_CHECK_OK(check_contents(folder, file));
   return manifest;
 }
 
@@ -234,11 +269,11 @@ Result<Manifest> load(const std::string& directory, const std::string& name, con
   LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
   LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
   LOCKSTEP_CHECK_OK(check_run(folder, manifest, expected));
-  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, ""));
-  LOCKSTEP_TRY(const auto parameters, match(folder, kModelFile, buffers.parameters));
-  LOCKSTEP_TRY(const auto optimizer, match(folder, kOptimizerFile, buffers.optimizer));
-  LOCKSTEP_CHECK_OK(fill(folder, kModelFile, parameters, buffers.parameters));
-  LOCKSTEP_CHECK_OK(fill(folder, kOptimizerFile, optimizer, buffers.optimizer));
+  const FileDigest &model = file_of(manifest, kModelFile), &rest = file_of(manifest, kOptimizerFile);
+  LOCKSTEP_TRY(const auto parameters, match(folder, model, buffers.parameters));
+  LOCKSTEP_TRY(const auto optimizer, match(folder, rest, buffers.optimizer));
+  LOCKSTEP_CHECK_OK(FileReader(folder, model).fill(parameters, buffers.parameters));
+  LOCKSTEP_CHECK_OK(FileReader(folder, rest).fill(optimizer, buffers.optimizer));
   return manifest;
 }
 
@@ -248,9 +283,9 @@ Result<Manifest> load_parameters(const std::string& directory, const std::string
   const std::string folder = directory + "/" + name;
   LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
   LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
-  LOCKSTEP_CHECK_OK(check_contents(folder, manifest, kModelFile));
-  LOCKSTEP_TRY(const auto entries, match(folder, kModelFile, parameters));
-  LOCKSTEP_CHECK_OK(fill(folder, kModelFile, entries, parameters));
+  const FileDigest& model = file_of(manifest, kModelFile);
+  LOCKSTEP_TRY(const auto entries, match(folder, model, parameters));
+  LOCKSTEP_CHECK_OK(FileReader(folder, model).fill(entries, parameters));
   return manifest;
 }
 

@@ -25,10 +25,11 @@ Result<std::vector<Listed>> list_valid(const std::string& directory);
 // kInvalid: a format of a later release.
 Result<Manifest> verify(const std::string& directory, const std::string& name);
 
-// Fills the buffers from directory/name and returns its manifest. Checks everything before the first byte of a buffer
-// changes: the files as in verify(), then that the checkpoint is of `expected` (an empty numerics_id in `expected`
-// accepts any), then name, type and shape of every tensor, both ways. kInvalid: it is of another model, configuration,
-// seed or numerics. `name` is a folder name, never a path.
+// Fills the buffers from directory/name and returns its manifest. Reads each file once. Before the first byte of a
+// buffer changes it checks the files' sizes, that the checkpoint is of `expected` (an empty numerics_id in `expected`
+// accepts any), and name, type and shape of every tensor, both ways; the SHA-256 of each file while it is read.
+// kInvalid: the checkpoint is of another model, configuration, seed or numerics; the buffers are as they were.
+// kCorrupt: as in verify(); the buffers may hold garbage. `name` is a folder name, never a path.
 Result<Manifest> load(const std::string& directory, const std::string& name, const Identity& expected,
                       const StateBuffers& buffers);
 

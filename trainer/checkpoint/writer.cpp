@@ -99,13 +99,6 @@ class FolderWriter final : public Writer {
     std::vector<NamedTensor> all = snapshot.state.parameters;
     all.insert(all.end(), snapshot.state.optimizer.begin(), snapshot.state.optimizer.end());
     LOCKSTEP_CHECK_OK(validate(all));
-    const std::string manifest = folder(work->name) + "/" + kManifestFile;
-    if (::access(manifest.c_str(), F_OK) == 0) {
-      return fail(
-          ErrorCode::kAlreadyExists,
-          fmt::format("checkpoint {} exists already, from another run: choose another directory or continue from it",
-                      folder(work->name)));
-    }
     LOCKSTEP_CHECK_OK(copy_state(snapshot.state, *work));
     busy_since_ = work->since;
     work_ = std::move(work);
@@ -122,6 +115,13 @@ class FolderWriter final : public Writer {
     const std::lock_guard guard(mutex_);
     confirmed_ = std::max(confirmed_, step);
     changed_.notify_all();
+  }
+
+  bool close(Duration deadline) override {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, deadline, [&] { return ended_; });
   }
 
   std::optional<Result<Published>> poll() override {
@@ -155,7 +155,11 @@ class FolderWriter final : public Writer {
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [&] { return closing_ || work_; });
-      if (!work_) return;
+      if (!work_) {
+        ended_ = true;
+        changed_.notify_all();
+        return;
+      }
       Work& work = *work_;  // only this thread resets it
       lock.unlock();
       auto manifest = write_files(work);
@@ -174,7 +178,8 @@ class FolderWriter final : public Writer {
                            ErrorCode::kCancelled,
                            fmt::format("checkpoint {} was dropped: no later step confirmed it", folder(work.name))))
                      : Result<Published>(manifest.error());
-      if (!ending && !options_.among_others) {
+      const bool foreign = !ending && ending.error().code == ErrorCode::kAlreadyExists;
+      if (!ending && !foreign && !options_.among_others) {
         if (const Status removed = remove_checkpoint_folder(folder(work.name)); !removed) {
           log::warn("cannot remove a failed checkpoint", {{"why", removed.error().message}});
         }
@@ -202,6 +207,12 @@ class FolderWriter final : public Writer {
 
   Result<Manifest> try_write_files(const Work& work) {
     const std::string path = folder(work.name);
+    if (::access((path + "/" + kManifestFile).c_str(), F_OK) == 0) {
+      return fail(
+          ErrorCode::kAlreadyExists,
+          fmt::format("checkpoint {} exists already, from another run: choose another directory or continue from it",
+                      path));
+    }
     // Removes what an earlier process left unfinished.
     if (!options_.among_others) LOCKSTEP_CHECK_OK(remove_checkpoint_folder(path));
     if (::mkdir(path.c_str(), 0755) != 0 && (errno != EEXIST || !options_.among_others)) {
@@ -258,6 +269,7 @@ class FolderWriter final : public Writer {
   std::optional<MonotonicTime> busy_since_;  // the thread uses the storage; empty: it waits for work or a confirmation
   std::int64_t confirmed_ = std::numeric_limits<std::int64_t>::min();
   bool closing_ = false;
+  bool ended_ = false;  // the thread does nothing more
   std::deque<Result<Published>> endings_;
   std::optional<Result<Published>> newest_;
 

@@ -8,7 +8,8 @@
 //   at the end: one more collective; writer->confirm(S + 1); writer->flush(deadline);
 //
 // A folder that has a manifest is never written again. When a write fails, the writer removes its folder and leaves
-// earlier checkpoints untouched.
+// earlier checkpoints untouched. Only create() and the writer's thread use the storage: storage that hangs delays no
+// other call beyond its deadline.
 #pragma once
 
 #include <memory>
@@ -57,15 +58,18 @@ class Writer {
  public:
   // kInvalid: bad options; kExhausted, kForbidden, kUnavailable: the directory cannot be created or read.
   static Result<std::unique_ptr<Writer>> create(WriterOptions options);
-  // Drops what is not published: removes the folder of an unconfirmed checkpoint. Joins the thread, which may be in the
-  // middle of a write to disk.
+  // Drops what is not published: removes the folder of an unconfirmed checkpoint. Joins the thread, which may wait for
+  // the storage without end: close() comes first where that must not hold the process up.
   virtual ~Writer() = default;
+
+  // The same, within `deadline`, but for the join. False: the thread still waits for the storage. Then the caller ends
+  // the process without destroying the writer (std::_Exit), or tries again. No other call comes after it.
+  virtual bool close(Duration deadline) = 0;
 
   // Takes a copy of the state (one in flight: memory for one more state) and returns true; false: left out because one
   // is in flight and `busy` is kSkip. kDeadlineExceeded with kWait: the old one was still not published after a wait
   // of `deadline` (it may lack its confirm). kDeadlineExceeded with kSkip: the storage has not answered for `deadline`.
-  // kInvalid: the snapshot contradicts itself. kAlreadyExists: that step and generation is published already. Only one
-  // thread may call write() and confirm().
+  // kInvalid: the snapshot contradicts itself. Only one thread may call write() and confirm().
   virtual Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) = 0;
 
   // Later writes are of `generation`. A checkpoint in flight keeps the generation that it was written in, and a later
@@ -76,7 +80,8 @@ class Writer {
   virtual void confirm(std::int64_t step) = 0;
 
   // The next result of a write since the last call, oldest first; nothing if there is none. kExhausted: the disk is
-  // full (the message says which file and that the last good checkpoint stays). Any thread.
+  // full (the message says which file and that the last good checkpoint stays). kAlreadyExists: that step and
+  // generation is published already, and stays as it is. Any thread.
   virtual std::optional<Result<Published>> poll() = 0;
 
   // Waits until nothing is in flight and returns the newest result since create() (also if poll() has returned it);

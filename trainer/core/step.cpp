@@ -122,7 +122,7 @@ Result<StepReport> Replica::step(Control wish) {
 Result<StepReport> Replica::run_step(const Control& wish) {
   using Outcome = Agreement::Outcome;
   Backend& backend = parts_.backend;
-  source_failed_ = false;
+  samples_failed_ = false;
   StepReport report;
   Agreement agreement{.outcome = Outcome::kRepeat};
   for (int attempt = 0; agreement.outcome == Outcome::kRepeat; ++attempt) {
@@ -221,7 +221,7 @@ Status Replica::forward(const RunContext& context) {
       LOCKSTEP_CHECK_OK(parts_.synchronizer.need(needed - 1));
     }
     refresh();
-    LOCKSTEP_CHECK_OK(program_->forward(step, context, abort_));
+    LOCKSTEP_CHECK_OK(ran(program_->forward(step, context, abort_)));
   }
   return {};
 }
@@ -230,7 +230,7 @@ Status Replica::forward(const RunContext& context) {
 Status Replica::backward(const RunContext& context, Turn turn) {
   size_t next = 0;
   for (size_t step = program_->steps(); step-- > 0;) {
-    LOCKSTEP_CHECK_OK(program_->backward(step, context, abort_));
+    LOCKSTEP_CHECK_OK(ran(program_->backward(step, context, abort_)));
     const size_t done_from = program_->done_from(step);
     for (; next < layout_.buckets.size() && layout_.buckets[next].ready_node >= done_from; ++next) {
       LOCKSTEP_CHECK_OK(parts_.synchronizer.ready(next, turn));
@@ -241,8 +241,14 @@ Status Replica::backward(const RunContext& context, Turn turn) {
 
 // Remembers whose error it is: a source that was cancelled was told so by others.
 Result<Batch> Replica::taken(Result<Batch> batch) {
-  source_failed_ = !batch && batch.error().code != ErrorCode::kCancelled;
+  samples_failed_ = !batch && batch.error().code != ErrorCode::kCancelled;
   return batch;
+}
+
+// The same of work on the samples: a kernel that finds them corrupt says so at once, or when its work is waited for.
+Status Replica::ran(Status work) {
+  samples_failed_ = samples_failed_ || (!work && work.error().code == ErrorCode::kCorrupt);
+  return work;
 }
 
 // Copies a batch to the inputs of the program. `drops_first`: the first row of each input stays as it is.
@@ -272,7 +278,7 @@ void Replica::read_results(InFlight& batch) {
 Status Replica::take_results(const InFlight& batch) {
   {
     Timed timed(times_.wait);
-    LOCKSTEP_CHECK_OK(parts_.backend.wait(batch.mark));
+    LOCKSTEP_CHECK_OK(ran(parts_.backend.wait(batch.mark)));
   }
   if (options_.checksums) {
     boost::crc_32_type crc;
@@ -339,7 +345,7 @@ Result<Evaluation> Replica::evaluate() {
 Result<Evaluation> Replica::run_evaluation() {
   const std::int64_t samples = parts_.source.held_out(), batch = parts_.graph.batch;
   std::vector<std::int64_t> words(kWords, 0);
-  source_failed_ = false;
+  samples_failed_ = false;
   LOCKSTEP_CHECK_OK(complete());  // once: ranks evaluate different numbers of batches
   refresh();
   for (std::int64_t first = communicator_->rank() * batch; first < samples; first += communicator_->size() * batch) {
@@ -373,7 +379,7 @@ Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vect
     LOCKSTEP_CHECK_OK(load(batch.samples, false));
   }
   pulse_.enter(Doing::kForward);
-  LOCKSTEP_CHECK_OK(program_->forward(context, abort_));
+  LOCKSTEP_CHECK_OK(ran(program_->forward(context, abort_)));
   program_->read_losses(batch.losses.data());
   std::vector<std::byte> scores;
   std::vector<std::int32_t> classes;
@@ -384,7 +390,7 @@ Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vect
     backend.read(classes.data(), static_cast<const std::byte*>(program_->data(classification_->classes)),
                  classes.size() * sizeof(std::int32_t));
   }
-  LOCKSTEP_CHECK_OK(backend.wait(backend.mark()));
+  LOCKSTEP_CHECK_OK(ran(backend.wait(backend.mark())));
   const double loss = program_->sum_of_losses(batch.losses.data(), count);
   RoundingFlags flags;
   round_into(&loss, 1, kEvaluationExponent, true, &words[kLoss], flags);

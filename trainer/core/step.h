@@ -101,8 +101,9 @@ class Replica {
   // complete first. Errors are those of step().
   Result<Evaluation> evaluate();
 
-  // Whether the last error of step() or evaluate() was the source's.
-  bool source_failed() const { return source_failed_; }
+  // Whether the samples are the cause of the last error of step() or evaluate(): the source failed, or a kernel met an
+  // index that the model does not have (kCorrupt).
+  bool samples_failed() const { return samples_failed_; }
 
   // Whether the states of all ranks fit together: replicated ones are bitwise identical, others are not compared. Every
   // rank calls it at the same place and gets the same answer. Errors are the communicator's.
@@ -149,6 +150,7 @@ class Replica {
   Status forward(const RunContext& context);
   Status backward(const RunContext& context, Turn turn);
   Result<Batch> taken(Result<Batch> batch);
+  Status ran(Status work);
   Status load(const Batch& batch, bool drops_first);
   Status evaluate_batch(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& words);
   void read_results(InFlight& batch);
@@ -186,7 +188,7 @@ class Replica {
 
   std::vector<void*> slot_addresses_;
   const std::optional<Classification> classification_;
-  bool source_failed_ = false;
+  bool samples_failed_ = false;
   StepTimes times_;
 };
 

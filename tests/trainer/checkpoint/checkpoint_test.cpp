@@ -13,11 +13,13 @@ using ::testing::HasSubstr;
 
 class Load : public CheckpointTest {
  protected:
-  // Loads over other values and returns the result.
-  Error refused(const std::string& name, const Identity& expected) {
+  // Loads over other values and returns the result. `garbage`: the buffers may change all the same.
+  Error refused(const std::string& name, const Identity& expected, bool garbage = false) {
     SmallModel model = SmallModel::of(99);
     const auto manifest = load(dir_, name, expected, model.buffers());
-    EXPECT_EQ(model, SmallModel::of(99)) << "buffers change only when everything fits";
+    if (!garbage) {
+      EXPECT_EQ(model, SmallModel::of(99)) << "buffers change only when everything fits";
+    }
     if (manifest.ok()) {
       ADD_FAILURE() << "it was loaded";
       return {};
@@ -39,6 +41,33 @@ TEST_F(Load, a_checkpoint_loads_bitwise_identical_with_its_place_in_the_data) {
   EXPECT_EQ(manifest->cursor, (DataCursor{1, 1200}));
   EXPECT_EQ(manifest->metadata, R"({"note":"x"})");
   EXPECT_EQ(manifest->digest, state_digest(SmallModel::of(5).state()).value());
+}
+
+// Bytes that this process has read from files so far.
+std::uint64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  std::uint64_t bytes = 0;
+  io >> name >> bytes;
+  EXPECT_EQ(name, "rchar:");
+  return bytes;
+}
+
+TEST_F(Load, each_file_is_read_once) {
+  std::vector<float> big(2'000'000, 1.0F);
+  const std::vector<std::int64_t> shape = {2'000'000};
+  const auto to = writer(1);
+  const State state{.parameters = {{"w", DataType::kFloat32, shape, std::as_bytes(std::span(big))}}, .optimizer = {}};
+  ASSERT_TRUE(to->write({.step = 1, .state = state}, Busy::kSkip, {}).value());
+  to->confirm(2);
+  ASSERT_TRUE(to->flush(std::chrono::seconds(60)).ok());
+  const StateBuffers buffers{.parameters = {{"w", DataType::kFloat32, shape, std::as_writable_bytes(std::span(big))}},
+                             .optimizer = {}};
+  const std::uint64_t before = bytes_read();
+  ASSERT_TRUE(load(dir_, "step-1.g1", identity_, buffers).ok());
+  const std::uint64_t read = bytes_read() - before;
+  EXPECT_GE(read, big.size() * sizeof(float));
+  EXPECT_LT(read, big.size() * sizeof(float) * 3 / 2) << "the deadline counts the bytes of the state once";
 }
 
 TEST_F(Load, parameters_alone_do_not_mind_another_seed) {
@@ -82,6 +111,12 @@ TEST_F(Load, a_truncated_longer_changed_or_missing_file_has_its_own_error) {
     EXPECT_THAT(refused(name, identity_).message, HasSubstr("is too long"));
     std::string changed = whole;
     changed[changed.size() - 3] = static_cast<char>(changed[changed.size() - 3] ^ 1);
+    write(path(name, file), changed);
+    error = refused(name, identity_, true);
+    EXPECT_EQ(error.code, ErrorCode::kCorrupt);
+    EXPECT_THAT(error.message, HasSubstr(path(name, file) + " is corrupt"));
+    changed = whole;
+    changed[whole.find("layer")] = 'L';  // in the header: of a name, which is then of no tensor of the model
     write(path(name, file), changed);
     EXPECT_THAT(refused(name, identity_).message, HasSubstr(path(name, file) + " is corrupt"));
     std::filesystem::remove(path(name, file));

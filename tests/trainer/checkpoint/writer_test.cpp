@@ -105,13 +105,28 @@ TEST_F(WriterTest, ending_before_the_confirmation_leaves_nothing_behind) {
   EXPECT_TRUE(folders().empty());
 }
 
+TEST_F(WriterTest, close_says_whether_the_thread_is_still_writing) {
+  const auto to = writer(1);
+  EXPECT_TRUE(writer(1)->close(seconds(20))) << "nothing to do";
+  std::vector<std::byte> bytes(std::size_t{64} << 20);  // the thread needs a while for its digest alone
+  const State large{.parameters = {{"w", DataType::kUint8, {static_cast<std::int64_t>(bytes.size())}, bytes}},
+                    .optimizer = {}};
+  ASSERT_TRUE(to->write({.step = 1, .state = large}, Busy::kSkip, {}).value());
+  EXPECT_FALSE(to->close({}));
+  EXPECT_TRUE(to->close(seconds(60)));
+  EXPECT_TRUE(folders().empty()) << "it was not confirmed";
+}
+
 TEST_F(WriterTest, a_finished_checkpoint_is_never_written_again_and_an_unfinished_one_is) {
   save(10, 1, 1);
   const auto to = writer(1);
   const SmallModel model = SmallModel::of(2);
-  const auto again = to->write({.step = 10, .state = model.state()}, Busy::kSkip, {});
+  ASSERT_TRUE(to->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  to->confirm(11);
+  const auto again = to->flush(seconds(20));
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(verify(dir_, "step-10.g1").value().digest, state_digest(SmallModel::of(1).state()).value());
   std::filesystem::create_directories(dir_ + "/step-11.g1");
   write(path("step-11.g1", kModelFile), "left by a killed process");
   EXPECT_EQ(save(*to, 11, 2), "step-11.g1");
@@ -136,8 +151,8 @@ TEST_F(WriterTest, one_among_others_depends_on_none_of_them_and_disturbs_none) {
   third->confirm(11);
   ASSERT_TRUE(third->flush(seconds(20)).ok());
   EXPECT_EQ(verify(dir_, "step-10.g1").value().step, 10);
-  EXPECT_EQ(lives->write({.step = 10, .state = model.state()}, Busy::kWait, seconds(20)).error().code,
-            ErrorCode::kAlreadyExists);
+  ASSERT_TRUE(lives->write({.step = 10, .state = model.state()}, Busy::kWait, seconds(20)).value());
+  EXPECT_EQ(lives->flush(seconds(20)).error().code, ErrorCode::kAlreadyExists);
 }
 
 TEST_F(WriterTest, a_writer_among_others_finishes_the_checkpoint_of_a_killed_one) {

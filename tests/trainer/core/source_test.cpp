@@ -12,6 +12,7 @@
 #include "tests/trainer/core/gang.h"
 #include "trainer/data/generated.h"
 #include "trainer/models/linear_regression.h"
+#include "trainer/models/mlp.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -116,14 +117,51 @@ TEST(Source, a_failed_step_says_whether_the_source_is_the_cause) {
   const auto fails_with = [&](ErrorCode code) {
     recorder_of(rank).fails = {0, fail(code, "why")};
     EXPECT_EQ(rank.replica->step({}).error().code, code);
-    return rank.replica->source_failed();
+    return rank.replica->samples_failed();
   };
   EXPECT_TRUE(fails_with(ErrorCode::kUnavailable));
   EXPECT_FALSE(fails_with(ErrorCode::kCancelled)) << "an abort that the source has obeyed";
   EXPECT_TRUE(fails_with(ErrorCode::kCorrupt));
   communicator.left = 0;
   EXPECT_EQ(rank.replica->step({}).error().code, ErrorCode::kUnavailable);
-  EXPECT_FALSE(rank.replica->source_failed()) << "a peer went away";
+  EXPECT_FALSE(rank.replica->samples_failed()) << "a peer went away";
+}
+
+// Blobs whose last row is of a class that the model does not have.
+class Mislabelled final : public core::SampleSource {
+ public:
+  Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override {
+    LOCKSTEP_TRY(auto batch, blobs_.take(position, rows, abort));
+    classes_.assign(static_cast<size_t>(rows), 1);
+    classes_.back() = 1000;
+    auto lease = std::make_shared<core::Batch>(std::move(batch));
+    return core::Batch({lease->inputs()[0], std::as_bytes(std::span(classes_))}, lease);
+  }
+  std::int64_t held_out() const override { return kSamplesOfBatch; }
+  Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override {
+    return take(first, rows, abort);
+  }
+
+ private:
+  data::BlobSource blobs_{core::ElementType::kFloat32, 3};
+  std::vector<std::int32_t> classes_;
+};
+
+TEST(Source, a_class_that_the_model_does_not_have_is_an_error_of_the_samples) {
+  for (const char* backend : {"cpu", "late"}) {
+    comm::SingleRankCommunicator alone;
+    testing::Recipe recipe = recorded_recipe();
+    recipe.graph = [] { return models::mlp({.batch = kSamplesOfBatch, .width = 8}); };
+    recipe.source = [](core::ElementType) { return std::make_unique<Mislabelled>(); };
+    recipe.backend = backend;
+    testing::Rank rank(recipe, alone);
+    EXPECT_EQ(rank.replica->evaluate().error().code, ErrorCode::kCorrupt);
+    EXPECT_TRUE(rank.replica->samples_failed()) << backend << ", evaluation";
+    const auto failed = rank.replica->step({});
+    ASSERT_FALSE(failed.ok());
+    EXPECT_EQ(failed.error().code, ErrorCode::kCorrupt);
+    EXPECT_TRUE(rank.replica->samples_failed()) << backend << ", step";
+  }
 }
 
 TEST(Source, a_batch_of_another_shape_is_refused) {

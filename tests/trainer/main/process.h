@@ -57,6 +57,7 @@ inline bool readable(int fd, std::chrono::steady_clock::time_point deadline) {
 struct Limits {
   rlim_t most_file_bytes = RLIM_INFINITY;
   std::vector<int> keep_fds = {};  // these descriptors survive the exec
+  const char* program = nullptr;   // null: trainer()
 };
 
 // The trainer under test: LOCKSTEP_TEST_BACKEND=late chooses the one on backend/late_backend.h.
@@ -71,7 +72,7 @@ class Process {
   Process(const fs::path& folder, const std::string& name, std::vector<std::string> arguments,
           const Environment& environment = {}, Limits limits = {})
       : out_(folder / (name + ".out")), err_(folder / (name + ".err")) {
-    arguments.insert(arguments.begin(), trainer());
+    arguments.insert(arguments.begin(), limits.program != nullptr ? limits.program : trainer());
     int out = ::open(out_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     int err = ::open(err_.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     pid_ = ::fork();
