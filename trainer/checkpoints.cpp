@@ -98,7 +98,7 @@ Outcome<> Checkpoints::restore() {
   }
   if (!name.empty()) {
     rank_.initial = false;
-    auto load = [directory, name, expected = identity(), buffers = state_buffers(rank_.state())] {
+    auto load = [directory, name, expected = identity(), buffers = state_buffers(rank_.state(), rank_.task->stored)] {
       return checkpoint::load(directory, name, expected, buffers);
     };
     LOCKSTEP_TRY(auto manifest, read_in_time(Origin::kRestore, rank_, directory + "/" + name, std::move(load)));
@@ -206,7 +206,7 @@ Outcome<> Checkpoints::drain() {
 }
 
 Result<checkpoint::Snapshot> Checkpoints::snapshot() const {
-  LOCKSTEP_TRY(auto tensors, state_tensors(rank_.state()));
+  LOCKSTEP_TRY(auto tensors, state_tensors(rank_.state(), rank_.task->stored));
   const std::int64_t samples = rank_.state().samples, epoch = rank_.task->data.epoch_samples;
   return checkpoint::Snapshot{.step = rank_.state().step,
                               .cursor = {.epoch = samples / epoch, .index = samples % epoch},

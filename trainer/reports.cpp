@@ -128,7 +128,8 @@ void Reports::evaluated() const {
 
 Outcome<> Reports::result() const {
   if (rank_.flags.generate > 0) LOCKSTEP_CHECK_OK(print_sample());
-  LOCKSTEP_TRY(const checkpoint::State tensors, from(Origin::kInternal, state_tensors(rank_.state())));
+  LOCKSTEP_TRY(const checkpoint::State tensors,
+               from(Origin::kInternal, state_tensors(rank_.state(), rank_.task->stored)));
   LOCKSTEP_TRY(auto digest, from(Origin::kInternal, checkpoint::state_digest(tensors)));
   print_result(digest);
   return {};

@@ -20,6 +20,7 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
                                                                    .threads = flags.data_threads,
                                                                    .prefetch = static_cast<size_t>(flags.prefetch)}));
   task->graph = task->model->graph(flags.model_options, task->data, flags.micro_batch_size);
+  task->stored = torch_forms(task->graph, task->model->torch_layer);
   LOCKSTEP_TRY(task->optimizer, optim::make_optimizer(optimizer_options(flags)));
   std::string& text = task->configuration = flags.model_options.describe();
   if (task->data.fingerprint != 0) text += fmt::format(" data={:016x}", task->data.fingerprint);

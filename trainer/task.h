@@ -10,13 +10,15 @@
 #include "trainer/data/text.h"
 #include "trainer/flags.h"
 #include "trainer/models/model.h"
+#include "trainer/torch_form.h"
 
 namespace lockstep::trainer {
 
 struct Task {
   const models::Model* model = nullptr;
   models::Dataset data;
-  core::Graph graph;  // of a micro-batch
+  core::Graph graph;   // of a micro-batch
+  StoredForms stored;  // of its tensors, in checkpoints
   core::Optimizer optimizer;
   std::string configuration;  // everything that a checkpoint must agree with besides model, seed and numerics
 };

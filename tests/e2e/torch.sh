@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Prints the path of a Python that has PyTorch, for tests that run a PyTorch program; makes it where there is none.
+# With --present it fails there instead.
 #
 # It lives in a virtual environment of its own, ${XDG_CACHE_HOME:-~/.cache}/lockstep/torch-<version>. The list is what
 # `import torch` and DistributedDataParallel over gloo need of PyTorch's dependencies: libtorch is linked with the CUDA
@@ -35,6 +36,7 @@ import_all() {
     'import torch.distributed, torch._dynamo; assert torch.distributed.is_gloo_available()' >>"$folder.log" 2>&1
 }
 
+if [ "${1:-}" = --present ]; then complete || exit 1; fi
 if ! complete; then
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"

@@ -12,8 +12,14 @@
 
 namespace lockstep::trainer::checkpoint {
 
-inline constexpr int kFormatVersion = 1;
+inline constexpr int kFormatVersion = 2;
+// The first version: tensors have the names and the order of memory, whatever their stored form.
+inline constexpr int kFormatOfMemory = 1;
 inline constexpr const char* kManifestFile = "manifest.json";
+// Names of files: "model.safetensors", and of a large state "model-00001-of-00003.safetensors" with the index
+// "model.safetensors.index.json" (shards.h).
+inline constexpr const char* kModel = "model";
+inline constexpr const char* kOptimizer = "optimizer";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 

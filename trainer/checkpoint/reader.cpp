@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
-#include <numeric>
 #include <span>
 #include <tuple>
 
 #include "operator/base/log.h"
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/shards.h"
 
 namespace lockstep::trainer::checkpoint {
 namespace {
@@ -69,10 +69,9 @@ Result<Manifest> read_manifest(const std::string& directory, const std::string& 
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} is of step {} and generation {}", path, manifest->step, manifest->generation));
   }
-  for (const char* needed : {kModelFile, kOptimizerFile}) {
-    const auto named = [&](const FileDigest& file) { return file.name == needed; };
-    if (std::none_of(manifest->files.begin(), manifest->files.end(), named)) {
-      return fail(ErrorCode::kCorrupt, fmt::format("{} does not list {}", path, needed));
+  for (const char* needed : {kModel, kOptimizer}) {
+    if (shards_of(*manifest, needed).empty()) {
+      return fail(ErrorCode::kCorrupt, fmt::format("{} does not list {}.safetensors", path, needed));
     }
   }
   for (const FileDigest& file : manifest->files) {
@@ -147,49 +146,74 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// read_manifest() has seen that it is there.
-const FileDigest& file_of(const Manifest& manifest, const char* name) {
-  return *std::find_if(manifest.files.begin(), manifest.files.end(),
-                       [&](const FileDigest& file) { return file.name == name; });
+// A buffer, and where in a file its bytes are.
+struct Placed {
+  NamedBuffer buffer;
+  TensorEntry entry;
+};
+
+// By shard, the buffers that it fills.
+using Placement = std::vector<std::vector<Placed>>;
+
+// The buffers as the files of an earlier format have them.
+std::vector<NamedBuffer> in_format(std::vector<NamedBuffer> buffers, const Manifest& manifest) {
+  if (manifest.format_version > kFormatOfMemory) return buffers;
+  for (NamedBuffer& buffer : buffers) buffer.stored = {};
+  return buffers;
 }
 
-// Where in the file each buffer's bytes are, in order of the buffers.
-Result<std::vector<TensorEntry>> match_entries(const std::string& folder, const std::string& file,
-                                               const std::vector<NamedBuffer>& buffers) {
-  LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, file));
-  std::map<std::string, const TensorEntry*> by_name;
-  for (const TensorEntry& entry : entries) by_name[entry.name] = &entry;
-  std::vector<TensorEntry> matched;
+// What is in the shards, and where.
+struct Found {
+  size_t shard = 0;
+  TensorEntry entry;
+};
+
+Result<Placement> match_entries(const std::string& folder, const std::vector<FileDigest>& shards,
+                                const std::vector<NamedBuffer>& buffers) {
+  std::map<std::string, Found> by_name;
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, shards[shard].name));
+    for (const TensorEntry& entry : entries) {
+      if (by_name.emplace(entry.name, Found{shard, entry}).second) continue;
+      return fail(ErrorCode::kCorrupt, fmt::format("checkpoint {} has '{}' twice", folder, entry.name));
+    }
+  }
   const auto wrong = [&](const std::string& what) {
-    return fail(ErrorCode::kInvalid, fmt::format("checkpoint file {}/{} is of another model: {}", folder, file, what));
+    return fail(ErrorCode::kInvalid,
+                fmt::format("checkpoint file {}/{} is of another model: {}", folder, shards.front().name, what));
   };
+  Placement placement(shards.size());
   for (const NamedBuffer& buffer : buffers) {
-    const auto found = by_name.find(buffer.name);
-    if (found == by_name.end()) return wrong(fmt::format("it lacks '{}'", buffer.name));
-    const TensorEntry& entry = *found->second;
-    if (entry.type != buffer.type || entry.shape != buffer.shape) {
-      return wrong(fmt::format("'{}' is {} {} in it and {} {} here", buffer.name, safetensors_name(entry.type),
-                               shape_text(entry.shape), safetensors_name(buffer.type), shape_text(buffer.shape)));
+    const std::string& name = stored_name(buffer);
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) return wrong(fmt::format("it lacks '{}'", name));
+    const TensorEntry& entry = found->second.entry;
+    if (entry.type != buffer.type || entry.shape != stored_shape(buffer)) {
+      return wrong(fmt::format("'{}' is {} {} in it and {} {} here", name, safetensors_name(entry.type),
+                               shape_text(entry.shape), safetensors_name(buffer.type),
+                               shape_text(stored_shape(buffer))));
     }
-    if (buffer.bytes.size() != entry.end - entry.begin) {
-      return fail(ErrorCode::kInvalid, fmt::format("the buffer for '{}' does not fit its shape", buffer.name));
+    if (buffer.bytes.size() != entry.end - entry.begin ||
+        !check(buffer.stored, buffer.bytes.size() / size_of(entry.type))) {
+      return fail(ErrorCode::kInvalid, fmt::format("the buffer for '{}' does not fit its shape", name));
     }
-    matched.push_back(entry);
+    placement[found->second.shard].push_back({buffer, entry});
     by_name.erase(found);
   }
   if (!by_name.empty()) return wrong(fmt::format("it has '{}', which is not known here", by_name.begin()->first));
-  return matched;
+  return placement;
 }
 
 // The same. A file that does not fit may also be corrupt, which explains more.
-Result<std::vector<TensorEntry>> match(const std::string& folder, const FileDigest& file,
-                                       const std::vector<NamedBuffer>& buffers) {
-  auto entries = match_entries(folder, file.name, buffers);
-  if (!entries) LOCKSTEP_CHECK_OK(check_contents(folder, file));
-  return entries;
+Result<Placement> match(const std::string& folder, const std::vector<FileDigest>& shards,
+                        const std::vector<NamedBuffer>& buffers) {
+  auto placement = match_entries(folder, shards, buffers);
+  if (placement) return placement;
+  for (const FileDigest& file : shards) LOCKSTEP_CHECK_OK(check_contents(folder, file));
+  return placement;
 }
 
-// Fills the buffers from a file, of which `entries` are the places, and checks its SHA-256 on the way: state may be so
+// Fills buffers from a file, and checks its SHA-256 on the way: state may be so
 // large that reading it twice is twice the time. After kCorrupt the buffers hold garbage.
 class FileReader {
  public:
@@ -200,20 +224,31 @@ class FileReader {
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
 
-  Status fill(const std::vector<TensorEntry>& entries, const std::vector<NamedBuffer>& buffers) {
+  Status fill(std::vector<Placed> placed) {
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd_ < 0) return file_error("cannot read " + path_, errno);
-    std::vector<size_t> order(entries.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return entries[a].begin < entries[b].begin; });
+    std::sort(placed.begin(), placed.end(),
+              [](const Placed& a, const Placed& b) { return a.entry.begin < b.entry.begin; });
     // The tensors tile the file behind its header.
-    std::vector<std::byte> header(order.empty() ? file_.bytes : entries[order.front()].begin);
+    std::vector<std::byte> header(placed.empty() ? file_.bytes : placed.front().entry.begin);
     LOCKSTEP_CHECK_OK(next(header));
-    for (const size_t i : order) LOCKSTEP_CHECK_OK(next(buffers[i].bytes));
+    for (const Placed& one : placed) LOCKSTEP_CHECK_OK(next(one.buffer));
     return check_sha256(path_, hash_.hex(), file_.sha256);
   }
 
  private:
+  Status next(const NamedBuffer& buffer) {
+    if (!buffer.stored.reorders()) return next(buffer.bytes);
+    const size_t width = size_of(buffer.type);
+    std::vector<std::byte> chunk(std::min(buffer.bytes.size(), kChunk));
+    for (size_t done = 0; done < buffer.bytes.size(); done += chunk.size()) {
+      const std::span part = std::span(chunk).first(std::min(chunk.size(), buffer.bytes.size() - done));
+      LOCKSTEP_CHECK_OK(next(part));
+      scatter(buffer.stored, width, part, done / width, buffer.bytes);
+    }
+    return {};
+  }
+
   Status next(std::span<std::byte> to) {
     while (!to.empty()) {
       const ssize_t n = ::read(fd_, to.data(), std::min(to.size(), kChunk));
@@ -234,6 +269,11 @@ class FileReader {
   int fd_ = -1;
   Sha256 hash_;
 };
+
+Status fill(const std::string& folder, const std::vector<FileDigest>& shards, const Placement& placement) {
+  for (size_t i = 0; i < shards.size(); ++i) LOCKSTEP_CHECK_OK(FileReader(folder, shards[i]).fill(placement[i]));
+  return {};
+}
 
 }  // namespace
 
@@ -269,11 +309,11 @@ Result<Manifest> load(const std::string& directory, const std::string& name, con
   LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
   LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
   LOCKSTEP_CHECK_OK(check_run(folder, manifest, expected));
-  const FileDigest &model = file_of(manifest, kModelFile), &rest = file_of(manifest, kOptimizerFile);
-  LOCKSTEP_TRY(const auto parameters, match(folder, model, buffers.parameters));
-  LOCKSTEP_TRY(const auto optimizer, match(folder, rest, buffers.optimizer));
-  LOCKSTEP_CHECK_OK(FileReader(folder, model).fill(parameters, buffers.parameters));
-  LOCKSTEP_CHECK_OK(FileReader(folder, rest).fill(optimizer, buffers.optimizer));
+  const auto model = shards_of(manifest, kModel), optimizer = shards_of(manifest, kOptimizer);
+  LOCKSTEP_TRY(const Placement parameters, match(folder, model, in_format(buffers.parameters, manifest)));
+  LOCKSTEP_TRY(const Placement rest, match(folder, optimizer, in_format(buffers.optimizer, manifest)));
+  LOCKSTEP_CHECK_OK(fill(folder, model, parameters));
+  LOCKSTEP_CHECK_OK(fill(folder, optimizer, rest));
   return manifest;
 }
 
@@ -283,9 +323,9 @@ Result<Manifest> load_parameters(const std::string& directory, const std::string
   const std::string folder = directory + "/" + name;
   LOCKSTEP_CHECK_OK(check_sizes(folder, manifest));
   LOCKSTEP_CHECK_OK(check_model(folder, manifest, expected));
-  const FileDigest& model = file_of(manifest, kModelFile);
-  LOCKSTEP_TRY(const auto entries, match(folder, model, parameters));
-  LOCKSTEP_CHECK_OK(FileReader(folder, model).fill(entries, parameters));
+  const auto model = shards_of(manifest, kModel);
+  LOCKSTEP_TRY(const Placement placement, match(folder, model, in_format(parameters, manifest)));
+  LOCKSTEP_CHECK_OK(fill(folder, model, placement));
   return manifest;
 }
 

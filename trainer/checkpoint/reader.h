@@ -30,6 +30,9 @@ Result<Manifest> verify(const std::string& directory, const std::string& name);
 // accepts any), and name, type and shape of every tensor, both ways; the SHA-256 of each file while it is read.
 // kInvalid: the checkpoint is of another model, configuration, seed or numerics; the buffers are as they were.
 // kCorrupt: as in verify(); the buffers may hold garbage. `name` is a folder name, never a path.
+//
+// A checkpoint of format 1 has the names and the order of memory, and loads as well as one of format 2, which has the
+// stored forms of the buffers.
 Result<Manifest> load(const std::string& directory, const std::string& name, const Identity& expected,
                       const StateBuffers& buffers);
 

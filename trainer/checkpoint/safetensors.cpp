@@ -22,6 +22,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the reference implementation allows
 constexpr size_t kAlign = 64;
+constexpr size_t kAtOnce = size_t{1} << 20;  // of a tensor that is reordered
 
 std::optional<DataType> type_from(const std::string& name) {
   for (const DataType type : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16, DataType::kBFloat16,
@@ -69,6 +70,19 @@ Result<TensorEntry> parse_entry(const std::string& name, const nlohmann::json& v
   return entry;
 }
 
+// The bytes of a tensor in the order of its stored form.
+Status append(NewFile& file, const NamedTensor& tensor) {
+  if (!tensor.stored.reorders()) return file.append(tensor.bytes);
+  const size_t width = size_of(tensor.type);
+  std::vector<std::byte> chunk(std::min(tensor.bytes.size(), kAtOnce / width * width));
+  for (size_t done = 0; done < tensor.bytes.size(); done += chunk.size()) {
+    const std::span part = std::span(chunk).first(std::min(chunk.size(), tensor.bytes.size() - done));
+    gather(tensor.stored, width, tensor.bytes, done / width, part);
+    LOCKSTEP_CHECK_OK(file.append(part));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& shape) {
@@ -83,17 +97,21 @@ Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& s
 }
 
 Status validate(const std::vector<NamedTensor>& tensors) {
-  std::set<std::string_view> names;
+  std::set<std::string_view> names, stored_names;
   for (const NamedTensor& tensor : tensors) {
-    if (tensor.name.empty() || tensor.name == "__metadata__" || !names.insert(tensor.name).second) {
-      return fail(ErrorCode::kInvalid,
-                  fmt::format("the tensor name '{}' is empty, reserved or a duplicate", tensor.name));
+    const std::string& stored = stored_name(tensor);
+    if (tensor.name.empty() || stored == "__metadata__" || !names.insert(tensor.name).second ||
+        !stored_names.insert(stored).second) {
+      return fail(ErrorCode::kInvalid, fmt::format("the tensor name '{}' is empty, reserved or a duplicate", stored));
     }
     auto bytes = bytes_of(tensor.type, tensor.shape);
     if (!bytes) return bytes.error().in(fmt::format("tensor '{}'", tensor.name));
     if (*bytes != tensor.bytes.size()) {
       return fail(ErrorCode::kInvalid, fmt::format("tensor '{}' has {} bytes where its shape needs {}", tensor.name,
                                                    tensor.bytes.size(), *bytes));
+    }
+    if (const Status form = check(tensor.stored, *bytes / size_of(tensor.type)); !form) {
+      return form.error().in(fmt::format("tensor '{}'", tensor.name));
     }
   }
   return {};
@@ -105,9 +123,9 @@ Result<std::string> safetensors_header(const std::vector<NamedTensor>& tensors) 
   header["__metadata__"] = {{"format", "pt"}, {"producer", "lockstep"}};
   std::uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
-    header[tensor.name] = {{"dtype", safetensors_name(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    header[stored_name(tensor)] = {{"dtype", safetensors_name(tensor.type)},
+                                   {"shape", stored_shape(tensor)},
+                                   {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
   }
   std::string json;
@@ -154,7 +172,7 @@ Result<FileDigest> write_safetensors(const std::string& folder, const std::strin
   LOCKSTEP_TRY(const std::string header, safetensors_header(tensors));
   LOCKSTEP_TRY(const auto file, NewFile::create(folder, name));
   LOCKSTEP_CHECK_OK(file->append(header));
-  for (const NamedTensor& tensor : tensors) LOCKSTEP_CHECK_OK(file->append(tensor.bytes));
+  for (const NamedTensor& tensor : tensors) LOCKSTEP_CHECK_OK(append(*file, tensor));
   return file->commit();
 }
 

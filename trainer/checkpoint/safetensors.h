@@ -24,10 +24,11 @@ struct TensorEntry {
 
 // product(shape) * size_of(type); kInvalid for negative dimensions and overflow.
 Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& shape);
-// kInvalid: duplicate names, or bytes that do not fit the shape.
+// kInvalid: duplicate names, bytes that do not fit the shape, or a stored form that does not fit the tensor.
 Status validate(const std::vector<NamedTensor>& tensors);
 
-// The first bytes of a file with these tensors in order: length, header, padding up to a multiple of 64.
+// The first bytes of a file with these tensors, in order and in their stored forms: length, header, padding up to a
+// multiple of 64.
 Result<std::string> safetensors_header(const std::vector<NamedTensor>& tensors);
 // Reads a header back from the start of a file; `text` begins with the length and holds at least the header.
 // kCorrupt: it is no safetensors header, or its tensors do not tile a file of `file_bytes` exactly.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "trainer/checkpoint/stored_form.h"
 
 namespace lockstep::trainer::checkpoint {
 
@@ -22,15 +23,27 @@ struct NamedTensor {
   DataType type = DataType::kFloat32;
   std::vector<std::int64_t> shape;  // empty: a scalar
   std::span<const std::byte> bytes;
+  StoredForm stored = {};  // in a file
 };
 
-// Where to put what was saved; name, type and shape must agree with the file.
+// Where to put what was saved; name and shape of the stored form, and the type, must agree with the file.
 struct NamedBuffer {
   std::string name;
   DataType type = DataType::kFloat32;
   std::vector<std::int64_t> shape;
   std::span<std::byte> bytes;
+  StoredForm stored = {};
 };
+
+// What a file says of a tensor: of NamedTensor and NamedBuffer.
+template <typename Tensor>
+const std::string& stored_name(const Tensor& tensor) {
+  return tensor.stored.name.empty() ? tensor.name : tensor.stored.name;
+}
+template <typename Tensor>
+const std::vector<std::int64_t>& stored_shape(const Tensor& tensor) {
+  return tensor.stored.reorders() ? tensor.stored.shape : tensor.shape;
+}
 
 // All of a model's persistent state. Names are unique over both lists.
 struct State {
@@ -43,9 +56,9 @@ struct StateBuffers {
   std::vector<NamedBuffer> optimizer;
 };
 
-// SHA-256 over (name, type, shape, bytes) of all tensors in order of name, in hexadecimal. Does not depend on the order
-// of the lists, on which list holds a tensor, on files, on world size or on time. kInvalid: a duplicate name, or a size
-// that does not fit its shape.
+// SHA-256 over (name, type, shape, bytes) of all tensors as memory has them, in order of name, in hexadecimal. Does not
+// depend on the order of the lists, on which list holds a tensor, on files and stored forms, on world size or on time.
+// kInvalid: a duplicate name, or a size that does not fit its shape.
 Result<std::string> state_digest(const State& state);
 
 }  // namespace lockstep::trainer::checkpoint

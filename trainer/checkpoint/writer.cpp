@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/reader.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/shards.h"
 
 namespace lockstep::trainer::checkpoint {
 namespace {
@@ -228,9 +230,9 @@ class FolderWriter final : public Writer {
     manifest.metadata = work.metadata;
     manifest.created_at = format_timestamp(std::chrono::system_clock::now());
     LOCKSTEP_TRY(manifest.digest, state_digest(work.state));
-    LOCKSTEP_TRY(FileDigest model, write_safetensors(path, kModelFile, work.state.parameters));
-    LOCKSTEP_TRY(FileDigest optimizer, write_safetensors(path, kOptimizerFile, work.state.optimizer));
-    manifest.files = {std::move(model), std::move(optimizer)};
+    LOCKSTEP_TRY(manifest.files, write_shards(path, kModel, work.state.parameters, options_.shard_bytes));
+    LOCKSTEP_TRY(auto optimizer, write_shards(path, kOptimizer, work.state.optimizer, options_.shard_bytes));
+    std::move(optimizer.begin(), optimizer.end(), std::back_inserter(manifest.files));
     LOCKSTEP_CHECK_OK(sync_folder(path));
     LOCKSTEP_CHECK_OK(sync_folder(options_.directory));
     return manifest;

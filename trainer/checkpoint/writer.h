@@ -12,6 +12,7 @@
 // other call beyond its deadline.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/shards.h"
 #include "trainer/checkpoint/tensor.h"
 
 namespace lockstep::trainer::checkpoint {
@@ -33,6 +35,7 @@ struct WriterOptions {
   // writes into the same folder, and replaces each file, the manifest last, by an equal one in one rename. False: a
   // folder that exists was left behind by a dead writer, and is recreated.
   bool among_others = false;
+  std::uint64_t shard_bytes = kShardBytes;  // a list of tensors above it has several files (shards.h)
 };
 
 struct Snapshot {

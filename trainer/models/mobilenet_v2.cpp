@@ -59,4 +59,22 @@ core::Graph mobilenet_v2(const MobileNetV2Options& o) {
                       {{ops::softmax_cross_entropy(build, "loss", scores, classes, o.smoothing)}});
 }
 
+// There each block is a list: convolution, norm and ReLU6 together are one element, and the last convolution and its
+// norm are one each. The first block expands nothing.
+std::string mobilenet_v2_torch_layer(const std::string& layer) {
+  if (layer == "classifier") return "classifier.1";
+  const std::string features = "features.";
+  if (!layer.starts_with(features)) return layer;
+  const size_t dot = layer.find('.', features.size());
+  const std::string at = layer.substr(0, dot);
+  std::string part = dot == std::string::npos ? "" : layer.substr(dot + 1);
+  const bool norm = part.ends_with("norm");
+  part = part.substr(0, part.find('.'));
+  if (part.empty() || part == "norm") return at + (norm ? ".1" : ".0");
+  const int depthwise = at == "features.1" ? 0 : 1;
+  if (part == "project") return at + ".conv." + std::to_string(depthwise + (norm ? 2 : 1));
+  if (part != "expand" && part != "depthwise") return layer;  // it has no parameters
+  return at + ".conv." + std::to_string(part == "expand" ? 0 : depthwise) + (norm ? ".1" : ".0");
+}
+
 }  // namespace lockstep::trainer::models

@@ -2,6 +2,8 @@
 // convolutions.
 #pragma once
 
+#include <string>
+
 #include "trainer/core/graph.h"
 
 namespace lockstep::trainer::models {
@@ -16,5 +18,8 @@ struct MobileNetV2Options {
 
 // Inputs: image (batch, pixels, pixels, 3), class (batch). Output: scores (batch, classes).
 core::Graph mobilenet_v2(const MobileNetV2Options& options);
+
+// Model::torch_layer of it: "features.2.expand.norm" is "features.2.conv.0.1" there.
+std::string mobilenet_v2_torch_layer(const std::string& layer);
 
 }  // namespace lockstep::trainer::models

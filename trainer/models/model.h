@@ -111,6 +111,8 @@ struct Model {
   std::function<Result<Dataset>(const Settings&, const DataOptions&)> open;
   // The graph of a micro-batch of `batch` samples of the dataset.
   std::function<core::Graph(const Settings&, const Dataset&, std::int64_t batch)> graph;
+  // The name that torchvision gives a layer of this model, for checkpoints. Null: the layer's own.
+  std::function<std::string(const std::string& layer)> torch_layer = {};
   // What the result of a run says besides losses, from the tensors of its state. Null: nothing.
   std::function<std::vector<Metric>(const Dataset&, const std::vector<core::StateTensor>&)> results;
 };
