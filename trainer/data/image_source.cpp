@@ -145,9 +145,19 @@ Status ImageSource::write_record(const Split& split, const Located& at, const Vi
   const auto example = parse_image_example(space.payload);
   if (!example) return example.error().in(place_of(file, at.record));
   const ImageSize size{.height = options_.height, .width = options_.width};
-  const Status decoded = space.decoder.decode(std::as_bytes(std::span(example->encoded)), size, space.image);
-  if (!decoded && decoded.error().code != ErrorCode::kInvalid) return decoded.error().in(place_of(file, at.record));
-  if (ImageSize{.height = space.image.height, .width = space.image.width} != size) {
+  const bool crops = options_.augmentation.crops;
+  const Status decoded =
+      space.decoder.decode(std::as_bytes(std::span(example->encoded)), crops ? kLargestPhotograph : size, space.image);
+  const bool too_large = !decoded && decoded.error().code == ErrorCode::kInvalid;
+  if (!decoded && (crops || !too_large)) return decoded.error().in(place_of(file, at.record));
+  const Image* image = &space.image;
+  if (crops) {
+    const std::int64_t height = image->height, width = image->width;
+    const Crop crop = view.crop != 0 ? random_crop(height, width, view.crop) : middle_crop(height, width);
+    space.resizer.resize(space.image, crop, options_.height, options_.width, space.resized);
+    image = &space.resized;
+  }
+  if (ImageSize{.height = image->height, .width = image->width} != size) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("{}: the image has {} x {} pixels, not {} x {}", place_of(file, at.record),
                             space.image.width, space.image.height, options_.width, options_.height));
@@ -158,7 +168,7 @@ Status ImageSource::write_record(const Split& split, const Located& at, const Vi
                             options_.first_label, options_.first_label + options_.classes - 1));
   }
   const auto row = static_cast<size_t>(to.row);
-  normaliser_.write(space.image, view, options_.real,
+  normaliser_.write(*image, view, options_.real,
                     to.draft.inputs[0].data() + row * values_of(options_) * core::size_of(options_.real));
   reinterpret_cast<std::int32_t*>(to.draft.inputs[1].data())[row] =
       static_cast<std::int32_t>(example->label - options_.first_label);

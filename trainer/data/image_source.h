@@ -14,13 +14,17 @@
 #include "trainer/data/damage.h"
 #include "trainer/data/data_file.h"
 #include "trainer/data/example.h"
+#include "trainer/data/jpeg.h"
 #include "trainer/data/part_source.h"
 #include "trainer/data/tfrecord.h"
 
 namespace lockstep::trainer::data {
 
+// The most that a photograph may have before it is cut; 300 MB of memory for each thread that decodes.
+inline constexpr ImageSize kLargestPhotograph{.height = 10'000, .width = 10'000};
+
 struct ImageOptions {
-  std::int64_t height = 32, width = 32;  // of every image
+  std::int64_t height = 32, width = 32;  // of every image, or that parts of them are resized to (Augmentation::crops)
   std::int64_t classes = 10;
   std::int64_t first_label = 0;  // of class 0 in the records: 0 in CIFAR, 1 in ImageNet
   ChannelStatistics statistics = kCifarStatistics;
@@ -78,7 +82,8 @@ class ImageSource final : public PartSource {
   struct Workspace {
     JpegDecoder decoder;
     std::vector<std::byte> payload;
-    Image image;
+    Image image, resized;
+    Resizer resizer;
   };
   struct Target {
     const DraftBatch& draft;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace lockstep::trainer::data {
@@ -35,6 +37,62 @@ TEST(Augmentation, all_moves_and_flips_are_equally_likely) {
   }
   EXPECT_NEAR(flipped[1], 4500, 250);
   EXPECT_EQ(view_of({.padding = 0, .flips = false}, 1, 2, 3), View{});
+}
+
+TEST(Augmentation, random_crops_lie_inside_and_have_the_sizes_that_they_should) {
+  double least = 1, most = 0, narrowest = 9, widest = 0, sum = 0;
+  int higher = 0;
+  std::map<Crop, int,
+           decltype([](const Crop& a, const Crop& b) { return a.top * 1000 + a.left < b.top * 1000 + b.left; })>
+      places;
+  constexpr int kCrops = 4000;
+  for (std::uint64_t key = 0; key < kCrops; ++key) {
+    const Crop crop = random_crop(400, 400, key);
+    ASSERT_GE(std::min(crop.top, crop.left), 0);
+    ASSERT_LE(crop.top + crop.height, 400);
+    ASSERT_LE(crop.left + crop.width, 400);
+    EXPECT_EQ(crop, random_crop(400, 400, key));
+    const double share = static_cast<double>(crop.height * crop.width) / (400 * 400);
+    const double ratio = static_cast<double>(crop.width) / static_cast<double>(crop.height);
+    least = std::min(least, share), most = std::max(most, share), sum += share;
+    narrowest = std::min(narrowest, ratio), widest = std::max(widest, ratio);
+    higher += ratio < 1 ? 1 : 0;
+    ++places[crop];
+  }
+  EXPECT_NEAR(least, 0.08, 0.005);
+  EXPECT_GT(most, 0.95);
+  EXPECT_NEAR(sum / kCrops, 0.5, 0.05);
+  EXPECT_NEAR(narrowest, 0.75, 0.01);
+  EXPECT_NEAR(widest, 4.0 / 3, 0.01);
+  EXPECT_NEAR(higher, kCrops / 2, 200);
+  EXPECT_GT(places.size(), 3000U);
+}
+
+TEST(Augmentation, crops_of_odd_images_have_at_least_one_pixel) {
+  for (const auto& [height, width] : {std::pair{1, 1}, {1, 16384}, {16384, 1}, {2, 3}, {50, 2000}}) {
+    for (std::uint64_t key = 0; key < 200; ++key) {
+      for (const Crop& crop : {random_crop(height, width, key), middle_crop(height, width)}) {
+        ASSERT_GE(std::min({crop.height, crop.width}), 1);
+        ASSERT_GE(std::min(crop.top, crop.left), 0);
+        ASSERT_LE(crop.top + crop.height, height);
+        ASSERT_LE(crop.left + crop.width, width);
+      }
+    }
+  }
+  EXPECT_EQ(random_crop(50, 2000, 1), (Crop{0, 967, 50, 66})) << "no try fits: the middle";
+}
+
+TEST(Augmentation, the_middle_of_an_image_is_a_square) {
+  EXPECT_EQ(middle_crop(256, 256), (Crop{16, 16, 224, 224}));
+  EXPECT_EQ(middle_crop(256, 400), (Crop{16, 88, 224, 224}));
+}
+
+TEST(Augmentation, only_photographs_have_a_random_crop) {
+  EXPECT_EQ(view_of({}, 1, 2, 3).crop, 0U);
+  const View view = view_of(kPhotographs, 1, 2, 3);
+  EXPECT_NE(view.crop, 0U);
+  EXPECT_NE(view.crop, view_of(kPhotographs, 1, 3, 3).crop);
+  EXPECT_EQ(view.down, 0);
 }
 
 TEST(Augmentation, a_view_moves_and_mirrors_and_has_black_around) {
