@@ -32,6 +32,9 @@ Examples:
     lockstep-trainer --model=mlp --steps=300 --eval-every=50
   Tell the images of CIFAR-10 apart, from TFRecords named train-* and test-*:
     lockstep-trainer --model=resnet18-cifar --data=/data/cifar10 --batch-size=128 --micro-batch-size=32
+  Train ResNet-50 on ImageNet's TFRecords, or measure its speed without any data:
+    lockstep-trainer --model=resnet50 --data=/data/imagenet --batch-size=256 --micro-batch-size=32 --steps=450000
+    lockstep-trainer --model=resnet50 --data=synthetic --micro-batch-size=16 --steps=20
 
 A run continues from the newest checkpoint in the directory; --steps counts from step 0. Exit codes: 0 done,
 64 bad flags, 65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each
@@ -53,7 +56,7 @@ const char* data_of(const models::Model& model) {
     case models::Model::Data::kText:
       return "text files";
     case models::Model::Data::kImages:
-      return "folders of TFRecords";
+      return "folders of TFRecords, or synthetic";
   }
   return nullptr;
 }
@@ -65,8 +68,9 @@ std::string describe_models() {
     const models::Recipe& recipe = model.recipes.front();
     text += fmt::format("  {:<20}{}{}\n", model.name, model.help,
                         data_of(model) != nullptr ? fmt::format(" (--data: {})", data_of(model)) : "");
-    text += fmt::format("  {:<20}--optimizer={} --learning-rate={} --clip-norm={}\n", "", recipe.optimizer,
-                        recipe.learning_rate, model.clip_norm);
+    text += fmt::format(
+        "  {:<20}--optimizer={} --learning-rate={}{} --clip-norm={}\n", "", recipe.optimizer, recipe.learning_rate,
+        recipe.batch_size > 0 ? fmt::format(" x batch size / {}", recipe.batch_size) : "", model.clip_norm);
     if (model.options.empty()) continue;
     text += fmt::format("  {:<20}", "");
     for (const models::Option& option : model.options) {
@@ -310,7 +314,7 @@ Status resolve(Flags& flags, const elastic::World& world) {
                               flags.optimizer));
   }
   if (!flags.weight_decay) flags.weight_decay = recipe != nullptr ? recipe->weight_decay : 0;
-  if (flags.learning_rate == 0) flags.learning_rate = recipe->learning_rate;
+  if (flags.learning_rate == 0) flags.learning_rate = models::learning_rate(*recipe, flags.batch_size);
   if (!flags.clip_norm) flags.clip_norm = model.clip_norm;
   if (flags.warmup_steps < 0) {
     flags.warmup_steps = static_cast<std::int64_t>(model.warmup_share * static_cast<double>(flags.steps));

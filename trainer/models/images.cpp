@@ -12,6 +12,7 @@
 #include "trainer/data/attended.h"
 #include "trainer/data/image_source.h"
 #include "trainer/data/prefetcher.h"
+#include "trainer/data/synthetic_images.h"
 
 namespace lockstep::trainer::models {
 
@@ -68,9 +69,21 @@ Result<Parts> open_folders(const std::vector<std::string>& folders) {
   return std::move(*parts);
 }
 
+Dataset make_synthetic(const DataOptions& options, const ImageShape& shape) {
+  using Images = data::SyntheticImages;
+  return {.source = std::make_unique<Images>(data::SyntheticOptions{.pixels = shape.pixels,
+                                                                    .classes = shape.classes,
+                                                                    .real = options.real,
+                                                                    .seed = options.seed,
+                                                                    .most_held_out = options.held_out}),
+          .epoch_samples = Images::kImages,
+          .description = fmt::format("{} synthetic images of {} x {}", Images::kImages, shape.pixels, shape.pixels)};
+}
+
 }  // namespace
 
 Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape) {
+  if (options.paths == std::vector<std::string>{kSynthetic}) return make_synthetic(options, shape);
   LOCKSTEP_TRY(Parts parts, open_folders(options.paths));
   if (parts.training.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("there is no file to train on in '{}': the names of TFRecords begin "
@@ -83,6 +96,9 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
                                 {.height = shape.pixels,
                                  .width = shape.pixels,
                                  .classes = shape.classes,
+                                 .first_label = shape.first_label,
+                                 .statistics = shape.photographs ? data::kImageNetStatistics : data::kCifarStatistics,
+                                 .augmentation = shape.photographs ? data::kPhotographs : data::Augmentation{},
                                  .on_damage = options.skip_damage ? data::OnDamage::kSkip : data::OnDamage::kFail,
                                  .real = options.real,
                                  .seed = options.seed,
@@ -96,6 +112,25 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
   LOCKSTEP_TRY(dataset.source,
                data::Prefetcher::start(images, {.threads = options.threads, .batches = options.prefetch}));
   return dataset;
+}
+
+std::vector<Option> photograph_options(double label_smoothing) {
+  return {{"image-size", "Rows and columns that images are resized to", std::int64_t{224}, std::int64_t{32},
+           std::int64_t{1024}},
+          {"classes", "Kinds of images", std::int64_t{1000}, std::int64_t{2}, std::int64_t{1} << 20},
+          {"first-label", "Label of the first class in the data", std::int64_t{1}, std::int64_t{0}, kLargestOption},
+          {"label-smoothing", "Share of a target that all classes have alike", label_smoothing, 0.0, 0.99}};
+}
+
+ImageShape photographs(const Settings& settings) {
+  return {.pixels = settings.whole("image-size"),
+          .classes = settings.whole("classes"),
+          .first_label = settings.whole("first-label"),
+          .photographs = true};
+}
+
+Result<Dataset> open_photographs(const Settings& settings, const DataOptions& options) {
+  return open_images(options, photographs(settings));
 }
 
 }  // namespace lockstep::trainer::models

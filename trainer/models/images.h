@@ -1,20 +1,31 @@
-// Labelled images in TFRecords as the dataset of a model.
+// Labelled images as the dataset of a model: in TFRecords, or synthetic ones.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "trainer/models/model.h"
 
 namespace lockstep::trainer::models {
 
 struct ImageShape {
-  std::int64_t pixels = 32;   // rows and columns of every image
-  std::int64_t classes = 10;  // labels are below it
+  std::int64_t pixels = 32;  // rows and columns that the network reads
+  std::int64_t classes = 10;
+  std::int64_t first_label = 0;  // of class 0 in the records
+  bool photographs = false;  // images have any size, and a part of each is cut and resized; false: all have `pixels`
 };
+
+// The path that stands for data/synthetic_images.h, if it is the only one.
+inline constexpr const char* kSynthetic = "synthetic";
 
 // Reads the folders that the options name: files whose names begin with "train" are trained on, those that begin with
 // "test" or "validation" are held out. kInvalid: none to train on; the sentence names the folder. Other errors are
 // those of reading (data/image_source.h).
 Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape);
+
+// Options of the networks for ImageNet, and the data that they ask for.
+std::vector<Option> photograph_options(double label_smoothing);
+ImageShape photographs(const Settings& settings);
+Result<Dataset> open_photographs(const Settings& settings, const DataOptions& options);
 
 }  // namespace lockstep::trainer::models

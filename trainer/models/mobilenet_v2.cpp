@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "trainer/models/images.h"
+
 namespace lockstep::trainer::models {
 
 namespace {
@@ -75,6 +77,28 @@ std::string mobilenet_v2_torch_layer(const std::string& layer) {
   if (part == "project") return at + ".conv." + std::to_string(depthwise + (norm ? 2 : 1));
   if (part != "expand" && part != "depthwise") return layer;  // it has no parameters
   return at + ".conv." + std::to_string(part == "expand" ? 0 : depthwise) + (norm ? ".1" : ".0");
+}
+
+// The decay is the paper's, which trains with RMSProp.
+Model mobilenet_v2_model() {
+  std::vector<Option> options = photograph_options(0.1);
+  options.push_back(dropout(0.2));
+  return {.name = "mobilenet-v2",
+          .help = "tells photographs apart with few products",
+          .data = Model::Data::kImages,
+          .options = std::move(options),
+          .recipes = {{.optimizer = "sgd", .learning_rate = 0.05, .weight_decay = 4e-5, .batch_size = 256}},
+          .least_micro_batch = 2,
+          .open = open_photographs,
+          .graph =
+              [](const Settings& settings, const Dataset&, std::int64_t batch) {
+                return mobilenet_v2({.batch = batch,
+                                     .pixels = settings.whole("image-size"),
+                                     .classes = settings.whole("classes"),
+                                     .dropout = settings.real("dropout"),
+                                     .smoothing = settings.real("label-smoothing")});
+              },
+          .torch_layer = mobilenet_v2_torch_layer};
 }
 
 }  // namespace lockstep::trainer::models

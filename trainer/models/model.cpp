@@ -94,6 +94,11 @@ Result<Settings> settle(const Model& model, const Settings& given) {
   return settings;
 }
 
+double learning_rate(const Recipe& recipe, std::int64_t batch_size) {
+  if (recipe.batch_size == 0) return recipe.learning_rate;
+  return recipe.learning_rate * static_cast<double>(batch_size) / static_cast<double>(recipe.batch_size);
+}
+
 const Recipe* recipe_of(const Model& model, std::string_view optimizer) {
   for (const Recipe& recipe : model.recipes) {
     if (optimizer.empty() || recipe.optimizer == optimizer) return &recipe;

@@ -85,7 +85,11 @@ struct Recipe {
   std::string optimizer;
   double learning_rate = 0;
   double weight_decay = 0;
+  std::int64_t batch_size = 0;  // the learning rate is of this global batch, and proportional to it; 0: of any
 };
+
+// The recipe's learning rate for a global batch.
+double learning_rate(const Recipe& recipe, std::int64_t batch_size);
 
 // A line of the result of a run.
 struct Metric {

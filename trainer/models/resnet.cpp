@@ -1,6 +1,8 @@
 #include "trainer/models/resnet.h"
 
-#include <string>
+#include <utility>
+
+#include "trainer/models/images.h"
 
 namespace lockstep::trainer::models {
 
@@ -69,6 +71,26 @@ core::Graph resnet18(const ResNetOptions& options) {
 
 core::Graph resnet50(const ResNetOptions& options) {
   return resnet(options, bottleneck, {3, 4, 6, 3});
+}
+
+// The recipe of Goyal et al. (2017), with the cosine of Loshchilov and Hutter, and smoothed labels.
+Model resnet_for_imagenet(std::string name, core::Graph (*graph)(const ResNetOptions&)) {
+  std::vector<Option> options = photograph_options(0.1);
+  options.push_back(width(64));
+  return {.name = std::move(name),
+          .help = "tells photographs apart",
+          .data = Model::Data::kImages,
+          .options = std::move(options),
+          .recipes = {{.optimizer = "sgd", .learning_rate = 0.1, .weight_decay = 1e-4, .batch_size = 256}},
+          .least_micro_batch = 2,
+          .open = open_photographs,
+          .graph = [graph](const Settings& settings, const Dataset&, std::int64_t batch) {
+            return graph({.batch = batch,
+                          .pixels = settings.whole("image-size"),
+                          .classes = settings.whole("classes"),
+                          .width = settings.whole("width"),
+                          .smoothing = settings.real("label-smoothing")});
+          }};
 }
 
 }  // namespace lockstep::trainer::models

@@ -2,7 +2,10 @@
 // blocks have their stride in the 3 x 3 convolution. Layers have torchvision's names.
 #pragma once
 
+#include <string>
+
 #include "trainer/core/graph.h"
+#include "trainer/models/model.h"
 
 namespace lockstep::trainer::models {
 
@@ -20,5 +23,8 @@ struct ResNetOptions {
 // Inputs: image (batch, pixels, pixels, 3), class (batch). Output: scores (batch, classes).
 core::Graph resnet18(const ResNetOptions& options);
 core::Graph resnet50(const ResNetOptions& options);
+
+// What the ResNets for ImageNet have in common as models; `graph`: one of the above.
+Model resnet_for_imagenet(std::string name, core::Graph (*graph)(const ResNetOptions&));
 
 }  // namespace lockstep::trainer::models

@@ -1,6 +1,10 @@
 #include "trainer/models/vgg_a.h"
 
+#include <fmt/format.h>
+
 #include <string>
+
+#include "trainer/models/images.h"
 
 namespace lockstep::trainer::models {
 
@@ -32,6 +36,36 @@ core::Graph vgg_a(const VggAOptions& o) {
   const core::TensorId scores = ops::linear(build, "classifier.6", x, o.classes, true, 0.01);
   return build.finish({{"scores", scores}},
                       {{ops::softmax_cross_entropy(build, "loss", scores, classes, o.smoothing)}});
+}
+
+namespace {
+
+Status halves_five_times(const Settings& settings) {
+  const std::int64_t pixels = settings.whole("image-size");
+  if (pixels % 32 == 0) return {};
+  return fail(ErrorCode::kInvalid, fmt::format("--image-size={} is not a multiple of 32", pixels));
+}
+
+}  // namespace
+
+// The paper's recipe, with a cosine instead of steps by hand.
+Model vgg_a_model() {
+  std::vector<Option> options = photograph_options(0);
+  options.push_back(dropout(0.5));
+  return {.name = "vgg-a",
+          .help = "tells photographs apart with many parameters",
+          .data = Model::Data::kImages,
+          .options = std::move(options),
+          .recipes = {{.optimizer = "sgd", .learning_rate = 0.01, .weight_decay = 5e-4, .batch_size = 256}},
+          .check = halves_five_times,
+          .open = open_photographs,
+          .graph = [](const Settings& settings, const Dataset&, std::int64_t batch) {
+            return vgg_a({.batch = batch,
+                          .pixels = settings.whole("image-size"),
+                          .classes = settings.whole("classes"),
+                          .dropout = settings.real("dropout"),
+                          .smoothing = settings.real("label-smoothing")});
+          }};
 }
 
 }  // namespace lockstep::trainer::models

@@ -64,9 +64,11 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
   };
   for (const Case& bad : std::vector<Case>{
            {{}, 64, "--model is required"},
-           {{"--model=resnet50"},
+           {{"--model=alexnet"},
             64,
-            "--model: resnet50 not in {char-transformer,linear-regression,mlp,resnet18-cifar}"},
+            "--model: alexnet not in "
+            "{char-transformer,linear-regression,mlp,mobilenet-v2,resnet18-cifar,resnet50,vgg-a}"},
+           {{"--model=resnet50"}, 78, "--model=resnet50 needs --data with folders of TFRecords, or synthetic"},
            {line(5, {"--stepz=4"}), 64, "The following argument was not expected: --stepz=4"},
            {line(5, {"--threads=0"}), 64, "--threads: Value 0 not in range 1 to 1024"},
            {line(5, {"--seed=abc"}), 64, "Could not convert: --seed = abc"},

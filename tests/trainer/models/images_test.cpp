@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <set>
 
 #include "tests/trainer/models/image_folder.h"
 
@@ -31,6 +33,38 @@ TEST_F(Images, files_are_training_or_held_out_by_their_names) {
   EXPECT_NE(dataset.fingerprint, 0U);
   const core::Batch batch = dataset.source->take(0, 4, kNever).value();
   EXPECT_EQ(batch.inputs()[0].size(), sizeof(float) * 4 * 32 * 32 * 3);
+}
+
+TEST_F(Images, photographs_of_any_size_are_resized) {
+  const std::string folder = testing::image_folder(folder_, 24, 10, testing::Kind::kPhotographs);
+  const ImageShape shape{.pixels = 20, .classes = 10, .first_label = 1, .photographs = true};
+  Dataset dataset = open_images({.paths = {folder}, .seed = 7}, shape).value();
+  std::set<std::int32_t> classes;
+  for (const auto& taken : {dataset.source->take(0, 24, kNever), dataset.source->take_held_out(0, 10, kNever)}) {
+    ASSERT_TRUE(taken.ok()) << taken.error().message;
+    const auto& inputs = taken->inputs();
+    EXPECT_EQ(inputs[0].size(), inputs[1].size() / sizeof(std::int32_t) * 20 * 20 * 3 * sizeof(float));
+    for (size_t at = 0; at < inputs[1].size(); at += sizeof(std::int32_t)) {
+      std::int32_t one = -1;
+      std::memcpy(&one, inputs[1].data() + at, sizeof one);
+      classes.insert(one);
+    }
+  }
+  EXPECT_EQ(*classes.begin(), 0);
+  EXPECT_EQ(classes.size(), 10U);
+  const auto image = [&](std::int64_t position) {
+    const core::Batch batch = dataset.source->take(position, 1, kNever).value();
+    return std::vector<std::byte>(batch.inputs()[0].begin(), batch.inputs()[0].end());
+  };
+  EXPECT_EQ(image(3), image(3));
+}
+
+TEST_F(Images, synthetic_ones_need_no_files) {
+  Dataset dataset = open_images({.paths = {kSynthetic}, .held_out = 8}, {.pixels = 20, .classes = 10}).value();
+  EXPECT_EQ(dataset.epoch_samples, 64);
+  EXPECT_EQ(dataset.source->held_out(), 8);
+  EXPECT_EQ(dataset.description, "64 synthetic images of 20 x 20");
+  EXPECT_EQ(dataset.source->take(0, 4, kNever)->inputs()[0].size(), sizeof(float) * 4 * 20 * 20 * 3);
 }
 
 TEST_F(Images, folders_without_files_to_train_on_are_refused) {

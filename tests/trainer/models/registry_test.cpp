@@ -131,6 +131,13 @@ TEST_F(Registry, options_reach_the_graph) {
            {.model = "char-transformer", .option = "heads", .value = std::int64_t{8}, .heads = true},
            {.model = "char-transformer", .option = "context", .value = std::int64_t{8}, .parameters = true},
            {.model = "char-transformer", .option = "dropout", .value = 0.5, .nodes = true},
+           {.model = "resnet50", .option = "classes", .value = std::int64_t{10}, .parameters = true},
+           {.model = "resnet50", .option = "width", .value = std::int64_t{8}, .parameters = true},
+           {.model = "mobilenet-v2", .option = "classes", .value = std::int64_t{10}, .parameters = true},
+           {.model = "mobilenet-v2", .option = "dropout", .value = 0.0, .nodes = true},
+           {.model = "vgg-a", .option = "image-size", .value = std::int64_t{64}, .parameters = true},
+           {.model = "vgg-a", .option = "classes", .value = std::int64_t{10}, .parameters = true},
+           {.model = "vgg-a", .option = "dropout", .value = 0.0, .nodes = true},
        }) {
     SCOPED_TRACE(std::string(c.model) + " --" + c.option);
     const core::Graph plain = build(*find_model(c.model), {}, 4);
@@ -150,6 +157,28 @@ TEST_F(Registry, each_model_has_a_recipe_for_its_default_optimizer) {
       EXPECT_GT(recipe.learning_rate, 0) << model.name << " " << recipe.optimizer;
     }
     EXPECT_EQ(recipe_of(model, "newton"), nullptr);
+  }
+}
+
+TEST_F(Registry, learning_rates_grow_with_the_batch_where_the_recipe_says_of_which_batch_they_are) {
+  const Recipe of_any{.learning_rate = 0.1}, of_256{.learning_rate = 0.1, .batch_size = 256};
+  EXPECT_EQ(learning_rate(of_any, 1024), 0.1);
+  EXPECT_EQ(learning_rate(of_256, 1024), 0.4);
+  EXPECT_EQ(learning_rate(of_256, 256), 0.1);
+}
+
+TEST_F(Registry, label_smoothing_and_image_size_reach_the_graph) {
+  for (const Model& model : all_models()) {
+    const Settings settings = settle(model, {}).value();
+    if (settings.find("label-smoothing") == nullptr) continue;
+    SCOPED_TRACE(model.name);
+    Settings given = one("label-smoothing", 0.25);
+    given.set("image-size", std::int64_t{96});
+    const core::Graph graph = build(model, given, 2);
+    const auto* loss = std::get_if<core::ops::SoftmaxCrossEntropy>(&graph.nodes.back().op);
+    ASSERT_NE(loss, nullptr);
+    EXPECT_EQ(loss->smoothing, 0.25);
+    EXPECT_EQ(graph.tensor(graph.with_role(core::Role::kInput)[0]).shape, (core::Shape{2, 96, 96, 3}));
   }
 }
 
@@ -185,6 +214,7 @@ TEST_F(Registry, options_that_a_model_lacks_or_that_contradict_are_refused) {
             "--model=linear-regression has no --dropout: it has no options of its own"},
            {"mlp", one("heads", std::int64_t{2}), "--model=mlp has no --heads: it has --layers, --width and --dropout"},
            {"char-transformer", one("heads", std::int64_t{3}), "--width=128 is not a multiple of --heads=3"},
+           {"vgg-a", one("image-size", std::int64_t{100}), "--image-size=100 is not a multiple of 32"},
        }) {
     auto settings = settle(*find_model(bad.model), bad.given);
     ASSERT_FALSE(settings) << bad.sentence;
