@@ -52,7 +52,13 @@ bool SimulatedWorld::all_up() const {
   const auto view = leader_view();
   if (!view || view->phase != Phase::kUp || view->world_size != slots_ * procs_) return false;
   for (const auto& pod : pods_) {
+    const MemberView* member = view->member_of(pod->slot);
+    const bool in_gang = member != nullptr && member->in_gang && member->incarnation == pod->incarnation;
+    // The view of a member that the leader does not hear may be outdated.
+    const bool heard = pod->link && pod->link->coordinator == leader_ && pod->state->welcomed();
+    if (in_gang && (!heard || pod->processes.empty())) return false;
     for (const auto& process : pod->processes) {
+      if (in_gang && !process->alive) return false;
       const bool waits = process->generation == 0;  // in a spare
       if (process->alive && !waits && process->generation != view->generation) return false;
     }

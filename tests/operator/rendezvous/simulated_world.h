@@ -38,6 +38,7 @@ class SimulatedWorld {
   // True once `condition` holds, trying for `seconds`.
   bool reaches(int seconds, const std::function<bool()>& condition);
 
+  // The leader's generation has all ranks, the leader hears each of its members, and all their processes live.
   bool all_up() const;
   bool all_left_with_zero() const;
   std::optional<JobView> leader_view() const { return leader_ == nullptr ? std::nullopt : leader_->state->view(); }
