@@ -17,7 +17,8 @@ class Reflector::Intake {
   using Version = const std::string&;
 
   virtual ~Intake() = default;
-  // A page; `begin` right before its first item. A page that fails has added none of its items, or some.
+  // Reads a page and adds its items to the sink. Calls `begin` right before the first item, and once for a page without
+  // items. A page that fails after `begin` may have added some of its items; one that fails before has added none.
   virtual Result<kube::ListEnd> list(const kube::ListOptions& options, const std::function<void()>& begin) = 0;
   // Asks `accept` of each event by its version, "" when it has none; hands it on when accepted. Ends when `stop` is.
   virtual Status watch(const kube::WatchOptions& options, const std::function<bool(Version)>& accept,
@@ -200,13 +201,16 @@ Duration Reflector::step_list() {
   const bool not_older = first_page && !any_version_ && !version_.empty();
   if (not_older) list.resource_version = version_;
 
+  bool begun = false;
   auto page = intake_->list(list, [&] {
+    begun = true;
     if (!first_page) return;
     sink_.begin_list();
     state_ = State::kListing;
   });
   if (!page) {
-    if (first_page) state_ = State::kEmpty;  // also where the sink has got some items
+    // The sink may hold some items of the failed page, and a second request for that page would add them twice.
+    if (begun) forget_list(any_version_);
     if (page.error().code == ErrorCode::kGone) {
       restarts(first_page ? "version_too_new" : "continue_expired").increment();
       // A first page that is "gone" asked for a version that the server does not have: the server was restored from a

@@ -173,6 +173,33 @@ TEST_F(ReflectorTest, a_first_page_with_a_non_object_is_listed_again) {
   EXPECT_EQ(diary.lines, std::vector<std::string>{"list ab 101"});
 }
 
+TEST_F(ReflectorTest, no_item_of_a_later_page_with_a_non_object_arrives_twice) {
+  lists.push_back(ListPage{{object("a", 5)}, "100", "t1"});
+  lists.push_back(ListPage{{object("b", 6), Json(5)}, "100", "t1"});
+  lists.push_back(ListPage{{object("a", 5)}, "101", "t2"});
+  lists.push_back(ListPage{{object("b", 6)}, "101", ""});
+  EXPECT_EQ(step(), Duration::zero());
+  EXPECT_GT(step(), Duration::zero());
+  EXPECT_EQ(reflector.state(), Reflector::State::kEmpty);
+  step();
+  step();
+  EXPECT_EQ(diary.lines, std::vector<std::string>{"list ab 101"});
+  EXPECT_EQ(asked, (std::vector<std::string>{"list rv= continue=", "list rv= continue=t1",
+                                             "list rv= continue=", "list rv= continue=t2"}));
+}
+
+TEST_F(ReflectorTest, a_later_page_without_an_answer_is_requested_again) {
+  lists.push_back(ListPage{{object("a", 5)}, "100", "t1"});
+  lists.push_back(fail(ErrorCode::kUnavailable, "no answer"));
+  lists.push_back(ListPage{{object("b", 6)}, "100", ""});
+  EXPECT_EQ(step(), Duration::zero());
+  EXPECT_GT(step(), Duration::zero());
+  EXPECT_EQ(reflector.state(), Reflector::State::kListing);
+  step();
+  EXPECT_EQ(diary.lines, std::vector<std::string>{"list ab 100"});
+  EXPECT_EQ(asked.back(), "list rv= continue=t1");
+}
+
 TEST_F(ReflectorTest, asked_to_list_again_ends_its_watch_and_lists) {
   synced();
   watches.push_back([this](const auto& on_event) -> Status {
