@@ -112,8 +112,13 @@ void ScriptedApiServer::resize(int nodes, int pods) {
   forget_history();
 }
 
+// A reader may have listed before and watch only after this. The version that grows here tells its list from a new one.
 void ScriptedApiServer::forget_history() {
   const std::lock_guard guard(mutex_);
+  const Json mark{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "history"}}}};
+  static_cast<void>(objects_.remove(kube::kConfigMaps, "default", "history", {}));
+  static_cast<void>(objects_.create(kube::kConfigMaps, "default", mark));
+  oldest_ = objects_.version();
   for (Stream* stream : streams_) {
     {
       const std::lock_guard one(stream->mutex);
@@ -271,6 +276,10 @@ void ScriptedApiServer::watch(Peer& peer, const RequestTarget& target) {
   if (!peer.begin_chunks()) return;
   const auto place = [&] {
     const std::lock_guard guard(mutex_);
+    if (std::strtoull(stream.version.c_str(), nullptr, 10) < oldest_) {
+      stream.gone = true;
+      stream.ending.request_stop();
+    }
     return streams_.insert(streams_.end(), &stream);
   }();
   const auto on_event = [&](const kube::WatchEvent& event) {

@@ -65,6 +65,7 @@ class ScriptedApiServer {
   int nodes_ = 0;
   std::vector<int> lives_;  // of the pods of others
   std::list<Stream*> streams_;
+  std::uint64_t oldest_ = 0;  // watches from older versions end with 410
 
   std::unique_ptr<kube::testing::ScriptedServer> server_;  // last: its threads use all of the above
 };
