@@ -1,4 +1,4 @@
-"""README's command blocks, taken from README.md and run word for word, as a newcomer types them.
+"""Command blocks of README.md, CONTRIBUTING.md and docs/laptop.md, run word for word, as a newcomer types them.
 
 LOCKSTEP_README=whole also runs the blocks that take minutes and whose parts other tests cover (`make soak` does)."""
 
@@ -17,13 +17,14 @@ import e2e  # noqa: E402
 
 README = (e2e.ROOT / "README.md").read_text()
 WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
+PATH = f"{e2e.BUILD}/bin:{os.environ['PATH']}"
 CLUSTER = "readme"  # beside a cluster that the developer has; the commands themselves know nothing of it
 
 
-def blocks():
-    """The indented blocks of commands, by the heading above them; that above the first heading is called `Lockstep`."""
+def blocks(page="README.md"):
+    """The indented blocks of commands of a page, by the heading above them."""
     found, heading, block, fenced = {}, "", [], False
-    for line in README.splitlines() + ["# end"]:
+    for line in (e2e.ROOT / page).read_text().splitlines() + ["# end"]:
         fenced ^= line.startswith("```")
         if line.startswith("    ") and not fenced:
             block.append(line[4:])
@@ -68,8 +69,15 @@ def cluster_of_make():
 
 
 def test_every_command_block_is_run_by_a_test():
-    assert {heading: len(found) for heading, found in blocks().items()} == {
-        "Lockstep": 1, "Chaos on your own machine": 1, "On a cluster": 1, "Working on it": 1}
+    counts = {page: {heading: len(found) for heading, found in blocks(page).items()}
+              for page in ("README.md", "CONTRIBUTING.md", "docs/laptop.md")}
+    assert counts == {"README.md": {"Lockstep": 1, "On a cluster": 1}, "CONTRIBUTING.md": {"Commands": 1},
+                      "docs/laptop.md": {"On this machine: `lockstep run`": 1, "Chaos": 1}}
+
+
+def test_the_job_of_the_readme_is_valid(tmp_path):
+    write_job(tmp_path)
+    run("lockstep validate job.yaml", 60, cwd=tmp_path, PATH=PATH)
 
 
 def test_the_first_block_names_the_demo_and_the_cluster():
@@ -98,19 +106,28 @@ def test_the_cluster_block_trains_to_the_end(cluster_of_make):
 
 
 def test_the_chaos_block_makes_its_faults(tmp_path):
-    (block,) = blocks()["Chaos on your own machine"]
+    (block,) = blocks("docs/laptop.md")["Chaos"]
     if not WHOLE:  # the command is valid; tests/e2e/local/test_chaos.py runs one like it to its end
         assert re.fullmatch(r"lockstep run job.yaml --deterministic --chaos \d+:\d+", block)
-        run("lockstep validate job.yaml", 60, cwd=write_job(tmp_path), PATH=f"{e2e.BUILD}/bin:{os.environ['PATH']}")
         return
-    out = run(block, 900, cwd=write_job(tmp_path), PATH=f"{e2e.BUILD}/bin:{os.environ['PATH']}")
+    out = run(block, 900, cwd=write_job(tmp_path), PATH=PATH)
     assert "each step was committed once, whole, with the same bits on all ranks" in out, out
 
 
-def test_the_last_block_names_targets_that_exist():
-    (block,) = blocks()["Working on it"]
+def test_the_commands_on_this_machine_run(tmp_path):
+    (block,) = blocks("docs/laptop.md")["On this machine: `lockstep run`"]
+    build, path, *commands = block.splitlines()
+    assert build.startswith("make build ") and path.startswith("export PATH=")  # the suite has built already
+    (tmp_path / "examples").symlink_to(e2e.ROOT / "examples")
+    out = run("\n".join(commands), 400, cwd=tmp_path, PATH=PATH)
+    assert re.search(r"killed rank 2 .* at step \d+, as asked", out), out
+    assert re.search(r"^1 +ProcessSignal +2 ", out, re.M), out
+
+
+def test_contributors_are_told_targets_that_exist():
+    (block,) = blocks("CONTRIBUTING.md")["Commands"]
     targets = re.findall(r"^make (\S+)", block, re.M)
-    assert len(targets) == len(block.splitlines()) - sum(line.startswith(" ") for line in block.splitlines())
+    assert len(targets) == len(block.splitlines())
     listed = run("make -s help", 60)
     for target in targets:
         assert f"make {target} " in listed, target
