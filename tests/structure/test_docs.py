@@ -1,0 +1,149 @@
+"""The pages: links that lead somewhere, lines of at most 100 columns, and tables that say what the code says."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import api_reference  # noqa: E402
+
+MOST_COLUMNS = 100
+FOLDERS = ("charts", "containers", "docs", "examples", "manifests", "operator", "scripts", "tests", "trainer")
+REFERENCE = ROOT / "docs" / "reference.md"
+
+
+def pages():
+    skipped = ("build", "out", "lockstep-runs")
+    return [path for path in sorted(ROOT.rglob("*.md"))
+            if not any(part in skipped or part.startswith(".") for part in path.relative_to(ROOT).parts)]
+
+
+def prose(text):
+    """(number, line) of each line outside fenced blocks."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def too_long(text):
+    """Lines beyond the limit that are no table row, no indented block, and hold no link that makes them so."""
+    return [number for number, line in prose(text)
+            if len(line) > MOST_COLUMNS and not line.startswith(("|", "    ")) and "](" not in line]
+
+
+def anchors(text):
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = [line.lstrip("#").strip() for _, line in prose(text) if re.match(r"#+ ", line)]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(path, text):
+    """The relative links of a page whose file or heading does not exist."""
+    for number, line in prose(text):
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            there = (path.parent / name).resolve()
+            if name and not there.exists() or anchor and anchor not in anchors(there.read_text() if name else text):
+                yield f"{path.relative_to(ROOT)}:{number}: {target}"
+
+
+def table(text, heading):
+    """The rows of the first table below a heading, without its head, as lists of cells."""
+    below = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+    rows = re.search(r"^\|.*\n\|[-|]+\|\n((?:\|.*\n?)+)", below, re.M)[1]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip("|"))] for row in rows.strip().splitlines()]
+
+
+def names(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def sources(folder):
+    return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
+
+
+def metrics_in_code():
+    """Names and types of the metrics that the operator registers."""
+    found = set()
+    for path in sources("operator"):
+        text = path.read_text()
+        for kind, name in re.findall(r'\b(counter|gauge|histogram)\(\s*"(\w+)"\s*,', text):
+            found.add((name, kind))
+        for kind, name in re.findall(r'\b(counter|gauge|histogram)\(\s*"(\w+)" \+ resource\.plural', text):
+            found |= {(name + plural, kind) for plural in ("nodes", "pods")}
+    return found
+
+
+class Docs(unittest.TestCase):
+    def test_links_lead_to_a_file_and_a_heading(self):
+        broken = [link for path in pages() for link in broken_links(path, path.read_text())]
+        self.assertFalse(broken, "\n" + "\n".join(broken))
+
+    def test_a_broken_link_is_found(self):
+        text = "# Here\n[a](README.md) [b](nowhere.md) [c](#here) [d](#there) `[e](x.md)` [f](https://example.com)\n"
+        found = list(broken_links(ROOT / "README.md", text))
+        self.assertEqual(found, ["README.md:2: nowhere.md", "README.md:2: #there"])
+
+    def test_lines_have_at_most_100_columns(self):
+        wrong = [f"{path.relative_to(ROOT)}:{number}" for path in pages() for number in too_long(path.read_text())]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+        self.assertEqual(too_long(f"{'a' * 101}\n| {'a' * 101} |\n```\n{'a' * 101}\n```\n"), [1])
+
+    def test_the_readme_has_at_most_80_lines(self):
+        self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), 80)
+
+    def test_files_that_a_page_names_exist(self):
+        missing = []
+        for path in pages():
+            for number, line in prose(path.read_text()):
+                for name in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", line):
+                    if not (ROOT / name).exists():
+                        missing.append(f"{path.relative_to(ROOT)}:{number}: {name}")
+        self.assertFalse(missing, "\n" + "\n".join(missing))
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.text = REFERENCE.read_text()
+
+    def test_the_api_reference_is_that_of_the_crd(self):
+        command = [sys.executable, ROOT / "scripts/api_reference.py", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_causes_are_those_of_the_code(self):
+        code = (ROOT / "operator/api/cause.cpp").read_text()
+        causes = {name: "infrastructure" in rest for name, rest in re.findall(r'\.name = "(\w+)"(.*)\}', code)}
+        told = {names(row[0])[0]: row[2] for row in table(self.text, "Causes")}
+        self.assertEqual(list(told), list(causes))
+        for name, infrastructure in causes.items():
+            self.assertFalse(infrastructure and told[name] != "no", f"{name} is not charged")
+            self.assertFalse(not infrastructure and told[name] == "no" and name not in ("Suspended", "Completed"), name)
+
+    def test_the_exit_codes_are_those_of_the_code(self):
+        code = (ROOT / "operator/rendezvous/worker_contract.h").read_text()
+        constants = {int(number) for number in re.findall(r"\bkExit\w+ = (\d+);", code)}
+        self.assertEqual({int(row[0]) for row in table(self.text, "Exit codes")}, constants | {0, 1})
+
+    def test_the_metrics_are_those_of_the_code(self):
+        told = {(name, row[1]) for row in table(self.text, "Metrics") for name in names(row[0])}
+        self.assertGreater(len(told), 20)
+        self.assertEqual(told, metrics_in_code())
+
+    def test_the_conditions_are_those_of_the_code(self):
+        code = (ROOT / "operator/job/job_status.cpp").read_text()
+        kinds = re.findall(r'"(\w+)"', re.search(r"kTypes\[\] = \{(.*?)\}", code, re.S)[1])
+        told = [names(row[0])[0] for row in table(self.text, "States and conditions")]
+        self.assertEqual(told, [*kinds, "ReplicaDivergence"])
+
+
+if __name__ == "__main__":
+    unittest.main()
