@@ -138,6 +138,14 @@ class Tables(unittest.TestCase):
         self.assertGreater(len(told), 20)
         self.assertEqual(told, metrics_in_code())
 
+    def test_each_policy_of_the_operator_has_a_row_and_tests(self):
+        rows = table((ROOT / "operator/README.md").read_text(), "One direction")
+        files = {path.stem for path in (ROOT / "operator/job").glob("*_policy.h")}
+        self.assertEqual({names(row[0])[0] for row in rows}, files)
+        for policy, _, tests in rows:
+            for name in names(tests):
+                self.assertTrue((ROOT / "tests/operator/job" / name).is_file(), f"{policy}: {name}")
+
     def test_the_conditions_are_those_of_the_code(self):
         code = (ROOT / "operator/job/job_status.cpp").read_text()
         kinds = re.findall(r'"(\w+)"', re.search(r"kTypes\[\] = \{(.*?)\}", code, re.S)[1])
