@@ -153,8 +153,8 @@ std::string gpu_note(const Json& job, bool machine_has_gpu) {
   const int gpus = spec.value("gpusPerNode", 0);
   if (gpus == 0) return "";
   if (machine_has_gpu) {
-    return fmt::format("spec.gpusPerNode is {}: lockstep run assigns no GPUs, so each process sees all of this machine's",
-                       gpus);
+    return fmt::format(
+        "spec.gpusPerNode is {}: lockstep run assigns no GPUs, so each process sees all of this machine's", gpus);
   }
   return fmt::format("spec.gpusPerNode is {}, and this machine has no GPU: the processes run without one{}", gpus,
                      is_our_trainer(spec) ? "; lockstep-trainer computes on the CPU" : "");

@@ -95,9 +95,10 @@ TEST(RunOptions, a_job_with_gpus_is_told_what_this_machine_does_instead) {
   changed["spec"]["gpusPerNode"] = 2;
   EXPECT_EQ(gpu_note(changed, true),
             "spec.gpusPerNode is 2: lockstep run assigns no GPUs, so each process sees all of this machine's");
-  EXPECT_EQ(gpu_note(changed, false),
-            "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one; lockstep-trainer computes "
-            "on the CPU");
+  EXPECT_EQ(
+      gpu_note(changed, false),
+      "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one; lockstep-trainer computes "
+      "on the CPU");
   changed["spec"]["command"] = {"python3", "train.py"};
   EXPECT_EQ(gpu_note(changed, false),
             "spec.gpusPerNode is 2, and this machine has no GPU: the processes run without one");
