@@ -19,7 +19,7 @@ MonotonicTime now_() {
   return std::chrono::steady_clock::now();
 }
 
-// Comes when the parent's thread that started us has ended; a number of its own, to be told from a person's SIGTERM.
+// Sent when the parent's thread that started the agent has ended; another number than SIGTERM, which a user may send.
 int parent_death_signal() {
   return SIGRTMIN + 3;
 }
@@ -81,7 +81,7 @@ void Agent::say_ranks(const rv::Go& go) {
 }
 
 std::string Agent::token() const {
-  // Read anew for each HELLO: the kubelet replaces it before it expires.
+  // Read again for each HELLO: the kubelet replaces the token before it expires.
   std::string text(16 * 1024, '\0');
   const Fd file(settings_.token_file.empty() ? -1 : ::open(settings_.token_file.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : 0;
@@ -143,7 +143,7 @@ void Agent::on_signal(int signal, MonotonicTime now) {
     return state_.on_terminate(128 + SIGTERM, Duration::zero(), now);
   }
   if (signal == SIGTERM || signal == SIGINT) {
-    // The second one means now.
+    // A second signal ends the processes at once.
     const Duration grace = std::exchange(terminated_, true) ? Duration::zero() : settings_.stop_grace;
     end_signal_ = signal;
     return state_.on_terminate(128 + signal, grace, now);
@@ -174,7 +174,7 @@ void Agent::step_connection(MonotonicTime now) {
     }
   }
   if (happened.closed) disconnected(happened.why, now);
-  // Right after a close by the coordinator a refusal has been said already; the rest is said once.
+  // After a close by the coordinator its refusal is in the log already; other reasons are logged once.
   if (!happened.why.empty() && !happened.closed && happened.why != last_why_) {
     last_why_ = happened.why;
     say("the coordinator cannot be reached, trying again: " + last_why_);

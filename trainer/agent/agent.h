@@ -23,7 +23,7 @@ class Agent {
   // Takes over the process's signals: call it once, before any thread is started. `command` is what to run.
   static Result<std::unique_ptr<Agent>> make(Settings settings, std::vector<std::string> command,
                                              std::vector<std::string> environment);
-  // Until the agent is to leave; returns its exit code. No child is left then.
+  // Runs until the agent has to leave; returns its exit code. No child process is left then.
   int run();
 
  private:
@@ -36,7 +36,7 @@ class Agent {
   void reap(MonotonicTime now);
   std::string token() const;
   void say(const std::string& sentence);
-  // Says once for each generation which ranks its processes have.
+  // Logs the ranks of this pod, once for each generation.
   void say_ranks(const rendezvous::Go& go);
 
   Settings settings_;
@@ -47,11 +47,11 @@ class Agent {
   std::unique_ptr<Processes> processes_;
   rendezvous::MemberState state_;
   Dials dials_;
-  std::vector<Fd> listeners_;  // for the proposal under way
+  std::vector<Fd> listeners_;       // for the proposal in progress
   std::int64_t said_ranks_of_ = 0;  // generation
-  int end_signal_ = SIGTERM;   // how processes are told to end
+  int end_signal_ = SIGTERM;        // how processes are told to end
   bool terminated_ = false;
-  std::string last_why_;                  // of a failed connection, so that it is said once
+  std::string last_why_;                  // of a failed connection, to log it once
   std::optional<MonotonicTime> lost_at_;  // the connection of a member, until it is welcomed again
   std::optional<int> exit_code_;
 };

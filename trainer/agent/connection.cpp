@@ -128,7 +128,7 @@ Connection::Happened Connection::step(MonotonicTime now) {
         return happened;
       }
       ssl_.reset(SSL_new(context_.get()));
-      // What SSL_set_tlsext_host_name() does, without its cast.
+      // As SSL_set_tlsext_host_name(), without its C cast.
       char name[] = "lockstep-coordinator";
       static_assert(std::string_view(rendezvous::kCoordinatorServerName) == "lockstep-coordinator");
       if (!ssl_ || SSL_set_fd(ssl_.get(), fd_.get()) != 1 ||

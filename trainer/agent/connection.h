@@ -1,5 +1,5 @@
-// The agent's TLS connection to the coordinator, without a thread: the agent's loop polls its descriptor. It connects
-// again for ever, with a short backoff. Addresses are numeric, so that a static binary needs no resolver.
+// The agent's TLS connection to the coordinator, without a thread: the agent's loop polls its descriptor. It reconnects
+// without end, with a short backoff. Addresses are numeric, so a static binary needs no resolver.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -18,14 +18,15 @@ namespace lockstep::trainer::agent {
 
 class Connection {
  public:
-  // `address` is "ip:port" or "[ip]:port"; `ca_pem` is who may vouch for the coordinator. kInvalid for bad ones.
+  // `address` is "ip:port" or "[ip]:port"; `ca_pem` is the authority that the coordinator's certificate needs. kInvalid
+  // if either is malformed.
   static Result<std::unique_ptr<Connection>> make(const std::string& address, const std::string& ca_pem);
   ~Connection();
 
   // What happened in a call; the caller tells the state machine.
   struct Happened {
     bool opened = false;  // the handshake is done
-    bool closed = false;  // it was open and is not any more
+    bool closed = false;  // an open connection ended
     std::vector<rendezvous::CoordinatorToAgent> messages;
     std::string why;  // of a close or a failed try, for the log
   };
@@ -33,15 +34,15 @@ class Connection {
   // Descriptor and poll events to wait for; -1 while it waits to try again.
   int fd() const { return fd_.get(); }
   short events() const;
-  // When step() is next of use without an event.
+  // The time of the next step() without an event.
   MonotonicTime deadline() const;
-  // Call when poll says so and when the deadline has passed.
+  // Call it when poll() reports an event and when the deadline has passed.
   Happened step(MonotonicTime now);
-  // Queues a message; a coordinator that reads nothing for too long loses the connection.
+  // Queues a message. A coordinator that reads nothing for too long is disconnected.
   void send(const rendezvous::AgentToCoordinator& message);
   // Ends the connection; the next try comes after the backoff.
   void close(MonotonicTime now);
-  // The coordinator has let us in: the next backoff starts small.
+  // The coordinator has welcomed the agent: the next backoff starts small.
   void welcomed() { backoff_.reset(); }
 
  private:

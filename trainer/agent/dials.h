@@ -1,5 +1,5 @@
-// Can this pod reach the data addresses of a generation that it is to join? Connects to each of them and hangs up
-// again: whoever listens there takes that for a stranger. No thread of its own: the agent's loop polls.
+// Tests whether this pod reaches the data addresses of a generation that it is to join: connects to each of them and
+// closes. The listener takes such a connection for a stranger. No thread of its own: the agent's loop polls.
 #pragma once
 
 #include <poll.h>
@@ -22,12 +22,12 @@ class Dials {
     std::string problem;  // the first address that could not be reached, and why; empty: all were
   };
 
-  // Gives up what was under way. Addresses are numeric, "ip:port" or "[ip]:port".
+  // Cancels the dials in progress and starts others. Addresses are numeric, "ip:port" or "[ip]:port".
   void start(std::int64_t generation, std::vector<std::string> addresses);
   void add_polls(std::vector<pollfd>& polls) const;
-  // When step() is next of use, apart from what was polled.
+  // The time of the next step() without an event.
   MonotonicTime deadline() const;
-  // Looks at all that are under way; what came of start(), once.
+  // Advances all dials; returns the result of start() once.
   std::optional<Outcome> step(MonotonicTime now);
 
  private:
@@ -36,7 +36,7 @@ class Dials {
     Fd fd;
     MonotonicTime until{};
   };
-  // Empty: it is under way, or there already. Else why it cannot be.
+  // Empty: it is in progress, or connected. Else the reason.
   std::string begin(std::string address, MonotonicTime now);
   std::string advance(MonotonicTime now);
   Outcome end(std::string problem);

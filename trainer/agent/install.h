@@ -7,7 +7,7 @@
 
 namespace lockstep::trainer::agent {
 
-// Copies this program to `path`, mode 0755, so that `path` is never there half-written.
+// Copies this program to `path`, mode 0755, atomically.
 Status install(const std::string& path);
 
 }  // namespace lockstep::trainer::agent

@@ -81,7 +81,7 @@ void Output::run() {
     }
     if (stopping && give_up == Clock::time_point::max()) give_up = Clock::now() + std::chrono::seconds(2);
     if (Clock::now() >= give_up) return;
-    // A look first, so that a reader who has stopped cannot hold this thread for ever.
+    // Polls first: a reader that has stopped must not block this thread.
     pollfd ready{fd_, POLLOUT, 0};
     if (::poll(&ready, 1, 200) <= 0) continue;
     const std::size_t most = std::min<std::size_t>(batch.size() - at, 4096);  // PIPE_BUF: will not block after POLLOUT
@@ -89,7 +89,7 @@ void Output::run() {
     if (written > 0) {
       at += static_cast<std::size_t>(written);
     } else if (written < 0 && errno != EINTR && errno != EAGAIN) {
-      at = batch.size();  // nobody reads any more: the processes go on without
+      at = batch.size();  // the reader is gone: the processes continue without it
     }
   }
 }

@@ -1,5 +1,5 @@
-// What the processes print, on its way to the agent's own standard output and error: lines get the rank in front, and
-// a reader that is slow slows the processes down instead of filling the agent's memory or stopping its heartbeats.
+// The output of the processes, on its way to the agent's own standard output and error. Each line gets its rank as a
+// prefix. A slow reader slows the processes down; it does not fill the agent's memory or stop its heartbeats.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +18,11 @@ class LineTagger {
   static constexpr std::size_t kMaxLine = 64 * 1024;
 
   explicit LineTagger(std::string tag) : tag_(std::move(tag)) {}
-  // For the lines that are completed from now on.
+  // The tag of all lines that are completed later.
   void retag(std::string tag) { tag_ = std::move(tag); }
-  // Appends the lines that `bytes` completes to `out`; a rest without its newline waits.
+  // Appends the lines that `bytes` completes to `out`. A part without a newline is kept.
   void feed(std::string_view bytes, std::string& out);
-  // The stream has ended: the rest is a line.
+  // The stream has ended: the kept part becomes a line.
   void finish(std::string& out);
 
  private:
@@ -35,16 +35,16 @@ class Output {
  public:
   static constexpr std::size_t kRoom = 1024 * 1024;
 
-  // `wake`: an eventfd that is written to when there is room again. Neither descriptor is closed.
+  // `wake`: an eventfd that gets a write when there is room again. Neither descriptor is closed.
   Output(int fd, int wake);
-  // Waits at most two seconds for what is queued, then gives it up.
+  // Waits at most two seconds for the queued text, then drops it.
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Whether more should be read from the processes now. Any thread.
+  // True if the agent should read more from the processes. Any thread.
   bool has_room() const;
-  // Queues `text`; never blocks. The caller asks has_room() first and may overshoot by what it had in hand.
+  // Queues `text`; never blocks. The caller checks has_room() first, and may exceed the room by one read.
   void write(std::string_view text);
 
  private:

@@ -25,7 +25,7 @@ using rendezvous::ProcessEnd;
 
 namespace {
 
-// What is written in front of each line of a rank.
+// The prefix of each line of a rank.
 std::string tag_of(int rank) {
   return fmt::format("[{}] ", rank);
 }
@@ -37,8 +37,8 @@ struct Processes::Worker {
   pid_t pid = -1;  // -1 once reaped; it leads a process group of the same number until then
   Fd out, err, link;
   LineTagger out_lines, err_lines;
-  std::string link_line;  // what came after the last newline
-  std::string to_tell;    // what the link had no room for yet
+  std::string link_line;  // the bytes after the last newline
+  std::string to_tell;    // messages that the link had no room for
   std::string tail;       // the last bytes of its standard error
 
   explicit Worker(int number) : rank(number), out_lines(tag_of(number)), err_lines(tag_of(number)) {}
@@ -62,7 +62,7 @@ std::string variable(const std::vector<std::string>& environment, const std::str
   return "";
 }
 
-// Where execve() is to look; empty when PATH has no such file, which fills `failed`.
+// The path for execve(); empty if PATH has no such file, which fills `failed`.
 std::string resolve(const std::string& command, const std::string& path, ProcessEnd& failed) {
   if (command.find('/') != std::string::npos) return command;
   std::string denied;
@@ -174,7 +174,7 @@ void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> liste
   workers_.resize(static_cast<std::size_t>(go.ranks));
   for (const int i : only) {
     auto& worker = workers_[static_cast<std::size_t>(i)];
-    if (worker) {  // what an older generation wrote last
+    if (worker) {  // the last output of an earlier generation
       read_stream(*worker, false, kAtTheEnd);
       read_stream(*worker, true, kAtTheEnd);
     }
@@ -251,7 +251,7 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
   const pid_t pid = ::fork();
   if (pid < 0) return out_of_descriptors();
   if (pid == 0) launch(plan);
-  ::setpgid(pid, pid);  // whoever of the two is first
+  ::setpgid(pid, pid);  // parent and child both call it: either may be first
   report_there.reset();
   int error = 0;
   ssize_t length = 0;
@@ -318,7 +318,7 @@ void Processes::join(const Go& go) {
   }
 }
 
-// A worker that does not read loses messages, not the agent; what it was told late or never ends it by a deadline.
+// A worker that does not read loses its messages. Its agent ends it by the deadline of the message.
 void Processes::tell(Worker& worker, const rendezvous::AgentMessage& message) {
   const std::string line = rendezvous::encode(message);
   if (!worker.link || worker.to_tell.size() + line.size() > kMostUntold) return;
@@ -364,7 +364,7 @@ void Processes::kill() {
   for (const auto& worker : workers_) {
     if (worker->pid > 0) ::kill(-worker->pid, SIGKILL);
   }
-  // Not reaped by anyone but us, so these numbers cannot have been given to others meanwhile.
+  // Only the agent reaps them, so the kernel has not given these numbers to other processes.
   for (const pid_t child : children()) ::kill(child, SIGKILL);
 }
 
@@ -399,7 +399,7 @@ void Processes::finish(Worker& worker, int status) {
   events_.on_exit(end);
 }
 
-// Whether there is a child of this agent that is no worker: what one of them started and left behind.
+// True if the agent has a child that is no worker: an orphan that a worker left behind.
 bool Processes::others_than_workers() const {
   const std::vector<pid_t> all = children();
   return std::any_of(all.begin(), all.end(), [this](pid_t child) {
@@ -464,7 +464,7 @@ void Processes::read_link(Worker& worker) {
 void Processes::add_polls(std::vector<pollfd>& polls) const {
   const bool out_room = out_.has_room(), err_room = err_.has_room();
   for (const auto& worker : workers_) {
-    // Without room the pipe fills, and the process waits in write().
+    // Without room the pipe fills, and the process blocks in write().
     polls.push_back({out_room ? worker->out.get() : -1, POLLIN, 0});
     polls.push_back({err_room ? worker->err.get() : -1, POLLIN, 0});
     polls.push_back({worker->link.get(), static_cast<short>(worker->to_tell.empty() ? POLLIN : POLLIN | POLLOUT), 0});

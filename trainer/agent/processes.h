@@ -1,5 +1,5 @@
-// The processes of one generation on this pod: starting, signalling, reaping, and the bytes that they write. No thread;
-// the agent's loop polls the descriptors that are given out here. Signal handling is the agent's.
+// The processes of one generation on this pod: starts, signals and reaps them, and reads what they write. No thread:
+// the agent's loop polls the descriptors of this class. The agent handles its own signals.
 #pragma once
 
 #include <poll.h>
@@ -24,37 +24,36 @@ class Processes {
     std::function<void(int rank, const rendezvous::WorkerMessage&)> on_worker_message;
     std::function<void(const rendezvous::ProcessEnd&)> on_exit;
   };
-  // `command` is argv; `environment` is what the agent was started with.
+  // `command` is argv; `environment` is the agent's own.
   Processes(std::vector<std::string> command, std::vector<std::string> environment, Output& out, Output& err,
             Events events);
   ~Processes();
 
   // One process for each local rank of `go` that is in `only`, or for all where that is empty; each gets its listener.
-  // A process that cannot be started ends at once, with a sentence. Nothing may be left of the processes that had those
-  // ranks before.
+  // A process that cannot be started ends at once, with a sentence. Earlier processes of those ranks must be gone.
   void start(const rendezvous::Go& go, std::vector<int> only, std::vector<Fd> listeners);
   // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
   void signal(int signal, bool ask);
-  // Asks every process to end its communicator and to say what it holds.
+  // Asks every process to end its communicator and to report the state that it holds.
   void regroup(const rendezvous::Epoch& epoch);
   // Tells every process its place in the generation of `go`.
   void join(const rendezvous::Go& go);
   // Asks every process to end the generation after a step on which its ranks agree.
   void yield(std::int64_t generation);
-  // The processes have the ranks from `first_rank` on from now on, in what is said of them and in front of their lines.
+  // Gives the processes the ranks from `first_rank` on, in reports and in the prefixes of their lines.
   void renumber(int first_rank);
-  // SIGABRT to the group of that rank, and SIGCONT: a stopped process dies of nothing but SIGKILL before it goes on.
+  // SIGABRT to the group of that rank, and SIGCONT: a stopped process handles no signal but SIGKILL.
   void abort(int rank);
   // SIGKILL to the group of that rank.
   void kill(int rank);
-  // The states of the processes that have not ended, as /proc says them: R, S, D, T, ...; '?' where it says nothing.
+  // The states of the processes that have not ended, by /proc: R, S, D, T, ...; '?' if it has none.
   std::vector<std::pair<int, char>> states() const;
-  // SIGKILL to the groups and to every adopted child. What those leave behind needs another call.
+  // SIGKILL to the groups and to every adopted child. Orphans of these need another call.
   void kill();
-  // Reaps all that has ended. True when the agent has no child left at all.
+  // Reaps all processes that have ended. True when the agent has no child left.
   bool reap();
 
-  // Adds what to wait for; handle() takes the same entries back after poll().
+  // Adds the descriptors to poll; handle() takes the same entries after poll().
   void add_polls(std::vector<pollfd>& polls) const;
   void handle(const std::vector<pollfd>& polls, std::size_t first);
 

@@ -1,4 +1,4 @@
-// What the agent is told by the environment of its pod (operator/rendezvous/coordinator.h names the variables).
+// The agent's settings from the environment of its pod (operator/rendezvous/coordinator.h names the variables).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Addresses that a member offers for a generation: one listening socket per local rank, and a free MASTER_PORT.
+// The addresses that a member offers for a generation: a listening socket for each local rank, and a free MASTER_PORT.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct Offer {
   std::vector<Fd> listeners;  // by local rank; close-on-exec
 };
 
-// Binds to `pod_ip`, a numeric address; to all addresses where the machine does not have it. `seed` differs between
-// generations and jobs, so that a MASTER_PORT is fresh for each. A port that is taken comes back as a problem.
+// Binds to `pod_ip`, a numeric address; to all addresses if the machine does not have it. `seed` differs between
+// generations and jobs, so each gets another MASTER_PORT. A port that is taken is returned as a problem.
 Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, const std::string& seed);
 
 }  // namespace lockstep::trainer::agent
