@@ -197,7 +197,7 @@ def test_the_operator_meets_the_restricted_standard_and_survives_a_lost_node(doc
     assert not of_kind(render("replicas=1"), "PodDisruptionBudget"), "a budget of one of one would block every drain"
 
 
-def test_the_coordinator_service_has_no_selector_and_names_its_port_as_the_leader_does(documents):
+def test_the_coordinator_service_has_no_selector_and_the_leaders_port_name(documents):
     service = next(s for s in of_kind(documents, "Service") if s["metadata"]["name"] == "lockstep-coordinator")
     assert "selector" not in service["spec"]
     assert service["spec"]["ports"] == [{"name": "coordinator", "port": 7077, "targetPort": 7077, "protocol": "TCP"}]

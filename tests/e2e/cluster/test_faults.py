@@ -94,7 +94,7 @@ def api_server_is_away(gang):
     leads_another(gang.cluster, holder)
 
 
-def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(operators, job, tmp_path):
+def test_after_each_fault_the_job_resumes_with_an_exact_ledger_and_equal_bits(operators, job, tmp_path):
     cluster = operators
     # A pod takes all GPUs of its node, so that each node has one.
     gang = Gang(cluster, job, "faults", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
@@ -166,7 +166,7 @@ def test_after_each_fault_the_job_goes_on_and_ends_with_an_exact_ledger_and_the_
     assert all(seconds <= bound for seconds in longest.values()), (longest, bound)
 
 
-def test_nobody_is_lost_while_nodes_are_called_not_ready_because_the_api_server_was_away(operators, job):
+def test_no_member_is_lost_while_nodes_are_not_ready_after_an_api_outage(operators, job):
     gang = Gang(operators, job, "unfound", *FLAGS, pace=PACE, steps=4000, gpusPerNode=8)
     with gang.fault("the API server is away", costs_a_member=False):
         api_server_is_away(gang)
@@ -189,7 +189,7 @@ def received(pid):
         return sum(int(line.split(":")[1].split()[0]) for line in lines if ":" in line and not line.strip().startswith("lo:"))
 
 
-def test_a_rank_that_dies_while_it_gives_its_state_to_another_leaves_nobody_with_half_of_one(cluster, job, tmp_path):
+def test_a_rank_that_dies_while_it_sends_its_state_tears_no_other_state(cluster, job, tmp_path):
     gang = Gang(cluster, job, "halves", *LARGE, pace=0.1, steps=100)
     with gang.fault("the source dies in the transfer") as generation:
         agent, source = gang.process(2, "lockstep-agent"), gang.process(1)

@@ -14,7 +14,7 @@ def reason(cluster, name):
     return next(c["reason"] for c in conditions if c["type"] == "Restarting")
 
 
-def test_the_last_one_saves_what_it_holds_and_the_job_goes_on_from_that_when_there_are_nodes_again(cluster, job):
+def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, job):
     name = "hold"
     cluster.command("volume", "default", "hold-state")
     # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by time.

@@ -92,7 +92,7 @@ def test_a_cut_off_coordinator_loses_no_member_and_of_two_cut_pods_one_moves(clu
     assert longest <= gang.longest_allowed()
 
 
-def test_a_newcomer_that_misses_a_peer_joins_when_it_reaches_it_and_no_rank_stops(cluster, job, tmp_path):
+def test_a_newcomer_joins_once_it_reaches_all_peers_and_no_rank_stops(cluster, job, tmp_path):
     gang = Gang(cluster, job, "newcomer", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
     gang.makes_steps(40)
     first, last = gang.pod(0), gang.pod(2)

@@ -116,7 +116,7 @@ def went_on_with_fewer(cluster, name, since):
     return attempt
 
 
-def test_a_powered_off_node_is_replaced_by_another_and_an_elastic_job_does_not_wait_for_that(cluster, job):
+def test_a_powered_off_node_is_replaced_and_an_elastic_job_does_not_wait(cluster, job):
     name, few = "power-off", "power-off-few"
     # Both at once, and long enough for the one to train still when the other trains, too. Lockstep would place the
     # three pods of a job as close together as they fit; kube-scheduler spreads them.

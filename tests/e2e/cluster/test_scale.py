@@ -45,7 +45,7 @@ def reasons(cluster, name):
     return {event["reason"]: event.get("message") or event.get("note") for event in events}
 
 
-def test_a_job_that_is_scaled_up_and_down_ends_with_an_exact_ledger_and_the_bits_of_an_undisturbed_run(cluster, job, undisturbed):
+def test_a_job_scaled_up_and_down_has_an_exact_ledger_and_equal_bits(cluster, job, undisturbed):
     procs = 2
     name, nodes = "scaled", 2
     ledgers = e2e.Ledgers(cluster.command("volume", "default", f"{name}-state").stdout.strip() + "/ledger")

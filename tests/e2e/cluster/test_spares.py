@@ -39,7 +39,7 @@ def has_spare(cluster, name):
     return status if status["nodes"].get("spare") == 1 and status["nodes"]["summary"] == "2/2" else None
 
 
-def test_a_spare_takes_the_place_of_a_deleted_pod_and_the_replacement_is_the_next_spare(cluster, job, digest):
+def test_a_spare_replaces_a_deleted_pod_whose_successor_is_the_next_spare(cluster, job, digest):
     name = job(jobs.trainer("spare", *FLAGS, jobs.pace(0.015), nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)
     status = cluster.wait_for(name, "the spare is there", lambda: has_spare(cluster, name), deadline=60)

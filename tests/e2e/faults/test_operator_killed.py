@@ -126,7 +126,7 @@ def test_the_oracle_finds_an_operator_that_makes_pods_twice(cluster, watches, tm
     assert any("which is no first pod of a slot" in sentence for sentence in found)
 
 
-def test_the_oracle_finds_an_operator_that_interrupts_training_when_it_comes_back(cluster, watches, tmp_path):
+def test_the_oracle_finds_an_operator_that_interrupts_training_on_return(cluster, watches, tmp_path):
     one = life.Life(cluster, watches, tmp_path, "forgetful", die_on="status Running$", later_mutation="forgetful").run()
     found = oracle.violations(one.record(list(cluster.audit())))
     print(f"\n{found}")

@@ -124,7 +124,7 @@ def test_a_pod_that_is_deleted_while_it_runs_is_found():
     assert found_in(lambda life: change(life, "2026-11-21T05:01:00Z")) == []  # the job had ended; the pod had not said so
 
 
-def test_another_generation_is_found_unless_the_operator_died_before_anything_ran():
+def test_another_generation_is_found_unless_nothing_ran_before_the_death():
     def change(life, ran):
         life["ran_before_the_kill"] = ran
         life["jobs"][-1][1]["status"]["membershipGeneration"] = 2

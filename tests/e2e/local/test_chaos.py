@@ -72,7 +72,7 @@ def undisturbed(tmp_path):
     return train
 
 
-def test_a_gang_under_chaos_makes_each_step_exactly_once_and_ends_with_the_bits_of_an_undisturbed_run(run, undisturbed):
+def test_a_gang_under_chaos_makes_each_step_once_and_ends_with_equal_bits(run, undisturbed):
     steps = FAULTS * STEPS_PER_FAULT
     print(f"\nLOCKSTEP_SEED={SEED}, {FAULTS} faults, {WORKERS} workers, {steps} steps")
     command = run(job("chaos", steps), "--chaos", f"{SEED}:{FAULTS}", "--json")

@@ -48,7 +48,7 @@ def digest(run_to_the_end):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told_to_end"])
-def test_it_goes_on_without_a_lost_pod_takes_the_replacement_in_and_has_the_bits_of_an_undisturbed_run(run_to_the_end, digest, number):
+def test_it_trains_without_a_lost_pod_and_with_its_successor_with_equal_bits(run_to_the_end, digest, number):
     # Slot 0: the others get other ranks.
     command = run_to_the_end(lambda command: os.kill(parent(command.worker(0)), number))
     log = (command.folder / "run/logs/rank-0.log").read_text()
@@ -64,7 +64,7 @@ def test_it_goes_on_without_a_lost_pod_takes_the_replacement_in_and_has_the_bits
     print(f"\nwith two of three from step {said[0][1]} to {said[1][1]}; digest {digest}")
 
 
-def test_the_others_go_on_at_once_when_a_process_dies_and_a_new_one_joins_when_it_is_ready(run_to_the_end, digest):
+def test_survivors_of_a_process_continue_at_once_and_a_new_one_joins_later(run_to_the_end, digest):
     # Slot 1: the log of rank 0 is one process's from the first step to the last.
     command = run_to_the_end(lambda command: os.kill(command.worker(1), signal.SIGKILL))
     log = (command.folder / "run/logs/rank-0.log").read_text()

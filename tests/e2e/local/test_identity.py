@@ -70,7 +70,7 @@ def test_ranks_that_need_not_have_the_same_bits_may_differ(run, two_instruction_
     command.nothing_is_left()
 
 
-def test_a_trainer_that_fails_before_the_first_generation_is_an_attempt_with_its_words(run):
+def test_a_trainer_that_fails_before_generation_1_is_an_attempt_with_its_words(run):
     job = gang("dataless", "", "--data=/no/such/file")
     command = run(job)
     assert command.wait(30) == 78, command

@@ -41,7 +41,7 @@ def undisturbed(folder, steps):
     return e2e.trainer_result(out)["digest"]
 
 
-def test_a_gang_over_nccl_that_loses_a_rank_makes_each_step_once_and_has_the_bits_of_an_undisturbed_run(run, tmp_path):
+def test_over_nccl_a_lost_rank_costs_no_step_and_no_bit(run, tmp_path):
     ledger = tmp_path / "ledger"
     command = run(job("nccl", STEPS, f"--ledger={ledger}"), "--kill-worker", f"1@{KILL_AT}")
     assert command.wait(180) == 0, command
