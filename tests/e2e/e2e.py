@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: commands with deadlines, waiting on conditions, jobs, and one cluster per run."""
+"""Shared by the end-to-end tests: commands with deadlines, waiting on conditions, jobs, and one cluster per run."""
 
 import calendar
 import contextlib
@@ -157,7 +157,7 @@ class Cluster:
         return max(first)[1] if first else None
 
     def record(self, job, namespace="default"):
-        """What the coordinator has recorded of a job."""
+        """The coordinator's record of a job."""
         return json.loads(self.read(f"/api/v1/namespaces/{namespace}/configmaps/{job}-record")["data"]["record"])
 
     def gang(self, job, namespace="default"):
@@ -297,7 +297,7 @@ class Ledgers:
 
 
 def ledger_verdict(folder, reference):
-    """tests/ledger/check_ledger.py of a job's ledgers, against those of a run that nobody disturbed."""
+    """tests/ledger/check_ledger.py of a job's ledgers, against those of an undisturbed run."""
     result = check_ledger.check(folder, reference)
     print(result.summary())
     return result

@@ -1,4 +1,4 @@
-"""A training job on a cluster of which every commit is followed, and what is done to it."""
+"""A training job on a cluster whose every commit the test follows, and the faults for it."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ def p99(values):
 
 
 def reference(folder, *flags):
-    """The ledger of a run of one process that nobody disturbed, and its last line."""
+    """The ledger of an undisturbed run of one process, and its last line."""
     done = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *flags, f"--ledger={folder}", deadline=600)
     return e2e.trainer_result(done.stdout)["digest"]
 
@@ -133,7 +133,7 @@ class Gang:
         return max(TIMES * p99(undisturbed), FLOOR, max(undisturbed))
 
     def print_table(self, result, alone):
-        """`result` is what tests/ledger/check_ledger.py says, `alone` the ledger of a run that nobody disturbed."""
+        """`result` is what tests/ledger/check_ledger.py says, `alone` the ledger of an undisturbed run."""
         expected = {line["step"]: line["digest"] for lines in e2e.Ledgers(alone).read().commits() for line in lines}
         digests = result.digests()
         known = {key for _, _, _, attempts in self.rows for attempt in attempts for key in attempt.get("phases", {})}

@@ -92,7 +92,7 @@ class Operator:
             return None
 
     def metric(self, name):
-        """The sum of a metric's values; None while nobody answers."""
+        """The sum of a metric's values; None while the operator does not answer."""
         page = self.get("/metrics")
         return page and sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{[^}}]*}})? (\S+)", page[1]))
 

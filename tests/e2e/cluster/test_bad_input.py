@@ -1,4 +1,4 @@
-"""What a real server and a real kubelet say to bad input: a sentence at apply, or a condition within the deadline."""
+"""Bad input on a real server and a real kubelet: a sentence at apply, or a condition within the deadline."""
 
 import pathlib
 import re

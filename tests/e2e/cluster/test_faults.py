@@ -1,4 +1,4 @@
-"""What is done to one job on three nodes, one fault after the other, and what it cost: a table, an exact ledger, the same bits.
+"""One job on three nodes, one fault after the other, and the cost of each: a table, an exact ledger, equal bits.
 
 LOCKSTEP_AWAY_SECONDS is for how long the API server is away, LOCKSTEP_FAULT_LEASE after how many seconds another operator
 takes over from one that fell silent; the long form has a minute and the shipped 15 s."""
@@ -99,7 +99,7 @@ def test_after_each_fault_the_job_resumes_with_an_exact_ledger_and_equal_bits(op
     # A pod takes all GPUs of its node, so that each node has one.
     gang = Gang(cluster, job, "faults", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)
     gang.makes_steps(60)
-    away = []  # (what, begun, ended): nobody of the gang is lost then
+    away = []  # (what, begun, ended): no member is lost meanwhile
 
     with gang.fault("a process is killed"):
         gang.kill_process(1)

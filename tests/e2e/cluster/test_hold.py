@@ -1,4 +1,4 @@
-"""An elastic job of which too few pods are left: it holds what it has, saves it when the time is over, and goes on from that."""
+"""An elastic job with too few pods: it holds its state in memory, saves it after holdSeconds, and resumes from it."""
 
 import re
 import time

@@ -13,7 +13,7 @@ EXAMPLES = e2e.ROOT / "examples"
 
 
 def result_of(cluster, name):
-    """What the trainer said at its end, from rank 0's log."""
+    """The result line of the trainer, from rank 0's log."""
     log = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
     found = e2e.trainer_result(log)
     assert found, f"no result line in the log of rank 0:\n{log[-3000:]}"
@@ -81,7 +81,7 @@ def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(clust
 
 @pytest.fixture(scope="module")
 def accepted(cluster):
-    """What the server says of all examples."""
+    """The server's answers to all examples."""
     return cluster.kubectl("apply", "--dry-run=server", "-f", EXAMPLES).stdout
 
 

@@ -1,4 +1,4 @@
-"""The operator itself on a real cluster: quiet when idle, and what it leaves to nobody."""
+"""The operator on a real cluster: an idle one writes its Lease alone; the memory that it takes is printed."""
 
 import collections
 import os

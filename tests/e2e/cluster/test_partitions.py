@@ -41,7 +41,7 @@ def told(gang):
 
 
 def ends_as_undisturbed(gang, alone):
-    """Has the job finish, with an exact ledger and the bits of a run in the folder `alone` that nobody disturbed."""
+    """Has the job finish, with an exact ledger and the bits of the undisturbed run in the folder `alone`."""
     gang.hurry()
     digest = reference(alone, *FLAGS, f"--steps={STEPS}")
     at_the_end = gang.finish()

@@ -1,4 +1,4 @@
-"""Faults on a real cluster: a process, a pod and a node die, and each job goes on by itself."""
+"""Faults on a real cluster: a process, a pod and a node die, and each job recovers by itself."""
 
 import collections
 import time

@@ -1,4 +1,4 @@
-"""An elastic job is scaled with `kubectl scale` while it trains: nobody fails, nothing is lost and nothing done twice."""
+"""An elastic job is scaled with `kubectl scale` while it trains: no failure, no lost and no repeated step."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ PACE = 0.02  # seconds of a step, or more: a change takes two or three seconds, 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The ledger of a run of one process that nobody disturbed, and the digest of its state at the end."""
+    """The ledger of an undisturbed run of one process, and the digest of its state at the end."""
     folder = tmp_path_factory.mktemp("undisturbed")
     done = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *MODEL, f"--ledger={folder}", deadline=600)
     return folder, e2e.trainer_result(done.stdout)["digest"]

@@ -12,7 +12,7 @@ FLAGS = jobs.mlp(2000)
 
 @pytest.fixture(scope="module")
 def digest():
-    """Of the state at the end of a run of one process that nobody disturbed."""
+    """Of the state at the end of an undisturbed run of one process."""
     return e2e.trainer_result(e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout)["digest"]
 
 
@@ -21,7 +21,7 @@ def by_slot(cluster, name):
 
 
 def gang_and_spare(cluster, name):
-    """Slots of the generation in force, and the one beside it. Who is there first makes the first generation."""
+    """Slots of the generation in force, and the one beside it. The first members to connect form the first generation."""
     gang = cluster.gang(name)
     (spare,) = set(by_slot(cluster, name)) - set(gang)
     return gang, spare

@@ -155,7 +155,7 @@ class Life:
         return re.sub(rf"\b{JOB}-[0-9a-z]{{4}}-(\d+)-(\d+)", rf"{JOB}-*-\1-\2", line)
 
     def record(self, audit):
-        """What the oracle looks at."""
+        """The recorded life, as the oracle reads it."""
         jobs_seen = self._jobs.events(self.namespace)
         started = [condition["lastTransitionTime"] for _, job in jobs_seen
                    for condition in job.get("status", {}).get("conditions", [])

@@ -1,4 +1,4 @@
-"""What must hold of a job's life whatever became of its operator, as functions of what was written down about it.
+"""Invariants of a job's life under an operator that dies, as functions of the recorded life.
 
 A life is a dict:
   job              metadata.name and metadata.uid of the TrainingJob

@@ -1,4 +1,4 @@
-"""What the operator's client and cache rely on, shown on the real API server, also when that is killed."""
+"""The API server's behaviour that the operator's client and cache rely on, also when the server is killed."""
 
 import e2e
 

@@ -1,4 +1,4 @@
-"""The oracle on lives that were doctored: each kind of harm is found, and a life without harm is left alone."""
+"""The oracle on doctored lives: it finds each kind of harm, and none in a sound life."""
 
 import copy
 

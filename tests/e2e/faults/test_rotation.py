@@ -19,7 +19,7 @@ def trusted(pod):
 
 
 class Connections:
-    """What the operator says of the agents' connections."""
+    """The operator's log lines about the agents' connections."""
 
     def __init__(self, operator):
         self._operator = operator

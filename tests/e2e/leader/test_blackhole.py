@@ -37,7 +37,7 @@ class Way:
 
     @contextlib.contextmanager
     def cut(self):
-        """No packet arrives, in either direction, and nobody is told."""
+        """Drops every packet in both directions, silently."""
         outer, self._rules = self._rules, contextlib.ExitStack()
         try:
             with self._rules:

@@ -17,7 +17,7 @@ JOB = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata":
 
 
 class Again:
-    """A job that is deleted and created anew, by one client without a pause."""
+    """A job that one client deletes and creates again without a pause."""
 
     def __init__(self, cluster, namespace, pods):
         self._cluster, self._namespace, self._pods = cluster, namespace, pods

@@ -1,4 +1,4 @@
-"""The `lockstep` command as a user types it, with all processes that come of it."""
+"""The `lockstep` command as a user types it, and all processes that it starts."""
 
 import ctypes
 import os

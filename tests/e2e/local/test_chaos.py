@@ -1,4 +1,4 @@
-"""`lockstep run --chaos`: a gang that is disturbed all the time ends with the bits of one that nobody disturbed.
+"""`lockstep run --chaos`: a gang under constant faults ends with the bits of an undisturbed one.
 
 LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones, LOCKSTEP_CHAOS_SEEDS
 more of the small ones (3; `make soak`: 20). What has to hold is counted from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
@@ -100,7 +100,7 @@ def test_a_gang_under_chaos_makes_each_step_once_and_ends_with_equal_bits(run, u
 
 
 def table(chaos):
-    """What each kind of fault cost."""
+    """The cost of each kind of fault."""
     costs = collections.defaultdict(list)
     for event in chaos["events"]:
         costs[event["kind"]].append(event["lostMs"])

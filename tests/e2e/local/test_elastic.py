@@ -1,4 +1,4 @@
-"""A gang that may run with fewer workers, under `lockstep run`: it goes on when a pod is lost, and is whole again."""
+"""An elastic gang under `lockstep run`: it trains on without a lost pod, and becomes whole again."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def result(command):
 
 @pytest.fixture(scope="module")
 def digest(run_to_the_end):
-    """Of the state at the end of a run that nobody disturbed."""
+    """Of the state at the end of an undisturbed run."""
     return result(run_to_the_end())["digest"]
 
 

@@ -1,4 +1,4 @@
-"""Ranks that hang: the right one is named and ended with its stack in the attempt, and nobody is who only is slow.
+"""Ranks that hang: the right one is named and ended, its stack is in the attempt, and no slow rank is ended.
 
 LOCKSTEP_HANG_ROUNDS: how often each kind of hang is tried (2; `make soak`: 20).
 LOCKSTEP_QUIET_SECONDS: how long a job trains beside other work and a disk that stalls, and nobody may be lost (15; `make soak`: 3600).
@@ -23,7 +23,7 @@ import jobs
 WORKER = e2e.BUILD / "tests/bin/hanging_worker"
 ROUNDS = int(os.environ.get("LOCKSTEP_HANG_ROUNDS", "2"))
 QUIET_SECONDS = float(os.environ.get("LOCKSTEP_QUIET_SECONDS", "15"))
-STALL = 4  # seconds for which a disk answers nobody: longer than a silence that costs a member
+STALL = 4  # seconds for which a disk does not answer: longer than a silence that costs a member
 KINDS = ("computing", "loading", "reduce-scatter", "all-gather", "skipping")
 
 
@@ -115,7 +115,7 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
 
 @pytest.fixture
 def stalling_disk(tmp_path):
-    """A file system of its own, and a function that has it stall: whoever writes there waits for so many seconds."""
+    """A file system of its own, and a function that stalls it: each write waits for that many seconds."""
     image, folder = tmp_path / "disk.img", tmp_path / "disk"
     folder.mkdir()
     with image.open("wb") as file:
@@ -126,7 +126,7 @@ def stalling_disk(tmp_path):
     def stall(seconds):
         e2e.run("fsfreeze", "--freeze", folder)
         try:
-            time.sleep(seconds)  # for so long the disk answers nobody
+            time.sleep(seconds)  # the disk does not answer meanwhile
         finally:
             e2e.run("fsfreeze", "--unfreeze", folder)
 

@@ -1,4 +1,4 @@
-"""`--transport=nccl` with NCCL and a GPU as tests/trainer/comm/fake_nccl.h plays them: who is lost costs nothing but time."""
+"""`--transport=nccl` over the fake NCCL and GPU of tests/trainer/comm/fake_nccl.h: a lost rank costs time alone."""
 
 import json
 import pathlib
@@ -67,7 +67,7 @@ def test_a_gang_over_nccl_under_chaos_keeps_its_promises(run, tmp_path):
 
 
 def test_an_abort_that_hangs_costs_the_process_and_nothing_else(run, tmp_path):
-    """Every abort hangs: a survivor cannot keep its memory, so all begin anew from the newest checkpoint."""
+    """Every abort hangs: a survivor cannot keep its memory, so all ranks restart from the newest checkpoint."""
     given = job("hung", STEPS, "--checkpoint-every-steps=20")
     given["spec"]["env"] = [{"name": "FAKE_NCCL_HANG_ABORTS", "value": "1"}]
     command = run(given, "--kill-worker", f"1@{KILL_AT}")

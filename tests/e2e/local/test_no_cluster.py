@@ -1,4 +1,4 @@
-"""The commands of a cluster where there is none: one sentence that names what is missing, and 1."""
+"""The commands of a cluster without a cluster: exit 1, and one sentence that names the missing part."""
 
 import socket
 import threading

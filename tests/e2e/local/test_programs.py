@@ -1,4 +1,4 @@
-"""Programs that know nothing of Lockstep: they read what torchrun sets, and survive the loss of a worker."""
+"""Programs that know nothing of Lockstep: they read torchrun's variables, and survive the loss of a worker."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Ctrl-C and `kill -9`: whatever ends, nothing of a run stays behind."""
+"""Ctrl-C and `kill -9` of any part: no process of a run stays behind."""
 
 import os
 import pathlib

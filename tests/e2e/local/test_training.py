@@ -1,4 +1,4 @@
-"""A small language model trained by `lockstep run` with nobody at a terminal: what is shown, what is kept, and its bits."""
+"""A small language model under `lockstep run` without a terminal: its output, its files, and its bits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What must hold of all pods at every moment, as functions of what a watch of them saw.
+"""Invariants of all pods at every moment, as functions of the events of a watch.
 
 Events are [(seconds, type, pod)] in the order of the API server, of all namespaces. Each function returns sentences,
 none when all is well.

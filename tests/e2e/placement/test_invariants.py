@@ -1,4 +1,4 @@
-"""The invariants on events that were made up: each kind of harm is found, and sound ones are left alone."""
+"""The invariants on invented events: they find each kind of harm, and none in sound events."""
 
 import invariants
 import placed

@@ -1,4 +1,4 @@
-"""How soon the successor of a deleted pod is bound, when Lockstep chooses its node and when kube-scheduler does.
+"""The time until the successor of a deleted pod is bound, with Lockstep and with kube-scheduler choosing its node.
 
 LOCKSTEP_RECOVERIES is how many pods each side loses, in turn. Each is of a job of its own, because a job's second
 restart waits.
