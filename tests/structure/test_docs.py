@@ -6,6 +6,8 @@ import subprocess
 import sys
 import unittest
 
+import yaml
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import api_reference  # noqa: E402
@@ -82,6 +84,15 @@ def metrics_in_code():
     return found
 
 
+def unknown_keys(given, known, path=""):
+    """Paths of `given` that `known` does not have; lists and empty maps of `known` take anything."""
+    for key, value in given.items():
+        if key not in known:
+            yield path + key
+        elif isinstance(value, dict) and known[key]:
+            yield from unknown_keys(value, known[key], f"{path}{key}.")
+
+
 class Docs(unittest.TestCase):
     def test_links_lead_to_a_file_and_a_heading(self):
         broken = [link for path in pages() for link in broken_links(path, path.read_text())]
@@ -108,6 +119,13 @@ class Docs(unittest.TestCase):
                     if not (ROOT / name).exists():
                         missing.append(f"{path.relative_to(ROOT)}:{number}: {name}")
         self.assertFalse(missing, "\n" + "\n".join(missing))
+
+
+    def test_the_values_on_the_install_page_are_those_of_the_chart(self):
+        known = yaml.safe_load((ROOT / "charts/lockstep/values.yaml").read_text())
+        (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.S)
+        self.assertEqual(list(unknown_keys(yaml.safe_load(block), known)), [])
+        self.assertEqual(list(unknown_keys({"image": {"tags": ""}, "x": 1}, known)), ["image.tags", "x"])
 
 
 class Tables(unittest.TestCase):
