@@ -34,7 +34,7 @@ def package(release):
 def test_the_package_holds_programs_that_start(release, tmp_path):
     run("dpkg-deb", "--extract", package(release), tmp_path)
     programs = {path.name for path in (tmp_path / "usr/bin").iterdir()}
-    assert {"lockstep", "lockstep-agent", "lockstep-operator", "lockstep-trainer"} <= programs
+    assert {"lockstep", "lockstep-agent", "lockstep-data", "lockstep-operator", "lockstep-trainer"} <= programs
     assert "lockstep" in run(tmp_path / "usr/bin/lockstep", "--help")
 
 

@@ -22,7 +22,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_alw
 
 void on_signal(int number) {
   stopped_by.store(number);
-  stop_requested.store(true);
+  if (stop_requested.exchange(true)) ::_exit(128 + number);  // a second one: the storage may hang
 }
 
 void add_common(CLI::App& command, Common& common, std::int64_t& shard_mib) {
