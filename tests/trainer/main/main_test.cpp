@@ -67,7 +67,7 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {{"--model=alexnet"},
             64,
             "--model: alexnet not in "
-            "{char-transformer,linear-regression,mlp,mobilenet-v2,resnet18-cifar,resnet50,vgg-a}"},
+            "{char-transformer,linear-regression,mlp,mobilenet-v2,resnet18,resnet18-cifar,resnet50,vgg-a}"},
            {{"--model=resnet50"}, 78, "--model=resnet50 needs --data with folders of TFRecords, or synthetic"},
            {line(5, {"--stepz=4"}), 64, "The following argument was not expected: --stepz=4"},
            {line(5, {"--threads=0"}), 64, "--threads: Value 0 not in range 1 to 1024"},

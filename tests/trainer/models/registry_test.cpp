@@ -133,6 +133,7 @@ TEST_F(Registry, options_reach_the_graph) {
            {.model = "char-transformer", .option = "dropout", .value = 0.5, .nodes = true},
            {.model = "resnet50", .option = "classes", .value = std::int64_t{10}, .parameters = true},
            {.model = "resnet50", .option = "width", .value = std::int64_t{8}, .parameters = true},
+           {.model = "resnet18", .option = "width", .value = std::int64_t{8}, .parameters = true},
            {.model = "mobilenet-v2", .option = "classes", .value = std::int64_t{10}, .parameters = true},
            {.model = "mobilenet-v2", .option = "dropout", .value = 0.0, .nodes = true},
            {.model = "vgg-a", .option = "image-size", .value = std::int64_t{64}, .parameters = true},
