@@ -129,7 +129,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   auto natural = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40);
 
   app.add_option("--model", flags.model, "What to train")->required()->check(CLI::IsMember(model_names()));
-  app.add_option("--data", flags.data, "Files or folders of them, for a model that needs data")->delimiter(',');
+  app.add_option("--data", flags.data, "Files or folders of them, for a model that needs data; or synthetic")
+      ->delimiter(',');
   app.add_option("--on-damage", flags.on_damage,
                  "A record with a wrong checksum or an image that cannot be decoded: fail, or skip it; the next intact "
                  "one takes its place (default: fail)")
@@ -232,6 +233,10 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(natural)
       ->capture_default_str()
       ->group("Reports");
+  app.add_option("--benchmark-warmup", flags.benchmark_warmup,
+                 "Print the speed as tf_cnn_benchmarks does (images/sec), over all steps after so many (default: not)")
+      ->check(natural)
+      ->group("Reports");
   app.add_option("--metrics-file", flags.metrics_file, "Append a line of JSON for each step here")->group("Reports");
   app.add_option("--ledger", flags.ledger,
                  "Folder for a ledger of each committed step (its micro-batches with their CRC-32, the state's "
@@ -279,6 +284,12 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (data != nullptr && flags.data.empty()) {
     return refuse(fmt::format("--model={} needs --data with {}", model.name, data));
   }
+  if (models::is_synthetic(flags.data)) {
+    if (model.data == models::Model::Data::kText) {
+      return refuse(fmt::format("--model={} has no synthetic data; give --data with {}", model.name, data));
+    }
+    if (data == nullptr) flags.data.clear();  // what it makes is synthetic
+  }
   if (data == nullptr && !flags.data.empty()) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
@@ -300,6 +311,10 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (flags.micro_batch_size < model.least_micro_batch) {
     return refuse(fmt::format("--model={} normalises over the micro-batch, so --micro-batch-size must be at least {}",
                               model.name, model.least_micro_batch));
+  }
+  if (flags.benchmark_warmup && *flags.benchmark_warmup >= flags.steps) {
+    return refuse(
+        fmt::format("--benchmark-warmup={} leaves none of --steps={} to time", *flags.benchmark_warmup, flags.steps));
   }
   if (flags.backend == "ref" && flags.threads != 1) return refuse("--backend=ref has one thread; leave out --threads");
 

@@ -50,7 +50,8 @@ struct Flags {
   std::int64_t eval_every = 0;
   std::int64_t eval_samples = 256;
   std::string metrics_file;
-  std::string ledger;  // a folder; empty: none
+  std::optional<std::int64_t> benchmark_warmup;  // steps; empty: the speed is not benchmarked
+  std::string ledger;                            // a folder; empty: none
 
   std::string checkpoint_dir;
   std::int64_t checkpoint_every_steps = 0;

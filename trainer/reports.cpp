@@ -23,6 +23,10 @@ constexpr std::size_t kSkippedLines = 20;  // for people
 
 }  // namespace
 
+Reports::Reports(Rank& rank) : rank_(rank), throughput_(rank.flags.steps), started_(Clock::now()) {
+  if (rank.flags.benchmark_warmup) benchmark_.emplace(*rank.flags.benchmark_warmup, rank.flags.batch_size);
+}
+
 Outcome<> Reports::open_metrics() {
   if (!rank_.leads() || rank_.flags.metrics_file.empty()) {
     metrics_.reset();
@@ -104,6 +108,8 @@ void Reports::entered(bool first) {
 
 Outcome<> Reports::step(const core::StepReport& report, double seconds) {
   throughput_.add(report.step, static_cast<double>(rank_.flags.batch_size), seconds);
+  const report::StepParts parts = take_parts();
+  const auto speed = benchmark_ ? benchmark_->add(seconds, parts, report.loss) : std::nullopt;
   if (!rank_.leads()) return {};
   tell_progress();
   const report::ProgressLine line{report.step,
@@ -115,7 +121,20 @@ Outcome<> Reports::step(const core::StepReport& report, double seconds) {
   if (report.step % rank_.flags.log_every == 0 || report.step == rank_.flags.steps) {
     print(stdout, "{}\n", report::format_progress(line));
   }
-  return from(Origin::kSave, metrics_ ? metrics_->write_step(line, seconds) : Status());
+  if (speed) print(stdout, "{}\n", *speed);
+  return from(Origin::kSave, metrics_ ? metrics_->write_step(line, seconds, parts) : Status());
+}
+
+// The parts of the step that was just committed.
+report::StepParts Reports::take_parts() {
+  const core::StepTimes& now = rank_.replica->times();
+  const report::StepParts parts{.load = now.load - told_.load,
+                                .forward = now.forward - told_.forward,
+                                .backward = now.backward - told_.backward,
+                                .wait = now.wait - told_.wait,
+                                .commit = now.commit - told_.commit};
+  told_ = now;
+  return parts;
 }
 
 void Reports::evaluated() const {
@@ -131,6 +150,7 @@ Outcome<> Reports::result() const {
   LOCKSTEP_TRY(const checkpoint::State tensors,
                from(Origin::kInternal, state_tensors(rank_.state(), rank_.task->stored)));
   LOCKSTEP_TRY(auto digest, from(Origin::kInternal, checkpoint::state_digest(tensors)));
+  if (benchmark_) print(stdout, "{}\n", report::format_benchmark_total(benchmark_->result().speed.mean));
   print_result(digest);
   return {};
 }
@@ -171,6 +191,30 @@ void Reports::print_configuration() const {
   }
 }
 
+void Reports::add_benchmark(report::Record& record) const {
+  const report::BenchmarkResult found = benchmark_->result();
+  record.emplace_back("timed_steps", static_cast<std::int64_t>(found.speed.steps));
+  record.emplace_back("images_per_second", found.speed.mean);
+  record.emplace_back("images_per_second_error", found.speed.standard_error);
+  record.emplace_back("images_per_second_jitter", found.speed.jitter);
+  record.emplace_back("compute_images_per_second", found.compute_speed);
+  record.emplace_back("input_stall_percent", found.input_stall_percent);
+  record.emplace_back("exposed_communication_percent", found.exposed_communication_percent);
+}
+
+// What the machine needs and how it is connected: what a speed must be quoted with.
+void Reports::add_circumstances(report::Record& record) const {
+  const core::State& state = rank_.state();
+  const core::ElementType real = rank_.backend->real();
+  const size_t elements = rank_.replica->layout().count;
+  const size_t arenas = elements * core::size_of(real) * (2 + state.slots.size());  // parameters, gradients, slots
+  const std::string_view carrier = rank_.communicator->carrier();
+  record.emplace_back("batch_size", rank_.flags.batch_size);
+  record.emplace_back("precision", std::string(real == core::ElementType::kFloat32 ? "float32" : "float64"));
+  record.emplace_back("transport", carrier.empty() ? std::string("none") : std::string(carrier));
+  record.emplace_back("memory_bytes", static_cast<std::int64_t>(arenas + rank_.replica->arena_bytes()));
+}
+
 void Reports::print_result(const std::string& digest) const {
   report::Record record = {{"model", rank_.flags.model},
                            {"step", rank_.state().step},
@@ -202,6 +246,8 @@ void Reports::print_result(const std::string& digest) const {
   record.emplace_back("wait_percent", share(times.wait));
   record.emplace_back("commit_percent", share(times.commit));
   record.emplace_back("load_percent", share(times.load));
+  add_circumstances(record);
+  if (benchmark_) add_benchmark(record);
   print(stdout, "{}\n", report::format_result(record));
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "trainer/rank.h"
+#include "trainer/report/benchmark.h"
 #include "trainer/report/ledger.h"
 #include "trainer/report/report.h"
 
@@ -14,7 +16,7 @@ namespace lockstep::trainer {
 class Reports {
  public:
   // `rank` must outlive it.
-  explicit Reports(Rank& rank) : rank_(rank), throughput_(rank.flags.steps), started_(Clock::now()) {}
+  explicit Reports(Rank& rank);
 
   // Opens the metrics file on the leading rank, and closes it on others. kConfig.
   Outcome<> open_metrics();
@@ -40,15 +42,20 @@ class Reports {
   Outcome<> result() const;
 
  private:
+  report::StepParts take_parts();
   void tell_progress() const;
   void print_configuration() const;
   Outcome<> print_sample() const;
+  void add_benchmark(report::Record& record) const;
+  void add_circumstances(report::Record& record) const;
   void print_result(const std::string& digest) const;
 
   Rank& rank_;
   std::unique_ptr<report::MetricsFile> metrics_;  // null: none is written here
   std::unique_ptr<report::Ledger> ledger_;        // null: none is kept
   report::Throughput throughput_;
+  std::optional<report::Benchmark> benchmark_;  // if flags ask for one
+  core::StepTimes told_;                        // the replica's when the last step was reported
   const Clock::time_point started_;
   std::size_t skipped_ = 0;      // places of the data
   std::int64_t first_step_ = 0;  // committed steps when this process began

@@ -83,7 +83,7 @@ Dataset make_synthetic(const DataOptions& options, const ImageShape& shape) {
 }  // namespace
 
 Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape) {
-  if (options.paths == std::vector<std::string>{kSynthetic}) return make_synthetic(options, shape);
+  if (is_synthetic(options.paths)) return make_synthetic(options, shape);
   LOCKSTEP_TRY(Parts parts, open_folders(options.paths));
   if (parts.training.empty()) {
     return fail(ErrorCode::kInvalid, fmt::format("there is no file to train on in '{}': the names of TFRecords begin "

@@ -15,12 +15,9 @@ struct ImageShape {
   bool photographs = false;  // images have any size, and a part of each is cut and resized; false: all have `pixels`
 };
 
-// The path that stands for data/synthetic_images.h, if it is the only one.
-inline constexpr const char* kSynthetic = "synthetic";
-
-// Reads the folders that the options name: files whose names begin with "train" are trained on, those that begin with
-// "test" or "validation" are held out. kInvalid: none to train on; the sentence names the folder. Other errors are
-// those of reading (data/image_source.h).
+// Images of noise if the options ask for synthetic data. Else reads the folders that they name: files whose names begin
+// with "train" are trained on, those that begin with "test" or "validation" are held out. kInvalid: none to train on;
+// the sentence names the folder. Other errors are those of reading (data/image_source.h).
 Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape);
 
 // Options of the networks for ImageNet, and the data that they ask for.

@@ -63,6 +63,10 @@ std::string Settings::describe() const {
   return text;
 }
 
+bool is_synthetic(const std::vector<std::string>& paths) {
+  return paths.size() == 1 && paths.front() == "synthetic";
+}
+
 Result<Dataset> open_text(const DataOptions& options, std::int64_t context) {
   Dataset dataset{.context = context};
   LOCKSTEP_TRY(auto text, data::read_text(options.paths));

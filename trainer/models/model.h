@@ -57,7 +57,7 @@ class Settings {
 
 // Where a model's samples come from.
 struct DataOptions {
-  std::vector<std::string> paths;  // of --data
+  std::vector<std::string> paths;  // of --data; or is_synthetic()
   core::ElementType real = core::ElementType::kFloat32;
   std::uint64_t seed = 0;
   std::int64_t held_out = 0;  // samples to evaluate at most; 0: all
@@ -65,6 +65,9 @@ struct DataOptions {
   int threads = 1;            // that read and decode records
   std::size_t prefetch = 4;   // micro-batches of records that are read ahead
 };
+
+// Whether --data asks for samples of noise in place of files: its only word is "synthetic".
+bool is_synthetic(const std::vector<std::string>& paths);
 
 struct Dataset {
   std::unique_ptr<core::SampleSource> source;

@@ -59,13 +59,18 @@ Status MetricsFile::write(const Record& record) {
   return file_->write(format_record(record));
 }
 
-Status MetricsFile::write_step(const ProgressLine& line, double seconds) {
+Status MetricsFile::write_step(const ProgressLine& line, double seconds, const StepParts& parts) {
   return write({{"kind", "step"},
                 {"step", line.step},
                 {"epoch", line.epoch},
                 {"loss", line.loss},
                 {"samples_per_second", line.samples_per_second},
-                {"seconds", seconds}});
+                {"seconds", seconds},
+                {"load", parts.load},
+                {"forward", parts.forward},
+                {"backward", parts.backward},
+                {"wait", parts.wait},
+                {"commit", parts.commit}});
 }
 
 }  // namespace lockstep::trainer::report

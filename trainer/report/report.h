@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "operator/base/result.h"
+#include "trainer/report/benchmark.h"
 #include "trainer/report/line_file.h"
 #include "trainer/report/throughput.h"
 
@@ -54,8 +55,9 @@ class MetricsFile {
 
   // Appends the line whole with one write. kExhausted: the disk is full; kUnavailable: other failures. One thread.
   Status write(const Record& record);
-  // {"kind":"step","step":..,"epoch":..,"loss":..,"samples_per_second":..,"seconds":..} of a committed step.
-  Status write_step(const ProgressLine& line, double seconds);
+  // {"kind":"step","step":..,"epoch":..,"loss":..,"samples_per_second":..,"seconds":..} of a committed step, and its
+  // parts "load", "forward", "backward", "wait" and "commit" in seconds.
+  Status write_step(const ProgressLine& line, double seconds, const StepParts& parts);
 
  private:
   explicit MetricsFile(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}

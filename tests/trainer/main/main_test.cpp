@@ -50,6 +50,37 @@ class Trainer : public testing::InFolder {
   }
 };
 
+TEST_F(Trainer, a_benchmark_prints_the_lines_of_tf_cnn_benchmarks) {
+  for (const std::string model : {"mlp", "resnet18-cifar"}) {
+    const std::string metrics = (folder_ / (model + ".jsonl")).string();
+    const Ended ended = run({"--model=" + model, "--data=synthetic", "--steps=13", "--width=8", "--benchmark-warmup=3",
+                             "--batch-size=4", "--eval-samples=2", "--metrics-file=" + metrics});
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    EXPECT_THAT(ended.out, ::testing::ContainsRegex("10\timages/sec: [0-9.]+ \\+/- [0-9.]+ \\(jitter = [0-9.]+\\)\t"));
+    EXPECT_THAT(ended.out, ::testing::ContainsRegex("-{64}\ntotal images/sec: [0-9.]+\n-{64}\n"));
+    const auto result = nlohmann::json::parse(ended.out.substr(ended.out.rfind("result {") + 7));
+    EXPECT_EQ(result["timed_steps"], 10);
+    EXPECT_EQ(result["precision"], "float32");
+    EXPECT_EQ(result["transport"], "none");
+    EXPECT_GT(result["memory_bytes"], 1000);
+    EXPECT_GE(result["compute_images_per_second"], result["images_per_second"]);
+    // The parts of each step fit into it.
+    std::istringstream lines(content(metrics));
+    int steps = 0;
+    for (std::string text; std::getline(lines, text); ++steps) {
+      const auto step = nlohmann::json::parse(text);
+      double parts = 0;
+      for (const char* part : {"load", "forward", "backward", "wait", "commit"}) {
+        EXPECT_GE(step[part], 0) << text;
+        parts += step[part].get<double>();
+      }
+      EXPECT_LE(parts, step["seconds"].get<double>() * 1.001) << text;
+      EXPECT_GT(step["backward"], 0) << text;
+    }
+    EXPECT_EQ(steps, 13);
+  }
+}
+
 TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
   std::string good = text(), brief = text("brief", 10), dir = folder_.string();
   std::ofstream(folder_ / "empty");
@@ -79,6 +110,9 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             "the data in '" + brief + "' is too short: it has 50 characters, and a context of 64 needs about 715"},
            {transformer({}), 78, "--model=char-transformer needs --data with text files"},
            {line(5, {"--data=" + good}), 78, "--model=linear-regression makes its own data; leave out --data"},
+           {transformer({"--data=synthetic"}), 78,
+            "--model=char-transformer has no synthetic data; give --data with text files"},
+           {line(5, {"--benchmark-warmup=5"}), 78, "--benchmark-warmup=5 leaves none of --steps=5 to time"},
            {line(5, {"--batch-size=10"}), 78, "--batch-size=10 is not a multiple of --micro-batch-size=4"},
            {line(5, {"--checkpoint-every-steps=2"}), 78, "--checkpoint-every-steps needs --checkpoint-dir"},
            {line(5, {"--on-damage=skip"}), 78,

@@ -82,13 +82,16 @@ TEST(MetricsFile, appends_a_line_per_record_across_restarts) {
   for (std::int64_t step = 1; step <= 2; ++step) {
     auto file = MetricsFile::open(name);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    EXPECT_TRUE((*file)->write_step({.step = step, .loss = 1.5, .samples_per_second = 10}, 0.25).ok());
+    EXPECT_TRUE(
+        (*file)->write_step({.step = step, .loss = 1.5, .samples_per_second = 10}, 0.25, {0.5, 1, 2, 4, 8}).ok());
   }
   std::ostringstream text;
   text << std::ifstream(name).rdbuf();
   EXPECT_EQ(text.str(),
-            "{\"kind\":\"step\",\"step\":1,\"epoch\":0,\"loss\":1.5,\"samples_per_second\":10.0,\"seconds\":0.25}\n"
-            "{\"kind\":\"step\",\"step\":2,\"epoch\":0,\"loss\":1.5,\"samples_per_second\":10.0,\"seconds\":0.25}\n");
+            "{\"kind\":\"step\",\"step\":1,\"epoch\":0,\"loss\":1.5,\"samples_per_second\":10.0,\"seconds\":0.25,"
+            "\"load\":0.5,\"forward\":1.0,\"backward\":2.0,\"wait\":4.0,\"commit\":8.0}\n"
+            "{\"kind\":\"step\",\"step\":2,\"epoch\":0,\"loss\":1.5,\"samples_per_second\":10.0,\"seconds\":0.25,"
+            "\"load\":0.5,\"forward\":1.0,\"backward\":2.0,\"wait\":4.0,\"commit\":8.0}\n");
   ::unlink(name.c_str());
 }
 
