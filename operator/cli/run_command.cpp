@@ -113,8 +113,9 @@ Status plan_chaos(json& job, RunPlan& plan) {
   return {};
 }
 
-Result<RunPlan> plan_run(const RunOptions& options) {
-  LOCKSTEP_TRY(json job, read_valid_job(options.file));
+}  // namespace
+
+Result<RunPlan> plan_run(json job, const RunOptions& options) {
   LOCKSTEP_CHECK_OK(apply_run_options(job, options));
   std::string problems;
   for (const std::string& problem : problems_of(job)) problems += (problems.empty() ? "" : "\n") + problem;
@@ -141,10 +142,9 @@ Result<RunPlan> plan_run(const RunOptions& options) {
   return plan;
 }
 
-}  // namespace
-
 int run_command(const RunOptions& options) {
-  const auto plan = plan_run(options);
+  auto job = read_valid_job(options.file);
+  const auto plan = job ? plan_run(std::move(*job), options) : Result<RunPlan>(job.error());
   if (!plan) {
     fmt::print(stderr, "lockstep run: {}\n", plan.error().message);
     return plan.error().code == ErrorCode::kNotFound && plan.error().message.starts_with("the command")

@@ -53,7 +53,8 @@ class Session {
                              : options.quiet  ? DisplayMode::kQuiet
                              : isatty(1) != 0 ? DisplayMode::kTerminal
                                               : DisplayMode::kLines;
-    display_ = make_display(mode, stdout, clock_);
+    own_display_ = make_display(mode, stdout, clock_);
+    display_ = plan.display != nullptr ? plan.display : own_display_.get();
     tick_ = mode == DisplayMode::kTerminal ? Duration(1s) : Duration(1h);
     kills_.assign(options.kills.begin(), options.kills.end());
   }
@@ -66,7 +67,7 @@ class Session {
       fmt::print(stderr, "lockstep run: {}\n", status.error().message);
       return 1;
     }
-    introduce();
+    if (plan_.display == nullptr) introduce();
     follow();
     const int signal = signal_.load();
     if (signal != 0) {
@@ -342,6 +343,7 @@ class Session {
     curve.held_out = rank_logs_.held_out();
     curve.title = job_.meta.name;
     if (!curve.training.empty()) std::ofstream(folder + "/loss.svg") << draw_svg(curve);
+    if (plan_.display != nullptr) return;
     const auto chaos = chaos_ ? std::optional(chaos_->report(job_.status)) : std::nullopt;
     if (plan_.options.json) {
       json result = {{"result",
@@ -390,7 +392,8 @@ class Session {
   MetricsRegistry metrics_;
   local::MemoryApi api_;
   RankLogs rank_logs_;  // used by the runtime's thread while there is a runtime
-  std::unique_ptr<Display> display_;
+  std::unique_ptr<Display> own_display_;
+  Display* display_ = nullptr;  // its own, or the plan's
   std::unique_ptr<Interrupts> interrupts_;
   std::unique_ptr<local::PodRuntime> runtime_;
   std::unique_ptr<job::JobController> controller_;  // null if it could not be restarted

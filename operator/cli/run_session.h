@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "operator/cli/chaos_run.h"
+#include "operator/cli/display.h"
 #include "operator/cli/run_options.h"
 #include "operator/local/pod_process.h"
 
@@ -20,6 +21,9 @@ struct RunPlan {
   std::vector<std::string> dropped;  // fields that are not applied
   std::string gpu_note;              // what the machine does for spec.gpusPerNode; "" if none are asked for
   std::optional<ChaosPlan> chaos;
+  // Null: the session introduces the run, displays it as the options ask, and reports how it ended. Else it leaves the
+  // first and the last to the owner of this display, which outlives the session.
+  Display* display = nullptr;
 };
 
 // Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or 128 +
