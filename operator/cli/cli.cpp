@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "operator/base/version.h"
+#include "operator/cli/bench_train.h"
 #include "operator/cli/cluster_commands.h"
 #include "operator/cli/completion.h"
 #include "operator/cli/data_command.h"
@@ -25,6 +26,7 @@ constexpr int kExitUsage = 2;
 
 struct Arguments {
   RunOptions run;
+  BenchOptions bench;
   std::vector<std::string> kills;
   std::string chaos;
   ClusterOptions cluster;
@@ -84,6 +86,58 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
       "job's: 0 when it succeeded, otherwise that of the rank that failed; 1 when it could not start, 2 for wrong\n"
       "usage, 127 when its command is not found, 130 after Ctrl-C. Under chaos it is 1 if the ledger has a violation.");
   return run;
+}
+
+void add_bench(CLI::App& app, Arguments& to) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure training on this machine");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  lockstep bench train --model mlp --workers 1,2\n\nSee lockstep bench COMMAND --help.");
+  CLI::App* train = bench->add_subcommand("train", "Measure the speed of training for models, workers and data");
+  BenchOptions& options = to.bench;
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  train->add_option("--model", options.models, "Models of lockstep-trainer")
+      ->required()
+      ->delimiter(',')
+      ->type_name("MODEL");
+  train->add_option("-w,--workers", options.workers, "Numbers of workers; 1 is always measured (default: 1)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  train->add_option("--data", options.data, "Data of the models: synthetic, or paths (default: synthetic)")
+      ->delimiter(',')
+      ->type_name("synthetic|PATH");
+  train->add_option("--batch-size", options.batch_size, "Samples of a step for each worker (default: 32)")
+      ->check(positive)
+      ->type_name("N");
+  train
+      ->add_option("--micro-batch-size", options.micro_batch_size,
+                   "Samples that a worker computes at a time (default: all of its step)")
+      ->check(positive)
+      ->type_name("N");
+  train->add_option("--threads", options.threads, "Threads of each worker (default: 1)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  train->add_option("--transport", options.transport, "Between workers: auto or tcp (default: auto)")
+      ->check(CLI::IsMember({"auto", "tcp"}));
+  train->add_option("--warmup-steps", options.warmup_steps, "Steps before those that are timed (default: 10)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->type_name("N");
+  train->add_option("--steps", options.steps, "Timed steps of a run (default: 100)")->check(positive)->type_name("N");
+  train->add_option("--runs", options.runs, "Runs of each cell, whose mean counts (default: 5)")
+      ->check(CLI::Range(1, 10000))
+      ->type_name("N");
+  train->add_option("-o,--output", options.output, "Folder of the results (default: lockstep-bench)")->type_name("DIR");
+  train->add_flag("--trace", options.trace, "Write the steps of each cell's first run as a Chrome trace");
+  train->add_flag("--dry-run", options.dry_run, "Print the cells, their memory and time; measure a few steps only");
+  train->footer(
+      "Examples:\n"
+      "  lockstep bench train --model mlp --workers 1,2 --dry-run\n"
+      "  lockstep bench train --model mlp,resnet18-cifar --workers 1,2,4 --output scaling\n"
+      "  lockstep bench train --model resnet18-cifar --data synthetic,/data/cifar10 --batch-size 64\n\n"
+      "A cell is a model with its data and a number of workers; each of its runs is a job, as of lockstep run. Prints\n"
+      "images/sec as tf_cnn_benchmarks does (an image is any sample), and the scaling efficiency T_n / (n T_1).\n"
+      "Cells that the folder has are not measured again. Ctrl-C keeps the cells that are finished, and the same\n"
+      "command continues. Exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.");
 }
 
 CLI::App* add_validate(CLI::App& app, Arguments& to) {
@@ -196,11 +250,26 @@ std::vector<std::string> values_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(from + 1, to - from - 1), ',');
 }
 
+// The commands of a command: "train" of "bench".
+std::vector<std::string> parts_of(const CLI::App* command) {
+  std::vector<std::string> parts;
+  if (command == nullptr) return parts;
+  for (const CLI::App* part : command->get_subcommands({})) parts.push_back(part->get_name());
+  return parts;
+}
+
 std::vector<CommandWords> command_words(const CLI::App& app) {
   std::vector<CommandWords> words;
   for (const CLI::App* command : app.get_subcommands({})) {
     CommandWords one{.name = command->get_name(), .description = command->get_description()};
-    for (const CLI::Option* option : command->get_options()) {
+    std::vector<const CLI::Option*> all = command->get_options();
+    one.words = parts_of(command);
+    for (const CLI::App* part : command->get_subcommands({})) {
+      for (const CLI::Option* option : part->get_options()) {
+        if (!option->check_lname("help")) all.push_back(option);  // the command has it
+      }
+    }
+    for (const CLI::Option* option : all) {
       std::vector<std::string> names;
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
       for (const std::string& name : option->get_snames()) names.push_back("-" + name);
@@ -210,7 +279,7 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
       }
     }
     one.takes_files = one.name == "run" || one.name == "validate" || one.name == "submit" || one.name == "explain" ||
-                      one.name == "plan" || one.name == "data";
+                      one.name == "plan" || one.name == "bench" || one.name == "data";
     if (one.name == "data") {
       one.words = data_words();
       for (const std::string& option : data_options()) one.options.push_back(option);
@@ -237,6 +306,9 @@ int refuse_words(const CLI::App& app, const std::vector<std::string>& words, con
   if (command == nullptr && !words.empty()) {
     sentence = words[0].starts_with("-") ? unknown("option", words[0], {"--help", "--version"})
                                          : unknown("command", words[0], commands);
+  } else if (const auto parts = parts_of(command); !parts.empty() && words.size() > 1 && !words[1].starts_with("-") &&
+                                                   std::find(parts.begin(), parts.end(), words[1]) == parts.end()) {
+    sentence = unknown("command", words[1], parts);
   } else if (command != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     std::vector<std::string> options;
     for (const CommandWords& one : command_words(app)) {
@@ -250,7 +322,10 @@ int refuse_words(const CLI::App& app, const std::vector<std::string>& words, con
       }
     }
   }
-  const std::string who = command == nullptr ? "lockstep" : "lockstep " + command->get_name();
+  std::string who = command == nullptr ? "lockstep" : "lockstep " + command->get_name();
+  for (const std::string& part : parts_of(command)) {
+    if (words.size() > 1 && part == words[1]) who += " " + part;
+  }
   fmt::print(stderr, "{}: {}\nSee {} --help.\n", who, sentence, who);
   return kExitUsage;
 }
@@ -337,6 +412,7 @@ int dispatch(const CLI::App& app, Arguments& given) {
     }
     return run_command(given.run);
   }
+  if (command == "bench") return bench_train(given.bench);
   if (command == "validate") return validate_files(given.files);
   if (command == "completion") {
     const auto script = completion_script(given.shell, command_words(app));
@@ -389,6 +465,7 @@ int run_cli(int argc, const char* const* argv) {
       "  lockstep status -w                            watch it\n\n"
       "See lockstep COMMAND --help.");
   add_run(app, given);
+  add_bench(app, given);
   add_validate(app, given);
   add_cluster_commands(app, given);
   add_data(app);

@@ -12,7 +12,7 @@ namespace lockstep::cli {
 struct CommandWords {
   std::string name, description;
   std::vector<std::string> words;                          // of which the first argument is one; empty: any
-  std::vector<std::string> options;                        // "--follow", "-f"
+  std::vector<std::string> options;                        // "--follow", "-f"; of all `words`
   std::map<std::string, std::vector<std::string>> values;  // of options that take one of a few words
   bool takes_files = false;                                // else names of jobs, which are not completed
 };

@@ -55,16 +55,37 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"explain", "./none"},
              1,
              "lockstep explain: there is no ./none: it is written at the end of a run, and --output says where\n"},
+        Case{{"bench", "trian", "--model", "mlp"},
+             2,
+             "lockstep bench: there is no command \"trian\"; did you mean \"train\"?\nSee lockstep bench --help.\n"},
+        Case{{"bench", "train"}, 2, "lockstep bench train: --model is required\nSee lockstep bench train --help.\n"},
+        Case{{"bench", "train", "--model", "mlp", "--worker", "2"},
+             2,
+             "lockstep bench train: there is no option \"--worker\"; did you mean \"--workers\"?\nSee lockstep bench "
+             "train --help.\n"},
+        Case{{"bench", "train", "--model", "mlp", "--workers", "1,0"},
+             2,
+             "lockstep bench train: --workers: Value 0 not in range 1 to 4096\nSee lockstep bench train --help.\n"},
+        Case{{"bench", "train", "--model", "mlp", "--batch-size", "8", "--micro-batch-size", "3"},
+             2,
+             "lockstep bench train: --batch-size 8 is not a multiple of --micro-batch-size 3\n"},
+        Case{{"bench", "train", "--model", "mlp", "--data", "/no/such/folder"},
+             1,
+             "lockstep bench train: --data /no/such/folder: no such file or folder; give a path that exists, or "
+             "synthetic\n"},
         Case{{"completion", "csh"}, 2, "lockstep completion: \"csh\" is none of bash, zsh and fish\n"}));
 
 TEST(Usage, the_help_of_every_command_has_an_example) {
-  for (const char* name :
-       {"run", "validate", "submit", "status", "explain", "logs", "delete", "topology", "plan", "data", "completion"}) {
+  for (const char* name : {"run", "bench", "validate", "submit", "status", "explain", "logs", "delete", "topology",
+                           "plan", "data", "completion"}) {
     Command command({name, "--help"});
     EXPECT_EQ(command.wait(), 0);
     EXPECT_NE(command.out().find("Example"), std::string::npos) << command.out();
     EXPECT_NE(command.out().find(std::string("lockstep ") + name), std::string::npos) << command.out();
   }
+  Command train({"bench", "train", "--help"});
+  EXPECT_EQ(train.wait(), 0);
+  EXPECT_NE(train.out().find("lockstep bench train --model mlp --workers 1,2 --dry-run"), std::string::npos);
   Command command({"--help"});
   EXPECT_EQ(command.wait(), 0);
   EXPECT_NE(command.out().find("lockstep run examples/language-model.yaml"), std::string::npos);
@@ -105,6 +126,9 @@ TEST(Usage, completion_scripts_know_the_values_of_an_option) {
   EXPECT_EQ(offered(bash.out(), "lockstep topology --preset = topo"), "topograph topograph-v0\n");
   EXPECT_EQ(offered(bash.out(), "lockstep status -o ''"), "json\n");
   EXPECT_EQ(offered(bash.out(), "lockstep plan --pre"), "--preset\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench tr"), "train\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench train --transport t"), "tcp\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench train --dry"), "--dry-run\n");
   EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from explain' -l preset -x -a 'topograph topograph-v0 aws"),
             std::string::npos)
       << fish.out();
