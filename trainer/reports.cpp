@@ -169,7 +169,10 @@ void Reports::print_configuration() const {
   size_t parameters = 0;
   for (const core::Segment& segment : rank_.replica->layout().segments) parameters += segment.count;
   print(stdout, "configuration\n");
-  row("model", fmt::format("{}, {} parameters", rank_.flags.model, parameters));
+  const core::Flops flops = core::flops_of(rank_.task->graph);
+  row("model", fmt::format("{}, {} parameters, {} to train on a sample", rank_.flags.model, parameters,
+                           report::format_flops((flops.forward + flops.backward) /
+                                                static_cast<double>(rank_.task->graph.batch))));
   if (!rank_.task->data.description.empty()) row("data", rank_.task->data.description);
   row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", rank_.flags.batch_size,
                            rank_.flags.micro_batch_size, rank_.task->data.epoch_samples));

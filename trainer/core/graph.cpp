@@ -19,6 +19,26 @@ bool is_loss(const Op& op) {
       op);
 }
 
+Flops flops_of(const Graph& graph) {
+  Flops sum;
+  for (const Node& node : graph.nodes) {
+    const Tensor& in = graph.tensor(node.inputs[0]);
+    const double forward = std::visit(
+        [&](const auto& op) {
+          if constexpr (requires { op.flops(in.shape, in.shape, graph.batch); }) {
+            return op.flops(in.shape, graph.tensor(node.output).shape, graph.batch);
+          } else {
+            return 0.0;
+          }
+        },
+        node.op);
+    sum.forward += forward;
+    if (!graph.tensor(node.output).has_gradient) continue;
+    sum.backward += in.has_gradient ? 2 * forward : forward;  // the other operand is a weight, or the input as well
+  }
+  return sum;
+}
+
 std::vector<TensorId> Graph::with_role(Role role) const {
   std::vector<TensorId> ids;
   for (size_t i = 0; i < tensors.size(); ++i) {

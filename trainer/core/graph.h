@@ -39,6 +39,15 @@ struct Graph {
   double weight_of(TensorId loss) const;
 };
 
+// Multiplications and additions of a micro-batch. Counted are ops that have a function flops(shape of the first input,
+// shape of the output, batch) for their forward pass: sums of products. Others cost little beside them, and published
+// figures leave them out as well.
+struct Flops {
+  double forward = 0;
+  double backward = 0;  // a product as large as the forward one for each operand that has a gradient
+};
+Flops flops_of(const Graph& graph);
+
 template <typename Kind>
 TensorId GraphBuilder::add(Kind op, Connections connections, Shape output) {
   return append(Node{.op = std::move(op),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,13 @@ std::string format_progress(const ProgressLine& line) {
   }
   if (line.eta_seconds > 0) text += "  eta " + format_seconds(line.eta_seconds);
   return text;
+}
+
+std::string format_flops(double flops) {
+  size_t unit = 0;
+  constexpr std::array<const char*, 5> kUnits{"", "k", "M", "G", "T"};
+  for (; flops >= 999.5 && unit + 1 < kUnits.size(); ++unit) flops /= 1000;
+  return fmt::format("{:.3g} {}FLOP", flops, kUnits[unit]);
 }
 
 std::string format_benchmark_line(std::int64_t step, const SpeedStatistics& speed, double loss) {

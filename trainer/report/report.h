@@ -32,6 +32,9 @@ std::string format_progress(const ProgressLine& line);
 // "12" -> "0:12", 3725 -> "1:02:05"; at least minutes and seconds.
 std::string format_seconds(double seconds);
 
+// Multiplications and additions: "4 FLOP", "512 kFLOP", "24.3 GFLOP".
+std::string format_flops(double flops);
+
 // "120\timages/sec: 154.4 +/- 0.7 (jitter = 4.0)\t2.346", the line of tf_cnn_benchmarks.
 std::string format_benchmark_line(std::int64_t step, const SpeedStatistics& speed, double loss);
 // 64 dashes, "total images/sec: 308.27", 64 dashes; `mean` is over all ranks.

@@ -32,6 +32,28 @@ TEST(Models, have_as_many_parameters_as_their_formulas_say) {
             v * c + t * c + 4 * block + 2 * c + c * v);
 }
 
+TEST(Models, cost_as_many_operations_as_published) {
+  const auto forward = [](const core::Graph& graph) {
+    return core::flops_of(graph).forward / static_cast<double>(graph.batch);
+  };
+  // Multiplications with additions, of an image of 224 x 224.
+  EXPECT_NEAR(forward(resnet18({})) / 2, 1.81e9, 0.01e9);
+  EXPECT_NEAR(forward(resnet50({})) / 2, 4.09e9, 0.005e9);
+  EXPECT_NEAR(forward(mobilenet_v2({})) / 2, 0.30e9, 0.005e9);
+  EXPECT_NEAR(forward(vgg_a({})) / 2, 7.6e9, 0.05e9);
+  const double t = 64, c = 128, v = 90, block = 12 * c * c + c * (t + 1);
+  EXPECT_EQ(forward(char_transformer({.vocabulary = 90, .context = 64, .layers = 4, .width = 128})),
+            2 * t * (4 * block + c * v));
+}
+
+TEST(Models, cost_twice_as_much_in_the_backward_pass_but_for_the_gradient_of_the_images) {
+  const core::Graph graph = resnet50({.batch = 2});
+  const core::Flops flops = core::flops_of(graph);
+  EXPECT_EQ(flops.backward, 2 * flops.forward - 2 * 2.0 * 112 * 112 * 64 * 7 * 7 * 3);
+  const core::Graph text = char_transformer({.batch = 2, .vocabulary = 90});
+  EXPECT_EQ(core::flops_of(text).backward, 2 * core::flops_of(text).forward) << "indices cost nothing";
+}
+
 TEST(CharTransformer, starts_near_the_loss_of_guessing) {
   auto backend = backend::make_backend("cpu", 1).value();
   core::Graph graph = char_transformer({.batch = 4, .vocabulary = 60, .context = 32, .layers = 2, .width = 64});

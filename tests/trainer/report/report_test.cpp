@@ -11,6 +11,15 @@
 namespace lockstep::trainer::report {
 namespace {
 
+TEST(Report, operations_are_rounded_to_three_digits_and_a_unit) {
+  EXPECT_EQ(format_flops(0), "0 FLOP");
+  EXPECT_EQ(format_flops(4), "4 FLOP");
+  EXPECT_EQ(format_flops(999.6), "1 kFLOP");
+  EXPECT_EQ(format_flops(512000), "512 kFLOP");
+  EXPECT_EQ(format_flops(24.31e9), "24.3 GFLOP");
+  EXPECT_EQ(format_flops(2e15), "2e+03 TFLOP");
+}
+
 TEST(SpeedStatistics, are_those_of_tf_cnn_benchmarks) {
   // Speeds 10, 20, 40: mean over time 3*10/1.75, deviation 12.4722, median 20, deviations 10 0 20.
   const SpeedStatistics speed = speed_statistics(10, {1.0, 0.5, 0.25});

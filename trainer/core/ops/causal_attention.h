@@ -11,6 +11,12 @@ namespace lockstep::trainer::core::ops {
 // (R, 3 I): queries, keys and values side by side -> (R, I).
 struct CausalAttention {
   std::int64_t heads = 1;
+
+  // Scores, and the sums of values by them: a position has (T + 1) / 2 others to look at on average.
+  static double flops(const Shape&, const Shape& out, std::int64_t batch) {
+    const std::int64_t positions = out[0] / batch;
+    return 2.0 * static_cast<double>(count_of(out) * (positions + 1));
+  }
 };
 
 // `qkv`: rows are samples times positions; features are three times a multiple of `heads`.

@@ -17,6 +17,10 @@ struct Conv2d {
   std::int64_t padding = 0;  // zeros on each side
   std::int64_t groups = 1;   // C: each channel by itself (depthwise)
   bool bias = false;
+
+  double flops(const Shape& in, const Shape& out, std::int64_t) const {
+    return 2.0 * static_cast<double>(count_of(out) * kernel * kernel * (in.back() / groups));
+  }
 };
 
 // The size of an image after a window of `kernel` pixels slid over it.

@@ -10,7 +10,11 @@
 namespace lockstep::trainer::core::ops {
 
 // (R, I) with weight (O, I) and bias (O) or none -> (R, O).
-struct Linear {};
+struct Linear {
+  static double flops(const Shape& in, const Shape& out, std::int64_t) {
+    return 2.0 * static_cast<double>(count_of(out) * in.back());
+  }
+};
 
 // Adds the layer `name` with `name`.weight, and `name`.bias unless `bias` is false; weights have `deviation`
 // (0: 1 / sqrt(features of the input)). `weight`: the name of the weight if it is shared with another layer.
