@@ -41,9 +41,10 @@ std::string text_of(const Made& made, const std::string& out) {
       fmt::format("{}: {} images to train on, {} held out, {} classes; {} files of {:.1f} MB\n", out, made.training,
                   made.held_out, made.classes, made.files, static_cast<double>(made.bytes) / 1e6);
   if (made.least != made.most) {
-    text +=
-        fmt::format("note: the images have different sizes, from {} x {} to {} x {} pixels; a model reads one size\n",
-                    made.least.width, made.least.height, made.most.width, made.most.height);
+    text += fmt::format(
+        "note: the images have different sizes, from {} x {} to {} x {} pixels; models of photographs alone read "
+        "them\n",
+        made.least.width, made.least.height, made.most.width, made.most.height);
   }
   if (made.left_out > 0) text += fmt::format("note: {} files without .jpg or .jpeg were left out\n", made.left_out);
   return text;

@@ -48,8 +48,8 @@ TEST_F(DataCli, tells_what_it_made) {
   testing::write(folder_ / "photos/a/1.jpg", testing::jpeg(1, 16, 24));
   testing::write(folder_ / "photos/b/2.jpg", testing::jpeg(2, 20, 16));
   ASSERT_EQ(run({"pack", (folder_ / "photos").string(), out_ + "2"}), 0) << err();
-  EXPECT_THAT(out(), EndsWith("\nnote: the images have different sizes, from 16 x 16 to 24 x 20 pixels; a model reads "
-                              "one size\n"));
+  EXPECT_THAT(out(), EndsWith("\nnote: the images have different sizes, from 16 x 16 to 24 x 20 pixels; models of "
+                              "photographs alone read them\n"));
 }
 
 TEST_F(DataCli, wrong_words_are_told_in_one_sentence) {
