@@ -15,7 +15,6 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 
-README = (e2e.ROOT / "README.md").read_text()
 WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
 PATH = f"{e2e.BUILD}/bin:{os.environ['PATH']}"
 CLUSTER = "readme"  # beside a cluster that the developer has; the commands themselves know nothing of it
@@ -37,9 +36,9 @@ def blocks(page="README.md"):
     return found
 
 
-def write_job(folder):
-    """Makes job.yaml, the job that README shows; returns the folder."""
-    (folder / "job.yaml").write_text(re.search(r"```yaml\n(.*?)```", README, re.S)[1])
+def write_job(folder, page="README.md"):
+    """Makes job.yaml, the first job that the page shows; returns the folder."""
+    (folder / "job.yaml").write_text(re.search(r"```yaml\n(.*?)```", (e2e.ROOT / page).read_text(), re.S)[1])
     return folder
 
 
@@ -75,8 +74,9 @@ def test_every_command_block_is_run_by_a_test():
                       "docs/laptop.md": {"On this machine: `lockstep run`": 1, "Chaos": 1}}
 
 
-def test_the_job_of_the_readme_is_valid(tmp_path):
-    write_job(tmp_path)
+@pytest.mark.parametrize("page", ["README.md", "docs/migration.md"])
+def test_the_job_of_a_page_is_valid(page, tmp_path):
+    write_job(tmp_path, page)
     run("lockstep validate job.yaml", 60, cwd=tmp_path, PATH=PATH)
 
 
