@@ -237,7 +237,7 @@ Result<YamlDocument> parse_yaml(std::string_view text, Position* failed_at, cons
   } catch (const YAML::Exception& error) {
     const Position at = position_of_mark(error.mark);
     if (is_indented_by_tab(text, at.line)) {
-      return refuse(at, "this line begins with a tab; YAML wants blanks there", failed_at);
+      return refuse(at, "this line begins with a tab; YAML needs blanks there", failed_at);
     }
     return refuse(at, "this is not YAML: " + error.msg, failed_at);
   } catch (const std::exception& error) {

@@ -61,7 +61,7 @@ TEST(Yaml, mistakes_have_their_line_and_column) {
   EXPECT_EQ(refusal("a: {<<: 1}\n"), "1:5: << needs a map, or a list of maps");
   EXPECT_EQ(refusal("a: 1\nb: \xff\n"), "2:1: this line is not UTF-8 text");
   EXPECT_EQ(refusal("a: \xed\xa0\x80\n"), "1:1: this line is not UTF-8 text");
-  EXPECT_EQ(refusal("a:\n\tb: 1\n"), "2:3: this line begins with a tab; YAML wants blanks there");
+  EXPECT_EQ(refusal("a:\n\tb: 1\n"), "2:3: this line begins with a tab; YAML needs blanks there");
   EXPECT_EQ(refusal("a: [1\n"), "2:1: this is not YAML: end of sequence flow not found");
 }
 
