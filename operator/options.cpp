@@ -26,6 +26,12 @@ bool split_address(const std::string& text, std::string& host, int& port) {
   return true;
 }
 
+// Refuses any other word. Without the description, which would list the numbers of the enum in --help.
+template <typename Enum>
+CLI::Validator one_of(const std::map<std::string, Enum>& words) {
+  return CLI::CheckedTransformer(words).description("");
+}
+
 }  // namespace
 
 std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options) {
@@ -63,14 +69,14 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->type_name("NAME=LABEL")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option(
-         "--placement-backend", options.placement_backend,
-         "who places the pods of jobs that do not say: lockstep (this operator, as gangs), none (kube-scheduler, "
-         "pod by pod), auto (lockstep where it may list the nodes and the pods of all namespaces, else none)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, job::DefaultBackend>{{"auto", job::DefaultBackend::kAuto},
-                                                     {"lockstep", job::DefaultBackend::kLockstep},
-                                                     {"none", job::DefaultBackend::kNone}}))
+  app.add_option("--placement-backend", options.placement_backend,
+                 "places the pods of jobs without scheduling.backend: lockstep (this operator, as gangs), none "
+                 "(kube-scheduler, pod by pod), auto (lockstep where it may list the nodes and the pods of all "
+                 "namespaces, else none)")
+      ->transform(one_of<job::DefaultBackend>({{"auto", job::DefaultBackend::kAuto},
+                                               {"lockstep", job::DefaultBackend::kLockstep},
+                                               {"none", job::DefaultBackend::kNone}}))
+      ->type_name("WORD")
       ->default_str("auto");
   app.add_option("--workers", options.workers, "concurrent reconciles")
       ->check(CLI::Range(1, 64))
@@ -82,14 +88,15 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->check(CLI::Range(3, 3600))
       ->capture_default_str();
   app.add_option("--log-format", options.log_format, "text or json")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, log::Format>{{"text", log::Format::kText}, {"json", log::Format::kJson}}))
+      ->transform(one_of<log::Format>({{"text", log::Format::kText}, {"json", log::Format::kJson}}))
+      ->type_name("WORD")
       ->default_str("text");
   app.add_option("--log-level", options.log_level, "debug, info, warn or error")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, log::Level>{{"debug", log::Level::kDebug},
-                                                                            {"info", log::Level::kInfo},
-                                                                            {"warn", log::Level::kWarn},
-                                                                            {"error", log::Level::kError}}))
+      ->transform(one_of<log::Level>({{"debug", log::Level::kDebug},
+                                      {"info", log::Level::kInfo},
+                                      {"warn", log::Level::kWarn},
+                                      {"error", log::Level::kError}}))
+      ->type_name("WORD")
       ->default_str("info");
   try {
     app.parse(argc, argv);

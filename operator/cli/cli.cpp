@@ -164,7 +164,7 @@ void add_profile_options(CLI::App& command, ProfileChoice& choice) {
 }
 
 CLI::App* add_topology(CLI::App& app, Arguments& to) {
-  CLI::App* topology = app.add_subcommand("topology", "Draw a cluster's network domains: what is free, who is where");
+  CLI::App* topology = app.add_subcommand("topology", "Draw a cluster's network domains with free capacity and jobs");
   add_profile_options(*topology, to.topology.profile);
   topology->add_option("--resource", to.topology.resource, "What to count (default: GPUs; CPUs where no node has any)")
       ->type_name("NAME");
@@ -193,7 +193,7 @@ CLI::App* add_plan(CLI::App& app, Arguments& to) {
       "  lockstep plan job.yaml\n"
       "  lockstep plan job.yaml --topology-level rack=example.com/rack --json\n\n"
       "Reads all nodes and the pods of all namespaces, and creates nothing. Levels are those of the operator (value\n"
-      "topology of the chart). It looks at this moment alone: a gang that waits already goes first. The exit status\n"
+      "topology of the chart). The answer is for this moment, and gangs that wait already go first. The exit status\n"
       "is 0 when the job would start, 1 when it would not.");
   return plan;
 }

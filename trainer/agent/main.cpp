@@ -56,14 +56,14 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (verb == "install") {
-    if (arguments.size() != 2) return usage("install wants one PATH");
+    if (arguments.size() != 2) return usage("install needs one PATH");
     const lockstep::Status installed = lockstep::trainer::agent::install(arguments[1]);
     if (installed) return 0;
     std::fprintf(stderr, "lockstep-agent: %s\n", installed.error().message.c_str());
     return 1;
   }
   if (verb == "run") {
-    if (arguments.size() < 3 || arguments[1] != "--") return usage("run wants -- and a command");
+    if (arguments.size() < 3 || arguments[1] != "--") return usage("run needs -- and a command");
     return run({arguments.begin() + 2, arguments.end()});
   }
   return usage(verb.empty() ? "a verb is missing" : "there is no verb \"" + verb + "\"");
