@@ -1,5 +1,7 @@
-// A decision as data. The reconciler carries it out in the order of the fields: the status first, so that whatever a
-// later write relies on (the incarnation, an attempt) is already persisted when it happens.
+// A decision as data. The reconciler writes the status first, so that whatever a later write relies on (the
+// incarnation, an attempt) is persisted when it happens. Then come the events, the coordinator's plan, and the
+// executor's writes: deletes, the Service, creates, moves, opens. With `delete_job` it deletes the job and does nothing
+// else.
 #pragma once
 
 #include <optional>
@@ -32,7 +34,7 @@ struct PodToCreate {
   bool operator==(const PodToCreate&) const = default;
 };
 
-// A gated pod whose annotation is rewritten: it was placed anew.
+// A gated pod whose annotation is rewritten, because placement chose another node.
 struct PodToMove {
   std::string name, uid;
   std::string from, to;  // nodes
