@@ -188,7 +188,7 @@ struct JobView {
   bool operator==(const JobView&) const = default;
 };
 
-// The record of DESIGN "Membership": written only by the coordinator, by compare-and-set.
+// The durable state of a job's membership (README.md): written only by the coordinator, by compare-and-set.
 inline constexpr int kRecordFormat = 3;
 struct Record {
   // 1: members in order of slots; from 2 on: in order of rank. What a later format says of members is not known: its
@@ -266,7 +266,7 @@ struct CoordinatorOptions {
   std::function<bool()> leads;                           // whether this process holds the Lease now; empty: always
   bool authenticate = true;                              // false only in tests of the protocol
   Duration heartbeat_timeout = std::chrono::seconds(3);  // a member that says nothing for this long is lost
-  // For an agent to take what it is sent before its connection is closed; counts anew with each frame.
+  // For an agent to take a frame before its connection is closed; begins again with each frame.
   Duration read_within = std::chrono::seconds(10);
 };
 
