@@ -78,7 +78,7 @@ class ChildWrites {
   // outdated, and the caches will show why.
   Status patch_pod(const std::string& name, const kube::Json& patch, const char* doing);
   Status open_pod(const PodToOpen& opening);
-  // Builds and creates a pod, anew when the namespace turns out to ask for runAsNonRoot.
+  // Builds and creates a pod; once more when the namespace turns out to require runAsNonRoot.
   Status create_pod(const PodToCreate& wanted);
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
   Status create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);

@@ -8,7 +8,7 @@
 // * The number of writes under way adapts to the server (kube/adaptive_limit.h). A write that the server refuses with
 //   429 is made again later and ends no batch.
 // * Failed writes are counted by error code in lockstep_bulk_write_failures_total.
-// * A batch ends after `slice`, done or not, because the job may have changed: what is missing is decided anew.
+// * A batch ends after `slice`, done or not, because the job may have changed: the rest is decided again.
 #pragma once
 
 #include <condition_variable>

@@ -42,8 +42,8 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 // The coordinator's wishes from a status and the pods that are there.
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status);
 
-// The same for a job that stops and is to go on later: whoever may still save a checkpoint, or tell of one, is a
-// member, also where its pod is told to go, or its node is called not ready and its agent has yet to find a new leader.
+// The same for a job that stops and resumes later. A pod that may still save or report a checkpoint is a member, even
+// if it was told to go, or if its node is not ready and its agent has not found a new leader yet.
 rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobStatus& status);
 
 // Placed, Running, Restarting of a job that should run, from what pods and coordinator say.

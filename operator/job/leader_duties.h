@@ -3,8 +3,8 @@
 //
 // Guarantees: every write asks the fence right before it and is conditional on the resourceVersion that was read, so a
 // former leader that stalled overwrites nothing of its successor's. A term, once claimed, never falls, whichever of
-// Lease and Secret somebody deletes. Caveat: when both are gone, terms begin anew; records of jobs then move job by
-// job.
+// Lease and Secret somebody deletes. Caveat: when both are gone, terms begin at 1 again; records of jobs then move
+// job by job.
 #pragma once
 
 #include <functional>

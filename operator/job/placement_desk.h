@@ -63,7 +63,7 @@ class PlacementDesk {
 
   // Of the cluster, with its lock held.
   void begin_locked(placement::Cluster& cluster);
-  // Fills in why nodes take no pod of a gang that waits for room: anew when what it waits for is something else.
+  // Fills in why nodes take no pod of a gang that waits for room; again when the reason of the wait changes.
   void explain_locked(placement::Cluster& cluster, const placement::Gang& gang, placement::Wait& wait);
   std::vector<api::ObjectKey> step_locked();  // the jobs whose answer changed
 

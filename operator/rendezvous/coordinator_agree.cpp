@@ -52,7 +52,7 @@ std::vector<int> CoordinatorState::next_gang(Now now) const {
     const Member& member = contacts_.at(slot);
     return unreaching(member) || differs_from_gang(member);
   });
-  // Who is left does not wait for processes to be started anew, where enough are left or spares are warm.
+  // Survivors do not wait for restarts if enough of them are left or spares are warm.
   if (generation_.exists()) {
     if (std::vector<int> slots = may_form(choose(quick(near)), now); !slots.empty()) return slots;
   }

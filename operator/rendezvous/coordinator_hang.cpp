@@ -1,5 +1,5 @@
-// A generation that is up and does not get on: what CoordinatorState does about it. When that is so hang_watch.h says,
-// and who is to blame hang_choice.h.
+// What CoordinatorState does about a generation that is up and makes no progress. hang_watch.h says when that is the
+// case, and hang_choice.h which rank is to blame.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::vector<WatchedRank> CoordinatorState::watched_ranks(Now now) const {
     const int slot = gang().slot_of(rank);
     const Member& member = contacts_.at(slot);
     const auto at = static_cast<std::size_t>(rank);
-    // Who is not heard of is the business of evaluate_losses(). One that has come back has yet to say what it did.
+    // evaluate_losses() deals with silent members. A member that has come back has yet to report its activity.
     const bool lately = member.session != 0 &&
                         now.time - member.activity_at <= timing_.lost_after + member.heartbeats - kHeartbeatEvery;
     if (!lately || at >= seen.size() || !seen[at]) return {};

@@ -41,7 +41,7 @@ void CoordinatorState::break_links(Failure failure, const std::vector<EdgeWatch:
   break_gang(std::move(failure));
 }
 
-// Rule 10: whoever cannot reach the others would have them end a step for nothing, and then wait for its links.
+// Rule 10: for a member that does not reach the others they would end a step for nothing, and then wait for its links.
 bool CoordinatorState::reaches_gang(Member& member, Now now) {
   constexpr int kMostDoublings = 6;
   if (!gang().go) return true;  // of a generation that was taken over the addresses are not known

@@ -106,7 +106,7 @@ class Steps {
   // A generation of this job may run.
   bool active() const { return now() == Step::kResuming || now() == Step::kStarting || now() == Step::kUp; }
 
-  // Leaves what the present step owns. False when it is the same step, anew.
+  // Leaves what the present step owns. False when the step stays the same.
   template <typename State>
   bool enter(State next) {
     const Step from = now();

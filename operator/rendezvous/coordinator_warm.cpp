@@ -38,8 +38,8 @@ bool CoordinatorState::awaits_warm(const std::vector<int>& slots, Now now) {
   return waits;
 }
 
-// Its processes may yet be warm. After as long as processes may take to start, PROPOSE goes out all the same, and they
-// start anew in the generation.
+// Its processes may yet be warm. After the time that processes may take to start, PROPOSE goes out in any case, and
+// they start again in the generation.
 bool CoordinatorState::awaited(Member& member, Now now) const {
   if (member.start != Member::Start::kAwaited) return false;
   if (member.phase == MemberPhase::kIdle) {  // an agent that cannot prepare them says so with READY

@@ -1,7 +1,7 @@
 // Two members that both speak with the coordinator but not with each other: which of them does the gang go on without?
 // Pure; the coordinator's state machine tells it of each generation that ended because links failed.
 //
-// One failed link says nothing: the ranks are linked anew. A link between the same two pods that fails again, before a
+// One failed link says nothing: the ranks reconnect. A link between the same two pods that fails again, before a
 // step was made, is no accident: packets between them are lost, and no generation that has both will ever make a step.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Nothing moves any more: who is to blame? Pure; the coordinator's state machine asks when the deadline has passed.
+// Which rank is to blame when none makes progress. Pure; the coordinator's state machine asks after the deadline.
 //
-// Each rank says whose bytes it waits for and who takes none of its own, so waiting is a graph, and whoever waits for
-// nobody is the end of the chain: it computes or loads without getting on, or it left a collective out that the others
-// are in. What a stopped process said last is worth nothing, so a stopped one is an end whatever it waited for.
+// Each rank names the rank whose bytes it misses and the rank that takes none of its own, so waiting is a graph. A rank
+// that waits for no other is the end of the chain: it computes or loads without progress, or it skipped a collective of
+// the others. The last word of a stopped process is worth nothing, so a stopped rank is an end whatever it waited for.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ struct HangChoice {
   };
   // Whose processes are to be ended, in order of rank; empty when all ranks wait for one another.
   std::vector<Culprit> culprits;
-  // Nobody's processes: what the first rank sent does not reach the second, so they have to be linked anew.
+  // No process is to end: bytes of the first rank do not reach the second, so the two have to reconnect.
   struct Link {
     int from = 0, to = 0;
     std::string sentence;

@@ -247,7 +247,7 @@ struct Yield {
   bool operator==(const Yield&) const = default;
 };
 
-// That process does not get on, as `message` says: end it (SIGABRT for its stack, then SIGKILL). Its EXIT then has the
+// That process hangs, as `message` says: end it (SIGABRT for its stack, then SIGKILL). Its EXIT then has the
 // problem Cause::kHang and this message.
 struct Abort {
   std::int64_t generation = 0;

@@ -79,7 +79,7 @@ std::optional<std::int64_t> RecordKeeper::on_written(const Result<std::string>& 
     know(writing_);
     return writing_.generation;
   }
-  // Whether it was written is not known. The number is not used again, and what is stored is read anew.
+  // The write may have succeeded. Its number is not used again, and the stored record is read again.
   record_.reset();
   write_next_.reset();
   const bool conflict = version.error().code == ErrorCode::kConflict;

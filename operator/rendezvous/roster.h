@@ -1,5 +1,5 @@
-// Who is in a generation: places in order of rank, with an index by slot. The order is what whoever made the roster
-// chose; nobody else derives a rank from a slot.
+// The members of a generation: places in order of rank, with an index by slot. The author of the roster chose the
+// order; no other code derives a rank from a slot.
 #pragma once
 
 #include <compare>

@@ -13,7 +13,7 @@
 //     | regroup (term, g+1) -----------> |  ends its communicator, drops what is staged; a promise: nothing of an
 //     |                                  |  earlier generation will ever be committed
 //     | <------- holding (term, g+1)     |  the version of the state that it holds
-//     | join (g+1), peers, source -----> |  links itself anew, takes the source's state where its own is another
+//     | join (g+1), peers, source -----> |  reconnects, takes the source's state if its own differs
 //     | <----------------------------- up |
 //
 // A regroup of a higher number is legal at any time and cancels the one before. Before others join, the agent says

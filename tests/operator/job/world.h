@@ -114,7 +114,7 @@ class World {
 
   void sync();
   void check();
-  void look();  // reads what is below anew where the store has changed
+  void look();  // reads the fields below again if the store has changed
   std::optional<api::Pod> pod_of_uid(const std::string& uid);
   bool works(const api::Pod& pod);
   void set_pod_status(const std::string& name, const std::function<void(api::Json&)>& change);

@@ -1,4 +1,4 @@
-// A generation that does not get on, as the coordinator's machine sees it: two slots of one rank each.
+// A generation without progress, as the coordinator's machine sees it: two slots of one rank each.
 #include <gtest/gtest.h>
 
 #include "tests/operator/rendezvous/coordinator_fixture.h"
@@ -161,7 +161,7 @@ TEST_F(CoordinatorHangTest, no_eviction_of_a_member_whose_generation_advances) {
   }
   EXPECT_TRUE(sent<Abort>().empty());
   EXPECT_EQ(phase(), Phase::kUp);
-  // Nor one whose agent is not heard of, as long as steps are committed.
+  // Nor one whose agent is silent, as long as steps are committed.
   for (int i = 0; i < 40; ++i) {
     time += milliseconds(250);
     beat(0, 1, 10 + i);

@@ -1,4 +1,4 @@
-// Members that are all there and lose one another: linked anew once, and then one of them makes room.
+// Members that are all there and lose one another: they reconnect once, and then one of them makes room.
 #include <gtest/gtest.h>
 
 #include "tests/operator/rendezvous/coordinator_fixture.h"

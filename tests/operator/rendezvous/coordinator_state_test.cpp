@@ -252,7 +252,7 @@ TEST_F(CoordinatorStateTest, silence_is_no_loss_while_steps_advance) {
   EXPECT_EQ(phase(), Phase::kBroken);
 }
 
-// Rank 0, which alone tells of progress, is the one that is not heard of.
+// Rank 0, which alone reports progress, is the silent one.
 TEST_F(CoordinatorStateTest, nor_while_another_rank_commits_steps_that_it_had_its_part_in) {
   start();
   another_leads();

@@ -18,7 +18,7 @@ class CoordinatorStopTest : public CoordinatorStateTest {
     tells_of_the_checkpoint();
     say(0, exit(0, 1, 83));
   }
-  // Another operator leads and is to stop the job; slot 1 has come, and ended, and slot 0 was not heard of yet.
+  // Another operator leads and is to stop the job; slot 1 has connected and ended, and slot 0 has not connected yet.
   void another_leads_and_stops_all_but_the_first() {
     another_leads();
     come_back(1, MemberPhase::kRunning);

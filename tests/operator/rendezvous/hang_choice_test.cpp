@@ -192,7 +192,7 @@ TEST(HangChoice, of_anything_that_ranks_may_say_there_is_a_choice) {
   }
 }
 
-// However large the ring, whoever of it is stuck, wherever the others came to rest.
+// For rings of all sizes, each rank as the stuck one, and every place where the others came to rest.
 TEST(HangChoice, the_stuck_rank_of_any_ring_is_named) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

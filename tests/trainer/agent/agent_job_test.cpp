@@ -234,7 +234,7 @@ TEST_F(AgentJobTest, an_agent_with_a_wrong_token_stays_outside) {
   ASSERT_TRUE(eventually([](const rv::JobView& view) { return !view.refused.empty(); }));
   EXPECT_EQ(coordinator->view("uid")->phase, Phase::kWaiting);
   EXPECT_TRUE(started(1).empty());
-  // The kubelet replaces the token, and the agent reads it anew.
+  // The kubelet replaces the token, and the agent reads it again.
   environment(0);
   ASSERT_TRUE(reaches(Phase::kFinished, 1));
 }
@@ -372,7 +372,7 @@ TEST_F(AgentJobTest, an_agent_ends_with_the_process_that_started_it_where_asked)
   const pid_t agent_pid = std::stoi(contents(folder / "agent-pid"));
   parent.signal(SIGKILL);
   EXPECT_TRUE(eventually([&](const auto&) { return !is_alive(started(1)[0].pid); }));
-  // The orphan is reaped by whoever adopts orphans here, and that may take its time: dead is enough.
+  // Another process may adopt and reap the orphan, at its own pace: dead is enough.
   EXPECT_TRUE(eventually([&](const auto&) {
     const std::string stat = contents(fmt::format("/proc/{}/stat", agent_pid));
     return stat.empty() || stat.find(") Z ") != std::string::npos;
