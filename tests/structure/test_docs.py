@@ -108,6 +108,12 @@ class Docs(unittest.TestCase):
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
         self.assertEqual(too_long(f"{'a' * 101}\n| {'a' * 101} |\n```\n{'a' * 101}\n```\n"), [1])
 
+    def test_no_diagram_has_a_semicolon(self):
+        """Mermaid ends a statement there, and GitHub then shows an error instead of the diagram."""
+        blocks = {path.name: re.findall(r"^```mermaid\n(.*?)^```", path.read_text(), re.M | re.S) for path in pages()}
+        self.assertEqual(len(blocks["design.md"]), 2)
+        self.assertEqual([name for name, found in blocks.items() if any(";" in block for block in found)], [])
+
     def test_the_readme_has_at_most_80_lines(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), 80)
 
