@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -52,8 +55,6 @@ std::vector<Network> networks() {
          return models::resnet18(
              {.batch = 1, .pixels = pixels, .classes = kClasses, .stem = ResNetOptions::Stem::kCifar});
        }},
-      {"resnet18", 64,
-       [](std::int64_t pixels) { return models::resnet18({.batch = 1, .pixels = pixels, .classes = kClasses}); }},
       {"resnet50", 64,
        [](std::int64_t pixels) { return models::resnet50({.batch = 1, .pixels = pixels, .classes = kClasses}); }},
       {"mobilenet-v2", 64,
@@ -72,7 +73,7 @@ class Trained {
         graph(of.graph(of.pixels)),
         forms(torch_forms(graph, of.layer)),
         layout_(core::lay_out(graph)),
-        state(core::State::create(graph, *backend_, layout_, {"momentum"}).value()) {
+        state(core::State::create(graph, *backend_, layout_, {}).value()) {
     EXPECT_TRUE(state->initialize(5).ok());
     for (const core::StateTensor& tensor : state->tensors()) {
       if (tensor.type != core::ElementType::kFloat64 || tensor.shape.size() != 1) continue;
@@ -232,7 +233,10 @@ TEST_F(TorchForm, a_state_comes_back_bitwise_identical_from_one_file_and_from_sh
   for (const std::uint64_t shard_bytes : {checkpoint::kShardBytes, kSmallShard}) {
     const std::string folder = save(*saved.state, saved.forms, shard_bytes);
     EXPECT_EQ(fs::exists(folder + "/model.safetensors"), shard_bytes == checkpoint::kShardBytes);
-    EXPECT_EQ(fs::exists(folder + "/model-00001-of-00003.safetensors"), shard_bytes == kSmallShard);
+    const auto shards = std::count_if(fs::directory_iterator(folder), {}, [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with("model-0000");
+    });
+    EXPECT_EQ(shards > 2, shard_bytes == kSmallShard);
     EXPECT_EQ(fs::exists(folder + "/model.safetensors.index.json"), shard_bytes == kSmallShard);
     Trained other(network);
     const core::Version wanted = saved.state->version();
@@ -283,7 +287,7 @@ TEST_F(TorchForm, pytorch_computes_the_same_scores_from_a_checkpoint) {
          std::as_bytes(std::span(trained.image))},
         {"scores", checkpoint::DataType::kFloat64, {1, kClasses}, std::as_bytes(std::span(trained.scores))}};
     ASSERT_TRUE(checkpoint::write_safetensors(folder, "sample.safetensors", sample).ok());
-    const std::string command = std::string(python) + " -B " LOCKSTEP_PYTORCH "/compare.py " + folder + " " +
+    const std::string command = std::string(python) + " -B -W ignore " LOCKSTEP_PYTORCH "/compare.py " + folder + " " +
                                 network.name + " " + std::to_string(network.pixels);
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << network.name;
