@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ bench-control-plane: setup-test ## the time to a job's last pod, against a raw c
 	@scripts/build.sh release $(BUILD) $(JOBS) lockstep lockstep-agent lockstep-operator
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/bench_control_plane.py --pods $(PODS) --rounds $(ROUNDS)
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/sleepers.py
+
+bench-trainer: setup-test ## training steps of convolutional networks: against their convolutions alone, and against PyTorch (downloads it once)
+	@scripts/build.sh release $(BUILD) $(JOBS) convolution_bench
+	@$(BUILD)/tests/bin/convolution_bench
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/trainer/bench_pytorch.py
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh
