@@ -60,7 +60,7 @@ TEST_F(Images, photographs_of_any_size_are_resized) {
 }
 
 TEST_F(Images, synthetic_ones_need_no_files) {
-  Dataset dataset = open_images({.paths = {kSynthetic}, .held_out = 8}, {.pixels = 20, .classes = 10}).value();
+  Dataset dataset = open_images({.paths = {"synthetic"}, .held_out = 8}, {.pixels = 20, .classes = 10}).value();
   EXPECT_EQ(dataset.epoch_samples, 64);
   EXPECT_EQ(dataset.source->held_out(), 8);
   EXPECT_EQ(dataset.description, "64 synthetic images of 20 x 20");
