@@ -52,6 +52,7 @@ std::map<std::string, std::string> identity_of(const Rank& rank) {
       {"numerics", numerics.empty() ? "any" : bounded(numerics)},
       {"model", flags.model},
       {"data", rank.task->data.fingerprint == 0 ? "generated" : fmt::format("{:016x}", rank.task->data.fingerprint)},
+      {"on-damage", flags.on_damage == "skip" ? "skip" : "fail"},  // skipping puts other samples in a batch
       {"seed", fmt::format("{}", flags.seed)},
       {"batch-size", fmt::format("{}", flags.batch_size)},
       {"micro-batch-size", fmt::format("{}", flags.micro_batch_size)},

@@ -10,6 +10,7 @@
 #include "operator/rendezvous/identity_choice.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "tests/trainer/main/process.h"
+#include "tests/trainer/models/image_folder.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -113,6 +114,9 @@ TEST_F(Identity, each_setting_that_ranks_must_share_is_compared_by_its_flag) {
   const std::string data = text("data"), other = text("other", 3000);
   EXPECT_EQ(difference(line_of(with(transformer, {"--data=" + data})), line_of(with(transformer, {"--data=" + other}))),
             "data");
+  const Arguments images = {"--model=resnet18-cifar", "--data=" + testing::image_folder(folder_ / "images", 8, 4)};
+  EXPECT_EQ(difference(line_of(images), line_of(with(images, {"--on-damage=skip"}))), "on-damage");
+  EXPECT_EQ(difference(line_of(images), line_of(with(images, {"--on-damage=fail", "--prefetch=2"}))), "none");
   EXPECT_EQ(difference(line_of(mlp), line_of(with(mlp, {"--log-every=7", "--min-step-seconds=0.001"}))), "none");
 }
 
