@@ -40,7 +40,7 @@ class Gate {
   // Room for about nine more steps.
   void let_some_pass() {
     drain();
-    std::string filler(3000, '\n');
+    std::string filler(1600, '\n');
     [[maybe_unused]] ssize_t n = ::write(pipe_.get(), filler.data(), filler.size());  // or it was filled meanwhile
   }
   // Opens the gate until there is something to read from `closed`.
