@@ -1,4 +1,4 @@
-// For backends that compute one node at a time: the steps of a graph, and the memory of a node's kernel.
+// For backends that compute one node at a time, or a few in a row: the steps of a graph, and the memory of a kernel.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,17 @@
 
 namespace lockstep::trainer::backend {
 
-// What a kernel needs besides the node's inputs, parameters and output.
+// Nodes in a row that one kernel computes. Each but the last one writes what only the next one reads: it is never in
+// memory, and neither is its gradient.
+struct Run {
+  size_t first = 0;
+  size_t count = 1;
+};
+
+// Each node by itself.
+std::vector<Run> nodes_alone(const core::Graph& graph);
+
+// What a kernel needs besides its nodes' inputs, parameters and output.
 struct Needs {
   bool reads_inputs = false;       // in the backward pass
   bool reads_output = false;       // in the backward pass
@@ -19,8 +29,8 @@ struct Needs {
   size_t backward_scratch = 0;     // elements that only the backward pass uses
 };
 
-// Memory that a node's kernel works on, in the node's order. Addresses of real tensors are of the backend's element
-// type, statistics are float64, indices int32.
+// Memory that a kernel works on, in the order of its nodes and of each node's lists. Inputs are those that no node of
+// the run writes. Addresses of real tensors are of the backend's element type, statistics are float64, indices int32.
 struct Bindings {
   std::vector<const void*> inputs;
   std::vector<const void*> parameters;
@@ -38,8 +48,8 @@ struct Bindings {
   std::vector<void*> parameter_gradients;
 };
 
-// One node, ready to run. Runs never allocate and never wait. After an error, whose sentence names the layer, what the
-// run writes is garbage.
+// Ready to compute. It never allocates and never waits. After an error, whose sentence names the layer, what it writes
+// is garbage.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -47,13 +57,13 @@ class Kernel {
   virtual Status backward(const core::RunContext& context) = 0;
 };
 
-// Each node as a step.
-core::Lowered lower_nodes(const core::Graph& graph, bool trains, core::ElementType real,
-                          const std::function<Needs(const core::Node&)>& needs_of);
+// Each run as a step; together they are all nodes in order.
+core::Lowered lower_nodes(const core::Graph& graph, bool trains, core::ElementType real, const std::vector<Run>& runs,
+                          const std::function<Needs(const Run&)>& needs_of);
 
 // The kernels of the steps that lower_nodes() made.
 std::unique_ptr<core::Executable> bind_nodes(
     const core::Graph& graph, const core::Lowered& lowered, const core::Addresses& addresses,
-    const std::function<std::unique_ptr<Kernel>(const core::Node&, Bindings)>& make_kernel);
+    const std::function<std::unique_ptr<Kernel>(const Run&, Bindings)>& make_kernel);
 
 }  // namespace lockstep::trainer::backend

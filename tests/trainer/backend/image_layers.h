@@ -60,6 +60,37 @@ inline std::vector<LayerCase> image_layer_cases(std::int64_t size, std::int64_t 
   cases.push_back(over("flatten", [](GraphBuilder& b, TensorId x) { return ops::flatten(b, "layer", x); }));
   cases.push_back(
       over("batch_norm_of_images", [](GraphBuilder& b, TensorId x) { return ops::batch_norm(b, "layer", x); }));
+  // What a backend may compute in one step, and what it may not, because something else reads the norm as well.
+  auto after_norm = [=](std::string name, std::function<TensorId(GraphBuilder&, TensorId x, TensorId normal)> rest) {
+    return over(std::move(name), [=](GraphBuilder& b, TensorId x) {
+      TensorId y = ops::conv2d(b, "a", x, channels, {.kernel = 3, .padding = 1}, 0.3);
+      return rest(b, x, ops::batch_norm(b, "norm", y));
+    });
+  };
+  cases.push_back(
+      after_norm("norm_relu", [](GraphBuilder& b, TensorId, TensorId normal) { return ops::relu(b, "relu", normal); }));
+  cases.push_back(after_norm(
+      "norm_relu6", [](GraphBuilder& b, TensorId, TensorId normal) { return ops::relu6(b, "relu6", normal); }));
+  cases.push_back(after_norm(
+      "norm_sum", [](GraphBuilder& b, TensorId x, TensorId normal) { return ops::add(b, "add", x, normal); }));
+  cases.push_back(after_norm("norm_sum_relu", [](GraphBuilder& b, TensorId x, TensorId normal) {
+    return ops::relu(b, "relu", ops::add(b, "add", normal, x));
+  }));
+  cases.push_back(after_norm("norm_sum_relu6", [](GraphBuilder& b, TensorId x, TensorId normal) {
+    return ops::relu6(b, "relu6", ops::add(b, "add", normal, x));
+  }));
+  cases.push_back(after_norm("norm_read_twice", [](GraphBuilder& b, TensorId, TensorId normal) {
+    return ops::add(b, "add", ops::relu(b, "relu", normal), normal);
+  }));
+  cases.push_back(after_norm("norm_twice_in_a_sum", [](GraphBuilder& b, TensorId, TensorId normal) {
+    return ops::relu(b, "relu", ops::add(b, "add", normal, normal));
+  }));
+  cases.push_back(over("norm_and_its_input_in_a_sum", [](GraphBuilder& b, TensorId x) {
+    return ops::relu(b, "relu", ops::add(b, "add", x, ops::batch_norm(b, "norm", x)));
+  }));
+  cases.push_back(over("relu_max_pool", [](GraphBuilder& b, TensorId x) {
+    return ops::max_pool2d(b, "layer", ops::relu(b, "relu", x), {.kernel = 3, .stride = 2, .padding = 1});
+  }));
   cases.push_back(over("residual_block", [=](GraphBuilder& b, TensorId x) {
     TensorId y = ops::conv2d(b, "a", x, channels, {.kernel = 3, .stride = 2, .padding = 1}, 0.3);
     y = ops::relu(b, "relu", ops::batch_norm(b, "norm", y));

@@ -103,6 +103,33 @@ TEST(Program, outputs_that_no_loss_reads_change_no_bit_of_a_gradient) {
   }
 }
 
+// A norm of images, an activation that reads it, and, if `read_twice`, something else that does.
+core::Graph norm_of_images(bool read_twice, bool named) {
+  core::GraphBuilder build(2);
+  auto x = build.parameter("x", {2, 3, 3, 4}, core::Fill::kNormal, 1.0);
+  auto normal = core::ops::batch_norm(build, "norm", x);
+  auto y = core::ops::relu(build, "relu", normal);
+  if (read_twice) y = core::ops::add(build, "sum", y, normal);
+  y = core::ops::flatten(build, "flat", y);
+  auto loss = core::ops::mean_squared_error(build, "loss", y, build.real_input("target", {2, 36}));
+  std::vector<core::NamedOutput> outputs = {{"y", y}};
+  if (named) outputs.push_back({"normal", normal});
+  return build.finish(std::move(outputs), {{loss}});
+}
+
+TEST(Program, a_step_of_cpu_covers_a_norm_and_its_activation_unless_others_read_the_norm) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  for (const bool read_twice : {false, true}) {
+    for (const bool named : {false, true}) {
+      core::Graph graph = norm_of_images(read_twice, named);
+      Bench bench(graph, *backend);
+      const size_t together = read_twice || named ? 0 : 1;
+      EXPECT_EQ(bench.program().steps(), graph.nodes.size() - together) << read_twice << named;
+      EXPECT_EQ(bench.program().data(graph.nodes[0].output) == nullptr, together == 1) << read_twice << named;
+    }
+  }
+}
+
 // One linear layer, a batch norm and a loss; when `wide`, its tensors have other numbers.
 core::Graph line_of(std::int64_t features, bool wide, const std::string& name = "line") {
   core::GraphBuilder build(2);

@@ -5,8 +5,8 @@
 #include <dnnl.hpp>
 
 #include <utility>
-#include <variant>
 
+#include "trainer/backend/cpu/fusion.h"
 #include "trainer/backend/cpu/kernel.h"
 #include "trainer/backend/host_backend.h"
 
@@ -57,10 +57,9 @@ class CpuBackend final : public HostBackend {
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     enter();  // the library plans for the number of threads that is set
     return planned([&](const core::Node*& current) {
-      return lower_nodes(graph, trains, real(), [&](const core::Node& node) {
-        current = &node;
-        const Dimensions d = dimensions_of(graph, node);
-        return std::visit([&](const auto& op) { return cpu::needs_of(op, d, static_cast<size_t>(threads_)); }, node.op);
+      return lower_nodes(graph, trains, real(), cpu::runs_of(graph), [&](const Run& run) {
+        current = &cpu::main_node(graph, run);
+        return cpu::needs_of(graph, run, static_cast<size_t>(threads_));
       });
     });
   }
@@ -68,11 +67,12 @@ class CpuBackend final : public HostBackend {
                                                  const core::Addresses& addresses) override {
     enter();
     return planned([&](const core::Node*& current) {
-      return bind_nodes(graph, lowered, addresses, [&](const core::Node& node, Bindings bindings) {
+      return bind_nodes(graph, lowered, addresses, [&](const Run& run, Bindings bindings) {
+        const core::Node& node = cpu::main_node(graph, run);
         current = &node;
         NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
         cpu::Site site{.at = std::move(at), .loops = loops_, .threads = threads_};
-        return std::visit([&](const auto& op) { return cpu::make_kernel(op, std::move(site)); }, node.op);
+        return cpu::make_kernel(run, std::move(site));
       });
     });
   }
@@ -90,7 +90,8 @@ class CpuBackend final : public HostBackend {
       return plan(node);
     } catch (const dnnl::error& error) {
       return fail(error.status == dnnl_out_of_memory ? ErrorCode::kExhausted : ErrorCode::kInternal,
-                  fmt::format("layer '{}': oneDNN cannot plan this layer: {}", node == nullptr ? "" : node->name, error.what()));
+                  fmt::format("layer '{}': oneDNN cannot plan this layer: {}", node == nullptr ? "" : node->name,
+                              error.what()));
     }
   }
 

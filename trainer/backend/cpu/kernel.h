@@ -40,7 +40,7 @@ class Base : public NodeKernel<float> {
       body(size_t{0}, count);
       return;
     }
-    size_t part = ((count + threads_ - 1) / threads_ + grain - 1) / grain * grain;
+    const size_t part = share_of(count, grain);
     auto threads = static_cast<int>(threads_);
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int i = 0; i < threads; ++i) {
@@ -48,6 +48,10 @@ class Base : public NodeKernel<float> {
       size_t end = std::min(count, begin + part);
       if (begin < end) body(begin, end);
     }
+  }
+  // The most that one of these ranges has.
+  size_t share_of(size_t count, size_t grain) const {
+    return ((count + threads_ - 1) / threads_ + grain - 1) / grain * grain;
   }
   template <typename Body>
   void share_rows(const Body& body) const {

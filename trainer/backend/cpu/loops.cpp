@@ -295,66 +295,6 @@ void batch_norm_backward(const float* x, const float* gain, const float* mean, c
   });
 }
 
-// Channels whose largest values stay in registers while the window goes by.
-constexpr size_t kPooled = 64;
-
-// Calls body(number of the pixel in the window, its index) for the pixels of a window that are in the image.
-template <typename Body>
-void for_each_pixel(const PooledImage& image, size_t out_row, size_t out_column, const Body& body) {
-  for (size_t kh = 0; kh < image.kernel; ++kh) {
-    for (size_t kw = 0; kw < image.kernel; ++kw) {
-      const size_t h = out_row * image.stride + kh - image.padding;  // before 0: huge
-      const size_t w = out_column * image.stride + kw - image.padding;
-      if (h < image.height && w < image.width) body(kh * image.kernel + kw, h * image.width + w);
-    }
-  }
-}
-
-void max_pool(const float* x, const PooledImage& image, float* y) {
-  for (size_t at = 0; at < image.out_height * image.out_width; ++at) {
-    for (size_t begin = 0; begin < image.channels; begin += kPooled) {
-      const size_t count = image.channels - begin < kPooled ? image.channels - begin : kPooled;
-      float largest[kPooled];
-      for (size_t c = 0; c < count; ++c) largest[c] = -__builtin_inff();
-      for_each_pixel(image, at / image.out_width, at % image.out_width, [&](size_t, size_t pixel) {
-        const float* from = x + pixel * image.channels + begin;
-        for (size_t c = 0; c < count; ++c) {
-          largest[c] = (from[c] > largest[c]) | (from[c] != from[c]) ? from[c] : largest[c];
-        }
-      });
-      for (size_t c = 0; c < count; ++c) y[at * image.channels + begin + c] = largest[c];
-    }
-  }
-}
-
-void max_pool_backward(const float* x, const float* dy, const PooledImage& image, float* dx) {
-  for (size_t at = 0; at < image.out_height * image.out_width; ++at) {
-    for (size_t begin = 0; begin < image.channels; begin += kPooled) {
-      const size_t count = image.channels - begin < kPooled ? image.channels - begin : kPooled;
-      const float* from_above = dy + at * image.channels + begin;
-      float largest[kPooled];
-      std::int32_t chosen[kPooled];
-      for (size_t c = 0; c < count; ++c) chosen[c] = -1;
-      for (size_t c = 0; c < count; ++c) largest[c] = 0;
-      for_each_pixel(image, at / image.out_width, at % image.out_width, [&](size_t number, size_t pixel) {
-        const float* from = x + pixel * image.channels + begin;
-        for (size_t c = 0; c < count; ++c) {
-          const bool larger = (from[c] > largest[c]) | ((from[c] != from[c]) & (largest[c] == largest[c]));
-          const bool taken = larger | (chosen[c] < 0);
-          largest[c] = taken ? from[c] : largest[c];
-          chosen[c] = taken ? static_cast<std::int32_t>(number) : chosen[c];
-        }
-      });
-      for_each_pixel(image, at / image.out_width, at % image.out_width, [&](size_t number, size_t pixel) {
-        float* to = dx + pixel * image.channels + begin;
-        for (size_t c = 0; c < count; ++c) {
-          to[c] += chosen[c] == static_cast<std::int32_t>(number) ? from_above[c] : 0.0f;
-        }
-      });
-    }
-  }
-}
-
 void causal_softmax(size_t positions, float scale, float* p) {
   for (size_t t = 0; t < positions; ++t) {
     float* row = p + t * positions;
@@ -449,9 +389,11 @@ constexpr const char* instruction_set() {
 
 }  // namespace
 
+extern const ImageLoops LOCKSTEP_IMAGE_LOOPS;
 extern const Loops LOCKSTEP_LOOPS;
 const Loops LOCKSTEP_LOOPS = {
     .name = instruction_set(),
+    .images = LOCKSTEP_IMAGE_LOOPS,
     .fill_rows = fill_rows,
     .add_column_sums = add_column_sums,
     .add = add,
@@ -468,8 +410,6 @@ const Loops LOCKSTEP_LOOPS = {
     .layer_norm_parameters = layer_norm_parameters,
     .batch_norm = batch_norm,
     .batch_norm_backward = batch_norm_backward,
-    .max_pool = max_pool,
-    .max_pool_backward = max_pool_backward,
     .causal_softmax = causal_softmax,
     .causal_softmax_backward = causal_softmax_backward,
     .softmax_cross_entropy = softmax_cross_entropy,

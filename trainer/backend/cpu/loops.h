@@ -6,21 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trainer/backend/cpu/image_loops.h"
+
 namespace lockstep::trainer::backend::cpu {
 
 // Part of the numerics. It grows with each change of the loops that changes a bit of their results, so that no
 // deterministic training continues from a checkpoint of other loops.
-inline constexpr int kLoopsRevision = 2;
-
-// One sample of images (H, W, C), and the window that slides over it.
-struct PooledImage {
-  size_t height, width, channels;
-  size_t out_height, out_width;
-  size_t kernel, stride, padding;
-};
+inline constexpr int kLoopsRevision = 3;
 
 struct Loops {
   const char* name;  // of the instruction set
+  const ImageLoops& images;
 
   void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);
   // sums[c] += sum over rows of x(r, c), for columns [begin, end).
@@ -55,11 +51,6 @@ struct Loops {
   void (*batch_norm_backward)(const float* x, const float* gain, const float* mean, const float* inverse,
                               const float* dy, size_t rows, size_t columns, size_t begin, size_t end, bool accumulate,
                               float* dx, float* dgain, float* dshift);
-
-  // The largest value of each window; a NaN is larger than all.
-  void (*max_pool)(const float* x, const PooledImage& image, float* y);
-  // Adds each gradient to that of the first largest value of its window.
-  void (*max_pool_backward)(const float* x, const float* dy, const PooledImage& image, float* dx);
 
   // In place on a (positions, positions) matrix of products: softmax of scale times the columns up to the row's own;
   // zeros beyond.

@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "trainer/backend/cpu/kernel.h"
+#include "trainer/backend/cpu/norm_block.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -33,11 +33,15 @@ class BatchNormKernel final : public Base {
 }  // namespace
 
 // Keeps the mean and the inverse deviation of each feature.
-Needs needs_of(const core::ops::BatchNorm&, const Dimensions& d, size_t) {
+Needs needs_of(const core::ops::BatchNorm& op, const Dimensions& d, size_t threads) {
+  if (is_over_images(d)) return needs_of(NormBlock{.norm = op}, d, threads);
   return {.reads_inputs = true, .keeps = {d.in, d.in}};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::BatchNorm& op, Site site) {
+  if (is_over_images(dimensions_of(site.at.graph, site.at.node))) {
+    return make_kernel(NormBlock{.norm = op}, std::move(site));
+  }
   return std::make_unique<BatchNormKernel>(op, std::move(site));
 }
 

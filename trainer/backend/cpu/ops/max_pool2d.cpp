@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "trainer/backend/cpu/kernel.h"
+#include "trainer/backend/cpu/relu_max_pool.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -10,7 +11,7 @@ namespace {
 // Not oneDNN's: its comparison drops a NaN that is not the first of its window.
 class MaxPool2dKernel final : public Base {
  public:
-  MaxPool2dKernel(const core::ops::MaxPool2d& op, Site site)
+  MaxPool2dKernel(const core::ops::MaxPool2d& op, bool relu, Site site)
       : Base(std::move(site)),
         image_{.height = d_.height,
                .width = d_.width,
@@ -19,10 +20,11 @@ class MaxPool2dKernel final : public Base {
                .out_width = d_.out_width,
                .kernel = static_cast<size_t>(op.kernel),
                .stride = static_cast<size_t>(op.stride),
-               .padding = static_cast<size_t>(op.padding)} {}
+               .padding = static_cast<size_t>(op.padding),
+               .relu = relu} {}
   Status forward(const RunContext&) override {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
-      for (size_t s = begin; s < end; ++s) loops_.max_pool(x() + s * read(), image_, y() + s * written());
+      for (size_t s = begin; s < end; ++s) loops_.images.max_pool(x() + s * read(), image_, y() + s * written());
     });
     return {};
   }
@@ -32,7 +34,7 @@ class MaxPool2dKernel final : public Base {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         if (!adds) std::fill_n(dx() + s * read(), read(), 0.0f);
-        loops_.max_pool_backward(x() + s * read(), dy() + s * written(), image_, dx() + s * read());
+        loops_.images.max_pool_backward(x() + s * read(), dy() + s * written(), image_, dx() + s * read());
       }
     });
     return {};
@@ -52,7 +54,15 @@ Needs needs_of(const core::ops::MaxPool2d&, const Dimensions&, size_t) {
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::MaxPool2d& op, Site site) {
-  return std::make_unique<MaxPool2dKernel>(op, std::move(site));
+  return std::make_unique<MaxPool2dKernel>(op, false, std::move(site));
+}
+
+Needs needs_of(const ReluMaxPool&, const Dimensions&, size_t) {
+  return {.reads_inputs = true};
+}
+
+std::unique_ptr<Kernel> make_kernel(const ReluMaxPool& op, Site site) {
+  return std::make_unique<MaxPool2dKernel>(op.pool, true, std::move(site));
 }
 
 }  // namespace lockstep::trainer::backend::cpu

@@ -1,0 +1,27 @@
+// A batch norm of images with what follows it, as one kernel: the sum with another tensor, and an activation. Two
+// passes over the pixels forward and two backward, whatever follows.
+#pragma once
+
+#include <memory>
+
+#include "trainer/backend/cpu/kernel.h"
+
+namespace lockstep::trainer::backend::cpu {
+
+// y = activation(norm(x) + other).
+struct NormBlock {
+  core::ops::BatchNorm norm;
+  bool adds = false;  // `other` is the second input
+  Activation activation = Activation::kNone;
+};
+
+// Norms of other rows (ops/batch_norm.cpp) have too few of them to be shared out by rows.
+inline bool is_over_images(const Dimensions& d) {
+  return d.height > 0;
+}
+
+// `d` is that of the norm, and so is the site's node.
+Needs needs_of(const NormBlock& block, const Dimensions& d, size_t threads);
+std::unique_ptr<Kernel> make_kernel(const NormBlock& block, Site site);
+
+}  // namespace lockstep::trainer::backend::cpu
