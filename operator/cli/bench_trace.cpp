@@ -1,5 +1,6 @@
 #include "operator/cli/bench_trace.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::cli {

@@ -10,8 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <optional>
 #include <sstream>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "operator/base/clock.h"
 #include "operator/base/log.h"
