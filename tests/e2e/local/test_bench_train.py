@@ -75,7 +75,7 @@ def test_a_dry_run_measures_nothing_and_leaves_nothing(bench, tmp_path):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--model", "nosuch"], "nosuch on synthetic data with 1 worker failed with exit status 64: --model: nosuch not in"),
+    (["--model", "nosuch"], "nosuch on synthetic data with 1 worker failed with exit status 64: --model: nosuch"),
     (["--model", "char-transformer"], "has no synthetic data; give --data with text files"),
     (["--output", "/proc/none"], "cannot create the folder /proc/none/cells"),
 ], ids=["model", "data", "output"])
