@@ -104,6 +104,19 @@ INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_case
 INSTANTIATE_TEST_SUITE_P(OddImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 6)), case_name);
 INSTANTIATE_TEST_SUITE_P(EvenImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 32)), case_name);
 
+// A layer whose input gradient the library computes in a layout of its own.
+TEST(Conv2d, gradients_of_many_channels_in_long_rows_are_those_of_ref) {
+  core::GraphBuilder build(1);
+  auto x = build.parameter("x", {1, 15, 15, 2}, core::Fill::kNormal, 1.0);
+  auto y = core::ops::conv2d(build, "layer", x, 512, {.kernel = 3, .padding = 1}, 0.3);
+  y = core::ops::linear(build, "head", core::ops::flatten(build, "flat", y), 2);
+  auto target = build.real_input("target", {1, 2});
+  core::Graph graph = build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
+  auto ref = backend::make_backend("ref", 1).value(), cpu = backend::make_backend("cpu", 1).value();
+  Bench expected(graph, *ref), actual(graph, *cpu);
+  EXPECT_LT(worst_difference(expected.layout(), actual.gradient(), expected.gradient()), kTolerance * std::sqrt(70.0));
+}
+
 TEST(LabelSmoothing, has_the_loss_worked_out_by_hand) {
   core::GraphBuilder build(1);
   const core::TensorId x = build.parameter("x", {1, 3}, core::Fill::kNormal, 1.0);
