@@ -41,6 +41,14 @@ def test_every_action_and_node_image_is_pinned(path):
     assert re.findall(r"kindest/node:(?!v\S+@sha256:[0-9a-f]{64})\S*", text) == []
 
 
+def test_a_release_builds_every_program_that_is_installed():
+    lists = [path.read_text() for room in ("operator", "trainer") for path in (ROOT / room).rglob("CMakeLists.txt")]
+    installed = {name for text in lists for name in re.findall(r"install\(TARGETS (\S+)", text)}
+    workflow = (ROOT / ".github/workflows/release.yaml").read_text()
+    built = re.search(r"scripts/build.sh release [^\n]*\n\s+([a-z -]+)\n", workflow)
+    assert installed and installed == set(built[1].split())
+
+
 def test_the_kind_job_covers_three_minor_versions():
     minors = re.findall(r"kindest/node:v1\.(\d+)\.\d+@", (ROOT / ".github/workflows/ci.yaml").read_text())
     assert len(minors) == len(set(minors)) == 3
