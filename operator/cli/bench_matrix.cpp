@@ -100,7 +100,8 @@ Json settings_of(const Cell& cell, const BenchOptions& options, const std::strin
           {"transport", options.transport},
           {"warmupSteps", options.warmup_steps},
           {"steps", options.steps},
-          {"runs", options.runs}};
+          {"runs", options.runs},
+          {"trainerArgs", options.trainer_args}};
 }
 
 Json job_of(const Cell& cell, const BenchOptions& options, const Steps& steps) {
@@ -116,6 +117,7 @@ Json job_of(const Cell& cell, const BenchOptions& options, const Steps& steps) {
                   fmt::format("--benchmark-warmup={}", steps.warmup),
                   fmt::format("--log-every={}", all),
                   "--eval-samples=1"};
+  for (const std::string& word : options.trainer_args) command.push_back(word);
   return {{"apiVersion", "lockstep.dev/v1alpha1"},
           {"kind", "TrainingJob"},
           {"metadata", {{"name", fmt::format("bench-{}-w{}", plain(cell.model), cell.workers)}}},

@@ -273,7 +273,9 @@ class Bench {
     const auto done = std::count_if(results_.begin(), results_.end(), [](const auto& one) { return one.has_value(); });
     if (halt.signal == 0) fmt::print(stderr, "lockstep bench train: {}\n", halt.error.message);
     if (options_.dry_run) return halt.signal == 0 ? 1 : 128 + halt.signal;
-    fmt::print("{} of {} cells are measured; the same command continues with the rest\n", done, cells_.size());
+    if (halt.signal != 0 || done > 0) {
+      fmt::print("{} of {} cells are measured; the same command continues with the rest\n", done, cells_.size());
+    }
     return halt.signal == 0 ? 1 : 128 + halt.signal;
   }
 
@@ -284,8 +286,13 @@ class Bench {
                                                               {"scaling.svg", scaling_svg(all)}};
     for (size_t i = 0; options_.trace && i < cells_.size(); ++i) {
       const std::string name = name_of(cells_[i]);
-      files.emplace_back("traces/" + name + ".json",
-                         chrome_trace(content(root_ / "runs" / name / "1" / "metrics.jsonl"), describe(cells_[i])));
+      const fs::path metrics = root_ / "runs" / name / "1" / "metrics.jsonl";
+      const std::string lines = content(metrics);
+      if (lines.empty()) {
+        fmt::print(stderr, "lockstep bench train: no trace of {}: {} is gone\n", describe(cells_[i]), metrics.string());
+      } else {
+        files.emplace_back("traces/" + name + ".json", chrome_trace(lines, describe(cells_[i])));
+      }
     }
     for (const auto& [name, text] : files) {
       if (const Status written = write_file(root_ / name, text); !written) return end({.error = written.error()});

@@ -92,19 +92,23 @@ void add_bench(CLI::App& app, Arguments& to) {
   CLI::App* bench = app.add_subcommand("bench", "Measure training on this machine");
   bench->require_subcommand(1);
   bench->footer("Example:\n  lockstep bench train --model mlp --workers 1,2\n\nSee lockstep bench COMMAND --help.");
-  CLI::App* train = bench->add_subcommand("train", "Measure the speed of training for models, workers and data");
+  CLI::App* train = bench->add_subcommand(
+      "train", "Measure the speed of training for models, workers and data; words after -- go to the trainer");
   BenchOptions& options = to.bench;
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   train->add_option("--model", options.models, "Models of lockstep-trainer")
       ->required()
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("MODEL");
   train->add_option("-w,--workers", options.workers, "Numbers of workers; 1 is always measured (default: 1)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   train->add_option("--data", options.data, "Data of the models: synthetic, or paths (default: synthetic)")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("synthetic|PATH");
   train->add_option("--batch-size", options.batch_size, "Samples of a step for each worker (default: 32)")
       ->check(positive)
@@ -133,9 +137,11 @@ void add_bench(CLI::App& app, Arguments& to) {
       "Examples:\n"
       "  lockstep bench train --model mlp --workers 1,2 --dry-run\n"
       "  lockstep bench train --model mlp,resnet18-cifar --workers 1,2,4 --output scaling\n"
-      "  lockstep bench train --model resnet18-cifar --data synthetic,/data/cifar10 --batch-size 64\n\n"
-      "A cell is a model with its data and a number of workers; each of its runs is a job, as of lockstep run. Prints\n"
-      "images/sec as tf_cnn_benchmarks does (an image is any sample), and the scaling efficiency T_n / (n T_1).\n"
+      "  lockstep bench train --model resnet18-cifar --data synthetic,/data/cifar10 --batch-size 64\n"
+      "  lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0\n\n"
+      "A cell is a model with its data and a number of workers; each of its runs is a job, as with lockstep run.\n"
+      "Prints images/sec as tf_cnn_benchmarks does (an image is any sample), and the scaling efficiency\n"
+      "T_n / (n T_1).\n"
       "Cells that the folder has are not measured again. Ctrl-C keeps the cells that are finished, and the same\n"
       "command continues. Exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.");
 }
@@ -477,8 +483,9 @@ int run_cli(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && words[0] == "data") return run_data_program({words.begin() + 1, words.end()});
   const auto separator = std::find(words.begin(), words.end(), "--");
-  if (separator != words.end() && words[0] == "run") {
-    given.run.program_args.assign(separator + 1, words.end());
+  if (separator != words.end() && (words[0] == "run" || words[0] == "bench")) {
+    std::vector<std::string>& args = words[0] == "run" ? given.run.program_args : given.bench.trainer_args;
+    args.assign(separator + 1, words.end());
     words.erase(separator, words.end());
   }
   try {

@@ -14,6 +14,10 @@ int run_data_program(const std::vector<std::string>& words) {
   constexpr int kExitNotFound = 127;
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    fmt::print(stderr, "lockstep data: cannot find the folder of lockstep: {}\n", error.message());
+    return kExitNotFound;
+  }
   std::string program = (self.parent_path() / "lockstep-data").string();
   std::vector<std::string> all{program};
   all.insert(all.end(), words.begin(), words.end());
@@ -21,7 +25,7 @@ int run_data_program(const std::vector<std::string>& words) {
   for (std::string& word : all) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
-  fmt::print(stderr, "lockstep data: cannot run {}: {}; it is installed beside lockstep\n", program,
+  fmt::print(stderr, "lockstep data: cannot run {}: {}; install it beside lockstep\n", program,
              std::strerror(errno));
   return kExitNotFound;
 }

@@ -37,12 +37,12 @@ TEST(BenchMatrix, names_of_cells_are_words_for_files_and_differ) {
 }
 
 TEST(BenchMatrix, a_cell_is_a_valid_job_with_the_batch_of_all_workers) {
-  const BenchOptions options{.batch_size = 16, .threads = 2, .transport = "tcp"};
+  const BenchOptions options{.batch_size = 16, .threads = 2, .transport = "tcp", .trainer_args = {"--classes=5"}};
   const auto job = job_of({"Strange_Model!", "/data/x", 3}, options, {.warmup = 4, .timed = 6});
   EXPECT_TRUE(api::validate(job).empty()) << job.dump();
   const std::vector<std::string> command = job["spec"]["command"];
   for (const char* word : {"--model=Strange_Model!", "--data=/data/x", "--batch-size=48", "--micro-batch-size=16",
-                           "--threads=2", "--transport=tcp", "--steps=10", "--benchmark-warmup=4"}) {
+                           "--threads=2", "--transport=tcp", "--steps=10", "--benchmark-warmup=4", "--classes=5"}) {
     EXPECT_NE(std::find(command.begin(), command.end(), word), command.end()) << word;
   }
   EXPECT_EQ(job["spec"]["nodes"], 3);
@@ -66,6 +66,7 @@ TEST(BenchMatrix, settings_have_all_that_decides_the_measurement) {
   EXPECT_NE(same, settings([](BenchOptions& o) { o.warmup_steps = 1; }));
   EXPECT_NE(same, settings([](BenchOptions& o) { o.steps = 1; }));
   EXPECT_NE(same, settings([](BenchOptions& o) { o.runs = 1; }));
+  EXPECT_NE(same, settings([](BenchOptions& o) { o.trainer_args = {"--classes=5"}; }));
   EXPECT_NE(same, settings_of(cell, asked, "1.1"));
 }
 
