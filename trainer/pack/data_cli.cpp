@@ -95,8 +95,8 @@ int run_data_cli(int argc, const char* const* argv) {
       "Examples:\n"
       "  lockstep data synth images-224 --images 5000\n"
       "  lockstep data synth small --images 1000 --size 32 --classes 10 --seed 3\n\n"
-      "The same options give the same files on every machine. A class has a colour of its own. OUT has its name only\n"
-      "when all of it is on the disk.");
+      "The same options and the same libjpeg-turbo give the same files. A class has a colour of its own. OUT has its\n"
+      "name only when all of it is on the disk.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
@@ -109,7 +109,11 @@ int run_data_cli(int argc, const char* const* argv) {
   }
   struct sigaction action {};
   action.sa_handler = on_signal;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // nohup, or in the background of a script
+  }
   Common& common = packs->parsed() ? pack.common : synth.common;
   common.shard_bytes = static_cast<std::uint64_t>(shard_mib) << 20;
   common.terminal = ::isatty(STDERR_FILENO) == 1;

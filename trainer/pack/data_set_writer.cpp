@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -45,17 +46,39 @@ Error taken(const std::string& out) {
               fmt::format("'{}' exists and is not an empty folder; choose a name that is free", out));
 }
 
+// The folder takes this name by a rename, which some names cannot be.
+Status check_name(const std::string& name) {
+  const std::string last = fs::path(name).filename().string();
+  if (last.empty() || last == "." || last == "..") {
+    return fail(ErrorCode::kInvalid, fmt::format("'{}' is no name for a new folder", name));
+  }
+  struct stat there {}, parent {};
+  if (::lstat(name.c_str(), &there) != 0) return {};  // it is new
+  if (S_ISLNK(there.st_mode)) {
+    return fail(ErrorCode::kInvalid, fmt::format("'{}' is a symbolic link; name the folder itself", name));
+  }
+  if (::stat((name + "/..").c_str(), &parent) == 0 && parent.st_dev != there.st_dev) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("'{0}' is a mount point; name a folder inside it: '{0}/images'", name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DataSetWriter>> DataSetWriter::create(const std::string& out, std::uint64_t shard_bytes) {
   std::string name = fs::path(out).lexically_normal().string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   std::error_code error;
+  LOCKSTEP_CHECK_OK(check_name(name));
   const bool exists = fs::exists(name, error);
   if (exists && !(fs::is_directory(name, error) && fs::is_empty(name, error))) return taken(out);
   if (error) return failed("look at", name, error.value());
-  const std::string folder = fmt::format("{}.partial-{}", name, ::getpid());
-  if (::mkdir(folder.c_str(), 0777) != 0) return failed("create the folder", folder, errno);
+  std::string folder = name + ".partial-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return failed("create the folder", folder, errno);
+  const ::mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::chmod(folder.c_str(), 0777 & ~mask) != 0) return failed("create the folder", folder, errno);
   return std::unique_ptr<DataSetWriter>(new DataSetWriter(name, folder, shard_bytes));
 }
 

@@ -40,6 +40,10 @@ Result<ImageFolder> list_images(const std::string& folder) {
   for (const fs::path& path : classes) {
     std::error_code ignored;  // what cannot be looked at is no folder
     if (!fs::is_directory(path, ignored)) continue;
+    const std::string name = path.filename().string();
+    if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < ' '; })) {
+      return fail(ErrorCode::kInvalid, fmt::format("the name of a sub-folder of '{}' has a control character", folder));
+    }
     const std::size_t before = found.images.size();
     LOCKSTEP_TRY(const auto files, entries_of(path));
     for (const fs::path& file : files) {
@@ -53,7 +57,7 @@ Result<ImageFolder> list_images(const std::string& folder) {
       return fail(ErrorCode::kInvalid,
                   fmt::format("the folder '{}' has no .jpg or .jpeg file; each sub-folder is a class", path.string()));
     }
-    found.classes.push_back(path.filename().string());
+    found.classes.push_back(name);
   }
   if (found.classes.empty()) {
     return fail(ErrorCode::kInvalid,

@@ -58,6 +58,18 @@ TEST_F(Writer, an_empty_folder_is_filled_and_no_other_is_touched) {
   EXPECT_EQ(files(later)["file"], "of somebody else");
 }
 
+TEST_F(Writer, a_name_that_no_rename_can_give_is_refused_before_anything_is_written) {
+  fs::create_directories(folder_ / "there");
+  fs::create_symlink(folder_ / "there", out_);
+  EXPECT_EQ(DataSetWriter::create(out_, 100).error().message,
+            "'" + out_ + "' is a symbolic link; name the folder itself");
+  for (const char* name : {"", ".", "..", "/"}) {
+    EXPECT_EQ(DataSetWriter::create(name, 100).error().code, ErrorCode::kInvalid) << name;
+  }
+  EXPECT_EQ(DataSetWriter::create("/proc", 100).error().message,
+            "'/proc' is a mount point; name a folder inside it: '/proc/images'");
+}
+
 TEST_F(Writer, a_folder_that_cannot_be_made_is_named) {
   const auto writer = DataSetWriter::create(out_ + "/none/out", 100);
   ASSERT_FALSE(writer.ok());
