@@ -50,7 +50,7 @@ class ImageSource final : public PartSource {
                                                      const ImageOptions& options);
 
   std::int64_t samples() const { return order_->count(); }  // of an epoch
-  // Of the places and lengths of all records, which decide what a position means. Not 0.
+  // Of the places and lengths of the records to train on, which decide what a position means. Not 0.
   std::uint64_t fingerprint() const;
 
   // Inputs: images (rows, height, width, 3), real, and classes (rows), int32. Errors as the interface has them, and

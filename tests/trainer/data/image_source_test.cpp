@@ -127,6 +127,9 @@ TEST(ImageSource, other_records_have_another_fingerprint) {
   const auto one = source_of(files(0, 12)), same = source_of(files(0, 12)), other = source_of(files(0, 11));
   EXPECT_EQ(one->fingerprint(), same->fingerprint());
   EXPECT_NE(one->fingerprint(), other->fingerprint());
+  ImageOptions fewer = options();
+  fewer.most_held_out = 2;
+  EXPECT_EQ(one->fingerprint(), source_of(files(0, 12), fewer)->fingerprint()) << "held-out images are no part of it";
 }
 
 TEST(ImageSource, held_out_images_come_in_order_and_as_they_are) {
