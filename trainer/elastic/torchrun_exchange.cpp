@@ -176,7 +176,7 @@ std::optional<Introduction> parse_introduction(std::string_view line) {
                         value.at("run").get<std::string>(),
                         value.at("restart").get<std::int64_t>(),
                         value.at("host").get<std::string>(),
-                        value.at("identity").get<std::string>()};
+                        value.value("identity", "")};  // an older release has none
   } catch (const json::exception&) {
     return std::nullopt;
   }

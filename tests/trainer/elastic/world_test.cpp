@@ -397,6 +397,7 @@ TEST(Ending, every_origin_has_its_exit_code_and_class) {
     EXPECT_EQ(ending(code, Origin::kData).exit_code, 82) << "storage that does not answer: try again";
   }
   EXPECT_EQ(ending(ErrorCode::kCorrupt, Origin::kData).exit_code, 65);
+  EXPECT_EQ(ending(ErrorCode::kExhausted, Origin::kData).exit_code, 75) << "of this machine, not of the data";
   for (const ErrorCode code : {ErrorCode::kUnavailable, ErrorCode::kDeadlineExceeded, ErrorCode::kCancelled}) {
     const Ending peers = ending(code, Origin::kCommunication);
     EXPECT_EQ(peers.exit_code, 80);
