@@ -294,9 +294,9 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
   const bool for_records = !flags.on_damage.empty() || flags.data_threads > 0 || flags.prefetch > 0;
-  if (model.data != models::Model::Data::kImages && for_records) {
-    return refuse(
-        fmt::format("--model={} reads no records; leave out --on-damage, --data-threads and --prefetch", model.name));
+  if ((model.data != models::Model::Data::kImages || models::is_synthetic(flags.data)) && for_records) {
+    return refuse(fmt::format("--model={}{} reads no records; leave out --on-damage, --data-threads and --prefetch",
+                              model.name, flags.data.empty() ? "" : " --data=synthetic"));
   }
   if (flags.data_threads == 0) flags.data_threads = data::reader_threads(usable_cpus(), world.local_size, flags.threads);
   if (flags.prefetch == 0) flags.prefetch = kPrefetch;

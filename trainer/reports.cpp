@@ -99,6 +99,7 @@ Outcome<> Reports::skipped() {
 void Reports::entered(bool first) {
   const std::int64_t step = rank_.state().step;
   if (first) first_step_ = step;
+  told_ = rank_.replica->times();  // what an abandoned step took is no part of the next one
   if (!rank_.leads()) return;
   if (step > 0) tell_progress();  // there may be no further step that reports it
   if (first) print_configuration();

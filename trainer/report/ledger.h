@@ -9,8 +9,7 @@
 //            may lack the line of a rank: one that was killed in between, or had not committed when the generation
 //            ended.
 //   skipped  a damaged record of the data, which the next intact one replaces. Once for each place that this rank
-//   found,
-//            which may be ahead of its steps.
+//            found, which may be ahead of its steps.
 //
 // A step that was not committed has no line. Times are CLOCK_MONOTONIC, in nanoseconds.
 #pragma once

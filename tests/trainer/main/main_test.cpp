@@ -81,6 +81,14 @@ TEST_F(Trainer, a_benchmark_prints_the_lines_of_tf_cnn_benchmarks) {
   }
 }
 
+TEST_F(Trainer, a_data_set_may_have_more_files_than_the_soft_limit_of_descriptors) {
+  const std::string images = testing::image_folder(folder_ / "images", 4, 2);
+  for (int i = 1; i < 60; ++i) fs::copy(images + "/train-0", images + "/train-" + std::to_string(i));
+  const Ended ended =
+      run({"--model=resnet18-cifar", "--width=4", "--steps=1", "--data=" + images}, {}, {.descriptors = 32});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+}
+
 TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
   std::string good = text(), brief = text("brief", 10), dir = folder_.string();
   std::ofstream(folder_ / "empty");

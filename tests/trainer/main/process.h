@@ -56,6 +56,7 @@ inline bool readable(int fd, std::chrono::steady_clock::time_point deadline) {
 
 struct Limits {
   rlim_t most_file_bytes = RLIM_INFINITY;
+  rlim_t descriptors = 0;          // the soft limit; 0: that of the test
   std::vector<int> keep_fds = {};  // these descriptors survive the exec
   const char* program = nullptr;   // null: trainer()
 };
@@ -82,6 +83,12 @@ class Process {
         ::signal(SIGXFSZ, SIG_IGN);
         rlimit limit{limits.most_file_bytes, limits.most_file_bytes};
         ::setrlimit(RLIMIT_FSIZE, &limit);
+      }
+      if (limits.descriptors > 0) {
+        rlimit limit{};
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = limits.descriptors;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
       }
       for (int fd : limits.keep_fds) ::fcntl(fd, F_SETFD, 0);
       ::dup2(out, 1);
