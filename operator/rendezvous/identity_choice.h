@@ -27,9 +27,9 @@ struct IdentityDifference {
 };
 
 // The first field of which ranks have different values: `model`, `optimizer`, which decide defaults of others, then by
-// name; none where all agree. A rank without that field, or
-// without a line, is not compared: its program may be of another version. Of several values the one of most ranks is
-// `other_value`, of equally many that of the first member; `slot` is the first member with another one.
+// name; none where all agree. A rank without that field, or without a line, is not compared: its program may be of
+// another version. Of several values the one of most ranks is `other_value`, of equally many that of the first member;
+// `slot` is the first member with another one.
 std::optional<IdentityDifference> identity_difference(const std::vector<MemberIdentity>& members);
 
 // What to do where ranks differ in that field, as a sentence; empty: nothing is known.

@@ -88,7 +88,7 @@ def test_a_cut_off_coordinator_loses_no_member_and_of_two_cut_pods_one_moves(clu
 
     ends_as_undisturbed(gang, tmp_path / "alone")
     longest = gang.stood_still(*away)
-    print(f"the longest gap while the coordinator heard of nobody: {1000 * longest:.0f} ms")
+    print(f"the longest gap while the coordinator was cut off: {1000 * longest:.0f} ms")
     assert longest <= gang.longest_allowed()
 
 
