@@ -86,6 +86,7 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
   Bench expected(graph, *ref, GetParam().classes);
   double loss = expected.loss();
   std::vector<double> gradient = expected.gradient();
+  const double evaluated = expected.loss(core::RunContext::Mode::kEvaluate);
   double tolerance = kTolerance * std::sqrt(70.0);
   for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
     if (!backend::cpu::can_run(*loops)) continue;
@@ -95,6 +96,7 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_a
       Bench bench(graph, *cpu, GetParam().classes);
       EXPECT_NEAR(bench.loss(), loss, std::fabs(loss) * tolerance);
       EXPECT_LT(worst_difference(bench.layout(), bench.gradient(), gradient), tolerance);
+      EXPECT_NEAR(bench.loss(core::RunContext::Mode::kEvaluate), evaluated, std::fabs(evaluated) * tolerance);
     }
   }
 }

@@ -79,6 +79,21 @@ inline std::vector<LayerCase> image_layer_cases(std::int64_t size, std::int64_t 
   cases.push_back(after_norm("norm_sum_relu6", [](GraphBuilder& b, TensorId x, TensorId normal) {
     return ops::relu6(b, "relu6", ops::add(b, "add", normal, x));
   }));
+  // The sum's other input is an activation whose gradient this step is the first to write. It is large enough for ReLU6
+  // to clip.
+  auto sum_of_activations = [=](std::string name, std::function<TensorId(GraphBuilder&, TensorId)> rest) {
+    return over(std::move(name), [=](GraphBuilder& b, TensorId x) {
+      const TensorId other = ops::conv2d(b, "other", x, channels, {}, 3.0);
+      TensorId y = ops::conv2d(b, "a", x, channels, {.kernel = 3, .padding = 1}, 0.3);
+      y = ops::batch_norm(b, "norm", y);
+      return rest(b, ops::add(b, "add", other, y));
+    });
+  };
+  cases.push_back(sum_of_activations("norm_sum_of_activations", [](GraphBuilder&, TensorId sum) { return sum; }));
+  cases.push_back(sum_of_activations("norm_sum_relu_of_activations",
+                                     [](GraphBuilder& b, TensorId sum) { return ops::relu(b, "relu", sum); }));
+  cases.push_back(sum_of_activations("norm_sum_relu6_of_activations",
+                                     [](GraphBuilder& b, TensorId sum) { return ops::relu6(b, "relu6", sum); }));
   cases.push_back(after_norm("norm_read_twice", [](GraphBuilder& b, TensorId, TensorId normal) {
     return ops::add(b, "add", ops::relu(b, "relu", normal), normal);
   }));
