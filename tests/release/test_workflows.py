@@ -43,7 +43,7 @@ def test_every_action_and_node_image_is_pinned(path):
 
 def test_a_release_builds_every_program_that_is_installed():
     lists = [path.read_text() for room in ("operator", "trainer") for path in (ROOT / room).rglob("CMakeLists.txt")]
-    installed = {name for text in lists for name in re.findall(r"install\(TARGETS (\S+)", text)}
+    installed = {name for text in lists for name in re.findall(r"install\(TARGETS ([\w-]+)", text)}
     workflow = (ROOT / ".github/workflows/release.yaml").read_text()
     built = re.search(r"scripts/build.sh release [^\n]*\n\s+([a-z -]+)\n", workflow)
     assert installed and installed == set(built[1].split())
