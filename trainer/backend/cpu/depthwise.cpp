@@ -13,16 +13,7 @@ size_t window_of(const core::ops::Conv2d& op, const Dimensions& d) {
 class DepthwiseKernel final : public Base {
  public:
   DepthwiseKernel(const core::ops::Conv2d& op, Site site)
-      : Base(std::move(site)),
-        image_{.height = d_.height,
-               .width = d_.width,
-               .channels = d_.in,
-               .out_height = d_.out_height,
-               .out_width = d_.out_width,
-               .kernel = static_cast<size_t>(op.kernel),
-               .stride = static_cast<size_t>(op.stride),
-               .padding = static_cast<size_t>(op.padding)},
-        window_(window_of(op, d_)) {}
+      : Base(std::move(site)), image_(windows_of(op, d_)), window_(window_of(op, d_)) {}
 
   Status forward(const RunContext&) override {
     auto* const weight = static_cast<float*>(bindings().forward_scratch);
@@ -88,7 +79,7 @@ class DepthwiseKernel final : public Base {
     }
   }
 
-  const DepthwiseImage image_;
+  const SlidImage image_;
   const size_t window_;  // weights
 };
 

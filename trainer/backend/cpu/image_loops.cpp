@@ -71,7 +71,8 @@ inline float normal_of(float x, float mean, float scale, float shift) {
 template <Activation kActivation, bool kAdds>
 void norm_rows(const float* __restrict x, const float* __restrict other, size_t rows, size_t columns,
                const NormChannels& channels, float* __restrict y) {
-  const float* __restrict mean = channels.mean, * __restrict scale = channels.scale, * __restrict shift = channels.shift;
+  const float* __restrict mean = channels.mean;
+  const float *__restrict scale = channels.scale, *__restrict shift = channels.shift;
   for (size_t r = 0; r < rows; ++r, x += columns, y += columns) {
     for (size_t c = 0; c < columns; ++c) {
       const float value = normal_of(x[c], mean[c], scale[c], shift[c]);
@@ -231,7 +232,7 @@ inline void sum_products(const Pair* pairs, size_t count, size_t channels, float
   }
 }
 
-void depthwise(const float* x, const float* weight, const DepthwiseImage& image, size_t begin, size_t end, float* y) {
+void depthwise(const float* x, const float* weight, const SlidImage& image, size_t begin, size_t end, float* y) {
   const size_t channels = image.channels;
   for (size_t h = begin; h < end; ++h) {
     const Places rows = places_of(h * image.stride, image.kernel, image.padding, image.height);
@@ -252,7 +253,7 @@ void depthwise(const float* x, const float* weight, const DepthwiseImage& image,
 
 // `kStride` 0: any, which is slower, because it divides.
 template <size_t kStride, bool kAccumulates>
-void input_rows(const float* dy, const float* weight, const DepthwiseImage& image, size_t begin, size_t end,
+void input_rows(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end,
                 float* dx) {
   const size_t channels = image.channels, stride = kStride == 0 ? image.stride : kStride;
   for (size_t h = begin; h < end; ++h) {
@@ -274,7 +275,7 @@ void input_rows(const float* dy, const float* weight, const DepthwiseImage& imag
   }
 }
 
-void depthwise_input(const float* dy, const float* weight, const DepthwiseImage& image, size_t begin, size_t end,
+void depthwise_input(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end,
                      bool accumulate, float* dx) {
   with_flag(accumulate, [&]<bool kAccumulates> {
     if (image.stride == 1) return input_rows<1, kAccumulates>(dy, weight, image, begin, end, dx);
@@ -283,7 +284,7 @@ void depthwise_input(const float* dy, const float* weight, const DepthwiseImage&
   });
 }
 
-void depthwise_weights(const float* x, const float* dy, const DepthwiseImage& image, size_t begin, size_t end,
+void depthwise_weights(const float* x, const float* dy, const SlidImage& image, size_t begin, size_t end,
                        float* row, double* sums) {
   const size_t channels = image.channels, window = image.kernel * image.kernel * channels;
   for (size_t h = begin; h < end; ++h) {
@@ -309,7 +310,7 @@ constexpr size_t kPooled = 64;
 
 // Calls body(number of the pixel in the window, its index) for the pixels of a window that are in the image.
 template <typename Body>
-void for_each_pixel(const PooledImage& image, size_t out_row, size_t out_column, const Body& body) {
+void for_each_pixel(const SlidImage& image, size_t out_row, size_t out_column, const Body& body) {
   for (size_t kh = 0; kh < image.kernel; ++kh) {
     for (size_t kw = 0; kw < image.kernel; ++kw) {
       const size_t h = out_row * image.stride + kh - image.padding;  // before 0: huge
@@ -319,7 +320,7 @@ void for_each_pixel(const PooledImage& image, size_t out_row, size_t out_column,
   }
 }
 
-void max_pool(const float* x, const PooledImage& image, float* y) {
+void max_pool(const float* x, const SlidImage& image, bool relu, float* y) {
   for (size_t at = 0; at < image.out_height * image.out_width; ++at) {
     for (size_t begin = 0; begin < image.channels; begin += kPooled) {
       const size_t count = image.channels - begin < kPooled ? image.channels - begin : kPooled;
@@ -332,12 +333,12 @@ void max_pool(const float* x, const PooledImage& image, float* y) {
         }
       });
       float* to = y + at * image.channels + begin;
-      for (size_t c = 0; c < count; ++c) to[c] = image.relu && largest[c] <= 0 ? 0 : largest[c];
+      for (size_t c = 0; c < count; ++c) to[c] = relu && largest[c] <= 0 ? 0 : largest[c];
     }
   }
 }
 
-void max_pool_backward(const float* x, const float* dy, const PooledImage& image, float* dx) {
+void max_pool_backward(const float* x, const float* dy, const SlidImage& image, bool relu, float* dx) {
   for (size_t at = 0; at < image.out_height * image.out_width; ++at) {
     for (size_t begin = 0; begin < image.channels; begin += kPooled) {
       const size_t count = image.channels - begin < kPooled ? image.channels - begin : kPooled;
@@ -355,7 +356,7 @@ void max_pool_backward(const float* x, const float* dy, const PooledImage& image
           chosen[c] = taken ? static_cast<std::int32_t>(number) : chosen[c];
         }
       });
-      if (image.relu) {
+      if (relu) {
         for (size_t c = 0; c < count; ++c) chosen[c] = largest[c] <= 0 ? -1 : chosen[c];
       }
       for_each_pixel(image, at / image.out_width, at % image.out_width, [&](size_t number, size_t pixel) {

@@ -23,23 +23,15 @@ struct NormSlopes {
   const float* slope;
 };
 
-// One sample of images (H, W, C), and the window that slides over it.
-struct PooledImage {
+// One sample of images (H, W, C), and the window that slides over it and gives an image (H', W', C).
+struct SlidImage {
   size_t height, width, channels;
   size_t out_height, out_width;
   size_t kernel, stride, padding;
-  bool relu;  // a ReLU comes before or, which is the same, after
 };
 
 // The largest kernel of a convolution of each channel by itself.
 inline constexpr size_t kLargestDepthwise = 7;
-
-// One sample of images (H, W, C) whose channels are convolved each by itself, to images (H', W', C).
-struct DepthwiseImage {
-  size_t height, width, channels;
-  size_t out_height, out_width;
-  size_t kernel, stride, padding;
-};
 
 struct ImageLoops {
   // Adds to sums[c] the sum over the rows of x - origin, and to sums[columns + c] that of its square. An origin near
@@ -59,19 +51,20 @@ struct ImageLoops {
                         float* dx);
 
   // Rows [begin, end) of y (H', W', C); weight: (K, K, C).
-  void (*depthwise)(const float* x, const float* weight, const DepthwiseImage& image, size_t begin, size_t end,
+  void (*depthwise)(const float* x, const float* weight, const SlidImage& image, size_t begin, size_t end,
                     float* y);
   // Rows [begin, end) of dx (H, W, C).
-  void (*depthwise_input)(const float* dy, const float* weight, const DepthwiseImage& image, size_t begin, size_t end,
+  void (*depthwise_input)(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end,
                           bool accumulate, float* dx);
   // Adds the weights' gradient from rows [begin, end) of dy to sums (K, K, C). `row`: room for as many.
-  void (*depthwise_weights)(const float* x, const float* dy, const DepthwiseImage& image, size_t begin, size_t end,
+  void (*depthwise_weights)(const float* x, const float* dy, const SlidImage& image, size_t begin, size_t end,
                             float* row, double* sums);
 
-  // The largest value of each window; a NaN is larger than all.
-  void (*max_pool)(const float* x, const PooledImage& image, float* y);
+  // The largest value of each window; a NaN is larger than all. `relu`: a ReLU comes before or, which is the same,
+  // after.
+  void (*max_pool)(const float* x, const SlidImage& image, bool relu, float* y);
   // Adds each gradient to that of the first largest value of its window.
-  void (*max_pool_backward)(const float* x, const float* dy, const PooledImage& image, float* dx);
+  void (*max_pool_backward)(const float* x, const float* dy, const SlidImage& image, bool relu, float* dx);
 };
 
 }  // namespace lockstep::trainer::backend::cpu

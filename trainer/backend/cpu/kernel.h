@@ -26,6 +26,19 @@ struct Site {
 LOCKSTEP_OPS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
 
+// The windows that a pooling or a convolution of each channel by itself slides over an image. `d` is that of the node.
+template <typename Op>
+SlidImage windows_of(const Op& op, const Dimensions& d) {
+  return {.height = d.height,
+          .width = d.width,
+          .channels = d.in,
+          .out_height = d.out_height,
+          .out_width = d.out_width,
+          .kernel = static_cast<size_t>(op.kernel),
+          .stride = static_cast<size_t>(op.stride),
+          .padding = static_cast<size_t>(op.padding)};
+}
+
 // Loops over threads.
 class Base : public NodeKernel<float> {
  public:

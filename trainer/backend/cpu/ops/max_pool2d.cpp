@@ -12,19 +12,12 @@ namespace {
 class MaxPool2dKernel final : public Base {
  public:
   MaxPool2dKernel(const core::ops::MaxPool2d& op, bool relu, Site site)
-      : Base(std::move(site)),
-        image_{.height = d_.height,
-               .width = d_.width,
-               .channels = d_.in,
-               .out_height = d_.out_height,
-               .out_width = d_.out_width,
-               .kernel = static_cast<size_t>(op.kernel),
-               .stride = static_cast<size_t>(op.stride),
-               .padding = static_cast<size_t>(op.padding),
-               .relu = relu} {}
+      : Base(std::move(site)), image_(windows_of(op, d_)), relu_(relu) {}
   Status forward(const RunContext&) override {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
-      for (size_t s = begin; s < end; ++s) loops_.images.max_pool(x() + s * read(), image_, y() + s * written());
+      for (size_t s = begin; s < end; ++s) {
+        loops_.images.max_pool(x() + s * read(), image_, relu_, y() + s * written());
+      }
     });
     return {};
   }
@@ -34,7 +27,7 @@ class MaxPool2dKernel final : public Base {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         if (!adds) std::fill_n(dx() + s * read(), read(), 0.0f);
-        loops_.images.max_pool_backward(x() + s * read(), dy() + s * written(), image_, dx() + s * read());
+        loops_.images.max_pool_backward(x() + s * read(), dy() + s * written(), image_, relu_, dx() + s * read());
       }
     });
     return {};
@@ -44,7 +37,8 @@ class MaxPool2dKernel final : public Base {
   size_t read() const { return d_.height * d_.width * d_.in; }
   size_t written() const { return d_.out_height * d_.out_width * d_.in; }
 
-  const PooledImage image_;
+  const SlidImage image_;
+  const bool relu_;  // a ReLU comes before
 };
 
 }  // namespace
