@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/crc.hpp>
 #include <filesystem>
 #include <set>
 
@@ -25,11 +26,11 @@ std::string plain(const std::string& text) {
   return result;
 }
 
-// FNV-1a: tells folders of the same last name apart.
-std::uint32_t hash(const std::string& text) {
-  std::uint32_t value = 2166136261U;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 16777619U;
-  return value;
+// Tells folders of the same last name apart.
+std::uint32_t checksum(const std::string& text) {
+  boost::crc_32_type crc;
+  crc.process_bytes(text.data(), text.size());
+  return crc.checksum();
 }
 
 std::string absolute(const std::string& data) {
@@ -79,7 +80,7 @@ std::vector<Cell> cells_of(const BenchOptions& options) {
 std::string name_of(const Cell& cell) {
   const std::string data = cell.data == kSynthetic
                                ? cell.data
-                               : fmt::format("{}-{:08x}", plain(fs::path(cell.data).filename()), hash(cell.data));
+                               : fmt::format("{}-{:08x}", plain(fs::path(cell.data).filename()), checksum(cell.data));
   return fmt::format("{}-{}-w{}", plain(cell.model), data, cell.workers);
 }
 

@@ -9,32 +9,13 @@
 #include <utility>
 
 #include "operator/cli/loss_curve.h"
+#include "operator/cli/text.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr double kPlotLeft = 64, kPlotRight = 520, kPlotTop = 40, kPlotBottom = 312;
 constexpr std::array<const char*, 6> kColours = {"#1a73e8", "#e8710a", "#188038", "#d93025", "#9334e6", "#5f6368"};
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -82,7 +63,7 @@ std::string scaling_svg(const std::vector<BenchRow>& rows) {
     }
     const std::string data = std::filesystem::path(name.second).filename();
     svg += fmt::format("<text x=\"536\" y=\"{}\" fill=\"{}\">{}, {}</text>\n", 48 + 18 * number, colour,
-                       escaped(name.first), escaped(data));
+                       xml_text(name.first), xml_text(data));
     ++number;
   }
   svg += fmt::format("<text x=\"{:.0f}\" y=\"350\" text-anchor=\"middle\" fill=\"#1c1e21\">workers</text>\n",

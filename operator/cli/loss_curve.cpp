@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "operator/cli/text.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -74,29 +76,6 @@ class Dots {
   bool ascii_;
   std::vector<unsigned> cells_;
 };
-
-std::string xml(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -180,7 +159,7 @@ std::string draw_svg(const LossCurve& curve) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"720\" height=\"360\" viewBox=\"0 0 720 360\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"720\" height=\"360\" fill=\"#ffffff\"/>\n";
-  svg += fmt::format("<text x=\"64\" y=\"24\" font-size=\"14\" fill=\"#1c1e21\">{}</text>\n", xml(curve.title));
+  svg += fmt::format("<text x=\"64\" y=\"24\" font-size=\"14\" fill=\"#1c1e21\">{}</text>\n", xml_text(curve.title));
   if (training.empty() && held_out.empty()) {
     return svg + "<text x=\"64\" y=\"180\" fill=\"#5f6368\">no step was reported</text>\n</svg>\n";
   }

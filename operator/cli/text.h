@@ -26,4 +26,7 @@ std::string shortened(const std::string& text, size_t bytes);
 // and newlines at the end are removed.
 std::string printable(std::string_view text);
 
+// `text` as it stands in XML, also between double quotes. Control characters become blanks.
+std::string xml_text(const std::string& text);
+
 }  // namespace lockstep::cli
