@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <functional>
 #include <variant>
+
+#include "trainer/core/random.h"
 
 namespace lockstep::trainer {
 
@@ -14,11 +15,11 @@ using Fields = std::map<std::string, std::string>;
 
 constexpr size_t kMostValue = 128;  // bytes
 
-// A longer text keeps its beginning, for people, and a hash of all of it. The ranks run one program.
+// A longer text keeps its beginning, for people, and a hash of all of it.
 std::string bounded(const std::string& text) {
   constexpr size_t kHash = 16 + 1;
   if (text.size() <= kMostValue) return text;
-  return fmt::format("{}#{:016x}", text.substr(0, kMostValue - kHash), std::hash<std::string>()(text));
+  return fmt::format("{}#{:016x}", text.substr(0, kMostValue - kHash), core::derive(0, text));
 }
 
 void add(Fields& fields, const core::Sgd& rule) {

@@ -26,8 +26,8 @@ class DataFile {
   // Fills `to` with the bytes from `offset` on. kUnavailable: the storage does not answer, or the file is shorter than
   // it was; either may pass. The sentence names file and offset.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
-  // Whether the file is the one that was opened. kInvalid: its size or its time of modification differs, so its bytes
-  // prove nothing; the sentence names it. kUnavailable: the storage does not answer.
+  // Compares size and time of modification with those at the opening. kInvalid: one of them differs, so the bytes that
+  // were read prove nothing; the sentence names the file. kUnavailable: the storage does not answer.
   virtual Status unchanged() const = 0;
 };
 
