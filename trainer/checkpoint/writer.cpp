@@ -241,7 +241,7 @@ class FolderWriter final : public Writer {
   Result<Published> publish(const Work& work, const Manifest& manifest) {
     if (const Status written = write_manifest(folder(work.name), manifest); !written) return explain(written.error());
     last_good_ = work.name;
-    if (options_.keep > 0) {
+    if (options_.keep > 0 && !options_.among_others) {
       const auto removed = collect(options_.directory, options_.keep, work.generation, work.name);
       if (!removed) log::warn("cannot remove old checkpoints", {{"why", removed.error().message}});
     }

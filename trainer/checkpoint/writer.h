@@ -30,10 +30,11 @@ struct WriterOptions {
   std::string job_uid;    // empty for a run by hand
   Identity identity;
   std::int64_t generation = 0;
-  int keep = 3;  // finished checkpoints that stay after a new one is published; 0: all
+  int keep = 3;  // finished checkpoints that stay after a new one is published; 0, or among others: all
   // True: other processes may be writing the same versions of the same state, and any of them may die meanwhile. Each
-  // writes into the same folder, and replaces each file, the manifest last, by an equal one in one rename. False: a
-  // folder that exists was left behind by a dead writer, and is recreated.
+  // writes into the same folder, and replaces each file, the manifest last, by an equal one in one rename. None removes
+  // a folder, in which another may be writing. False: a folder that exists was left behind by a dead writer, and is
+  // recreated.
   bool among_others = false;
   std::uint64_t shard_bytes = kShardBytes;  // a list of tensors above it has several files (shards.h)
 };

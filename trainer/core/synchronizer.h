@@ -111,7 +111,7 @@ class Synchronizer {
   virtual Result<Share> begin(int attempt) = 0;
 
   // Returns when the parameters of bucket number `bucket` are those of the committed steps. It calls State::changed()
-  // if it changed any.
+  // if it changed any. The backend may still read what the state keeps on the host: wait for it before a change there.
   virtual Status need(size_t bucket) {
     static_cast<void>(bucket);
     return {};

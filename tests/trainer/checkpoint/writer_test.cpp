@@ -164,6 +164,23 @@ TEST_F(WriterTest, a_writer_among_others_finishes_the_checkpoint_of_a_killed_one
   EXPECT_TRUE(verify(dir_, "step-11.g1").ok());
 }
 
+TEST_F(WriterTest, a_writer_among_others_lets_them_finish_an_earlier_step) {
+  const auto among_others = [&](int keep) {
+    return Writer::create(
+               {.directory = dir_, .identity = identity_, .generation = 1, .keep = keep, .among_others = true})
+        .value();
+  };
+  const SmallModel model = SmallModel::of(4);
+  const auto behind = among_others(1), ahead = among_others(1);
+  ASSERT_TRUE(behind->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  while (folders().empty()) std::this_thread::yield();
+  EXPECT_EQ(save(*ahead, 11, 2), "step-11.g1");
+  behind->confirm(11);
+  const auto saved = behind->flush(seconds(20));
+  ASSERT_TRUE(saved.ok()) << saved.error().message;
+  EXPECT_THAT(folders(), ElementsAre("step-10.g1", "step-11.g1"));
+}
+
 TEST_F(WriterTest, old_checkpoints_go_when_a_new_one_is_published) {
   const auto to = writer(1, 2);
   for (const int step : {1, 2, 3, 4}) save(*to, step, step);

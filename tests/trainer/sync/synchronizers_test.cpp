@@ -66,6 +66,7 @@ class Fetching final : public core::Synchronizer {
   void use(comm::Communicator&) override {}
   Result<core::Share> begin(int) override { return core::Share{.end = work_->micro_batches}; }
   Status need(size_t) override {
+    LOCKSTEP_CHECK_OK(work_->backend.wait(work_->backend.mark()));
     std::fill(work_->state.statistics.begin(), work_->state.statistics.end(), fetched);
     work_->state.changed();
     return {};
