@@ -174,7 +174,7 @@ TEST_F(Runtime, a_forced_deletion_kills_at_once) {
 }
 
 TEST_F(Runtime, orphans_of_a_dead_pod_are_killed) {
-  create("a", "setsid sh -c 'echo orphan; sleep 100' & sleep 0.2; kill -KILL $$$$");
+  create("a", "exec 3>&1; setsid sh -c 'echo orphan >&3; echo; sleep 100' | { read line; kill -KILL $$$$; }");
   await_line("a: orphan");
   await("a", terminal);
   EXPECT_TRUE(children_of(getpid()).empty());

@@ -272,13 +272,13 @@ TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is
   std::ofstream(folder / "messages") << rv::encode(up) << rv::encode(progress) << rv::encode(checkpoint);
   plan.kind = rv::Kind::kLockstep;
   plan.program.checkpoint_path = "/nowhere";
-  start_job(
-      1, 1,
-      {"bash", "-c",
-       "[ -n \"$LOCKSTEP_STANDBY\" ] && { echo '{\"up\":{}}' >&$LOCKSTEP_AGENT_FD; exec sleep 100; }; "
-       "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; echo restore=$LOCKSTEP_RESTORE; "
-       "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening; while [ ! -e $OUT.go ]; do sleep 0.02; done; cat " +
-           (folder / "messages") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
+  start_job(1, 1,
+            {"bash", "-c",
+             "[ -n \"$LOCKSTEP_STANDBY\" ] && { echo '{\"up\":{}}' >&$LOCKSTEP_AGENT_FD; exec sleep 100; }; "
+             "echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; "
+             "[ -S /proc/self/fd/$LOCKSTEP_LISTEN_FD ] && echo listening, restore=$LOCKSTEP_RESTORE; while [ ! -e "
+             "$OUT.go ]; do sleep 0.02; done; cat " +
+                 (folder / "messages") + " >&$LOCKSTEP_AGENT_FD; exec sleep 100"});
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 1; }));
   EXPECT_TRUE(reaches(Phase::kStarting, 1));
   std::ofstream(folder / "workers.go") << "go";
@@ -295,8 +295,8 @@ TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is
   const auto prints = [&](const std::string& text) {
     return eventually([&](const auto&) { return output(0).find(text) != std::string::npos; });
   };
-  EXPECT_TRUE(prints("[0] restore=\n[0] listening\n"));
-  EXPECT_TRUE(prints("[0] restore=step-5.g1\n"));
+  EXPECT_TRUE(prints("[0] listening, restore=\n"));
+  EXPECT_TRUE(prints("[0] listening, restore=step-5.g1\n"));
 }
 
 TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill) {
