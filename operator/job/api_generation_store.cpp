@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -92,42 +98,70 @@ std::string record_to_text(const Record& record) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+namespace {
+
+// What at() throws for a field that is missing has the same base.
+std::int64_t count_at(const Json& object, const char* name, std::int64_t least = 0,
+                      std::int64_t most = rendezvous::kMostCount) {
+  const auto number = rendezvous::integer_within(object.at(name), least, most);
+  if (!number) {
+    throw std::out_of_range(std::string(name) + " must be a whole number from " + std::to_string(least) + " to " +
+                            std::to_string(most));
+  }
+  return *number;
+}
+
+std::string word_at(const Json& object, const char* name) {
+  const auto& word = object.at(name).get_ref<const std::string&>();
+  if (word.size() > rendezvous::kMaxName) throw std::out_of_range(std::string(name) + " is too long");
+  return word;
+}
+
+std::vector<Record::Member> members_of(const Json& list) {
+  if (!list.is_array()) throw std::out_of_range("its members must be a list");
+  std::vector<Record::Member> members;
+  std::set<int> slots;
+  for (const Json& member : list) {
+    members.push_back({.slot = static_cast<int>(count_at(member, "slot", 0, rendezvous::kMostRanks)),
+                       .incarnation = count_at(member, "incarnation", kNobody),
+                       .life = count_at(member, "life")});
+    if (!slots.insert(members.back().slot).second) throw std::out_of_range("a slot comes twice");
+  }
+  return members;
+}
+
+}  // namespace
+
 Result<Record> record_from_text(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return fail(ErrorCode::kCorrupt, "the record is not a JSON object");
   try {
     Record record;
-    record.term = json.at("term").get<std::int64_t>();
-    record.generation = json.at("generation").get<std::int64_t>();
-    record.writer = json.value("writer", "");
-    record.format = json.value("format", 1);
-    const bool known = record.format <= rendezvous::kRecordFormat;
-    for (const Json& member : known ? json.at(record.format > kMembersInOrder ? "ranks" : "members") : Json::array()) {
-      record.members.push_back({.slot = member.at("slot").get<int>(),
-                                .incarnation = member.at("incarnation").get<std::int64_t>(),
-                                .life = member.at("life").get<std::int64_t>()});
+    record.term = count_at(json, "term");
+    record.generation = count_at(json, "generation");
+    if (json.contains("writer")) record.writer = word_at(json, "writer");
+    record.format =
+        json.contains("format") ? static_cast<int>(count_at(json, "format", 1, std::numeric_limits<int>::max())) : 1;
+    if (record.format <= rendezvous::kRecordFormat) {
+      record.members = members_of(json.at(record.format > kMembersInOrder ? "ranks" : "members"));
     }
     if (record.format == kMembersInOrder) record.format = rendezvous::kRecordFormat;  // which says the same
     if (const auto checkpoint = json.find("checkpoint"); checkpoint != json.end()) {
-      record.checkpoint = rendezvous::CheckpointReport{.name = checkpoint->at("name").get<std::string>(),
-                                                       .step = checkpoint->at("step").get<std::int64_t>(),
-                                                       .generation = checkpoint->at("generation").get<std::int64_t>(),
-                                                       .digest = checkpoint->at("digest").get<std::string>()};
+      record.checkpoint = rendezvous::CheckpointReport{.name = word_at(*checkpoint, "name"),
+                                                       .step = count_at(*checkpoint, "step"),
+                                                       .generation = count_at(*checkpoint, "generation"),
+                                                       .digest = word_at(*checkpoint, "digest")};
     }
     record.finished = json.value("finished", false);
     if (const auto progress = json.find("progress"); progress != json.end()) {
       const Json& loss = progress->at("loss");
-      record.progress = rendezvous::Progress{.step = progress->at("step").get<std::int64_t>(),
-                                             .total_steps = progress->at("totalSteps").get<std::int64_t>(),
-                                             .epoch = progress->at("epoch").get<std::int64_t>(),
+      record.progress = rendezvous::Progress{.step = count_at(*progress, "step"),
+                                             .total_steps = count_at(*progress, "totalSteps"),
+                                             .epoch = count_at(*progress, "epoch"),
                                              .loss = loss.is_null() ? std::nan("") : loss.get<double>()};
     }
-    if (std::clamp<std::int64_t>(record.term, 0, rendezvous::kMostCount) != record.term ||
-        std::clamp<std::int64_t>(record.generation, 0, rendezvous::kMostCount) != record.generation) {
-      return fail(ErrorCode::kCorrupt, "the record cannot be read: its term or generation is out of range");
-    }
     return record;
-  } catch (const Json::exception& error) {
+  } catch (const std::exception& error) {  // of the library, and of the functions above
     return fail(ErrorCode::kCorrupt, std::string("the record cannot be read: ") + error.what());
   }
 }

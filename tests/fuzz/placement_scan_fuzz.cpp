@@ -1,6 +1,4 @@
-// Anything at all as the text of a pod or a node: the scans of placement read it without harm. libFuzzer's entry point;
-// build it with clang++ -std=c++20 -fsanitize=fuzzer,address,undefined -I. and the sources of the rooms placement, api
-// and base. The unit tests call it as well, on small changes of a pod and a node.
+// Anything at all as the text of a pod or a node: the scans of placement read it without harm.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -39,10 +37,3 @@ extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size) {
   static_cast<void>(scan_name(text));
   return 0;
 }
-
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
-  return placement_scan_fuzz(data, size);
-}
-#endif

@@ -1,6 +1,4 @@
-// Anything at all as a job file: it is read, checked and parsed without harm. libFuzzer's entry point; build it with
-//   clang++ -std=c++20 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/validate_fuzz.cpp operator/api/*.cpp ...
-// and start it on tests/bad_input. The unit tests call it as well, on small changes of those files.
+// Anything at all as a job file: it is read, checked and parsed without harm.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,9 +7,9 @@
 #include "operator/api/training_job.h"
 #include "operator/api/validate.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size);
+extern "C" int validate_fuzz(const std::uint8_t* data, size_t size);
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
+extern "C" int validate_fuzz(const std::uint8_t* data, size_t size) {
   using lockstep::api::Json;
   const auto file = lockstep::api::read_job_file({reinterpret_cast<const char*>(data), size});
   for (const auto& problem : file.problems) {

@@ -79,10 +79,17 @@ TEST(ApiGenerationStore, of_a_record_of_a_later_format_the_members_are_not_known
 }
 
 TEST(ApiGenerationStore, text_that_is_no_record_is_corrupt) {
-  for (const char* text :
-       {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})",
-        R"({"term":1,"generation":1,"members":[1]})", R"({"term":9223372036854775807,"generation":1,"members":[]})",
-        R"({"term":1,"generation":-1,"members":[]})"}) {
+  for (
+      const char* text :
+      {"", "x", "[]", "{}", R"({"term":"1","generation":1,"members":[]})", R"({"term":1,"generation":1,"members":[1]})",
+       R"({"term":9223372036854775807,"generation":1,"members":[]})", R"({"term":1,"generation":-1,"members":[]})",
+       R"({"term":1,"generation":1,"members":[{"slot":-1,"incarnation":1,"life":0}]})",
+       R"({"term":1,"generation":1,"members":[{"slot":4294967296,"incarnation":1,"life":0}]})",
+       R"({"term":1,"generation":1,"members":[{"slot":0,"incarnation":1.5,"life":0}]})",
+       R"({"term":1,"generation":1,"members":[{"slot":0,"incarnation":1,"life":0},{"slot":0,"incarnation":2,"life":0}]})",
+       R"({"term":1,"generation":1,"format":4294967298,"members":[]})",
+       R"({"term":1,"generation":1,"format":0,"members":[]})",
+       R"({"term":1,"generation":1,"members":[],"progress":{"step":-1,"totalSteps":1,"epoch":0,"loss":1}})"}) {
     const auto record = record_from_text(text);
     ASSERT_FALSE(record) << text;
     EXPECT_EQ(record.error().code, ErrorCode::kCorrupt) << text;

@@ -1,16 +1,13 @@
-// The fuzz target on small random changes of a pod and a node. LOCKSTEP_SEED=<number> makes another run.
+// The fuzz target on small random changes of a pod and a node.
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <random>
+#include <iterator>
 #include <string>
 
 #include "operator/placement/node_scan.h"
 #include "operator/placement/pod_scan.h"
-#include "tests/sanitizer.h"
-#include "tests/small_changes.h"
+#include "tests/fuzz/on_small_changes.h"
 
 extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size);
 
@@ -30,15 +27,8 @@ const std::string kSeeds[] = {
 "8","pods":"110"},"conditions":[{"type":"Ready","status":"True"}]}})"};
 
 TEST(Scan, of_anything_does_no_harm) {
-  const char* given_seed = std::getenv("LOCKSTEP_SEED");
-  const std::uint64_t seed = given_seed != nullptr ? std::strtoull(given_seed, nullptr, 10) : 20261124;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  std::mt19937_64 random(seed);
-  const std::string alphabet = "[]{}:,\"\\-+.0123456789eEmKin \n\xff\xc3\x80";
-  for (int i = 0; i < sanitizer::cases(30'000); ++i) {
-    const std::string text = with_small_changes(kSeeds[i % 2], alphabet, 40, random);
-    ASSERT_EQ(placement_scan_fuzz(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0) << text;
-  }
+  run_on_small_changes(placement_scan_fuzz, {std::begin(kSeeds), std::end(kSeeds)},
+                       "[]{}:,\"\\-+.0123456789eEmKin \n\xff\xc3\x80", 30'000);
 }
 
 TEST(Scan, of_a_text_of_brackets_neither_recurses_nor_grows) {
