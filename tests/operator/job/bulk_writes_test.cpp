@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/operator/job/running_controller.h"
+#include "tests/sanitizer.h"
 
 namespace lockstep::job {
 namespace {
@@ -150,7 +151,7 @@ TEST(BulkWrites, other_jobs_get_their_pods_while_a_large_one_is_created) {
   for (const char* name : {"large-a", "large-b", "large-c", "large-d", "large-e"}) running.create_job(name, 1000);
   ASSERT_TRUE(holds_within(seconds(20), [&] { return running.pods("large-e") > 0; }));
   running.create_job("small", 4);
-  EXPECT_TRUE(holds_within(seconds(2), [&] { return running.pods("small") == 4; }))
+  EXPECT_TRUE(holds_within(seconds(10), [&] { return running.pods("small") == 4; }))
       << "more large ones than workers do not stop it";
   EXPECT_LT(running.pods("large-a"), 1000u);
 }
@@ -186,7 +187,7 @@ TEST(BulkWrites, a_hot_job_does_not_double_the_reaction_to_others) {
   running.create_job("hot", 100);
   ASSERT_TRUE(holds_within(seconds(60), [&] { return running.pods("hot") == 100 && running.pods("job-98") == 2; }));
   ASSERT_TRUE(holds_within(seconds(10), [&] { return rests(running); }));
-  const double quiet = reaction(running, kJobs, 2);
+  const double before = reaction(running, kJobs, 2);
   // Its pods fail again and again, as fast as they can be told to.
   std::atomic<bool> stop = false;
   std::atomic<int> failures = 0;
@@ -202,14 +203,18 @@ TEST(BulkWrites, a_hot_job_does_not_double_the_reaction_to_others) {
       }
     }
   });
+  const bool begun = holds_within(seconds(60), [&] { return failures > 100; });
   const double beside = reaction(running, kJobs, 2);
   stop = true;
   crash_loop.join();
-  EXPECT_GT(failures, 100);
+  ASSERT_TRUE(begun);
+  // Others may have made the machine busy meanwhile.
+  const double quiet = std::max(before, reaction(running, kJobs, 2));
   RecordProperty("quiet_ms", std::to_string(quiet));
   RecordProperty("beside_ms", std::to_string(beside));
-  // The machine that tests run on is busy: a few milliseconds are its own.
-  EXPECT_LT(beside, 2 * quiet + 20) << quiet << " ms without the hot job";
+  // The machine that tests run on is busy: a few milliseconds are its own. A sanitizer slows this thread's own work for
+  // the hot job as well.
+  EXPECT_LT(beside, sanitizer::kOn ? 10 * quiet + 200 : 2 * quiet + 20) << quiet << " ms without the hot job";
 }
 
 TEST(BulkWrites, a_hundred_idle_jobs_cause_no_write) {
