@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/storage_deadline.h"
 #include "trainer/identity.h"
@@ -31,7 +33,7 @@ std::string Rank::numerics_id() const {
   return fmt::format("{}/micro-batch-{}", backend->numerics(), flags.micro_batch_size);
 }
 
-Outcome<> load(Rank& rank) {
+Outcome<> find_place(Rank& rank) {
   const Flags& flags = rank.flags;
   elastic::World& world = rank.world;
   LOCKSTEP_TRY(world, from(Origin::kConfig, elastic::world_from_environment()));
@@ -46,6 +48,12 @@ Outcome<> load(Rank& rank) {
                                   comm::make_nccl_setup(flags.nccl_library, flags.cudart_library, world.local_rank)));
   }
   LOCKSTEP_TRY(rank.backend, from(Origin::kConfig, backend::make_backend(flags.backend, flags.threads)));
+  return {};
+}
+
+Outcome<> load(Rank& rank) {
+  const Flags& flags = rank.flags;
+  elastic::World& world = rank.world;
   LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.backend->real())));
   if (const Duration patience = rank.task->data.source->patience(); patience > Duration::zero()) {
     world.data_deadline = patience + checkpoint::kTimeToEnd;
@@ -63,8 +71,12 @@ Outcome<> load(Rank& rank) {
 }
 
 Outcome<> connect(Rank& rank) {
-  const Flags& flags = rank.flags;
-  LOCKSTEP_TRY(auto options, from(Origin::kCommunication, elastic::ring_options(rank.world)));
+  elastic::World world = rank.world;
+  // How long a peer may wait for its storage follows from the state, which a rank that has loaded nothing cannot know.
+  if (!rank.task && !rank.flags.checkpoint_dir.empty()) {
+    world.storage_deadline = checkpoint::storage_deadline(std::numeric_limits<std::uint64_t>::max());
+  }
+  LOCKSTEP_TRY(auto options, from(Origin::kCommunication, elastic::ring_options(world)));
   options.cancel_fd = rank.interruption->fd();
   const Clock::time_point linking = Clock::now();
   LOCKSTEP_TRY(rank.communicator,
@@ -72,6 +84,11 @@ Outcome<> connect(Rank& rank) {
   rank.entry.init_ms = milliseconds_since(linking);
   rank.interruption->use(rank.communicator.get());
   rank.board.use(rank.communicator.get(), rank.world.generation);
+  return {};
+}
+
+Outcome<> make_replica(Rank& rank) {
+  const Flags& flags = rank.flags;
   // Random numbers would be overwritten by the state of another rank.
   rank.initial = rank.world.state_source.rank < 0 && !rank.world.standby;
   rank.synchronizer = std::make_unique<sync::AllReduce>(sync::AllReduceOptions{.deterministic = flags.deterministic});

@@ -85,11 +85,19 @@ struct Rank {
   core::Evaluation evaluation;  // the last one
 };
 
-// Finds the rank's place in the world, and creates its backend and its task. Resolves the flags. kConfig: flags and
-// environment contradict each other, or the machine lacks something; kData: reading the data.
+// Finds the rank's place in the world, and creates its backend. Resolves the flags. kConfig: flags and environment
+// contradict each other, or the machine lacks something.
+Outcome<> find_place(Rank& rank);
+
+// Creates the task of a rank that has its place, and tells the agent what the rank is. kData: reading the data;
+// kConfig: the prompt.
 Outcome<> load(Rank& rank);
 
-// Connects a loaded rank with its peers, and makes its replica. kCommunication: connecting; kConfig: the replica.
+// Connects a rank that has its place with its peers. A rank under torchrun has loaded before, because it tells them
+// what it is. kCommunication: connecting.
 Outcome<> connect(Rank& rank);
+
+// Makes the replica of a rank that is loaded and connected. kConfig: no memory for it.
+Outcome<> make_replica(Rank& rank);
 
 }  // namespace lockstep::trainer

@@ -80,11 +80,17 @@ Outcome<int> Training::one_generation() {
   return finish();
 }
 
+// With an agent a rank connects before it loads. Peers that keep their memory wait for its links for seconds, and for
+// what it does with them as long as its storage may take (elastic/regroup.h, elastic/world.h).
 Outcome<> Training::set_up() {
+  LOCKSTEP_CHECK_OK(find_place(rank_));
+  const bool connects_first = rank_.world.source == elastic::World::Source::kAgent;
+  if (connects_first) LOCKSTEP_CHECK_OK(connect(rank_));
   LOCKSTEP_CHECK_OK(load(rank_));
   LOCKSTEP_CHECK_OK(reports_.open_metrics());
   LOCKSTEP_CHECK_OK(reports_.open_ledger());
-  return connect(rank_);
+  if (!connects_first) LOCKSTEP_CHECK_OK(connect(rank_));
+  return make_replica(rank_);
 }
 
 // With connected links: brings all ranks of the generation to one state, from which they continue.

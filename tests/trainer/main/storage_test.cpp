@@ -120,5 +120,32 @@ TEST_F(Storage, a_rank_that_waits_for_samples_says_that_it_may_rest_and_goes_on)
   EXPECT_EQ(value_of(ended.out, "digest"), value_of(run(arguments).out, "digest")) << "no sample was lost";
 }
 
+// Peers wait 20 s for links, so a store that is slow for longer must not delay those.
+TEST_F(Storage, a_replacement_connects_with_its_peers_before_it_has_read_its_data) {
+  const std::string images = testing::image_folder(folder_ / "images", 40, 20);
+  const std::vector<std::string> arguments = {
+      "--model=resnet18-cifar", "--data=" + images, "--width=4",      "--steps=40",
+      "--batch-size=8",         "--log-every=1",    "--deterministic"};
+  PlayedGang gang(folder_, 2, arguments, hanging("/images/train"));
+  gang.start();
+  ASSERT_TRUE(gang.process(0).says("step 2/"));
+  gang.kill(1);
+  gang.hears_broken(0);
+  auto closed = std::make_unique<StorageGate>(gate());
+  gang.regroup(2);
+  gang.join();
+  gang.replace_the_dead();
+  const auto linked = [](const PlayedGang::WorkerMessage& it) {
+    EXPECT_FALSE(it.broken) << it.broken->message;
+    return it.broken || (it.activity && it.activity->generation == 2 && it.activity->sequence > 0);
+  };
+  gang.hears(0, linked);
+  closed.reset();
+  gang.expect_up();
+  const std::vector<Ended> ends = gang.wait();
+  EXPECT_EQ(ends[0].code, 0) << ends[0].err;
+  EXPECT_EQ(value_of(ends[0].out, "digest"), value_of(run(arguments).out, "digest"));
+}
+
 }  // namespace
 }  // namespace lockstep::trainer
