@@ -13,11 +13,30 @@
 
 namespace lockstep::trainer::data {
 
+namespace {
+
+ErrorCode code_of(int number) {
+  switch (number) {
+    case ENOENT:
+      return ErrorCode::kNotFound;
+    case EACCES:
+      return ErrorCode::kForbidden;
+    case EMFILE:
+      return ErrorCode::kExhausted;
+    case ENOTDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENXIO:  // a socket
+      return ErrorCode::kInvalid;
+    default:
+      return ErrorCode::kUnavailable;
+  }
+}
+
+}  // namespace
+
 Error cannot_read_data(const std::string& path, int number) {
-  const ErrorCode code = number == ENOENT   ? ErrorCode::kNotFound
-                         : number == EACCES ? ErrorCode::kForbidden
-                         : number == EMFILE ? ErrorCode::kExhausted
-                                            : ErrorCode::kUnavailable;
+  const ErrorCode code = code_of(number);
   return fail(code, fmt::format("cannot read data '{}': {}", path, std::strerror(number)));
 }
 
@@ -88,47 +107,56 @@ Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path) {
   return file;
 }
 
+std::string PatientReader::Call::in_words() const {
+  return offset ? fmt::format("{} data '{}' at offset {}", verb, *path, *offset)
+                : fmt::format("{} data '{}'", verb, *path);
+}
+
 Status PatientReader::read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to,
                            const std::atomic<bool>& abort) {
-  const Reading reading{.file = &file, .offset = offset, .end = std::chrono::steady_clock::now() + patience_};
+  return until_it_ends({.verb = "reading", .path = &file.path(), .offset = offset, .end = {}}, abort,
+                       [&] { return file.read(offset, to); });
+}
+
+Status PatientReader::attempt(const char* verb, const std::string& path, const std::atomic<bool>& abort,
+                              const std::function<Status()>& work) {
+  return until_it_ends({.verb = verb, .path = &path, .offset = {}, .end = {}}, abort, work);
+}
+
+Status PatientReader::until_it_ends(Call call, const std::atomic<bool>& abort, const std::function<Status()>& work) {
   struct Entry {
-    explicit Entry(PatientReader& of, const Reading& what) : reader(of) {
+    Entry(PatientReader& of, const Call& what) : reader(of) {
       const std::lock_guard guard(reader.mutex_);
-      at = reader.readings_.insert(reader.readings_.end(), what);
+      at = reader.calls_.insert(reader.calls_.end(), what);
     }
     ~Entry() {
       const std::lock_guard guard(reader.mutex_);
-      reader.readings_.erase(at);
+      reader.calls_.erase(at);
     }
     PatientReader& reader;
-    std::list<Reading>::iterator at;
+    std::list<Call>::iterator at;
   };
-  const Entry entry(*this, reading);
-  return read_until(reading, to, abort);
-}
-
-Status PatientReader::read_until(const Reading& reading, std::span<std::byte> to, const std::atomic<bool>& abort) {
-  const DataFile& file = *reading.file;
+  call.end = std::chrono::steady_clock::now() + patience_;
+  const Entry entry(*this, call);
   Backoff backoff({.first = std::chrono::milliseconds(20), .most = std::chrono::seconds(2), .jitter = 0.5});
   while (true) {
-    Status done = file.read(reading.offset, to);
+    Status done = work();
     if (done || done.error().code != ErrorCode::kUnavailable) return done;
     const auto next = std::chrono::steady_clock::now() + backoff.next();
-    if (next >= reading.end) return done;
+    if (next >= call.end) return done;
     std::unique_lock lock(mutex_);
     if (woken_.wait_until(lock, next, [&] { return abort.load(); })) {
-      return fail(ErrorCode::kCancelled, fmt::format("reading data '{}' was aborted", file.path()));
+      return fail(ErrorCode::kCancelled, fmt::format("{} data '{}' was aborted", call.verb, *call.path));
     }
   }
 }
 
 Status PatientReader::answers() const {
   const std::lock_guard guard(mutex_);
-  if (readings_.empty() || std::chrono::steady_clock::now() < readings_.front().end) return {};
-  const Reading& oldest = readings_.front();
+  if (calls_.empty() || std::chrono::steady_clock::now() < calls_.front().end) return {};
   return fail(ErrorCode::kDeadlineExceeded,
-              fmt::format("reading data '{}' at offset {} has not ended for {:.0f} s; the storage does not answer",
-                          oldest.file->path(), oldest.offset, std::chrono::duration<double>(patience_).count()));
+              fmt::format("{} has not ended for {:.0f} s; the storage does not answer", calls_.front().in_words(),
+                          std::chrono::duration<double>(patience_).count()));
 }
 
 void PatientReader::wake() {

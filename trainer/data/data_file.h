@@ -5,9 +5,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,7 +34,7 @@ class DataFile {
 };
 
 // Says that `path` cannot be read because of `number`, a value of errno. kNotFound, kForbidden, kExhausted
-// (descriptors) or kUnavailable.
+// (descriptors), kInvalid (the path cannot be that of a file) or kUnavailable, which alone may pass.
 Error cannot_read_data(const std::string& path, int number);
 // The same of the bytes from `offset` on.
 Error cannot_read_data(const std::string& path, int number, std::uint64_t offset);
@@ -41,32 +43,39 @@ Error cannot_read_data(const std::string& path, int number, std::uint64_t offset
 // or a device, which is refused without waiting for it; the sentence names it.
 Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path);
 
-// Repeats reads that failed because the storage does not answer. Any number of threads.
+// Repeats calls that failed because the storage does not answer. Any number of threads.
 class PatientReader {
  public:
-  // A read that fails is given up when the storage has not answered for `patience`.
+  // A call that fails is given up when the storage has not answered for `patience`.
   explicit PatientReader(Duration patience) : patience_(patience) {}
 
   // As DataFile::read(). kCancelled: `abort` became true.
   Status read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to, const std::atomic<bool>& abort);
-  // kDeadlineExceeded: a read has neither succeeded nor failed for longer than the patience, so its thread hangs in the
-  // kernel, where no abort reaches it. The sentence names file and offset.
+  // Calls `work` until its error is not kUnavailable, and returns its result. `verb` says what it does to `path`, for
+  // sentences: "opening". kCancelled: `abort` became true.
+  Status attempt(const char* verb, const std::string& path, const std::atomic<bool>& abort,
+                 const std::function<Status()>& work);
+  // kDeadlineExceeded: a call has neither succeeded nor failed for longer than the patience, so its thread hangs in the
+  // kernel, where no abort reaches it. The sentence names what it does, and the file.
   Status answers() const;
   // Call it after an `abort` became true.
   void wake();
 
  private:
-  struct Reading {
-    const DataFile* file = nullptr;
-    std::uint64_t offset = 0;
+  struct Call {
+    const char* verb = "";
+    const std::string* path = nullptr;
+    std::optional<std::uint64_t> offset;        // of a read
     std::chrono::steady_clock::time_point end;  // of the patience
+
+    std::string in_words() const;
   };
-  Status read_until(const Reading& reading, std::span<std::byte> to, const std::atomic<bool>& abort);
+  Status until_it_ends(Call call, const std::atomic<bool>& abort, const std::function<Status()>& work);
 
   const Duration patience_;
   mutable std::mutex mutex_;  // held between a look at an abort and the wait
   std::condition_variable woken_;
-  std::list<Reading> readings_;  // that have not returned, the oldest first; by mutex_
+  std::list<Call> calls_;  // that have not returned, the oldest first; by mutex_
 };
 
 }  // namespace lockstep::trainer::data

@@ -9,10 +9,10 @@
 #include <string>
 #include <system_error>
 
-#include "trainer/data/attended.h"
 #include "trainer/data/image_source.h"
 #include "trainer/data/prefetcher.h"
 #include "trainer/data/synthetic_images.h"
+#include "trainer/data/visit.h"
 
 namespace lockstep::trainer::models {
 
@@ -42,31 +42,53 @@ Result<std::vector<fs::path>> files_of(const std::string& folder) {
   return files;
 }
 
-Status add_folder(const std::string& folder, Parts& parts) {
+struct Named {
+  std::string path;
+  bool trains = false;
+};
+
+// The files of a folder that belong to the data set.
+Result<std::vector<Named>> named_files(const std::string& folder) {
   LOCKSTEP_TRY(const auto files, files_of(folder));
+  std::vector<Named> named;
   for (const fs::path& path : files) {
     const std::string name = path.filename().string();
     const bool trains = begins_with(name, "train");
     if (!trains && !begins_with(name, "test") && !begins_with(name, "validation")) continue;
-    LOCKSTEP_TRY(auto file, data::open_data_file(path.string()));
-    (trains ? parts.training : parts.held_out).push_back(std::move(file));
+    named.push_back({path.string(), trains});
   }
-  return {};
+  return named;
 }
 
-// Opens the files of the folders. kDeadlineExceeded: the storage has not answered for kPatience.
-Result<Parts> open_folders(const std::vector<std::string>& folders) {
-  const auto parts = std::make_shared<Parts>();  // owned by a thread that hangs, too
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  auto open = [parts, folders](size_t i) { return add_folder(folders[i], *parts); };
-  auto check = [&]() -> Status {
-    if (std::chrono::steady_clock::now() < end) return {};
-    return fail(ErrorCode::kDeadlineExceeded,
-                fmt::format("opening the data in '{}' has not ended for {:.0f} s; the storage does not answer",
-                            fmt::join(folders, "', '"), std::chrono::duration<double>(kPatience).count()));
+// The files of all folders, in their order. Errors are those of data::visit().
+Result<std::vector<Named>> list(const std::vector<std::string>& folders) {
+  const auto lists = std::make_shared<std::vector<std::vector<Named>>>(folders.size());  // a thread that hangs owns it
+  auto one = [lists, folders](size_t i) -> Status {
+    LOCKSTEP_TRY((*lists)[i], named_files(folders[i]));
+    return {};
   };
-  LOCKSTEP_CHECK_OK(data::attend(folders.size(), 1, open, check));
-  return std::move(*parts);
+  LOCKSTEP_CHECK_OK(data::visit("listing", folders, kPatience, one));
+  std::vector<Named> all;
+  for (const auto& list : *lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// Opens the files of the folders. Errors are those of data::visit().
+Result<Parts> open_folders(const std::vector<std::string>& folders) {
+  LOCKSTEP_TRY(const std::vector<Named> named, list(folders));
+  std::vector<std::string> paths;
+  for (const Named& file : named) paths.push_back(file.path);
+  const auto opened = std::make_shared<data::DataFiles>(paths.size());  // a thread that hangs owns it
+  auto one = [opened, paths](size_t i) -> Status {
+    LOCKSTEP_TRY((*opened)[i], data::open_data_file(paths[i]));
+    return {};
+  };
+  LOCKSTEP_CHECK_OK(data::visit("opening", paths, kPatience, one));
+  Parts parts;
+  for (size_t i = 0; i < named.size(); ++i) {
+    (named[i].trains ? parts.training : parts.held_out).push_back(std::move((*opened)[i]));
+  }
+  return parts;
 }
 
 Dataset make_synthetic(const DataOptions& options, const ImageShape& shape) {

@@ -75,6 +75,8 @@ TEST_F(Images, folders_without_files_to_train_on_are_refused) {
   const auto missing = open_images({.paths = {(folder_ / "none").string()}}, {});
   ASSERT_FALSE(missing.ok());
   EXPECT_THAT(missing.error().message, HasSubstr((folder_ / "none").string()));
+  const auto below_a_file = open_images({.paths = {"/dev/null/none"}}, {});
+  EXPECT_EQ(below_a_file.error().code, ErrorCode::kInvalid) << "no reason to try again";
 }
 
 }  // namespace
