@@ -118,6 +118,10 @@ Status PatientReader::read(const DataFile& file, std::uint64_t offset, std::span
                        [&] { return file.read(offset, to); });
 }
 
+Status PatientReader::unchanged(const DataFile& file, const std::atomic<bool>& abort) {
+  return attempt("checking", file.path(), abort, [&] { return file.unchanged(); });
+}
+
 Status PatientReader::attempt(const char* verb, const std::string& path, const std::atomic<bool>& abort,
                               const std::function<Status()>& work) {
   return until_it_ends({.verb = verb, .path = &path, .offset = {}, .end = {}}, abort, work);

@@ -51,6 +51,8 @@ class PatientReader {
 
   // As DataFile::read(). kCancelled: `abort` became true.
   Status read(const DataFile& file, std::uint64_t offset, std::span<std::byte> to, const std::atomic<bool>& abort);
+  // As DataFile::unchanged(). kCancelled: `abort` became true.
+  Status unchanged(const DataFile& file, const std::atomic<bool>& abort);
   // Calls `work` until its error is not kUnavailable, and returns its result. `verb` says what it does to `path`, for
   // sentences: "opening". kCancelled: `abort` became true.
   Status attempt(const char* verb, const std::string& path, const std::atomic<bool>& abort,

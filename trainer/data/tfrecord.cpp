@@ -26,8 +26,9 @@ Error cut_off(const DataFile& file, std::uint64_t offset, const std::string& wha
 }
 
 // Bytes that do not fit their checksum. They are damage only if nobody wrote to the file.
-Error damaged(const DataFile& file, std::uint64_t offset, const std::string& what) {
-  LOCKSTEP_CHECK_OK(file.unchanged());
+Error damaged(const DataFile& file, std::uint64_t offset, PatientReader& reader, const std::atomic<bool>& abort,
+              const std::string& what) {
+  LOCKSTEP_CHECK_OK(reader.unchanged(file, abort));
   return wrong(ErrorCode::kCorrupt, file, offset, what);
 }
 
@@ -93,7 +94,7 @@ Result<RecordIndex> index_records(const DataFile& file, PatientReader& reader, c
     }
     LOCKSTEP_TRY(const auto header, headers.at(record.offset));
     if (!checksum_fits(header, sizeof record.bytes)) {
-      Error why = damaged(file, record.offset,
+      Error why = damaged(file, record.offset, reader, abort,
                           "the checksum of a record's length does not fit, which hides the rest of the file");
       if (why.code != ErrorCode::kCorrupt) return why;
       index.damage = std::move(why);
@@ -119,12 +120,12 @@ Status read_record(const DataFile& file, const Record& record, PatientReader& re
   payload.resize(record.end() - record.offset);
   LOCKSTEP_CHECK_OK(reader.read(file, record.offset, payload, abort));
   if (!checksum_fits(payload, sizeof record.bytes) || number_at<std::uint64_t>(payload, 0) != record.bytes) {
-    LOCKSTEP_CHECK_OK(file.unchanged());
+    LOCKSTEP_CHECK_OK(reader.unchanged(file, abort));
     return wrong(ErrorCode::kInvalid, file, record.offset, "the length of a record is not what it was at the start");
   }
   const auto framed = std::span<const std::byte>(payload).subspan(kRecordHeaderBytes);
   if (!checksum_fits(framed, record.bytes)) {
-    return damaged(file, record.offset, "the checksum of a record's bytes does not fit");
+    return damaged(file, record.offset, reader, abort, "the checksum of a record's bytes does not fit");
   }
   payload.erase(payload.begin(), payload.begin() + kRecordHeaderBytes);
   payload.resize(record.bytes);

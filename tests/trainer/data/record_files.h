@@ -44,18 +44,25 @@ class MemoryFile final : public DataFile {
   }
 
   Status unchanged() const override {
+    if (checks_hang) hung.wait(false);
+    if (check_outages > 0) {
+      --check_outages;
+      return fail(ErrorCode::kUnavailable, "cannot read data '" + path_ + "': Input/output error");
+    }
     if (!written) return {};
     return fail(ErrorCode::kInvalid, "data '" + path_ + "' was written to");
   }
 
-  // Ends the reads that hang.
+  // Ends the calls that hang.
   void release() {
-    hangs = false;
+    hangs = checks_hang = false;
     hung = true;
     hung.notify_all();
   }
 
-  std::atomic<bool> hangs{false};  // reads that begin do not end
+  std::atomic<bool> hangs{false};             // reads that begin do not end
+  std::atomic<bool> checks_hang{false};       // whether it is unchanged
+  mutable std::atomic<int> check_outages{0};  // such checks that fail
   mutable std::atomic<bool> hung{false};
   std::vector<std::byte> content;
   std::atomic<bool> written{false};     // since it was opened

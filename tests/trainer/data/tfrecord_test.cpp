@@ -243,6 +243,36 @@ TEST(PatientReader, abort_ends_the_wait_for_storage) {
   aborts.join();
 }
 
+TEST(PatientReader, an_outage_while_a_file_is_checked_is_waited_for) {
+  MemoryFile file("f", file_of({"first"}));
+  PatientReader reader(seconds(20));
+  const RecordIndex index = index_records(file, reader, kGoOn).value();
+  file.content[kRecordHeaderBytes] ^= std::byte{1};
+  file.check_outages = 3;
+  std::vector<std::byte> payload;
+  EXPECT_EQ(read_record(file, index.records[0], reader, kGoOn, payload).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(file.check_outages, 0);
+}
+
+TEST(PatientReader, a_check_that_hangs_is_storage_that_does_not_answer) {
+  MemoryFile file("f", file_of({"first"}));
+  PatientReader reader(milliseconds(50));
+  const RecordIndex index = index_records(file, reader, kGoOn).value();
+  file.content[kRecordHeaderBytes] ^= std::byte{1};
+  file.checks_hang = true;
+  std::thread reads([&] {
+    std::vector<std::byte> payload;
+    static_cast<void>(read_record(file, index.records[0], reader, kGoOn, payload));
+  });
+  const auto latest = std::chrono::steady_clock::now() + seconds(20);
+  while (reader.answers().ok() && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
+  const Status answers = reader.answers();
+  EXPECT_EQ(answers.ok() ? "answers" : answers.error().message,
+            "checking data 'f' has not ended for 0 s; the storage does not answer");
+  file.release();
+  reads.join();
+}
+
 TEST(TfRecord, files_that_tensorflow_wrote_are_read) {
   const auto folder = testing::real_data();
   if (!folder) GTEST_SKIP() << "LOCKSTEP_TEST_DATA names no folder";
