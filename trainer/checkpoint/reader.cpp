@@ -171,8 +171,10 @@ struct Found {
 Result<Placement> match_entries(const std::string& folder, const std::vector<FileDigest>& shards,
                                 const std::vector<NamedBuffer>& buffers) {
   std::map<std::string, Found> by_name;
+  std::uint64_t left = kMostHeaderBytes;
   for (size_t shard = 0; shard < shards.size(); ++shard) {
-    LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, shards[shard].name));
+    LOCKSTEP_TRY(const auto entries, read_safetensors_entries(folder, shards[shard].name, left));
+    left -= std::min(left, entries.empty() ? shards[shard].bytes : entries.front().begin);
     for (const TensorEntry& entry : entries) {
       if (by_name.emplace(entry.name, Found{shard, entry}).second) continue;
       return fail(ErrorCode::kCorrupt, fmt::format("checkpoint {} has '{}' twice", folder, entry.name));
@@ -230,13 +232,21 @@ class FileReader {
     std::sort(placed.begin(), placed.end(),
               [](const Placed& a, const Placed& b) { return a.entry.begin < b.entry.begin; });
     // The tensors tile the file behind its header.
-    std::vector<std::byte> header(placed.empty() ? file_.bytes : placed.front().entry.begin);
-    LOCKSTEP_CHECK_OK(next(header));
+    LOCKSTEP_CHECK_OK(skip(placed.empty() ? file_.bytes : placed.front().entry.begin));
     for (const Placed& one : placed) LOCKSTEP_CHECK_OK(next(one.buffer));
     return check_sha256(path_, hash_.hex(), file_.sha256);
   }
 
  private:
+  Status skip(std::uint64_t bytes) {
+    std::vector<std::byte> chunk(std::min<std::uint64_t>(bytes, kChunk));
+    for (; bytes > 0; bytes -= chunk.size()) {
+      chunk.resize(std::min<std::uint64_t>(bytes, kChunk));
+      LOCKSTEP_CHECK_OK(next(chunk));
+    }
+    return {};
+  }
+
   Status next(const NamedBuffer& buffer) {
     if (!buffer.stored.reorders()) return next(buffer.bytes);
     const size_t width = size_of(buffer.type);

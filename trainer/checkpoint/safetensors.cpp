@@ -20,7 +20,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are written as little-endian machines hold them");
 
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the reference implementation allows
 constexpr size_t kAlign = 64;
 constexpr size_t kAtOnce = size_t{1} << 20;  // of a tensor that is reordered
 
@@ -135,6 +134,11 @@ Result<std::string> safetensors_header(const std::vector<NamedTensor>& tensors) 
     return fail(ErrorCode::kInvalid, "a tensor name is not UTF-8");
   }
   json.resize((json.size() + 8 + kAlign - 1) / kAlign * kAlign - 8, ' ');
+  if (json.size() > kMostHeaderBytes) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("the names and shapes of {} tensors need {} bytes, at most {} are read", tensors.size(),
+                            json.size(), kMostHeaderBytes));
+  }
   std::string text(8, '\0');
   const std::uint64_t length = json.size();
   std::memcpy(text.data(), &length, sizeof length);
@@ -145,9 +149,7 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::string_view text,
   if (text.size() < 8 || file_bytes < 8) return corrupt("it is shorter than its header");
   std::uint64_t length = 0;
   std::memcpy(&length, text.data(), sizeof length);
-  if (length > kMostHeaderBytes || length > file_bytes - 8 || length > text.size() - 8) {
-    return corrupt("it is shorter than its header");
-  }
+  if (length > file_bytes - 8 || length > text.size() - 8) return corrupt("it is shorter than its header");
   const auto header = nlohmann::json::parse(text.substr(8, length), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return corrupt("its header is no JSON object");
   std::vector<TensorEntry> entries;
@@ -176,7 +178,8 @@ Result<FileDigest> write_safetensors(const std::string& folder, const std::strin
   return file->commit();
 }
 
-Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& folder, const std::string& name) {
+Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& folder, const std::string& name,
+                                                          std::uint64_t most) {
   const std::string path = folder + "/" + name;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return file_error("cannot read " + path, errno);
@@ -186,7 +189,11 @@ Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& fol
   bool whole = ::fstat(fd, &status) == 0 && ::pread(fd, text.data(), 8, 0) == 8;
   if (whole) {
     std::memcpy(&length, text.data(), sizeof length);
-    whole = length <= kMostHeaderBytes && length <= static_cast<std::uint64_t>(status.st_size);
+    whole = length <= static_cast<std::uint64_t>(status.st_size);
+  }
+  if (whole && length > most) {
+    ::close(fd);
+    return corrupt(fmt::format("its header has {} bytes, at most {} are read", length, most)).in(path);
   }
   if (whole) {
     text.resize(8 + length);

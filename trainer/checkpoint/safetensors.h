@@ -12,6 +12,10 @@
 
 namespace lockstep::trainer::checkpoint {
 
+// Of a file, and of all files that are read together: a hundred thousand tensors. Parsed, a header takes many times as
+// much memory.
+inline constexpr std::uint64_t kMostHeaderBytes = std::uint64_t{16} << 20;
+
 struct TensorEntry {
   std::string name;
   DataType type = DataType::kFloat32;
@@ -28,7 +32,7 @@ Result<std::uint64_t> bytes_of(DataType type, const std::vector<std::int64_t>& s
 Status validate(const std::vector<NamedTensor>& tensors);
 
 // The first bytes of a file with these tensors, in order and in their stored forms: length, header, padding up to a
-// multiple of 64.
+// multiple of 64. kInvalid: as validate(), or the header is longer than kMostHeaderBytes.
 Result<std::string> safetensors_header(const std::vector<NamedTensor>& tensors);
 // Reads a header back from the start of a file; `text` begins with the length and holds at least the header.
 // kCorrupt: it is no safetensors header, or its tensors do not tile a file of `file_bytes` exactly.
@@ -37,7 +41,8 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::string_view text,
 // Writes folder/name and returns its digest.
 Result<FileDigest> write_safetensors(const std::string& folder, const std::string& name,
                                      const std::vector<NamedTensor>& tensors);
-// The tensors of folder/name; kCorrupt or a file error, with the file named.
-Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& folder, const std::string& name);
+// The tensors of folder/name, whose header has at most `most` bytes; kCorrupt or a file error, with the file named.
+Result<std::vector<TensorEntry>> read_safetensors_entries(const std::string& folder, const std::string& name,
+                                                          std::uint64_t most = kMostHeaderBytes);
 
 }  // namespace lockstep::trainer::checkpoint

@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <future>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,14 +31,30 @@ inline constexpr std::chrono::seconds kTimeToEnd{30};
 // week at most.
 Duration storage_deadline(std::uint64_t bytes);
 
-// Calls `work`, which returns a Result, on a thread of its own and returns its result. kDeadlineExceeded names `what`
-// after `deadline`. Then the thread is abandoned and may still use what `work` holds, so the caller ends the process
-// without destroying that (std::_Exit).
+// Calls `work`, which returns a Result, on a thread of its own and returns its result. kExhausted: `work` found no
+// memory, or no thread could be started; names `what`. kDeadlineExceeded names `what` after `deadline`. Then the thread
+// is abandoned and may still use what `work` holds, so the caller ends the process without destroying that
+// (std::_Exit).
 template <typename Work>
 auto in_time(Duration deadline, const std::string& what, Work work) -> decltype(work()) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
+  using Outcome = decltype(work());
+  const auto exhausted = [what](const std::exception& error) {
+    return fail(ErrorCode::kExhausted, fmt::format("{}: {}", what, error.what()));
+  };
+  std::packaged_task<Outcome()> task([exhausted, work = std::move(work)]() mutable -> Outcome {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      return exhausted(error);
+    }
+  });
   auto outcome = task.get_future();
-  std::thread thread = start_without_signals(std::move(task));
+  std::thread thread;
+  try {
+    thread = start_without_signals(std::move(task));
+  } catch (const std::system_error& error) {
+    return exhausted(error);
+  }
   if (outcome.wait_for(deadline) == std::future_status::ready) {
     thread.join();
     return outcome.get();

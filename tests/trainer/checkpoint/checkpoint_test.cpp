@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/trainer/checkpoint/small_model.h"
+#include "trainer/checkpoint/files.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep::trainer::checkpoint {
 namespace {
@@ -159,6 +161,28 @@ TEST_F(Load, tensors_of_another_shape_type_or_name_are_refused_by_name) {
   buffers = model.buffers();
   buffers.parameters.pop_back();
   EXPECT_THAT(says(buffers), HasSubstr("it has 'layer.weight', which is not known here"));
+}
+
+// Each of them may be read, and both together are longer than what is read.
+TEST_F(Load, headers_of_shards_have_a_bound_together) {
+  const std::string name = save(1, 1);
+  Manifest manifest = verify(dir_, name).value();
+  std::erase_if(manifest.files, [](const FileDigest& file) { return file.name == kModelFile; });
+  const SmallModel model = SmallModel::of(1);
+  for (size_t i = 0; i < 2; ++i) {
+    const NamedTensor tensor = model.state().parameters[i];
+    std::string header = safetensors_header({tensor}).value().substr(8);
+    header.resize(kMostHeaderBytes / 2 + 1, ' ');
+    const std::uint64_t length = header.size();
+    const std::string file = "model-0000" + std::to_string(i + 1) + "-of-00002.safetensors";
+    write(path(name, file), std::string(reinterpret_cast<const char*>(&length), sizeof length) + header +
+                                std::string(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()));
+    manifest.files.push_back(digest_file(dir_ + "/" + name, file).value());
+  }
+  write(path(name, kManifestFile), encode(manifest).value());
+  const Error error = refused(name, identity_);
+  EXPECT_EQ(error.code, ErrorCode::kCorrupt);
+  EXPECT_THAT(error.message, HasSubstr("model-00002-of-00002.safetensors: not a safetensors file: its header has "));
 }
 
 class List : public CheckpointTest {};

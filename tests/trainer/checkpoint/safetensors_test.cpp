@@ -74,6 +74,21 @@ TEST_F(Safetensors, headers_that_lie_are_refused) {
   EXPECT_FALSE(parse_safetensors_header(std::string(8, '\xff') + "{}", 10).ok());
 }
 
+// A sparse file: a header that is read would be zeros, and no JSON.
+TEST_F(Safetensors, a_header_without_bound_is_not_read) {
+  const std::string path = dir_ + "/x";
+  for (const std::uint64_t length : {kMostHeaderBytes, kMostHeaderBytes + 1}) {
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof length);
+    std::filesystem::resize_file(path, 8 + length);
+    const auto entries = read_safetensors_entries(dir_, "x");
+    ASSERT_FALSE(entries.ok());
+    EXPECT_EQ(entries.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(entries.error().message,
+                ::testing::HasSubstr(length > kMostHeaderBytes ? "its header has 16777217 bytes, at most 16777216"
+                                                               : "its header is no JSON object"));
+  }
+}
+
 TEST_F(Safetensors, random_changes_to_a_header_are_survived) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <memory>
+#include <new>
 #include <thread>
 
 namespace lockstep::trainer::checkpoint {
@@ -24,6 +25,13 @@ TEST(StorageDeadline, work_in_time_gives_its_result_or_its_error) {
       in_time(seconds(60), "work", [] { return Result<int>(fail(ErrorCode::kCorrupt, "it is torn")); });
   EXPECT_EQ(failed.error().code, ErrorCode::kCorrupt);
   EXPECT_TRUE(in_time(seconds(60), "work", [] { return Status(); }).ok());
+}
+
+TEST(StorageDeadline, work_without_memory_is_an_error) {
+  const Result<int> failed = in_time(seconds(60), "reading /disk", []() -> Result<int> { throw std::bad_alloc(); });
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kExhausted);
+  EXPECT_EQ(failed.error().message, "reading /disk: std::bad_alloc");
 }
 
 TEST(StorageDeadline, work_that_rests_is_abandoned_at_its_deadline) {
