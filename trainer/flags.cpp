@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "operator/base/cpus.h"
 #include "operator/base/version.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/backend/make_backend.h"
@@ -112,12 +111,6 @@ void add_model_options(CLI::App& app, Flags& flags) {
   }
 }
 
-// That this process may run on.
-int usable_cpus() {
-  cpu_set_t cpus;
-  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-}
-
 }  // namespace
 
 std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
@@ -137,8 +130,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::IsMember({"fail", "skip"}))
       ->group("Records");
   app.add_option("--data-threads", flags.data_threads,
-                 "Threads that read and decode ahead (default: the CPUs of the process, divided by the ranks of the "
-                 "machine, less --threads; 1 to 8)")
+                 "Threads that read and decode ahead (default: the CPUs of the process, within the "
+                 "limit of its container, divided by the ranks of the machine, less --threads; 1 to 8)")
       ->check(CLI::Range(1, 256))
       ->group("Records");
   app.add_option("--prefetch", flags.prefetch, "Micro-batches that are ready ahead, in 256 MiB at most (default: 4)")
@@ -298,7 +291,8 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse(fmt::format("--model={}{} reads no records; leave out --on-damage, --data-threads and --prefetch",
                               model.name, flags.data.empty() ? "" : " --data=synthetic"));
   }
-  if (flags.data_threads == 0) flags.data_threads = data::reader_threads(usable_cpus(), world.local_size, flags.threads);
+  if (flags.data_threads == 0)
+    flags.data_threads = data::reader_threads(usable_cpus(), world.local_size, flags.threads);
   if (flags.prefetch == 0) flags.prefetch = kPrefetch;
   if (!model.writes_text && flags.generate > 0) {
     return refuse(fmt::format("--model={} writes no text; leave out --generate", model.name));

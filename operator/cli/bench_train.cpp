@@ -1,7 +1,6 @@
 #include "operator/cli/bench_train.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "operator/base/clock.h"
+#include "operator/base/cpus.h"
 #include "operator/base/log.h"
 #include "operator/base/version.h"
 #include "operator/cli/bench_display.h"
@@ -44,11 +44,6 @@ struct Halt {
 };
 template <typename T>
 using Halting = std::variant<T, Halt>;
-
-int usable_cpus() {
-  cpu_set_t cpus;
-  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-}
 
 std::string content(const fs::path& path) {
   std::ostringstream text;
