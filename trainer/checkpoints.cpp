@@ -18,10 +18,18 @@ using checkpoint::Busy;
 
 namespace {
 
-// Losses that a restarted run still has to report, stored in the checkpoint's metadata.
-std::string to_metadata(double first_held_out_loss, double loss) {
+// What a restarted run still has to report and to follow, stored in the checkpoint's metadata.
+std::string to_metadata(const Rank& rank) {
   auto finite = [](double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(nullptr); };
-  return nlohmann::json{{"first_held_out_loss", finite(first_held_out_loss)}, {"loss", finite(loss)}}.dump();
+  nlohmann::json metadata{{"first_held_out_loss", finite(rank.losses.first_held_out)},
+                          {"loss", finite(rank.losses.last)}};
+  if (rank.flags.follows_best()) metadata["best"] = nlohmann::json::parse(to_text(rank.best), nullptr, false);
+  return metadata.dump();
+}
+
+Best best_in_metadata(const std::string& text) {
+  const nlohmann::json metadata = nlohmann::json::parse(text, nullptr, false);
+  return metadata.is_object() && metadata.contains("best") ? best_from(metadata["best"].dump()) : Best();
 }
 
 double from_metadata(const std::string& text, const char* key) {
@@ -70,6 +78,15 @@ Result<std::string> newest_checkpoint(const std::string& directory) {
   return std::string();
 }
 
+// The newest checkpoint of `step`; empty: there is none.
+Result<std::string> checkpoint_of(const std::string& directory, std::int64_t step) {
+  LOCKSTEP_TRY(const auto list, checkpoint::list_valid(directory));
+  for (const checkpoint::Listed& listed : list) {
+    if (listed.manifest.step == step) return listed.name;
+  }
+  return std::string();
+}
+
 }  // namespace
 
 Outcome<> Checkpoints::restore() {
@@ -80,6 +97,7 @@ Outcome<> Checkpoints::restore() {
     LOCKSTEP_CHECK_OK(drop_writer());
     saved_step_ = -1;
     rank_.losses = {};
+    rank_.best = {};
   }
   if (rank_.flags.checkpoint_dir.empty()) return {};
   const std::string& directory = rank_.flags.checkpoint_dir;
@@ -111,6 +129,7 @@ Outcome<> Checkpoints::restore() {
     saved_step_ = rank_.state().step;
     rank_.losses.first_held_out = from_metadata(manifest.metadata, "first_held_out_loss");
     rank_.losses.last = from_metadata(manifest.metadata, "loss");
+    rank_.best = best_in_metadata(manifest.metadata);
     if (rank_.leads()) print(stdout, "restored {} at step {}\n", name, rank_.state().step);
   }
   return {};
@@ -210,7 +229,8 @@ Result<checkpoint::Snapshot> Checkpoints::snapshot() const {
   const std::int64_t samples = rank_.state().samples, epoch = rank_.task->data.epoch_samples;
   return checkpoint::Snapshot{.step = rank_.state().step,
                               .cursor = {.epoch = samples / epoch, .index = samples % epoch},
-                              .metadata = to_metadata(rank_.losses.first_held_out, rank_.losses.last),
+                              .metadata = to_metadata(rank_),
+                              .keep_step = rank_.flags.keep_best ? rank_.best.step : -1,
                               .state = std::move(tensors)};
 }
 
@@ -289,6 +309,12 @@ Outcome<> Checkpoints::settle() {
   // deadline of a collective, they leave one by one all the same, which does no harm here.
   static_cast<void>(rank_.replica->ranks_agree());
   return {};
+}
+
+Outcome<std::string> Checkpoints::best() const {
+  const std::string& directory = rank_.flags.checkpoint_dir;
+  return read_in_time(Origin::kRestore, rank_, directory,
+                      [directory, step = rank_.best.step] { return checkpoint_of(directory, step); });
 }
 
 checkpoint::Identity Checkpoints::identity() const {

@@ -45,6 +45,9 @@ class Checkpoints {
   // Writes the last checkpoint and waits until it is published. Every rank calls it.
   Outcome<> settle();
 
+  // The name of the checkpoint of the best evaluation; empty: there is none. Reads the storage.
+  Outcome<std::string> best() const;
+
   // This process is told to end while it waits for another generation: saves its state without a collective.
   Outcome<> save_alone();
 

@@ -226,6 +226,11 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(natural)
       ->capture_default_str()
       ->group("Reports");
+  app.add_option("--early-stop-evaluations", flags.early_stop_evaluations,
+                 "End well when so many evaluations in a row have not lowered the best held-out loss; 0: never")
+      ->check(natural)
+      ->capture_default_str()
+      ->group("Reports");
   app.add_option("--benchmark-warmup", flags.benchmark_warmup,
                  "Print the speed as tf_cnn_benchmarks does (images/sec), over all steps after so many (default: not)")
       ->check(natural)
@@ -257,6 +262,9 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--keep-checkpoints", flags.keep_checkpoints, "Finished checkpoints to keep; 0: all")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
+      ->group("Checkpoints");
+  app.add_flag("--keep-best", flags.keep_best,
+               "Save after each evaluation with the lowest held-out loss so far, and keep that checkpoint besides")
       ->group("Checkpoints");
   try {
     app.parse(argc, argv);
@@ -340,6 +348,10 @@ Status resolve(Flags& flags, const elastic::World& world) {
   }
   if (flags.checkpoint_dir.empty() && flags.checkpoint_every_steps > 0) {
     return refuse("--checkpoint-every-steps needs --checkpoint-dir");
+  }
+  if (flags.checkpoint_dir.empty() && flags.keep_best) return refuse("--keep-best needs --checkpoint-dir");
+  if (flags.follows_best() && flags.eval_every == 0) {
+    return refuse(fmt::format("{} needs --eval-every", flags.keep_best ? "--keep-best" : "--early-stop-evaluations"));
   }
   if (flags.checkpoint_dir.empty() && !world.restore.empty()) {
     return refuse(fmt::format("{}={} needs a checkpoint directory", rendezvous::kEnvRestore, world.restore));

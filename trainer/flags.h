@@ -56,6 +56,11 @@ struct Flags {
   std::string checkpoint_dir;
   std::int64_t checkpoint_every_steps = 0;
   int keep_checkpoints = 3;
+  bool keep_best = false;
+  std::int64_t early_stop_evaluations = 0;  // 0: never
+
+  // Whether the run follows its best evaluation (best.h).
+  bool follows_best() const { return keep_best || early_stop_evaluations > 0; }
 
   std::int64_t generate = 0;
   std::string prompt;  // empty: held-out text

@@ -115,6 +115,7 @@ Outcome<> Generations::take_state() {
                                 {rank_.losses.first_held_out, rank_.losses.last}, held, rank_.replica->spare())));
   rank_.losses.first_held_out = taken.notes.first_held_out_loss;
   rank_.losses.last = taken.notes.loss;
+  LOCKSTEP_CHECK_OK(share_best(rank_, source.rank));
   rank_.whole = true;
   if (!taken.installed) return {};
   print(stdout, "received the state of step {} from rank {}\n", rank_.state().step, source.rank);

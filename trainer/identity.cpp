@@ -68,6 +68,8 @@ std::map<std::string, std::string> identity_of(const Rank& rank) {
       {"eval-every", fmt::format("{}", flags.eval_every)},
       {"eval-samples", fmt::format("{}", flags.eval_samples)},
       {"checkpoint-every-steps", fmt::format("{}", flags.checkpoint_every_steps)},
+      {"keep-best", flags.keep_best ? "true" : "false"},
+      {"early-stop-evaluations", fmt::format("{}", flags.early_stop_evaluations)},
       {"transport", flags.transport == "nccl" ? "nccl" : "ring"},
   };
   std::visit([&fields](const auto& rule) { add(fields, rule); }, optimizer.rule);

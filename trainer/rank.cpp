@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <type_traits>
 
 #include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/storage_deadline.h"
@@ -104,6 +105,14 @@ Outcome<> make_replica(Rank& rank) {
                                        step, rank.interruption->flag());
   LOCKSTEP_TRY(rank.replica, from(Origin::kConfig, std::move(replica)));
   return {};
+}
+
+Outcome<> share_best(Rank& rank, int from) {
+  if (!rank.flags.follows_best()) return {};
+  static_assert(std::is_trivially_copyable_v<Best>);
+  LOCKSTEP_TRY(auto ticket, elastic::from(Origin::kCommunication,
+                                          rank.communicator->submit(comm::Broadcast{&rank.best, sizeof(Best), from})));
+  return elastic::from(Origin::kCommunication, rank.communicator->wait(ticket));
 }
 
 }  // namespace lockstep::trainer

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trainer/activity_board.h"
+#include "trainer/best.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/core/step.h"
 #include "trainer/core/synchronizer.h"
@@ -82,6 +83,7 @@ struct Rank {
   bool initial = false;          // it is the one before the first step, until one is committed or received
   rendezvous::EntryTimes entry;  // into this generation
   Losses losses;
+  Best best;                    // if flags follow it
   core::Evaluation evaluation;  // the last one
 };
 
@@ -99,5 +101,9 @@ Outcome<> connect(Rank& rank);
 
 // Makes the replica of a rank that is loaded and connected. kConfig: no memory for it.
 Outcome<> make_replica(Rank& rank);
+
+// Gives all ranks the best evaluation of rank `from`. Does nothing where flags do not follow it. Every rank calls it at
+// the same place. kCommunication.
+Outcome<> share_best(Rank& rank, int from);
 
 }  // namespace lockstep::trainer

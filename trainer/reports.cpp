@@ -228,6 +228,10 @@ void Reports::print_result(const std::string& digest) const {
                            {"train_loss", rank_.losses.last},
                            {"initial_held_out_loss", rank_.losses.first_held_out},
                            {"held_out_loss", rank_.evaluation.loss}};
+  if (rank_.flags.follows_best() && rank_.best.step >= 0) {
+    record.emplace_back("best_held_out_loss", rank_.best.loss);
+    record.emplace_back("best_step", rank_.best.step);
+  }
   if (rank_.evaluation.top1) record.emplace_back("top1_percent", 100 * *rank_.evaluation.top1);
   if (rank_.evaluation.top5) record.emplace_back("top5_percent", 100 * *rank_.evaluation.top5);
   if (rank_.task->model->results) {

@@ -62,7 +62,7 @@ Outcome<int> Training::one_generation() {
   LOCKSTEP_CHECK_OK(enter());
   LOCKSTEP_CHECK_OK(catch_up());
   const std::int64_t last = rank_.flags.steps;
-  while (step() < last) {
+  while (step() < last && !ends_early()) {
     LOCKSTEP_CHECK_OK(supervised());
     pass_time();
     const core::Control wished = wish();
@@ -72,10 +72,11 @@ Outcome<int> Training::one_generation() {
     if (report.control.stop || report.leaving == rank_.world.size) return stopped();
     if (report.leaving > 0 && step() < last) return part(wished.leave, report.leaving);
     if (report.control.yield && step() < last) return generations_.yield();
-    if (report.control.checkpoint) {
-      LOCKSTEP_CHECK_OK(checkpoints_.save(checkpoints_.due_by_step(step()) ? Busy::kWait : Busy::kSkip));
+    if (evaluation_is_due()) LOCKSTEP_CHECK_OK(evaluate());  // before the checkpoint, which has its outcome
+    if (report.control.checkpoint || best_is_due()) {
+      const bool waits = checkpoints_.due_by_step(step()) || best_is_due();
+      LOCKSTEP_CHECK_OK(checkpoints_.save(waits ? Busy::kWait : Busy::kSkip));
     }
-    if (rank_.flags.eval_every > 0 && step() % rank_.flags.eval_every == 0) LOCKSTEP_CHECK_OK(evaluate());
   }
   return finish();
 }
@@ -122,12 +123,27 @@ Outcome<> Training::catch_up() {
     LOCKSTEP_CHECK_OK(evaluate());
     rank_.losses.first_held_out = rank_.evaluation.loss;
   }
-  if (step() == 0 || rank_.world.state_source.rank < 0) return {};
-  if (checkpoints_.due_by_step(step()) && step() < rank_.flags.steps) {
-    LOCKSTEP_CHECK_OK(checkpoints_.save(Busy::kWait));
-  }
-  if (rank_.flags.eval_every > 0 && step() % rank_.flags.eval_every == 0) LOCKSTEP_CHECK_OK(evaluate());
-  return {};
+  if (step() == 0) return {};
+  const bool repeats = rank_.world.state_source.rank >= 0;
+  // A checkpoint of a run that was told to stop is older than the evaluation of its step.
+  const bool uncounted = rank_.flags.follows_best() && rank_.best.counted < step();
+  if (evaluation_is_due() && (repeats || uncounted)) LOCKSTEP_CHECK_OK(evaluate());
+  const bool due = repeats && checkpoints_.due_by_step(step()) && step() < rank_.flags.steps;
+  return due || best_is_due() ? checkpoints_.save(Busy::kWait) : Outcome<>();
+}
+
+bool Training::evaluation_is_due() const {
+  return rank_.flags.eval_every > 0 && step() % rank_.flags.eval_every == 0;
+}
+
+// Whether the evaluation of this step is the best so far, and a checkpoint has to keep its state.
+bool Training::best_is_due() const {
+  return rank_.flags.keep_best && rank_.best.step == step() && step() < rank_.flags.steps;
+}
+
+bool Training::ends_early() const {
+  const std::int64_t most = rank_.flags.early_stop_evaluations;
+  return most > 0 && rank_.best.misses >= most;
 }
 
 Outcome<> Training::supervised() const {
@@ -176,8 +192,9 @@ Outcome<> Training::evaluate() {
   LOCKSTEP_TRY(rank_.evaluation, from(rank_.origin_of_step(), std::move(evaluated)));
   evaluated_step_ = step();
   reports_.evaluated();
+  rank_.best.count(step(), rank_.evaluation.loss);
   step_started_ = Clock::now();
-  return {};
+  return share_best(rank_, 0);  // what follows from it all ranks do alike, whatever a failure kept one from counting
 }
 
 Outcome<int> Training::stopped() {
@@ -199,10 +216,21 @@ Outcome<int> Training::part(bool leaves, int leaving) {
 }
 
 Outcome<int> Training::finish() {
+  const bool early = step() < rank_.flags.steps;
   if (evaluated_step_ != step()) LOCKSTEP_CHECK_OK(evaluate());
   LOCKSTEP_CHECK_OK(checkpoints_.settle());
   LOCKSTEP_CHECK_OK(reports_.skipped());
-  if (rank_.leads()) LOCKSTEP_CHECK_OK(reports_.result());
+  if (!rank_.leads()) return 0;
+  const Best& best = rank_.best;
+  if (early) {
+    print(stdout, "ended after step {} of {}: {} evaluations in a row did not improve the held-out loss of step {}\n",
+          step(), rank_.flags.steps, best.misses, best.step);
+  }
+  if (rank_.flags.keep_best && best.step >= 0) {
+    LOCKSTEP_TRY(const std::string name, checkpoints_.best());
+    print(stdout, "best checkpoint {}  held-out loss {:.4f}\n", name, best.loss);
+  }
+  LOCKSTEP_CHECK_OK(reports_.result());
   return 0;
 }
 

@@ -52,6 +52,9 @@ class Training {
   core::Control wish() const;
   Outcome<> committed(const core::StepReport& report);
   Outcome<> evaluate();
+  bool evaluation_is_due() const;
+  bool best_is_due() const;
+  bool ends_early() const;
   Outcome<int> stopped();
   Outcome<int> part(bool leaves, int leaving);
   Outcome<int> finish();

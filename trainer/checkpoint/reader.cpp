@@ -11,6 +11,7 @@
 #include <map>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "operator/base/log.h"
 #include "trainer/checkpoint/files.h"
@@ -340,13 +341,15 @@ Result<Manifest> load_parameters(const std::string& directory, const std::string
 }
 
 Result<std::vector<std::string>> collect(const std::string& directory, int keep, std::int64_t own_generation,
-                                         const std::string& newest) {
+                                         const std::string& newest, std::int64_t keep_step) {
   if (keep < 1) return fail(ErrorCode::kInvalid, fmt::format("keep {} checkpoints: at least 1 must stay", keep));
   LOCKSTEP_TRY(const Manifest record, read_manifest(directory, newest));
   LOCKSTEP_TRY(const auto valid, list_valid(directory));
   std::vector<std::string> doomed;
   int older = 0;
+  bool kept = false;
   for (const Listed& listed : valid) {
+    if (listed.manifest.step == keep_step && !std::exchange(kept, true)) continue;
     if (age(listed.manifest) >= age(record)) continue;
     ++older;
     const bool ours_or_older = listed.manifest.lineage < record.lineage || listed.manifest.generation <= own_generation;

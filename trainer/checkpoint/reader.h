@@ -41,11 +41,12 @@ Result<Manifest> load_parameters(const std::string& directory, const std::string
                                  const std::vector<NamedBuffer>& parameters);
 
 // Removes checkpoints that no run will start from. They are finished ones older than `newest` (the one that the record
-// names) beyond the keep - 1 youngest of them, and unfinished folders older than it. Touches only folders of
+// names) beyond the keep - 1 youngest of them, and unfinished folders older than it. The newest checkpoint of
+// `keep_step` stays as well; -1: none does. Touches only folders of
 // generations <= own_generation or of an earlier lineage, and never `newest` itself or anything younger. Removes each
 // manifest first, so an interrupted removal leaves no half checkpoint that looks whole. Returns the names removed.
 // kInvalid: keep is below 1; kNotFound or kCorrupt: `newest` is no finished checkpoint, and nothing was removed.
 Result<std::vector<std::string>> collect(const std::string& directory, int keep, std::int64_t own_generation,
-                                         const std::string& newest);
+                                         const std::string& newest, std::int64_t keep_step = -1);
 
 }  // namespace lockstep::trainer::checkpoint

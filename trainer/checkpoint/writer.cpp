@@ -35,6 +35,7 @@ struct Work {
   std::int64_t generation = 0;
   DataCursor cursor;
   std::string metadata;
+  std::int64_t keep_step = -1;
   State state;  // its spans are into `bytes`
   std::unique_ptr<std::byte[]> bytes;
   std::string name;
@@ -93,6 +94,7 @@ class FolderWriter final : public Writer {
     work->step = snapshot.step;
     work->cursor = snapshot.cursor;
     work->metadata = snapshot.metadata;
+    work->keep_step = snapshot.keep_step;
     work->generation = generation_;
     work->name = folder_name(snapshot.step, generation_);
     work->since = std::chrono::steady_clock::now();
@@ -242,7 +244,7 @@ class FolderWriter final : public Writer {
     if (const Status written = write_manifest(folder(work.name), manifest); !written) return explain(written.error());
     last_good_ = work.name;
     if (options_.keep > 0 && !options_.among_others) {
-      const auto removed = collect(options_.directory, options_.keep, work.generation, work.name);
+      const auto removed = collect(options_.directory, options_.keep, work.generation, work.name, work.keep_step);
       if (!removed) log::warn("cannot remove old checkpoints", {{"why", removed.error().message}});
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - work.since;

@@ -43,6 +43,7 @@ struct Snapshot {
   std::int64_t step = 0;
   DataCursor cursor;
   std::string metadata = "{}";  // a JSON object
+  std::int64_t keep_step = -1;  // the newest checkpoint of this step stays, besides options.keep; -1: none does
   State state;                  // copied by write()
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/trainer/main/process.h"
 #include "tests/trainer/models/image_folder.h"
@@ -123,6 +124,8 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {line(5, {"--benchmark-warmup=5"}), 78, "--benchmark-warmup=5 leaves none of --steps=5 to time"},
            {line(5, {"--batch-size=10"}), 78, "--batch-size=10 is not a multiple of --micro-batch-size=4"},
            {line(5, {"--checkpoint-every-steps=2"}), 78, "--checkpoint-every-steps needs --checkpoint-dir"},
+           {line(5, {"--eval-every=1", "--keep-best"}), 78, "--keep-best needs --checkpoint-dir"},
+           {line(5, {"--early-stop-evaluations=2"}), 78, "--early-stop-evaluations needs --eval-every"},
            {line(5, {"--on-damage=skip"}), 78,
             "--model=linear-regression reads no records; leave out --on-damage, --data-threads and --prefetch"},
            {line(5, {"--on-damage=ignore"}), 64, "--on-damage: ignore not in {fail,skip}"},
@@ -215,6 +218,58 @@ TEST_F(Trainer, a_restart_continues_at_the_exact_next_step) {
   EXPECT_EQ(value_of(second.out, "steps_of_this_process"), "10");
   EXPECT_EQ(value_of(second.out, "digest"), value_of(whole.out, "digest"));
   EXPECT_EQ(value_of(second.out, "initial_held_out_loss"), value_of(whole.out, "initial_held_out_loss"));
+}
+
+// Its held-out loss falls, and then varies with the noise of the batches.
+class EarlyStop : public Trainer {
+ protected:
+  Ended run_until_it_ends(std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"--schedule=constant", "--eval-every=2", "--early-stop-evaluations=3"});
+    return run(line(4000, more));
+  }
+  std::vector<std::string> saving_each(const std::string& kept) const {
+    return {"--checkpoint-dir=" + checkpoints(), "--checkpoint-every-steps=2", "--keep-checkpoints=" + kept};
+  }
+};
+
+TEST_F(EarlyStop, a_run_ends_well_after_so_many_evaluations_that_are_not_better) {
+  const Ended ended = run_until_it_ends();
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const std::int64_t best = std::stol(value_of(ended.out, "best_step"));
+  EXPECT_EQ(value_of(ended.out, "step"), std::to_string(best + 3 * 2));
+  EXPECT_THAT(ended.out,
+              ::testing::HasSubstr("ended after step " + std::to_string(best + 6) +
+                                   " of 4000: 3 evaluations in a row did not improve the held-out loss of step " +
+                                   std::to_string(best) + "\n"));
+  EXPECT_EQ(value_of(run(line(4)).out, "best_step"), "no best_step") << "nobody asked";
+}
+
+TEST_F(EarlyStop, a_restart_does_not_forget_the_best_evaluation) {
+  const Ended whole = run_until_it_ends(saving_each("0"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const std::int64_t last = std::stol(value_of(whole.out, "step"));
+  for (const std::int64_t step : {last, last - 2}) {
+    fs::remove_all(checkpoints() + "/step-" + std::to_string(step) + ".g0");
+  }
+  const Ended again = run_until_it_ends(saving_each("0"));
+  EXPECT_THAT(again.out, ::testing::HasSubstr("restored step-" + std::to_string(last - 4) + ".g0"));
+  for (const char* key : {"step", "digest", "best_step", "best_held_out_loss"}) {
+    EXPECT_EQ(value_of(again.out, key), value_of(whole.out, key)) << key;
+  }
+  const Ended ended = run_until_it_ends(saving_each("0"));
+  EXPECT_EQ(value_of(ended.out, "steps_of_this_process"), "0") << "it ended already";
+  EXPECT_EQ(value_of(ended.out, "digest"), value_of(whole.out, "digest"));
+}
+
+TEST_F(EarlyStop, the_checkpoint_of_the_best_evaluation_is_kept_beside_the_newest) {
+  const Ended ended = run_until_it_ends(
+      {"--checkpoint-dir=" + checkpoints(), "--checkpoint-every-steps=7", "--keep-checkpoints=1", "--keep-best"});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const std::string best = "step-" + value_of(ended.out, "best_step") + ".g0";
+  EXPECT_THAT(ended.out, ::testing::HasSubstr("best checkpoint " + best + "  held-out loss "));
+  std::set<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(checkpoints())) kept.insert(entry.path().filename());
+  EXPECT_THAT(kept, ::testing::UnorderedElementsAre(best, "step-" + value_of(ended.out, "step") + ".g0"));
 }
 
 TEST_F(Trainer, a_restart_may_change_the_global_batch_and_goes_on_with_the_next_sample) {

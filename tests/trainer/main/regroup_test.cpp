@@ -179,6 +179,23 @@ TEST_F(Regroup, the_leader_may_die_and_its_replacement_leads) {
   EXPECT_THAT(ends[0].out, HasSubstr("regrouped into generation 2 at step "));
 }
 
+TEST_F(Regroup, a_leader_that_is_replaced_ends_early_after_the_same_evaluation) {
+  const std::vector<std::string> arguments = {
+      "--model=linear-regression", "--steps=4000",   "--deterministic",           "--log-every=1",
+      "--schedule=constant",       "--eval-every=2", "--early-stop-evaluations=3"};
+  const Ended alone = run(arguments);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  PlayedGang& gang = start(arguments);
+  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  gang.kill(0);
+  gang.form(2);
+  const std::vector<Ended> ends = gang.wait();
+  for (const Ended& ended : ends) EXPECT_EQ(ended.code, 0) << ended.err;
+  for (const char* key : {"step", "digest", "best_step", "best_held_out_loss"}) {
+    EXPECT_EQ(value_of(ends[0].out, key), value_of(alone.out, key)) << key;
+  }
+}
+
 TEST_F(Regroup, failures_one_after_the_other_are_survived) {
   PlayedGang& gang = start(training());
   ASSERT_TRUE(gang.process(0).says("step 5/"));
