@@ -20,9 +20,6 @@
 
 namespace lockstep::trainer::data {
 
-// The most that a photograph may have before it is cut; 300 MB of memory for each thread that decodes.
-inline constexpr ImageSize kLargestPhotograph{.height = 10'000, .width = 10'000};
-
 struct ImageOptions {
   std::int64_t height = 32, width = 32;  // of every image, or that parts of them are resized to (Augmentation::crops)
   std::int64_t classes = 10;

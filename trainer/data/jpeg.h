@@ -18,6 +18,9 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) = default;
 };
 
+// The most that a photograph may have before it is cut; 300 MB of memory for each thread that decodes.
+inline constexpr ImageSize kLargestPhotograph{.height = 10'000, .width = 10'000};
+
 struct Image {
   std::int64_t height = 0, width = 0;
   std::vector<std::uint8_t> pixels;  // (height, width, 3): red, green, blue

@@ -19,9 +19,8 @@ namespace lockstep::trainer::pack {
 
 namespace {
 
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;     // of an image
-constexpr data::ImageSize kMostPixels{.height = 8192, .width = 8192};  // of an image
-constexpr std::chrono::seconds kPatience(120);                         // for storage that does not answer
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;  // of an image
+constexpr std::chrono::seconds kPatience(120);                      // for storage that does not answer
 
 // Writes `count` images, which `image` makes or reads by number, in an order drawn from the seed. The first of them are
 // held out.
@@ -68,7 +67,7 @@ Result<Made> pack_images(const PackOptions& options, const std::atomic<bool>& st
                                .label = static_cast<std::int64_t>(image.label)};
     LOCKSTEP_CHECK_OK(reader.read(*file, 0, std::as_writable_bytes(std::span(example.encoded)), stop));
     // A trainer would find a damaged image only in the middle of a run.
-    const Status decoded = decoder.decode(std::as_bytes(std::span(example.encoded)), kMostPixels, pixels);
+    const Status decoded = decoder.decode(std::as_bytes(std::span(example.encoded)), data::kLargestPhotograph, pixels);
     if (!decoded) return fail(ErrorCode::kInvalid, fmt::format("'{}': {}", image.path, decoded.error().message));
     example.height = pixels.height;
     example.width = pixels.width;

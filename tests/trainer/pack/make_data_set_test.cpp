@@ -88,6 +88,18 @@ TEST_F(MakeDataSet, packed_images_are_samples_of_the_trainer) {
   EXPECT_TRUE(source->take(0, 9, kGoOn).ok());
 }
 
+TEST_F(MakeDataSet, an_image_may_be_as_large_as_the_trainer_reads) {
+  const auto of_width = [](std::int64_t width) {
+    const data::Image image{.height = 1, .width = width, .pixels = std::vector<std::uint8_t>(3 * width)};
+    return data::encode_jpeg(image, 90).value();
+  };
+  testing::write(folder_ / "photos" / "a" / "0.jpg", of_width(data::kLargestPhotograph.width));
+  EXPECT_TRUE(pack_images(pack(0), kGoOn).ok());
+  fs::remove_all(out_);
+  testing::write(folder_ / "photos" / "a" / "1.jpg", of_width(data::kLargestPhotograph.width + 1));
+  EXPECT_FALSE(pack_images(pack(0), kGoOn).ok());
+}
+
 TEST_F(MakeDataSet, no_image_need_be_held_out) {
   photos();
   ASSERT_TRUE(pack_images(pack(0), kGoOn).ok());
