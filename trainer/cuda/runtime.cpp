@@ -1,6 +1,5 @@
 #include "trainer/cuda/runtime.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -8,87 +7,43 @@
 #include <mutex>
 #include <vector>
 
+#include "trainer/cuda/library.h"
+
 namespace lockstep::trainer::cuda {
-namespace {
-
-Result<void*> open_any(const std::vector<std::string>& names, std::string& opened) {
-  std::string why;
-  for (const std::string& name : names) {
-    // Never closed: the runtime has threads of its own.
-    if (void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      opened = name;
-      return handle;
-    }
-    const char* error = ::dlerror();
-    why += fmt::format("{}{}", why.empty() ? "" : "; ", error != nullptr ? error : name);
-  }
-  return fail(ErrorCode::kNotFound, fmt::format("no CUDA runtime can be loaded ({}); give its path with "
-                                                "--cudart-library or put its folder into LD_LIBRARY_PATH",
-                                                why));
-}
-
-// Fills pointers until one symbol is missing.
-class Finder {
- public:
-  Finder(void* handle, std::string library) : handle_(handle), library_(std::move(library)) {}
-
-  template <typename Function>
-  void operator()(Function*& function, const char* symbol) {
-    if (!status_) return;
-    void* address = ::dlsym(handle_, symbol);
-    if (address == nullptr) {
-      status_ = fail(ErrorCode::kNotFound, fmt::format("{} has no {}: it is too old or another library; give one with "
-                                                       "--cudart-library",
-                                                       library_, symbol));
-      return;
-    }
-    function = reinterpret_cast<Function*>(address);
-  }
-  const Status& status() const { return status_; }
-
- private:
-  void* const handle_;
-  const std::string library_;
-  Status status_;
-};
-
-}  // namespace
 
 Result<CudaRuntime> open_cuda_runtime(const std::string& library) {
-  std::string opened;
-  LOCKSTEP_TRY(
-      void* const handle,
-      open_any(library.empty() ? std::vector<std::string>{"libcudart.so.13", "libcudart.so.12"} : std::vector{library},
-               opened));
-  Finder find(handle, opened);
+  LOCKSTEP_TRY(Library cudart,
+               Library::open(library.empty() ? std::vector<std::string>{"libcudart.so.13", "libcudart.so.12"}
+                                             : std::vector{library},
+                             "CUDA runtime", "--cudart-library"));
   CudaRuntime table;
-  find(table.driver_get_version, "cudaDriverGetVersion");
-  find(table.runtime_get_version, "cudaRuntimeGetVersion");
-  find(table.get_device_count, "cudaGetDeviceCount");
-  find(table.set_device, "cudaSetDevice");
-  find(table.device_get_attribute, "cudaDeviceGetAttribute");
-  find(table.get_device_properties, "cudaGetDeviceProperties");
-  find(table.malloc, "cudaMalloc");
-  find(table.free, "cudaFree");
-  find(table.malloc_host, "cudaMallocHost");
-  find(table.free_host, "cudaFreeHost");
-  find(table.mem_get_info, "cudaMemGetInfo");
-  find(table.memcpy_async, "cudaMemcpyAsync");
-  find(table.memset_async, "cudaMemsetAsync");
-  find(table.stream_create_with_flags, "cudaStreamCreateWithFlags");
-  find(table.stream_destroy, "cudaStreamDestroy");
-  find(table.stream_query, "cudaStreamQuery");
-  find(table.stream_synchronize, "cudaStreamSynchronize");
-  find(table.stream_wait_event, "cudaStreamWaitEvent");
-  find(table.event_create_with_flags, "cudaEventCreateWithFlags");
-  find(table.event_destroy, "cudaEventDestroy");
-  find(table.event_record, "cudaEventRecord");
-  find(table.event_query, "cudaEventQuery");
-  find(table.event_synchronize, "cudaEventSynchronize");
-  find(table.get_last_error, "cudaGetLastError");
-  find(table.peek_at_last_error, "cudaPeekAtLastError");
-  find(table.get_error_string, "cudaGetErrorString");
-  LOCKSTEP_CHECK_OK(find.status());
+  cudart.find(table.driver_get_version, "cudaDriverGetVersion");
+  cudart.find(table.runtime_get_version, "cudaRuntimeGetVersion");
+  cudart.find(table.get_device_count, "cudaGetDeviceCount");
+  cudart.find(table.set_device, "cudaSetDevice");
+  cudart.find(table.device_get_attribute, "cudaDeviceGetAttribute");
+  cudart.find(table.get_device_properties, "cudaGetDeviceProperties");
+  cudart.find(table.malloc, "cudaMalloc");
+  cudart.find(table.free, "cudaFree");
+  cudart.find(table.malloc_host, "cudaMallocHost");
+  cudart.find(table.free_host, "cudaFreeHost");
+  cudart.find(table.mem_get_info, "cudaMemGetInfo");
+  cudart.find(table.memcpy_async, "cudaMemcpyAsync");
+  cudart.find(table.memset_async, "cudaMemsetAsync");
+  cudart.find(table.stream_create_with_flags, "cudaStreamCreateWithFlags");
+  cudart.find(table.stream_destroy, "cudaStreamDestroy");
+  cudart.find(table.stream_query, "cudaStreamQuery");
+  cudart.find(table.stream_synchronize, "cudaStreamSynchronize");
+  cudart.find(table.stream_wait_event, "cudaStreamWaitEvent");
+  cudart.find(table.event_create_with_flags, "cudaEventCreateWithFlags");
+  cudart.find(table.event_destroy, "cudaEventDestroy");
+  cudart.find(table.event_record, "cudaEventRecord");
+  cudart.find(table.event_query, "cudaEventQuery");
+  cudart.find(table.event_synchronize, "cudaEventSynchronize");
+  cudart.find(table.get_last_error, "cudaGetLastError");
+  cudart.find(table.peek_at_last_error, "cudaPeekAtLastError");
+  cudart.find(table.get_error_string, "cudaGetErrorString");
+  LOCKSTEP_CHECK_OK(cudart.status());
   return table;
 }
 

@@ -12,10 +12,4 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::trainer::cuda {
-
-// Both are defined in trainer/cuda/runtime.h.
-enum class CudaError : int;
-struct CudaStream;
-
-}  // namespace lockstep::trainer::cuda
+#include "trainer/cuda/types.h"
