@@ -283,7 +283,7 @@ TEST(Dropout, mask_depends_on_step_and_sample_but_not_on_the_place_in_the_micro_
 }
 
 TEST(MakeBackend, refuses_an_unknown_name_and_impossible_threads) {
-  EXPECT_EQ(backend::make_backend("gpu", 1).error().message, "there is no backend 'gpu'; choose cpu or ref");
+  EXPECT_EQ(backend::make_backend("gpu", 1).error().message, "there is no backend 'gpu'; choose cpu, cuda or ref");
   EXPECT_EQ(backend::make_backend("cpu", 0).error().code, ErrorCode::kInvalid);
 }
 

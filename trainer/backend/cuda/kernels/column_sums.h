@@ -34,7 +34,8 @@ inline __device__ ColumnPart column_part(std::int64_t rows, std::int64_t columns
 namespace {
 
 // sums += the sum of the chunks; partial (chunks, columns).
-__global__ void add_chunks_kernel(const float* partial, float* sums, std::int64_t chunks, std::int64_t columns) {
+[[maybe_unused]] __global__ void add_chunks_kernel(const float* partial, float* sums, std::int64_t chunks,
+                                                   std::int64_t columns) {
   const std::int64_t column = thread_of_launch();
   if (column >= columns) return;
   float sum = 0;
