@@ -12,9 +12,7 @@ Result<std::unique_ptr<core::Backend>> cuda_or_why_not([[maybe_unused]] const Cu
 #ifdef LOCKSTEP_CUDA_KERNELS
   return make_cuda_backend(options);
 #else
-  return fail(ErrorCode::kNotFound,
-              "this program was built without CUDA kernels, which --backend=cuda needs; use --backend=cpu, or build it "
-              "with -DLOCKSTEP_CUDA=ON");
+  return fail(ErrorCode::kNotFound, "this program was built without CUDA kernels; -DLOCKSTEP_CUDA=ON builds them");
 #endif
 }
 
