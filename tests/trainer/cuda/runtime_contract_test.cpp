@@ -2,10 +2,13 @@
 // names the library; without it the fake is tested. On a real one without a GPU the suite is skipped, with the reason.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +63,16 @@ class CudaRuntimeContract : public ::testing::Test {
   }
   void down(void* to, const void* from, CudaStream* stream, size_t bytes = kBytes) {
     EXPECT_EQ(cuda_->memcpy_async(to, from, bytes, CudaCopy::kDeviceToHost, stream), kOk);
+  }
+  // What the query answers in the end; kNotReady: it still did after 20 s.
+  static CudaError asked_until_ready(const std::function<CudaError()>& query) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    CudaError now = query();
+    while (now == CudaError::kNotReady && std::chrono::steady_clock::now() < until) {
+      std::this_thread::yield();
+      now = query();
+    }
+    return now;
   }
 
   const CudaRuntime* cuda_ = nullptr;
@@ -176,12 +189,9 @@ TEST_F(CudaRuntimeContract, a_query_that_is_asked_again_and_again_is_done_at_las
   void* const device = on_device(kMany);
   up(device, host, stream_, kMany);
   EXPECT_EQ(cuda_->event_record(event_, stream_), kOk);
-  CudaError now = CudaError::kNotReady;
-  while ((now = cuda_->event_query(event_)) == CudaError::kNotReady) std::this_thread::yield();
-  EXPECT_EQ(now, kOk);
+  EXPECT_EQ(asked_until_ready([&] { return cuda_->event_query(event_); }), kOk);
   up(device, host, stream_, kMany);
-  while ((now = cuda_->stream_query(stream_)) == CudaError::kNotReady) std::this_thread::yield();
-  EXPECT_EQ(now, kOk);
+  EXPECT_EQ(asked_until_ready([&] { return cuda_->stream_query(stream_); }), kOk);
 }
 
 TEST_F(CudaRuntimeContract, a_stream_waits_for_an_event_of_another) {
