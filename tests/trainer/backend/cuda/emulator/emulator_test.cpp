@@ -92,7 +92,7 @@ TEST(Emulator, guards_of_arrays_find_a_thread_out_of_range) {
     expect_success(launch(write_all, 2, 64, 0, nullptr, y.data(), std::int64_t{100}, checks));
   };
   run(true);
-  EXPECT_NONFATAL_FAILURE(run(false), "wrote around an array of 100 elements, at byte 400");
+  EXPECT_NONFATAL_FAILURE(run(false), "wrote around an array of 100 elements, at element 100");
 }
 
 enum class Parting { kReturns, kOtherBarrier };

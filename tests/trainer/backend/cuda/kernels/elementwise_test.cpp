@@ -147,7 +147,7 @@ TEST(Bias, is_added_to_each_row_and_its_gradient_is_the_sum_of_the_rows) {
       SCOPED_TRACE(rows * 1000 + columns);
       const std::vector<float> x = numbers(rows * columns, 1), start = numbers(columns, 3);
       Guarded<float> bias(numbers(columns, 2)), y(x), sums(start);
-      Guarded<char> scratch(column_sums_scratch(count_of(rows), count_of(columns)));
+      Guarded<float> scratch(column_sums_scratch(count_of(rows), count_of(columns)) / sizeof(float));
       expect_success(add_bias(nullptr, bias.data(), y.data(), count_of(rows), count_of(columns)));
       expect_success(
           add_column_sums(nullptr, y.data(), sums.data(), count_of(rows), count_of(columns), scratch.data()));

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EmbeddingKernels,
 
 TEST(EmbeddingIndices, outside_the_table_touch_no_memory_and_become_nan) {
   const EmbeddingShape shape{.rows = 3, .positions = 3, .vocabulary = 2, .width = 2};
-  Guarded<std::int32_t> indices(std::vector<std::int32_t>{-1, 1, 2});
+  Guarded<std::int32_t> indices(std::vector<std::int32_t>{std::numeric_limits<std::int32_t>::min(), 1, 2});
   Guarded<float> table(std::vector<float>{1, 2, 3, 4}), positions(std::vector<float>(6, 1)), y(6);
   Guarded<float> dy(std::vector<float>(6, 1)), dtable(std::vector<float>(4, 0)), dpositions(std::vector<float>(6, 0));
   expect_success(embedding_forward(nullptr, shape, indices.data(), table.data(), positions.data(), y.data()));

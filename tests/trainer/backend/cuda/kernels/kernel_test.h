@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/trainer/backend/cuda/emulator/emulator.h"
@@ -17,37 +18,45 @@
 
 namespace lockstep::trainer::cuda::testing {
 
-// An array with guards on both sides, whose bits are all 1: NaNs, so a kernel that reads one shows it in its results.
-// Its own elements start so too. Fails the test if a guard has changed when the array goes.
+// An array with guards on both sides. Guards and elements that nobody has written are signalling NaNs with a number of
+// this array: a kernel that reads one shows a NaN in its results, and one that writes what it has made of another
+// array's guard changes this one's. Fails the test if a guard has changed when the array goes.
 template <typename T>
 class Guarded {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+
  public:
-  explicit Guarded(size_t count) : count_(count), bytes_((count + 2 * kGuard) * sizeof(T), kOnes) {}
+  explicit Guarded(size_t count) : unwritten_(next_pattern()), count_(count), bits_(count + 2 * kGuard, unwritten_) {}
   explicit Guarded(const std::vector<T>& values) : Guarded(values.size()) {
     if (!values.empty()) std::memcpy(data(), values.data(), values.size() * sizeof(T));
   }
   Guarded(const Guarded&) = delete;
   Guarded& operator=(const Guarded&) = delete;
   ~Guarded() {
-    const size_t guard = kGuard * sizeof(T), end = bytes_.size() - guard;
-    for (size_t i = 0; i < bytes_.size(); ++i) {
-      if (i == guard) i = end;
-      if (bytes_[i] == kOnes) continue;
-      ADD_FAILURE() << "a kernel wrote around an array of " << count_ << " elements, at byte "
-                    << static_cast<std::ptrdiff_t>(i - guard);
+    for (size_t i = 0; i < bits_.size(); ++i) {
+      if (i == kGuard) i += count_;
+      if (bits_[i] == unwritten_) continue;
+      ADD_FAILURE() << "a kernel wrote around an array of " << count_ << " elements, at element "
+                    << static_cast<std::ptrdiff_t>(i - kGuard);
       return;
     }
   }
 
-  T* data() { return reinterpret_cast<T*>(bytes_.data()) + kGuard; }
+  T* data() { return reinterpret_cast<T*>(bits_.data()) + kGuard; }
   std::vector<T> values() { return std::vector<T>(data(), data() + count_); }
 
  private:
   static constexpr size_t kGuard = 1024;
-  static constexpr unsigned char kOnes = 0xff;
 
+  static Bits next_pattern() {
+    static Bits number = 0;
+    return static_cast<Bits>((sizeof(T) == 4 ? 0xffa50000 : 0xfff4'0000'0000'0000) + (++number & 0xffff));
+  }
+
+  Bits unwritten_;
   size_t count_;
-  std::vector<unsigned char> bytes_;
+  std::vector<Bits> bits_;
 };
 
 // `count` normal numbers, the same for the same key.

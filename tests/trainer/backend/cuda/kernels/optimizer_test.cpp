@@ -42,7 +42,7 @@ core::Layout layout() {
   return made;
 }
 
-// Parameters, gradients and two slots, with zeros where the layout has padding.
+// Parameters, gradients and two slots. The padding is not zero, so what reads it shows.
 struct Arenas {
   std::vector<float> parameters, gradients, first, second;
 };
@@ -52,7 +52,7 @@ Arenas arenas(const core::Layout& layout) {
   std::uint64_t key = 0;
   for (std::vector<float>* arena : {&made.parameters, &made.gradients, &made.first, &made.second}) {
     const std::vector<float> values = numbers(layout.count, ++key);
-    arena->assign(layout.count, 0);
+    arena->assign(layout.count, 7);
     for (const core::Segment& segment : layout.segments) {
       for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
         (*arena)[i] = arena == &made.second ? values[i] * values[i] : values[i];  // a second moment is not negative
