@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/storage_deadline.h"
+#include "trainer/choose_backend.h"
 #include "trainer/identity.h"
+#include "trainer/print.h"
 #include "trainer/sync/all_reduce.h"
 
 namespace lockstep::trainer {
@@ -45,8 +46,12 @@ Outcome<> load(Rank& rank) {
     LOCKSTEP_TRY(world.nccl, from(Origin::kConfig,
                                   comm::make_nccl_setup(flags.nccl_library, flags.cudart_library, world.local_rank)));
   }
-  LOCKSTEP_TRY(rank.backend, from(Origin::kConfig, backend::make_backend(flags.backend, flags.threads)));
-  LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.backend->real())));
+  const Origin origin = flags.backend == "cuda" ? Origin::kDevice : Origin::kConfig;
+  LOCKSTEP_TRY(BackendChoice choice, from(origin, BackendChoice::make(flags, world.local_rank)));
+  LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, choice.backend().real())));
+  LOCKSTEP_CHECK_OK(from(origin, choice.suit(flags, rank.task->graph)));
+  if (const std::string sentence = choice.sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
+  rank.backend = choice.take();
   if (const Duration patience = rank.task->data.source->patience(); patience > Duration::zero()) {
     world.data_deadline = patience + checkpoint::kTimeToEnd;
   }
