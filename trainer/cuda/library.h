@@ -25,7 +25,7 @@ class Library {
     if (void* address = address_of(symbol)) function = reinterpret_cast<Function*>(address);
   }
   // kNotFound: the library lacks a symbol; the sentence names the first.
-  const Status& status() const { return status_; }
+  Status status() const { return status_; }
 
  private:
   Library(void* handle, std::string name, std::string flag)
