@@ -63,7 +63,7 @@ __global__ void normalise_kernel(const float* x, const float* gain, const float*
                                  const float* inverse, float* y, std::int64_t count, std::int64_t width) {
   const std::int64_t i = thread_of_launch();
   if (i >= count) return;
-  const std::int64_t column = i % width;
+  const std::int64_t column = row_and_column(i, width).column;
   y[i] = (x[i] - mean[column]) * inverse[column] * gain[column] + shift[column];
 }
 
@@ -105,7 +105,7 @@ __global__ void input_kernel(const float* x, const float* gain, const float* mea
                              std::int64_t width, bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= rows * width) return;
-  const std::int64_t column = i % width;
+  const std::int64_t column = row_and_column(i, width).column;
   const float share = 1.0f / static_cast<float>(rows), inv = inverse[column];
   const float normal = (x[i] - mean[column]) * inv;
   put(dx + i, gain[column] * inv * (dy[i] - total[column] * share - normal * along[column] * share), accumulate);

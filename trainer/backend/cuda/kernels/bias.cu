@@ -8,7 +8,7 @@ namespace {
 
 __global__ void add_bias_kernel(const float* bias, float* y, std::int64_t count, std::int64_t columns) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) y[i] += bias[i % columns];
+  if (i < count) y[i] += bias[row_and_column(i, columns).column];
 }
 
 __global__ void sum_chunks_kernel(const float* x, float* partial, std::int64_t rows, std::int64_t columns) {

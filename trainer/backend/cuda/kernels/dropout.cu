@@ -11,9 +11,10 @@ __global__ void dropout_kernel(DropoutDraw draw, const float* x, float* y, std::
                                bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= count) return;
-  const auto sample = static_cast<std::uint64_t>(i / each);
-  const std::uint64_t key = core::derive(core::derive(draw.step_key, draw.first_sample + sample), draw.layer);
-  const bool kept = core::element_bits(key, static_cast<std::uint32_t>(i % each)) >= draw.threshold;
+  const auto [sample, element] = row_and_column(i, each);
+  const std::uint64_t place = draw.first_sample + static_cast<std::uint64_t>(sample);
+  const std::uint64_t key = core::derive(core::derive(draw.step_key, place), draw.layer);
+  const bool kept = core::element_bits(key, static_cast<std::uint32_t>(element)) >= draw.threshold;
   put(y + i, x[i] * (kept ? draw.factor : 0.0f), accumulate);
 }
 

@@ -14,7 +14,7 @@ __global__ void forward_kernel(EmbeddingShape k, const std::int32_t* indices, co
                                const float* positions, float* y) {
   const std::int64_t i = thread_of_launch();
   if (i >= k.rows * k.width) return;
-  const std::int64_t row = i / k.width, c = i % k.width;
+  const auto [row, c] = row_and_column(i, k.width);
   const std::int32_t index = indices[row];
   y[i] = is_in(index, k.vocabulary) ? table[index * k.width + c] + positions[row % k.positions * k.width + c] : NAN;
 }
@@ -24,7 +24,7 @@ __global__ void forward_kernel(EmbeddingShape k, const std::int32_t* indices, co
 __global__ void backward_table_kernel(EmbeddingShape k, const std::int32_t* indices, const float* dy, float* dtable) {
   const std::int64_t i = thread_of_launch();
   if (i >= k.vocabulary * k.width) return;
-  const std::int64_t entry = i / k.width, c = i % k.width;
+  const auto [entry, c] = row_and_column(i, k.width);
   float sum = 0;
   for (std::int64_t row = 0; row < k.rows; ++row) {
     if (indices[row] == entry) sum += dy[row * k.width + c];
@@ -35,7 +35,7 @@ __global__ void backward_table_kernel(EmbeddingShape k, const std::int32_t* indi
 __global__ void backward_positions_kernel(EmbeddingShape k, const float* dy, float* dpositions) {
   const std::int64_t i = thread_of_launch();
   if (i >= k.positions * k.width) return;
-  const std::int64_t position = i / k.width, c = i % k.width;
+  const auto [position, c] = row_and_column(i, k.width);
   float sum = 0;
   for (std::int64_t row = position; row < k.rows; row += k.positions) sum += dy[row * k.width + c];
   dpositions[i] += sum;

@@ -54,7 +54,8 @@ __global__ void classifier_backward_kernel(ClassifierShape k, const float* p, co
                                            float smoothing, float scale, float* dscores, bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= k.samples * k.positions * k.classes) return;
-  const float hit = i % k.classes == classes[i / k.classes] ? 1 - smoothing : 0;
+  const auto [row, c] = row_and_column(i, k.classes);
+  const float hit = c == classes[row] ? 1 - smoothing : 0;
   put(dscores + i, (p[i] - hit - smoothing / static_cast<float>(k.classes)) * scale, accumulate);
 }
 
