@@ -213,8 +213,6 @@ bool DeviceQueue::lands_in(const void* begin, size_t bytes) const {
 core::Mark DeviceQueue::mark() {
   if (!unmarked_) return {marked_};
   enter();
-  // The event of a mark is recorded again for a later one, when its own is done.
-  if (marked_ >= kEvents) static_cast<void>(wait_until(marked_ + 1 - kEvents));
   ++marked_;
   keep(runtime_.event_record(event_of(marked_), stream_));
   unmarked_ = false;

@@ -97,10 +97,12 @@ class DeviceQueue {
   std::string device_name_;
   CudaStream* stream_ = nullptr;
 
-  std::array<CudaEvent*, kEvents> events_{};  // of the latest marks, by number
-  std::uint64_t marked_ = 0;                  // the latest mark
-  std::uint64_t done_ = 0;                    // all work before this mark is done
-  bool unmarked_ = false;                     // there is work after the latest mark
+  // By the mark's number. One that is kEvents marks old has been recorded again, and stands for a later mark: to ask
+  // for it is safe, and to wait for it takes longer.
+  std::array<CudaEvent*, kEvents> events_{};
+  std::uint64_t marked_ = 0;  // the latest mark
+  std::uint64_t done_ = 0;    // all work before this mark is done
+  bool unmarked_ = false;     // there is work after the latest mark
 
   std::byte* ring_ = nullptr;
   std::uint64_t ring_begin_ = 0, ring_end_ = 0;  // bytes in use, as places modulo kRingBytes

@@ -69,6 +69,10 @@ TEST_F(Arenas, sums_and_flags_of_rounding_are_those_of_the_host) {
       core::unround(sums.data(), kCount, 29, values.data(), core::ElementType::kFloat32, 1);
   EXPECT_EQ(get<float>(*back, kCount), values);
   EXPECT_EQ(largest, expected_largest);
+  auto zeros = cuda_->allocate(sum_memory->bytes()).value();
+  cuda_->unround(zeros->data(), kCount, 29, back->data(), &largest);
+  ASSERT_TRUE(cuda_->wait(cuda_->mark()).ok());
+  EXPECT_EQ(largest, 0u) << "not the largest of an earlier call";
 }
 
 TEST_F(Arenas, flags_are_gathered_over_calls) {
@@ -81,6 +85,10 @@ TEST_F(Arenas, flags_are_gathered_over_calls) {
   ASSERT_TRUE(cuda_->wait(cuda_->mark()).ok());
   EXPECT_EQ(flags.not_finite, 1);
   EXPECT_EQ(flags.overflow, 1);
+  core::RoundingFlags others;
+  cuda_->round_and_clear(fine->data(), 1, 30, true, sums->data(), &others);
+  ASSERT_TRUE(cuda_->wait(cuda_->mark()).ok());
+  EXPECT_EQ(others.not_finite + others.overflow, 0) << "what an earlier call met is not this one's";
 }
 
 TEST_F(Arenas, the_norm_is_that_of_the_host) {
