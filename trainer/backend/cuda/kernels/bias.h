@@ -1,12 +1,9 @@
-// The bias of a linear layer.
+// The gradient of a linear layer's bias; the product of matrices adds the bias itself.
 #pragma once
 
 #include "trainer/backend/cuda/kernels/types.h"
 
 namespace lockstep::trainer::cuda {
-
-// y += bias in each row; y (rows, columns), bias (columns).
-CudaError add_bias(CudaStream* stream, const float* bias, float* y, std::int64_t rows, std::int64_t columns);
 
 // sums += the sum of x's rows; x (rows, columns), sums (columns).
 CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,

@@ -279,9 +279,6 @@ Index block_index() {
 Index block_size() {
   return {static_cast<unsigned>(Block::current()->size().threads)};
 }
-Index grid_size() {
-  return {static_cast<unsigned>(Block::current()->size().blocks)};
-}
 
 void wait_at_barrier(const char* file, int line) {
   Block::current()->wait_at_barrier(file, line);

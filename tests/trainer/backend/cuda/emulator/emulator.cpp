@@ -1,7 +1,6 @@
 #include "tests/trainer/backend/cuda/emulator/emulator.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <utility>
 
 #include "tests/trainer/backend/cuda/emulator/block.h"
@@ -11,23 +10,13 @@ namespace lockstep::trainer::cuda::emulator {
 
 namespace {
 
-Order first_order() {
-  const char* text = std::getenv("LOCKSTEP_EMULATOR_ORDER");
-  const int number = text == nullptr ? 0 : std::atoi(text);
-  return number >= 0 && number < kOrders ? static_cast<Order>(number) : Order::kAscending;
-}
-
-std::atomic<Order>& current_order() {
-  static std::atomic<Order> order{first_order()};
-  return order;
-}
-
+std::atomic<Order> current_order{Order::kAscending};
 Hooks hooks;
 
 }  // namespace
 
 void set_order(Order order) {
-  current_order() = order;
+  current_order = order;
 }
 
 void set_hooks(const Hooks& to) {
@@ -54,7 +43,7 @@ CudaError launch_on(CudaStream* stream, const LaunchSize& size, std::function<vo
 
 void run_blocks(const LaunchSize& size, const std::function<void()>& kernel) {
   thread_local Block block;
-  block.run_all(size, current_order(), kernel);
+  block.run_all(size, current_order, kernel);
 }
 
 }  // namespace lockstep::trainer::cuda::emulator

@@ -32,8 +32,7 @@ enum class Order : int {
 };
 inline constexpr int kOrders = 5;
 
-// Of all launches of the process from then on. The first is the number in LOCKSTEP_EMULATOR_ORDER, or kAscending. Any
-// thread.
+// Of all launches of the process from then on; kAscending before. Any thread.
 void set_order(Order order);
 
 // How launches reach a stream. Both are set before the first launch on a stream, by the fake runtime.

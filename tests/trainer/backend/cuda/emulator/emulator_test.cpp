@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
-#include <limits>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -113,6 +114,29 @@ TEST(EmulatorDeathTest, a_barrier_that_a_thread_does_not_reach_is_found) {
     EXPECT_DEATH(static_cast<void>(launch(part_at_barrier, 1, 64, 0, nullptr, Parting::kOtherBarrier)),
                  "thread 40: waits at the barrier in line .*, but thread 0 at that in line");
   });
+}
+
+__global__ void take_numbers(unsigned long long* next, unsigned long long* number) {
+  const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
+  number[at] = atomicAdd(next, 1ULL);
+  __syncthreads();
+  number[128 + at] = atomicAdd(next, 1ULL);
+}
+
+TEST(Emulator, runs_each_thread_once_between_barriers_and_each_order_differs) {
+  std::set<std::vector<unsigned long long>> orders;
+  in_every_order([&] {
+    Guarded<unsigned long long> next(std::vector<unsigned long long>{0}), number(256);
+    expect_success(launch(take_numbers, 2, 64, 0, nullptr, next.data(), number.data()));
+    const std::vector<unsigned long long> taken = number.values();
+    EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), 256U) << "a thread ran twice, or not at all";
+    for (size_t block = 0; block < 2; ++block) {
+      const auto before = taken.begin() + static_cast<std::ptrdiff_t>(64 * block), after = before + 128;
+      EXPECT_LT(*std::max_element(before, before + 64), *std::min_element(after, after + 64));
+    }
+    orders.insert(taken);
+  });
+  EXPECT_EQ(orders.size(), static_cast<size_t>(emulator::kOrders));
 }
 
 // Lane by lane, sums of all lanes by ever wider exchanges. `absent`: a lane that takes no part; -1: none.

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <type_traits>
 
 #include "tests/trainer/backend/cuda/emulator/emulator.h"
@@ -16,10 +15,6 @@
 // NOLINTBEGIN(bugprone-reserved-identifier,bugprone-macro-parentheses): the names are CUDA's.
 #define __global__
 #define __device__
-#define __host__
-#define __forceinline__ inline
-#define __restrict__
-#define __launch_bounds__(...)
 
 namespace lockstep::trainer::cuda::emulator {
 
@@ -31,7 +26,6 @@ struct Index {
 Index thread_index();
 Index block_index();
 Index block_size();
-Index grid_size();
 
 void wait_at_barrier(const char* file, int line);
 // Gives each lane of the warp the bits that lane `from` brings. The lanes of a warp must all call it.
@@ -61,7 +55,6 @@ Parameter argument_of(Argument argument, bool translate) {
 #define threadIdx (::lockstep::trainer::cuda::emulator::thread_index())
 #define blockIdx (::lockstep::trainer::cuda::emulator::block_index())
 #define blockDim (::lockstep::trainer::cuda::emulator::block_size())
-#define gridDim (::lockstep::trainer::cuda::emulator::grid_size())
 #define __syncthreads() (::lockstep::trainer::cuda::emulator::wait_at_barrier(__FILE__, __LINE__))
 
 // Each place in the code that says this is one array of the block.
@@ -81,10 +74,6 @@ using Shared = emulator::SharedArray<T>;
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   return emulator::shuffle(mask, value, (emulator::thread_index().x % 32) ^ static_cast<unsigned>(lanes));
-}
-template <typename T>
-T __shfl_sync(unsigned mask, T value, int lane) {
-  return emulator::shuffle(mask, value, static_cast<unsigned>(lane));
 }
 
 // Atomic by themselves: the threads of a launch take turns.
@@ -125,9 +114,6 @@ inline float __fsqrt_rn(float a) {
 }
 inline double __dadd_rn(double a, double b) {
   return a + b;
-}
-inline double __dsub_rn(double a, double b) {
-  return a - b;
 }
 inline double __dmul_rn(double a, double b) {
   return a * b;

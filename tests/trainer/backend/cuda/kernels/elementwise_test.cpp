@@ -141,22 +141,17 @@ struct Matrix {
 };
 constexpr Matrix kMatrices[] = {{1, 1}, {3, 129}, {127, 10}, {128, 3}, {129, 128}, {300, 257}};
 
-TEST(Bias, is_added_to_each_row_and_its_gradient_is_the_sum_of_the_rows) {
+TEST(Bias, has_the_sum_of_the_rows_as_its_gradient) {
   in_every_order([] {
     for (const auto [rows, columns] : kMatrices) {
       SCOPED_TRACE(rows * 1000 + columns);
-      const std::vector<float> x = numbers(rows * columns, 1), start = numbers(columns, 3);
-      Guarded<float> bias(numbers(columns, 2)), y(x), sums(start);
+      const std::vector<float> start = numbers(columns, 3);
+      Guarded<float> dy(numbers(rows * columns, 1)), sums(start);
       Guarded<float> scratch(column_sums_scratch(count_of(rows), count_of(columns)) / sizeof(float));
-      expect_success(add_bias(nullptr, bias.data(), y.data(), count_of(rows), count_of(columns)));
       expect_success(
-          add_column_sums(nullptr, y.data(), sums.data(), count_of(rows), count_of(columns), scratch.data()));
-      std::vector<double> outputs(rows * columns), totals(start.begin(), start.end());
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        outputs[i] = x[i] + bias.data()[i % columns];
-        totals[i % columns] += outputs[i];
-      }
-      expect_close(y.values(), outputs, 0);
+          add_column_sums(nullptr, dy.data(), sums.data(), count_of(rows), count_of(columns), scratch.data()));
+      std::vector<double> totals(start.begin(), start.end());
+      for (size_t i = 0; i < rows * columns; ++i) totals[i % columns] += dy.data()[i];
       expect_close(sums.values(), totals, 1e-5);
     }
   });
