@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer lint cluster cluster-down install clean
+.PHONY: help demo setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ bench-trainer: setup-test ## training steps of convolutional networks: against t
 	@scripts/build.sh release $(BUILD) $(JOBS) convolution_bench
 	@$(BUILD)/tests/bin/convolution_bench
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/trainer/bench_pytorch.py
+
+cuda-kernels: setup-test ## compile the CUDA kernels and list what each takes of a GPU (downloads nvcc once; needs no GPU)
+	@scripts/cuda-toolkit.sh >/dev/null
+	@scripts/build.sh cuda build/cuda $(JOBS) cuda_kernels
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh

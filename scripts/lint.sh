@@ -6,12 +6,12 @@ failed=0
 
 say() { printf 'lint: %-12s %s\n' "$1" "$2"; }
 
-mapfile -t code < <(git ls-files '*.h' '*.cpp' '*.c')
+mapfile -t code < <(git ls-files '*.h' '*.cpp' '*.c' '*.cu')
 if clang-format --dry-run -Werror "${code[@]}" 2>/tmp/lockstep-lint.$$; then
   say clang-format "${#code[@]} files are formatted"
 else
   grep -oE '^[^:]+' /tmp/lockstep-lint.$$ | sort | uniq -c | sort -rn | head -n 20
-  say clang-format "files above differ; run: git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format -i"
+  say clang-format "files above differ; run: git ls-files '*.h' '*.cpp' '*.c' '*.cu' | xargs clang-format -i"
   failed=1
 fi
 rm -f /tmp/lockstep-lint.$$

@@ -478,7 +478,7 @@ SUITES = {
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("README's command blocks, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
-    "gpu": ("two ranks on one GPU over NCCL: on the fake of it, then on a GPU where there is one", suite_gpu),
+    "gpu": ("the CUDA runtime, and two ranks on one GPU over NCCL: on fakes, then on a GPU where there is one", suite_gpu),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
 }

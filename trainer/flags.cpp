@@ -137,8 +137,13 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
   app.add_option("--prefetch", flags.prefetch, "Micro-batches that are ready ahead, in 256 MiB at most (default: 4)")
       ->check(CLI::Range(1, 4096))
       ->group("Records");
-  app.add_option("--backend", flags.backend, "cpu (float32, oneDNN) or ref (float64, slow, to compare with)")
-      ->check(CLI::IsMember(backend::backend_names()))
+  std::vector<std::string> backends = backend::backend_names();
+  backends.insert(backends.begin(), "auto");
+  app.add_option(
+         "--backend", flags.backend,
+         "cpu (float32, oneDNN), cuda (float32, a GPU), auto (cuda where it can compute the model, else cpu), or "
+         "ref (float64, slow, to compare with)")
+      ->check(CLI::IsMember(backends))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "Threads that compute one micro-batch")
       ->check(CLI::Range(1, 1024))
@@ -154,7 +159,10 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option("--nccl-library", flags.nccl_library, "NCCL for --transport=nccl (default: libnccl.so.2)");
   app.add_option("--cudart-library", flags.cudart_library,
-                 "The CUDA runtime for --transport=nccl (default: libcudart.so.13, else libcudart.so.12)");
+                 "The CUDA runtime for --transport=nccl and --backend=cuda (default: libcudart.so.13, else "
+                 "libcudart.so.12)");
+  app.add_option("--cublaslt-library", flags.cublaslt_library,
+                 "cuBLASLt for --backend=cuda (default: libcublasLt.so.13, else libcublasLt.so.12)");
 
   app.add_option("--steps", flags.steps, "Total steps")->check(natural)->capture_default_str()->group("Training");
   app.add_option("--batch-size", flags.batch_size, "Samples per step, over all workers")
@@ -318,10 +326,17 @@ Status resolve(Flags& flags, const elastic::World& world) {
     return refuse(
         fmt::format("--benchmark-warmup={} leaves none of --steps={} to time", *flags.benchmark_warmup, flags.steps));
   }
-  if (flags.backend == "ref" && flags.threads != 1) return refuse("--backend=ref has one thread; leave out --threads");
+  if ((flags.backend == "ref" || flags.backend == "cuda") && flags.threads != 1) {
+    return refuse(fmt::format("--backend={} has one thread; leave out --threads", flags.backend));
+  }
 
-  if (flags.transport != "nccl" && (!flags.nccl_library.empty() || !flags.cudart_library.empty())) {
-    return refuse("--nccl-library and --cudart-library need --transport=nccl");
+  const bool may_use_gpu = flags.backend == "cuda" || flags.backend == "auto";
+  if (flags.transport != "nccl" && !flags.nccl_library.empty()) return refuse("--nccl-library needs --transport=nccl");
+  if (flags.transport != "nccl" && !may_use_gpu && !flags.cudart_library.empty()) {
+    return refuse("--cudart-library needs --transport=nccl, --backend=cuda or --backend=auto");
+  }
+  if (!may_use_gpu && !flags.cublaslt_library.empty()) {
+    return refuse("--cublaslt-library needs --backend=cuda or --backend=auto");
   }
 
   if (flags.optimizer.empty()) flags.optimizer = model.recipes.front().optimizer;

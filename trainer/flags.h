@@ -24,7 +24,8 @@ struct Flags {
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::string transport = "auto";
-  std::string nccl_library, cudart_library;  // of --transport=nccl; empty: as the dynamic linker finds them
+  // Of --transport=nccl and of the backend `cuda`; empty: as the dynamic linker finds them.
+  std::string nccl_library, cudart_library, cublaslt_library;
 
   std::int64_t steps = 600;
   std::int64_t batch_size = 32;

@@ -5,9 +5,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "trainer/backend/make_backend.h"
 #include "trainer/checkpoint/storage_deadline.h"
+#include "trainer/choose_backend.h"
 #include "trainer/identity.h"
+#include "trainer/print.h"
 #include "trainer/sync/all_reduce.h"
 
 namespace lockstep::trainer {
@@ -17,6 +18,10 @@ namespace {
 // Of the state, without its few statistics and exponents.
 std::uint64_t state_bytes(const Task& task, core::ElementType real) {
   return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
+}
+
+Origin origin_of_backend(const Flags& flags) {
+  return flags.backend == "cuda" ? Origin::kDevice : Origin::kConfig;
 }
 
 }  // namespace
@@ -48,14 +53,17 @@ Outcome<> find_place(Rank& rank) {
     LOCKSTEP_TRY(world.nccl, from(Origin::kConfig,
                                   comm::make_nccl_setup(flags.nccl_library, flags.cudart_library, world.local_rank)));
   }
-  LOCKSTEP_TRY(rank.backend, from(Origin::kConfig, backend::make_backend(flags.backend, flags.threads)));
+  LOCKSTEP_TRY(rank.choice, from(origin_of_backend(flags), BackendChoice::make(flags, world.local_rank)));
   return {};
 }
 
 Outcome<> load(Rank& rank) {
   const Flags& flags = rank.flags;
   elastic::World& world = rank.world;
-  LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.backend->real())));
+  LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.choice->backend().real())));
+  LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), rank.choice->suit(flags, rank.task->graph)));
+  if (const std::string sentence = rank.choice->sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
+  rank.backend = rank.choice->take();
   if (const Duration patience = rank.task->data.source->patience(); patience > Duration::zero()) {
     world.data_deadline = patience + checkpoint::kTimeToEnd;
   }

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trainer/activity_board.h"
 #include "trainer/best.h"
+#include "trainer/choose_backend.h"
 #include "trainer/comm/communicator.h"
 #include "trainer/core/step.h"
 #include "trainer/core/synchronizer.h"
@@ -70,6 +72,7 @@ struct Rank {
   ActivityBoard board;                                  // outlives the link, whose thread reads it
   std::unique_ptr<elastic::Interruption> interruption;  // outlives the link, whose thread raises it
   std::unique_ptr<elastic::AgentLink> agent;
+  std::optional<BackendChoice> choice;  // from find_place() to load()
   std::unique_ptr<core::Backend> backend;
   std::unique_ptr<Task> task;
   data::Opening opening;  // if text is generated
@@ -87,12 +90,12 @@ struct Rank {
   core::Evaluation evaluation;  // the last one
 };
 
-// Finds the rank's place in the world, and creates its backend. Resolves the flags. kConfig: flags and environment
-// contradict each other, or the machine lacks something.
+// Finds the rank's place in the world, and chooses its backend. Resolves the flags. kConfig: flags and environment
+// contradict each other, or the machine lacks something; kDevice: it has no GPU for --backend=cuda.
 Outcome<> find_place(Rank& rank);
 
-// Creates the task of a rank that has its place, and tells the agent what the rank is. kData: reading the data;
-// kConfig: the prompt.
+// Creates the task of a rank that has its place, with the backend that suits it, and tells the agent what the rank is.
+// kData: reading the data; kConfig: the prompt.
 Outcome<> load(Rank& rank);
 
 // Connects a rank that has its place with its peers. A rank under torchrun has loaded before, because it tells them

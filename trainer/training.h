@@ -9,6 +9,7 @@
 // its origin (elastic/outcome.h), which decides the exit code. Only a failure of kCommunication may lead to another
 // generation:
 //
+//   --backend=cuda: the GPU, its driver and libraries                                              kDevice
 //   flags, environment, agent, backend, prompt, metrics file, ledger file, memory of the replica   kConfig
 //   reading the data                                                                               kData
 //   connecting, a step, an evaluation, comparing states, transferring one, ranks that leave        kCommunication

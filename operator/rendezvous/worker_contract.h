@@ -219,6 +219,7 @@ Result<AgentMessage> decode_agent_message(std::string_view line);
 inline constexpr int kExitUsage = 64;          // bad flags
 inline constexpr int kExitData = 65;           // data missing, empty, too short, unreadable
 inline constexpr int kExitCheckpoint = 66;     // no usable checkpoint: truncated, of another model, seed or numerics
+inline constexpr int kExitNoDevice = 69;       // no GPU, driver or library of the backend that was asked for
 inline constexpr int kExitDisk = 74;           // a checkpoint could not be written (full disk); the last good one stays
 inline constexpr int kExitTemporary = 75;      // try again
 inline constexpr int kExitConfig = 78;         // settings that contradict each other or the environment

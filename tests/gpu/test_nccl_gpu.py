@@ -2,19 +2,18 @@
 
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 
+import gpu
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import e2e  # noqa: E402
 
-FAKE = os.environ.get("LOCKSTEP_GPU_TESTS") == "fake"
 TRAINER = e2e.BUILD / "bin/lockstep-trainer"
 MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", "--seed=7", "--deterministic", "--log-every=1"]
 PEER_WENT_AWAY = 80
@@ -22,18 +21,11 @@ PEER_WENT_AWAY = 80
 WITHIN = {"linking": 100, "first steps": 15, "training": 15}
 
 
-def gpus():
-    if shutil.which("nvidia-smi") is None:
-        return []
-    listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60)
-    return [line for line in listed.stdout.splitlines() if line.startswith("GPU ")] if listed.returncode == 0 else []
-
-
-pytestmark = pytest.mark.skipif(not FAKE and not gpus(), reason="there is no GPU here (nvidia-smi lists none)")
+pytestmark = gpu.needed
 
 
 def libraries():
-    if FAKE:
+    if gpu.FAKE:
         return [f"--{name}-library={e2e.BUILD / 'tests/bin/libfakenccl.so'}" for name in ("nccl", "cudart")]
     given = {"nccl": os.environ.get("LOCKSTEP_NCCL_LIBRARY"), "cudart": os.environ.get("LOCKSTEP_CUDART_LIBRARY")}
     return [f"--{name}-library={path}" for name, path in given.items() if path]

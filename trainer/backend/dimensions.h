@@ -28,11 +28,15 @@ Dimensions dimensions_of(const core::Graph& graph, const core::Node& node);
 // that use indices as addresses call it before each run, because nothing else may have checked their input.
 Status check_indices(const core::Node& node, const std::int32_t* indices, size_t rows, size_t limit);
 
+// What the keys of a step's dropout have in common.
+inline std::uint64_t dropout_step_key(const core::RunContext& context) {
+  return core::derive(core::derive(context.seed, "dropout"), static_cast<std::uint64_t>(context.step));
+}
+
 // The key for sample `sample` of the micro-batch in the dropout layer whose name hashes to `layer`.
 inline std::uint64_t dropout_key(const core::RunContext& context, std::uint64_t layer, size_t sample) {
-  std::uint64_t key = core::derive(core::derive(context.seed, "dropout"), static_cast<std::uint64_t>(context.step));
-  key = core::derive(key, static_cast<std::uint64_t>(context.first_sample) + sample);
-  return core::derive(key, layer);
+  const auto place = static_cast<std::uint64_t>(context.first_sample) + sample;
+  return core::derive(core::derive(dropout_step_key(context), place), layer);
 }
 
 // An element is kept when its 32 random bits are at least this.

@@ -1,8 +1,8 @@
-// The parts of NCCL and of the CUDA runtime that a communicator needs, as tables of function pointers that are filled
-// at run time. Neither library nor any of their headers is needed to build; one program runs with a GPU and without.
+// The parts of NCCL that a communicator needs, as a table of function pointers that is filled at run time, beside that
+// of the CUDA runtime. Neither NCCL nor its header is needed to build; one program runs with a GPU and without.
 //
-// Declares the binary interface of nccl.h of NCCL 2.28 and of cuda_runtime_api.h of CUDA 12 and 13: numbers, structs
-// and signatures. NCCL reads as much of the configuration as its `size` says, so later releases accept it too.
+// Declares the binary interface of nccl.h of NCCL 2.28: numbers, structs and signatures. NCCL reads as much of the
+// configuration as its `size` says, so later releases accept it too.
 #pragma once
 
 #include <climits>
@@ -11,8 +11,11 @@
 #include <string>
 
 #include "operator/base/result.h"
+#include "trainer/cuda/runtime.h"
 
 namespace lockstep::trainer::comm {
+
+using cuda::CudaStream;
 
 enum class NcclResult : int {
   kSuccess = 0,
@@ -64,15 +67,6 @@ struct NcclConfig {
   int nvlink_centric_scheduling = kUndefined;
 };
 
-enum class CudaError : int { kSuccess = 0, kInvalidValue = 1, kMemoryAllocation = 2, kNotReady = 600 };
-enum class CudaCopy : int { kHostToDevice = 1, kDeviceToHost = 2 };
-
-struct CudaStream;  // opaque: cudaStream_t is a pointer to it
-struct CudaEvent;   // opaque: cudaEvent_t is a pointer to it
-
-inline constexpr unsigned kCudaStreamNonBlocking = 1;   // does not wait for the legacy stream
-inline constexpr unsigned kCudaEventDisableTiming = 2;  // cheaper to record and to query
-
 // Every pointer is set. The functions promise what NVIDIA's manuals say of those of the same name.
 struct NcclApi {
   NcclResult (*get_version)(int* version) = nullptr;
@@ -95,20 +89,7 @@ struct NcclApi {
   const char* (*error_string)(NcclResult result) = nullptr;
   const char* (*last_error)(NcclComm* comm) = nullptr;  // of this process; may be empty
 
-  CudaError (*get_device_count)(int* count) = nullptr;
-  CudaError (*set_device)(int device) = nullptr;
-  CudaError (*stream_create)(CudaStream** stream, unsigned flags) = nullptr;
-  CudaError (*stream_destroy)(CudaStream* stream) = nullptr;
-  CudaError (*event_create)(CudaEvent** event, unsigned flags) = nullptr;
-  CudaError (*event_record)(CudaEvent* event, CudaStream* stream) = nullptr;
-  CudaError (*event_query)(CudaEvent* event) = nullptr;
-  CudaError (*event_destroy)(CudaEvent* event) = nullptr;
-  CudaError (*device_allocate)(void** memory, size_t bytes) = nullptr;
-  CudaError (*device_free)(void* memory) = nullptr;
-  CudaError (*host_allocate)(void** memory, size_t bytes) = nullptr;  // pinned
-  CudaError (*host_free)(void* memory) = nullptr;
-  CudaError (*copy)(void* to, const void* from, size_t bytes, CudaCopy direction, CudaStream* stream) = nullptr;
-  const char* (*cuda_error_string)(CudaError error) = nullptr;
+  cuda::CudaRuntime cuda;
 };
 
 // Loads both libraries, by name (as the dynamic linker finds them) or by path, and keeps them loaded until the process

@@ -21,23 +21,24 @@ Status NcclChannel::check(NcclResult result, const char* what) {
   return fail(code, fmt::format("{}: NCCL says '{}'{}", what, setup_.api.error_string(result), more));
 }
 
-Status NcclChannel::check(CudaError error, const char* what) {
-  if (error == CudaError::kSuccess) return {};
-  const ErrorCode code = error == CudaError::kMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kInternal;
-  return fail(code,
-              fmt::format("{} on GPU {}: CUDA says '{}'", what, setup_.device, setup_.api.cuda_error_string(error)));
+Status NcclChannel::check(cuda::CudaError error, const char* what) {
+  if (error == cuda::CudaError::kSuccess) return {};
+  const ErrorCode code = error == cuda::CudaError::kMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kInternal;
+  return fail(
+      code, fmt::format("{} on GPU {}: CUDA says '{}'", what, setup_.device, setup_.api.cuda.get_error_string(error)));
 }
 
 Status NcclChannel::set_up() {
   const NcclApi& api = setup_.api;
-  LOCKSTEP_CHECK_OK(check(api.set_device(setup_.device), "taking it"));
-  LOCKSTEP_CHECK_OK(check(api.stream_create(&stream_, kCudaStreamNonBlocking), "making a stream"));
-  LOCKSTEP_CHECK_OK(check(api.event_create(&event_, kCudaEventDisableTiming), "making an event"));
+  LOCKSTEP_CHECK_OK(check(api.cuda.set_device(setup_.device), "taking it"));
+  LOCKSTEP_CHECK_OK(
+      check(api.cuda.stream_create_with_flags(&stream_, cuda::kCudaStreamNonBlocking), "making a stream"));
+  LOCKSTEP_CHECK_OK(check(api.cuda.event_create_with_flags(&event_, cuda::kCudaEventDisableTiming), "making an event"));
   void* memory = nullptr;
-  LOCKSTEP_CHECK_OK(check(api.host_allocate(&memory, setup_.chunk_bytes), "taking pinned memory"));
+  LOCKSTEP_CHECK_OK(check(api.cuda.malloc_host(&memory, setup_.chunk_bytes), "taking pinned memory"));
   host_ = static_cast<std::byte*>(memory);
   for (std::byte*& buffer : device_) {
-    LOCKSTEP_CHECK_OK(check(api.device_allocate(&memory, setup_.chunk_bytes), "taking memory"));
+    LOCKSTEP_CHECK_OK(check(api.cuda.malloc(&memory, setup_.chunk_bytes), "taking memory"));
     buffer = static_cast<std::byte*>(memory);
   }
   return {};
@@ -66,7 +67,8 @@ Status NcclChannel::launch(const NcclStep& step) {
   const NcclApi& api = setup_.api;
   std::byte* buffer = device_[step.slot];
   if (step.up > 0) {
-    LOCKSTEP_CHECK_OK(check(api.copy(buffer, host_, step.up, CudaCopy::kHostToDevice, stream_), "copying to it"));
+    LOCKSTEP_CHECK_OK(
+        check(api.cuda.memcpy_async(buffer, host_, step.up, cuda::CudaCopy::kHostToDevice, stream_), "copying to it"));
   }
   switch (step.kind) {
     case OperationKind::kAllReduce:
@@ -95,16 +97,17 @@ Status NcclChannel::bring_down(const NcclStep& step) {
   const NcclApi& api = setup_.api;
   if (step.down > 0) {
     LOCKSTEP_CHECK_OK(
-        check(api.copy(host_, device_[step.slot], step.down, CudaCopy::kDeviceToHost, stream_), "copying from it"));
+        check(api.cuda.memcpy_async(host_, device_[step.slot], step.down, cuda::CudaCopy::kDeviceToHost, stream_),
+              "copying from it"));
   }
-  return check(api.event_record(event_, stream_), "marking the end of a step");
+  return check(api.cuda.event_record(event_, stream_), "marking the end of a step");
 }
 
 Result<bool> NcclChannel::done() {
-  const CudaError error = setup_.api.event_query(event_);
-  if (error != CudaError::kNotReady) LOCKSTEP_CHECK_OK(check(error, "a step"));
+  const cuda::CudaError error = setup_.api.cuda.event_query(event_);
+  if (error != cuda::CudaError::kNotReady) LOCKSTEP_CHECK_OK(check(error, "a step"));
   LOCKSTEP_TRY(const bool settled_now, settled());
-  return settled_now && error == CudaError::kSuccess;
+  return settled_now && error == cuda::CudaError::kSuccess;
 }
 
 void NcclChannel::end_communicator(bool clean, Duration grace) {
@@ -128,12 +131,12 @@ void NcclChannel::end_communicator(bool clean, Duration grace) {
 void NcclChannel::end(bool clean, Duration grace) {
   const NcclApi& api = setup_.api;
   if (comm_ != nullptr) end_communicator(clean, grace);
-  if (stream_ != nullptr) static_cast<void>(api.stream_destroy(stream_));
-  if (event_ != nullptr) static_cast<void>(api.event_destroy(event_));
+  if (stream_ != nullptr) static_cast<void>(api.cuda.stream_destroy(stream_));
+  if (event_ != nullptr) static_cast<void>(api.cuda.event_destroy(event_));
   for (std::byte* buffer : device_) {
-    if (buffer != nullptr) static_cast<void>(api.device_free(buffer));
+    if (buffer != nullptr) static_cast<void>(api.cuda.free(buffer));
   }
-  if (host_ != nullptr) static_cast<void>(api.host_free(host_));
+  if (host_ != nullptr) static_cast<void>(api.cuda.free_host(host_));
 }
 
 }  // namespace lockstep::trainer::comm

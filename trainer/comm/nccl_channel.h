@@ -47,14 +47,14 @@ class NcclChannel {
  private:
   void end_communicator(bool clean, Duration grace);
   Status check(NcclResult result, const char* what);
-  Status check(CudaError error, const char* what);
+  Status check(cuda::CudaError error, const char* what);
 
   const NcclSetup setup_;
   const int rank_;
   const int size_;
   NcclComm* comm_ = nullptr;
   CudaStream* stream_ = nullptr;
-  CudaEvent* event_ = nullptr;
+  cuda::CudaEvent* event_ = nullptr;
   std::byte* host_ = nullptr;                  // chunk_bytes, pinned
   std::byte* device_[2] = {nullptr, nullptr};  // chunk_bytes each
 };

@@ -18,6 +18,8 @@ int exit_code_of(ErrorCode code, Origin origin) {
       return kExitUsage;
     case Origin::kConfig:
       return kExitConfig;
+    case Origin::kDevice:
+      return code == ErrorCode::kNotFound ? kExitNoDevice : kExitTemporary;  // others may have its memory for now
     case Origin::kData:
       return kExitData;
     case Origin::kRestore:

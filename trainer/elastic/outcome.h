@@ -18,6 +18,7 @@ namespace lockstep::trainer::elastic {
 enum class Origin : std::uint8_t {
   kUsage,          // flags
   kConfig,         // settings or environment
+  kDevice,         // a GPU that was asked for
   kData,           // reading or checking data
   kRestore,        // loading a checkpoint
   kSave,           // writing a checkpoint

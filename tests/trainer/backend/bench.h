@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -24,40 +23,66 @@ class Bench {
     EXPECT_TRUE(state_->initialize(7).ok());
     gradients_ = backend.allocate(layout_.count * core::size_of(backend.real())).value();
     staged_.resize(state_->statistics.size());
+    statistics_ = backend.allocate(staged_.size() * sizeof(double)).value();
+    staged_statistics_ = backend.allocate(staged_.size() * sizeof(double)).value();
     core::ProgramMemory memory{.layout = &layout_,
                                .parameters = state_->parameters->data(),
                                .gradients = gradients_->data(),
-                               .statistics = state_->statistics.data(),
-                               .staged_statistics = staged_.data()};
+                               .statistics = reinterpret_cast<double*>(statistics_->data()),
+                               .staged_statistics = reinterpret_cast<double*>(staged_statistics_->data())};
     program_ = core::Program::compile(graph, backend, memory, options).value();
+    std::vector<double> parameters = all(state_->parameters->data(), layout_.count);
     for (const core::Segment& segment : layout_.segments) {
       std::uint64_t key = core::derive(11, segment.name);
       for (size_t i = 0; i < segment.count; ++i) {
-        size_t at = segment.offset + i;
-        set_parameter(at, static_cast<float>(parameter(at) + 0.3 * core::normal(key, i)));
+        double& parameter = parameters[segment.offset + i];
+        parameter = static_cast<float>(parameter + 0.3 * core::normal(key, i));
       }
     }
+    set_all(state_->parameters->data(), parameters);
     std::uint64_t key = 13;
     for (core::TensorId id : graph.with_role(core::Role::kInput)) {
       auto count = static_cast<std::uint64_t>(core::count_of(graph.tensor(id).shape));
       key = core::mix(key);
+      std::vector<std::int32_t> indices;
+      std::vector<double> reals;
       for (std::uint64_t i = 0; i < count; ++i) {
         if (graph.tensor(id).number == core::Number::kIndex) {
-          static_cast<std::int32_t*>(program_->data(id))[i] =
-              static_cast<std::int32_t>(core::derive(key, i) % static_cast<std::uint64_t>(classes));
+          indices.push_back(static_cast<std::int32_t>(core::derive(key, i) % static_cast<std::uint64_t>(classes)));
         } else {
-          put(program_->data(id), i, static_cast<float>(core::normal(key, i)));
+          reals.push_back(static_cast<float>(core::normal(key, i)));
         }
+      }
+      auto* to = static_cast<std::byte*>(program_->data(id));
+      if (reals.empty()) {
+        write(to, indices.data(), indices.size() * sizeof indices[0]);
+      } else {
+        set_all(to, reals);
       }
     }
   }
 
-  double get(const void* data, size_t at) const { return core::real_at(data, backend_.real(), at); }
-  void put(void* data, size_t at, double value) {
+  double get(const void* data, size_t at) const { return all(data, 1, at)[0]; }
+  void put(void* data, size_t at, double value) { set_all(data, {value}, at); }
+  // `count` elements of the backend's memory from element `first` on.
+  std::vector<double> all(const void* data, size_t count, size_t first = 0) const {
+    const size_t width = core::size_of(backend_.real());
+    const std::byte* from = static_cast<const std::byte*>(data) + first * width;
+    std::vector<std::byte> bytes(count * width);
+    backend_.read(bytes.data(), from, bytes.size());
+    EXPECT_TRUE(backend_.wait(backend_.mark()).ok());
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = core::real_at(bytes.data(), backend_.real(), i);
+    return values;
+  }
+  void set_all(void* data, const std::vector<double>& values, size_t first = 0) {
+    const size_t width = core::size_of(backend_.real());
+    std::byte* to = static_cast<std::byte*>(data) + first * width;
     if (backend_.real() == core::ElementType::kFloat32) {
-      static_cast<float*>(data)[at] = static_cast<float>(value);
+      const std::vector<float> narrow(values.begin(), values.end());
+      write(to, narrow.data(), narrow.size() * width);
     } else {
-      static_cast<double*>(data)[at] = value;
+      write(to, values.data(), values.size() * width);
     }
   }
   double parameter(size_t at) const { return get(state_->parameters->data(), at); }
@@ -66,19 +91,20 @@ class Bench {
   // Sum of the samples' losses.
   double loss(core::RunContext::Mode mode = core::RunContext::Mode::kTrain) {
     context.mode = mode;
+    write(statistics_->data(), state_->statistics.data(), statistics_->bytes());
     EXPECT_TRUE(program_->forward(context, abort).ok());
     std::vector<std::byte> losses(program_->loss_bytes());
     program_->read_losses(losses.data());
+    backend_.read(staged_.data(), staged_statistics_->data(), staged_statistics_->bytes());
+    EXPECT_TRUE(backend_.wait(backend_.mark()).ok());
     return program_->sum_of_losses(losses.data(), graph_.batch);
   }
   // Of loss(), by arena element.
   std::vector<double> gradient() {
-    std::memset(gradients_->data(), 0, gradients_->bytes());
+    backend_.clear(gradients_->data(), gradients_->bytes());
     loss();
     EXPECT_TRUE(program_->backward(context, abort).ok());
-    std::vector<double> all(layout_.count);
-    for (size_t i = 0; i < all.size(); ++i) all[i] = get(gradients_->data(), i);
-    return all;
+    return all(gradients_->data(), layout_.count);
   }
 
   std::byte* gradient_data() { return gradients_->data(); }
@@ -91,12 +117,18 @@ class Bench {
   std::atomic<bool> abort{false};
 
  private:
+  void write(std::byte* to, const void* from, size_t bytes) {
+    backend_.write(to, from, bytes);
+    EXPECT_TRUE(backend_.wait(backend_.mark()).ok());
+  }
+
   const core::Graph& graph_;
   core::Backend& backend_;
   core::Layout layout_;
   std::unique_ptr<core::State> state_;
   std::unique_ptr<core::Memory> gradients_;
   std::vector<double> staged_;
+  std::unique_ptr<core::Memory> statistics_, staged_statistics_;
   std::unique_ptr<core::Program> program_;
 };
 

@@ -10,6 +10,7 @@
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/image_layers.h"
+#include "tests/trainer/backend/layer_checks.h"
 #include "tests/trainer/backend/layers.h"
 #include "tests/trainer/core/threads.h"
 #include "trainer/backend/cpu/cpu_backend.h"
@@ -22,22 +23,14 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
+using testing::expect_a_nan_to_reach_the_loss;
+using testing::kTolerance;
 using testing::LayerCase;
+using testing::worst_difference;
 
-// Largest difference between the gradients of one tensor, relative to the tensor's largest element.
-double difference_in(const core::Segment& segment, const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 1e-12, difference = 0;
-  for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
-    largest = std::max(largest, std::fabs(b[i]));
-    difference = std::max(difference, std::fabs(a[i] - b[i]));
-  }
-  return difference / largest;
-}
-
-double worst_difference(const core::Layout& layout, const std::vector<double>& a, const std::vector<double>& b) {
-  double worst = 0;
-  for (const core::Segment& segment : layout.segments) worst = std::max(worst, difference_in(segment, a, b));
-  return worst;
+void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes) {
+  auto cpu = backend::make_backend("cpu", 1).value();
+  testing::expect_gradients_of_ref(name, graph, classes, *cpu);
 }
 
 std::vector<double> central_differences(Bench& bench) {
@@ -76,9 +69,6 @@ INSTANTIATE_TEST_SUITE_P(Small, Layer, ::testing::ValuesIn(testing::layer_cases(
 INSTANTIATE_TEST_SUITE_P(Images, Layer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
 
 class CpuLayer : public ::testing::TestWithParam<LayerCase> {};
-
-// The stated tolerance of float32: 1e-5 times the root of the longest sum.
-constexpr double kTolerance = 1e-5;
 
 TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_and_number_of_threads) {
   auto ref = backend::make_backend("ref", 1).value();
@@ -133,22 +123,6 @@ TEST(LabelSmoothing, has_the_loss_worked_out_by_hand) {
   }
 }
 
-// Gives each parameter that matters the value NaN: the loss must not be finite. Looks at about 40 elements of a tensor.
-void expect_a_nan_to_reach_the_loss(Bench& bench) {
-  for (const core::Segment& segment : bench.layout().segments) {
-    for (size_t i = 0; i < segment.count; i += segment.count / 40 + 1) {
-      const size_t at = segment.offset + i;
-      const double value = bench.parameter(at), loss = bench.loss();
-      bench.set_parameter(at, value + 3);  // some are rows of a table that no sample uses
-      const bool matters = bench.loss() != loss;
-      bench.set_parameter(at, std::numeric_limits<double>::quiet_NaN());
-      const double broken = bench.loss();
-      EXPECT_TRUE(!matters || !std::isfinite(broken)) << segment.name << " at " << i << ": the loss is " << broken;
-      bench.set_parameter(at, value);
-    }
-  }
-}
-
 class OnlyPath : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_of_ref) {
@@ -179,7 +153,7 @@ TEST(Relu, passes_a_nan_on_forward_and_backward) {
   auto y = core::ops::relu(build, "relu", x);
   auto target = build.real_input("target", {40, 1});
   core::Graph graph = build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
-  for (const std::string& name : backend::backend_names()) {
+  for (const char* name : {"cpu", "ref"}) {
     auto backend = backend::make_backend(name, 1).value();
     Bench bench(graph, *backend);
     for (size_t i = 0; i < 40; ++i) {
@@ -224,29 +198,6 @@ TEST(Gelu, is_that_of_ref_to_a_few_units_in_the_last_place_for_inputs_of_any_siz
       ASSERT_NEAR(slope[i], expected, 2e-6) << loops->name << " at " << v;
     }
   }
-}
-
-// A model's tolerance, for each of its layers: errors of float32 pass through all layers above, so it is wider.
-constexpr double kModelTolerance = 5e-4;
-
-// Holds every parameter tensor of the model against ref; prints the worst.
-void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes) {
-  auto ref = backend::make_backend("ref", 1).value();
-  auto cpu = backend::make_backend("cpu", 1).value();
-  Bench expected(graph, *ref, classes), actual(graph, *cpu, classes);
-  double loss = expected.loss();
-  EXPECT_NEAR(actual.loss(), loss, 1e-5 * loss);
-  std::vector<double> of_cpu = actual.gradient(), of_ref = expected.gradient();
-  double worst = 0;
-  std::string where;
-  for (const core::Segment& segment : expected.layout().segments) {
-    double difference = difference_in(segment, of_cpu, of_ref);
-    EXPECT_LT(difference, kModelTolerance) << segment.name;
-    if (difference > worst) where = segment.name;
-    worst = std::max(worst, difference);
-  }
-  std::printf("%s: %zu tensors, largest relative difference of a gradient %.1e (%s)\n", name,
-              expected.layout().segments.size(), worst, where.c_str());
 }
 
 TEST(Models, gradients_of_every_layer_of_a_char_transformer_are_those_of_ref) {
@@ -332,7 +283,7 @@ TEST(Dropout, mask_depends_on_step_and_sample_but_not_on_the_place_in_the_micro_
 }
 
 TEST(MakeBackend, refuses_an_unknown_name_and_impossible_threads) {
-  EXPECT_EQ(backend::make_backend("gpu", 1).error().message, "there is no backend 'gpu'; choose cpu or ref");
+  EXPECT_EQ(backend::make_backend("gpu", 1).error().message, "there is no backend 'gpu'; choose cpu, cuda or ref");
   EXPECT_EQ(backend::make_backend("cpu", 0).error().code, ErrorCode::kInvalid);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -86,7 +87,7 @@ std::vector<double> gradient_of_two(Bench& bench) {
 }
 
 TEST(Program, outputs_that_no_loss_reads_change_no_bit_of_a_gradient) {
-  for (const std::string& name : backend::backend_names()) {
+  for (const char* name : {"cpu", "ref"}) {
     auto backend = backend::make_backend(name, 1).value();
     core::Graph plain = testing::with_heads({});
     Bench expected(plain, *backend, testing::kClassesOfHeads);
@@ -176,7 +177,7 @@ TEST(Program, refuses_a_parameter_that_the_state_lacks_or_has_in_another_shape) 
 }
 
 TEST(Program, an_index_out_of_range_ends_it_with_its_layer_and_row) {
-  for (const std::string& name : backend::backend_names()) {
+  for (const char* name : {"cpu", "ref"}) {
     auto backend = backend::make_backend(name, 1).value();
     core::Graph graph = small_transformer();
     const auto inputs = graph.with_role(core::Role::kInput);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -14,8 +15,8 @@
 #include <set>
 #include <utility>
 
-#include "tests/trainer/comm/fake_cuda.h"
 #include "tests/trainer/comm/fake_hub.h"
+#include "tests/trainer/cuda/fake_cuda.h"
 
 namespace lockstep::trainer::comm {
 
@@ -69,6 +70,7 @@ struct World {
   std::set<std::pair<std::uint64_t, int>> used;  // ids with ranks that were linked with them in this process
   std::map<int, Breakage> breaks;                // by rank: what its next kernel meets
   int hang_one_in = 0;
+  int misuses = 0;
   std::mt19937 random;
 
   World() {
@@ -96,6 +98,12 @@ std::shared_ptr<NcclComm> known(NcclComm* comm) {
   const std::lock_guard guard(world().mutex);
   const auto found = world().comms.find(comm);
   return found == world().comms.end() ? nullptr : found->second;
+}
+
+void count_misuse(const char* what) {
+  std::fprintf(stderr, "libfakenccl: %s\n", what);
+  const std::lock_guard guard(world().mutex);
+  ++world().misuses;
 }
 
 // --- Linking -------------------------------------------------------------------------------------------------------
@@ -209,6 +217,8 @@ bool move_bytes(NcclComm& comm, const Exchange& exchange) {
 }
 
 NcclResult launch(const std::shared_ptr<NcclComm>& comm, CudaStream* stream, Exchange exchange) {
+  for (Exchange::Out& out : exchange.out) out.bytes = cuda::fake::inside(out.bytes, out.message.bytes);
+  for (Exchange::In& in : exchange.in) in.to = cuda::fake::inside(in.to, in.bytes);
   auto kernel = [comm, exchange = std::move(exchange)] {
     if (!move_bytes(*comm, exchange)) leave_garbage(exchange);
     const std::lock_guard guard(comm->mutex);
@@ -223,7 +233,7 @@ NcclResult launch(const std::shared_ptr<NcclComm>& comm, CudaStream* stream, Exc
   }
   ++comm->kernels;
   if (++comm->launches % 2 == 0) {  // sometimes at once, sometimes later
-    put(stream, std::move(kernel));
+    cuda::fake::put(stream, std::move(kernel));
     return NcclResult::kSuccess;
   }
   comm->stream = stream;
@@ -257,7 +267,7 @@ bool is_type(NcclType type) {
 std::shared_ptr<NcclComm> accepted(NcclComm* comm, const void* memory, size_t count, NcclType type, int peer) {
   auto found = known(comm);
   if (!found || !is_type(type) || peer < 0 || peer >= found->size) return nullptr;
-  if (!on_device(memory, count * bytes_of(type))) {
+  if (!cuda::fake::on_device(memory, count * bytes_of(type))) {
     count_misuse("a collective on memory that is not the GPU's");
     return nullptr;
   }
@@ -287,8 +297,9 @@ void forget(const std::shared_ptr<NcclComm>& comm) {
 }  // namespace fake
 }  // namespace lockstep::trainer::comm
 
+using namespace lockstep::trainer;
 using namespace lockstep::trainer::comm;
-using fake::world;
+using comm::fake::world;
 
 extern "C" {
 
@@ -301,6 +312,16 @@ void fake_nccl_hang_aborts(int n, unsigned seed) {
 void fake_nccl_break_next(int rank, int result, bool early) {
   const std::lock_guard guard(world().mutex);
   world().breaks[rank] = {static_cast<NcclResult>(result), early};
+}
+
+void fake_nccl_release() {
+  fake_nccl_hang_aborts(0, 0);
+  fake_cuda_release();
+}
+
+int fake_nccl_misuses() {
+  const std::lock_guard guard(world().mutex);
+  return world().misuses;
 }
 
 int fake_nccl_communicators() {
@@ -367,7 +388,7 @@ NcclResult ncclCommGetAsyncError(NcclComm* comm, NcclResult* error) {
   const std::lock_guard guard(found->mutex);
   if (found->error == NcclResult::kSuccess && found->linked && found->looks > 0 && --found->looks == 0 &&
       found->launch) {
-    fake::put(found->stream, std::exchange(found->launch, nullptr));
+    cuda::fake::put(found->stream, std::exchange(found->launch, nullptr));
   }
   *error = found->error != NcclResult::kSuccess ? found->error
            : found->busy()                      ? NcclResult::kInProgress
@@ -414,7 +435,7 @@ NcclResult ncclCommAbort(NcclComm* comm) {
     found->aborted = true;
     found->changed.notify_all();
   }
-  if (hangs) fake::hang();
+  if (hangs) cuda::fake::hang();
   fake::forget(found);
   return NcclResult::kSuccess;
 }
@@ -422,7 +443,7 @@ NcclResult ncclCommAbort(NcclComm* comm) {
 NcclResult ncclAllReduce(const void* from, void* to, size_t count, NcclType type, NcclOperation operation,
                          NcclComm* comm, CudaStream* stream) {
   const auto found = fake::accepted(comm, to, count, type, 0);
-  if (!found || !fake::on_device(from, count * fake::bytes_of(type))) return NcclResult::kInvalidArgument;
+  if (!found || !cuda::fake::on_device(from, count * fake::bytes_of(type))) return NcclResult::kInvalidArgument;
   const size_t bytes = count * fake::bytes_of(type);
   fake::Exchange exchange;
   exchange.out.push_back(

@@ -17,6 +17,9 @@
 namespace lockstep::trainer::comm {
 namespace {
 
+using cuda::CudaCopy;
+using cuda::CudaError;
+using cuda::CudaEvent;
 using std::chrono::milliseconds;
 
 NcclApi loaded() {
@@ -28,23 +31,23 @@ NcclApi loaded() {
 // One rank as NCCL knows it: a communicator, a stream, and memory for eight floats.
 struct FakeRank {
   FakeRank(const NcclApi& given, int number) : api(given), rank(number) {
-    EXPECT_EQ(api.set_device(rank), CudaError::kSuccess);
-    EXPECT_EQ(api.stream_create(&stream, kCudaStreamNonBlocking), CudaError::kSuccess);
-    EXPECT_EQ(api.event_create(&event, kCudaEventDisableTiming), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.set_device(rank), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.stream_create_with_flags(&stream, cuda::kCudaStreamNonBlocking), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.event_create_with_flags(&event, cuda::kCudaEventDisableTiming), CudaError::kSuccess);
     void* memory = nullptr;
-    EXPECT_EQ(api.device_allocate(&memory, kBytes), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.malloc(&memory, kBytes), CudaError::kSuccess);
     device = memory;
-    EXPECT_EQ(api.host_allocate(&memory, kBytes), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.malloc_host(&memory, kBytes), CudaError::kSuccess);
     host = static_cast<float*>(memory);
     std::fill(host, host + 8, 1.0F);
   }
   ~FakeRank() {
-    api.set_device(rank);
+    api.cuda.set_device(rank);
     if (comm != nullptr) api.comm_abort(comm);
-    api.stream_destroy(stream);
-    api.event_destroy(event);
-    api.device_free(device);
-    api.host_free(host);
+    api.cuda.stream_destroy(stream);
+    api.cuda.event_destroy(event);
+    api.cuda.free(device);
+    api.cuda.free_host(host);
   }
   NcclResult begin(const NcclUniqueId& id, int ranks) {
     NcclConfig config;
@@ -62,20 +65,20 @@ struct FakeRank {
     return now;
   }
   NcclResult sum() const {
-    EXPECT_EQ(api.copy(device, host, kBytes, CudaCopy::kHostToDevice, stream), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.memcpy_async(device, host, kBytes, CudaCopy::kHostToDevice, stream), CudaError::kSuccess);
     return api.all_reduce(device, device, 8, NcclType::kFloat32, NcclOperation::kSum, comm, stream);
   }
   void bring_down() const {
-    EXPECT_EQ(api.copy(host, device, kBytes, CudaCopy::kDeviceToHost, stream), CudaError::kSuccess);
-    EXPECT_EQ(api.event_record(event, stream), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.memcpy_async(host, device, kBytes, CudaCopy::kDeviceToHost, stream), CudaError::kSuccess);
+    EXPECT_EQ(api.cuda.event_record(event, stream), CudaError::kSuccess);
   }
   bool fires() const {
-    return comes_true([&] { return api.event_query(event) == CudaError::kSuccess; });
+    return comes_true([&] { return api.cuda.event_query(event) == CudaError::kSuccess; });
   }
   // No event says that nothing happens: the test checks again a little later.
   bool stays_silent() const {
     std::this_thread::sleep_for(milliseconds(50));
-    return api.event_query(event) == CudaError::kNotReady;
+    return api.cuda.event_query(event) == CudaError::kNotReady;
   }
 
   static constexpr size_t kBytes = 32;
@@ -161,26 +164,26 @@ TEST_F(FakeNccl, an_id_is_good_for_one_communicator) {
 }
 
 TEST_F(FakeNccl, memory_is_taken_and_given_back_once_the_gpu_is_idle) {
-  api_.set_device(0);
+  api_.cuda.set_device(0);
   void* before = nullptr;
-  EXPECT_EQ(api_.device_allocate(&before, 64), CudaError::kSuccess);
+  EXPECT_EQ(api_.cuda.malloc(&before, 64), CudaError::kSuccess);
   zero_.sum();
   EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
   void* after = nullptr;
   auto taking = std::async(std::launch::async, [&] {
-    api_.set_device(0);
-    return api_.device_allocate(&after, 64);
+    api_.cuda.set_device(0);
+    return api_.cuda.malloc(&after, 64);
   });
   auto giving = std::async(std::launch::async, [&] {
-    api_.set_device(0);
-    return api_.device_free(before);
+    api_.cuda.set_device(0);
+    return api_.cuda.free(before);
   });
   EXPECT_EQ(taking.wait_for(milliseconds(50)), std::future_status::timeout);
   EXPECT_EQ(giving.wait_for(milliseconds(50)), std::future_status::timeout);
   api_.comm_abort(std::exchange(zero_.comm, nullptr));
   EXPECT_EQ(taking.get(), CudaError::kSuccess);
   EXPECT_EQ(giving.get(), CudaError::kSuccess);
-  EXPECT_EQ(api_.device_free(after), CudaError::kSuccess);
+  EXPECT_EQ(api_.cuda.free(after), CudaError::kSuccess);
 }
 
 }  // namespace

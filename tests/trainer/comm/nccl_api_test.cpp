@@ -42,9 +42,9 @@ TEST(NcclApi, a_library_without_a_function_is_refused_by_its_name) {
 TEST(NcclApi, processes_that_see_several_gpus_take_one_each) {
   auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
   ASSERT_TRUE(api.ok());
-  api->get_device_count = [](int* count) {
+  api->cuda.get_device_count = [](int* count) {
     *count = 2;
-    return CudaError::kSuccess;
+    return cuda::CudaError::kSuccess;
   };
   EXPECT_EQ(choose_device(*api, 1).value(), 1);
   EXPECT_EQ(choose_device(*api, 2).value(), 0) << "each sees its own pair";
@@ -53,7 +53,9 @@ TEST(NcclApi, processes_that_see_several_gpus_take_one_each) {
 TEST(NcclApi, a_machine_without_a_gpu_gets_one_sentence) {
   auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
   ASSERT_TRUE(api.ok());
-  api->get_device_count = [](int*) { return CudaError{35}; };  // no driver, and the count unchanged
+  api->cuda.get_device_count = [](int*) {
+    return cuda::CudaError::kInsufficientDriver;
+  };  // no driver, and the count unchanged
   const auto device = choose_device(*api, 0);
   ASSERT_FALSE(device.ok());
   EXPECT_NE(device.error().message.find("needs a GPU"), std::string::npos) << device.error().message;

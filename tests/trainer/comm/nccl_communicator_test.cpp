@@ -9,6 +9,7 @@
 #include "tests/trainer/comm/fake_nccl.h"
 #include "tests/trainer/comm/ring_parts.h"
 #include "tests/trainer/comm/test_ring.h"
+#include "tests/trainer/cuda/fake_cuda.h"
 #include "trainer/comm/links.h"
 
 namespace lockstep::trainer::comm {
@@ -28,7 +29,7 @@ class OverNccl : public ::testing::Test {
   }
 
   static void await_hanging(int calls) {
-    ASSERT_TRUE(comes_true([&] { return fake_nccl_hanging() == calls; }));
+    ASSERT_TRUE(comes_true([&] { return fake_cuda_hanging() == calls; }));
   }
 
   static Ranks make(int n, const RingOptions& base = {}) { return make_ring(n, Carrier::kNccl, base); }
@@ -166,7 +167,7 @@ TEST_F(OverNccl, aborts_that_hang_return_false_and_the_others_true) {
 
 TEST_F(OverNccl, a_call_that_does_not_return_is_given_up_when_its_owner_aborts) {
   auto ranks = make(2);
-  fake_nccl_hang_copies();
+  fake_cuda_hang_copies();
   std::vector<std::vector<float>> data(2, std::vector<float>(10, 1.0F));
   std::vector<Ticket> tickets;
   for (size_t rank = 0; rank < 2; ++rank)
@@ -187,7 +188,7 @@ TEST_F(OverNccl, a_call_that_does_not_return_is_a_stall) {
   RingOptions base;
   base.stall_deadline = milliseconds(200);
   auto ranks = make(2, base);
-  fake_nccl_hang_copies();
+  fake_cuda_hang_copies();
   on_every_rank(2, [&](size_t rank) {
     float value = 1.0F;
     const Status status = run(*ranks[rank], AllReduce{&value, 1});

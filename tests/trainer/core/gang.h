@@ -34,6 +34,7 @@ struct Recipe {
   core::Optimizer optimizer;
   core::StepOptions options;
   std::string backend = backend_under_test();
+  std::function<std::unique_ptr<core::Backend>()> device = {};  // makes the backend, if it is not one by name
   bool deterministic = false;
   std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {};  // empty: all-reduce
 };
@@ -75,10 +76,15 @@ struct GangResult {
   int redone = 0;
 };
 
+inline std::unique_ptr<core::Backend> make_backend_of(const Recipe& recipe) {
+  if (recipe.device) return recipe.device();
+  return (recipe.backend == "late" ? make_late_backend(1) : backend::make_backend(recipe.backend, 1)).value();
+}
+
 // One rank's replica with all that it refers to.
 struct Rank {
   Rank(const Recipe& recipe, comm::Communicator& communicator, const Bytes& from = {})
-      : backend((recipe.backend == "late" ? make_late_backend(1) : backend::make_backend(recipe.backend, 1)).value()),
+      : backend(make_backend_of(recipe)),
         graph(recipe.graph()),
         source(recipe.source(backend->real())),
         optimizer(recipe.optimizer),

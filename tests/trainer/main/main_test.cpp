@@ -149,7 +149,12 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             78,
             "--model=mlp normalises over the micro-batch, so --micro-batch-size must be at least 2"},
            {line(5, {"--backend=ref", "--threads=2"}), 78, "--backend=ref has one thread; leave out --threads"},
-           {line(5, {"--nccl-library=libnccl.so.2"}), 78, "--nccl-library and --cudart-library need --transport=nccl"},
+           {line(5, {"--nccl-library=libnccl.so.2"}), 78, "--nccl-library needs --transport=nccl"},
+           {line(5, {"--cudart-library=libcudart.so.13"}), 78,
+            "--cudart-library needs --transport=nccl, --backend=cuda or --backend=auto"},
+           {line(5, {"--cublaslt-library=libcublasLt.so.13"}), 78,
+            "--cublaslt-library needs --backend=cuda or --backend=auto"},
+           {line(5, {"--backend=cuda", "--threads=2"}), 78, "--backend=cuda has one thread; leave out --threads"},
            {line(50, {"--learning-rate=1e18"}), 84,
             "the loss or a gradient was not finite in step 3; a smaller --learning-rate or a --clip-norm may help"},
        }) {

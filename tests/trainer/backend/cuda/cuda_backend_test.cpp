@@ -1,0 +1,141 @@
+#include "trainer/backend/cuda/cuda_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/cuda/on_fake.h"
+#include "tests/trainer/backend/image_layers.h"
+#include "tests/trainer/backend/layer_checks.h"
+#include "tests/trainer/backend/layers.h"
+#include "trainer/backend/make_backend.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/linear_regression.h"
+#include "trainer/models/mlp.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Bench;
+using testing::fake_gpu;
+using testing::LayerCase;
+
+std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
+  return info.param.name;
+}
+
+class CudaLayer : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(CudaLayer, loss_and_gradient_are_those_of_ref) {
+  auto ref = backend::make_backend("ref", 1).value();
+  auto cuda = fake_gpu();
+  const core::Graph graph = GetParam().graph();
+  Bench expected(graph, *ref, GetParam().classes), actual(graph, *cuda, GetParam().classes);
+  const double tolerance = testing::kTolerance * std::sqrt(70.0);
+  const double loss = expected.loss(), evaluated = expected.loss(core::RunContext::Mode::kEvaluate);
+  EXPECT_NEAR(actual.loss(), loss, std::fabs(loss) * tolerance);
+  EXPECT_LT(testing::worst_difference(expected.layout(), actual.gradient(), expected.gradient()), tolerance);
+  EXPECT_NEAR(actual.loss(core::RunContext::Mode::kEvaluate), evaluated, std::fabs(evaluated) * tolerance);
+  EXPECT_EQ(actual.gradient(), actual.gradient()) << "not the same bits again";
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, CudaLayer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
+INSTANTIATE_TEST_SUITE_P(Odd, CudaLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
+INSTANTIATE_TEST_SUITE_P(Even, CudaLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+
+class CudaOnlyPath : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
+  auto cuda = fake_gpu();
+  const core::Graph graph = GetParam().graph();
+  Bench bench(graph, *cuda, GetParam().classes);
+  testing::expect_a_nan_to_reach_the_loss(bench);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
+
+TEST(CudaModels, gradients_of_every_layer_are_those_of_ref) {
+  auto cuda = fake_gpu();
+  testing::expect_gradients_of_ref("linear regression", models::linear_regression(4), 1, *cuda);
+  testing::expect_gradients_of_ref(
+      "mlp", models::mlp({.batch = 16, .features = 12, .width = 24, .classes = 5, .dropout = 0.2}), 5, *cuda);
+  testing::expect_gradients_of_ref(
+      "char-transformer",
+      models::char_transformer(
+          {.batch = 2, .vocabulary = 29, .context = 16, .layers = 2, .width = 32, .heads = 4, .dropout = 0.1}),
+      29, *cuda);
+}
+
+TEST(CudaBackend, a_graph_with_an_op_that_it_lacks_is_refused_with_the_layers_name) {
+  auto cuda = fake_gpu();
+  int refused = 0;
+  for (const LayerCase& layer : testing::image_layer_cases(5, 4)) {
+    const core::Graph graph = layer.graph();
+    const auto lowered = cuda->lower(graph, true);
+    const bool has_all = std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const core::Node& node) {
+      return std::holds_alternative<core::ops::Conv2d>(node.op) ||
+             std::holds_alternative<core::ops::MaxPool2d>(node.op) ||
+             std::holds_alternative<core::ops::GlobalAveragePool>(node.op) ||
+             std::holds_alternative<core::ops::Relu6>(node.op);
+    });
+    ASSERT_EQ(lowered.ok(), has_all) << layer.name;
+    if (lowered) continue;
+    ++refused;
+    EXPECT_EQ(lowered.error().code, ErrorCode::kInvalid);
+    EXPECT_THAT(lowered.error().message, ::testing::MatchesRegex("layer '.*': --backend=cuda has no convolution, .*"));
+  }
+  EXPECT_GT(refused, 3);
+}
+
+TEST(CudaBackend, numerics_name_the_gpu_and_each_library) {
+  auto cuda = fake_gpu();
+  EXPECT_THAT(cuda->numerics(),
+              ::testing::MatchesRegex(
+                  "cuda/float32/.+/sm-[0-9]+/driver-[0-9.]+/runtime-[0-9.]+/cublaslt-[0-9]+/kernels-[0-9]+"));
+}
+
+TEST(CudaBackend, an_index_out_of_range_ends_a_wait_with_its_layer_and_row) {
+  auto cuda = fake_gpu();
+  const core::Graph graph =
+      models::char_transformer({.batch = 2, .vocabulary = 13, .context = 8, .layers = 1, .width = 16, .heads = 2});
+  Bench bench(graph, *cuda, 13);
+  const auto inputs = graph.with_role(core::Role::kInput);
+  for (std::int32_t wrong : {13, 1001, -1, std::numeric_limits<std::int32_t>::min()}) {
+    for (size_t i = 0; i < 2; ++i) {
+      auto* at = static_cast<std::byte*>(bench.program().data(inputs[i])) + 9 * sizeof wrong;
+      std::int32_t right = 0;
+      cuda->read(&right, at, sizeof right);
+      ASSERT_TRUE(cuda->wait(cuda->mark()).ok());
+      cuda->write(at, &wrong, sizeof wrong);
+      ASSERT_TRUE(bench.program().forward(bench.context, bench.abort).ok());
+      ASSERT_TRUE(bench.program().backward(bench.context, bench.abort).ok());
+      const Status waited = cuda->wait(cuda->mark());
+      ASSERT_FALSE(waited.ok());
+      EXPECT_EQ(waited.error().message, "layer '" + std::string(i == 0 ? "embedding" : "loss") + "': the index " +
+                                            std::to_string(wrong) + " of row 9 is not in [0, 13)");
+      EXPECT_EQ(waited.error().code, ErrorCode::kCorrupt);
+      EXPECT_TRUE(cuda->wait(cuda->mark()).ok()) << "the error is returned once";
+      cuda->write(at, &right, sizeof right);
+      EXPECT_TRUE(std::isfinite(bench.loss()));
+    }
+  }
+}
+
+TEST(MakeCudaBackend, a_missing_library_is_one_sentence) {
+  auto options = testing::on_fake();
+  options.cublaslt = "/nowhere/libcublasLt.so";
+  EXPECT_EQ(backend::make_cuda_backend(options).error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(backend::make_cuda_backend(options).error().message, ::testing::HasSubstr("--cublaslt-library"));
+  options = testing::on_fake();
+  options.cudart = "/nowhere/libcudart.so";
+  EXPECT_THAT(backend::make_cuda_backend(options).error().message, ::testing::HasSubstr("--cudart-library"));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

@@ -1,0 +1,21 @@
+// Lets kernels that run on the emulator take their turn in the streams of the fake runtime. Part of each program that
+// is linked with both.
+#include <functional>
+
+#include "tests/trainer/backend/cuda/emulator/emulator.h"
+#include "tests/trainer/cuda/fake_cuda.h"
+
+namespace lockstep::trainer::cuda {
+namespace {
+
+void* inside(const void* pointer) {
+  return fake::inside(pointer);
+}
+
+[[maybe_unused]] const bool kHooked = [] {
+  emulator::set_hooks({.enqueue = fake::launch, .inside = inside});
+  return true;
+}();
+
+}  // namespace
+}  // namespace lockstep::trainer::cuda

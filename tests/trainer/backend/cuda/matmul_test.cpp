@@ -1,0 +1,173 @@
+// Products of row-major matrices, on the fake of cuBLASLt, and how strict that is.
+#include "trainer/backend/cuda/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/backend/cuda/device_memory.h"
+#include "trainer/backend/cuda/device_queue.h"
+#include "trainer/core/random.h"
+#include "trainer/cuda/runtime.h"
+
+namespace lockstep::trainer::cuda {
+namespace {
+
+class Products : public ::testing::Test {
+ protected:
+  Products() {
+    EXPECT_EQ(blas_.create(&place_.handle), BlasStatus::kSuccess);
+    place_.workspace = workspace_->data();
+    place_.workspace_bytes = workspace_->bytes();
+  }
+  ~Products() override { blas_.destroy(place_.handle); }
+
+  std::unique_ptr<DeviceMemory> put(const std::vector<float>& values) {
+    auto memory = DeviceMemory::allocate(*queue_, values.size() * sizeof(float)).value();
+    queue_->write(memory->data(), values.data(), memory->bytes());
+    return memory;
+  }
+  std::vector<float> get(const DeviceMemory& memory) {
+    std::vector<float> values(memory.bytes() / sizeof(float));
+    queue_->read(values.data(), memory.data(), memory.bytes());
+    EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
+    return values;
+  }
+
+  std::unique_ptr<DeviceQueue> queue_ = DeviceQueue::create(*load_cuda_runtime(FAKE_CUDA_LIBRARY).value(), 0).value();
+  const Blas blas_ = open_blas(FAKE_CUBLASLT_LIBRARY).value();
+  std::unique_ptr<DeviceMemory> workspace_ = DeviceMemory::allocate(*queue_, size_t{1} << 20).value();
+  BlasPlace place_{.blas = blas_};
+};
+
+std::vector<float> reals(std::uint64_t key, std::int64_t count) {
+  std::vector<float> values;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i) {
+    values.push_back(static_cast<float>(core::normal(key, i)));
+  }
+  return values;
+}
+
+const float* floats(const DeviceMemory& memory) {
+  return reinterpret_cast<const float*>(memory.data());
+}
+
+TEST_F(Products, are_those_of_three_loops_for_every_form_stride_and_bias) {
+  constexpr std::int64_t kGap = 3;  // between rows, which must stay as it is
+  const std::int64_t m = 5, n = 7, k = 6;
+  for (const As a_as : {As::kIs, As::kTransposed}) {
+    for (const As b_as : {As::kIs, As::kTransposed}) {
+      for (const bool adds : {false, true}) {
+        for (const bool biased : {false, true}) {
+          SCOPED_TRACE(std::string(a_as == As::kIs ? "A " : "At ") + (b_as == As::kIs ? "B " : "Bt ") +
+                       (adds ? "adds " : "") + (biased ? "bias" : ""));
+          ProductShape shape{.a_as = a_as, .b_as = b_as, .m = m, .n = n, .k = k};
+          shape.a_stride = (a_as == As::kIs ? k : m) + kGap;
+          shape.b_stride = (b_as == As::kIs ? n : k) + kGap;
+          shape.c_stride = n + kGap;
+          const std::vector<float> a = reals(1, (a_as == As::kIs ? m : k) * shape.a_stride);
+          const std::vector<float> b = reals(2, (b_as == As::kIs ? k : n) * shape.b_stride);
+          const std::vector<float> bias = reals(3, n);
+          std::vector<float> c = reals(4, m * shape.c_stride);
+          if (!adds) {
+            for (std::int64_t i = 0; i < m; ++i) {
+              for (std::int64_t j = 0; j < n; ++j) c[static_cast<size_t>(i * shape.c_stride + j)] = NAN;
+            }
+          }
+          auto a_memory = put(a), b_memory = put(b), bias_memory = put(bias), c_memory = put(c);
+          if (biased) shape.bias = floats(*bias_memory);
+          auto product = Matmul::plan(place_, shape);
+          ASSERT_TRUE(product.ok()) << product.error().message;
+          ASSERT_EQ(product->run(floats(*a_memory), floats(*b_memory), adds, reinterpret_cast<float*>(c_memory->data()),
+                                 queue_->stream()),
+                    BlasStatus::kSuccess);
+          const std::vector<float> got = get(*c_memory);
+          const auto at = [](const std::vector<float>& of, As as, std::int64_t stride, std::int64_t i, std::int64_t j) {
+            return static_cast<double>(of[static_cast<size_t>(as == As::kIs ? i * stride + j : j * stride + i)]);
+          };
+          for (std::int64_t i = 0; i < m; ++i) {
+            for (std::int64_t j = 0; j < shape.c_stride; ++j) {
+              const auto place = static_cast<size_t>(i * shape.c_stride + j);
+              if (j >= n) {
+                EXPECT_EQ(got[place], c[place]) << "the gap in row " << i;
+                continue;
+              }
+              double expected = (adds ? c[place] : 0.0) + (biased ? bias[static_cast<size_t>(j)] : 0.0);
+              for (std::int64_t l = 0; l < k; ++l) {
+                expected += at(a, a_as, shape.a_stride, i, l) * at(b, b_as, shape.b_stride, l, j);
+              }
+              EXPECT_NEAR(got[place], expected, 1e-5) << i << ", " << j;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// What a program may get wrong between a plan and its product, and what the library says of it.
+TEST_F(Products, the_fake_refuses_what_does_not_fit) {
+  BlasProduct* product = nullptr;
+  ASSERT_EQ(blas_.product_create(&product, BlasCompute::kFloat32, BlasType::kFloat32), BlasStatus::kSuccess);
+  const auto layout = [&](std::uint64_t rows, std::uint64_t columns, std::int64_t stride) {
+    BlasLayout* made = nullptr;
+    EXPECT_EQ(blas_.layout_create(&made, BlasType::kFloat32, rows, columns, stride), BlasStatus::kSuccess);
+    return made;
+  };
+  BlasPreference* preference = nullptr;
+  ASSERT_EQ(blas_.preference_create(&preference), BlasStatus::kSuccess);
+  const std::uint64_t most = size_t{1} << 20;
+  ASSERT_EQ(blas_.preference_set(preference, BlasPreferenceAttribute::kMaxWorkspaceBytes, &most, sizeof most),
+            BlasStatus::kSuccess);
+  EXPECT_EQ(blas_.preference_set(preference, BlasPreferenceAttribute::kMaxWorkspaceBytes, &most, 4),
+            BlasStatus::kInvalidValue);
+
+  BlasLayout *a = layout(4, 6, 4), *b = layout(6, 8, 6), *c = layout(4, 8, 4);
+  BlasHeuristic best{};
+  int found = 0;
+  const auto plan = [&](BlasLayout* left, BlasLayout* right, BlasLayout* result) {
+    return blas_.get_heuristic(place_.handle, product, left, right, result, result, preference, 1, &best, &found);
+  };
+  BlasLayout *short_stride = layout(4, 6, 3), *wrong_inner = layout(5, 8, 5);
+  EXPECT_EQ(plan(short_stride, b, c), BlasStatus::kInvalidValue) << "a stride shorter than a column";
+  EXPECT_EQ(plan(a, wrong_inner, c), BlasStatus::kInvalidValue) << "inner sizes that differ";
+  EXPECT_EQ(plan(b, a, c), BlasStatus::kInvalidValue) << "operands in the wrong order";
+  ASSERT_EQ(plan(a, b, c), BlasStatus::kSuccess);
+
+  auto memory = put(reals(1, 4096));
+  const float one = 1, zero = 0;
+  const auto run = [&](BlasLayout* left, size_t offset, void* workspace, size_t bytes) {
+    return blas_.matmul(place_.handle, product, &one, floats(*memory) + offset, left, floats(*memory), b, &zero,
+                        floats(*memory) + 1024, c, memory->data() + 4096, c, &best.algorithm, workspace, bytes,
+                        queue_->stream());
+  };
+  EXPECT_EQ(run(a, 0, place_.workspace, place_.workspace_bytes), BlasStatus::kSuccess);
+  EXPECT_EQ(run(a, 0, place_.workspace, 1024), BlasStatus::kInvalidValue) << "too little workspace";
+  EXPECT_EQ(run(a, 16, place_.workspace, place_.workspace_bytes), BlasStatus::kInvalidValue)
+      << "an address that is less aligned than the preference says, which is 256 bytes unless it is set";
+  BlasLayout* other_stride = layout(4, 6, 5);
+  EXPECT_EQ(run(other_stride, 0, place_.workspace, place_.workspace_bytes), BlasStatus::kInvalidValue)
+      << "an algorithm of another product";
+  const auto transpose = BlasOperation::kTranspose;
+  blas_.product_set(product, BlasProductAttribute::kTransposeA, &transpose, sizeof transpose);
+  EXPECT_EQ(run(a, 0, place_.workspace, place_.workspace_bytes), BlasStatus::kInvalidValue) << "another form";
+
+  EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
+  for (BlasLayout* made : {a, b, c, short_stride, wrong_inner, other_stride}) blas_.layout_destroy(made);
+  blas_.preference_destroy(preference);
+  blas_.product_destroy(product);
+}
+
+TEST_F(Products, a_product_that_the_library_cannot_compute_is_one_sentence) {
+  const auto product = Matmul::plan(place_, {.m = 2, .n = 3, .k = 4, .a_stride = 3, .b_stride = 3, .c_stride = 3});
+  ASSERT_FALSE(product.ok());
+  EXPECT_EQ(product.error().message,
+            "cuBLASLt cannot plan the product of (2, 4) and (4, 3): an argument has a value that is not valid");
+}
+
+}  // namespace
+}  // namespace lockstep::trainer::cuda

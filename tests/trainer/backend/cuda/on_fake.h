@@ -1,0 +1,18 @@
+// The CUDA backend on the fakes of its libraries.
+#pragma once
+
+#include <memory>
+
+#include "trainer/backend/cuda/cuda_backend.h"
+
+namespace lockstep::trainer::testing {
+
+inline backend::CudaOptions on_fake() {
+  return {.cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY};
+}
+
+inline std::unique_ptr<core::Backend> fake_gpu() {
+  return backend::make_cuda_backend(on_fake()).value();
+}
+
+}  // namespace lockstep::trainer::testing

@@ -1,0 +1,108 @@
+// Whole training steps of the models that the CUDA backend has all ops of, on the fakes, beside those of `cpu`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tests/sanitizer.h"
+#include "tests/trainer/backend/cuda/on_fake.h"
+#include "tests/trainer/core/gang.h"
+#include "trainer/core/random.h"
+#include "trainer/data/generated.h"
+#include "trainer/data/text_source.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/mlp.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::GangResult;
+using testing::Recipe;
+using testing::train;
+
+Recipe mlp(bool on_cuda, bool deterministic) {
+  Recipe recipe{
+      .graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2, .dropout = 0.1}); },
+      .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
+      .optimizer = {.rule = core::AdamW{},
+                    .schedule = {.peak = 3e-3, .warmup_steps = 5},
+                    .matrices = {.weight_decay = 0.01}},
+      .options = {.seed = 3, .micro_batches = 6, .clip_norm = 0.5, .buckets = {.first_bytes = 512, .bytes = 2048}},
+      .backend = "cpu",
+      .deterministic = deterministic};
+  if (on_cuda) recipe.device = testing::fake_gpu;
+  return recipe;
+}
+
+const data::Text& some_text() {
+  static const data::Text text = [] {
+    data::Text made;
+    for (unsigned char c = 'a'; c <= 'z'; ++c) made.vocabulary.push_back(c);
+    for (std::uint64_t i = 0; i < 6000; ++i) {
+      auto token = static_cast<std::uint8_t>((i * i / 7 + core::mix(i / 3) % 3) % 26);
+      (i < 5800 ? made.training : made.held_out).push_back(token);
+    }
+    made.files = {{.path = "made up", .training = 5800, .held_out = 200}};
+    return made;
+  }();
+  return text;
+}
+
+Recipe transformer(bool on_cuda, bool deterministic) {
+  Recipe recipe = mlp(on_cuda, deterministic);
+  recipe.graph = [] {
+    return models::char_transformer(
+        {.batch = 2, .vocabulary = 26, .context = 16, .layers = 2, .width = 32, .heads = 2, .dropout = 0.05});
+  };
+  recipe.source = [](core::ElementType) {
+    return std::make_unique<data::TextSource>(data::TextSource::create(some_text(), 16, 3, 0).value());
+  };
+  return recipe;
+}
+
+// Float32 in another order; dropout hides the same elements.
+constexpr double kTolerance = 2e-4;
+
+void expect_losses_of_cpu(const char* name, const Recipe& cuda, const Recipe& cpu) {
+  const int steps = sanitizer::steps(20);
+  const GangResult actual = train(cuda, 1, steps), expected = train(cpu, 1, steps);
+  double worst = 0;
+  for (size_t i = 0; i < expected.losses.size(); ++i) {
+    const double difference = std::fabs(actual.losses[i] - expected.losses[i]) / expected.losses[i];
+    EXPECT_LT(difference, kTolerance) << name << ", step " << i;
+    worst = std::max(worst, difference);
+  }
+  EXPECT_NEAR(actual.held_out_loss, expected.held_out_loss, kTolerance * expected.held_out_loss);
+  std::printf("%s: %zu steps, largest relative difference of a loss %.1e\n", name, expected.losses.size(), worst);
+}
+
+TEST(TrainingOnCuda, an_mlp_has_the_losses_of_cpu) {
+  expect_losses_of_cpu("mlp", mlp(true, false), mlp(false, false));
+}
+
+TEST(TrainingOnCuda, a_char_transformer_has_the_losses_of_cpu) {
+  expect_losses_of_cpu("char-transformer", transformer(true, false), transformer(false, false));
+}
+
+TEST(TrainingOnCuda, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+  for (const Recipe& recipe : {mlp(true, true), transformer(true, true)}) {
+    const int steps = sanitizer::steps(6);
+    const GangResult one = train(recipe, 1, steps);
+    for (const int ranks : {1, 2, 3}) {
+      const GangResult many = train(recipe, ranks, steps);
+      EXPECT_EQ(many.losses, one.losses) << ranks;
+      EXPECT_EQ(many.norms, one.norms) << ranks;
+      for (const testing::Bytes& state : many.states) EXPECT_TRUE(state == one.states[0]) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(TrainingOnCuda, a_restart_from_the_middle_changes_no_bit) {
+  const Recipe recipe = mlp(true, true);
+  const testing::Bytes whole = train(recipe, 1, 5).states[0], until = train(recipe, 2, 2).states[0];
+  EXPECT_TRUE(train(recipe, 1, 3, until).states[0] == whole);
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

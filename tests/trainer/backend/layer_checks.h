@@ -1,0 +1,76 @@
+// How the tests of all backends compare a backend with ref.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/trainer/backend/bench.h"
+#include "trainer/backend/make_backend.h"
+
+namespace lockstep::trainer::testing {
+
+// The stated tolerance of float32: 1e-5 times the root of the longest sum.
+inline constexpr double kTolerance = 1e-5;
+
+// Largest difference between the gradients of one tensor, relative to the tensor's largest element.
+inline double difference_in(const core::Segment& segment, const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 1e-12, difference = 0;
+  for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
+    largest = std::max(largest, std::fabs(b[i]));
+    difference = std::max(difference, std::fabs(a[i] - b[i]));
+  }
+  return difference / largest;
+}
+
+inline double worst_difference(const core::Layout& layout, const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (const core::Segment& segment : layout.segments) worst = std::max(worst, difference_in(segment, a, b));
+  return worst;
+}
+
+// Gives each parameter that matters the value NaN: the loss must not be finite. Looks at about 40 elements of a tensor.
+inline void expect_a_nan_to_reach_the_loss(Bench& bench) {
+  for (const core::Segment& segment : bench.layout().segments) {
+    for (size_t i = 0; i < segment.count; i += segment.count / 40 + 1) {
+      const size_t at = segment.offset + i;
+      const double value = bench.parameter(at), loss = bench.loss();
+      bench.set_parameter(at, value + 3);  // some are rows of a table that no sample uses
+      const bool matters = bench.loss() != loss;
+      bench.set_parameter(at, std::numeric_limits<double>::quiet_NaN());
+      const double broken = bench.loss();
+      EXPECT_TRUE(!matters || !std::isfinite(broken)) << segment.name << " at " << i << ": the loss is " << broken;
+      bench.set_parameter(at, value);
+    }
+  }
+}
+
+// A model's tolerance, for each of its layers: errors of float32 pass through all layers above, so it is wider.
+inline constexpr double kModelTolerance = 5e-4;
+
+// Holds every parameter tensor of the model against ref; prints the worst.
+inline void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes,
+                                    core::Backend& backend) {
+  auto ref = backend::make_backend("ref", 1).value();
+  Bench expected(graph, *ref, classes), actual(graph, backend, classes);
+  double loss = expected.loss();
+  EXPECT_NEAR(actual.loss(), loss, 1e-5 * loss);
+  std::vector<double> of_backend = actual.gradient(), of_ref = expected.gradient();
+  double worst = 0;
+  std::string where;
+  for (const core::Segment& segment : expected.layout().segments) {
+    double difference = difference_in(segment, of_backend, of_ref);
+    EXPECT_LT(difference, kModelTolerance) << segment.name;
+    if (difference > worst) where = segment.name;
+    worst = std::max(worst, difference);
+  }
+  std::printf("%s: %zu tensors, largest relative difference of a gradient %.1e (%s)\n", name,
+              expected.layout().segments.size(), worst, where.c_str());
+}
+
+}  // namespace lockstep::trainer::testing

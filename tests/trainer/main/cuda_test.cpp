@@ -1,0 +1,150 @@
+// The program with --backend=cuda: on the fakes of NVIDIA's libraries, and without them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/sanitizer.h"
+#include "tests/trainer/main/process.h"
+
+namespace lockstep::trainer {
+namespace {
+
+using testing::Ended;
+using testing::Environment;
+using testing::value_of;
+
+class OnCuda : public testing::InFolder {
+ protected:
+  // The program with emulated kernels.
+  Ended run_emulated(std::vector<std::string> arguments, const Environment& environment = {}) {
+    return run(std::move(arguments), environment, {.program = LOCKSTEP_TRAINER_CUDA});
+  }
+  static std::vector<std::string> on_fake(std::vector<std::string> more, const std::string& backend = "cuda") {
+    more.insert(more.end(), {"--backend=" + backend, std::string("--cudart-library=") + FAKE_CUDA_LIBRARY,
+                             std::string("--cublaslt-library=") + FAKE_CUBLASLT_LIBRARY});
+    return more;
+  }
+  std::vector<std::string> regression(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--model=linear-regression", "--steps=12"});
+    return more;
+  }
+};
+
+TEST_F(OnCuda, models_without_convolutions_train_to_the_losses_of_cpu) {
+  const std::string words = text();
+  const std::vector<std::vector<std::string>> models = {
+      {"--model=linear-regression", "--steps=30"},
+      {"--model=mlp", "--data=synthetic", "--steps=10", "--width=16"},
+      {"--model=char-transformer", "--data=" + words, "--steps=6", "--layers=2", "--width=32", "--heads=2",
+       "--context=16", "--eval-samples=8"}};
+  for (std::vector<std::string> model : models) {
+    SCOPED_TRACE(model[0]);
+    model.insert(model.end(), {"--batch-size=8", "--micro-batch-size=4"});
+    const Ended cuda = run_emulated(on_fake(model)), cpu = run(model);
+    ASSERT_EQ(cuda.code, 0) << cuda.err;
+    ASSERT_EQ(cpu.code, 0) << cpu.err;
+    for (const char* loss : {"train_loss", "held_out_loss"}) {
+      const double expected = std::atof(value_of(cpu.out, loss).c_str());
+      EXPECT_GT(expected, 0) << loss;
+      EXPECT_NEAR(std::atof(value_of(cuda.out, loss).c_str()), expected, 1e-3 * expected + 1e-6) << loss;
+    }
+  }
+}
+
+TEST_F(OnCuda, a_checkpoint_continues_with_the_same_bits) {
+  const auto saving = [&](const std::string& name, int steps) {
+    return on_fake({"--model=mlp", "--data=synthetic", "--steps=" + std::to_string(steps), "--width=16",
+                    "--batch-size=8", "--deterministic", "--schedule=constant", "--warmup-steps=0", "--eval-samples=8",
+                    "--checkpoint-dir=" + (folder_ / name).string()});
+  };
+  const Ended whole = run_emulated(saving("whole", 6));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  ASSERT_EQ(run_emulated(saving("parts", 3)).code, 0);
+  const Ended parts = run_emulated(saving("parts", 6));
+  ASSERT_EQ(parts.code, 0) << parts.err;
+  EXPECT_EQ(value_of(parts.out, "digest"), value_of(whole.out, "digest"));
+  EXPECT_THAT(value_of(whole.out, "digest"), ::testing::Not(::testing::HasSubstr("no digest")));
+}
+
+TEST_F(OnCuda, a_gpu_that_breaks_ends_it_with_one_sentence_and_a_code_that_may_be_tried_again) {
+  int in_update = 0;
+  for (const char* after :
+       {"0", "3", "300", "301", "302", "303", "304", "305", "306", "307", "308", "309", "310", "311"}) {
+    const Ended ended = run_emulated(on_fake(regression({"--batch-size=4"})), {{"FAKE_CUDA_FAIL_AFTER", after}});
+    EXPECT_EQ(ended.code, 75) << after << ": " << ended.err;
+    EXPECT_THAT(ended.err, ::testing::ContainsRegex("lockstep-trainer: .*GPU 0 .* failed: ")) << after;
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    in_update += ended.err.find("the optimizer's update did not end") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(in_update, 0) << "one of the kernels in a row is an update's";
+}
+
+TEST_F(OnCuda, without_a_usable_gpu_it_says_why_in_one_sentence_with_a_code_of_its_own) {
+  struct Case {
+    std::vector<std::string> arguments;
+    Environment environment;
+    std::string sentence;
+  };
+  std::vector<std::string> no_library = regression({"--backend=cuda", "--cudart-library=/nowhere/libcudart.so"});
+  const std::vector<Case> cases = {
+      {no_library, {}, "no CUDA runtime can be loaded"},
+      {on_fake(regression()), {{"FAKE_CUDA_DEVICES", "0"}}, "GPU"},
+      {on_fake(regression()), {{"FAKE_CUDA_DRIVER", "0"}}, "driver"},
+      {on_fake(regression()), {{"FAKE_CUDA_DRIVER", "11040"}}, "driver"},
+  };
+  for (const Case& each : cases) {
+    const Ended ended = run_emulated(each.arguments, each.environment);
+    EXPECT_EQ(ended.code, 69) << ended.err;
+    EXPECT_THAT(ended.err, ::testing::HasSubstr(each.sentence));
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+  }
+}
+
+TEST_F(OnCuda, too_little_memory_is_one_sentence_and_may_be_tried_again) {
+  const Ended ended = run_emulated(on_fake(regression()), {{"FAKE_CUDA_MEMORY_MIB", "1"}});
+  EXPECT_EQ(ended.code, 75) << ended.err;
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("the GPU has no room for "));
+}
+
+TEST_F(OnCuda, a_model_with_convolutions_is_refused_with_the_layers_name) {
+  const Ended ended = run_emulated(on_fake({"--model=resnet18-cifar", "--data=synthetic", "--steps=1", "--width=4"}));
+  EXPECT_EQ(ended.code, 78) << ended.err;
+  EXPECT_THAT(ended.err, ::testing::ContainsRegex("layer '.*': --backend=cuda has no convolution"));
+}
+
+TEST_F(OnCuda, auto_computes_on_a_gpu_where_it_can_and_says_what_it_chose) {
+  const Ended gpu = run_emulated(on_fake(regression(), "auto"));
+  ASSERT_EQ(gpu.code, 0) << gpu.err;
+  EXPECT_THAT(gpu.out, ::testing::HasSubstr("--backend=auto computes on a GPU: cuda/float32/"));
+
+  const Ended none = run_emulated(on_fake(regression(), "auto"), {{"FAKE_CUDA_DEVICES", "0"}});
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, ::testing::HasSubstr("--backend=auto computes on the CPU: "));
+
+  const Ended lacks = run_emulated(on_fake(
+      {"--model=resnet18-cifar", "--data=synthetic", "--steps=1", "--width=4", "--batch-size=4", "--eval-samples=2"},
+      "auto"));
+  ASSERT_EQ(lacks.code, 0) << lacks.err;
+  EXPECT_THAT(lacks.out, ::testing::ContainsRegex("--backend=auto computes on the CPU: layer '.*': --backend=cuda has "
+                                                  "no convolution"));
+}
+
+// The program that is installed. Where it is built without the toolkit, or runs without a GPU, it says so.
+TEST_F(OnCuda, the_program_itself_says_what_it_lacks) {
+  const Ended cuda = run(regression({"--backend=cuda", "--cudart-library=/nowhere/libcudart.so"}));
+  EXPECT_EQ(cuda.code, 69) << cuda.err;
+  EXPECT_THAT(cuda.err, ::testing::AnyOf(::testing::HasSubstr("this program was built without CUDA kernels"),
+                                         ::testing::HasSubstr("no CUDA runtime can be loaded")));
+  EXPECT_EQ(std::count(cuda.err.begin(), cuda.err.end(), '\n'), 1) << cuda.err;
+  const Ended automatic = run(regression({"--backend=auto", "--cudart-library=/nowhere/libcudart.so"}));
+  EXPECT_EQ(automatic.code, 0) << automatic.err;
+  EXPECT_THAT(automatic.out, ::testing::HasSubstr("--backend=auto computes on the CPU: "));
+}
+
+}  // namespace
+}  // namespace lockstep::trainer

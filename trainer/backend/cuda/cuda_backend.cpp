@@ -1,0 +1,252 @@
+#include "trainer/backend/cuda/cuda_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+#include <variant>
+
+#include "trainer/backend/cuda/blas.h"
+#include "trainer/backend/cuda/device_memory.h"
+#include "trainer/backend/cuda/device_queue.h"
+#include "trainer/backend/cuda/kernel.h"
+#include "trainer/backend/cuda/kernels/attention.h"
+#include "trainer/backend/cuda/kernels/fixed_point.h"
+#include "trainer/backend/cuda/kernels/norm.h"
+#include "trainer/backend/cuda/update.h"
+#include "trainer/cuda/runtime.h"
+
+namespace lockstep::trainer::backend {
+
+namespace {
+
+using trainer::cuda::Blas;
+using trainer::cuda::BlasHandle;
+using trainer::cuda::BlasPlace;
+using trainer::cuda::BlasStatus;
+using trainer::cuda::CudaAttribute;
+using trainer::cuda::CudaRuntime;
+using trainer::cuda::DeviceMemory;
+using trainer::cuda::DeviceQueue;
+
+// Part of the numerics. It grows with each change of the kernels that changes a bit of their results.
+constexpr int kKernelsRevision = 1;
+
+// What NVIDIA's manual advises for its newest GPUs.
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+// Single numbers in memory of the device. Work that uses one is enqueued before the next that does.
+struct Cells {
+  std::int64_t flags[2];
+  std::uint64_t largest;
+  double norm;
+  double norms[2];
+  std::uint64_t digest;
+  std::uint64_t bad_index;
+};
+
+// 13020 is 13.2.
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// Calls body(op); the node is one that computes() accepts.
+template <typename Body>
+auto visit(const core::Node& node, const Body& body) {
+  using Answer = decltype(body(core::ops::Linear{}));
+  return std::visit(
+      [&](const auto& op) -> Answer {
+        if constexpr (cuda::HasKernel<std::decay_t<decltype(op)>>) {
+          return body(op);
+        } else {
+          std::abort();
+        }
+      },
+      node.op);
+}
+
+class CudaBackend final : public core::Backend {
+ public:
+  CudaBackend(const CudaRuntime& runtime, const Blas& blas, int device)
+      : runtime_(runtime), blas_(blas), device_(device) {}
+  ~CudaBackend() override {
+    if (queue_) static_cast<void>(queue_->wait(queue_->mark()));
+    if (place_.handle != nullptr) blas_.destroy(place_.handle);
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  Status set_up() {
+    LOCKSTEP_TRY(queue_, DeviceQueue::create(runtime_, device_));
+    LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells)));
+    LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes));
+    if (const BlasStatus status = blas_.create(&place_.handle); status != BlasStatus::kSuccess) {
+      return fail(ErrorCode::kExhausted,
+                  fmt::format("cuBLASLt cannot be used on GPU {}: {}", device_, blas_.status_string(status)));
+    }
+    place_.workspace = workspace_->data();
+    place_.workspace_bytes = kWorkspaceBytes;
+    return name_numerics();
+  }
+
+  const char* name() const override { return "cuda"; }
+  core::ElementType real() const override { return core::ElementType::kFloat32; }
+  int threads() const override { return 1; }
+  std::string numerics() const override { return numerics_; }
+
+  Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override {
+    LOCKSTEP_TRY(auto memory, DeviceMemory::allocate(*queue_, bytes));
+    return std::unique_ptr<core::Memory>(std::move(memory));
+  }
+  Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
+    for (const core::Node& node : graph.nodes) LOCKSTEP_CHECK_OK(computes(graph, node));
+    return lower_nodes(graph, trains, real(), nodes_alone(graph), [&](const Run& run) {
+      const core::Node& node = graph.nodes[run.first];
+      return visit(node, [&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); });
+    });
+  }
+  Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
+                                                 const core::Addresses& addresses) override {
+    Status status;
+    auto executable = bind_nodes(graph, lowered, addresses, [&](const Run& run, Bindings bindings) {
+      const core::Node& node = graph.nodes[run.first];
+      cuda::Site site{.at = {.graph = graph, .node = node, .bindings = std::move(bindings)},
+                      .queue = *queue_,
+                      .blas = place_,
+                      .bad_index = &cells()->bad_index};
+      auto kernel = visit(node, [&](const auto& op) { return cuda::make_kernel(op, std::move(site)); });
+      if (kernel) return std::move(*kernel);
+      if (status) status = kernel.error();
+      return std::unique_ptr<Kernel>();
+    });
+    LOCKSTEP_CHECK_OK(status);
+    return executable;
+  }
+  void enter() override { queue_->enter(); }
+
+  std::byte* host(std::byte*) override { return nullptr; }
+  void clear(std::byte* to, size_t bytes) override { queue_->fill(to, 0, bytes); }
+  void write(std::byte* to, const void* from, size_t bytes) override { queue_->write(to, from, bytes); }
+  void read(void* to, const std::byte* from, size_t bytes) override { queue_->read(to, from, bytes); }
+  core::Mark mark() override { return queue_->mark(); }
+  bool reached(core::Mark mark) override { return queue_->reached(mark); }
+  Status wait(core::Mark mark) override { return queue_->wait(mark); }
+
+  void round_and_clear(std::byte* values, size_t count, int exponent, bool add, std::byte* sums,
+                       core::RoundingFlags* flags) override {
+    queue_->fill(&cells()->flags, 0, sizeof cells()->flags);
+    queue_->keep(trainer::cuda::round_and_clear(queue_->stream(), reinterpret_cast<float*>(values),
+                                                reinterpret_cast<std::int64_t*>(sums), static_cast<std::int64_t>(count),
+                                                exponent, add, cells()->flags));
+    queue_->gather(flags, cells()->flags);
+  }
+  void unround(const std::byte* sums, size_t count, int exponent, std::byte* values, std::uint64_t* largest) override {
+    queue_->fill(&cells()->largest, 0, sizeof cells()->largest);
+    queue_->keep(trainer::cuda::unround(queue_->stream(), reinterpret_cast<const std::int64_t*>(sums),
+                                        reinterpret_cast<float*>(values), static_cast<std::int64_t>(count), exponent,
+                                        &cells()->largest));
+    queue_->read(largest, &cells()->largest, sizeof *largest);
+  }
+  void norm(const std::byte* values, size_t count, double* norm) override {
+    const auto elements = static_cast<std::int64_t>(count);
+    void* const scratch = this->scratch(trainer::cuda::norm_scratch(elements));
+    if (scratch == nullptr) return;
+    queue_->keep(trainer::cuda::norm(queue_->stream(), reinterpret_cast<const float*>(values), elements, &cells()->norm,
+                                     scratch));
+    queue_->read(norm, &cells()->norm, sizeof *norm);
+  }
+
+  std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
+    std::uint64_t digest = 0;
+    if (const Status done = try_update(optimizer, update, digest); !done) end_process(done.error());
+    return digest;
+  }
+
+ private:
+  // kInvalid: this backend cannot compute the node.
+  static Status computes(const core::Graph& graph, const core::Node& node) {
+    const bool has = std::visit([](const auto& op) { return cuda::HasKernel<std::decay_t<decltype(op)>>; }, node.op);
+    if (!has) {
+      return fail(
+          ErrorCode::kInvalid,
+          fmt::format(
+              "layer '{}': --backend=cuda has no convolution, pooling or ReLU6; train this model with --backend=cpu",
+              node.name));
+    }
+    if (!std::holds_alternative<core::ops::CausalAttention>(node.op)) return {};
+    const size_t positions = dimensions_of(graph, node).positions;
+    if (positions <= static_cast<size_t>(trainer::cuda::kMaxPositions)) return {};
+    return fail(ErrorCode::kInvalid, fmt::format("layer '{}': --backend=cuda computes attention over at most {} "
+                                                 "positions, and this has {}",
+                                                 node.name, trainer::cuda::kMaxPositions, positions));
+  }
+
+  Status name_numerics() {
+    int driver = 0, runtime = 0, major = 0, minor = 0;
+    const std::string where = fmt::format("GPU {} does not say what it is", device_);
+    LOCKSTEP_CHECK_OK(queue_->status_of(runtime_.driver_get_version(&driver), where));
+    LOCKSTEP_CHECK_OK(queue_->status_of(runtime_.runtime_get_version(&runtime), where));
+    LOCKSTEP_CHECK_OK(queue_->status_of(
+        runtime_.device_get_attribute(&major, CudaAttribute::kComputeCapabilityMajor, device_), where));
+    LOCKSTEP_CHECK_OK(queue_->status_of(
+        runtime_.device_get_attribute(&minor, CudaAttribute::kComputeCapabilityMinor, device_), where));
+    numerics_ =
+        fmt::format("cuda/float32/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/kernels-{}", queue_->device_name(), major,
+                    minor, version_text(driver), version_text(runtime), blas_.get_version(), kKernelsRevision);
+    return {};
+  }
+
+  Cells* cells() const { return reinterpret_cast<Cells*>(cell_memory_->data()); }  // an address of the device
+
+  // At least so many bytes, and some. Null: there is not enough memory, which the next wait says.
+  void* scratch(size_t bytes) {
+    if (scratch_ && bytes <= scratch_->bytes()) return scratch_->data();
+    auto larger = DeviceMemory::allocate(*queue_, std::max(bytes, size_t{1} << 16));
+    if (!larger) {
+      queue_->keep(trainer::cuda::CudaError::kMemoryAllocation);
+      return nullptr;
+    }
+    scratch_ = std::move(*larger);  // frees the old one, which waits for work on it
+    return scratch_->data();
+  }
+
+  Status try_update(const core::Optimizer& optimizer, const core::Update& update, std::uint64_t& digest) {
+    void* const room = scratch(trainer::cuda::update_scratch(optimizer, *update.layout));
+    if (room != nullptr) {
+      LOCKSTEP_CHECK_OK(enqueue_update(*queue_, optimizer, update,
+                                       {.digest = &cells()->digest, .norms = cells()->norms, .scratch = room}));
+      queue_->read(&digest, &cells()->digest, sizeof digest);
+    }
+    return queue_->wait(queue_->mark());
+  }
+
+  // Half an update leaves no state to continue from.
+  [[noreturn]] static void end_process(const Error& error) {
+    std::fprintf(stderr, "lockstep-trainer: the optimizer's update did not end: %s\n", error.message.c_str());
+    std::fflush(stderr);
+    std::_Exit(kExitDeviceLost);
+  }
+
+  const CudaRuntime& runtime_;
+  const Blas blas_;
+  const int device_;
+  std::string numerics_;
+  std::unique_ptr<DeviceQueue> queue_;
+  std::unique_ptr<DeviceMemory> cell_memory_, workspace_, scratch_;
+  BlasPlace place_{.blas = blas_};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<core::Backend>> make_cuda_backend(const CudaOptions& options) {
+  LOCKSTEP_TRY(const CudaRuntime* const runtime, trainer::cuda::load_cuda_runtime(options.cudart));
+  LOCKSTEP_TRY(const int gpus, trainer::cuda::count_gpus(*runtime));
+  LOCKSTEP_TRY(const Blas blas, trainer::cuda::open_blas(options.cublaslt));
+  auto backend = std::make_unique<CudaBackend>(*runtime, blas, options.local_rank % gpus);
+  LOCKSTEP_CHECK_OK(backend->set_up());
+  return std::unique_ptr<core::Backend>(std::move(backend));
+}
+
+}  // namespace lockstep::trainer::backend

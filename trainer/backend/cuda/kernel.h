@@ -1,0 +1,85 @@
+// What the kernels of `cuda` share, and the functions that each op's file (ops/) defines.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "trainer/backend/cuda/device_queue.h"
+#include "trainer/backend/cuda/matmul.h"
+#include "trainer/backend/node_kernel.h"
+#include "trainer/core/backend.h"
+
+namespace lockstep::trainer::backend::cuda {
+
+using core::RunContext;
+using trainer::cuda::CudaError;
+using trainer::cuda::CudaStream;
+using trainer::cuda::DeviceQueue;
+
+// A node, and what computes it. The queue and what `blas` refers to outlive the kernel.
+struct Site {
+  NodeSite at;
+  DeviceQueue& queue;
+  const trainer::cuda::BlasPlace& blas;
+  std::uint64_t* bad_index;  // of the device, for find_bad_index()
+};
+
+// The ops that this backend has. The others need cuDNN.
+#define LOCKSTEP_CUDA_OPS(EACH) \
+  EACH(Linear)                  \
+  EACH(Relu)                    \
+  EACH(Gelu)                    \
+  EACH(Embedding)               \
+  EACH(Add)                     \
+  EACH(LayerNorm)               \
+  EACH(BatchNorm)               \
+  EACH(Dropout)                 \
+  EACH(CausalAttention)         \
+  EACH(Flatten)                 \
+  EACH(SoftmaxCrossEntropy)     \
+  EACH(MeanSquaredError)
+
+// make_kernel: kInternal, with the layer's name, if a library cannot compute it.
+#define LOCKSTEP_KERNEL(name)                                     \
+  Needs needs_of(const core::ops::name& op, const Dimensions& d); \
+  Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::name& op, Site site);
+LOCKSTEP_CUDA_OPS(LOCKSTEP_KERNEL)
+#undef LOCKSTEP_KERNEL
+
+// Whether the op is one of them.
+template <typename Op>
+concept HasKernel = requires(const Op& op, const Dimensions& d) {
+  needs_of(op, d);
+};
+
+// Float elements that hold so many bytes of scratch.
+inline size_t floats_of(size_t bytes) {
+  return (bytes + sizeof(float) - 1) / sizeof(float);
+}
+
+class Base : public NodeKernel<float> {
+ public:
+  explicit Base(Site site) : NodeKernel(std::move(site.at)), queue_(site.queue), bad_index_(site.bad_index) {}
+
+ protected:
+  static std::int64_t size(size_t value) { return static_cast<std::int64_t>(value); }
+  std::int64_t rows() const { return size(d_.rows); }
+  std::int64_t samples() const { return size(d_.samples); }
+  std::int64_t count() const { return size(elements()); }
+  CudaStream* stream() const { return queue_.stream(); }
+  // What a launcher returned, with the layer's name.
+  Status launched(CudaError error) const { return queue_.status_of(error, where()); }
+  // Looks for a row of input `i` outside [0, limit). A later wait returns the error.
+  Status check_indices(size_t i, std::int64_t limit) const;
+  // The layer, as errors name it.
+  std::string where() const;
+
+  DeviceQueue& queue_;
+
+ private:
+  std::uint64_t* const bad_index_;
+};
+
+}  // namespace lockstep::trainer::backend::cuda

@@ -1,0 +1,181 @@
+#include "trainer/backend/cuda/kernels/batch_norm.h"
+
+#include "trainer/backend/cuda/kernels/column_sums.h"
+
+// Sums are in double, as the statistics are: a mean may be much larger than the deviation from it.
+
+namespace lockstep::trainer::cuda {
+
+namespace {
+
+// partial (chunks, width).
+__global__ void sum_kernel(const float* x, double* partial, std::int64_t rows, std::int64_t width) {
+  const ColumnPart part = column_part(rows, width);
+  if (part.column >= width) return;
+  double sum = 0;
+  for (std::int64_t row = part.begin; row < part.end; ++row) sum += x[row * width + part.column];
+  partial[part.chunk * width + part.column] = sum;
+}
+
+__global__ void mean_kernel(const double* partial, double* staged_mean, std::int64_t rows, std::int64_t chunks,
+                            std::int64_t width) {
+  const std::int64_t column = thread_of_launch();
+  if (column >= width) return;
+  double sum = 0;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * width + column];
+  staged_mean[column] = sum / static_cast<double>(rows);
+}
+
+__global__ void squares_kernel(const float* x, const double* mean, double* partial, std::int64_t rows,
+                               std::int64_t width) {
+  const ColumnPart part = column_part(rows, width);
+  if (part.column >= width) return;
+  const double m = mean[part.column];
+  double sum = 0;
+  for (std::int64_t row = part.begin; row < part.end; ++row) {
+    const double centred = x[row * width + part.column] - m;
+    sum += centred * centred;
+  }
+  partial[part.chunk * width + part.column] = sum;
+}
+
+__global__ void deviation_kernel(const double* partial, const double* staged_mean, double* staged_variance, float* mean,
+                                 float* inverse, std::int64_t rows, std::int64_t chunks, std::int64_t width,
+                                 double epsilon) {
+  const std::int64_t column = thread_of_launch();
+  if (column >= width) return;
+  double sum = 0;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * width + column];
+  staged_variance[column] = sum / static_cast<double>(rows - 1);
+  mean[column] = static_cast<float>(staged_mean[column]);
+  inverse[column] = static_cast<float>(1.0 / sqrt(sum / static_cast<double>(rows) + epsilon));
+}
+
+__global__ void running_kernel(const double* running_mean, const double* running_variance, float* mean, float* inverse,
+                               std::int64_t width, double epsilon) {
+  const std::int64_t column = thread_of_launch();
+  if (column >= width) return;
+  mean[column] = static_cast<float>(running_mean[column]);
+  inverse[column] = static_cast<float>(1.0 / sqrt(running_variance[column] + epsilon));
+}
+
+__global__ void normalise_kernel(const float* x, const float* gain, const float* shift, const float* mean,
+                                 const float* inverse, float* y, std::int64_t count, std::int64_t width) {
+  const std::int64_t i = thread_of_launch();
+  if (i >= count) return;
+  const std::int64_t column = row_and_column(i, width).column;
+  y[i] = (x[i] - mean[column]) * inverse[column] * gain[column] + shift[column];
+}
+
+// partial_gain and partial_shift (chunks, width).
+__global__ void gradient_sums_kernel(const float* x, const float* mean, const float* inverse, const float* dy,
+                                     double* partial_gain, double* partial_shift, std::int64_t rows,
+                                     std::int64_t width) {
+  const ColumnPart part = column_part(rows, width);
+  if (part.column >= width) return;
+  const float m = mean[part.column], inv = inverse[part.column];
+  double gain = 0, shift = 0;
+  for (std::int64_t row = part.begin; row < part.end; ++row) {
+    const float g = dy[row * width + part.column];
+    gain += g * (x[row * width + part.column] - m) * inv;
+    shift += g;
+  }
+  partial_gain[part.chunk * width + part.column] = gain;
+  partial_shift[part.chunk * width + part.column] = shift;
+}
+
+// along and total (width): the sums of this micro-batch alone.
+__global__ void parameters_kernel(const double* partial_gain, const double* partial_shift, float* along, float* total,
+                                  float* dgain, float* dshift, std::int64_t chunks, std::int64_t width) {
+  const std::int64_t column = thread_of_launch();
+  if (column >= width) return;
+  double gain = 0, shift = 0;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    gain += partial_gain[chunk * width + column];
+    shift += partial_shift[chunk * width + column];
+  }
+  along[column] = static_cast<float>(gain);
+  total[column] = static_cast<float>(shift);
+  dgain[column] += along[column];
+  dshift[column] += total[column];
+}
+
+__global__ void input_kernel(const float* x, const float* gain, const float* mean, const float* inverse,
+                             const float* dy, const float* along, const float* total, float* dx, std::int64_t rows,
+                             std::int64_t width, bool accumulate) {
+  const std::int64_t i = thread_of_launch();
+  if (i >= rows * width) return;
+  const std::int64_t column = row_and_column(i, width).column;
+  const float share = 1.0f / static_cast<float>(rows), inv = inverse[column];
+  const float normal = (x[i] - mean[column]) * inv;
+  put(dx + i, gain[column] * inv * (dy[i] - total[column] * share - normal * along[column] * share), accumulate);
+}
+
+// Launches until one fails.
+class Launches {
+ public:
+  explicit Launches(CudaStream* stream) : stream_(stream) {}
+
+  template <typename Kernel, typename... Arguments>
+  void operator()(Kernel kernel, std::int64_t blocks, int threads, Arguments... arguments) {
+    if (error_ == CudaError::kSuccess) error_ = launch(kernel, blocks, threads, 0, stream_, arguments...);
+  }
+  CudaError error() const { return error_; }
+
+ private:
+  CudaStream* stream_;
+  CudaError error_ = CudaError::kSuccess;
+};
+
+}  // namespace
+
+CudaError batch_norm_train(CudaStream* stream, const float* x, const float* gain, const float* shift,
+                           double* staged_mean, double* staged_variance, float* mean, float* inverse, float* y,
+                           std::int64_t rows, std::int64_t width, double epsilon, void* scratch) {
+  auto* partial = static_cast<double*>(scratch);
+  const std::int64_t chunks = chunks_of(rows), across = column_blocks(width);
+  Launches run(stream);
+  run(sum_kernel, across * chunks, kColumnThreads, x, partial, rows, width);
+  run(mean_kernel, across, kColumnThreads, partial, staged_mean, rows, chunks, width);
+  run(squares_kernel, across * chunks, kColumnThreads, x, staged_mean, partial, rows, width);
+  run(deviation_kernel, across, kColumnThreads, partial, staged_mean, staged_variance, mean, inverse, rows, chunks,
+      width, epsilon);
+  run(normalise_kernel, blocks_for(rows * width), kThreads, x, gain, shift, mean, inverse, y, rows * width, width);
+  return run.error();
+}
+
+CudaError batch_norm_evaluate(CudaStream* stream, const float* x, const float* gain, const float* shift,
+                              const double* running_mean, const double* running_variance, float* mean, float* inverse,
+                              float* y, std::int64_t rows, std::int64_t width, double epsilon) {
+  Launches run(stream);
+  run(running_kernel, column_blocks(width), kColumnThreads, running_mean, running_variance, mean, inverse, width,
+      epsilon);
+  run(normalise_kernel, blocks_for(rows * width), kThreads, x, gain, shift, mean, inverse, y, rows * width, width);
+  return run.error();
+}
+
+CudaError batch_norm_backward(CudaStream* stream, const float* x, const float* gain, const float* mean,
+                              const float* inverse, const float* dy, float* dx, float* dgain, float* dshift,
+                              std::int64_t rows, std::int64_t width, bool accumulate, void* scratch) {
+  const std::int64_t chunks = chunks_of(rows), across = column_blocks(width);
+  auto* partial_gain = static_cast<double*>(scratch);
+  double* partial_shift = partial_gain + chunks * width;
+  auto* along = reinterpret_cast<float*>(partial_shift + chunks * width);
+  float* total = along + width;
+  Launches run(stream);
+  run(gradient_sums_kernel, across * chunks, kColumnThreads, x, mean, inverse, dy, partial_gain, partial_shift, rows,
+      width);
+  run(parameters_kernel, across, kColumnThreads, partial_gain, partial_shift, along, total, dgain, dshift, chunks,
+      width);
+  if (dx == nullptr) return run.error();
+  run(input_kernel, blocks_for(rows * width), kThreads, x, gain, mean, inverse, dy, along, total, dx, rows, width,
+      accumulate);
+  return run.error();
+}
+
+size_t batch_norm_scratch(std::int64_t rows, std::int64_t width) {
+  return static_cast<size_t>(width) *
+         (2 * static_cast<size_t>(chunks_of(rows)) * sizeof(double) + 2 * sizeof(float));
+}
+
+}  // namespace lockstep::trainer::cuda

@@ -1,0 +1,33 @@
+#include "trainer/backend/cuda/kernels/bias.h"
+
+#include "trainer/backend/cuda/kernels/column_sums.h"
+
+namespace lockstep::trainer::cuda {
+
+namespace {
+
+__global__ void sum_chunks_kernel(const float* x, float* partial, std::int64_t rows, std::int64_t columns) {
+  const ColumnPart part = column_part(rows, columns);
+  if (part.column >= columns) return;
+  float sum = 0;
+  for (std::int64_t row = part.begin; row < part.end; ++row) sum += x[row * columns + part.column];
+  partial[part.chunk * columns + part.column] = sum;
+}
+
+}  // namespace
+
+CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,
+                          void* scratch) {
+  auto* partial = static_cast<float*>(scratch);  // (chunks, columns)
+  const CudaError error = launch(sum_chunks_kernel, column_blocks(columns) * chunks_of(rows), kColumnThreads, 0, stream,
+                                 x, partial, rows, columns);
+  if (error != CudaError::kSuccess || rows <= 0) return error;
+  return launch(add_chunks_kernel, column_blocks(columns), kColumnThreads, 0, stream, partial, sums, chunks_of(rows),
+                columns);
+}
+
+size_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
+  return static_cast<size_t>(chunks_of(rows) * columns) * sizeof(float);
+}
+
+}  // namespace lockstep::trainer::cuda

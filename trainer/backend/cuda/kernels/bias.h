@@ -1,0 +1,14 @@
+// The gradient of a linear layer's bias; the product of matrices adds the bias itself.
+#pragma once
+
+#include "trainer/backend/cuda/kernels/types.h"
+
+namespace lockstep::trainer::cuda {
+
+// sums += the sum of x's rows; x (rows, columns), sums (columns).
+CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,
+                          void* scratch);
+// Bytes of scratch of add_column_sums.
+size_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
+
+}  // namespace lockstep::trainer::cuda

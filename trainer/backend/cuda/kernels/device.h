@@ -1,0 +1,59 @@
+// Pieces of kernels that several .cu files use.
+#pragma once
+
+#include "trainer/backend/cuda/kernels/launch.h"
+
+namespace lockstep::trainer::cuda {
+
+// *at = value, or *at += value.
+inline __device__ void put(float* at, float value, bool accumulate) {
+  *at = accumulate ? *at + value : value;
+}
+
+// `i` in rows of `width`. Neither is negative.
+struct RowAndColumn {
+  std::int64_t row, column;
+};
+
+// A division of 64 bits takes a GPU about 70 instructions, one of 32 bits 20.
+inline __device__ RowAndColumn row_and_column(std::int64_t i, std::int64_t width) {
+  if ((i | width) >> 32 != 0) return {i / width, i % width};
+  const auto small = static_cast<std::uint32_t>(i), divisor = static_cast<std::uint32_t>(width);
+  return {small / divisor, small % divisor};
+}
+
+// The sum over the warp, to each lane: pairs, then pairs of pairs. The lanes of a warp must all call it.
+template <typename T>
+__device__ T warp_sum(T value) {
+  for (int lanes = 1; lanes < kWarpSize; lanes *= 2) value += __shfl_xor_sync(0xffffffffU, value, lanes);
+  return value;
+}
+
+// The largest of the warp, to each lane. A NaN may be passed over.
+template <typename T>
+__device__ T warp_max(T value) {
+  for (int lanes = 1; lanes < kWarpSize; lanes *= 2) {
+    const T other = __shfl_xor_sync(0xffffffffU, value, lanes);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// Threads of a block of which each warp computes a row.
+inline constexpr int kRowThreads = 128;
+
+// Blocks of kRowThreads for `rows` rows.
+inline std::int64_t row_blocks(std::int64_t rows) {
+  return blocks_for(rows, kRowThreads / kWarpSize);
+}
+
+// The row that the running thread's warp computes.
+inline __device__ std::int64_t row_of_warp() {
+  return static_cast<std::int64_t>(blockIdx.x) * (kRowThreads / kWarpSize) + threadIdx.x / kWarpSize;
+}
+
+inline __device__ std::int64_t lane_of_thread() {
+  return threadIdx.x % kWarpSize;
+}
+
+}  // namespace lockstep::trainer::cuda

@@ -1,0 +1,54 @@
+// Products of row-major matrices by cuBLASLt, planned once for their sizes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "operator/base/result.h"
+#include "trainer/backend/cuda/blas.h"
+
+namespace lockstep::trainer::cuda {
+
+// The library, and memory of the device that it may use for one product at a time on one stream.
+struct BlasPlace {
+  const Blas& blas;
+  BlasHandle* handle = nullptr;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+};
+
+enum class As : std::uint8_t { kIs, kTransposed };
+
+// C (m, n) = A (m, k) B (k, n). kTransposed reads a matrix that is stored as (k, m) or (n, k). A stride is the number
+// of elements from one stored row to the next. `bias` (n), memory of the device, is added to each row; null: none.
+struct ProductShape {
+  As a_as = As::kIs, b_as = As::kIs;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+  const float* bias = nullptr;
+};
+
+// One thread.
+class Matmul {
+ public:
+  // `place` must outlive the product. kInternal: the library has no algorithm for it.
+  static Result<Matmul> plan(const BlasPlace& place, const ProductShape& shape);
+
+  // Enqueues C = A B, or C += A B if `adds`. Addresses are of the device and multiples of kAlignment. Never allocates
+  // and never waits.
+  BlasStatus run(const float* a, const float* b, bool adds, float* c, CudaStream* stream) const;
+
+ private:
+  template <typename Handle>
+  using Owned = std::unique_ptr<Handle, BlasStatus (*)(Handle*)>;
+
+  Matmul(const BlasPlace& place, Owned<BlasProduct> product, Owned<BlasLayout> left, Owned<BlasLayout> right,
+         Owned<BlasLayout> result, const BlasAlgorithm& algorithm);
+
+  const BlasPlace* place_;
+  Owned<BlasProduct> product_;
+  Owned<BlasLayout> left_, right_, result_;  // as the library sees them: left is B
+  BlasAlgorithm algorithm_;
+};
+
+}  // namespace lockstep::trainer::cuda
