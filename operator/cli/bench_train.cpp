@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -64,7 +65,7 @@ Status write_file(const fs::path& path, const std::string& text) {
                                                    error ? error.message() : std::string(strerror(errno))));
 }
 
-// A folder that is removed with this object.
+// A folder that is removed with this object. The guard owns it, because its child ends at once on a second signal.
 class Scratch {
  public:
   Scratch() {
@@ -97,8 +98,13 @@ std::string reason_of(const fs::path& folder) {
 
 class Bench {
  public:
-  explicit Bench(const BenchOptions& options)
-      : options_(options), root_(options.output), cells_(cells_of(options)), results_(cells_.size()) {}
+  // `scratch` is an empty folder for what is not kept. Both outlive the object.
+  Bench(const BenchOptions& options, const fs::path& scratch)
+      : options_(options),
+        scratch_(scratch),
+        root_(options.output),
+        cells_(cells_of(options)),
+        results_(cells_.size()) {}
 
   // Reads the results that the folder has.
   Status load() {
@@ -184,10 +190,8 @@ class Bench {
     auto plan = plan_run(job_of(cell, options_, steps), how);
     if (!plan) return Halt{.error = plan.error()};
     plan->display = &display;
-    const int status = run_session(*plan);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-      if (status == 128 + signal) return Halt{.signal = signal, .error = {}};
-    }
+    const auto [status, signal] = run_session(*plan);
+    if (signal != 0) return Halt{.signal = signal, .error = {}};
     const std::string reason = reason_of(folder);
     if (status != 0) {
       return Halt{.error = {ErrorCode::kUnavailable, fmt::format("{} failed with exit status {}{}{}", describe(cell),
@@ -200,10 +204,6 @@ class Bench {
 
   // A few steps of each model on one worker: what it needs, and that the trainer accepts it.
   Halting<std::vector<BenchEstimate>> probe() const {
-    const Scratch scratch;
-    if (scratch.path().empty()) {
-      return Halt{.error = {ErrorCode::kUnavailable, "no temporary folder can be created (see TMPDIR)"}};
-    }
     std::vector<BenchProbe> probes;
     std::vector<BenchEstimate> estimates(cells_.size());
     const auto silent = make_bench_display(nullptr, clock_);
@@ -215,7 +215,7 @@ class Bench {
       });
       if (known == probes.end()) {
         const MonotonicTime began = clock_.now();
-        const auto run = run_job(one, kProbe, scratch.path() / name_of(one), *silent);
+        const auto run = run_job(one, kProbe, scratch_ / name_of(one), *silent);
         if (const Halt* halt = std::get_if<Halt>(&run)) return *halt;
         const RunResult& found = std::get<RunResult>(run);
         const double step = found.speed > 0 ? static_cast<double>(options_.batch_size) / found.speed : 0;
@@ -298,6 +298,7 @@ class Bench {
   }
 
   const BenchOptions& options_;
+  const fs::path& scratch_;
   const fs::path root_;
   SystemClock& clock_ = SystemClock::instance();
   const std::vector<Cell> cells_;
@@ -314,10 +315,24 @@ int bench_train(const BenchOptions& options) {
   if (const Status fine = check_bench(options); !fine) {
     return refuse(fine.error(), fine.error().code == ErrorCode::kNotFound ? 1 : kExitContradiction);
   }
-  Bench bench(options);
+  const Scratch scratch;
+  if (scratch.path().empty()) {
+    return refuse(fail(ErrorCode::kUnavailable, "no temporary folder can be created (see TMPDIR)"), 1);
+  }
+  Bench bench(options, scratch.path());
   if (const Status loaded = bench.load(); !loaded) return refuse(loaded.error(), 1);
   log::configure(log::Level::kError, log::Format::kText);
-  return local::run_guarded([&] { return bench.run(); });
+  const Error unwritten =
+      fail(ErrorCode::kUnavailable, "standard output takes no more: is it full? The results are in the files");
+  return local::run_guarded([&] {
+    try {
+      const int status = bench.run();
+      const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+      return written || status != 0 ? status : refuse(unwritten, 1);
+    } catch (const std::system_error&) {  // of fmt::print()
+      return refuse(unwritten, 1);
+    }
+  });
 }
 
 }  // namespace lockstep::cli

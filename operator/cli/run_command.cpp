@@ -152,7 +152,7 @@ int run_command(const RunOptions& options) {
                : 1;
   }
   log::configure(log::Level::kError, log::Format::kText);
-  return local::run_guarded([&] { return run_session(*plan); });
+  return local::run_guarded([&] { return run_session(*plan).status; });
 }
 
 }  // namespace lockstep::cli

@@ -59,13 +59,13 @@ class Session {
     kills_.assign(options.kills.begin(), options.kills.end());
   }
 
-  int run() {
+  SessionEnd run() {
     started_ = clock_.now();
     if (const Status status = start(); !status) {
       stop_everything(Duration::zero());
       display_->finish();
       fmt::print(stderr, "lockstep run: {}\n", status.error().message);
-      return 1;
+      return {.status = 1};
     }
     if (plan_.display == nullptr) introduce();
     follow();
@@ -77,9 +77,9 @@ class Session {
     print_log_lines();
     display_->finish();
     report();
-    if (signal != 0) return 128 + signal;
+    if (signal != 0) return {.status = 128 + signal, .signal = signal};
     const int status = exit_status(job_.status);
-    return status == 0 && chaos_ && !chaos_->report(job_.status).good() ? 1 : status;
+    return {.status = status == 0 && chaos_ && !chaos_->report(job_.status).good() ? 1 : status};
   }
 
  private:
@@ -421,7 +421,7 @@ class Session {
 
 }  // namespace
 
-int run_session(const RunPlan& plan) {
+SessionEnd run_session(const RunPlan& plan) {
   return Session(plan).run();
 }
 

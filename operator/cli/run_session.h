@@ -26,9 +26,13 @@ struct RunPlan {
   Display* display = nullptr;
 };
 
-// Runs the job to its end, prints to standard output, and returns the exit status of the command: the job's, or 128 +
-// the signal that stopped it. Call it inside run_guarded(): a second signal ends this process at once and leaves the
-// rest to the guard.
-int run_session(const RunPlan& plan);
+struct SessionEnd {
+  int status = 0;  // of the command: the job's, or 128 + the signal that stopped the session
+  int signal = 0;  // that this process received; 0: none, though a worker may have ended by one
+};
+
+// Runs the job to its end, prints to standard output, and returns how it ended. Call it inside run_guarded(): a second
+// signal ends this process at once and leaves the rest to the guard.
+SessionEnd run_session(const RunPlan& plan);
 
 }  // namespace lockstep::cli

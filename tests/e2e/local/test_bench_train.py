@@ -1,11 +1,16 @@
 """`lockstep bench train`: a matrix is measured, survives Ctrl-C, and continues where it was."""
 
+import contextlib
 import csv
 import json
+import os
 import re
 import signal
+import subprocess
 
+import e2e
 import pytest
+from command import LOCKSTEP
 
 TINY = ["bench", "train", "--model", "mlp", "--workers", "1,2", "--batch-size", "8", "--warmup-steps", "2",
         "--steps", "200", "--runs", "2"]
@@ -84,3 +89,38 @@ def test_what_the_trainer_or_the_machine_refuses_is_told_before_a_cell_is_measur
     assert command.wait() == 1, command
     assert sentence in command.err and len(command.err.splitlines()) == 1, command
     assert "run 1 of" not in command.out, command
+
+
+def test_a_worker_that_ends_by_a_signal_is_a_failure_and_not_a_wish_of_the_user(bench):
+    command = bench("--", "--min-step-seconds=0.1")
+    command.until("mlp on synthetic data with 1 worker, run 1 of 2")
+
+    def ended():
+        worker = command.worker(0)  # the next one as well, until no restart is left
+        if worker:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGQUIT)
+        return command.process.poll() is not None
+
+    e2e.wait_for("the end of the benchmark", ended, 60, every=0.05)
+    assert command.wait() == 1, command
+    assert "failed with exit status 131" in command.err, command
+
+
+def test_a_second_interrupt_leaves_no_folder_behind(lockstep, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = lockstep(*TINY, "--dry-run", "--", "--min-step-seconds=60", env={"TMPDIR": str(scratch)})
+    e2e.wait_for("the worker", lambda: command.worker(0), 20, every=0.01)
+    command.process.send_signal(signal.SIGINT)
+    command.process.send_signal(signal.SIGTERM)  # two of one kind may arrive as one
+    assert command.wait() == 143, command
+    command.nothing_is_left()
+    assert not list(scratch.iterdir()), command
+
+
+def test_a_full_standard_output_is_a_failure(tmp_path):
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([LOCKSTEP, *TINY, "--dry-run"], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert ended.returncode == 1, ended
+    assert b"standard output takes no more" in ended.stderr, ended
