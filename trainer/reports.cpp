@@ -151,7 +151,12 @@ Outcome<> Reports::result() const {
   LOCKSTEP_TRY(const checkpoint::State tensors,
                from(Origin::kInternal, state_tensors(rank_.state(), rank_.task->stored)));
   LOCKSTEP_TRY(auto digest, from(Origin::kInternal, checkpoint::state_digest(tensors)));
-  if (benchmark_) print(stdout, "{}\n", report::format_benchmark_total(benchmark_->result().speed.mean));
+  if (benchmark_ && benchmark_->result().speed.steps > 0) {
+    print(stdout, "{}\n", report::format_benchmark_total(benchmark_->result().speed.mean));
+  } else if (benchmark_) {
+    print(stdout, "no step was timed: this process made {}, and --benchmark-warmup={} leaves the first out\n",
+          rank_.state().step - first_step_, *rank_.flags.benchmark_warmup);
+  }
   print_result(digest);
   return {};
 }
@@ -255,7 +260,7 @@ void Reports::print_result(const std::string& digest) const {
   record.emplace_back("commit_percent", share(times.commit));
   record.emplace_back("load_percent", share(times.load));
   add_circumstances(record);
-  if (benchmark_) add_benchmark(record);
+  if (benchmark_ && benchmark_->result().speed.steps > 0) add_benchmark(record);
   print(stdout, "{}\n", report::format_result(record));
 }
 

@@ -1,6 +1,8 @@
 #include "trainer/report/benchmark.h"
 
-#include <numeric>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 
 #include "trainer/report/report.h"
 
@@ -13,19 +15,32 @@ std::optional<std::string> Benchmark::add(double seconds, const StepParts& parts
   }
   if (!(seconds > 0)) return std::nullopt;
   seconds_.push_back(seconds);
+  const double speed = samples_ / seconds, before = average_;
+  average_ += (speed - average_) / static_cast<double>(seconds_.size());
+  square_deviation_ += (speed - before) * (speed - average_);
+  total_ += seconds;
   load_ += parts.load;
   wait_ += parts.wait;
   if (seconds_.size() % kEvery != 0) return std::nullopt;
-  return format_benchmark_line(static_cast<std::int64_t>(seconds_.size()), speed_statistics(samples_, seconds_), loss);
+  return format_benchmark_line(static_cast<std::int64_t>(seconds_.size()), so_far(), loss);
+}
+
+SpeedStatistics Benchmark::so_far() const {
+  const auto lately = static_cast<std::ptrdiff_t>(std::min(seconds_.size(), kJitter));
+  SpeedStatistics speed = speed_statistics(samples_, {seconds_.end() - lately, seconds_.end()});
+  const auto n = static_cast<double>(seconds_.size());
+  speed.steps = seconds_.size();
+  speed.mean = samples_ * n / total_;
+  speed.standard_error = std::sqrt(square_deviation_) / n;
+  return speed;
 }
 
 BenchmarkResult Benchmark::result() const {
   BenchmarkResult result{.speed = speed_statistics(samples_, seconds_)};
-  const double total = std::accumulate(seconds_.begin(), seconds_.end(), 0.0);
-  if (total <= 0) return result;
-  if (total > load_) result.compute_speed = samples_ * static_cast<double>(seconds_.size()) / (total - load_);
-  result.input_stall_percent = 100 * load_ / total;
-  result.exposed_communication_percent = 100 * wait_ / total;
+  if (total_ <= 0) return result;
+  if (total_ > load_) result.compute_speed = samples_ * static_cast<double>(seconds_.size()) / (total_ - load_);
+  result.input_stall_percent = 100 * load_ / total_;
+  result.exposed_communication_percent = 100 * wait_ / total_;
   return result;
 }
 

@@ -30,14 +30,16 @@ struct BenchmarkResult {
 // One thread.
 class Benchmark {
  public:
-  static constexpr std::size_t kEvery = 10;  // timed steps between two lines
+  static constexpr std::size_t kEvery = 10;     // timed steps between two lines
+  static constexpr std::size_t kJitter = 1000;  // timed steps that the jitter of a line looks back on
 
   // `warm_up_steps` are not timed; a step has `samples` over all ranks.
   Benchmark(std::int64_t warm_up_steps, std::int64_t samples)
       : left_to_warm_(warm_up_steps), samples_(static_cast<double>(samples)) {}
 
   // A committed step that took `seconds` on the wall. Returns the line to print, every kEvery timed steps; it counts
-  // timed steps.
+  // timed steps. Its speed and error are over all of them, its jitter over the last kJitter: a line costs the same
+  // after any number of steps.
   std::optional<std::string> add(double seconds, const StepParts& parts, double loss);
 
   BenchmarkResult result() const;
@@ -45,8 +47,11 @@ class Benchmark {
  private:
   std::int64_t left_to_warm_;
   double samples_;
-  std::vector<double> seconds_;  // of the timed steps
-  double load_ = 0, wait_ = 0;   // sums over them
+  SpeedStatistics so_far() const;
+
+  std::vector<double> seconds_;                // of the timed steps
+  double total_ = 0, load_ = 0, wait_ = 0;     // sums over them
+  double average_ = 0, square_deviation_ = 0;  // of their speeds; the sum of squared deviations
 };
 
 }  // namespace lockstep::trainer::report

@@ -225,6 +225,17 @@ TEST_F(Trainer, a_restart_continues_at_the_exact_next_step) {
   EXPECT_EQ(value_of(second.out, "initial_held_out_loss"), value_of(whole.out, "initial_held_out_loss"));
 }
 
+TEST_F(Trainer, a_benchmark_that_is_resumed_near_its_end_says_that_it_timed_no_step) {
+  ASSERT_EQ(run(saving(20, {"--checkpoint-every-steps=15", "--keep-checkpoints=0"})).code, 0);
+  fs::remove_all(checkpoints() + "/step-20.g0");
+  const Ended resumed = run(saving(20, {"--benchmark-warmup=10"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, ::testing::HasSubstr(
+                               "no step was timed: this process made 5, and --benchmark-warmup=10 leaves the first"));
+  EXPECT_THAT(resumed.out, ::testing::Not(::testing::HasSubstr("total images/sec")));
+  EXPECT_EQ(value_of(resumed.out, "images_per_second"), "no images_per_second");
+}
+
 // Its held-out loss falls, and then varies with the noise of the batches.
 class EarlyStop : public Trainer {
  protected:

@@ -18,6 +18,18 @@ TEST(Benchmark, prints_a_line_every_ten_steps_after_the_warm_up) {
   EXPECT_NEAR(benchmark.result().speed.mean, 128, 1e-9);
 }
 
+TEST(Benchmark, a_line_has_the_speed_of_all_steps_and_the_jitter_of_the_last_thousand) {
+  Benchmark benchmark(0, 32);
+  std::optional<std::string> line;
+  for (int step = 0; step < 3000; ++step) benchmark.add(step % 2 == 0 ? 0.5 : 1.0, {}, 0);
+  for (int step = 0; step < 1000; ++step) line = benchmark.add(0.25, {}, 2.5);
+  const SpeedStatistics all = benchmark.result().speed;
+  EXPECT_GT(all.jitter, 40);
+  EXPECT_EQ(line, "4000\timages/sec: 51.2 +/- 0.6 (jitter = 0.0)\t2.500");
+  EXPECT_NEAR(all.mean, 51.2, 1e-9);
+  EXPECT_NEAR(all.standard_error, 0.6, 0.05);
+}
+
 TEST(Benchmark, tells_the_input_and_the_communication_apart_from_computing) {
   Benchmark benchmark(1, 100);
   benchmark.add(5.0, {.load = 5, .wait = 5}, 0);  // the warm-up
