@@ -47,8 +47,8 @@ std::string CoordinatorState::in_words(const IdentityDifference& difference) con
                      advice.empty() ? "" : ". ", advice);
 }
 
-// A process that was started with GO says its line before its first collective. Where the line is late, as from an agent that has
-// lost the coordinator, the generation may make steps before the difference is found.
+// A process that was started with GO says its line before its first collective. Where the line is late, as from an
+// agent that has lost the coordinator, the generation may make steps before the difference is found.
 void CoordinatorState::evaluate_identities(Now now) {
   if (!generation_.take_identities_changed()) return;
   const auto difference = difference_in(gang());

@@ -180,13 +180,19 @@ TEST_F(Regroup, the_leader_may_die_and_its_replacement_leads) {
 }
 
 TEST_F(Regroup, a_leader_that_is_replaced_ends_early_after_the_same_evaluation) {
-  const std::vector<std::string> arguments = {
-      "--model=linear-regression", "--steps=4000",   "--deterministic",           "--log-every=1",
-      "--schedule=constant",       "--eval-every=2", "--early-stop-evaluations=3"};
+  std::vector<std::string> arguments = {"--model=linear-regression",
+                                        "--steps=4000",
+                                        "--deterministic",
+                                        "--log-every=1",
+                                        "--schedule=constant",
+                                        "--eval-every=2",
+                                        "--early-stop-evaluations=30"};
   const Ended alone = run(arguments);
   ASSERT_EQ(alone.code, 0) << alone.err;
+  arguments.emplace_back("--min-step-seconds=0.02");  // progress is told four times a second
   PlayedGang& gang = start(arguments);
-  ASSERT_TRUE(gang.process(0).says("step 5/"));
+  const std::int64_t best = std::stol(value_of(alone.out, "best_step"));
+  gang.hears(0, [&](const PlayedGang::WorkerMessage& it) { return it.progress && it.progress->step > best; });
   gang.kill(0);
   gang.form(2);
   const std::vector<Ended> ends = gang.wait();
