@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/backend/image_layers.h"
@@ -46,8 +47,10 @@ TEST_P(CudaLayer, loss_and_gradient_are_those_of_ref) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, CudaLayer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
-INSTANTIATE_TEST_SUITE_P(Odd, CudaLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
-INSTANTIATE_TEST_SUITE_P(Even, CudaLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+// A sanitizer slows the emulator down more than other code.
+constexpr std::int64_t kRows = sanitizer::kOn ? 9 : 37, kEvenRows = sanitizer::kOn ? 8 : 32;
+INSTANTIATE_TEST_SUITE_P(Odd, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kRows, 21)), case_name);
+INSTANTIATE_TEST_SUITE_P(Even, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kEvenRows, 64)), case_name);
 
 class CudaOnlyPath : public ::testing::TestWithParam<LayerCase> {};
 

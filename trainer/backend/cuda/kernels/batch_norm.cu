@@ -174,8 +174,7 @@ CudaError batch_norm_backward(CudaStream* stream, const float* x, const float* g
 }
 
 size_t batch_norm_scratch(std::int64_t rows, std::int64_t width) {
-  return static_cast<size_t>(width) *
-         (2 * static_cast<size_t>(chunks_of(rows)) * sizeof(double) + 2 * sizeof(float));
+  return static_cast<size_t>(width) * (2 * static_cast<size_t>(chunks_of(rows)) * sizeof(double) + 2 * sizeof(float));
 }
 
 }  // namespace lockstep::trainer::cuda
