@@ -52,16 +52,17 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
     if (next == seats.end() || next->slot != slot || next->pod != place.pod) gone.push_back(slot);
   }
   for (const int slot : gone) drop(entry, slot);
-  for (const Seat& seat : seats) adopt(entry, seat);
   Trouble& trouble = entry.trouble;
   if (!trouble.leaving.empty() || !trouble.unschedulable.empty()) {
-    std::set<std::string> pods;  // that are there: one that was replaced comes back under its name
+    // That may still have to go. One that was replaced comes back under its name; one that was bound meanwhile stays.
+    std::set<std::string> pods;
     for (const Seat& seat : seats) {
-      if (seat.state != SeatState::kWanted) pods.insert(seat.pod);
+      if (seat.state != SeatState::kWanted && seat.state != SeatState::kBound) pods.insert(seat.pod);
     }
     std::erase_if(trouble.leaving, [&](const std::string& pod) { return !pods.contains(pod); });
     std::erase_if(trouble.unschedulable, [&](const auto& pod) { return !pods.contains(pod.first); });
   }
+  for (const Seat& seat : seats) adopt(entry, seat);
   entry.reached = gang.running ? std::min(gang.pods, std::max(entry.reached, count_bound(entry.gang))) : 0;
 }
 

@@ -117,6 +117,24 @@ TEST(PlacerRepair, a_pod_is_unschedulable_for_five_seconds_before_it_is_replaced
   EXPECT_FALSE(desk.answer("a").gated) << "the others are bound";
 }
 
+TEST(PlacerRepair, a_pod_that_is_bound_before_it_is_replaced_stays) {
+  Desk desk;
+  Gang& gang = desk.gang("a", 3);
+  desk.step();
+  desk.make_pods("a");
+  desk.bind("a", {2});
+  gang.seats[2].unschedulable = true;
+  desk.step();
+  desk.step(seconds(5));
+  ASSERT_THAT(desk.answer("a").replace, ElementsAre("x/a-2-1"));
+  gang.seats[2].unschedulable = false;
+  gang.seats[2].state = SeatState::kBound;
+  desk.step();
+  EXPECT_THAT(desk.answer("a").replace, IsEmpty());
+  EXPECT_EQ(desk.answer("a").nodes.at(2), gang.seats[2].node);
+  EXPECT_EQ(desk.why("a"), Why::kNothing);
+}
+
 TEST(PlacerRepair, a_node_that_refused_is_avoided_for_five_minutes_by_that_gang_alone) {
   Desk desk(1, 1, 2);
   Gang& gang = desk.gang("a", 1);
