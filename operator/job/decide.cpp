@@ -124,6 +124,7 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
     course.plan.creates.clear();
     course.plan.moves.clear();
     course.plan.opens.clear();
+    course.plan.coordinator->members.clear();  // a generation of pods that are deleted would be a loss
   }
   return course;
 }

@@ -380,6 +380,20 @@ TEST(DecidePlacement, a_gang_with_a_generation_is_not_released) {
   }
 }
 
+TEST(DecidePlacement, no_generation_is_formed_of_a_gang_that_is_released) {
+  Placed s(2);
+  s.accept();
+  for (int slot = 0; slot < 2; ++slot) s.pod(slot);
+  s.see(Phase::kWaiting, 0);
+  s.place_all();
+  EXPECT_EQ(s.plan().coordinator->members.size(), 2U);
+  s.answer() = {};
+  s.answer().release = true;
+  const Plan plan = s.accept();
+  EXPECT_EQ(names(plan.deletes), (std::vector<std::string>{"a-abcd-0-1", "a-abcd-1-1"}));
+  EXPECT_TRUE(plan.coordinator->members.empty()) << "its end would be an attempt";
+}
+
 TEST(DecidePlacement, a_released_gang_that_has_trained_loses_no_attempt_either) {
   Placed s;
   s.job.spec.checkpoint.path = "/checkpoint";
