@@ -26,6 +26,11 @@ bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
   });
 }
 
+Status status_of(const Result<std::optional<api::ObjectMeta>>& written) {
+  if (!written) return written.error();
+  return {};
+}
+
 }  // namespace
 
 std::string resource_version_of(const kube::Json& object) {
@@ -33,11 +38,11 @@ std::string resource_version_of(const kube::Json& object) {
   return meta ? meta->resource_version : std::string();
 }
 
-ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, StillGiven still_given, bool run_as_non_root,
+ChildWrites::ChildWrites(const Tools& tools, AgentNow agent, Placement placement, bool run_as_non_root,
                          std::shared_ptr<const api::TrainingJob> job, const Plan& plan)
     : tools_(tools),
       agent_(std::move(agent)),
-      still_given_(std::move(still_given)),
+      placement_(std::move(placement)),
       job_(std::move(job)),
       deletes_(plan.deletes),
       services_(plan.create_service ? 1 : 0),
@@ -67,13 +72,29 @@ Status ChildWrites::write(std::size_t i) {
   i -= services_;
   if (i < creates_.size()) {
     const auto& wanted = creates_[i];
+    const std::string name = pod_name(*job_, wanted.slot, wanted.incarnation);
     // The executor queues the job when the batch has ended.
-    if (!wanted.node.empty() && !still_given_(wanted)) return {};
-    return judge("Pod", pod_name(*job_, wanted.slot, wanted.incarnation), create_pod(wanted));
+    if (wanted.node.empty() || wanted.gated) {
+      if (wanted.gated && !placement_.gives(wanted)) return {};
+      return judge("Pod", name, create_pod(wanted));
+    }
+    const placement::Opening opening{.slot = wanted.slot, .pod = placed_name(name), .uid = {}, .node = wanted.node};
+    return judge("Pod", name, place(opening, [&] { return create_pod(wanted); }));
   }
   i -= creates_.size();
-  if (i < moves_.size()) return patch_pod(moves_[i].name, move_pod(moves_[i]), "moving");
-  return open_pod(opens_[i - moves_.size()]);
+  if (i < moves_.size()) return status_of(patch_pod(moves_[i].name, move_pod(moves_[i]), "moving"));
+  const PodToOpen& pod = opens_[i - moves_.size()];
+  const placement::Opening opening{.slot = pod.slot, .pod = placed_name(pod.name), .uid = pod.uid, .node = pod.node};
+  return status_of(place(opening, [&] { return open_pod(pod); }));
+}
+
+Result<ChildWrites::Written> ChildWrites::place(const placement::Opening& opening,
+                                                const std::function<Result<Written>()>& write) {
+  if (!placement_.open(opening)) return Written();
+  auto written = write();
+  const bool made = written && *written;
+  placement_.opened(opening, made ? (*written)->uid : "", made ? (*written)->resource_version : "");
+  return written;
 }
 
 ChildWrites::Outcome ChildWrites::outcome() const {
@@ -83,10 +104,10 @@ ChildWrites::Outcome ChildWrites::outcome() const {
   return outcome;
 }
 
-Status ChildWrites::judge(const char* kind, const std::string& name, const Status& created) {
+Status ChildWrites::judge(const char* kind, const std::string& name, const Result<Written>& created) {
   const std::lock_guard guard(mutex_);
   if (created) {
-    outcome_.created = true;
+    outcome_.created = outcome_.created || *created;
     return {};
   }
   const Error& error = created.error();
@@ -125,11 +146,11 @@ Status ChildWrites::remove_pod(const PodToDelete& removal) {
   return {};
 }
 
-Status ChildWrites::open_pod(const PodToOpen& opening) {
+Result<ChildWrites::Written> ChildWrites::open_pod(const PodToOpen& opening) {
   std::optional<kube::Json> live;
   if (opening.has_node_affinity) {
     auto found = tools_.api.get(kube::kPods, job_->meta.name_space, opening.name);
-    if (!found && found.error().code == ErrorCode::kNotFound) return {};
+    if (!found && found.error().code == ErrorCode::kNotFound) return Written();
     if (!found) return found.error();
     live = *std::move(found);
   }
@@ -137,27 +158,29 @@ Status ChildWrites::open_pod(const PodToOpen& opening) {
   return patch_pod(opening.name, patch, "opening");
 }
 
-Status ChildWrites::patch_pod(const std::string& name, const kube::Json& patch, const char* doing) {
+Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, const kube::Json& patch,
+                                                    const char* doing) {
   auto written =
       tools_.api.patch(kube::kPods, job_->meta.name_space, name, kube::PatchType::kJson, patch, "", {.bulk = true});
   if (written) {
-    tools_.own_writes.wrote(job_->meta.key(), kPodCache, resource_version_of(*written));
-    return {};
+    LOCKSTEP_TRY(auto meta, api::parse_meta(*written));
+    tools_.own_writes.wrote(job_->meta.key(), kPodCache, meta.resource_version);
+    return Written(std::move(meta));
   }
   const Error& error = written.error();
-  if (error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict) return {};
+  if (error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict) return Written();
   if (error.code == ErrorCode::kTooManyRequests) return error;  // made again
   if (error.code == ErrorCode::kInvalid) {
     const auto live = tools_.api.get(kube::kPods, job_->meta.name_space, name);
-    if (!live && live.error().code == ErrorCode::kNotFound) return {};
-    if (live && !conditions_hold(patch, *live)) return {};
+    if (!live && live.error().code == ErrorCode::kNotFound) return Written();
+    if (live && !conditions_hold(patch, *live)) return Written();
   }
   const std::lock_guard guard(mutex_);
   outcome_.error = error.in(fmt::format("{} pod {}", doing, name));
   return *outcome_.error;
 }
 
-Status ChildWrites::create_pod(const PodToCreate& wanted) {
+Result<ChildWrites::Written> ChildWrites::create_pod(const PodToCreate& wanted) {
   AgentSettings agent = agent_();
   agent.run_as_non_root = run_as_non_root_;
   LOCKSTEP_TRY(const auto pod, build_pod(*job_, wanted, agent));
@@ -174,17 +197,19 @@ Status ChildWrites::create_pod(const PodToCreate& wanted) {
   return created;
 }
 
-Status ChildWrites::create_one(const kube::Resource& resource, const char* cache, const kube::Json& object) {
+Result<ChildWrites::Written> ChildWrites::create_one(const kube::Resource& resource, const char* cache,
+                                                     const kube::Json& object) {
   const auto key = job_->meta.key();
   LOCKSTEP_TRY(const auto wanted, api::parse_meta(object));
   auto created = tools_.api.create(resource, job_->meta.name_space, object, {.strict = true, .bulk = true});
   if (created) {
-    tools_.own_writes.wrote(key, cache, resource_version_of(*created));
+    LOCKSTEP_TRY(auto meta, api::parse_meta(*created));
+    tools_.own_writes.wrote(key, cache, meta.resource_version);
     if (resource == kube::kPods) {
       tools_.pods_created.increment();
       log::info("pod created", {{"job", key.text()}, {"pod", wanted.name}});
     }
-    return {};
+    return Written(std::move(meta));
   }
   if (created.error().code != ErrorCode::kAlreadyExists) return created.error();
   // Either an earlier try of ours succeeded and its answer was lost, or the name is somebody else's.
@@ -193,7 +218,7 @@ Status ChildWrites::create_one(const kube::Resource& resource, const char* cache
     return fail(ErrorCode::kConflict, wanted.name + " went away while it was looked at");
   }
   if (!existing) return existing.error();
-  LOCKSTEP_TRY(const auto meta, api::parse_meta(*existing));
+  LOCKSTEP_TRY(auto meta, api::parse_meta(*existing));
   const bool mine = meta.controller_uid() == job_->meta.uid &&
                     meta.label(api::kLabelSlot) == wanted.label(api::kLabelSlot) &&
                     meta.label(api::kLabelIncarnation) == wanted.label(api::kLabelIncarnation);
@@ -201,10 +226,11 @@ Status ChildWrites::create_one(const kube::Resource& resource, const char* cache
   if (!mine) return fail(ErrorCode::kAlreadyExists, wanted.name + " belongs to another object");
   // One of ours that is going away shows up in the cache as a loss and is dealt with there.
   tools_.own_writes.wrote(key, cache, meta.resource_version);
-  return {};
+  return Written(std::move(meta));
 }
 
-Status ChildWrites::take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted) {
+Result<ChildWrites::Written> ChildWrites::take_over_service(kube::Json existing, const api::ObjectMeta& meta,
+                                                            const kube::Json& wanted) {
   LOCKSTEP_TRY(const bool left, left_by_predecessor(tools_.api, meta, job_->meta.name, job_->meta.uid));
   // A cluster IP cannot be taken from a Service that has one.
   if (!left || existing["spec"].value("clusterIP", "None") != "None") {
@@ -215,7 +241,7 @@ Status ChildWrites::take_over_service(kube::Json existing, const api::ObjectMeta
   LOCKSTEP_TRY(const auto written, tools_.api.replace(kube::kServices, meta.name_space, meta.name, existing));
   tools_.own_writes.wrote(job_->meta.key(), kServiceCache, resource_version_of(written));
   log::info("took over the Service of a job that is gone", {{"job", job_->meta.key().text()}, {"service", meta.name}});
-  return {};
+  return Written(meta);
 }
 
 }  // namespace lockstep::job

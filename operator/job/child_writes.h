@@ -19,6 +19,7 @@
 #include "operator/job/plan.h"
 #include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
+#include "operator/placement/gang.h"
 
 namespace lockstep::job {
 
@@ -54,13 +55,19 @@ class ChildWrites {
   // of the authority. Any thread.
   using AgentNow = std::function<AgentSettings()>;
 
-  // Whether placement still gives its node to a pod. Asked right before the create of a pod that has one. While the
-  // plan waits for its turn, the answer may change and another gang get the node. Any thread.
-  using StillGiven = std::function<bool(const PodToCreate&)>;
+  // What placement says right before a write. While the plan waits for its turn, the answer may change and another gang
+  // get the node. Any thread.
+  struct Placement {
+    // Still gives its node to a pod that is created with a gate.
+    std::function<bool(const PodToCreate&)> gives;
+    // Lets a pod be bound to its node; else the pod is left as it is. As PlacementDesk has them.
+    std::function<bool(const placement::Opening&)> open;
+    std::function<void(const placement::Opening&, const std::string& uid, const std::string& resource_version)> opened;
+  };
 
   // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
   // it.
-  ChildWrites(const Tools& tools, AgentNow agent, StillGiven still_given, bool run_as_non_root,
+  ChildWrites(const Tools& tools, AgentNow agent, Placement placement, bool run_as_non_root,
               std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
 
   std::size_t count() const { return deletes_.size() + services_ + creates_.size() + moves_.size() + opens_.size(); }
@@ -73,23 +80,30 @@ class ChildWrites {
   Outcome outcome() const;
 
  private:
+  // As placement names a pod.
+  std::string placed_name(const std::string& pod) const { return job_->meta.name_space + "/" + pod; }
   Status remove_pod(const PodToDelete& removal);
-  // Applies a patch that holds under conditions only. Success also when they do not hold any more: the decision is
-  // outdated, and the caches will show why.
-  Status patch_pod(const std::string& name, const kube::Json& patch, const char* doing);
-  Status open_pod(const PodToOpen& opening);
+  // What is known of an object after a write; empty: nothing was written.
+  using Written = std::optional<api::ObjectMeta>;
+
+  // Applies a patch that holds under conditions only. Empty when they do not hold any more: the decision is outdated,
+  // and the caches will show why.
+  Result<Written> patch_pod(const std::string& name, const kube::Json& patch, const char* doing);
+  Result<Written> open_pod(const PodToOpen& opening);
   // Builds and creates a pod; once more when the namespace turns out to require runAsNonRoot.
-  Status create_pod(const PodToCreate& wanted);
+  Result<Written> create_pod(const PodToCreate& wanted);
+  // Makes a write that opens a pod, if placement lets it.
+  Result<Written> place(const placement::Opening& opening, const std::function<Result<Written>()>& write);
   // Success also when the object is there already and is ours. kAlreadyExists: it is not.
-  Status create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);
+  Result<Written> create_one(const kube::Resource& resource, const char* cache, const kube::Json& object);
   // Makes the Service of a job that is gone this job's own. kAlreadyExists: it is somebody else's.
-  Status take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted);
+  Result<Written> take_over_service(kube::Json existing, const api::ObjectMeta& meta, const kube::Json& wanted);
   // Remembers what became of a create; an error when the others need not be tried.
-  Status judge(const char* kind, const std::string& name, const Status& created);
+  Status judge(const char* kind, const std::string& name, const Result<Written>& created);
 
   const Tools tools_;
   const AgentNow agent_;
-  const StillGiven still_given_;
+  const Placement placement_;
   const std::shared_ptr<const api::TrainingJob> job_;
   const std::vector<PodToDelete> deletes_;
   const std::size_t services_;  // 0 or 1

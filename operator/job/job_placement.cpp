@@ -61,6 +61,15 @@ bool JobPlacement::gives(const std::string& uid, int slot, const std::string& no
   return desk_ != nullptr && desk_->gives(uid, slot, node);
 }
 
+bool JobPlacement::open(const std::string& uid, const placement::Opening& opening) {
+  return desk_ != nullptr && desk_->open(uid, opening);
+}
+
+void JobPlacement::opened(const placement::Opening& opening, const std::string& pod_uid,
+                          const std::string& resource_version) {
+  if (desk_ != nullptr) desk_->opened(opening, pod_uid, resource_version);
+}
+
 void JobPlacement::forget(const std::string& uid) {
   if (desk_ != nullptr) desk_->withdraw(uid);
   const std::lock_guard guard(mutex_);

@@ -39,6 +39,9 @@ class JobPlacement {
   Result<std::optional<Placing>> ask(const Snapshot& snapshot);
   // Whether placement still gives `node` to a slot of the job of this uid. Any thread.
   bool gives(const std::string& uid, int slot, const std::string& node);
+  // PlacementDesk::open() and opened(). Any thread.
+  bool open(const std::string& uid, const placement::Opening& opening);
+  void opened(const placement::Opening& opening, const std::string& pod_uid, const std::string& resource_version);
   // The job is gone; "" where it never asked. Any thread.
   void forget(const std::string& uid);
   // Why kube-scheduler places the job though the operator would; "" where that is not so.

@@ -70,6 +70,23 @@ bool PlacementDesk::gives(const std::string& gang, int slot, const std::string& 
   return given;
 }
 
+bool PlacementDesk::open(const std::string& gang, const placement::Opening& opening) {
+  bool may_open = false;
+  std::vector<api::ObjectKey> changed;
+  cluster_.with_cluster([&](placement::Cluster&) {
+    may_open = placer_ && placer_->open(gang, opening);
+    if (placer_ && !may_open) changed = step_locked();
+  });
+  tell(changed);
+  return may_open;
+}
+
+void PlacementDesk::opened(const placement::Opening& opening, const std::string& uid,
+                           const std::string& resource_version) {
+  cluster_.with_cluster(
+      [&](placement::Cluster& cluster) { cluster.opened(opening.pod, placement::Uid::of(uid), resource_version); });
+}
+
 void PlacementDesk::withdraw(const std::string& gang) {
   std::vector<api::ObjectKey> changed;
   cluster_.with_cluster([&](placement::Cluster& cluster) {

@@ -48,6 +48,11 @@ class PlacementDesk {
   std::optional<placement::Answer> ask(const api::ObjectKey& job, placement::Gang gang, const placement::Shape& shape);
   // Whether the gang's answer gives `node` to the slot: the plan that says so may be older than the answer. Any thread.
   bool gives(const std::string& gang, int slot, const std::string& node);
+  // The same for a pod that is opened, and whether its node has room for it now, as Placer::open() says. After a true,
+  // opened() is called when the write has ended. Any thread.
+  bool open(const std::string& gang, const placement::Opening& opening);
+  // `uid`, `resource_version`: of the pod after the write; "": it failed. Any thread.
+  void opened(const placement::Opening& opening, const std::string& uid, const std::string& resource_version);
   // The job wants no nodes; "" for one that is gone and never asked. Any thread.
   void withdraw(const std::string& gang);
   // Nodes or pods have changed: there may be room that was not there. Any thread; returns at once.

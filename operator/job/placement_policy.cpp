@@ -225,6 +225,7 @@ void plan_placed_pods(const Snapshot& snapshot, const Survey& gang, std::int64_t
     } else if (answer->open) {
       plan.opens.push_back({.name = pod.meta.name,
                             .uid = pod.meta.uid,
+                            .slot = slot.slot,
                             .node = pod.reserved_node,
                             .gate = *gate,
                             .has_node_affinity = pod.has_node_affinity});

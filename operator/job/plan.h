@@ -45,6 +45,7 @@ struct PodToMove {
 // A gated pod whose gate is removed, and that can be bound to its node alone from then on.
 struct PodToOpen {
   std::string name, uid;
+  int slot = 0;
   std::string node;                // its annotation
   std::size_t gate = 0;            // place of ours in api::Pod::gates
   bool has_node_affinity = false;  // api::Pod::has_node_affinity

@@ -166,11 +166,22 @@ Status Reconciler::write_status(const api::TrainingJob& job, const api::Training
 
 void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const Memory& memory) {
   const ChildWrites::Tools tools{api_, own_writes_, clock_, pods_created_, pods_deleted_};
-  const auto still_given = [this, uid = snapshot.job->meta.uid](const PodToCreate& pod) {
-    return options_.placement != nullptr && options_.placement->gives(uid, pod.slot, pod.node);
+  const ChildWrites::Placement placement{
+      .gives =
+          [this, uid = snapshot.job->meta.uid](const PodToCreate& pod) {
+            return options_.placement != nullptr && options_.placement->gives(uid, pod.slot, pod.node);
+          },
+      .open =
+          [this, uid = snapshot.job->meta.uid](const placement::Opening& opening) {
+            return options_.placement != nullptr && options_.placement->open(uid, opening);
+          },
+      .opened =
+          [this](const placement::Opening& opening, const std::string& uid, const std::string& version) {
+            if (options_.placement != nullptr) options_.placement->opened(opening, uid, version);
+          },
   };
   const auto writes = std::make_shared<ChildWrites>(
-      tools, [this] { return agent_settings(); }, still_given, memory.run_as_non_root, snapshot.job, plan);
+      tools, [this] { return agent_settings(); }, placement, memory.run_as_non_root, snapshot.job, plan);
   const auto key = snapshot.job->meta.key();
   executor_.submit({.key = key,
                     .priority = priority_of(*snapshot.job),

@@ -4,6 +4,9 @@
 // A pod that is not terminal takes from the node that it is bound to, or, of a job, that its annotation names. Gated,
 // pending and terminating pods are no exception. A reservation is a pod that the watch has not shown yet.
 //
+// Gated pods and reservations may take more than a node has: their places can still be given up. A pod that can be
+// bound cannot. open() keeps those within what the node has, also while the watch has not shown what was opened.
+//
 // Pure and not thread-safe: its owner has the lock. An event costs O(resources of the pod), a note per changed node,
 // and nothing per shape.
 #pragma once
@@ -11,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,8 +95,16 @@ class Cluster {
   void reserve(const std::string& pod, NodeId node, ShapeId shape);
   // The write that shows the pod on its node had this resourceVersion.
   void written(const std::string& pod, const std::string& resource_version);
-  // No effect when there is none.
+  // No effect when there is none. That of a pod under open() lasts until the opening ends.
   void unreserve(const std::string& pod);
+
+  // The pod is about to be bound: its gate is removed, or it is created without one. False, without an effect: the node
+  // takes no such pod, or has no room beside the pods that can be bound already. From a true on, the pod counts as one
+  // of those, until opened() says that the write failed, or the watch passes the version that it was given. `uid`: of
+  // the pod; zero: it is created now. A second call begins again.
+  bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape);
+  // How the write ended: the pod's uid, and the resourceVersion of the write; "": it failed, and nothing is open.
+  void opened(const std::string& pod, const Uid& uid, const std::string& resource_version);
 
   // Grows whenever the tree changes, or what nodes have, who may use them or what counts on them. While it stays, a
   // decision stays too. A status of a pod or a heartbeat of a node changes nothing.
@@ -111,6 +123,7 @@ class Cluster {
   std::int64_t units(const PodRecord& pod, std::string_view resource) const;
   std::size_t pods() const { return by_uid_.size(); }
   std::size_t reservations() const { return reservations_.size(); }
+  std::size_t openings() const { return openings_.size(); }
 
  private:
   using PodIndex = std::int32_t;
@@ -154,6 +167,12 @@ class Cluster {
     PodIndex pod = kNone;
     Version version;  // of length 0: not written yet
   };
+  struct Opening {
+    Uid uid;            // zero: not created yet
+    std::string node;   // a name: its id may pass to another node
+    Version version;    // of length 0: the write is under way
+    bool left = false;  // unreserve() was called
+  };
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
   // PodRecord::node of a pod on absent_[i], and back.
@@ -172,6 +191,13 @@ class Cluster {
   void count_on(Node& node, const PodRecord& pod, int sign) const;
   void recount(NodeId node);
   void remove_uid(const Uid& uid);
+  // Whether what the watch shows of this pod concerns the reservation of its name: a pod under open() may have had a
+  // predecessor of the same name, whose events come late.
+  bool is_reserved(const ScannedPod& pod) const;
+  void end_reservation(const std::string& pod);
+  void mark_opened(PodIndex pod, bool opened);
+  // `passed`: the watch has shown its write.
+  void end_opening(std::map<std::string, Opening>::iterator opening, bool passed);
   void move_pods(PodIndex first, std::int32_t to);
 
   std::int32_t acquire_class(const NodeRecord& node);
@@ -200,6 +226,8 @@ class Cluster {
 
   std::map<std::string, Reservation> reservations_;
   std::multimap<Version, std::string> by_version_;  // of those that were written
+  std::map<std::string, Opening> openings_;
+  std::set<std::pair<Version, std::string>> openings_by_version_;  // of those that were written
   Version observed_;
 
   std::map<NodeClass, std::int32_t> class_ids_;

@@ -1,4 +1,4 @@
-// Pods and reservations of the cluster, and where they count.
+// Pods, reservations and openings of the cluster, and where they count.
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +9,11 @@ namespace {
 
 std::string key_of(const ScannedPod& pod) {
   return pod.name_space + "/" + pod.name;
+}
+
+// Its place can still be given up.
+bool is_loose(const PodRecord& pod) {
+  return (pod.is(kGated) || pod.is(kReservation)) && !pod.is(kOpened);
 }
 
 }  // namespace
@@ -170,17 +175,31 @@ void Cluster::put_pod(const ScannedPod& pod) {
   record.slot = pod.slot;
   record.priority = pod.priority;
   record.list = pod_list_;
-  if (reservations_.empty() || pod.job.is_zero()) return;
-  const auto reserved = reservations_.find(key_of(pod));
-  if (reserved == reservations_.end()) return;
-  if ((pod.flags & kBound) != 0 || record.node == records_[index(reserved->second.pod)].node) {
-    unreserve(reserved->first);
+  if (pod.job.is_zero()) return;
+  if (!openings_.empty()) {
+    const auto opening = openings_.find(key_of(pod));
+    if (opening != openings_.end() && opening->second.uid == pod.uid && opening->second.node == pod.node) {
+      mark_opened(id, true);
+    }
   }
+  if (!is_reserved(pod)) return;
+  const auto reserved = reservations_.find(key_of(pod));
+  if ((pod.flags & kBound) != 0 || record.node == records_[index(reserved->second.pod)].node) {
+    end_reservation(reserved->first);
+  }
+}
+
+bool Cluster::is_reserved(const ScannedPod& pod) const {
+  if (reservations_.empty() || pod.job.is_zero()) return false;
+  const std::string key = key_of(pod);
+  if (!reservations_.contains(key)) return false;
+  const auto opening = openings_.find(key);
+  return opening == openings_.end() || opening->second.uid == pod.uid;
 }
 
 void Cluster::remove_pod(const ScannedPod& pod) {
   remove_uid(pod.uid);
-  if (!reservations_.empty() && !pod.job.is_zero()) unreserve(key_of(pod));
+  if (is_reserved(pod)) end_reservation(key_of(pod));
 }
 
 void Cluster::remove_uid(const Uid& uid) {
@@ -194,12 +213,15 @@ void Cluster::observe(const std::string& resource_version) {
   observed_ = {resource_version.size(), resource_version};
   while (!by_version_.empty() && by_version_.begin()->first <= observed_) {
     const std::string pod = by_version_.begin()->second;
-    unreserve(pod);
+    end_reservation(pod);
+  }
+  while (!openings_by_version_.empty() && openings_by_version_.begin()->first <= observed_) {
+    end_opening(openings_.find(openings_by_version_.begin()->second), true);
   }
 }
 
 void Cluster::reserve(const std::string& pod, NodeId node, ShapeId shape) {
-  unreserve(pod);
+  end_reservation(pod);
   const KnownShape& known = shapes_[index(shape)];
   const PodIndex id = new_record();
   PodRecord& record = records_[index(id)];
@@ -215,7 +237,7 @@ void Cluster::written(const std::string& pod, const std::string& resource_versio
   if (reserved == reservations_.end() || resource_version.empty()) return;
   const Version version{resource_version.size(), resource_version};
   if (version <= observed_) {
-    unreserve(pod);
+    end_reservation(pod);
     return;
   }
   if (reserved->second.version.length > 0) {
@@ -227,6 +249,63 @@ void Cluster::written(const std::string& pod, const std::string& resource_versio
 }
 
 void Cluster::unreserve(const std::string& pod) {
+  if (const auto opening = openings_.find(pod); opening != openings_.end()) {
+    opening->second.left = true;
+    return;
+  }
+  end_reservation(pod);
+}
+
+bool Cluster::open(const std::string& pod, const Uid& uid, NodeId id, ShapeId shape) {
+  if (const auto before = openings_.find(pod); before != openings_.end()) end_opening(before, false);
+  const auto reserved = reservations_.find(pod);
+  const PodIndex reservation = reserved == reservations_.end() ? kNone : reserved->second.pod;
+  const auto known = uid.is_zero() ? by_uid_.end() : by_uid_.find(uid);
+  const PodIndex record = known == by_uid_.end() ? kNone : known->second;
+  Node node = nodes_[index(id)];
+  for (PodIndex other = node.first_pod; other != kNone; other = records_[index(other)].next) {
+    if (other == reservation || other == record || is_loose(records_[index(other)])) {
+      count_on(node, records_[index(other)], -1);
+    }
+  }
+  if (room(shapes_[index(shape)], id, node, false) == 0) return false;
+  openings_[pod] = {.uid = uid, .node = tree_.node_name(id), .version = {}, .left = false};
+  const bool shown = record != kNone && records_[index(record)].node == id;
+  if (shown) mark_opened(record, true);
+  const bool is_reserved = reservation != kNone && records_[index(reservation)].node == id;
+  if (!shown && !is_reserved) reserve(pod, id, shape);
+  if (const auto made = reservations_.find(pod); made != reservations_.end()) mark_opened(made->second.pod, true);
+  return true;
+}
+
+void Cluster::opened(const std::string& pod, const Uid& uid, const std::string& resource_version) {
+  const auto opening = openings_.find(pod);
+  if (opening == openings_.end()) return;
+  if (resource_version.empty()) return end_opening(opening, false);
+  openings_by_version_.erase({opening->second.version, pod});
+  opening->second.version = {resource_version.size(), resource_version};
+  opening->second.uid = uid;
+  openings_by_version_.emplace(opening->second.version, pod);
+  if (opening->second.version <= observed_) end_opening(opening, true);
+}
+
+void Cluster::mark_opened(PodIndex pod, bool opened) {
+  std::uint16_t& flags = records_[index(pod)].flags;
+  flags = static_cast<std::uint16_t>(opened ? flags | kOpened : flags & ~kOpened);
+}
+
+void Cluster::end_opening(std::map<std::string, Opening>::iterator opening, bool passed) {
+  const auto [pod, ended] = *opening;
+  openings_by_version_.erase({ended.version, pod});
+  openings_.erase(opening);
+  if (const auto known = by_uid_.find(ended.uid); known != by_uid_.end()) mark_opened(known->second, false);
+  if (const auto reserved = reservations_.find(pod); reserved != reservations_.end()) {
+    mark_opened(reserved->second.pod, false);
+  }
+  if (ended.left || passed) end_reservation(pod);
+}
+
+void Cluster::end_reservation(const std::string& pod) {
   const auto reserved = reservations_.find(pod);
   if (reserved == reservations_.end()) return;
   const Reservation ended = reserved->second;

@@ -52,6 +52,9 @@ class ClusterView {
   void reserve(const std::string& pod, NodeId node, ShapeId shape) { cluster_.reserve(pod, node, shape); }
   void written(const std::string& pod, const std::string& version) { cluster_.written(pod, version); }
   void unreserve(const std::string& pod) { cluster_.unreserve(pod); }
+  bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape) {
+    return cluster_.open(pod, uid, node, shape);
+  }
   bool holds(NodeId node, ShapeId shape) const { return cluster_.holds(node, shape); }
 
   // How often place() was asked.

@@ -39,6 +39,16 @@ struct Seat {
   }
 };
 
+// The pod of a slot that is about to be bound: its gate is removed, or it is created without one.
+struct Opening {
+  int slot = 0;
+  std::string pod;    // as Seat::pod
+  std::string uid{};  // of the pod; "": it is created
+  std::string node;
+
+  bool operator==(const Opening&) const = default;
+};
+
 // Levels count from 0, the outermost of the profile.
 struct Constraint {
   std::optional<int> required{};   // one domain of this level holds the whole gang

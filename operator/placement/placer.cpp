@@ -135,6 +135,33 @@ const Answer* Placer::answer(const std::string& key) const {
   return found == entries_.end() || !found->second.answer ? nullptr : &*found->second.answer;
 }
 
+bool Placer::open(const std::string& key, const Opening& opening) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end() || !found->second.answer) return false;
+  Entry& entry = found->second;
+  const Answer& answer = *entry.answer;
+  if (answer.release || entry.trouble.releasing || entry.trouble.leaving.contains(opening.pod)) return false;
+  if (opening.uid.empty() ? answer.gated : !answer.open) return false;
+  const auto decided = answer.nodes.find(opening.slot);
+  const auto place = entry.places.find(opening.slot);
+  if (decided == answer.nodes.end() || decided->second != opening.node) return false;
+  if (place == entry.places.end() || place->second.node != opening.node || place->second.pod != opening.pod)
+    return false;
+  const NodeId node = cluster_.tree().find(opening.node);
+  const Uid uid = opening.uid.empty() ? Uid() : Uid::of(opening.uid);
+  dirty_.insert(key);
+  if (node == kNone || !cluster_.open(opening.pod, uid, node, entry.gang.shape)) {
+    drop(entry, opening.slot);
+    return false;
+  }
+  for (Seat& seat : entry.gang.seats) {
+    if (seat.slot != opening.slot) continue;
+    seat.node = opening.node;
+    seat.state = SeatState::kPinned;
+  }
+  return true;
+}
+
 void Placer::drop(Entry& entry, int slot) {
   const auto place = entry.places.find(slot);
   if (place == entry.places.end()) return;

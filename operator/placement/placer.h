@@ -72,6 +72,11 @@ class Placer {
   // Where the gang may go, beside the places that it has, as the last step() saw it; for the words of its answer. The
   // gang is known.
   Search search_of(const std::string& key) const;
+  // Asked right before the write, because the plan that opens a pod may be older than the answer. True: the gang still
+  // opens this pod on this node, which has room for it (Cluster::open()). The pod counts as pinned until the next
+  // update() of its gang, and Cluster::opened() is called when the write has ended. False: no write; if the node has no
+  // room, the next step() chooses another one.
+  bool open(const std::string& key, const Opening& opening);
   // When time alone may change an answer; empty: it does not. Valid after step().
   std::optional<MonotonicTime> next_step() const { return next_; }
 

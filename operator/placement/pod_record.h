@@ -29,10 +29,11 @@ struct UidHash {
 
 enum PodFlag : std::uint16_t {
   kBound = 1,         // spec.nodeName is set
-  kGated = 2,         // spec.schedulingGates is not empty
+  kGated = 2,         // spec.schedulingGates has api::kPlacementGate
   kTerminating = 4,   // metadata.deletionTimestamp is set; it counts until it is gone
   kHostPorts = 8,     // a container asks for a port of the node
   kReservation = 16,  // no pod: a place that is assumed taken until the cache shows its pod
+  kOpened = 32,       // of a gated pod or a reservation: it may be bound already, which the watch has not shown yet
 };
 
 struct PodRecord {

@@ -19,7 +19,7 @@ enum PodField {
   kAnnotatedNode,
   kNodeName,
   kPriority,
-  kGate,
+  kGateName,
   kOverhead,
   kPodRequests,
   kPodLimits,
@@ -59,7 +59,7 @@ const JsonPaths& pod_paths() {
       {"metadata|annotations|lockstep.dev/node", kAnnotatedNode},
       {"spec|nodeName", kNodeName},
       {"spec|priority", kPriority},
-      {"spec|schedulingGates|[]", kGate},
+      {"spec|schedulingGates|[]|name", kGateName},
       {"spec|overhead|*", kOverhead},
       {"spec|resources|requests|*", kPodRequests},
       {"spec|resources|limits|*", kPodLimits},
@@ -108,9 +108,6 @@ class PodVisitor final : public JsonVisitor {
  public:
   void begin(int id) override {
     switch (id) {
-      case kGate:
-        pod_.flags |= kGated;
-        break;
       case kContainers:
         list_ = &requests_.containers;
         list_->clear();
@@ -168,6 +165,9 @@ class PodVisitor final : public JsonVisitor {
         break;
       case kNodeName:
         pod_.node = text;
+        break;
+      case kGateName:
+        if (text == api::kPlacementGate) pod_.flags |= kGated;
         break;
       case kPriority:
         pod_.priority = whole(text, 0);

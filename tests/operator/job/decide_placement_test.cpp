@@ -71,14 +71,15 @@ TEST(DecidePlacement, a_pod_is_opened_only_on_the_node_of_the_answer) {
   EXPECT_EQ(plan.moves, (std::vector<PodToMove>{{"a-abcd-1-1", "uid-1-1", "elsewhere", "node-1"}}));
   s.answer().open = true;
   plan = s.plan();
-  EXPECT_EQ(
-      plan.opens,
-      (std::vector<PodToOpen>{{.name = "a-abcd-0-1", .uid = "uid-0-1", .node = "node-0", .has_node_affinity = true}}));
+  EXPECT_EQ(plan.opens,
+            (std::vector<PodToOpen>{
+                {.name = "a-abcd-0-1", .uid = "uid-0-1", .slot = 0, .node = "node-0", .has_node_affinity = true}}));
   EXPECT_EQ(plan.moves.size(), 1U) << "opened one decision later";
   s.pods[1].reserved_node = "node-1";
   plan = s.plan();
   ASSERT_EQ(plan.opens.size(), 2U) << "the third has no gate of ours";
   EXPECT_EQ(plan.opens[1].gate, 1U);
+  EXPECT_EQ(plan.opens[1].slot, 1);
   s.answer().nodes.erase(0);
   EXPECT_EQ(s.plan().opens.size(), 1U) << "its place was given up";
   s.placing->answer.reset();

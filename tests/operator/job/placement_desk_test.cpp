@@ -41,6 +41,20 @@ class Rack final : public ClusterAccess {
     with_cluster([&](auto& cluster) { count = cluster.reservations(); });
     return count;
   }
+  std::size_t openings() {
+    std::size_t count = 0;
+    with_cluster([&](auto& cluster) { count = cluster.openings(); });
+    return count;
+  }
+  // A pod of others takes all GPUs of the node.
+  void take(const std::string& node) {
+    placement::ScannedPod pod;
+    pod.uid = placement::Uid::of("other");
+    pod.node = node;
+    pod.flags = placement::kBound;
+    pod.requests = {{"gpu", 8}, {"pods", 1}};
+    with_cluster([&](auto& cluster) { cluster.put_pod(pod); });
+  }
 
  private:
   void put(int number) {
@@ -115,6 +129,21 @@ TEST_F(PlacementDeskTest, gives_a_node_until_the_answer_is_another_one) {
   EXPECT_FALSE(desk_.gives("b", 0, node)) << "a gang that never asked";
   desk_.withdraw("a");
   EXPECT_FALSE(desk_.gives("a", 0, node));
+}
+
+TEST_F(PlacementDeskTest, opens_a_pod_where_its_node_has_room_and_else_chooses_another_node) {
+  const auto answer = ask("a", 1);
+  ASSERT_TRUE(answer);
+  const placement::Opening opening{.slot = 0, .pod = "x/a0", .uid = "", .node = answer->nodes.at(0)};
+  EXPECT_FALSE(desk_.open("b", opening)) << "a gang that never asked";
+  EXPECT_TRUE(desk_.open("a", opening));
+  EXPECT_EQ(rack_.openings(), 1u);
+  desk_.opened(opening, "", "");
+  EXPECT_EQ(rack_.openings(), 0u);
+  rack_.take(opening.node);
+  EXPECT_FALSE(desk_.open("a", opening));
+  EXPECT_THAT(told(1), ElementsAre("a"));
+  EXPECT_NE(ask("a", 1)->nodes.at(0), opening.node);
 }
 
 TEST_F(PlacementDeskTest, decides_nothing_before_all_jobs_of_the_start_have_asked_or_withdrawn) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,6 +52,8 @@ struct PlacementWorld::Job {
   Duration trains_for{}, trained{};
   std::set<std::string> hurt;  // pods that were bound when they were lost
   int hurts = 0;
+  std::set<std::string> opened;               // pods that placement let be bound
+  std::vector<std::function<void()>> writes;  // of the last plan, that the executor has not made yet
   bool done = false;
 
   std::string key(const std::string& pod) const { return job.meta.name_space + "/" + pod; }
@@ -82,6 +86,7 @@ void PlacementWorld::run() {
   }
   if (all_done()) {
     EXPECT_EQ(cluster_.reservations(), 0U) << "leaked";
+    EXPECT_EQ(cluster_.openings(), 0U) << "leaked";
   }
 }
 
@@ -99,7 +104,9 @@ void PlacementWorld::add_job() {
   spec.procs_per_node = 1;
   if (chance(25)) spec.elastic = api::ElasticSpec{.min_nodes = below(spec.nodes) + 1, .max_nodes = {}};
   if (chance(20)) spec.spares = 1;
-  if (chance(25)) spec.restart.strategy = api::RestartStrategy::kGang;
+  // With one of the others it is refused.
+  const bool gang = chance(25) && !spec.elastic && spec.spares == 0;
+  if (gang) spec.restart.strategy = api::RestartStrategy::kGang;
   if (chance(50)) spec.checkpoint.path = "/checkpoint";
   spec.checkpoint.grace_period_seconds = 1;
   spec.restart.max_restarts = 1000;
@@ -148,6 +155,7 @@ void PlacementWorld::die() {
   placer_ = std::make_unique<placement::Placer>(cluster_.view());
   for (const auto& job : jobs_) {
     job->wrote = true;
+    job->writes.clear();
     if (job->done || !job->by_operator) continue;
     Snapshot snapshot = gather(*job);
     if (auto gang = wants_nodes(snapshot) ? std::optional(gang_of(snapshot)) : std::nullopt) {
@@ -164,7 +172,7 @@ void PlacementWorld::disturb() {
     case 0:
       if (taken(node) + kNodeGpus / 2 > kNodeGpus) return;
       intruders_.emplace_back(fmt::format("y/intruder{}", next_uid_++), node);
-      cluster_.write(intruders_.back().first, node, kNodeGpus / 2, true);
+      cluster_.write(intruders_.back().first, node, kNodeGpus / 2, placement::kBound);
       break;
     case 1:
       if (intruders_.empty()) return;
@@ -193,6 +201,7 @@ void PlacementWorld::disturb() {
             std::any_of(job->pods.begin(), job->pods.end(), [](auto& pod) { return pod.second.refused(); });
         if (job->done || refused || !chance(10)) continue;  // where kube-scheduler places, a refusal is a loss
         job->by_operator = !job->by_operator;               // spec.scheduling.backend
+        job->writes.clear();                                // the plan is out of date
         job->wrote = true;                                  // a refused pod that is gone is not seen any more
         ++counts.switched;
       }
@@ -254,6 +263,7 @@ std::optional<placement::Gang> PlacementWorld::ask(Job& job, Snapshot& snapshot)
 }
 
 void PlacementWorld::reconcile(Job& job) {
+  if (!job.writes.empty()) return write_children(job);
   Snapshot snapshot = gather(job);
   const auto gang = ask(job, snapshot);
   const Plan plan = decide(snapshot);
@@ -262,6 +272,7 @@ void PlacementWorld::reconcile(Job& job) {
   check_attempts(job);
   if (gang || !is_finished(job.job.status)) return;
   while (!job.pods.empty()) erase(job, job.pods.begin()->first);
+  job.writes.clear();
   job.done = true;
 }
 
@@ -297,46 +308,65 @@ void PlacementWorld::check_attempts(const Job& job) {
   EXPECT_LE(status.restarts.total, job.hurts) << api::to_json(status).dump(1);
 }
 
-// In the order of the fields; now and then the operator dies after a write.
+// In the order of the fields. What the executor writes may wait while others are decided on.
 void PlacementWorld::execute(Job& job, const Plan& plan) {
-  int left = !calm_ && chance(3) ? below(6) : 1'000'000;
-  const auto wrote = [&] {
-    job.wrote = true;
-    return --left > 0;
-  };
   if (plan.status) {
     job.job.status = *plan.status;
+    job.wrote = true;
     for (const auto& event : plan.events) counts.released += event.reason == "GangReleased" ? 1 : 0;
-    if (!wrote()) return die();
   }
   if (plan.forget) job.plan.reset();
   if (plan.coordinator) job.plan = *plan.coordinator;
   show_members(job);
-  for (const auto& removal : plan.deletes) {
-    remove(job, removal);
-    if (!wrote()) return die();
+  if (plan.status && !calm_ && chance(1)) return die();  // the coordinator lives on, and so knows what was stored
+  for (const auto& removal : plan.deletes) job.writes.emplace_back([=, &job, this] { remove(job, removal); });
+  if (plan.create_service) job.writes.emplace_back([&job] { job.service = true; });
+  for (const auto& wanted : plan.creates) job.writes.emplace_back([=, &job, this] { create(job, wanted); });
+  for (const auto& moved : plan.moves) job.writes.emplace_back([=, &job, this] { move(job, moved); });
+  for (const auto& opening : plan.opens) job.writes.emplace_back([=, &job, this] { open(job, opening); });
+  write_children(job);
+}
+
+// Now and then a write waits for its turn, or the operator dies after one.
+void PlacementWorld::write_children(Job& job) {
+  auto writes = std::exchange(job.writes, {});
+  std::size_t made = 0;
+  while (made < writes.size() && (calm_ || !chance(5))) {
+    writes[made++]();
+    job.wrote = true;
+    if (!calm_ && chance(1)) return die();
   }
-  if (plan.create_service) job.service = true;
-  for (const auto& wanted : plan.creates) {
-    create(job, wanted);
-    if (!wrote()) return die();
+  job.writes.assign(writes.begin() + static_cast<std::ptrdiff_t>(made), writes.end());
+}
+
+bool PlacementWorld::may_open(Job& job, const placement::Opening& opening) {
+  const bool may = placer_->open(job.job.meta.uid, opening);
+  if (!may) ++counts.closed;
+  if (!may || calm_ || !chance(3)) return may;
+  cluster_.opened(opening.pod, "");  // the write fails
+  job.writes.clear();
+  return false;
+}
+
+// What placement lets be bound to a node fits on it.
+void PlacementWorld::check_room(const std::string& node) {
+  int sum = 0;
+  for (const auto& job : jobs_) {
+    for (const auto& [name, pod] : job->pods) {
+      const bool there = (pod.node_name.empty() ? pod.reserved_node : pod.node_name) == node && !pod.terminal();
+      sum += there && job->opened.contains(name) ? job->gpus : 0;
+    }
   }
-  for (const auto& moved : plan.moves) {
-    move(job, moved);
-    if (!wrote()) return die();
-  }
-  for (const auto& opening : plan.opens) {
-    open(job, opening);
-    if (!wrote()) return die();
-  }
+  EXPECT_LE(sum, kNodeGpus) << "given out twice: " << node;
 }
 
 // ---- the API server ----
 
 void PlacementWorld::touch(Job& job, api::Pod& pod) {
   const bool bound = !pod.node_name.empty();
+  const std::uint16_t flags = bound ? placement::kBound : pod.gates.empty() ? 0 : placement::kGated;
   pod.meta.resource_version =
-      cluster_.write(job.key(pod.meta.name), bound ? pod.node_name : pod.reserved_node, job.gpus, bound);
+      cluster_.write(job.key(pod.meta.name), bound ? pod.node_name : pod.reserved_node, job.gpus, flags, pod.meta.uid);
 }
 
 void PlacementWorld::erase(Job& job, const std::string& name) {
@@ -347,6 +377,9 @@ void PlacementWorld::erase(Job& job, const std::string& name) {
 void PlacementWorld::create(Job& job, const PodToCreate& wanted) {
   const std::string name = pod_name(job.job, wanted.slot, wanted.incarnation);
   if (job.pods.contains(name)) return;  // ours
+  const bool opens = !wanted.node.empty() && !wanted.gated;
+  const placement::Opening opening{.slot = wanted.slot, .pod = job.key(name), .uid = {}, .node = wanted.node};
+  if (opens && !may_open(job, opening)) return;
   for (const auto& [other, pod] : job.pods) {
     EXPECT_FALSE(is_live(pod) && identity_of(pod.meta)->slot == wanted.slot) << name << " beside " << other;
   }
@@ -360,8 +393,13 @@ void PlacementWorld::create(Job& job, const PodToCreate& wanted) {
   pod.phase = "Pending";
   pod.reserved_node = wanted.node;
   if (wanted.gated) pod.gates = {api::kPlacementGate};
-  if (!wanted.node.empty() && !wanted.gated) ++counts.ungated;
   touch(job, pod);
+  job.opened.erase(name);
+  if (!opens) return;
+  ++counts.ungated;
+  job.opened.insert(name);
+  cluster_.opened(opening.pod, pod.meta.resource_version, pod.meta.uid);
+  check_room(wanted.node);
 }
 
 void PlacementWorld::remove(Job& job, const PodToDelete& removal) {
@@ -396,13 +434,20 @@ void PlacementWorld::move(Job& job, const PodToMove& move) {
 }
 
 void PlacementWorld::open(Job& job, const PodToOpen& opening) {
+  const placement::Opening asked{
+      .slot = opening.slot, .pod = job.key(opening.name), .uid = opening.uid, .node = opening.node};
+  if (!may_open(job, asked)) return;
   const auto found = job.pods.find(opening.name);
-  if (found == job.pods.end()) return;
+  const bool holds = found != job.pods.end() && found->second.meta.uid == opening.uid && !found->second.gates.empty() &&
+                     found->second.reserved_node == opening.node;
+  if (!holds) return cluster_.opened(asked.pod, "");
   api::Pod& pod = found->second;
-  if (pod.meta.uid != opening.uid || pod.gates.empty() || pod.reserved_node != opening.node) return;
   pod.gates.clear();
   touch(job, pod);
+  job.opened.insert(opening.name);
+  cluster_.opened(asked.pod, pod.meta.resource_version, pod.meta.uid);
   ++counts.opened;
+  check_room(opening.node);
 }
 
 int PlacementWorld::taken(const std::string& node) const {

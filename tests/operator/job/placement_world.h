@@ -21,7 +21,7 @@ namespace lockstep::job {
 // How often it happened, in all worlds of a process.
 struct PlacementCounts {
   int refused = 0, replaced = 0, conflicts = 0, released = 0, moved = 0, opened = 0, ungated = 0, hurt = 0, died = 0,
-      switched = 0;
+      switched = 0, closed = 0;
 };
 
 class PlacementWorld {
@@ -54,6 +54,9 @@ class PlacementWorld {
   void check(const Job& job, const std::optional<placement::Gang>& gang, const Snapshot& snapshot, const Plan& plan);
   void check_attempts(const Job& job);
   void execute(Job& job, const Plan& plan);
+  void write_children(Job& job);
+  bool may_open(Job& job, const placement::Opening& opening);
+  void check_room(const std::string& node);
 
   // The API server.
   void create(Job& job, const PodToCreate& wanted);

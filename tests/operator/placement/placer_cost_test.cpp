@@ -44,7 +44,7 @@ TEST(PlacerCost, an_update_costs_a_look_at_its_gang_and_at_those_that_wait) {
     for (Seat& seat : gang.seats) {
       seat.state = SeatState::kBound;
       seat.node = fmt::format("b0r{}n{}", i % 10, seat.slot);
-      seat.version = desk.cluster.write(seat.pod, seat.node, 0, true);
+      seat.version = desk.cluster.write(seat.pod, seat.node, 0, kBound);
     }
   }
   desk.cluster.deliver();

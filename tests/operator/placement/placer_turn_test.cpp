@@ -57,7 +57,8 @@ TEST(PlacerRelabel, gated_pods_follow_those_that_are_bound) {
   for (Seat& seat : gang.seats) {
     seat.state = seat.slot == 0 ? SeatState::kBound : SeatState::kGated;
     seat.node = seat.slot == 0 ? "b0r0n0" : fmt::format("b0r1n{}", seat.slot);
-    seat.version = desk.cluster.write(seat.pod, seat.node, desk.cluster.gpus(gang.shape), seat.slot == 0);
+    seat.version =
+        desk.cluster.write(seat.pod, seat.node, desk.cluster.gpus(gang.shape), seat.slot == 0 ? kBound : kGated);
   }
   desk.cluster.deliver();
   desk.step();
@@ -76,7 +77,7 @@ TEST(PlacerRelabel, bound_pods_that_share_a_node_block_no_repair) {
     if (seat.slot == 2) continue;
     seat.state = SeatState::kBound;
     seat.node = "b0r0n0";
-    seat.version = desk.cluster.write(seat.pod, seat.node, 2, true);
+    seat.version = desk.cluster.write(seat.pod, seat.node, 2, kBound);
   }
   desk.cluster.deliver();
   desk.step();

@@ -60,6 +60,7 @@ class RandomWorld {
                                      : describe(placer_->answer(job->gang.key)->wait, "level"));
     }
     EXPECT_EQ(cluster_.reservations(), 0U) << "leaked";
+    EXPECT_EQ(cluster_.openings(), 0U) << "leaked";
   }
 
  private:
@@ -128,7 +129,7 @@ class RandomWorld {
         for (const auto& other : intruders_) bound += other.find("@" + node) != std::string::npos ? kGpus / 2 : 0;
         if (bound + kGpus / 2 > kGpus) return;
         intruders_.insert(pod + "@" + node);
-        cluster_.write(pod + "@" + node, node, kGpus / 2, true);
+        cluster_.write(pod + "@" + node, node, kGpus / 2, kBound);
         break;
       }
       case 1:
@@ -235,18 +236,39 @@ class RandomWorld {
       }
       const auto node = answer->nodes.find(seat.slot);
       if (answer->release || node == answer->nodes.end()) continue;
-      if (seat.state == SeatState::kWanted) {
-        seat.state = answer->gated ? SeatState::kGated : SeatState::kPinned;
+      if (seat.state == SeatState::kWanted && answer->gated) {
+        seat.state = SeatState::kGated;
         seat.node = node->second;
       } else if (seat.state == SeatState::kGated && seat.node != node->second) {
         seat.node = node->second;
-      } else if (seat.state == SeatState::kGated && answer->open) {
-        seat.state = SeatState::kPinned;
+      } else if (seat.state == SeatState::kWanted || (seat.state == SeatState::kGated && answer->open)) {
+        open(job, seat, node->second);
+        continue;
       } else {
         continue;
       }
       seat.version = cluster_.write(seat.pod, seat.node, cluster_.gpus(gang.shape));
     }
+  }
+
+  void open(Job& job, Seat& seat, const std::string& node) {
+    const bool is_new = seat.state == SeatState::kWanted;
+    const std::string uid = is_new ? "" : seat.pod;
+    if (!placer_->open(job.gang.key, {.slot = seat.slot, .pod = seat.pod, .uid = uid, .node = node})) return;
+    if (!calm_ && chance(5)) return cluster_.opened(seat.pod, "");  // the write fails
+    seat.state = SeatState::kPinned;
+    seat.node = node;
+    seat.version = cluster_.write(seat.pod, node, cluster_.gpus(job.gang.shape), 0);
+    cluster_.opened(seat.pod, seat.version);
+    int open = 0;
+    for (const auto& other : jobs_) {
+      if (other->done) continue;
+      for (const Seat& one : other->gang.seats) {
+        const bool counts = one.node == node && (one.state == SeatState::kPinned || one.state == SeatState::kBound);
+        open += counts ? cluster_.gpus(other->gang.shape) : 0;
+      }
+    }
+    EXPECT_LE(open, kGpus) << "opened twice: " << node;
   }
 
   void bind() {
@@ -260,7 +282,7 @@ class RandomWorld {
           seat.state = SeatState::kRefused;
         } else if (taken(seat.node) + gpus <= kGpus) {
           seat.state = SeatState::kBound;
-          seat.version = cluster_.write(seat.pod, seat.node, gpus, true);
+          seat.version = cluster_.write(seat.pod, seat.node, gpus, kBound);
           seat.unschedulable = false;
           bound_[seat.pod] = {seat.node, gpus};
         } else {

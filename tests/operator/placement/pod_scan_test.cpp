@@ -156,13 +156,17 @@ TEST(PodScan, keeps_who_the_pod_is_and_where_it_lies) {
 
 TEST(PodScan, a_gated_pod_of_a_job_reserves_the_node_of_its_annotation) {
   const char* pod = R"({{"metadata":{{"uid":"u","labels":{{{}"lockstep.dev/slot":"3"}},"annotations":{{
-      "lockstep.dev/node":"n"}}}},"spec":{{"schedulingGates":[{{"name":"g"}}]}}}})";
+      "lockstep.dev/node":"n"}}}},"spec":{{"schedulingGates":[{{"name":"g"}},{{"name":"lockstep.dev/placement"}}]}}}})";
   const auto ours = scanned_pod(fmt::format(fmt::runtime(pod), R"("lockstep.dev/job-uid":"j",)"));
   EXPECT_EQ(ours.node, "n");
   EXPECT_EQ(ours.flags, kGated);
   const auto foreign = scanned_pod(fmt::format(fmt::runtime(pod), ""));
   EXPECT_EQ(foreign.node, "") << "the annotation of a pod that belongs to no job says nothing";
   EXPECT_EQ(foreign.slot, -1);
+}
+
+TEST(PodScan, a_pod_with_a_gate_of_others_alone_is_not_gated) {
+  EXPECT_EQ(scanned_pod(R"({"metadata":{"uid":"u"},"spec":{"schedulingGates":[{"name":"g"}]}})").flags, 0);
 }
 
 TEST(PodScan, only_succeeded_and_failed_pods_are_terminal) {

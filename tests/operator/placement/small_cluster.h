@@ -34,6 +34,11 @@ class SmallCluster {
   ClusterView& view() { return site_->view; }
   const Tree& tree() const { return site_->cluster.tree(); }
   std::size_t reservations() const { return site_->cluster.reservations(); }
+  std::size_t openings() const { return site_->cluster.openings(); }
+  // How the write of an opening ended; "": it failed.
+  void opened(const std::string& pod, const std::string& version, const std::string& uid = "") {
+    site_->cluster.opened(pod, Uid::of(uid.empty() ? pod : uid), version);
+  }
 
   ShapeId shape(int gpus) {
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
@@ -88,15 +93,17 @@ class SmallCluster {
   }
 
   // Writes a pod of a job, with the node of its annotation or its own; returns its resourceVersion. `pod` is
-  // "namespace/name". The watch shows it at the next deliver().
-  std::string write(const std::string& pod, const std::string& node, int gpus, bool bound = false) {
+  // "namespace/name", `flags` are PodFlags, and without `uid` a name has one uid. The watch shows it at the next
+  // deliver().
+  std::string write(const std::string& pod, const std::string& node, int gpus, std::uint16_t flags = kGated,
+                    const std::string& uid = "") {
     ScannedPod scanned;
     scanned.name_space = pod.substr(0, pod.find('/'));
     scanned.name = pod.substr(pod.find('/') + 1);
-    scanned.uid = Uid::of(pod);
+    scanned.uid = Uid::of(uid.empty() ? pod : uid);
     scanned.job = Uid::of("job");
     scanned.node = node;
-    scanned.flags = bound ? kBound : kGated;
+    scanned.flags = flags;
     scanned.requests = {{"gpu", gpus}, {"pods", 1}};
     pods_[pod] = scanned;
     under_way_.emplace_back(scanned, true);
