@@ -285,15 +285,22 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
       sentence += "; kube-scheduler chose the nodes, because " + snapshot.why_not_placing;
     }
     set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", sentence);
-  } else if (replacing || !api::is_true(status.conditions, "Placed")) {
+  } else if (replacing || !all_were_placed(status)) {
     const auto wait = blocker && blocker->placement ? blocker : find_placement_wait(snapshot);
+    std::string reason = "PodsPending", message = "not every pod is bound to a node yet";
     if (wait) {
-      set_condition(snapshot, status, "Placed", false, wait->reason, wait->message);
+      reason = wait->reason;
+      message = wait->message;
     } else if (replacing) {
-      set_condition(snapshot, status, "Placed", false, "Replacing", "pods that never ran are created again");
-    } else {
-      set_condition(snapshot, status, "Placed", false, "PodsPending", "not every pod is bound to a node yet");
+      reason = "Replacing";
+      message = "pods that never ran are created again";
     }
+    const bool gang_placed = snapshot.job->spec.spares > 0 && survey.placed() >= snapshot.job->spec.nodes;
+    if (gang_placed) {
+      reason = kGangPlaced;
+      message = "as many pods as train are bound to nodes; of the spares: " + message;
+    }
+    set_condition(snapshot, status, "Placed", gang_placed, reason, message);
   }
 
   if (view && view->phase == rendezvous::Phase::kUp && view->generation > handled_generation(status)) {

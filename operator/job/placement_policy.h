@@ -4,7 +4,8 @@
 // Guarantees:
 //  * a slot gets a pod only when the answer has a node for it, and only in a round that is stored;
 //  * a pod that its node refused, or that cannot be scheduled there, is deleted and created again under the same name,
-//    without an attempt and without a new round. Condition Placed is False first, so that its absence is no loss;
+//    without an attempt and without a new round. Condition Placed is not AllPodsPlaced first, so that its absence is
+//    no loss;
 //  * a released gang gets a new round without an attempt. A gang with a generation is never released.
 #pragma once
 
@@ -25,7 +26,7 @@ bool wants_nodes(const Snapshot& snapshot);
 // needs no `placing` yet.
 placement::Gang gang_of(const Snapshot& snapshot);
 
-// Pods are about to be deleted whose absence is no loss: condition Placed has to be False before.
+// Pods are about to be deleted whose absence is no loss: condition Placed must not be AllPodsPlaced before.
 bool is_replacing(const Snapshot& snapshot, const Survey& gang);
 
 // Deletes all pods of a gang that the placer releases, and begins a new round. True: it is released.

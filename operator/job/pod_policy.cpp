@@ -194,8 +194,12 @@ const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const 
 }
 
 bool Survey::all_placed() const {
-  return std::all_of(slots.begin(), slots.end(),
-                     [](const SlotView& slot) { return slot.usable() && !slot.pod->node_name.empty(); });
+  return static_cast<size_t>(placed()) == slots.size();
+}
+
+int Survey::placed() const {
+  return static_cast<int>(std::count_if(
+      slots.begin(), slots.end(), [](const SlotView& slot) { return slot.usable() && !slot.pod->node_name.empty(); }));
 }
 
 int Survey::done() const {
@@ -242,6 +246,11 @@ bool may_save(const Snapshot& snapshot, const api::Pod& pod) {
   return pod.phase == "Running" && !stopped && !lost_with_node(snapshot, pod);
 }
 
+bool all_were_placed(const api::TrainingJobStatus& status) {
+  const auto* placed = api::find_condition(status.conditions, "Placed");
+  return placed != nullptr && placed->status == "True" && placed->reason != kGangPlaced;
+}
+
 Survey survey(const Snapshot& snapshot) {
   return survey(snapshot, known_incarnation(snapshot), snapshot.job->status.released, false);
 }
@@ -278,7 +287,7 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
     slot.pod = pod.get();
     slot.incarnation = identity->incarnation;
   }
-  const bool placed = api::is_true(job.status.conditions, "Placed");
+  const bool placed = all_were_placed(job.status);
   const bool gang_speaks = speaks(snapshot.view);
   for (auto& slot : result.slots) classify(snapshot, unhandled_generation, placed, gang_speaks, incarnation, slot);
   return result;

@@ -43,6 +43,7 @@ struct Survey {
   std::vector<const api::Pod*> released;   // those that leave, of whatever slot
 
   bool all_placed() const;  // every slot has a usable pod that is bound to a node
+  int placed() const;       // slots that have one
   int done() const;         // slots whose pod succeeded
   int ready() const;        // slots whose pod is live and ready
 };
@@ -55,6 +56,11 @@ const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const 
 std::int64_t known_incarnation(const Snapshot& snapshot);
 // That of the next round of pods; never above kMostIncarnation.
 std::int64_t next_incarnation(const Snapshot& snapshot);
+
+// The reason of condition Placed while the gang has its nodes and some spare has none.
+inline constexpr const char* kGangPlaced = "GangPlaced";
+// Condition Placed tells that every slot had a pod, spares included: one that is missing is a loss.
+bool all_were_placed(const api::TrainingJobStatus& status);
 
 // Sorts the pods of the job into slots, for a job whose newest round is `incarnation`; with strategy Gang all pods of
 // older rounds are leftovers. `unhandled_generation`: a generation exists whose end was not dealt with.

@@ -56,6 +56,62 @@ TEST(DecideSpares, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
 }
 
+TEST(DecideSpares, a_spare_without_a_node_delays_no_condition) {
+  Situation s(2);
+  s.job.spec.spares = 1;
+  s.see(Phase::kWaiting, 0);
+  s.accept();
+  for (int slot = 0; slot < 2; ++slot) s.pod(slot);
+  s.accept();
+  EXPECT_TRUE(s.is("Placed"));
+  EXPECT_EQ(s.reason("Placed"), "GangPlaced");
+  s.see(Phase::kUp, 1);
+  s.connect();
+  EXPECT_EQ(s.accept().creates.size(), 1U) << "the spare, which never was there, is no loss";
+  EXPECT_TRUE(s.is("Running"));
+  EXPECT_EQ(s.job.status.incarnation, 1);
+  s.pod(2);
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "AllPodsPlaced");
+  s.pods.pop_back();
+  s.accept();
+  EXPECT_EQ(s.job.status.incarnation, 2) << "a spare that was there is replaced in a round of its own";
+  EXPECT_TRUE(s.is("Placed")) << "by " << s.reason("Placed");
+  EXPECT_EQ(s.job.status.restarts.total, 0);
+}
+
+TEST(DecideSpares, too_few_pods_for_the_gang_are_not_placed_though_a_spare_is) {
+  Situation s(2);
+  s.job.spec.spares = 1;
+  s.see(Phase::kWaiting, 0);
+  s.accept();
+  s.pod(2);
+  s.accept();
+  EXPECT_FALSE(s.is("Placed"));
+  s.pod(1);
+  s.accept();
+  EXPECT_TRUE(s.is("Placed")) << "a spare can take a place in the gang";
+}
+
+TEST(DecideSpares, a_slot_whose_pod_was_never_created_is_no_loss_when_the_gang_forms_again) {
+  WithSpare s;
+  s.pods[0].meta.deleted = s.now;
+  s.accept();
+  ASSERT_EQ(s.job.status.restarts.total, 1);
+  s.pods.erase(s.pods.begin());
+  s.gang({2, 1});
+  s.view->members.erase(s.view->members.begin());
+  s.see(Phase::kUp, 2);
+  s.now += 2s;
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "GangPlaced") << "the spare stands in, and its successor has no node";
+  s.see(Phase::kWaiting, 2);
+  for (auto& member : s.view->members) member.in_gang = member.up = false;
+  s.accept();
+  EXPECT_EQ(s.job.status.restarts.total, 1);
+  EXPECT_EQ(s.job.status.incarnation, 2);
+}
+
 TEST(DecideSpares, a_spare_is_not_ready_but_spare) {
   WithSpare s;
   EXPECT_EQ(s.job.status.nodes.ready, 2);
@@ -194,7 +250,8 @@ TEST(DecideSpares, a_spare_that_cannot_be_placed_does_not_hold_the_gang_up) {
   s.view->members[2] = {2, 1, false, false, false};
   s.accept();
   EXPECT_TRUE(s.is("Running"));
-  EXPECT_EQ(s.reason("Placed"), "Unschedulable");
+  EXPECT_TRUE(s.is("Placed"));
+  EXPECT_NE(s.condition("Placed")->message.find("no node is free"), std::string::npos);
   s.now += std::chrono::seconds(s.job.spec.deadlines.startup_seconds + 1);
   s.accept();
   EXPECT_TRUE(s.is("Running"));

@@ -12,6 +12,7 @@
 #include "operator/base/metrics.h"
 #include "operator/cache/store.h"
 #include "operator/control/own_writes.h"
+#include "operator/job/pod_policy.h"
 #include "operator/job/reconciler.h"
 #include "operator/local/memory_api.h"
 #include "tests/operator/job/hooked_api.h"
@@ -49,7 +50,7 @@ class MortalApi final : public testing::HookedApi {
     const auto parsed = job ? api::parse_training_job(*job) : job.error();
     // The first pod of a slot that the user has added replaces nothing.
     const bool first = slots_.insert(meta["labels"][api::kLabelSlot].get<std::string>()).second;
-    if (!first && parsed && api::is_true(parsed->status.conditions, "Placed")) {
+    if (!first && parsed && all_were_placed(parsed->status)) {
       created_while_placed.push_back(write.name);
     }
   }
