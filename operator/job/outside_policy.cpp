@@ -33,7 +33,8 @@ bool gang_is_whole(const Snapshot& snapshot) {
          std::count_if(members.begin(), members.end(), [](const auto& member) { return member.in_gang; }) >= spec.nodes;
 }
 
-// The gang goes on without a silent agent. Its pod is recreated when the agent does not come back, even if it looks well.
+// The gang goes on without a silent agent. Its pod is recreated when the agent does not come back, even if it looks
+// well.
 Due due_for_silent(const Snapshot& snapshot, const Course& course, const SlotView& slot) {
   const auto* member = snapshot.view->member_of(slot.slot);
   const auto* silence = find_silence(course.status, slot);
@@ -100,7 +101,8 @@ Course replace_member(const Snapshot& snapshot, Course course, const SlotView& s
     return add_restart(snapshot, std::move(course), std::move(attempt));
   }
   note_verdict(spec, attempt, snapshot.now, course.status.restarts);
-  std::erase_if(*course.status.slots, [&](const auto& entry) { return entry.pod == attempt.pod; });
+  const std::string pod = silence->pod;
+  std::erase_if(*course.status.slots, [&](const auto& entry) { return entry.pod == pod; });
   note_trouble(snapshot, attempt, course.status);
   if (told) course.status.attempts[*told] = std::move(attempt);
   return course;

@@ -53,6 +53,15 @@ bool is_back(const Snapshot& snapshot, const api::SlotStatus& entry, const api::
          member->up;
 }
 
+// The slot is one of the job's, and has no pod: how the last one ended is still to be told.
+bool waits_for_a_pod(const Snapshot& snapshot, int slot) {
+  if (slot >= api::slots_with_pods(snapshot.job->spec)) return false;
+  return std::none_of(snapshot.pods.begin(), snapshot.pods.end(), [&](const auto& pod) {
+    const auto identity = identity_of(pod->meta);
+    return identity && identity->slot == slot;
+  });
+}
+
 }  // namespace
 
 const std::vector<api::SlotStatus>& troubles_of(const api::TrainingJobStatus& status) {
@@ -93,7 +102,8 @@ void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status) {
   std::erase_if(*status.slots, [&](const api::SlotStatus& entry) {
     if (avoided(entry, snapshot.now)) return false;
     const api::Pod* pod = find_pod(snapshot, entry.pod);
-    return pod == nullptr || (entry.trouble == SlotTrouble::kSilent && is_back(snapshot, entry, *pod));
+    if (entry.trouble != SlotTrouble::kSilent) return pod == nullptr;
+    return pod == nullptr ? !waits_for_a_pod(snapshot, entry.slot) : is_back(snapshot, entry, *pod);
   });
 }
 

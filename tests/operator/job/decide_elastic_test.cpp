@@ -114,7 +114,7 @@ TEST(DecideElastic, word_of_a_silent_pod_counts_when_others_are_of_a_newer_round
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 5}}));
 }
 
-TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_belongs_to_the_same_attempt) {
+TEST(DecideElastic, a_pod_failure_seen_before_the_regroup_belongs_to_its_attempt) {
   Elastic s;
   s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
@@ -133,7 +133,7 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_others_have_agreed_bel
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
 }
 
-TEST(DecideElastic, word_of_the_pod_that_comes_before_the_coordinator_knows_of_the_attempt_belongs_to_it_too) {
+TEST(DecideElastic, a_pod_failure_seen_before_the_coordinator_belongs_to_its_attempt) {
   Elastic s;
   s.broken(1, api::Cause::kMemberLost, 2).time = s.now;
   s.member(2).connected = false;
@@ -145,6 +145,19 @@ TEST(DecideElastic, word_of_the_pod_that_comes_before_the_coordinator_knows_of_t
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodFailed);
   EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kShrink);
   EXPECT_EQ(s.job.status.restarts.total, 1);
+}
+
+TEST(DecideElastic, a_silent_pod_that_vanishes_is_the_same_attempt) {
+  Elastic s;
+  s.shrunk();
+  s.pods.pop_back();
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
+  EXPECT_EQ(s.job.status.attempts[0].pod, "a-abcd-2-1");
+  EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{2, 2}}));
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts.size(), 1u);
 }
 
 TEST(DecideElastic, a_pod_that_was_silent_once_and_came_back_fails_as_any_other_does) {
@@ -220,7 +233,7 @@ TEST(DecideElastic, a_pod_that_is_deleted_is_replaced_while_the_others_train) {
   EXPECT_EQ(plan.coordinator->handled_generation, 1);
 }
 
-TEST(DecideElastic, a_replacement_that_fails_by_itself_is_counted_and_waits_longer_each_time) {
+TEST(DecideElastic, a_replacement_that_fails_repeatedly_is_counted_and_backs_off) {
   Elastic s;
   s.job.spec.restart.max_restarts = 2;
   s.shrunk();
