@@ -6,6 +6,7 @@ import unittest
 from test_docs import ROOT, pages, prose
 
 MOST_WORDS = 25
+MOST_NAME = 70  # characters of a test's name
 # The left side is the home-made word, the right side the field's.
 BANNED = {
     r"whoever": "the actor's name",
@@ -55,7 +56,20 @@ def banned_words(text):
             if (word := re.search(rf"\b({pattern})\b", line, re.I))]
 
 
+def long_names(text):
+    return [name for name in re.findall(r"TEST(?:_[FP])?\(\s*\w+,\s*(\w+)\)", text) if len(name) > MOST_NAME]
+
+
 class Prose(unittest.TestCase):
+    def test_names_of_tests_have_at_most_70_characters(self):
+        wrong = [f"{path.relative_to(ROOT)}: {name}" for path in sorted((ROOT / "tests").rglob("*.cpp"))
+                 for name in long_names(path.read_text())]
+        self.assertEqual(wrong, [])
+
+    def test_a_long_name_is_found(self):
+        long = "a" * (MOST_NAME + 1)
+        self.assertEqual(long_names(f"TEST_F(Fixture,\n       {long}) {{}} TEST(A, {long[1:]})"), [long])
+
     def test_sentences_have_at_most_25_words(self):
         wrong = [f"{path.relative_to(ROOT)}:{number}: {one}" for path in pages()
                  if path.name != "api.md" for number, one in long_sentences(path.read_text())]

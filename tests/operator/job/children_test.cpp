@@ -123,7 +123,7 @@ TEST(Pod, carries_what_the_job_says_about_its_container) {
   EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 7);
 }
 
-TEST(Pod, shared_memory_is_a_volume_in_memory_and_counts_towards_the_memory_limit) {
+TEST(Pod, shared_memory_is_a_volume_that_counts_towards_the_memory_limit) {
   const Json pod = pod_of(job_of(R"({"image": "i", "command": ["t"], "nodes": 1, "shmSize": "1Gi",
     "resources": {"limits": {"memory": "16Gi", "cpu": 4}, "requests": {"memory": "1000M"}}})"));
   const Json& trainer = pod["spec"]["containers"][0];
@@ -135,7 +135,7 @@ TEST(Pod, shared_memory_is_a_volume_in_memory_and_counts_towards_the_memory_limi
   EXPECT_EQ(pod["spec"]["initContainers"][0]["resources"]["limits"], Json::parse(R"({"memory": "16Gi", "cpu": 4})"));
 }
 
-TEST(Pod, gpus_are_a_limit_and_their_taint_is_tolerated_whatever_the_template_says) {
+TEST(Pod, gpus_are_a_limit_and_their_taint_is_tolerated) {
   const Json pod = pod_of(job_of(R"({"image": "i", "command": ["t"], "nodes": 1, "gpusPerNode": 8,
     "gpuResourceName": "amd.com/gpu", "podTemplate": {"spec": {"tolerations": [{"key": "other"}]}}})"));
   EXPECT_EQ(pod["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"], 8);

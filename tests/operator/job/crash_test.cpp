@@ -103,7 +103,7 @@ const auto kDeletePod = [](World& world) { world.delete_pod(pod_of_slot(world, 1
 const auto kFailPod = [](World& world) { world.fail_pod(pod_of_slot(world, 2), 1); };
 const auto kFinish = [](World& world) { world.finish(); };
 
-TEST(Crash, after_any_write_of_a_life_with_a_killed_process_a_deleted_pod_and_a_failed_one) {
+TEST(Crash, recovers_from_a_death_after_any_write_of_a_job_with_faults) {
   dies_after_every_write({{}, {kKillProcess, kDeletePod, kFailPod, kFinish}});
 }
 

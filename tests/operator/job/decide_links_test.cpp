@@ -22,7 +22,7 @@ struct Cut : Situation {
   }
 };
 
-TEST(DecideLinks, a_pod_that_does_not_reach_another_is_replaced_away_from_its_node_and_nothing_is_charged) {
+TEST(DecideLinks, a_partitioned_pod_is_replaced_on_another_node_free_of_charge) {
   Cut s;
   const Plan first = s.accept();
   ASSERT_EQ(s.job.status.attempts.size(), 1u);

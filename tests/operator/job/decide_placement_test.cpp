@@ -269,7 +269,7 @@ TEST(DecidePlacement, a_member_of_a_generation_that_a_kubelet_refuses_is_a_loss)
   EXPECT_EQ(s.job.status.incarnation, 2);
 }
 
-TEST(DecidePlacement, a_refusal_where_kube_scheduler_chooses_the_nodes_is_paced_by_the_budget) {
+TEST(DecidePlacement, a_refusal_under_kube_scheduler_is_paced_by_the_budget) {
   Situation s;
   s.accept();
   s.pod(0);

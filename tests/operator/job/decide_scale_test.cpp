@@ -134,7 +134,7 @@ TEST(DecideScale, a_pod_that_is_still_starting_is_just_deleted) {
   EXPECT_TRUE(s.is("Placed"));
 }
 
-TEST(DecideScale, down_and_up_again_before_they_have_left_makes_new_pods_and_is_no_failure) {
+TEST(DecideScale, scaling_down_and_up_recreates_pods_without_a_failure) {
   Scaled s(3);
   s.carry_out(s.scale(2));
   Plan plan = s.scale(3);
@@ -171,7 +171,7 @@ TEST(DecideScale, a_change_that_was_taken_back_before_anybody_looked_changes_not
   EXPECT_TRUE(plan.events.empty() && plan.creates.empty() && plan.deletes.empty());
 }
 
-TEST(DecideScale, while_the_gang_is_broken_the_failure_is_recorded_and_the_release_goes_on) {
+TEST(DecideScale, a_release_continues_while_the_failure_is_recorded) {
   Scaled s(3);
   s.broken(1, api::Cause::kProcessSignal, 1, 137);
   const Plan plan = s.scale(2);

@@ -42,7 +42,7 @@ TEST(DecideSpares, there_is_a_pod_for_each_and_the_coordinator_expects_it) {
 }
 
 // With slot 2 in the gang, its pod is no spare, whatever its number.
-TEST(DecideSpares, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_is_known) {
+TEST(DecideSpares, a_spare_lost_without_leader_is_recreated_once_its_loss_is_known) {
   WithSpare s;
   s.gang({0, 2});
   s.accept();
@@ -93,7 +93,7 @@ TEST(DecideSpares, too_few_pods_for_the_gang_are_not_placed_though_a_spare_is) {
   EXPECT_TRUE(s.is("Placed")) << "a spare can take a place in the gang";
 }
 
-TEST(DecideSpares, a_slot_whose_pod_was_never_created_is_no_loss_when_the_gang_forms_again) {
+TEST(DecideSpares, a_slot_whose_pod_was_never_created_is_no_loss) {
   WithSpare s;
   s.pods[0].meta.deleted = s.now;
   s.accept();
@@ -193,7 +193,7 @@ TEST(DecideSpares, one_that_is_gone_without_a_word_is_not_made_under_the_same_na
   EXPECT_TRUE(s.no_failure());
 }
 
-TEST(DecideSpares, one_that_is_gone_while_the_gang_breaks_is_not_made_under_the_same_name_either) {
+TEST(DecideSpares, a_spare_lost_while_the_gang_breaks_gets_a_new_name) {
   WithSpare s;
   s.pods.pop_back();
   s.broken(1, api::Cause::kProcessSignal, 0, 137);
@@ -215,7 +215,7 @@ TEST(DecideSpares, before_the_first_generation_its_death_is_none_either) {
   EXPECT_EQ(s.job.status.restarts.total, 0);
 }
 
-TEST(DecideSpares, one_that_fails_by_itself_again_and_again_is_made_anew_in_no_hurry_and_ends_nothing) {
+TEST(DecideSpares, a_spare_that_fails_repeatedly_backs_off_and_ends_nothing) {
   WithSpare s;
   s.job.spec.restart.max_restarts = 0;
   for (int round = 1; round <= 3; ++round) {
@@ -276,7 +276,7 @@ TEST(DecideSpares, more_are_made_when_more_are_wanted) {
   EXPECT_TRUE(s.no_failure());
 }
 
-TEST(DecideSpares, a_gang_of_a_foreign_program_that_is_too_large_gives_up_pods_though_there_is_room_for_spares) {
+TEST(DecideSpares, a_foreign_gang_that_is_too_large_gives_up_pods_despite_spares) {
   WithSpare s;
   s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch;
   s.job.spec.elastic = api::ElasticSpec{.min_nodes = 1};

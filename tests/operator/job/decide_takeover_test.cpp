@@ -17,7 +17,7 @@ TEST(Decide, a_status_that_was_lost_does_not_make_old_names_new_again) {
 }
 
 // A name that is used twice would let two pods be one and the same incarnation to the coordinator.
-TEST(Decide, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_is_stored) {
+TEST(Decide, a_pod_lost_without_leader_is_recreated_once_its_loss_is_stored) {
   Situation s(2);
   s.running();
   s.pods.erase(s.pods.begin());
@@ -31,7 +31,7 @@ TEST(Decide, a_pod_that_went_while_nobody_led_is_not_made_anew_before_its_loss_i
   EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{0, 2}}));
 }
 
-TEST(Decide, a_pod_that_failed_while_nobody_led_is_not_deleted_before_its_attempt_is_stored) {
+TEST(Decide, a_pod_that_failed_without_leader_stays_until_its_attempt_is_stored) {
   Situation s(2);
   s.running();
   s.pods[1].phase = "Failed";

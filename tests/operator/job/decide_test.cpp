@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using rendezvous::Phase;
 
-TEST(Decide, a_new_job_gets_its_incarnation_into_the_status_of_the_plan_that_creates_its_pods) {
+TEST(Decide, the_plan_that_creates_pods_stores_their_incarnation_first) {
   Situation s(3);
   s.service = false;
   const Plan plan = s.accept();
@@ -267,7 +267,7 @@ TEST(Decide, with_strategy_gang_every_pod_is_made_anew) {
   EXPECT_EQ(again.creates, (std::vector<PodToCreate>{{0, 2}, {1, 2}, {2, 2}}));
 }
 
-TEST(Decide, a_dead_node_loses_its_pod_and_the_pod_is_removed_by_force_after_its_time) {
+TEST(Decide, a_dead_nodes_pod_is_lost_and_then_removed_by_force) {
   Situation s;
   s.job.spec.restart.force_delete_after_seconds = 5;
   s.running();
@@ -333,7 +333,7 @@ TEST(Decide, a_node_that_is_called_not_ready_while_its_member_speaks_is_left_alo
 }
 
 // Its connection may have broken just now, while the kubelet is away; the others would stand still without it.
-TEST(Decide, whether_a_silent_member_of_a_gang_that_speaks_is_lost_is_for_the_coordinator_to_say) {
+TEST(Decide, the_coordinator_alone_says_that_a_silent_member_is_lost) {
   Situation s;
   s.running();
   s.node(1, false);
@@ -348,7 +348,7 @@ TEST(Decide, whether_a_silent_member_of_a_gang_that_speaks_is_lost_is_for_the_co
 }
 
 // After an API server that was away all nodes are called not ready, and no agent finds the new leader for a while.
-TEST(Decide, a_gang_of_which_nobody_has_found_the_new_leader_yet_is_not_lost_with_its_nodes) {
+TEST(Decide, a_gang_that_has_not_found_the_new_leader_is_not_lost) {
   Situation s;
   s.running();
   for (int slot = 0; slot < 2; ++slot) {
@@ -379,7 +379,7 @@ TEST(Decide, nor_is_one_that_was_not_whole_when_the_old_leader_went) {
   EXPECT_TRUE(plan.deletes.empty());
 }
 
-TEST(Decide, a_pod_that_has_not_begun_is_given_time_before_the_silence_of_its_node_counts) {
+TEST(Decide, a_pod_that_has_not_begun_has_a_grace_when_its_node_is_silent) {
   Situation s;
   s.see(Phase::kWaiting, 0);
   s.accept();

@@ -108,7 +108,7 @@ TEST(GangOf, a_gang_runs_while_survivors_hold_its_state) {
   EXPECT_FALSE(gang_of(s.snapshot()).running) << "no survivor waits";
 }
 
-TEST(GangOf, may_be_released_before_it_trained_or_with_a_checkpoint_and_no_generation) {
+TEST(GangOf, is_releasable_before_it_trained_or_with_a_checkpoint) {
   Placed s;
   s.accept();
   EXPECT_TRUE(gang_of(s.snapshot()).may_release);

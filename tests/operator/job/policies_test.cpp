@@ -15,7 +15,7 @@ using rendezvous::Phase;
 
 // ---- startup ----
 
-TEST(StartupPolicy, what_a_kubelet_refuses_is_the_reason_at_once_and_fails_the_job_at_the_deadline) {
+TEST(StartupPolicy, a_kubelets_refusal_is_the_reason_and_fails_at_the_deadline) {
   struct Row {
     const char* kubelet;
     const char* reason;
@@ -195,8 +195,7 @@ TEST(StartupPolicy, refused_creates_back_off) {
 // ---- suspend ----
 
 // All nodes are for a moment when the API server was away.
-TEST(SuspendPolicy,
-     a_pod_on_a_node_that_is_called_not_ready_may_stop_in_order_while_its_member_speaks_or_may_yet_come) {
+TEST(SuspendPolicy, a_pod_on_a_node_called_not_ready_stops_in_order_while_it_may_speak) {
   Situation s;
   s.running();
   s.node(0, false);

@@ -251,7 +251,7 @@ TEST(RestartPolicy, out_of_memory_is_forgiven_once) {
   EXPECT_EQ(judge_failure({}, status, failure(api::Cause::kOomKilled, 137, 90), kNow).reason, "OOMKilled");
 }
 
-TEST(RestartPolicy, the_first_restart_is_immediate_and_later_ones_back_off_until_there_is_progress) {
+TEST(RestartPolicy, the_first_restart_is_immediate_and_later_ones_back_off) {
   api::TrainingJobSpec spec;
   spec.restart.backoff_initial_seconds = 2;
   spec.restart.backoff_max_seconds = 10;

@@ -96,7 +96,7 @@ TEST_F(ClusterOpeningTest, no_pod_is_opened_where_others_took_the_room_or_the_no
   EXPECT_TRUE(open("p"));
 }
 
-TEST_F(ClusterOpeningTest, a_pod_that_is_created_open_keeps_its_place_though_its_predecessor_goes_late) {
+TEST_F(ClusterOpeningTest, a_pod_created_open_keeps_its_place_when_its_predecessor_goes_late) {
   cluster.put_pod(pod("p", kBound, "predecessor"));
   ScannedPod gone = pod("p", kBound, "predecessor");
   gone.terminal = true;

@@ -125,7 +125,7 @@ TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_fo
 }
 
 // Rule 2 of operator/rendezvous/README.md: each step of a generation needs all of its members.
-TEST_F(CoordinatorElasticTest, one_that_is_silent_but_not_known_to_be_dead_is_left_behind_once_another_is_ready) {
+TEST_F(CoordinatorElasticTest, a_silent_member_is_left_behind_once_another_is_ready) {
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
   ASSERT_EQ(phase(), Phase::kBroken);
@@ -152,7 +152,7 @@ TEST_F(CoordinatorElasticTest, a_moment_in_which_nobody_is_heard_of_does_not_put
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-TEST_F(CoordinatorElasticTest, whoever_is_heard_of_again_as_long_after_the_others_as_nobody_was_is_not_lost) {
+TEST_F(CoordinatorElasticTest, a_late_member_has_a_grace_equal_to_the_silence_of_all) {
   run_three();
   silence_until(milliseconds(2000), {}, 1);
   silence_until(milliseconds(2000), {0, 1}, 1);  // its TCP waits twice as long each time
@@ -175,7 +175,7 @@ TEST_F(CoordinatorElasticTest, newcomers_alone_do_not_go_on_while_one_of_before_
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-TEST_F(CoordinatorElasticTest, of_a_foreign_program_a_silent_one_may_still_be_at_work_and_holds_the_others_up) {
+TEST_F(CoordinatorElasticTest, a_silent_member_of_a_foreign_gang_holds_the_others_up) {
   plan.kind = Kind::kTorch;
   run_three();
   silence_until(seconds(4), {0, 1}, 1);
@@ -222,9 +222,10 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
   EXPECT_TRUE(sent<Halt>().empty());
 }
 
-// Rule 2 of operator/rendezvous/README.md: no successor is disjoint from the gang in force. Slots 0 and 1 may still train
-// with slot 2, in generation 1, while the record tells of a generation 2 of slots 0 and 2 that perhaps never began.
-TEST_F(CoordinatorElasticTest, a_new_leader_leaves_nobody_out_before_it_knows_which_generation_is_in_force) {
+// Rule 2 of operator/rendezvous/README.md: no successor is disjoint from the gang in force. Slots 0 and 1 may still
+// train with slot 2, in generation 1, while the record tells of a generation 2 of slots 0 and 2 that perhaps never
+// began.
+TEST_F(CoordinatorElasticTest, a_new_leader_evicts_nobody_before_it_knows_the_generation) {
   plan.elastic.min_slots = 1;
   stored.record.generation = 2;
   stored.record.term = 1;
@@ -276,7 +277,7 @@ TEST_F(CoordinatorElasticTest, a_record_that_appears_late_is_taken_over_like_any
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 
-TEST_F(CoordinatorElasticTest, a_new_leader_to_whom_a_member_of_the_records_generation_speaks_may_leave_others_out) {
+TEST_F(CoordinatorElasticTest, a_new_leader_that_hears_one_recorded_member_may_evict_others) {
   run_three();
   another_leads();
   come_back(0, MemberPhase::kRunning);

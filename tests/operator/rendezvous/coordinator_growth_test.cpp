@@ -35,7 +35,7 @@ TEST_F(CoordinatorGrowthTest, who_is_left_out_is_warmed_and_taken_in_when_it_is_
   EXPECT_EQ(sent<Propose>().size(), 3U);
 }
 
-TEST_F(CoordinatorGrowthTest, what_a_recovery_took_stays_to_be_read_when_others_are_taken_in_after_it) {
+TEST_F(CoordinatorGrowthTest, a_recoverys_duration_stays_readable_when_others_join_after_it) {
   go_on_without_two();
   for (const int slot : {0, 1}) say(slot, stays(2));
   say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});
@@ -61,7 +61,7 @@ TEST_F(CoordinatorGrowthTest, what_a_recovery_took_stays_to_be_read_when_others_
 }
 
 // The lowest slot has told of no step yet, and another has.
-TEST_F(CoordinatorGrowthTest, the_first_step_of_a_recovery_is_told_when_others_are_taken_in_before_it_is_reported) {
+TEST_F(CoordinatorGrowthTest, a_recoverys_first_step_is_reported_though_others_join_before_it) {
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1, 8));
   say(2, exit(2, 1, 137, 9));

@@ -52,7 +52,7 @@ class CoordinatorHangTest : public CoordinatorStateTest {
   }
 };
 
-TEST_F(CoordinatorHangTest, the_rank_that_the_others_wait_for_is_ended_and_named_when_nobody_got_on_for_the_deadline) {
+TEST_F(CoordinatorHangTest, the_rank_that_blocks_the_others_is_ended_and_named_at_the_deadline) {
   begin();
   hang();
   pass(milliseconds(9750));
@@ -80,7 +80,7 @@ TEST_F(CoordinatorHangTest, the_rank_that_the_others_wait_for_is_ended_and_named
   EXPECT_EQ(job->view()->failure->message, abort.message + "\n  #0 the stack");
 }
 
-TEST_F(CoordinatorHangTest, a_rank_whose_agent_has_just_come_back_is_not_judged_by_what_it_did_before) {
+TEST_F(CoordinatorHangTest, a_rank_is_not_judged_by_its_activity_before_its_agent_returned) {
   plan.deadlines.progress_seconds = 2;
   begin();
   says[0].said = Activity{1, Doing::kWaiting, says[0].said->step, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
@@ -250,7 +250,7 @@ TEST_F(CoordinatorHangTest, what_a_process_said_long_ago_runs_out) {
   EXPECT_EQ(sent<Abort>().size(), 1U);
 }
 
-TEST_F(CoordinatorHangTest, a_checkpoint_has_the_writers_own_deadline_unless_the_process_is_stopped) {
+TEST_F(CoordinatorHangTest, a_checkpoint_in_progress_has_the_writers_own_deadline) {
   begin();
   hang();
   says[1].said->doing = Doing::kSaving;
@@ -282,7 +282,7 @@ TEST_F(CoordinatorHangTest, bytes_that_do_not_arrive_have_the_same_set_form_agai
   EXPECT_EQ(job->view()->failure->rank, 1);
 }
 
-TEST_F(CoordinatorHangTest, a_process_that_was_stopped_before_it_said_a_word_of_this_generation_is_found) {
+TEST_F(CoordinatorHangTest, a_process_stopped_before_its_first_word_is_found) {
   start();
   says[1] = {'T', 0, Activity{0, Doing::kRegrouping, 0}};
   pass(milliseconds(250));

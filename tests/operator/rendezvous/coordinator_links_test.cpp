@@ -174,7 +174,7 @@ TEST_F(CoordinatorLinksTest, whoever_is_still_silent_when_another_speaks_again_i
   EXPECT_EQ(job->view()->failure->slot, 1);
 }
 
-TEST_F(CoordinatorLinksTest, that_nobody_has_found_a_new_coordinator_yet_is_no_silence_of_the_network) {
+TEST_F(CoordinatorLinksTest, silence_before_agents_find_a_new_coordinator_is_no_outage) {
   start();
   time += seconds(6);
   another_leads();
@@ -288,7 +288,7 @@ TEST_F(CoordinatorEchoTest, one_whose_agent_knows_no_echo_is_taken_in_after_five
   EXPECT_EQ(sent<Yield>().size(), 1U);
 }
 
-TEST_F(CoordinatorEchoTest, the_others_go_on_without_one_that_does_not_reach_them_when_one_of_them_fails) {
+TEST_F(CoordinatorEchoTest, an_unreachable_joiner_is_left_out_when_another_member_fails) {
   unreached = "10.0.0.0:1: no answer";
   begin();
   forget();

@@ -59,7 +59,7 @@ TEST_F(CoordinatorRegroupTest, the_survivors_are_not_halted_while_policy_decides
   EXPECT_TRUE(sent<Halt>().empty());
 }
 
-TEST_F(CoordinatorRegroupTest, a_stop_waits_for_what_a_member_saves_that_was_ready_for_the_next_generation) {
+TEST_F(CoordinatorRegroupTest, a_stop_waits_for_the_checkpoint_of_a_member_that_was_ready) {
   start();
   say(1, exit(1, 1, 137, 9));
   ready_with(0, 2, StateVersion{1, 7, "a"});

@@ -210,7 +210,7 @@ TEST_F(CoordinatorSparesTest, a_new_leader_waits_for_the_gang_before_it_turns_to
 }
 
 // The record may be of a generation that never began: its members promise, and what is too much is given up later.
-TEST_F(CoordinatorSparesTest, a_new_leader_that_does_not_know_what_is_in_force_has_all_of_the_record_promise) {
+TEST_F(CoordinatorSparesTest, a_new_leader_asks_every_recorded_member_for_its_promise) {
   stored.record.term = 1;
   stored.record.generation = 2;
   stored.record.members = {{1, 1, 1}, {2, 1, 1}};

@@ -69,7 +69,7 @@ TEST_F(CoordinatorStateTest, a_failed_write_discards_the_proposal_and_its_number
   EXPECT_EQ(sent<Go>().at(0).epoch.generation, 2);
 }
 
-TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation_waits_for_the_controller) {
+TEST_F(CoordinatorStateTest, an_own_failure_breaks_at_once_and_waits_for_the_controller) {
   start();
   say(1, exit(1, 1, 137, 9));
   EXPECT_EQ(sent<Ack>().size(), 1U);
@@ -87,7 +87,7 @@ TEST_F(CoordinatorStateTest, an_own_fault_breaks_at_once_and_the_next_generation
 }
 
 // Rule 1 of operator/rendezvous/README.md: PROPOSE goes out as soon as a generation of our trainer has failed.
-TEST_F(CoordinatorStateTest, processes_that_may_stay_are_asked_at_once_and_go_waits_for_the_controller_and_the_record) {
+TEST_F(CoordinatorStateTest, regroup_asks_at_once_and_go_waits_for_controller_and_record) {
   start();
   say(1, exit(1, 1, 137, 9));
   EXPECT_EQ(sent<Propose>().size(), 2U);
@@ -170,7 +170,7 @@ TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_
   EXPECT_EQ(job->view()->failure->rank, 1);
 }
 
-TEST_F(CoordinatorStateTest, after_a_take_over_communication_failures_wait_for_the_agent_of_the_one_who_began) {
+TEST_F(CoordinatorStateTest, after_a_takeover_a_broken_link_waits_for_the_agent_that_began_it) {
   start();
   another_leads();
   come_back(1, MemberPhase::kRunning);
@@ -329,7 +329,7 @@ TEST_F(CoordinatorStateTest, a_generation_that_ended_without_a_coordinator_ends_
   EXPECT_EQ(job->view()->progress.step, 100);
 }
 
-TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_is_lost_after_five_seconds) {
+TEST_F(CoordinatorStateTest, a_member_that_stays_away_after_a_takeover_is_lost_after_5_s) {
   start();
   another_leads();
   Hello message = hello(0);
@@ -349,7 +349,7 @@ TEST_F(CoordinatorStateTest, a_member_that_does_not_come_back_after_a_take_over_
   EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
 }
 
-TEST_F(CoordinatorStateTest, a_generation_that_was_recorded_and_not_started_is_followed_without_a_failure) {
+TEST_F(CoordinatorStateTest, a_recorded_generation_that_never_started_is_no_failure) {
   set_plan();
   loaded();
   join(0);
@@ -544,7 +544,7 @@ TEST_F(ComingUp, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_
   EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
 }
 
-TEST_F(CoordinatorStateTest, a_coordinator_that_leads_no_more_and_meets_a_later_term_does_nothing_more) {
+TEST_F(CoordinatorStateTest, a_deposed_coordinator_does_nothing_after_a_later_term) {
   start();
   leads = false;
   Hello later = hello(0);

@@ -83,7 +83,7 @@ TEST_F(CoordinatorStopTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_
   EXPECT_TRUE(taken<WriteRecord>().empty());  // it is known already
 }
 
-TEST_F(CoordinatorStopTest, a_new_leader_that_is_to_stop_a_job_waits_for_who_has_yet_to_come_with_the_last_checkpoint) {
+TEST_F(CoordinatorStopTest, a_new_leader_that_stops_a_job_waits_for_the_last_checkpoint) {
   start();
   another_leads_and_stops_all_but_the_first();
   time += seconds(12);  // the way to the leader may be known late on a node
@@ -102,8 +102,7 @@ TEST_F(CoordinatorStopTest, a_new_leader_that_is_to_stop_a_job_waits_for_who_has
   EXPECT_EQ(job->view()->phase, Phase::kStopped);
 }
 
-TEST_F(CoordinatorStopTest,
-       a_leader_of_a_job_that_stops_already_records_its_last_checkpoint_and_adopts_its_generation_when_it_goes_on) {
+TEST_F(CoordinatorStopTest, a_leader_records_a_stopping_jobs_checkpoint_and_adopts_on_resume) {
   start();
   job = make(2);
   plan.stop = true;
@@ -163,7 +162,7 @@ TEST_F(CoordinatorStopTest, an_exit_is_acknowledged_once_the_last_checkpoint_is_
   EXPECT_EQ(phase(), Phase::kStopped);
 }
 
-TEST_F(CoordinatorStopTest, a_checkpoint_that_cannot_be_recorded_does_not_hold_the_stop_up_for_ever) {
+TEST_F(CoordinatorStopTest, a_stop_does_not_wait_for_ever_for_a_checkpoint_to_be_recorded) {
   start();
   stops_and_saves();
   say(1, exit(1, 1, 83));

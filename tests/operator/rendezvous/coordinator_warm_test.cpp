@@ -75,7 +75,7 @@ TEST_F(CoordinatorWarmTest, a_foreign_program_gets_its_ranks_at_once) {
   EXPECT_TRUE(proposed());
 }
 
-TEST_F(CoordinatorWarmTest, a_process_that_never_gets_warm_is_awaited_as_long_as_it_may_take_to_start) {
+TEST_F(CoordinatorWarmTest, a_process_that_never_gets_warm_is_awaited_until_its_deadline) {
   plan.deadlines.start_timeout_seconds = 20;
   all_come();
   pass(seconds(19));

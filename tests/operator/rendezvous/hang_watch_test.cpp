@@ -55,7 +55,7 @@ TEST(HangWatch, one_rank_that_gets_on_is_enough) {
   EXPECT_EQ(watch.ranks().at(0)->moved, kBegin);
 }
 
-TEST(HangWatch, patience_is_five_times_the_99th_percentile_of_the_last_steps_and_at_least_what_is_asked) {
+TEST(HangWatch, patience_is_five_times_the_p99_step_and_at_least_what_is_asked) {
   HangWatch watch(0, kBegin);
   EXPECT_FALSE(watch.stepped());
   EXPECT_EQ(watch.patience(seconds(10)), seconds(10));
@@ -82,7 +82,7 @@ TEST(HangWatch, steps_between_two_looks_share_the_time) {
   EXPECT_EQ(watch.patience(seconds(1)), seconds(25));
 }
 
-TEST(HangWatch, a_generation_of_which_nobody_knows_where_it_began_has_made_steps_when_there_are_any) {
+TEST(HangWatch, a_generation_with_an_unknown_start_counts_any_step_as_progress) {
   HangWatch watch(std::nullopt, kBegin);
   watch.note_step(0, kBegin + milliseconds(100));
   EXPECT_FALSE(watch.stepped());

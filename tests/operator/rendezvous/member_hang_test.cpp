@@ -33,7 +33,7 @@ TEST_F(MemberHangTest, heartbeats_carry_what_processes_say_its_age_and_their_sta
   EXPECT_EQ(sent<Heartbeat>().at(1).ranks.at(0).age_ms, 500) << "a stopped process says nothing more";
 }
 
-TEST_F(MemberHangTest, what_a_process_says_after_a_look_at_the_clock_is_new_and_not_of_the_time_to_come) {
+TEST_F(MemberHangTest, a_report_after_the_clock_was_read_is_not_from_the_future) {
   start();
   const MonotonicTime looked = now + kHeartbeatEvery;
   now = looked + milliseconds(5);  // a busy machine ran something else meanwhile
@@ -91,7 +91,7 @@ TEST_F(MemberHangTest, one_that_was_done_after_all_did_not_hang) {
   EXPECT_TRUE(sent<Exit>().at(0).problem == api::Cause::kNone);
 }
 
-TEST_F(MemberHangTest, an_abort_of_another_generation_or_rank_or_of_what_ends_anyway_is_ignored) {
+TEST_F(MemberHangTest, an_abort_of_another_generation_or_an_ending_rank_is_ignored) {
   start();
   const std::int64_t ignored = member.ignored();
   tell(Abort{0, 1, ""});

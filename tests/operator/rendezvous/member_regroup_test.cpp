@@ -46,7 +46,7 @@ class MemberRegroupTest : public MemberStateTest {
   }
 };
 
-TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_and_ready_tells_what_it_holds_and_where_it_listens) {
+TEST_F(MemberRegroupTest, a_process_that_regroups_is_asked_and_ready_tells_what_it_holds) {
   run();
   tell(proposal(2));
   EXPECT_EQ(taken<AskHoldings>().at(0).epoch, (Epoch{1, 2}));
@@ -116,7 +116,7 @@ TEST_F(MemberOfThreeTest, up_says_what_the_slowest_rank_took) {
   EXPECT_EQ(sent<Up>().at(0).entry, (EntryTimes{.init_ms = 9, .transfer_ms = 7}));
 }
 
-TEST_F(MemberOfThreeTest, those_that_live_are_asked_and_ready_names_new_sockets_only_for_the_dead_one) {
+TEST_F(MemberOfThreeTest, survivors_are_asked_and_ready_names_new_sockets_for_the_dead_one) {
   lose_the_second();
   tell(proposal_of_three(2));
   EXPECT_EQ(taken<AskHoldings>().size(), 1U);
@@ -167,7 +167,7 @@ TEST_F(MemberOfThreeTest, no_socket_for_the_dead_one_is_a_ready_with_the_problem
   EXPECT_EQ(sent<Ready>().at(0).problem, api::Cause::kPortInUse);
 }
 
-TEST_F(MemberOfThreeTest, when_another_dies_before_go_all_start_anew_and_sockets_for_one_are_not_enough) {
+TEST_F(MemberOfThreeTest, when_another_dies_before_go_every_process_restarts) {
   lose_the_second();
   tell(proposal_of_three(2));
   hear(3, holding(2, 7));
@@ -200,7 +200,7 @@ TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
   EXPECT_EQ(sent<Up>().at(0).generation, 2);
 }
 
-TEST_F(MemberRegroupTest, a_process_that_can_stay_is_asked_to_end_its_generation_after_a_step_and_says_so) {
+TEST_F(MemberRegroupTest, a_process_that_regroups_yields_after_a_step_and_says_so) {
   run();
   tell(Yield{{1, 1}});
   EXPECT_EQ(taken<AskYield>().at(0).generation, 1);
@@ -233,7 +233,7 @@ TEST_F(MemberRegroupTest, a_wish_to_end_another_generation_or_of_an_older_term_i
   EXPECT_EQ(member.ignored(), 2);
 }
 
-TEST_F(MemberRegroupTest, a_member_without_a_generation_starts_its_processes_and_keeps_them_when_one_comes) {
+TEST_F(MemberRegroupTest, a_member_without_a_generation_warms_processes_and_keeps_them) {
   join();
   Warm warm;
   warm.go = go(0);
@@ -258,7 +258,7 @@ TEST_F(MemberRegroupTest, a_member_without_a_generation_starts_its_processes_and
   EXPECT_EQ(member.phase(), MemberPhase::kRunning);
 }
 
-TEST_F(MemberRegroupTest, a_process_that_ends_while_it_waits_for_a_generation_takes_its_pod_with_it) {
+TEST_F(MemberRegroupTest, a_process_that_ends_while_it_waits_takes_its_pod_along) {
   join();
   Warm warm;
   warm.go = go(0);
@@ -380,7 +380,7 @@ TEST_F(MemberRegroupTest, so_is_a_go_that_comes_after_the_new_ready) {
   EXPECT_EQ(taken<PrepareSockets>().size(), 1U);
 }
 
-TEST_F(MemberRegroupTest, a_broken_communicator_is_told_again_after_each_welcome_until_the_next_generation) {
+TEST_F(MemberRegroupTest, broken_is_sent_after_each_welcome_until_the_next_generation) {
   run();
   WorkerMessage broken;
   broken.broken = BrokenReport{1, 0, "rank 0 went away"};
@@ -401,7 +401,7 @@ TEST_F(MemberRegroupTest, a_broken_communicator_is_told_again_after_each_welcome
   EXPECT_TRUE(sent<Broken>().empty());
 }
 
-TEST_F(MemberRegroupTest, a_proposal_that_is_called_off_leaves_the_processes_waiting_for_the_next) {
+TEST_F(MemberRegroupTest, a_cancelled_proposal_leaves_processes_waiting_for_the_next) {
   run();
   tell(proposal(2));
   say(holding(2, 7));

@@ -158,7 +158,7 @@ TEST_F(MemberStateTest, stop_asks_waits_kills_and_leaves_with_the_given_code) {
 }
 
 // As happens when the second of two processes ends between the word of the first and the look at what is left.
-TEST_F(MemberStateTest, sockets_are_asked_for_once_though_it_is_told_twice_that_no_process_is_left) {
+TEST_F(MemberStateTest, sockets_are_asked_for_once_though_the_last_exit_is_told_twice) {
   join();
   run_generation(1);
   tell(proposal(2));
@@ -216,7 +216,7 @@ TEST_F(MemberStateTest, a_refusal_for_now_costs_nothing) {
   EXPECT_FALSE(member.leaving());
 }
 
-TEST_F(MemberStateTest, heartbeats_tell_the_progress_of_the_lowest_rank_and_the_newest_checkpoint) {
+TEST_F(MemberStateTest, heartbeats_carry_the_lowest_ranks_progress_and_newest_checkpoint) {
   join();
   run_generation(1);
   forget();
@@ -252,7 +252,7 @@ TEST_F(MemberStateTest, the_last_step_and_checkpoint_leave_before_word_of_the_en
   EXPECT_TRUE(std::holds_alternative<Exit>(sends[1].message));
 }
 
-TEST_F(MemberStateTest, a_new_coordinator_hears_of_the_last_step_before_the_end_that_the_old_one_missed) {
+TEST_F(MemberStateTest, a_new_coordinator_learns_the_last_step_that_the_old_one_missed) {
   join();
   run_generation(1);
   member.on_disconnected(now);
@@ -371,7 +371,7 @@ TEST_F(MemberLeavesTest, nor_where_its_place_was_given_away_while_it_saved) {
   EXPECT_EQ(taken<ExitAgent>().size(), 1U);
 }
 
-TEST_F(MemberStateTest, a_pod_whose_processes_have_all_ended_well_ends_well_when_it_is_deleted_before_done) {
+TEST_F(MemberStateTest, a_pod_deleted_after_its_processes_succeeded_succeeds) {
   join();
   run_generation(1);
   end_process(0);

@@ -53,7 +53,7 @@ TEST_F(MemberWarmTest, what_a_process_is_goes_out_at_once_and_with_ready) {
   EXPECT_EQ(sent<Ready>().at(0).identities, (std::vector<IdentityRun>{{1, "a=1"}}));
 }
 
-TEST_F(MemberWarmTest, what_a_process_is_goes_out_again_when_it_changes_and_on_a_new_connection) {
+TEST_F(MemberWarmTest, an_identity_is_sent_again_when_it_changes_and_on_reconnect) {
   warm();
   say({.identity = "a=1"});
   say({.identity = "a=1"});
@@ -145,7 +145,7 @@ TEST_F(MemberWarmTest, one_that_fails_takes_the_others_of_its_pod_along) {
 }
 
 // A program of another kind that has done its work.
-TEST_F(MemberWarmTest, processes_that_end_well_before_the_first_generation_have_succeeded_in_it) {
+TEST_F(MemberWarmTest, processes_that_succeed_while_warm_succeed_in_the_first_generation) {
   warm(2);
   ends(1, 0);
   EXPECT_TRUE(taken<EndProcesses>().empty());
@@ -173,7 +173,7 @@ TEST_F(MemberWarmTest, one_that_dies_between_ready_and_go_is_told_of_in_the_gene
   EXPECT_EQ(sent<Exit>().back().signal, 9);
 }
 
-TEST_F(MemberWarmTest, one_that_fails_while_others_form_the_first_generation_takes_its_pod_with_it) {
+TEST_F(MemberWarmTest, a_failure_while_the_first_generation_forms_takes_its_pod_along) {
   warm();
   ends(1, 65);
   member.on_no_process_left(now);

@@ -65,7 +65,7 @@ TEST_F(BrokenNetworks, a_job_whose_bad_link_costs_nobody_never_goes_on) {
   FAIL() << "no world had two pods";
 }
 
-TEST_F(BrokenNetworks, a_coordinator_that_blames_those_it_does_not_hear_ends_a_generation_that_trains) {
+TEST_F(BrokenNetworks, blaming_unheard_members_ends_a_generation_that_trains) {
   kMutation = Mutation::kBlameWhenCutOff;
   for (unsigned seed = 1; seed < 20; ++seed) {
     SimulatedWorld world(seed, true, false);

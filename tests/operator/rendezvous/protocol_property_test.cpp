@@ -81,7 +81,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
 
 // Without spares: processes that stand by are not watched. Nobody who does not hang is ever ended for it (the world
 // says so), and everybody who does is, whatever else happens.
-TEST_P(Membership, of_ranks_that_hang_under_faults_none_is_left_and_no_other_is_ended_in_their_place) {
+TEST_P(Membership, under_faults_every_hung_rank_is_ended_and_no_other) {
   const unsigned first = first_seed();
   int aborted = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
@@ -108,7 +108,7 @@ TEST_P(Membership, of_ranks_that_hang_under_faults_none_is_left_and_no_other_is_
 
 // One pod is recreated, and not another one for the same cut, though the cut stays as long as both are there; none
 // where one of them was left out for another reason.
-TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_and_the_job_goes_on) {
+TEST_P(Membership, of_two_pods_with_a_broken_link_one_is_recreated) {
   const unsigned first = first_seed();
   int cuts = 0, evicted = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
@@ -140,7 +140,7 @@ TEST_P(Membership, of_two_pods_that_do_not_reach_one_another_one_is_made_anew_an
   EXPECT_GE(evicted, cuts * 8 / 10);
 }
 
-TEST_P(Membership, a_coordinator_that_hears_of_nobody_for_long_leaves_the_generation_alone) {
+TEST_P(Membership, a_coordinator_that_loses_every_member_evicts_none) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
     SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);

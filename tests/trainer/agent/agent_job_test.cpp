@@ -10,7 +10,7 @@ namespace {
 using rv::Phase;
 using std::chrono::steady_clock;
 
-TEST_F(AgentJobTest, four_members_form_a_generation_and_a_killed_worker_is_followed_by_the_next) {
+TEST_F(AgentJobTest, four_members_form_a_generation_and_re_form_after_a_kill) {
   start_job(4, 1, shell_worker("exec sleep 100"));
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 4; }));
@@ -65,7 +65,7 @@ TEST_F(AgentJobTest, a_coordinator_that_dies_and_comes_back_does_not_disturb_the
   ASSERT_TRUE(reaches(Phase::kUp, 2));
 }
 
-TEST_F(AgentJobTest, an_agent_says_once_that_it_has_lost_the_coordinator_and_once_that_it_is_back) {
+TEST_F(AgentJobTest, an_agent_logs_a_lost_coordinator_once_and_its_return_once) {
   start_job(1, 1, shell_worker("exec sleep 100"));
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   const auto said = [&](const char* sentence) {
@@ -79,7 +79,7 @@ TEST_F(AgentJobTest, an_agent_says_once_that_it_has_lost_the_coordinator_and_onc
   EXPECT_EQ(said("the connection to the coordinator is lost, trying again: "), 1) << output(0);
 }
 
-TEST_F(AgentJobTest, a_worker_that_dies_while_there_is_no_coordinator_is_reported_to_the_next) {
+TEST_F(AgentJobTest, a_death_without_coordinator_is_reported_to_the_next_one) {
   start_job(2, 1, shell_worker("exec sleep 100"));
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 2; }));
@@ -112,7 +112,7 @@ TEST_F(AgentJobTest, a_killed_agent_takes_its_workers_along_and_its_replacement_
   ASSERT_TRUE(reaches(Phase::kUp, 2));
 }
 
-TEST_F(AgentJobTest, a_stopped_process_that_reported_steps_is_named_and_ended_even_if_it_ignores_sigabrt) {
+TEST_F(AgentJobTest, a_stopped_process_is_named_and_ended_even_if_it_ignores_sigabrt) {
   plan.deadlines.progress_seconds = 1;
   plan.deadlines.watch_reports = true;
   start_job(2, 1,
@@ -334,7 +334,7 @@ TEST_F(AgentJobTest, a_command_of_ours_that_is_not_there_breaks_the_first_genera
   EXPECT_EQ(coordinator->view("uid")->failure->exit_code, 127);
 }
 
-TEST_F(AgentJobTest, a_worker_of_ours_that_fails_before_the_first_generation_breaks_it_and_starts_anew_in_the_next) {
+TEST_F(AgentJobTest, a_worker_that_fails_while_warm_breaks_the_first_generation) {
   plan.kind = rv::Kind::kLockstep;
   start_job(2, 2, shell_worker("[ $RANK = 2 ] && { echo no data >&2; exit 65; }; exec sleep 100"));
   ASSERT_TRUE(reaches(Phase::kBroken, 1));

@@ -51,7 +51,7 @@ TEST_F(AgentRegroupTest, a_worker_that_does_not_answer_is_replaced_as_well) {
   EXPECT_FALSE(is_alive(of_rank(2, 1).pid));
 }
 
-TEST_F(AgentRegroupTest, when_one_process_of_a_pod_dies_the_others_of_that_pod_stay_and_it_alone_starts_anew) {
+TEST_F(AgentRegroupTest, of_a_pods_processes_the_dead_one_alone_restarts) {
   start_job(2, 3, staying_worker());
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   lose(of_rank(4, 1));

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Images, Layer, ::testing::ValuesIn(testing::image_layer
 
 class CpuLayer : public ::testing::TestWithParam<LayerCase> {};
 
-TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_with_every_instruction_set_and_number_of_threads) {
+TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_for_every_isa_and_thread_count) {
   auto ref = backend::make_backend("ref", 1).value();
   core::Graph graph = GetParam().graph();
   Bench expected(graph, *ref, GetParam().classes);
@@ -224,7 +224,7 @@ TEST(Models, gradients_of_every_layer_of_a_resnet_are_those_of_ref) {
       models::resnet18({.batch = 3, .pixels = 16, .classes = 5, .stem = models::ResNetOptions::Stem::kCifar}), 5);
 }
 
-TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_in_evaluation) {
+TEST(BatchNorm, stages_mean_and_unbiased_variance_and_evaluates_committed_ones) {
   for (const char* name : {"ref", "cpu"}) {
     SCOPED_TRACE(name);
     auto backend = backend::make_backend(name, 1).value();
@@ -247,7 +247,7 @@ TEST(BatchNorm, stages_mean_and_unbiased_variance_and_reads_the_committed_ones_i
   }
 }
 
-TEST(Dropout, mask_depends_on_step_and_sample_but_not_on_the_place_in_the_micro_batch) {
+TEST(Dropout, mask_depends_on_step_and_sample_not_on_the_place_in_the_batch) {
   auto backend = backend::make_backend("cpu", 1).value();
   auto graph_of = [](std::int64_t batch) {
     core::GraphBuilder build(batch);

@@ -22,7 +22,7 @@ TEST(HostMemory, is_zeroed_and_aligned_whatever_its_size) {
   }
 }
 
-TEST(HostMemory, large_blocks_that_are_used_side_by_side_begin_at_different_places_of_a_page) {
+TEST(HostMemory, large_blocks_begin_at_different_offsets_within_a_page) {
   std::vector<std::unique_ptr<core::Memory>> all;
   std::set<std::uintptr_t> places;
   for (int i = 0; i < 64; ++i) {

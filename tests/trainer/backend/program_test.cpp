@@ -118,7 +118,7 @@ core::Graph norm_of_images(bool read_twice, bool named) {
   return build.finish(std::move(outputs), {{loss}});
 }
 
-TEST(Program, a_step_of_cpu_covers_a_norm_and_its_activation_unless_others_read_the_norm) {
+TEST(Program, cpu_fuses_a_norm_with_its_activation_unless_others_read_the_norm) {
   auto backend = backend::make_backend("cpu", 1).value();
   for (const bool read_twice : {false, true}) {
     for (const bool named : {false, true}) {

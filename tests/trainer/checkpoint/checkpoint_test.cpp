@@ -241,7 +241,7 @@ TEST_F(Collect, a_member_of_an_older_generation_cannot_remove_newer_checkpoints)
   EXPECT_THAT(folders(), ElementsAre("step-10.g3", "step-20.g3"));
 }
 
-TEST_F(Collect, unfinished_folders_older_than_the_record_go_and_younger_ones_may_be_in_the_writing) {
+TEST_F(Collect, removes_unfinished_folders_older_than_the_record_alone) {
   save(20, 2);
   for (const char* name : {"step-5.g1", "step-19.g2", "step-21.g2", "step-1.g3"}) {
     std::filesystem::create_directories(dir_ + "/" + name);

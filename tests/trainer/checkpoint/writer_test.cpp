@@ -48,7 +48,7 @@ TEST_F(WriterTest, nothing_can_be_started_from_before_a_later_step_confirms_it) 
   EXPECT_FALSE(to->poll().has_value());
 }
 
-TEST_F(WriterTest, a_write_keeps_its_generation_when_the_next_begins_and_a_step_of_that_confirms_it) {
+TEST_F(WriterTest, a_write_keeps_its_generation_and_a_step_of_the_next_confirms_it) {
   const auto to = writer(1);
   const SmallModel model = SmallModel::of(1);
   ASSERT_TRUE(to->write({.step = 1, .state = model.state()}, Busy::kSkip, {}).value());

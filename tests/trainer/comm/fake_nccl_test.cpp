@@ -130,7 +130,7 @@ TEST_F(FakeNccl, a_kernel_is_in_its_stream_when_the_communicator_says_so_and_not
   }
 }
 
-TEST_F(FakeNccl, an_aborted_kernel_leaves_nan_and_what_comes_after_it_in_the_stream_runs_all_the_same) {
+TEST_F(FakeNccl, an_aborted_kernel_leaves_nan_and_the_stream_continues) {
   zero_.sum();
   EXPECT_EQ(zero_.settled(), NcclResult::kSuccess);
   zero_.bring_down();
@@ -140,7 +140,7 @@ TEST_F(FakeNccl, an_aborted_kernel_leaves_nan_and_what_comes_after_it_in_the_str
   EXPECT_NE(zero_.host[0], zero_.host[0]);
 }
 
-TEST_F(FakeNccl, a_peer_that_is_gone_is_a_remote_error_and_the_kernel_stays_until_it_is_aborted) {
+TEST_F(FakeNccl, a_dead_peer_is_a_remote_error_and_the_kernel_stays_until_abort) {
   api_.comm_abort(std::exchange(one_.comm, nullptr));
   zero_.sum();
   EXPECT_EQ(zero_.settled(), NcclResult::kSuccess) << "no thread has read it so far";

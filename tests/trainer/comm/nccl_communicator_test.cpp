@@ -76,7 +76,7 @@ TEST_F(OverNccl, generations_one_after_the_other_have_an_id_each) {
   }
 }
 
-TEST_F(OverNccl, an_error_of_nccl_ends_all_ranks_and_none_reports_a_garbled_buffer_as_done) {
+TEST_F(OverNccl, an_nccl_error_ends_all_ranks_and_no_garbled_buffer_is_done) {
   for (const bool early : {false, true}) {
     for (const int error : {1, 2, 3, 5, 6}) {
       auto ranks = make(3);
@@ -135,7 +135,7 @@ TEST_F(OverNccl, a_hanging_abort_returns_false_within_its_deadline) {
   fake_nccl_release();
 }
 
-TEST_F(OverNccl, one_that_hangs_when_it_is_destroyed_is_kept_and_joined_when_the_library_returns) {
+TEST_F(OverNccl, a_communicator_that_hangs_in_destroy_is_joined_when_it_returns) {
   auto ranks = make(2);
   fake_nccl_hang_aborts(1, 1);
   float value = 1.0F;
@@ -308,7 +308,7 @@ TEST_F(OverNccl, linking_ends_when_its_owner_says_so) {
   EXPECT_EQ(made.error().code, ErrorCode::kCancelled) << made.error().message;
 }
 
-TEST_F(OverNccl, a_gpu_that_cannot_be_used_is_this_ranks_own_fault_and_the_others_hear_of_it) {
+TEST_F(OverNccl, an_unusable_gpu_is_this_ranks_fault_and_the_others_are_told) {
   Parts parts(2);
   auto options = options_of(parts);
   auto none = std::make_shared<NcclSetup>(*options[1].nccl);

@@ -243,7 +243,7 @@ TEST_P(RingFailures, destroying_a_ring_in_the_middle_of_an_operation_is_an_abort
 
 INSTANTIATE_TEST_SUITE_P(carriers, RingFailures, ::testing::ValuesIn(kCarriers), carrier_name);
 
-TEST(RingLinks, strangers_that_send_garbage_or_nothing_do_not_keep_the_ring_from_standing) {
+TEST(RingLinks, strangers_that_send_garbage_or_nothing_do_not_stop_the_ring) {
   Parts parts(2);
   std::vector<UniqueFd> strangers;
   std::mt19937 random(1);
@@ -294,7 +294,7 @@ Transport to_next(const Result<std::unique_ptr<Communicator>>& rank) {
   return dynamic_cast<const RingCommunicator&>(**rank).transport_to_next();
 }
 
-TEST(RingLinks, ranks_that_see_one_memory_use_it_whichever_pods_they_are_of_and_others_use_tcp) {
+TEST(RingLinks, ranks_that_share_memory_use_it_and_others_use_tcp) {
   Parts parts(4);
   std::vector<RingOptions> options;
   for (const int rank : {0, 1, 2, 3}) options.push_back(parts.options(rank));

@@ -115,7 +115,7 @@ TEST(Transfer, the_small_and_the_large_way_meet_at_their_border) {
   EXPECT_FALSE(takes_small_way(kSmallAllReduceBytes, 1000)) << "scratch memory grows with the ranks";
 }
 
-TEST(Transfer, another_operation_of_the_neighbour_is_a_mismatch_before_any_of_its_bytes_count) {
+TEST(Transfer, a_neighbours_other_operation_is_a_mismatch_before_its_bytes_count) {
   std::mt19937 random(1);
   std::vector<float> mine(100, 1.0F);
   std::vector<float> theirs(200, 2.0F);

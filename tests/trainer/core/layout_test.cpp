@@ -21,7 +21,7 @@ TEST(Layout, parameters_lie_in_the_order_in_which_their_gradients_become_ready) 
   EXPECT_EQ(layout.buckets.size(), 1U);
 }
 
-TEST(Layout, buckets_are_contiguous_ranges_within_their_size_and_the_first_is_smaller) {
+TEST(Layout, buckets_are_contiguous_bounded_and_the_first_is_smaller) {
   size_t weight = 64 * 64 * sizeof(float), bias = 64 * sizeof(float);
   Layout layout = lay_out(three_layers(), {.first_bytes = weight + bias, .bytes = 2 * (weight + bias)});
   ASSERT_EQ(layout.buckets.size(), 2U);

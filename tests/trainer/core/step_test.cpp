@@ -130,7 +130,7 @@ TEST(Deterministic, rounding_costs_no_accuracy) {
   }
 }
 
-TEST(Plain, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_and_all_ranks_the_same_bits) {
+TEST(Plain, losses_are_those_of_one_rank_for_two_and_four_ranks) {
   for (const Recipe& recipe : {mlp_recipe(false), transformer_recipe(false)}) {
     GangResult one = train(recipe, 1, kFifty);
     for (int ranks : {2, 4}) {
@@ -295,7 +295,7 @@ TEST(Training, linear_regression_recovers_the_line) {
   EXPECT_NEAR(rank.replica->evaluate().value().loss, 0.01, 0.002) << "the variance of the noise";
 }
 
-TEST(Commit, a_step_that_broke_anywhere_changes_nothing_and_is_the_same_when_done_again) {
+TEST(Commit, a_step_that_broke_changes_nothing_and_repeats_the_same) {
   for (bool deterministic : {true, false}) {
     Recipe recipe = mlp_recipe(deterministic);
     Bytes expected = train(recipe, 1, 3).states[0];

@@ -66,7 +66,7 @@ class TextFiles : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(TextFiles, the_last_tenth_of_each_file_is_held_out_and_the_vocabulary_is_what_occurs) {
+TEST_F(TextFiles, holds_out_the_last_tenth_of_each_file) {
   file("b", "cccccccccd");  // nine c, then d
   file("a", "aaaaaaaaab");
   Text text = read_text({folder_.string()}).value();

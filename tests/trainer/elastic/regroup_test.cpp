@@ -120,7 +120,7 @@ TEST_F(Regrouping, a_newer_regroup_ends_the_wait_for_a_missing_peer) {
   first_.interruption->use(nullptr);
 }
 
-TEST_F(Regrouping, links_that_do_not_come_to_stand_are_broken_and_the_next_regroup_is_waited_for) {
+TEST_F(Regrouping, links_that_time_out_are_broken_and_the_next_regroup_is_awaited) {
   first_.start(milliseconds(200));
   first_.agent.regroup(1, 2);
   first_.agent.hears();

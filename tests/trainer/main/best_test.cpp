@@ -27,7 +27,7 @@ TEST(Best, an_evaluation_that_is_repeated_counts_once) {
   EXPECT_EQ(best, before);
 }
 
-TEST(Best, the_state_before_the_first_step_and_a_loss_that_is_no_number_are_not_best) {
+TEST(Best, the_initial_state_and_a_loss_that_is_not_a_number_are_not_best) {
   Best best;
   best.count(0, 1.0);
   EXPECT_EQ(best, Best());

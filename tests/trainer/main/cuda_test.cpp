@@ -71,7 +71,7 @@ TEST_F(OnCuda, a_checkpoint_continues_with_the_same_bits) {
   EXPECT_THAT(value_of(whole.out, "digest"), ::testing::Not(::testing::HasSubstr("no digest")));
 }
 
-TEST_F(OnCuda, a_gpu_that_breaks_ends_it_with_one_sentence_and_a_code_that_may_be_tried_again) {
+TEST_F(OnCuda, a_gpu_that_breaks_ends_it_with_a_sentence_and_a_retryable_code) {
   int in_update = 0;
   for (const char* after :
        {"0", "3", "300", "301", "302", "303", "304", "305", "306", "307", "308", "309", "310", "311"}) {
@@ -84,7 +84,7 @@ TEST_F(OnCuda, a_gpu_that_breaks_ends_it_with_one_sentence_and_a_code_that_may_b
   EXPECT_GT(in_update, 0) << "one of the kernels in a row is an update's";
 }
 
-TEST_F(OnCuda, without_a_usable_gpu_it_says_why_in_one_sentence_with_a_code_of_its_own) {
+TEST_F(OnCuda, without_a_usable_gpu_it_says_why_with_a_code_of_its_own) {
   struct Case {
     std::vector<std::string> arguments;
     Environment environment;

@@ -103,7 +103,7 @@ class Gang : public testing::InFolder {
   std::vector<std::string> mlp(int steps) { return {"--model=mlp", "--steps=" + std::to_string(steps)}; }
 };
 
-TEST_F(Gang, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_to_1e_minus_5_and_the_same_bits_on_all) {
+TEST_F(Gang, losses_agree_to_1e_minus_5_for_1_2_and_4_ranks_bitwise_between_ranks) {
   for (const auto& arguments : {transformer(kFifty), mlp(kFifty)}) {
     Trained one = train(1, arguments);
     ASSERT_EQ(one.losses.size(), static_cast<size_t>(kFifty));
@@ -123,7 +123,7 @@ TEST_F(Gang, one_two_and_four_ranks_have_the_same_losses_over_fifty_steps_to_1e_
   }
 }
 
-TEST_F(Gang, deterministic_training_has_the_same_digest_after_every_step_for_one_two_three_and_four_ranks) {
+TEST_F(Gang, deterministic_digests_are_equal_after_every_step_for_1_to_4_ranks) {
   constexpr int kSteps = sanitizer::steps(10);
   for (auto arguments : {transformer(kSteps), mlp(kSteps)}) {
     arguments.push_back("--deterministic");
@@ -160,7 +160,7 @@ TEST_F(Gang, each_network_for_photographs_has_the_same_digest_for_one_and_two_ra
   }
 }
 
-TEST_F(Gang, over_nccl_the_digest_after_every_step_of_deterministic_training_is_the_same_too) {
+TEST_F(Gang, deterministic_digests_over_nccl_are_equal_after_every_step) {
   constexpr int kSteps = sanitizer::steps(10);
   std::vector<std::string> arguments = mlp(kSteps);
   arguments.push_back("--deterministic");

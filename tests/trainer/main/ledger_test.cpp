@@ -51,7 +51,7 @@ class LedgerOfTraining : public testing::InFolder {
   }
 };
 
-TEST_F(LedgerOfTraining, is_kept_where_the_flag_or_the_environment_says_and_the_flag_comes_first) {
+TEST_F(LedgerOfTraining, the_flag_precedes_the_environment_for_the_ledgers_path) {
   ASSERT_EQ(run(training(3, {"--ledger=" + folder("flag")}), {{"LOCKSTEP_LEDGER", folder("unused")}}).code, 0);
   ASSERT_EQ(run(training(3), {{"LOCKSTEP_LEDGER", folder("environment")}}).code, 0);
   ASSERT_EQ(run(training(3)).code, 0);
@@ -68,8 +68,7 @@ TEST_F(LedgerOfTraining, that_cannot_be_kept_ends_the_program_before_it_trains) 
   EXPECT_EQ(ended.out, "");
 }
 
-TEST_F(LedgerOfTraining,
-       of_a_gang_that_lost_a_rank_has_each_step_of_each_rank_once_and_the_digests_of_an_undisturbed_run) {
+TEST_F(LedgerOfTraining, has_each_step_of_each_rank_once_after_a_rank_was_lost) {
   constexpr int kSteps = 120;
   constexpr size_t kRanks = 4, kMicroBatches = 8;
   ASSERT_EQ(run(training(kSteps, {"--ledger=" + folder("alone")})).code, 0);

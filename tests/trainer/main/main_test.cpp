@@ -423,7 +423,7 @@ TEST_F(Trainer, a_checkpoint_that_cannot_be_used_is_refused_and_stays) {
           {{"LOCKSTEP_RESTORE", "step-4.g0"}, {"LOCKSTEP_CHECKPOINT_DIR", checkpoints()}});
 }
 
-TEST_F(Trainer, a_directory_with_nothing_but_broken_checkpoints_is_not_taken_for_an_empty_one) {
+TEST_F(Trainer, a_directory_of_broken_checkpoints_is_not_an_empty_one) {
   ASSERT_EQ(run(saving(4)).code, 0);
   std::string folder = only_checkpoint().string();
   fs::resize_file(folder + "/optimizer.safetensors", 10);
@@ -470,7 +470,7 @@ class FullDisk : public Trainer {
   std::map<std::string, std::string> before_;
 };
 
-TEST_F(FullDisk, a_file_that_may_not_grow_ends_training_with_the_last_good_checkpoint_intact) {
+TEST_F(FullDisk, a_file_size_limit_ends_training_and_keeps_the_last_checkpoint) {
   save_the_good_one();
   // Room for its messages, not for its parameters.
   expect_a_clean_end(run(training(8), {}, Limits{.most_file_bytes = 16384}));
@@ -512,7 +512,7 @@ TEST_F(Trainer, a_closed_output_does_not_end_training) {
   EXPECT_EQ(ended.code, 0) << ended.err;
 }
 
-TEST_F(Trainer, writes_as_many_characters_as_asked_for_after_the_first_word_of_a_sentence_or_the_prompt) {
+TEST_F(Trainer, writes_as_many_characters_as_asked_after_the_prompt) {
   std::string data = text();
   std::ofstream(data, std::ios::app) << std::string(200, 'x') << "and this is the end of it.  Then comes another ";
   auto written = [&](std::vector<std::string> more) {

@@ -205,7 +205,7 @@ const double* values_of(const std::vector<core::StateTensor>& tensors, const std
   return nullptr;
 }
 
-TEST_F(TorchForm, convolutions_and_the_layer_after_a_flattening_have_channels_before_pixels) {
+TEST_F(TorchForm, weights_that_see_pixels_are_stored_with_channels_first) {
   Trained vgg(networks().back());
   const std::string folder = save(*vgg.state, vgg.forms, checkpoint::kShardBytes);
   const auto tensors = vgg.state->tensors();

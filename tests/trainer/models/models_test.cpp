@@ -46,7 +46,7 @@ TEST(Models, cost_as_many_operations_as_published) {
             2 * t * (4 * block + c * v));
 }
 
-TEST(Models, cost_twice_as_much_in_the_backward_pass_but_for_the_gradient_of_the_images) {
+TEST(Models, a_backward_pass_costs_two_forwards_less_the_images_gradient) {
   const core::Graph graph = resnet50({.batch = 2});
   const core::Flops flops = core::flops_of(graph);
   EXPECT_EQ(flops.backward, 2 * flops.forward - 2 * 2.0 * 112 * 112 * 64 * 7 * 7 * 3);

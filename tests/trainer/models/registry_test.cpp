@@ -161,7 +161,7 @@ TEST_F(Registry, each_model_has_a_recipe_for_its_default_optimizer) {
   }
 }
 
-TEST_F(Registry, learning_rates_grow_with_the_batch_where_the_recipe_says_of_which_batch_they_are) {
+TEST_F(Registry, learning_rates_scale_with_the_batch_where_the_recipe_names_one) {
   const Recipe of_any{.learning_rate = 0.1}, of_256{.learning_rate = 0.1, .batch_size = 256};
   EXPECT_EQ(learning_rate(of_any, 1024), 0.1);
   EXPECT_EQ(learning_rate(of_256, 1024), 0.4);
