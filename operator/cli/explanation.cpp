@@ -114,7 +114,8 @@ std::string explanation(const api::TrainingJob& job, WallTime now) {
   text += fmt::format(", {} restart{}, of which {} charged to restart.maxRestarts ({})\n", status.restarts.total,
                       status.restarts.total == 1 ? "" : "s", status.restarts.charged, job.spec.restart.max_restarts);
   for (const api::Condition& condition : status.conditions) {
-    const bool unplaced = condition.type == "Placed" && condition.status == "False" && waits_for_nodes(job);
+    const bool spare_waits = condition.reason == "GangPlaced";
+    const bool unplaced = condition.type == "Placed" && (spare_waits || waits_for_nodes(job));
     const bool matters =
         condition.type == status.state || unplaced || (condition.type == "Running" && condition.status != "True");
     if (!matters || condition.message.empty()) continue;

@@ -91,9 +91,17 @@ Status ChildWrites::write(std::size_t i) {
 Result<ChildWrites::Written> ChildWrites::place(const placement::Opening& opening,
                                                 const std::function<Result<Written>()>& write) {
   if (!placement_.open(opening)) return Written();
+  struct Told {
+    ~Told() { access.opened(of, uid, resource_version); }
+    decltype(placement_)& access;
+    const placement::Opening& of;
+    std::string uid, resource_version;  // empty: the write failed, or never returned
+  } told{placement_, opening, "", ""};
   auto written = write();
-  const bool made = written && *written;
-  placement_.opened(opening, made ? (*written)->uid : "", made ? (*written)->resource_version : "");
+  if (written && *written) {
+    told.uid = (*written)->uid;
+    told.resource_version = (*written)->resource_version;
+  }
   return written;
 }
 

@@ -83,8 +83,13 @@ bool PlacementDesk::open(const std::string& gang, const placement::Opening& open
 
 void PlacementDesk::opened(const placement::Opening& opening, const std::string& uid,
                            const std::string& resource_version) {
-  cluster_.with_cluster(
-      [&](placement::Cluster& cluster) { cluster.opened(opening.pod, placement::Uid::of(uid), resource_version); });
+  bool frees = false;
+  cluster_.with_cluster([&](placement::Cluster& cluster) {
+    const auto before = cluster.changes();
+    cluster.opened(opening.pod, placement::Uid::of(uid), resource_version);
+    frees = cluster.changes() != before;
+  });
+  if (frees) cluster_changed();
 }
 
 void PlacementDesk::withdraw(const std::string& gang) {

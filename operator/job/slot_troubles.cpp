@@ -6,6 +6,7 @@
 
 #include "operator/api/cause.h"
 #include "operator/job/job_status.h"
+#include "operator/job/pod_policy.h"
 #include "operator/job/time_left.h"
 
 namespace lockstep::job {
@@ -53,7 +54,7 @@ bool is_back(const Snapshot& snapshot, const api::SlotStatus& entry, const api::
          member->up;
 }
 
-// The slot is one of the job's, and has no pod: how the last one ended is still to be told.
+// The slot is one of the job's, and has no pod. Where all had been there, that is a loss, which is still to be told.
 bool waits_for_a_pod(const Snapshot& snapshot, int slot) {
   if (slot >= api::slots_with_pods(snapshot.job->spec)) return false;
   return std::none_of(snapshot.pods.begin(), snapshot.pods.end(), [&](const auto& pod) {
@@ -103,7 +104,8 @@ void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status) {
     if (avoided(entry, snapshot.now)) return false;
     const api::Pod* pod = find_pod(snapshot, entry.pod);
     if (entry.trouble != SlotTrouble::kSilent) return pod == nullptr;
-    return pod == nullptr ? !waits_for_a_pod(snapshot, entry.slot) : is_back(snapshot, entry, *pod);
+    if (pod != nullptr) return is_back(snapshot, entry, *pod);
+    return !all_were_placed(status) || !waits_for_a_pod(snapshot, entry.slot);
   });
 }
 
@@ -111,6 +113,10 @@ Snapshot with_troubles(const Snapshot& snapshot) {
   auto job = std::make_shared<api::TrainingJob>(*snapshot.job);
   job->status.slots.emplace();
   for (const api::Attempt& attempt : job->status.attempts) note_trouble(snapshot, attempt, job->status);
+  // An old attempt does not say whether its pod came back before it went.
+  std::erase_if(*job->status.slots, [&](const api::SlotStatus& entry) {
+    return entry.trouble == SlotTrouble::kSilent && find_pod(snapshot, entry.pod) == nullptr;
+  });
   forget_troubles(snapshot, job->status);
   Snapshot result = snapshot;
   result.job = std::move(job);

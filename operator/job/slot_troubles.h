@@ -20,7 +20,7 @@ const api::SlotStatus* find_trouble(const api::TrainingJobStatus& status, api::S
 void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status);
 
 // Drops entries whose pod is gone, or is a member of a later generation. That of a partitioned pod stays for as long as
-// its node is avoided, that of a silent one until its slot has another pod. An entry of the future is dated now: the
+// its node is avoided, that of a silent one until its loss is told. An entry of the future is dated now: the
 // clock was set back, and its wait begins again.
 void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status);
 

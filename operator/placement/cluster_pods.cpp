@@ -178,8 +178,10 @@ void Cluster::put_pod(const ScannedPod& pod) {
   if (pod.job.is_zero()) return;
   if (!openings_.empty()) {
     const auto opening = openings_.find(key_of(pod));
-    if (opening != openings_.end() && opening->second.uid == pod.uid && opening->second.node == pod.node) {
-      mark_opened(id, true);
+    if (opening != openings_.end() && opening->second.node == pod.node) {
+      // The watch may show the pod that is created before the answer to the create does.
+      if (is_new && opening->second.uid.is_zero()) opening->second.uid = pod.uid;
+      if (opening->second.uid == pod.uid) mark_opened(id, true);
     }
   }
   if (!is_reserved(pod)) return;

@@ -93,6 +93,17 @@ TEST(Explanation, of_a_job_that_waits_says_why) {
 }
 
 // Messages come from programs.
+TEST(Explanation, of_a_job_that_trains_says_why_its_spare_waits) {
+  api::TrainingJob job;
+  job.status.state = "Running";
+  job.status.conditions = {
+      {.type = "Placed", .status = "True", .reason = "GangPlaced", .message = "of the spares: no node has room"},
+      {.type = "Running", .status = "True", .reason = "AllRanksUp", .message = "generation 1 runs"}};
+  EXPECT_NE(explanation(job, {}).find("no node has room"), std::string::npos);
+  job.status.conditions[0].reason = "AllPodsPlaced";
+  EXPECT_EQ(explanation(job, {}).find("no node has room"), std::string::npos);
+}
+
 TEST(Explanation, keeps_control_characters_from_the_terminal) {
   api::TrainingJob job = disturbed();
   job.status.attempts[0].message = "bell \x07 and \x1b[2J";

@@ -160,6 +160,19 @@ TEST(DecideElastic, a_silent_pod_that_vanishes_is_the_same_attempt) {
   EXPECT_EQ(s.job.status.attempts.size(), 1u);
 }
 
+// Its successor has the same name where no round of pods begins.
+TEST(DecideElastic, a_silent_pod_that_vanishes_while_pods_are_missing_leaves_no_trace) {
+  Elastic s;
+  s.job.spec.nodes = 4;
+  s.accept();
+  s.shrunk();
+  s.now += std::chrono::seconds(61);
+  s.pods.pop_back();
+  s.accept();
+  s.pod(2);
+  EXPECT_TRUE(s.accept().deletes.empty());
+}
+
 TEST(DecideElastic, a_pod_that_was_silent_once_and_came_back_fails_as_any_other_does) {
   Elastic s;
   s.shrunk();

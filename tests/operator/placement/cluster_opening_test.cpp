@@ -58,6 +58,16 @@ TEST_F(ClusterOpeningTest, of_gated_pods_on_one_node_those_are_opened_that_it_ha
   EXPECT_EQ(used(), 16) << "to be opened takes nothing more";
 }
 
+TEST_F(ClusterOpeningTest, a_created_pod_that_the_watch_shows_before_the_answer_counts_once) {
+  ASSERT_TRUE(create("p"));
+  cluster.put_pod(pod("p", 0));
+  cluster.observe("20");
+  EXPECT_EQ(used(), 8);
+  wrote("p", "20");
+  EXPECT_EQ(used(), 8);
+  EXPECT_EQ(cluster.openings(), 0U);
+}
+
 TEST_F(ClusterOpeningTest, a_pod_whose_write_failed_is_not_open) {
   for (const char* name : {"p", "q"}) cluster.put_pod(pod(name, kGated));
   ASSERT_TRUE(open("p"));
