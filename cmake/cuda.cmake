@@ -6,14 +6,25 @@ set(LOCKSTEP_CUDA AUTO CACHE STRING "Compile CUDA kernels with nvcc: ON, OFF, or
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LOCKSTEP_CUDA_TOOLKIT ${toolkit} CACHE PATH "The CUDA toolkit; scripts/cuda-toolkit.sh makes one there")
 
+# In lib: the packages of cuda-toolkit.txt. In lib64: NVIDIA's installers.
+set(cudart)
+foreach(folder lib lib64)
+  if(NOT cudart AND EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/${folder}/libcudart_static.a)
+    set(cudart ${LOCKSTEP_CUDA_TOOLKIT}/${folder}/libcudart_static.a)
+  endif()
+endforeach()
+
 set(LOCKSTEP_HAS_CUDA ${LOCKSTEP_CUDA})
 if(LOCKSTEP_CUDA STREQUAL "AUTO")
   set(LOCKSTEP_HAS_CUDA OFF)
-  if(EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/bin/nvcc AND NOT LOCKSTEP_SANITIZE)
+  if(EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/bin/nvcc AND cudart AND NOT LOCKSTEP_SANITIZE)
     set(LOCKSTEP_HAS_CUDA ON)
   endif()
 elseif(LOCKSTEP_CUDA AND NOT EXISTS ${LOCKSTEP_CUDA_TOOLKIT}/bin/nvcc)
   message(FATAL_ERROR "LOCKSTEP_CUDA is ON, and ${LOCKSTEP_CUDA_TOOLKIT} has no bin/nvcc: run scripts/cuda-toolkit.sh")
+elseif(LOCKSTEP_CUDA AND NOT cudart)
+  message(FATAL_ERROR "LOCKSTEP_CUDA is ON, and ${LOCKSTEP_CUDA_TOOLKIT} has no lib/libcudart_static.a: "
+                      "run scripts/cuda-toolkit.sh")
 endif()
 
 # The machines that the kernels are compiled for: A100, H100 and H200, B200. Later ones compile the PTX when they start.
@@ -41,8 +52,7 @@ if(LOCKSTEP_HAS_CUDA)
   endforeach()
   add_library(lockstep_cuda_kernels STATIC ${objects})
   set_target_properties(lockstep_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(lockstep_cuda_kernels INTERFACE ${LOCKSTEP_CUDA_TOOLKIT}/lib/libcudart_static.a Threads::Threads rt
-                        ${CMAKE_DL_LIBS})
+  target_link_libraries(lockstep_cuda_kernels INTERFACE ${cudart} Threads::Threads rt ${CMAKE_DL_LIBS})
   add_custom_target(cuda_kernels DEPENDS ${objects} VERBATIM
     COMMAND ${PROJECT_SOURCE_DIR}/scripts/cuda_kernels.py ${LOCKSTEP_CUDA_TOOLKIT}/bin/cuobjdump ${objects})
 endif()

@@ -45,6 +45,7 @@ if [ ! -x "$root/bin/nvcc" ]; then
     plain=${library%%.so.*}.so
     [ -e "$plain" ] || ln -s "$(basename "$library")" "$plain"
   done
-  mv "$made" "$root"
+  rm -rf "$root"  # a folder without nvcc
+  mv -T "$made" "$root"
 fi
 echo "$root"

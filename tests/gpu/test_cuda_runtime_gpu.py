@@ -10,7 +10,7 @@ import gpu
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import e2e  # noqa: E402
 
-pytestmark = gpu.needed
+pytestmark = [gpu.needed, gpu.cudart]
 
 
 def test_the_runtime_keeps_the_contract():

@@ -21,7 +21,7 @@ PEER_WENT_AWAY = 80
 WITHIN = {"linking": 100, "first steps": 15, "training": 15}
 
 
-pytestmark = gpu.needed
+pytestmark = [gpu.needed, gpu.cudart, gpu.nccl]
 
 
 def libraries():

@@ -161,11 +161,11 @@ def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, tmp_path):
     steps = SMALL_FAULTS * STEPS_PER_FAULT
     command_line = [str(bin / "lockstep-trainer-cuda"), *words_of("network", steps), "--backend=cuda",
                     f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}"]
-    alone = subprocess.run(command_line, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
+    alone = subprocess.run(command_line, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
     given = job("cuda", steps)
     given["spec"]["command"] = [*command_line, jobs.pace(STEP_SECONDS), f"--ledger={tmp_path / 'ledger'}"]
     command = run(given, "--chaos", f"{SEED}:{SMALL_FAULTS}", "--json")
-    assert command.wait(300) == 0, command
+    assert command.wait(600) == 0, command
     chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
     assert chaos["good"] and chaos["made"] == SMALL_FAULTS
     told = e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())
