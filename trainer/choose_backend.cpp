@@ -4,9 +4,12 @@
 
 #include <utility>
 
+#include "operator/rendezvous/worker_contract.h"
 #include "trainer/backend/make_backend.h"
 
 namespace lockstep::trainer {
+
+static_assert(backend::kExitDeviceLost == rendezvous::kExitTemporary, "backend/ does not know the contract");
 
 Result<BackendChoice> BackendChoice::make(const Flags& flags, int local_rank) {
   const bool automatic = flags.backend == "auto";

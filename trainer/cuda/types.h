@@ -15,8 +15,11 @@ enum class CudaError : int {
   kNoDevice = 100,
   kInvalidDevice = 101,
   kNoKernelImageForDevice = 209,
+  kUnsupportedPtxVersion = 222,  // the driver is too old to compile the kernels
   kInvalidResourceHandle = 400,  // a stream or an event that is none, or is another device's
   kNotReady = 600,               // of a query: no error
+  kLaunchOutOfResources = 701,   // more registers than the device has
+  kNotSupported = 801,
   // The device's work is lost, and every later call of the process fails with the same number.
   kIllegalAddress = 700,
   kLaunchFailure = 719,

@@ -33,6 +33,8 @@ struct Machine {
   const int devices = static_cast<int>(
       std::clamp(environment("FAKE_CUDA_DEVICES", Streams::kMostDevices), 0L, long{Streams::kMostDevices}));
   const size_t memory = static_cast<size_t>(environment("FAKE_CUDA_MEMORY_MIB", 4096)) << 20;
+  const int capability = static_cast<int>(environment("FAKE_CUDA_CAPABILITY", 90));
+  const CudaError launch_error = static_cast<CudaError>(environment("FAKE_CUDA_LAUNCH_ERROR", 0));
   Streams streams{environment("FAKE_CUDA_EAGER", 0) != 0 ? 0 : kMostHeldBack};
   DeviceMemory device_memory;
   PinnedMemory pinned_memory;
@@ -118,6 +120,7 @@ CudaError launch(CudaStream* stream, std::function<void()> kernel) {
   Streams& streams = machine().streams;
   const std::optional<int> device = streams.device_of(stream);
   if (device != current_device) return said(CudaError::kInvalidResourceHandle);
+  if (machine().launch_error != CudaError::kSuccess) return said(machine().launch_error);
   std::atomic<long>& left = machine().kernels_left;
   long before = left.load();
   while (before >= 0 && !left.compare_exchange_weak(before, before - 1)) {
@@ -222,10 +225,10 @@ CudaError cudaDeviceGetAttribute(int* value, CudaAttribute attribute, int device
       *value = 4;
       return CudaError::kSuccess;
     case CudaAttribute::kComputeCapabilityMajor:
-      *value = 9;
+      *value = machine().capability / 10;
       return CudaError::kSuccess;
     case CudaAttribute::kComputeCapabilityMinor:
-      *value = 0;
+      *value = machine().capability % 10;
       return CudaError::kSuccess;
     case CudaAttribute::kMaxSharedMemoryPerBlockOptin:
       *value = 227 << 10;
@@ -388,6 +391,12 @@ const char* cudaGetErrorString(CudaError error) {
       return "invalid device ordinal";
     case CudaError::kNoKernelImageForDevice:
       return "no kernel image is available for execution on the device";
+    case CudaError::kUnsupportedPtxVersion:
+      return "the provided PTX was compiled with an unsupported toolchain.";
+    case CudaError::kLaunchOutOfResources:
+      return "too many resources requested for launch";
+    case CudaError::kNotSupported:
+      return "operation not supported";
     case CudaError::kInvalidResourceHandle:
       return "invalid resource handle";
     case CudaError::kNotReady:

@@ -20,6 +20,7 @@ enum class BlasStatus : int {
   kAllocFailed = 3,
   kInvalidValue = 7,
   kExecutionFailed = 13,
+  kInternalError = 14,
   kNotSupported = 15,  // no algorithm computes this
 };
 

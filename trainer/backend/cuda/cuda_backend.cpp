@@ -11,6 +11,7 @@
 #include "trainer/backend/cuda/blas.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
+#include "trainer/backend/cuda/error_code.h"
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/attention.h"
 #include "trainer/backend/cuda/kernels/fixed_point.h"
@@ -33,6 +34,9 @@ using trainer::cuda::DeviceQueue;
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results.
 constexpr int kKernelsRevision = 1;
+
+// Of the compute capability: the oldest machine that cmake/cuda.cmake compiles the kernels for.
+constexpr int kLeastMajor = 8;
 
 // What NVIDIA's manual advises for its newest GPUs.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -73,22 +77,24 @@ class CudaBackend final : public core::Backend {
       : runtime_(runtime), blas_(blas), device_(device) {}
   ~CudaBackend() override {
     if (queue_) static_cast<void>(queue_->wait(queue_->mark()));
-    if (place_.handle != nullptr) blas_.destroy(place_.handle);
+    if (place_.handle != nullptr && !queue_->hangs()) blas_.destroy(place_.handle);
   }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   Status set_up() {
     LOCKSTEP_TRY(queue_, DeviceQueue::create(runtime_, device_));
+    LOCKSTEP_CHECK_OK(name_numerics());
     LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells)));
+    LOCKSTEP_CHECK_OK(launch_one());
     LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes));
     if (const BlasStatus status = blas_.create(&place_.handle); status != BlasStatus::kSuccess) {
-      return fail(ErrorCode::kExhausted,
+      return fail(trainer::cuda::code_of(status),
                   fmt::format("cuBLASLt cannot be used on GPU {}: {}", device_, blas_.status_string(status)));
     }
     place_.workspace = workspace_->data();
     place_.workspace_bytes = kWorkspaceBytes;
-    return name_numerics();
+    return {};
   }
 
   const char* name() const override { return "cuda"; }
@@ -151,6 +157,7 @@ class CudaBackend final : public core::Backend {
   }
   void norm(const std::byte* values, size_t count, double* norm) override {
     const auto elements = static_cast<std::int64_t>(count);
+    queue_->enter();
     void* const scratch = this->scratch(trainer::cuda::norm_scratch(elements));
     if (scratch == nullptr) return;
     queue_->keep(trainer::cuda::norm(queue_->stream(), reinterpret_cast<const float*>(values), elements, &cells()->norm,
@@ -183,6 +190,7 @@ class CudaBackend final : public core::Backend {
                                                  node.name, trainer::cuda::kMaxPositions, positions));
   }
 
+  // kNotFound: the kernels are not compiled for this GPU.
   Status name_numerics() {
     int driver = 0, runtime = 0, major = 0, minor = 0;
     const std::string where = fmt::format("GPU {} does not say what it is", device_);
@@ -192,10 +200,22 @@ class CudaBackend final : public core::Backend {
         runtime_.device_get_attribute(&major, CudaAttribute::kComputeCapabilityMajor, device_), where));
     LOCKSTEP_CHECK_OK(queue_->status_of(
         runtime_.device_get_attribute(&minor, CudaAttribute::kComputeCapabilityMinor, device_), where));
+    if (major < kLeastMajor) {
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("GPU {} ({}) has compute capability {}.{}, and this program's kernels need {}.0 or later",
+                              device_, queue_->device_name(), major, minor, kLeastMajor));
+    }
     numerics_ =
         fmt::format("cuda/float32/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/kernels-{}", queue_->device_name(), major,
                     minor, version_text(driver), version_text(runtime), blas_.get_version(), kKernelsRevision);
     return {};
+  }
+
+  // The runtime in the program starts with the first kernel. kNotFound: it or the kernels do not suit the driver.
+  Status launch_one() {
+    return queue_->status_of(
+        trainer::cuda::norm(queue_->stream(), nullptr, 0, &cells()->norm, nullptr),
+        fmt::format("GPU {} ({}) cannot run this program's kernels", device_, queue_->device_name()));
   }
 
   Cells* cells() const { return reinterpret_cast<Cells*>(cell_memory_->data()); }  // an address of the device

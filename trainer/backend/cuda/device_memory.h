@@ -23,8 +23,9 @@ class DeviceMemory final : public core::Memory {
     queue.fill(begin, 0, rounded);
     return std::unique_ptr<DeviceMemory>(new DeviceMemory(queue, static_cast<std::byte*>(begin), bytes));
   }
-  // Waits for the device's work, as the runtime does.
+  // Waits for the device's work, as the runtime does. A device that hangs keeps the memory.
   ~DeviceMemory() override {
+    if (queue_.hangs()) return;
     queue_.enter();
     queue_.keep(queue_.runtime().free(begin_));
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "trainer/backend/cuda/error_code.h"
 #include "trainer/backend/cuda/kernels/embedding.h"
 
 namespace lockstep::trainer::cuda {
@@ -22,8 +23,9 @@ thread_local int device_of_thread = -1;
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceQueue>> DeviceQueue::create(const CudaRuntime& runtime, int device) {
-  std::unique_ptr<DeviceQueue> queue(new DeviceQueue(runtime, device));
+Result<std::unique_ptr<DeviceQueue>> DeviceQueue::create(const CudaRuntime& runtime, int device,
+                                                         std::chrono::milliseconds deadline) {
+  std::unique_ptr<DeviceQueue> queue(new DeviceQueue(runtime, device, deadline));
   LOCKSTEP_CHECK_OK(queue->set_up());
   return queue;
 }
@@ -50,6 +52,7 @@ Status DeviceQueue::set_up() {
 
 DeviceQueue::~DeviceQueue() {
   if (stream_ != nullptr) static_cast<void>(wait(mark()));
+  if (hangs_) return;
   enter();
   for (CudaEvent* event : events_) {
     if (event != nullptr) runtime_.event_destroy(event);
@@ -69,11 +72,19 @@ void DeviceQueue::keep(CudaError error) {
 
 Status DeviceQueue::status_of(CudaError error, const std::string& where) {
   if (error == CudaError::kSuccess) return {};
-  const ErrorCode code = error == CudaError::kInvalidValue || error == CudaError::kInvalidConfiguration
-                             ? ErrorCode::kInternal
-                             : ErrorCode::kExhausted;
-  return fail(code,
+  if (device_lost(error)) {
+    keep(error);
+    return *failure_;
+  }
+  return fail(code_of(error),
               fmt::format("{}: {} (CUDA error {})", where, runtime_.get_error_string(error), static_cast<int>(error)));
+}
+
+Status DeviceQueue::health() {
+  enter();
+  if (const CudaError answer = runtime_.stream_query(stream_); device_lost(answer)) keep(answer);
+  if (failure_) return *failure_;
+  return {};
 }
 
 void DeviceQueue::fail_device(const std::string& why) {
@@ -242,8 +253,9 @@ bool DeviceQueue::wait_until(std::uint64_t mark) {
   while (!done(mark)) {
     if (failure_) return false;
     const auto waited = Clock::now() - start;
-    if (waited > kDeadline) {
-      fail_device(fmt::format("its work is not done after {} s", kDeadline.count()));
+    if (waited > deadline_) {
+      hangs_ = true;
+      fail_device(fmt::format("its work is not done after {:g} s", std::chrono::duration<double>(deadline_).count()));
       return false;
     }
     if (waited < kEager) {

@@ -20,11 +20,12 @@ namespace lockstep::trainer::cuda {
 // each wait returns that error.
 class DeviceQueue {
  public:
-  static constexpr std::chrono::seconds kDeadline{120};  // of all waits: work takes milliseconds
+  static constexpr std::chrono::seconds kDeadline{120};  // of each wait: work takes milliseconds
 
-  // kExhausted: there is not enough memory. kInternal: the device does not answer.
-  static Result<std::unique_ptr<DeviceQueue>> create(const CudaRuntime& runtime, int device);
-  // Waits for all work.
+  // Errors are those of status_of(). kExhausted: memory is short, or the device does not answer.
+  static Result<std::unique_ptr<DeviceQueue>> create(const CudaRuntime& runtime, int device,
+                                                     std::chrono::milliseconds deadline = kDeadline);
+  // Waits for all work. After a wait that met its deadline it gives nothing back: the runtime would wait for ever.
   ~DeviceQueue();
   DeviceQueue(const DeviceQueue&) = delete;
   DeviceQueue& operator=(const DeviceQueue&) = delete;
@@ -41,8 +42,13 @@ class DeviceQueue {
 
   // What a call that enqueues returned: an error of the device is kept for the next wait.
   void keep(CudaError error);
-  // The same as a status, whose sentence begins with `where`.
+  // What any call returned, as a status with the code of code_of() and a sentence that begins with `where`. An error
+  // of earlier work is kept as well, and its sentence names the GPU instead.
   Status status_of(CudaError error, const std::string& where);
+  // Asks whether the device has failed. Never waits. kExhausted: it has, as wait() says.
+  Status health();
+  // Whether a wait met its deadline. A call that waits for the device may then never return.
+  bool hangs() const { return hangs_; }
 
   void fill(void* to, int byte, size_t bytes);
   // `from` may be used again as soon as this returns.
@@ -79,7 +85,8 @@ class DeviceQueue {
   static constexpr size_t kMostLandings = 1024;
   static constexpr size_t kEvents = 64;
 
-  DeviceQueue(const CudaRuntime& runtime, int device) : runtime_(runtime), device_(device) {}
+  DeviceQueue(const CudaRuntime& runtime, int device, std::chrono::milliseconds deadline)
+      : runtime_(runtime), device_(device), deadline_(deadline) {}
   Status set_up();
   std::byte* room(size_t bytes);
   void land(Landing landing);
@@ -94,7 +101,8 @@ class DeviceQueue {
 
   const CudaRuntime& runtime_;
   const int device_;
-  std::string device_name_;
+  const std::chrono::milliseconds deadline_;
+  std::string device_name_ = "unknown";
   CudaStream* stream_ = nullptr;
 
   // By the mark's number. One that is kEvents marks old has been recorded again, and stands for a later mark: to ask
@@ -109,6 +117,7 @@ class DeviceQueue {
   std::vector<Landing> landings_;                // a ring of kMostLandings, by mark
   std::uint64_t first_landing_ = 0, end_landing_ = 0;
 
+  bool hangs_ = false;
   std::optional<Error> failure_;     // of the device: final
   std::optional<Error> data_error_;  // the first that no wait has returned
 };

@@ -41,7 +41,7 @@ struct Site {
   EACH(SoftmaxCrossEntropy)     \
   EACH(MeanSquaredError)
 
-// make_kernel: kInternal, with the layer's name, if a library cannot compute it.
+// make_kernel: kInternal, with the layer's name, if a library cannot compute it; kExhausted if it lacks memory.
 #define LOCKSTEP_KERNEL(name)                                     \
   Needs needs_of(const core::ops::name& op, const Dimensions& d); \
   Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::name& op, Site site);
@@ -69,7 +69,7 @@ class Base : public NodeKernel<float> {
   std::int64_t samples() const { return size(d_.samples); }
   std::int64_t count() const { return size(elements()); }
   CudaStream* stream() const { return queue_.stream(); }
-  // What a launcher returned, with the layer's name.
+  // What a launcher returned: an error of its own with the layer's name, one of earlier work with the GPU's.
   Status launched(CudaError error) const { return queue_.status_of(error, where()); }
   // Looks for a row of input `i` outside [0, limit). A later wait returns the error.
   Status check_indices(size_t i, std::int64_t limit) const;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "trainer/backend/cuda/error_code.h"
 #include "trainer/core/tensor.h"
 
 namespace lockstep::trainer::cuda {
@@ -25,8 +26,8 @@ class Planner {
   }
   bool failed() const { return status_ != BlasStatus::kSuccess; }
   Error error(const ProductShape& shape) const {
-    return fail(ErrorCode::kInternal, fmt::format("cuBLASLt cannot plan the product of ({}, {}) and ({}, {}): {}",
-                                                  shape.m, shape.k, shape.k, shape.n, blas_.status_string(status_)));
+    return fail(code_of(status_), fmt::format("cuBLASLt cannot plan the product of ({}, {}) and ({}, {}): {}", shape.m,
+                                              shape.k, shape.k, shape.n, blas_.status_string(status_)));
   }
 
  private:

@@ -32,6 +32,7 @@ struct ProductShape {
 class Matmul {
  public:
   // `place` must outlive the product. kInternal: the library has no algorithm for it.
+  // kExhausted: the library lacks memory.
   static Result<Matmul> plan(const BlasPlace& place, const ProductShape& shape);
 
   // Enqueues C = A B, or C += A B if `adds`. Addresses are of the device and multiples of kAlignment. Never allocates

@@ -19,7 +19,7 @@ struct UpdateMemory {
 // Bytes of UpdateMemory::scratch.
 size_t update_scratch(const core::Optimizer& optimizer, const core::Layout& layout);
 
-// Never waits.
+// Never waits. An error names the segment, or the GPU if its earlier work failed.
 Status enqueue_update(DeviceQueue& queue, const core::Optimizer& optimizer, const core::Update& update,
                       const UpdateMemory& memory);
 

@@ -103,6 +103,19 @@ TEST_F(Arenas, the_norm_is_that_of_the_host) {
   }
 }
 
+TEST_F(Arenas, a_norm_is_taken_on_the_right_gpu_after_another_was_used) {
+  auto memory = put(reals(kCount, 1));
+  double first = 0, second = 0;
+  cuda_->norm(memory->data(), kCount, &first);
+  backend::CudaOptions options = testing::on_fake();
+  options.local_rank = 1;
+  auto other = backend::make_cuda_backend(options).value();
+  cuda_->norm(memory->data(), kCount, &second);
+  const Status waited = cuda_->wait(cuda_->mark());
+  ASSERT_TRUE(waited.ok()) << waited.error().message;
+  EXPECT_EQ(first, second);
+}
+
 TEST_F(Arenas, an_update_leaves_the_bits_and_the_digest_that_the_host_would) {
   const core::Graph graph = models::mlp({.batch = 4, .features = 90, .width = 70, .classes = 3});
   const core::Layout layout = core::lay_out(graph);

@@ -4,13 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/cuda/fake_cuda.h"
+#include "trainer/backend/cuda/device_memory.h"
+#include "trainer/backend/cuda/error_code.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/models/linear_regression.h"
 
@@ -111,12 +115,14 @@ TEST(CudaMemory, too_much_is_refused_with_its_bytes) {
 class BrokenDevice : public ::testing::Test {
  protected:
   ~BrokenDevice() override {
+    fake_cuda_release();
     fake_cuda_fail_after(-1);
     fake_cuda_mend();
   }
 };
 
 TEST_F(BrokenDevice, every_wait_says_so_and_nothing_hangs) {
+  const size_t pinned = fake_cuda_pinned_bytes();
   {
     auto cuda = fake_gpu();
     const core::Graph graph = models::linear_regression(4);
@@ -137,7 +143,59 @@ TEST_F(BrokenDevice, every_wait_says_so_and_nothing_hangs) {
   }
   fake_cuda_fail_after(-1);
   fake_cuda_mend();
-  EXPECT_EQ(fake_cuda_pinned_bytes(), 0u);
+  EXPECT_EQ(fake_cuda_pinned_bytes(), pinned);
+}
+
+TEST_F(BrokenDevice, a_launch_that_meets_an_error_of_earlier_work_names_the_gpu) {
+  for (const bool forward : {true, false}) {  // begins with a matrix product, or with a kernel
+    SCOPED_TRACE(forward ? "forward" : "backward");
+    auto cuda = fake_gpu();
+    const core::Graph graph = models::linear_regression(4);
+    Bench bench(graph, *cuda);
+    ASSERT_TRUE(cuda->wait(cuda->mark()).ok());
+    fake_cuda_fail_after(0);
+    double norm = 0;
+    cuda->norm(static_cast<std::byte*>(bench.program().data(0)), 1, &norm);
+    static_cast<void>((*cuda::load_cuda_runtime(FAKE_CUDA_LIBRARY).value()).free(nullptr));  // waits for the work
+    const Status met = forward ? bench.program().forward(bench.context, bench.abort)
+                               : bench.program().backward(bench.context, bench.abort);
+    ASSERT_FALSE(met.ok());
+    EXPECT_EQ(met.error().code, ErrorCode::kExhausted);
+    EXPECT_THAT(met.error().message, ::testing::HasSubstr("GPU 0 (a fake of a GPU) failed"));
+    EXPECT_EQ(cuda->wait(cuda->mark()).error().message, met.error().message);
+    fake_cuda_fail_after(-1);
+    fake_cuda_mend();
+  }
+}
+
+TEST_F(BrokenDevice, one_that_hangs_keeps_its_memory_and_holds_up_nobody) {
+  {
+    auto queue =
+        cuda::DeviceQueue::create(*cuda::load_cuda_runtime(FAKE_CUDA_LIBRARY).value(), 0, std::chrono::milliseconds(50))
+            .value();
+    auto memory = cuda::DeviceMemory::allocate(*queue, 64).value();
+    ASSERT_EQ(cuda::fake::launch(queue->stream(), cuda::fake::hang), cuda::CudaError::kSuccess);
+    const Status waited = queue->wait(queue->mark());
+    ASSERT_FALSE(waited.ok());
+    EXPECT_THAT(waited.error().message, ::testing::HasSubstr("failed: its work is not done after 0.05 s"));
+  }
+  while (fake_cuda_hanging() == 0) std::this_thread::yield();  // the fixture's release would come too early
+}
+
+TEST(CudaErrors, what_a_new_process_would_meet_again_may_not_be_tried_again) {
+  using cuda::BlasStatus, cuda::CudaError, cuda::code_of;
+  for (const auto error : {CudaError::kMemoryAllocation, CudaError::kIllegalAddress, CudaError::kLaunchFailure}) {
+    EXPECT_EQ(code_of(error), ErrorCode::kExhausted) << static_cast<int>(error);
+  }
+  for (const auto status : {BlasStatus::kNotInitialized, BlasStatus::kAllocFailed, BlasStatus::kExecutionFailed}) {
+    EXPECT_EQ(code_of(status), ErrorCode::kExhausted) << static_cast<int>(status);
+  }
+  for (const auto error : {CudaError::kInvalidValue, CudaError::kInvalidConfiguration, CudaError::kInvalidDevice,
+                           CudaError::kInvalidResourceHandle, CudaError::kNotSupported}) {
+    EXPECT_EQ(code_of(error), ErrorCode::kInternal) << static_cast<int>(error);
+  }
+  EXPECT_EQ(code_of(BlasStatus::kInvalidValue), ErrorCode::kInternal);
+  EXPECT_EQ(code_of(BlasStatus::kNotSupported), ErrorCode::kInternal);
 }
 
 TEST_F(BrokenDevice, an_update_on_it_ends_the_process_with_a_code_that_may_be_tried_again) {
@@ -154,7 +212,8 @@ TEST_F(BrokenDevice, an_update_on_it_ends_the_process_with_a_code_that_may_be_tr
                  {.layout = &layout, .parameters = parameters->data(), .gradients = gradients->data(), .slots = slots});
   };
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(update(), ::testing::ExitedWithCode(75), "the optimizer's update did not end: GPU 0 ");
+  EXPECT_EXIT(update(), ::testing::ExitedWithCode(backend::kExitDeviceLost),
+              "the optimizer's update did not end: GPU 0 ");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <optional>
 #include <utility>
 
+#include "trainer/backend/cuda/error_code.h"
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/bias.h"
 
@@ -55,7 +56,8 @@ class LinearKernel final : public Base {
   Status multiply(const std::optional<Matmul>& product, const float* a, const float* b, bool adds, float* c) const {
     const trainer::cuda::BlasStatus status = product->run(a, b, adds, c, stream());
     if (status == trainer::cuda::BlasStatus::kSuccess) return {};
-    return fail(ErrorCode::kExhausted,
+    LOCKSTEP_CHECK_OK(queue_.health());  // earlier work may have failed
+    return fail(trainer::cuda::code_of(status),
                 where() + ": cuBLASLt could not multiply matrices: " + blas_.blas.status_string(status));
   }
 

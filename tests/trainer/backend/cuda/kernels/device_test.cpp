@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/kernels/device.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,14 @@
 
 namespace lockstep::trainer::cuda {
 namespace {
+
+TEST(Comparison, an_infinity_is_close_to_itself_alone) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  testing::expect_close({static_cast<float>(kInfinity)}, {kInfinity}, 1e-6);
+  EXPECT_FATAL_FAILURE(testing::expect_close({1}, {kInfinity}, 1e-6), "element 0 of 1 is 1, expected inf");
+  EXPECT_FATAL_FAILURE(testing::expect_close({-HUGE_VALF}, {HUGE_VAL}, 1e-6), "expected inf");
+  EXPECT_FATAL_FAILURE(testing::expect_close({HUGE_VALF}, {1}, 1e-6), "expected 1");
+}
 
 TEST(Device, a_place_is_divided_into_row_and_column_whatever_its_size) {
   constexpr std::int64_t k32 = std::int64_t{1} << 32, kLast = std::numeric_limits<std::int64_t>::max();

@@ -67,13 +67,13 @@ inline std::vector<float> numbers(size_t count, std::uint64_t key = 1) {
 }
 
 // Each differs from the expected number by at most `tolerance` times the larger of 1 and its size. A NaN equals a NaN
-// alone.
+// alone, and an infinity itself alone.
 inline void expect_close(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     const double a = static_cast<double>(actual[i]), e = expected[i];
-    if (std::isnan(a) && std::isnan(e)) continue;
-    if (std::fabs(a - e) <= tolerance * std::fmax(1, std::fabs(e))) continue;
+    if (a == e || (std::isnan(a) && std::isnan(e))) continue;
+    if (std::isfinite(e) && std::fabs(a - e) <= tolerance * std::fmax(1, std::fabs(e))) continue;
     FAIL() << "element " << i << " of " << actual.size() << " is " << a << ", expected " << e;
   }
 }
