@@ -159,10 +159,10 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->capture_default_str();
   app.add_option("--nccl-library", flags.nccl_library, "NCCL for --transport=nccl (default: libnccl.so.2)");
   app.add_option("--cudart-library", flags.cudart_library,
-                 "The CUDA runtime for --transport=nccl and --backend=cuda (default: libcudart.so.13, else "
-                 "libcudart.so.12)");
+                 "The CUDA runtime for --transport=nccl and --backend=cuda or auto (default: libcudart.so.13, "
+                 "else libcudart.so.12)");
   app.add_option("--cublaslt-library", flags.cublaslt_library,
-                 "cuBLASLt for --backend=cuda (default: libcublasLt.so.13, else libcublasLt.so.12)");
+                 "cuBLASLt for --backend=cuda or auto (default: libcublasLt.so.13, else libcublasLt.so.12)");
 
   app.add_option("--steps", flags.steps, "Total steps")->check(natural)->capture_default_str()->group("Training");
   app.add_option("--batch-size", flags.batch_size, "Samples per step, over all workers")

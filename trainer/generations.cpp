@@ -115,11 +115,15 @@ Outcome<> Generations::take_state() {
                                 {rank_.losses.first_held_out, rank_.losses.last}, held, rank_.replica->spare())));
   rank_.losses.first_held_out = taken.notes.first_held_out_loss;
   rank_.losses.last = taken.notes.loss;
+  if (taken.installed) {
+    rank_.whole = false;  // until it has the best evaluation of this state too
+    rank_.initial = false;
+    print(stdout, "received the state of step {} from rank {}\n", rank_.state().step, source.rank);
+    LOCKSTEP_CHECK_OK(checkpoints_.state_was_replaced());
+  }
   LOCKSTEP_CHECK_OK(share_best(rank_, source.rank));
   rank_.whole = true;
-  if (!taken.installed) return {};
-  print(stdout, "received the state of step {} from rank {}\n", rank_.state().step, source.rank);
-  return checkpoints_.state_was_replaced();
+  return {};
 }
 
 }  // namespace lockstep::trainer

@@ -64,6 +64,11 @@ Outcome<> load(Rank& rank) {
   LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), rank.choice->suit(flags, rank.task->graph)));
   if (const std::string sentence = rank.choice->sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
   rank.backend = rank.choice->take();
+  if (flags.follows_best() && rank.task->data.source->held_out() == 0) {
+    return fail(Origin::kConfig, ErrorCode::kInvalid,
+                fmt::format("{} needs held-out samples, and the data has none",
+                            flags.keep_best ? "--keep-best" : "--early-stop-evaluations"));
+  }
   if (const Duration patience = rank.task->data.source->patience(); patience > Duration::zero()) {
     world.data_deadline = patience + checkpoint::kTimeToEnd;
   }
@@ -111,7 +116,9 @@ Outcome<> make_replica(Rank& rank) {
   auto replica = core::Replica::create({rank.task->graph, *rank.backend, rank.task->optimizer, *rank.task->data.source,
                                         *rank.synchronizer, *rank.communicator},
                                        step, rank.interruption->flag());
-  LOCKSTEP_TRY(rank.replica, from(Origin::kConfig, std::move(replica)));
+  // --backend=cuda with a model that it cannot compute contradicts itself; anything else is of the device.
+  const bool refused = !replica && replica.error().code == ErrorCode::kInvalid;
+  LOCKSTEP_TRY(rank.replica, from(refused ? Origin::kConfig : origin_of_backend(flags), std::move(replica)));
   return {};
 }
 

@@ -95,14 +95,16 @@ struct Rank {
 Outcome<> find_place(Rank& rank);
 
 // Creates the task of a rank that has its place, with the backend that suits it, and tells the agent what the rank is.
-// kData: reading the data; kConfig: the prompt.
+// kData: reading the data; kConfig: the prompt, or flags that follow the best evaluation of data without held-out
+// samples.
 Outcome<> load(Rank& rank);
 
 // Connects a rank that has its place with its peers. A rank under torchrun has loaded before, because it tells them
 // what it is. kCommunication: connecting.
 Outcome<> connect(Rank& rank);
 
-// Makes the replica of a rank that is loaded and connected. kConfig: no memory for it.
+// Makes the replica of a rank that is loaded and connected. kConfig: the backend lacks something of the model, or there
+// is no memory for it; kDevice: the GPU of --backend=cuda has no memory for it, or fails.
 Outcome<> make_replica(Rank& rank);
 
 // Gives all ranks the best evaluation of rank `from`. Does nothing where flags do not follow it. Every rank calls it at

@@ -28,7 +28,7 @@ int Training::run() {
   elastic::AgentLink* agent = rank_.agent.get();
   if (outcome) {
     if (agent != nullptr) agent->flush(kFarewellDeadline);
-    if (!checkpoints_.close(kAbortDeadline)) std::_Exit(*outcome);
+    if (storage_hangs_ || !checkpoints_.close(kAbortDeadline)) std::_Exit(*outcome);
     return *outcome;
   }
   const elastic::Ending ending = elastic::ending_of(outcome.error(), rank_.suspect());
@@ -143,7 +143,7 @@ bool Training::best_is_due() const {
 
 bool Training::ends_early() const {
   const std::int64_t most = rank_.flags.early_stop_evaluations;
-  return most > 0 && rank_.best.misses >= most;
+  return most > 0 && rank_.best.step >= 0 && rank_.best.misses >= most;
 }
 
 Outcome<> Training::supervised() const {
@@ -226,12 +226,25 @@ Outcome<int> Training::finish() {
     print(stdout, "ended after step {} of {}: {} evaluations in a row did not improve the held-out loss of step {}\n",
           step(), rank_.flags.steps, best.misses, best.step);
   }
-  if (rank_.flags.keep_best && best.step >= 0) {
-    LOCKSTEP_TRY(const std::string name, checkpoints_.best());
-    print(stdout, "best checkpoint {}  held-out loss {:.4f}\n", name, best.loss);
-  }
+  if (rank_.flags.keep_best && best.step >= 0) name_best();
   LOCKSTEP_CHECK_OK(reports_.result());
   return 0;
+}
+
+// All is saved, so storage that fails here does not fail the run.
+void Training::name_best() {
+  const Best& best = rank_.best;
+  auto name = checkpoints_.best();
+  if (!name) {
+    const Error& why = name.error().why;
+    storage_hangs_ = why.code == ErrorCode::kDeadlineExceeded;
+    print(stderr, "lockstep-trainer: the checkpoint of the best evaluation, of step {}, was not looked up: {}\n",
+          best.step, why.message);
+  } else if ((*name).empty()) {
+    print(stdout, "no checkpoint of the best evaluation, of step {}, is left\n", best.step);
+  } else {
+    print(stdout, "best checkpoint {}  held-out loss {:.4f}\n", *name, best.loss);
+  }
 }
 
 }  // namespace lockstep::trainer

@@ -9,7 +9,7 @@
 // its origin (elastic/outcome.h), which decides the exit code. Only a failure of kCommunication may lead to another
 // generation:
 //
-//   --backend=cuda: the GPU, its driver and libraries                                              kDevice
+//   --backend=cuda: the GPU, its driver and libraries, its memory for the replica                  kDevice
 //   flags, environment, agent, backend, prompt, metrics file, ledger file, memory of the replica   kConfig
 //   reading the data                                                                               kData
 //   connecting, a step, an evaluation, comparing states, transferring one, ranks that leave        kCommunication
@@ -59,6 +59,7 @@ class Training {
   Outcome<int> stopped();
   Outcome<int> part(bool leaves, int leaving);
   Outcome<int> finish();
+  void name_best();
 
   std::int64_t step() const { return rank_.state().step; }
 
@@ -68,6 +69,7 @@ class Training {
   Generations generations_{rank_, checkpoints_};
   Clock::time_point step_started_;
   std::int64_t evaluated_step_ = -1;
+  bool storage_hangs_ = false;  // a thread waits for it, so nothing is destroyed
 };
 
 }  // namespace lockstep::trainer

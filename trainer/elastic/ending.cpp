@@ -12,7 +12,8 @@ int exit_code_of(ErrorCode code, Origin origin) {
   if (storage && code == ErrorCode::kDeadlineExceeded) return kExitWatchdog;
   const bool unread = code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded;
   if (origin == Origin::kData && unread) return kExitWatchdog;  // storage that does not answer may do so later
-  if (origin == Origin::kData && code == ErrorCode::kExhausted) return kExitTemporary;  // memory, threads, descriptors
+  const bool reads = origin == Origin::kData || origin == Origin::kRestore;
+  if (reads && code == ErrorCode::kExhausted) return kExitTemporary;  // memory, threads, descriptors
   switch (origin) {
     case Origin::kUsage:
       return kExitUsage;

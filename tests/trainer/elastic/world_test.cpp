@@ -386,6 +386,7 @@ TEST(Ending, every_origin_has_its_exit_code_and_class) {
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kUsage).exit_code, 64);
   EXPECT_EQ(ending(ErrorCode::kNotFound, Origin::kData).exit_code, 65);
   EXPECT_EQ(ending(ErrorCode::kCorrupt, Origin::kRestore).exit_code, 66);
+  EXPECT_EQ(ending(ErrorCode::kExhausted, Origin::kRestore).exit_code, 75) << "of this machine, not of the checkpoint";
   EXPECT_EQ(ending(ErrorCode::kExhausted, Origin::kSave).exit_code, 74);
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kConfig).exit_code, 78);
   EXPECT_EQ(ending(ErrorCode::kInvalid, Origin::kNumerics).exit_code, 84);

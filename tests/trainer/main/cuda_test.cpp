@@ -112,9 +112,13 @@ TEST_F(OnCuda, without_a_usable_gpu_it_says_why_with_a_code_of_its_own) {
 }
 
 TEST_F(OnCuda, too_little_memory_is_one_sentence_and_may_be_tried_again) {
-  const Ended ended = run_emulated(on_fake(regression()), {{"FAKE_CUDA_MEMORY_MIB", "1"}});
-  EXPECT_EQ(ended.code, 75) << ended.err;
-  EXPECT_THAT(ended.err, ::testing::HasSubstr("the GPU has no room for "));
+  // For the backend; then for the replica.
+  for (const char* mebibytes : {"1", "40"}) {
+    const Ended ended = run_emulated(on_fake({"--model=mlp", "--data=synthetic", "--steps=1", "--width=1024"}),
+                                     {{"FAKE_CUDA_MEMORY_MIB", mebibytes}});
+    EXPECT_EQ(ended.code, 75) << mebibytes << ": " << ended.err;
+    EXPECT_THAT(ended.err, ::testing::HasSubstr("the GPU has no room for ")) << mebibytes;
+  }
 }
 
 TEST_F(OnCuda, a_model_with_convolutions_is_refused_with_the_layers_name) {

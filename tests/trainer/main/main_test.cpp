@@ -288,6 +288,33 @@ TEST_F(EarlyStop, the_checkpoint_of_the_best_evaluation_is_kept_beside_the_newes
   EXPECT_THAT(kept, ::testing::UnorderedElementsAre(best, "step-" + value_of(ended.out, "step") + ".g0"));
 }
 
+TEST_F(EarlyStop, an_end_without_the_checkpoint_of_the_best_evaluation_says_so) {
+  const auto end = [&] { return run_until_it_ends({"--checkpoint-dir=" + checkpoints(), "--keep-best"}); };
+  const std::string best = value_of(end().out, "best_step");
+  ASSERT_GT(fs::remove_all(checkpoints() + "/step-" + best + ".g0"), 0U);
+  const Ended again = end();
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out,
+              ::testing::HasSubstr("\nno checkpoint of the best evaluation, of step " + best + ", is left\n"));
+}
+
+TEST_F(Trainer, following_the_best_evaluation_needs_held_out_samples) {
+  const std::string images = testing::image_folder(folder_ / "images", 40, 0);
+  for (const std::string flag : {"--early-stop-evaluations", "--keep-best"}) {
+    std::vector<std::string> arguments = {"--model=resnet18-cifar",
+                                          "--data=" + images,
+                                          "--width=4",
+                                          "--steps=2",
+                                          "--batch-size=8",
+                                          "--eval-every=1",
+                                          "--checkpoint-dir=" + checkpoints()};
+    arguments.push_back(flag == "--keep-best" ? flag : flag + "=1");
+    const Ended ended = run(arguments);
+    EXPECT_EQ(ended.code, 78) << ended.out;
+    EXPECT_THAT(ended.err, ::testing::HasSubstr(flag + " needs held-out samples, and the data has none\n"));
+  }
+}
+
 TEST_F(Trainer, a_restart_may_change_the_global_batch_and_goes_on_with_the_next_sample) {
   ASSERT_EQ(run(saving(4)).code, 0);  // 4 steps of 32 samples
   const Ended larger = run(saving(6, {"--batch-size=64"}));

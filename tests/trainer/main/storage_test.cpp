@@ -69,6 +69,20 @@ TEST_F(Storage, a_checkpoint_that_is_not_written_in_time_ends_the_process_with_8
   EXPECT_THAT(ended.err, HasSubstr("step-5.g0 is still being written after 1 s"));
 }
 
+TEST_F(Storage, a_best_checkpoint_that_is_not_looked_up_in_time_does_not_fail_the_run) {
+  std::vector<std::string> arguments = saving("100", 60);
+  arguments.insert(arguments.end(),
+                   {"--keep-checkpoints=0", "--keep-best", "--eval-every=20", "--min-step-seconds=0.05"});
+  Process process(folder_, "ending", arguments, {}, {.program = kHasty});
+  ASSERT_TRUE(process.says("step 1/")) << process.err();
+  std::filesystem::create_directories(checkpoints() + "/step-200.g9");
+  ASSERT_EQ(::mkfifo((checkpoints() + "/step-200.g9/manifest.json").c_str(), 0600), 0);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("was not looked up: reading " + checkpoints() + " takes longer than 1 s"));
+  EXPECT_EQ(value_of(ended.out, "step"), "60");
+}
+
 TEST_F(Storage, training_goes_on_while_a_checkpoint_hangs) {
   Ended ended;
   {
