@@ -23,8 +23,12 @@ extern "C" int checkpoint_fuzz(const std::uint8_t* data, std::size_t size) {
   }
   if (const auto manifest = decode_manifest(text)) {
     const auto again = encode(*manifest);
-    if (!again || !decode_manifest(*again)) std::abort();
+    if (!again) std::abort();
+    const auto manifest_again = decode_manifest(*again);
+    if (!manifest_again || !(*manifest_again == *manifest)) std::abort();
   }
-  static_cast<void>(parse_folder_name(text));
+  if (const auto of = parse_folder_name(text)) {
+    if (folder_name(of->step, of->generation) != text) std::abort();
+  }
   return 0;
 }

@@ -14,7 +14,10 @@ extern "C" int generation_record_fuzz(const std::uint8_t* data, std::size_t size
 extern "C" int generation_record_fuzz(const std::uint8_t* data, std::size_t size) {
   using namespace lockstep;
   const auto record = job::record_from_text(std::string(reinterpret_cast<const char*>(data), size));
-  if (!record) return record.error().code == ErrorCode::kCorrupt ? 0 : 1;
+  if (!record) {
+    if (record.error().code != ErrorCode::kCorrupt) std::abort();
+    return 0;
+  }
   if (record->generation < 0 || record->generation > rendezvous::kMostCount) std::abort();
   std::set<int> slots;
   for (const auto& member : record->members) {

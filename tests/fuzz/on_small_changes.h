@@ -28,19 +28,21 @@ inline std::string all_bytes() {
 }
 
 // `cases` inputs, fewer in a sanitizer's build (sanitizer.h): the seeds themselves first, then seeds with small
-// changes. Prints the seed of the random numbers; LOCKSTEP_SEED=<number> makes another run.
+// changes. Ends at the first failure. Prints the seed of the random numbers; LOCKSTEP_SEED=<number> makes another run.
 inline void run_on_small_changes(FuzzTarget target, const std::vector<std::string>& seeds, std::string_view alphabet,
                                  int cases) {
   const char* given = std::getenv("LOCKSTEP_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20261125;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);  // before a target aborts
   std::mt19937_64 random(seed);
   const auto run = [&](const std::string& text) {
     ASSERT_EQ(target(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()), 0);
   };
-  for (const std::string& text : seeds) run(text);
+  for (const std::string& text : seeds) ASSERT_NO_FATAL_FAILURE(run(text));
   for (int i = 0; i < sanitizer::cases(cases); ++i) {
-    run(with_small_changes(seeds[static_cast<std::size_t>(i) % seeds.size()], alphabet, 40, random));
+    const std::string& text = seeds[static_cast<std::size_t>(i) % seeds.size()];
+    ASSERT_NO_FATAL_FAILURE(run(with_small_changes(text, alphabet, 40, random)));
   }
 }
 

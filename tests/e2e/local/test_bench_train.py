@@ -111,7 +111,7 @@ def test_a_second_interrupt_leaves_no_folder_behind(lockstep, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = lockstep(*TINY, "--dry-run", "--", "--min-step-seconds=60", env={"TMPDIR": str(scratch)})
-    e2e.wait_for("the worker", lambda: command.worker(0), 20, every=0.01)
+    e2e.wait_for("the worker", lambda: command.worker(0), 60, every=0.05)
     command.process.send_signal(signal.SIGINT)
     command.process.send_signal(signal.SIGTERM)  # two of one kind may arrive as one
     assert command.wait() == 143, command

@@ -234,6 +234,14 @@ TEST_F(Collect, keeps_the_records_newest_and_some_older_and_touches_nothing_youn
   EXPECT_THAT(folders(), ElementsAre("step-30.g1", "step-40.g1", "step-50.g2", "step-60.g3"));
 }
 
+TEST_F(Collect, the_newest_checkpoint_of_the_step_to_keep_stays_besides) {
+  save(20, 1);
+  for (const int step : {10, 20, 30, 40}) save(step, 2);
+  const auto removed = collect(dir_, 2, 2, "step-40.g2", 20);
+  ASSERT_TRUE(removed.ok()) << removed.error().message;
+  EXPECT_THAT(folders(), ElementsAre("step-20.g2", "step-30.g2", "step-40.g2"));
+}
+
 TEST_F(Collect, a_member_of_an_older_generation_cannot_remove_newer_checkpoints) {
   save(10, 3);
   save(20, 3);

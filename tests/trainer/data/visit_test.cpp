@@ -52,21 +52,21 @@ TEST(Visit, several_calls_wait_for_the_storage_at_the_same_time) {
   EXPECT_TRUE(visit("opening", std::vector<std::string>(3 * kVisitors, "a"), seconds(60), work).ok());
 }
 
+// One path: of several, the sentence may name another that a busy machine delays.
 TEST(Visit, a_call_that_hangs_is_left_behind_and_named) {
   struct Hanging {
     std::atomic<bool> go_on{false}, ended{false};
   };
   const auto hanging = std::make_shared<Hanging>();
-  const auto work = [hanging](std::size_t number) -> Status {
-    if (number != 1) return {};
+  const auto work = [hanging](std::size_t) -> Status {
     hanging->go_on.wait(false);
     hanging->ended = true;
     hanging->ended.notify_all();
     return {};
   };
-  const Status done = visit("opening", {"a", "b", "c"}, milliseconds(1), work);
+  const Status done = visit("opening", {"a"}, milliseconds(1), work);
   EXPECT_EQ(done.error().code, ErrorCode::kDeadlineExceeded);
-  EXPECT_EQ(done.error().message, "opening data 'b' has not ended for 0 s; the storage does not answer");
+  EXPECT_EQ(done.error().message, "opening data 'a' has not ended for 0 s; the storage does not answer");
   hanging->go_on = true;
   hanging->go_on.notify_all();
   hanging->ended.wait(false);
