@@ -25,7 +25,8 @@ def record(command):
     with process:
         lines = [(time.monotonic() - started, line.rstrip("\n")) for line in process.stdout]
     if process.returncode != 0:
-        sys.exit(f"capture: {command[0]} ended with {process.returncode}; its last line: {lines[-1][1] if lines else ''}")
+        last = lines[-1][1] if lines else ""
+        sys.exit(f"capture: {command[0]} ended with {process.returncode}; its last line: {last}")
     return lines
 
 
@@ -56,10 +57,11 @@ def draw(lines, prompt):
         rows.append(f'<text class="l{number}{kind}" x="{MARGIN}" y="{MARGIN + (number + 1) * HEIGHT - 5}">'
                     f"{escape(line[:COLUMNS])}</text>")
     style.append(f"@keyframes scroll {{{' '.join(scroll)}}}")
-    style.append(f".s {{transform: translateY(-{hidden * HEIGHT}px); animation: scroll {total:.2f}s step-end infinite}}")
+    style.append(f".s {{transform: translateY(-{hidden * HEIGHT}px);"
+                 f" animation: scroll {total:.2f}s step-end infinite}}")
     style.append("@media (prefers-reduced-motion) {* {animation: none !important}}")
-    head = (f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
-            f'aria-label="{escape(prompt)}, recorded">')
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'role="img" aria-label="{escape(prompt)}, recorded">')
     text = ["text {font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #d8dee9; white-space: pre}",
             ".e {fill: #ebcb8b}"]
     clip = (f'<clipPath id="c"><rect x="0" y="{MARGIN}" width="{width:.0f}" height="{ROWS * HEIGHT}"/></clipPath>'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the CUDA toolkit that the build uses where it has one, and prints its folder. Needs no GPU, no driver and no root.
+# Makes the CUDA toolkit that the build uses where it has one, and prints its folder. Needs no GPU, no driver and no
+# root.
 #
 #   scripts/cuda-toolkit.sh           installs the pinned packages of cuda-toolkit.txt into the cache (310 MB)
 #   scripts/cuda-toolkit.sh --where   only prints where that is, or would be
@@ -29,7 +30,10 @@ if [ ! -x "$root/bin/nvcc" ]; then
   fi
   mkdir -p "$(dirname "$root")"
   exec 9>"$root.lock"
-  flock -w 900 9 || { echo "cuda-toolkit: another process held $root.lock for 15 minutes; end it and try again" >&2; exit 1; }
+  flock -w 900 9 || {
+    echo "cuda-toolkit: another process held $root.lock for 15 minutes; end it and try again" >&2
+    exit 1
+  }
 fi
 if [ ! -x "$root/bin/nvcc" ]; then
   making=$(mktemp -d "$root.XXXXXX")

@@ -190,7 +190,7 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
 
 const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const SlotView& slot) {
   if (slot.pod != nullptr) return find_trouble(status, api::SlotTrouble::kSilent, slot.pod->meta.name);
-  // The pod is gone, and nobody saw it end.
+  // The pod is gone, and the watch showed no last status of it.
   const auto& troubles = troubles_of(status);
   const auto silence = std::find_if(troubles.rbegin(), troubles.rend(), [&](const api::SlotStatus& entry) {
     return entry.slot == slot.slot && entry.trouble == api::SlotTrouble::kSilent;

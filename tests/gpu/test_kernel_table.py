@@ -1,4 +1,4 @@
-"""scripts/cuda_kernels.py: reads what cuobjdump says of kernels, and finds one that spills. Needs neither nvcc nor a GPU."""
+"""scripts/cuda_kernels.py: reads what cuobjdump says of kernels, and finds one that spills. Needs no nvcc and no GPU."""
 
 import pathlib
 import subprocess
@@ -25,8 +25,8 @@ def told(tmp_path, *usage):
     cuobjdump = tmp_path / "cuobjdump"
     cuobjdump.write_text(f'#!/bin/sh\ncat "{dump}"\n')
     cuobjdump.chmod(0o755)
-    return subprocess.run([sys.executable, SCRIPT, cuobjdump, tmp_path / "activations.cu.o"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60)
+    command = [sys.executable, SCRIPT, cuobjdump, tmp_path / "activations.cu.o"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_a_kernel_has_one_line_with_what_it_takes_of_each_gpu(tmp_path):

@@ -17,6 +17,7 @@ using placement::Gang;
 using placement::SeatState;
 using placement::Why;
 using std::chrono::seconds;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 
 // One rack of nodes with 8 GPUs each.
@@ -144,6 +145,20 @@ TEST_F(PlacementDeskTest, opens_a_pod_where_its_node_has_room_and_else_chooses_a
   EXPECT_FALSE(desk_.open("a", opening));
   EXPECT_THAT(told(1), ElementsAre("a"));
   EXPECT_NE(ask("a", 1)->nodes.at(0), opening.node);
+}
+
+// The place that was opened is not the one where the pod is.
+TEST_F(PlacementDeskTest, decides_again_when_the_answer_to_a_write_frees_room) {
+  desk_.start();
+  const auto answer = ask("a", 1);
+  ASSERT_TRUE(answer);
+  const placement::Opening opening{.slot = 0, .pod = "x/a0", .uid = "", .node = answer->nodes.at(0)};
+  ASSERT_TRUE(desk_.open("a", opening));
+  rack_.take(opening.node == "n0" ? "n1" : "n0");
+  rack_.with_cluster([](auto& cluster) { cluster.observe("20"); });
+  ASSERT_TRUE(ask("b", 1)->nodes.empty());
+  desk_.opened(opening, "uid", "20");
+  EXPECT_THAT(told(2), Contains("b"));
 }
 
 TEST_F(PlacementDeskTest, decides_nothing_before_all_jobs_of_the_start_have_asked_or_withdrawn) {

@@ -14,6 +14,7 @@
 #include "tests/trainer/core/breaking.h"
 #include "tests/trainer/core/failing_product.h"
 #include "tests/trainer/core/gang.h"
+#include "tests/trainer/core/made_text.h"
 #include "trainer/core/random.h"
 #include "trainer/data/generated.h"
 #include "trainer/data/text_source.h"
@@ -45,20 +46,6 @@ Recipe mlp_recipe(bool deterministic) {
           .deterministic = deterministic};
 }
 
-const data::Text& some_text() {
-  static const data::Text text = [] {
-    data::Text made;
-    for (unsigned char c = 'a'; c <= 'z'; ++c) made.vocabulary.push_back(c);
-    for (std::uint64_t i = 0; i < 6000; ++i) {
-      auto token = static_cast<std::uint8_t>((i * i / 7 + core::mix(i / 3) % 3) % 26);
-      (i < 5000 ? made.training : made.held_out).push_back(token);
-    }
-    made.files = {{.path = "made up", .training = 5000, .held_out = 1000}};
-    return made;
-  }();
-  return text;
-}
-
 Recipe transformer_recipe(bool deterministic) {
   Recipe recipe = mlp_recipe(deterministic);
   recipe.graph = [] {
@@ -66,7 +53,8 @@ Recipe transformer_recipe(bool deterministic) {
         {.batch = 2, .vocabulary = 26, .context = 16, .layers = 2, .width = 32, .heads = 2, .dropout = 0.05});
   };
   recipe.source = [](core::ElementType) {
-    return std::make_unique<data::TextSource>(data::TextSource::create(some_text(), 16, 3, 0).value());
+    static const data::Text text = testing::made_text(5000);
+    return std::make_unique<data::TextSource>(data::TextSource::create(text, 16, 3, 0).value());
   };
   return recipe;
 }

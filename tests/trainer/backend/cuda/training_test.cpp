@@ -9,7 +9,7 @@
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/core/gang.h"
-#include "trainer/core/random.h"
+#include "tests/trainer/core/made_text.h"
 #include "trainer/data/generated.h"
 #include "trainer/data/text_source.h"
 #include "trainer/models/char_transformer.h"
@@ -36,20 +36,6 @@ Recipe mlp(bool on_cuda, bool deterministic) {
   return recipe;
 }
 
-const data::Text& some_text() {
-  static const data::Text text = [] {
-    data::Text made;
-    for (unsigned char c = 'a'; c <= 'z'; ++c) made.vocabulary.push_back(c);
-    for (std::uint64_t i = 0; i < 6000; ++i) {
-      auto token = static_cast<std::uint8_t>((i * i / 7 + core::mix(i / 3) % 3) % 26);
-      (i < 5800 ? made.training : made.held_out).push_back(token);
-    }
-    made.files = {{.path = "made up", .training = 5800, .held_out = 200}};
-    return made;
-  }();
-  return text;
-}
-
 Recipe transformer(bool on_cuda, bool deterministic) {
   Recipe recipe = mlp(on_cuda, deterministic);
   recipe.graph = [] {
@@ -57,7 +43,8 @@ Recipe transformer(bool on_cuda, bool deterministic) {
         {.batch = 2, .vocabulary = 26, .context = 16, .layers = 2, .width = 32, .heads = 2, .dropout = 0.05});
   };
   recipe.source = [](core::ElementType) {
-    return std::make_unique<data::TextSource>(data::TextSource::create(some_text(), 16, 3, 0).value());
+    static const data::Text text = testing::made_text(5800);
+    return std::make_unique<data::TextSource>(data::TextSource::create(text, 16, 3, 0).value());
   };
   return recipe;
 }
@@ -87,7 +74,7 @@ TEST(TrainingOnCuda, a_char_transformer_has_the_losses_of_cpu) {
 }
 
 TEST(TrainingOnCuda, deterministic_has_the_same_bits_for_every_number_of_ranks) {
-  // ThreadSanitizer slows the emulator down a hundredfold, and two ranks show it all of the threads.
+  // The emulator is slow under ThreadSanitizer, to which two ranks show every thread.
   const std::vector<int> gangs = sanitizer::kThreads ? std::vector<int>{2} : std::vector<int>{1, 2, 3};
   for (const Recipe& recipe : {mlp(true, true), transformer(true, true)}) {
     const int steps = sanitizer::kThreads ? 1 : sanitizer::steps(6);

@@ -29,7 +29,7 @@ class Block {
 
   // Runs the kernel for each thread of each block.
   void run_all(const LaunchSize& size, Order order, const std::function<void()>& kernel);
-  // The one that runs on the calling thread; null: none.
+  // The block that the calling thread runs; null outside of a launch.
   static Block* current();
 
   int thread() const { return running_; }
