@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <new>
+#include <semaphore>
 #include <thread>
 
 namespace lockstep::trainer::checkpoint {
@@ -35,19 +36,19 @@ TEST(StorageDeadline, work_without_memory_is_an_error) {
 }
 
 TEST(StorageDeadline, work_that_rests_is_abandoned_at_its_deadline) {
-  auto storage_is_back = std::make_shared<std::promise<void>>();
-  auto ended = std::make_shared<std::promise<void>>();
+  auto storage_is_back = std::make_shared<std::binary_semaphore>(0);
+  auto ended = std::make_shared<std::binary_semaphore>(0);
   const auto work = [storage_is_back, ended] {
-    storage_is_back->get_future().wait();
-    ended->set_value_at_thread_exit();
+    storage_is_back->acquire();
+    ended->release();
     return Result<int>(7);
   };
   const Result<int> late = in_time(std::chrono::milliseconds(20), "reading /disk", work);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_THAT(late.error().message, ::testing::StartsWith("reading /disk takes longer than 0 s"));
-  storage_is_back->set_value();
-  ended->get_future().wait();
+  storage_is_back->release();
+  ended->acquire();
 }
 
 }  // namespace
