@@ -31,6 +31,8 @@ Examples:
     lockstep-trainer --model=mlp --steps=300 --eval-every=50
   Tell the images of CIFAR-10 apart, from TFRecords named train-* and test-*:
     lockstep-trainer --model=resnet18-cifar --data=/data/cifar10 --batch-size=128 --micro-batch-size=32
+  Train on the files photos/CLASS/*.jpg as they are (a tenth of them is held out):
+    lockstep-trainer --model=resnet18 --data=photos --classes=10 --image-size=64 --batch-size=64
   Train ResNet-50 on ImageNet's TFRecords, or measure its speed without any data:
     lockstep-trainer --model=resnet50 --data=/data/imagenet --batch-size=256 --micro-batch-size=32 --steps=450000
     lockstep-trainer --model=resnet50 --data=synthetic --micro-batch-size=16 --steps=20
@@ -55,7 +57,7 @@ const char* data_of(const models::Model& model) {
     case models::Model::Data::kText:
       return "text files";
     case models::Model::Data::kImages:
-      return "folders of TFRecords, or synthetic";
+      return "folders of TFRecords, a folder of images, or synthetic";
   }
   return nullptr;
 }

@@ -45,18 +45,29 @@ Error cannot_read_data(const std::string& path, int number, std::uint64_t offset
           fmt::format("cannot read data '{}' at offset {}: {}", path, offset, std::strerror(number))};
 }
 
+Error was_written_to(const std::string& path) {
+  return fail(
+      ErrorCode::kInvalid,
+      fmt::format("data '{}' was written to since it was opened; a run reads files that stay as they are", path));
+}
+
 namespace {
+
+FileState state_of(const struct stat& status) {
+  return {.size = static_cast<std::uint64_t>(status.st_size),
+          .modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
 
 class MountedFile final : public DataFile {
  public:
   MountedFile(std::string path, int fd, const struct stat& opened)
-      : path_(std::move(path)), fd_(fd), size_(static_cast<std::uint64_t>(opened.st_size)), modified_(opened.st_mtim) {}
+      : path_(std::move(path)), fd_(fd), state_(state_of(opened)) {}
   ~MountedFile() override { ::close(fd_); }
   MountedFile(const MountedFile&) = delete;
   MountedFile& operator=(const MountedFile&) = delete;
 
   const std::string& path() const override { return path_; }
-  std::uint64_t size() const override { return size_; }
+  FileState state() const override { return state_; }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
@@ -68,7 +79,7 @@ class MountedFile final : public DataFile {
       if (got == 0) {
         return fail(
             ErrorCode::kUnavailable,
-            fmt::format("data '{}' ends at offset {}; it had {} bytes when it was opened", path_, offset, size_));
+            fmt::format("data '{}' ends at offset {}; it had {} bytes when it was opened", path_, offset, state_.size));
       }
       to = to.subspan(static_cast<size_t>(got));
       offset += static_cast<std::uint64_t>(got);
@@ -78,19 +89,14 @@ class MountedFile final : public DataFile {
   Status unchanged() const override {
     struct stat now {};
     if (::fstat(fd_, &now) != 0) return cannot_read_data(path_, errno);
-    const bool same = static_cast<std::uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == modified_.tv_sec &&
-                      now.st_mtim.tv_nsec == modified_.tv_nsec;
-    if (same) return {};
-    return fail(
-        ErrorCode::kInvalid,
-        fmt::format("data '{}' was written to since it was opened; a run reads files that stay as they are", path_));
+    if (state_of(now) == state_) return {};
+    return was_written_to(path_);
   }
 
  private:
   const std::string path_;
   const int fd_;
-  const std::uint64_t size_;
-  const timespec modified_;
+  const FileState state_;
 };
 
 }  // namespace

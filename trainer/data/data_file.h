@@ -18,18 +18,28 @@
 
 namespace lockstep::trainer::data {
 
+// What changes when a file is written to.
+struct FileState {
+  std::uint64_t size = 0;
+  std::int64_t modified = 0;  // ns since 1970
+
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+
 // Any number of threads.
 class DataFile {
  public:
   virtual ~DataFile() = default;
 
   virtual const std::string& path() const = 0;
-  virtual std::uint64_t size() const = 0;
+  // At the opening.
+  virtual FileState state() const = 0;
+  std::uint64_t size() const { return state().size; }
   // Fills `to` with the bytes from `offset` on. kUnavailable: the storage does not answer, or the file is shorter than
   // it was; either may pass. The sentence names file and offset.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
-  // Compares size and time of modification with those at the opening. kInvalid: one of them differs, so the bytes that
-  // were read prove nothing; the sentence names the file. kUnavailable: the storage does not answer.
+  // Compares the state with that at the opening. As was_written_to(), if it differs: the bytes that were read prove
+  // nothing then. kUnavailable: the storage does not answer.
   virtual Status unchanged() const = 0;
 };
 
@@ -39,9 +49,15 @@ Error cannot_read_data(const std::string& path, int number);
 // The same of the bytes from `offset` on.
 Error cannot_read_data(const std::string& path, int number, std::uint64_t offset);
 
+// kInvalid: says so of the file.
+Error was_written_to(const std::string& path);
+
 // A regular file of a mounted file system. It cannot be opened: as cannot_read_data(). kInvalid: it is a folder, a pipe
 // or a device, which is refused without waiting for it; the sentence names it.
 Result<std::unique_ptr<DataFile>> open_data_file(const std::string& path);
+
+// The seam to storage: as open_data_file(). Any number of threads.
+using OpenFile = std::function<Result<std::unique_ptr<DataFile>>(const std::string& path)>;
 
 // Repeats calls that failed because the storage does not answer. Any number of threads.
 class PatientReader {

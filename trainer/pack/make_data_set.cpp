@@ -7,20 +7,17 @@
 #include <span>
 #include <vector>
 
-#include "trainer/core/random.h"
 #include "trainer/data/data_file.h"
 #include "trainer/data/example.h"
-#include "trainer/data/sampler.h"
+#include "trainer/data/image_folder.h"
 #include "trainer/pack/data_set_writer.h"
-#include "trainer/pack/image_folder.h"
 #include "trainer/pack/synthetic_image.h"
 
 namespace lockstep::trainer::pack {
 
 namespace {
 
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{256} << 20;  // of an image
-constexpr std::chrono::seconds kPatience(120);                      // for storage that does not answer
+constexpr std::chrono::seconds kPatience(120);  // for storage that does not answer
 
 // Writes `count` images, which `image` makes or reads by number, in an order drawn from the seed. The first of them are
 // held out.
@@ -28,9 +25,11 @@ Result<Made> write_all(const Common& common, std::int64_t count, const std::vect
                        const std::function<Result<data::ImageExample>(std::int64_t number)>& image,
                        const std::atomic<bool>& stop) {
   LOCKSTEP_TRY(const auto writer, DataSetWriter::create(common.out, common.shard_bytes));
-  Made made{.held_out = count * common.test_percent / 100, .classes = classes.size()};
+  const auto all = static_cast<size_t>(count);
+  Made made{.held_out = static_cast<std::int64_t>(data::held_out_of(all, common.test_percent)),
+            .classes = classes.size()};
   made.training = count - made.held_out;
-  const data::Permutation order(static_cast<std::uint64_t>(count), core::derive(common.seed, "data set"));
+  const data::Permutation order = data::set_order(all, common.seed);
   Progress progress(stderr, common.terminal, count);
   for (std::int64_t i = 0; i < count; ++i) {
     if (stop.load()) return fail(ErrorCode::kCancelled, fmt::format("stopped; '{}' was not created", common.out));
@@ -52,14 +51,14 @@ Result<Made> write_all(const Common& common, std::int64_t count, const std::vect
 }  // namespace
 
 Result<Made> pack_images(const PackOptions& options, const std::atomic<bool>& stop) {
-  LOCKSTEP_TRY(const ImageFolder folder, list_images(options.folder));
+  LOCKSTEP_TRY(const data::ImageFolder folder, data::list_images(options.folder, kPatience));
   data::PatientReader reader(kPatience);
   data::JpegDecoder decoder;
   data::Image pixels;
   auto read = [&](std::int64_t number) -> Result<data::ImageExample> {
-    const FolderImage& image = folder.images[static_cast<size_t>(number)];
+    const data::FolderImage& image = folder.images[static_cast<size_t>(number)];
     LOCKSTEP_TRY(const auto file, data::open_data_file(image.path));
-    if (file->size() > kMostFileBytes) {
+    if (file->size() > data::kMaxImageBytes) {
       return fail(ErrorCode::kInvalid,
                   fmt::format("the image '{}' of {} MB is too large", image.path, file->size() >> 20));
     }

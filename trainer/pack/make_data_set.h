@@ -7,6 +7,7 @@
 #include <string>
 
 #include "operator/base/result.h"
+#include "trainer/data/image_folder.h"
 #include "trainer/data/jpeg.h"
 #include "trainer/pack/progress.h"
 
@@ -14,8 +15,8 @@ namespace lockstep::trainer::pack {
 
 struct Common {
   std::string out;                                       // the folder to create
-  int test_percent = 10;                                 // of the images are held out
-  std::uint64_t seed = 1;                                // of the order, the split and synthetic images
+  int test_percent = data::kHeldOutPercent;              // of the images are held out
+  std::uint64_t seed = data::kSetSeed;                   // of the order, the split and synthetic images
   std::uint64_t shard_bytes = std::uint64_t{128} << 20;  // of a file, about
   bool terminal = false;                                 // draw progress on standard error
 };
@@ -44,7 +45,7 @@ struct Made {
 };
 
 // Puts the bytes of each image into a record, in an order drawn from the seed. kInvalid: the folder has not the form of
-// image_folder.h, or a file is no JPEG that can be decoded; the sentence names it. kCancelled: `stop` became true.
+// data/image_folder.h, or a file is no JPEG that can be decoded; the sentence names it. kCancelled: `stop` became true.
 // Other errors are those of reading and of DataSetWriter. After an error nothing is left of the output.
 Result<Made> pack_images(const PackOptions& options, const std::atomic<bool>& stop);
 

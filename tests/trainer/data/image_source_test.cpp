@@ -13,11 +13,12 @@
 namespace lockstep::trainer::data {
 namespace {
 
+using testing::content_of;
 using testing::kGoOn;
+using testing::kPlain;
 using testing::MemoryFile;
 
 constexpr std::int64_t kSide = 8, kPixels = kSide * kSide * 3;
-constexpr ChannelStatistics kPlain{.mean = {0, 0, 0}, .deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0}};
 
 // An image of one colour, from which number_of() finds its number.
 ImageExample example(std::int64_t number, std::int64_t label, std::int64_t side = kSide) {
@@ -53,8 +54,8 @@ DataFiles as_data(std::vector<std::unique_ptr<MemoryFile>> from) {
 }
 
 std::shared_ptr<ImageSource> source_of(std::vector<std::unique_ptr<MemoryFile>> training,
-                                       const ImageOptions& with = options()) {
-  return ImageSource::create(as_data(std::move(training)), as_data(files(12, 6)), with).value();
+                                       const ImageOptions& with = options(), int threads = 1) {
+  return testing::source_of_records(as_data(std::move(training)), as_data(files(12, 6)), with, threads).value();
 }
 
 const float* pixels_of(const core::Batch& batch) {
@@ -67,11 +68,6 @@ const std::int32_t* classes_of(const core::Batch& batch) {
 std::int64_t number_of(const core::Batch& batch, std::int64_t row) {
   const float* first = pixels_of(batch) + row * kPixels;
   return std::lround((*std::max_element(first, first + kPixels) - 20) / 10);
-}
-std::vector<std::byte> content_of(const core::Batch& batch) {
-  std::vector<std::byte> all;
-  for (const auto& input : batch.inputs()) all.insert(all.end(), input.begin(), input.end());
-  return all;
 }
 
 TEST(ImageSource, an_epoch_holds_every_image_once_with_its_class) {
@@ -111,10 +107,10 @@ TEST(ImageSource, a_position_has_the_same_bytes_in_any_batch_on_any_rank_and_ahe
 TEST(ImageSource, fewer_held_out_images_are_drawn_from_all_files_and_classes) {
   ImageOptions some = options();
   some.most_held_out = 20;
-  const auto source = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 23)), some).value();
+  const auto source = testing::source_of_records(as_data(files(0, 4)), as_data(files(0, 23)), some).value();
   EXPECT_EQ(source->held_out(), 20);
   some.most_held_out = 6;
-  const auto few = ImageSource::create(as_data(files(0, 4)), as_data(files(0, 20)), some).value();
+  const auto few = testing::source_of_records(as_data(files(0, 4)), as_data(files(0, 20)), some).value();
   const core::Batch batch = few->take_held_out(0, 6, kGoOn).value();
   std::set<std::int32_t> classes(classes_of(batch), classes_of(batch) + 6);
   EXPECT_GT(classes.size(), 3U);
@@ -204,7 +200,7 @@ TEST(ImageSource, what_is_not_damage_is_never_skipped) {
       "data 'f0' at offset " + offset + ": the tf.Example has no feature 'image/encoded' with one string of bytes");
   auto cut = files(0, 4);
   cut[0]->content.pop_back();
-  EXPECT_EQ(ImageSource::create(as_data(std::move(cut)), {}, skips).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(testing::source_of_records(as_data(std::move(cut)), {}, skips).error().code, ErrorCode::kInvalid);
   auto changing = damaged_files();
   const auto changed = changing[1].get();
   const auto source = source_of(std::move(changing), skips);
@@ -215,7 +211,7 @@ TEST(ImageSource, what_is_not_damage_is_never_skipped) {
 
 TEST(ImageSource, damage_is_fatal_with_file_and_offset_if_asked) {
   auto with_damage = damaged_files();
-  EXPECT_EQ(ImageSource::create(as_data(damaged_files()), {}, options()).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(testing::source_of_records(as_data(damaged_files()), {}, options()).error().code, ErrorCode::kCorrupt);
   with_damage.pop_back();
   const auto source = source_of(std::move(with_damage));
   for (std::int64_t position = 0; position < 8; ++position) {
@@ -265,7 +261,7 @@ TEST(ImageSource, files_without_an_intact_record_end_with_an_error) {
   auto bad = files(0, 2);
   for (size_t at : {size_t{20}, bad[0]->content.size() - 20}) bad[0]->content[at] ^= std::byte{1};
   EXPECT_EQ(source_of(std::move(bad), skips)->take(0, 1, kGoOn).error().code, ErrorCode::kCorrupt);
-  EXPECT_EQ(ImageSource::create({}, {}, options()).error().message, "the training data has no records");
+  EXPECT_EQ(testing::source_of_records({}, {}, options()).error().message, "the training data has no images");
 }
 
 TEST(ImageSource, an_outage_of_the_storage_costs_no_sample) {
@@ -304,7 +300,7 @@ TEST(ImageSource, a_read_that_hangs_ends_the_indexing_with_an_error) {
   file.hangs = true;
   ImageOptions impatient = options();
   impatient.patience = std::chrono::milliseconds(30);
-  const auto source = ImageSource::create(as_data(std::move(hanging)), {}, impatient);
+  const auto source = testing::source_of_records(as_data(std::move(hanging)), {}, impatient);
   ASSERT_FALSE(source.ok());
   EXPECT_EQ(source.error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(source.error().message, "reading data 'f1' at offset 0 has not ended for 0 s; the storage does not answer");
@@ -328,9 +324,8 @@ TEST(ImageSource, has_the_same_order_and_samples_for_every_number_of_threads) {
   std::vector<std::byte> expected;
   for (const int threads : {1, 2, 5}) {
     ImageOptions with = options();
-    with.threads = threads;
     with.on_damage = OnDamage::kSkip;
-    const auto source = source_of(damaged_files(), with);
+    const auto source = source_of(damaged_files(), with, threads);
     const auto prefetcher = Prefetcher::start(source, {.threads = threads}).value();
     prefetcher->aim({.end = 1, .rows = 20});
     std::vector<std::byte> all;
@@ -356,7 +351,7 @@ TEST(ImageSource, cifar_is_read_whole_and_normalised) {
   }
   held_out.push_back(open_data_file(*folder + "/cifar10/test-00000-of-00001.tfrecord").value());
   const auto source =
-      ImageSource::create(std::move(training), std::move(held_out), {.augmentation = {.padding = 0}}).value();
+      testing::source_of_records(std::move(training), std::move(held_out), {.augmentation = {.padding = 0}}).value();
   EXPECT_EQ(source->samples(), 10000);
   EXPECT_EQ(source->held_out(), 2000);
   std::vector<int> images_of_class(10);

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "trainer/data/data_file.h"
+#include "trainer/data/image_records.h"
+#include "trainer/data/image_source.h"
 #include "trainer/data/tfrecord.h"
 
 namespace lockstep::trainer::data::testing {
@@ -29,7 +31,7 @@ class MemoryFile final : public DataFile {
  public:
   MemoryFile(std::string path, std::vector<std::byte> bytes) : content(std::move(bytes)), path_(std::move(path)) {}
   const std::string& path() const override { return path_; }
-  std::uint64_t size() const override { return content.size(); }
+  FileState state() const override { return {.size = content.size(), .modified = modified}; }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     ++reads;
     if (hangs) hung.wait(false);
@@ -65,7 +67,8 @@ class MemoryFile final : public DataFile {
   mutable std::atomic<int> check_outages{0};  // such checks that fail
   mutable std::atomic<bool> hung{false};
   std::vector<std::byte> content;
-  std::atomic<bool> written{false};     // since it was opened
+  std::atomic<bool> written{false};  // since it was opened
+  std::int64_t modified = 0;
   mutable std::atomic<int> outages{0};  // reads that fail
   mutable std::atomic<int> reads{0};
   mutable std::atomic<size_t> bytes_read{0};  // that were read
@@ -73,6 +76,32 @@ class MemoryFile final : public DataFile {
  private:
   const std::string path_;
 };
+
+// Of pixels as they are: 0 to 255.
+inline constexpr ChannelStatistics kPlain{.mean = {0, 0, 0}, .deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0}};
+
+// The bytes of a batch.
+inline std::vector<std::byte> content_of(const core::Batch& batch) {
+  std::vector<std::byte> all;
+  for (const auto& input : batch.inputs()) all.insert(all.end(), input.begin(), input.end());
+  return all;
+}
+
+// A JPEG of one colour.
+inline std::vector<std::byte> jpeg(std::uint8_t shade, std::int64_t side) {
+  Image image{.height = side, .width = side};
+  image.pixels.assign(static_cast<size_t>(side * side * 3), shade);
+  return bytes_of(encode_jpeg(image, 100).value());
+}
+
+// A source of images in TFRecords. Errors are those of ImageRecords::index() and ImageSource::create().
+inline Result<std::shared_ptr<ImageSource>> source_of_records(DataFiles training, DataFiles held_out,
+                                                              const ImageOptions& options, int threads = 1) {
+  const IndexOptions how{.on_damage = options.on_damage, .patience = options.patience, .threads = threads};
+  LOCKSTEP_TRY(auto trained, ImageRecords::index(std::move(training), how));
+  LOCKSTEP_TRY(auto kept, ImageRecords::index(std::move(held_out), how));
+  return ImageSource::create(std::move(trained), std::move(kept), options);
+}
 
 // A number that differs between runs, to be printed with a failure; LOCKSTEP_SEED repeats a run.
 inline std::uint64_t fresh_seed() {

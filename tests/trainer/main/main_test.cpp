@@ -108,7 +108,9 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             64,
             "--model: alexnet not in "
             "{char-transformer,linear-regression,mlp,mobilenet-v2,resnet18,resnet18-cifar,resnet50,vgg-a}"},
-           {{"--model=resnet50"}, 78, "--model=resnet50 needs --data with folders of TFRecords, or synthetic"},
+           {{"--model=resnet50"},
+            78,
+            "--model=resnet50 needs --data with folders of TFRecords, a folder of images, or synthetic"},
            {line(5, {"--stepz=4"}), 64, "The following argument was not expected: --stepz=4"},
            {line(5, {"--threads=0"}), 64, "--threads: Value 0 not in range 1 to 1024"},
            {line(5, {"--seed=abc"}), 64, "Could not convert: --seed = abc"},
@@ -386,6 +388,31 @@ TEST_F(Trainer, ends_at_damaged_data_or_skips_it_as_asked_and_names_file_and_off
   }
   EXPECT_EQ(lines, 1);
   EXPECT_EQ(value_of(trained({"--on-damage=skip", "--data-threads=3"}).out, "digest"), value_of(skipped.out, "digest"));
+}
+
+TEST_F(Trainer, trains_on_a_folder_of_images_and_names_the_file_that_is_damaged) {
+  const std::string images = testing::files_of_images(folder_ / "photos", 44);
+  const fs::path ledger = folder_ / "ledger";
+  const auto trained = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=8", "--batch-size=8",
+                               "--micro-batch-size=4", "--deterministic"});
+    return run(more);
+  };
+  const Ended one = trained({});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out, ::testing::HasSubstr("images of 10 sub-folders, 40 images to train on, 4 held out"));
+  EXPECT_EQ(value_of(trained({"--data-threads=3"}).out, "digest"), value_of(one.out, "digest"));
+  const std::string damaged = images + "/class-3/13.jpg";
+  fs::resize_file(damaged, 400);
+  const std::string sentence = "data '" + damaged + "': the JPEG cannot be decoded: ";
+  const Ended failed = trained({});
+  EXPECT_EQ(failed.code, 65);
+  EXPECT_THAT(failed.err, ::testing::HasSubstr(sentence));
+  const Ended skipped = trained({"--on-damage=skip", "--ledger=" + ledger.string()});
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, ::testing::HasSubstr("\nskipped: " + sentence));
+  EXPECT_EQ(value_of(skipped.out, "skipped_records"), "1");
+  EXPECT_THAT(content(fs::directory_iterator(ledger)->path()), ::testing::HasSubstr("\"file\":\"" + damaged + "\""));
 }
 
 TEST_F(Trainer, says_within_which_time_a_checkpoint_is_read_or_written) {

@@ -59,6 +59,21 @@ TEST_F(Images, photographs_of_any_size_are_resized) {
   EXPECT_EQ(image(3), image(3));
 }
 
+TEST_F(Images, a_folder_of_files_has_its_first_sub_folder_as_class_0) {
+  const std::string folder = testing::files_of_images(folder_, 24, testing::Kind::kPhotographs);
+  const ImageShape shape{.pixels = 20, .classes = 10, .first_label = 1, .photographs = true};
+  Dataset dataset = open_images({.paths = {folder}, .seed = 7}, shape).value();
+  EXPECT_EQ(dataset.epoch_samples, 22);
+  EXPECT_EQ(dataset.source->held_out(), 2);
+  EXPECT_EQ(dataset.description, "images of 10 sub-folders, 22 images to train on, 2 held out");
+  EXPECT_NE(dataset.fingerprint, 0U);
+  EXPECT_TRUE(dataset.source->take(0, 22, kNever).ok()) << "label 0 is a class, whatever first_label is";
+  const auto few = open_images({.paths = {folder}}, {.pixels = 20, .classes = 9, .photographs = true});
+  ASSERT_FALSE(few.ok());
+  EXPECT_EQ(few.error().message,
+            "the data in '" + folder + "' has 10 classes, one for each sub-folder, and the model tells 9 apart");
+}
+
 TEST_F(Images, synthetic_ones_need_no_files) {
   Dataset dataset = open_images({.paths = {"synthetic"}, .held_out = 8}, {.pixels = 20, .classes = 10}).value();
   EXPECT_EQ(dataset.epoch_samples, 64);
@@ -71,7 +86,7 @@ TEST_F(Images, folders_without_files_to_train_on_are_refused) {
   fs::create_directories(folder_);
   const auto empty = open_images({.paths = {folder_.string()}}, {});
   ASSERT_FALSE(empty.ok());
-  EXPECT_THAT(empty.error().message, HasSubstr("there is no file to train on in '" + folder_.string() + "'"));
+  EXPECT_THAT(empty.error().message, HasSubstr("there is nothing to train on in '" + folder_.string() + "'"));
   const auto missing = open_images({.paths = {(folder_ / "none").string()}}, {});
   ASSERT_FALSE(missing.ok());
   EXPECT_THAT(missing.error().message, HasSubstr((folder_ / "none").string()));

@@ -5,9 +5,10 @@
 #include <set>
 #include <utility>
 
+#include "tests/trainer/data/record_files.h"
 #include "tests/trainer/pack/in_folder.h"
 #include "trainer/data/example.h"
-#include "trainer/data/image_source.h"
+#include "trainer/data/image_sets.h"
 #include "trainer/pack/synthetic_image.h"
 
 namespace lockstep::trainer::pack {
@@ -82,10 +83,34 @@ TEST_F(MakeDataSet, packed_images_are_samples_of_the_trainer) {
   photos();
   ASSERT_TRUE(pack_images(pack(), kGoOn).ok());
   const auto source =
-      data::ImageSource::create(opened("train"), opened("test"), {.height = 16, .width = 16, .classes = 3}).value();
+      data::testing::source_of_records(opened("train"), opened("test"), {.height = 16, .width = 16, .classes = 3})
+          .value();
   EXPECT_EQ(source->samples(), 9);
   EXPECT_EQ(source->held_out(), 3);
   EXPECT_TRUE(source->take(0, 9, kGoOn).ok());
+}
+
+TEST_F(MakeDataSet, a_folder_itself_has_the_samples_of_its_packed_form) {
+  for (int i = 0; i < 47; ++i) {
+    const std::string name = std::to_string(i * 7919 % 100) + ".jpg";
+    testing::write(folder_ / "photos" / ("class-" + std::to_string(i % 3)) / name,
+                   jpeg(static_cast<std::uint8_t>(5 * i)));
+  }
+  ASSERT_TRUE(pack_images({.common = {.out = out_}, .folder = (folder_ / "photos").string()}, kGoOn).ok());
+  const auto source_of = [](const std::string& folder) {
+    const data::ImageSets sets = data::open_image_sets({.paths = {folder}}).value();
+    const data::ImageOptions options{.height = 16, .width = 16, .classes = 3, .seed = 3};
+    return data::ImageSource::create(sets.training, sets.held_out, options).value();
+  };
+  const auto plain = source_of((folder_ / "photos").string()), packed = source_of(out_);
+  ASSERT_EQ(plain->samples(), 43);
+  ASSERT_EQ(plain->held_out(), 4);
+  const auto content_of = [](const Result<core::Batch>& batch) { return data::testing::content_of(batch.value()); };
+  EXPECT_TRUE(content_of(plain->take_held_out(0, 4, kGoOn)) == content_of(packed->take_held_out(0, 4, kGoOn)));
+  for (std::int64_t position = 0; position < 130; position += 10) {
+    EXPECT_TRUE(content_of(plain->take(position, 10, kGoOn)) == content_of(packed->take(position, 10, kGoOn)))
+        << position;
+  }
 }
 
 TEST_F(MakeDataSet, an_image_may_be_as_large_as_the_trainer_reads) {
@@ -155,7 +180,8 @@ TEST_F(MakeDataSet, synthetic_images_have_the_size_and_all_classes) {
   const Made made = synthesize_images({.common = common(20), .images = 20, .side = 40, .classes = 4}, kGoOn).value();
   EXPECT_EQ(made.training, 16);
   const auto source =
-      data::ImageSource::create(opened("train"), opened("test"), {.height = 40, .width = 40, .classes = 4}).value();
+      data::testing::source_of_records(opened("train"), opened("test"), {.height = 40, .width = 40, .classes = 4})
+          .value();
   EXPECT_TRUE(source->take(0, 16, kGoOn).ok());
   auto all = read_back("t");
   std::map<std::int64_t, int> labels;
