@@ -25,17 +25,17 @@ int run_data_program(const std::vector<std::string>& words) {
   for (std::string& word : all) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execv(program.c_str(), argv.data());
-  fmt::print(stderr, "lockstep data: cannot run {}: {}; install it beside lockstep\n", program,
-             std::strerror(errno));
+  fmt::print(stderr, "lockstep data: cannot run {}: {}; install it beside lockstep\n", program, std::strerror(errno));
   return kExitNotFound;
 }
 
 std::vector<std::string> data_words() {
-  return {"pack", "synth"};
+  return {"pack", "synth", "read"};
 }
 
 std::vector<std::string> data_options() {
-  return {"--test-percent", "--seed", "--shard-mib", "--images", "--size", "--classes", "--quality"};
+  return {"--test-percent", "--seed",    "--shard-mib", "--images",    "--size",       "--classes",      "--quality",
+          "--files",        "--threads", "--seconds",   "--in-memory", "--latency-ms", "--bandwidth-mib"};
 }
 
 }  // namespace lockstep::cli

@@ -9,6 +9,7 @@
 
 #include "operator/base/version.h"
 #include "trainer/pack/make_data_set.h"
+#include "trainer/pack/read_data_set.h"
 
 namespace lockstep::trainer::pack {
 
@@ -55,14 +56,16 @@ std::string text_of(const Made& made, const std::string& out) {
 int run_data_cli(int argc, const char* const* argv) {
   PackOptions pack;
   SynthOptions synth;
+  ReadOptions read;
   std::int64_t shard_mib = 128;
-  CLI::App app("Makes data sets of labelled images that lockstep-trainer reads: TFRecords of JPEGs.", "lockstep data");
+  CLI::App app("Makes and measures data sets of labelled images that lockstep-trainer reads.", "lockstep data");
   app.set_version_flag("--version", "lockstep-data " + version_and_commit());
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
       "  lockstep data pack photos/ photos-records            from photos/CLASS/*.jpg\n"
-      "  lockstep data synth images-224 --images 5000         images from a seed, to measure with\n\n"
+      "  lockstep data synth images-224 --images 5000         images from a seed, to measure with\n"
+      "  lockstep data read photos-records --threads 4        how fast a data set is read\n\n"
       "See lockstep data COMMAND --help.");
   CLI::App* packs = app.add_subcommand("pack", "Put the images of a folder into TFRecords");
   packs->add_option("folder", pack.folder, "Folder with a sub-folder of .jpg or .jpeg files for each class")
@@ -91,20 +94,47 @@ int run_data_cli(int argc, const char* const* argv) {
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   add_common(*synths, synth.common, shard_mib);
+  synths->add_flag("--files", synth.common.files, "Write a folder with a file for each image, in place of TFRecords")
+      ->excludes("--test-percent")
+      ->excludes("--shard-mib");
   synths->footer(
       "Examples:\n"
       "  lockstep data synth images-224 --images 5000\n"
       "  lockstep data synth small --images 1000 --size 32 --classes 10 --seed 3\n\n"
       "The same options and the same libjpeg-turbo give the same files. A class has a colour of its own. OUT has its\n"
       "name only when all of it is on the disk.");
+  CLI::App* reads = app.add_subcommand("read", "Measure how fast the images of a data set are read and decoded");
+  reads->add_option("data", read.data, "Folder that image models read, or synthetic")->required()->type_name("DATA");
+  reads->add_option("--threads", read.threads, "Threads that read and decode")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  reads->add_option("--size", read.side, "Rows and columns that images are resized to, in pixels")
+      ->check(CLI::Range(8, 4096))
+      ->capture_default_str();
+  reads->add_option("--seconds", read.seconds, "For how long batches of 32 images are taken")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+  reads->add_flag("--in-memory", read.in_memory, "Read the files once, before; 4 GiB at most");
+  reads->add_option("--latency-ms", read.latency_ms, "Wait for each opening and each read, in milliseconds")
+      ->check(CLI::Range(0.0, 60000.0))
+      ->capture_default_str();
+  reads->add_option("--bandwidth-mib", read.mib_per_second, "MiB/s of all reads together; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  reads->footer(
+      "Examples:\n"
+      "  lockstep data read photos-records --threads 4\n"
+      "  lockstep data read photos --threads 8 --latency-ms 20 --bandwidth-mib 500\n\n"
+      "Images are cut, resized and normalised as for training on photographs. What the page cache holds is not read\n"
+      "from the disk again. The last line is result {json}.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    std::string who = "lockstep data";
-    for (const CLI::App* command : app.get_subcommands()) who += " " + command->get_name();
-    fmt::print(stderr, "{}: {}\nSee {} --help.\n", who, error.what(), who);
+    std::string asked = "lockstep data";
+    for (const CLI::App* command : app.get_subcommands()) asked += " " + command->get_name();
+    fmt::print(stderr, "{}: {}\nSee {} --help.\n", asked, error.what(), asked);
     return kExitUsage;
   }
   struct sigaction action {};
@@ -117,14 +147,23 @@ int run_data_cli(int argc, const char* const* argv) {
   Common& common = packs->parsed() ? pack.common : synth.common;
   common.shard_bytes = static_cast<std::uint64_t>(shard_mib) << 20;
   common.terminal = ::isatty(STDERR_FILENO) == 1;
-  const Result<Made> made =
-      packs->parsed() ? pack_images(pack, stop_requested) : synthesize_images(synth, stop_requested);
-  if (made) {
-    fmt::print("{}", text_of(*made, common.out));
+  const std::string who = "lockstep data " + app.get_subcommands()[0]->get_name();
+  const Result<std::string> said = [&]() -> Result<std::string> {
+    if (reads->parsed()) {
+      LOCKSTEP_TRY(const ReadRate rate, read_data_set(read, SystemClock::instance(), stop_requested));
+      return fmt::format("{}: {} images in {:.2f} s, {:.1f} images/s\n{}\n", rate.form, rate.images, rate.seconds,
+                         rate.speed(), result_line(rate));
+    }
+    LOCKSTEP_TRY(const Made made,
+                 packs->parsed() ? pack_images(pack, stop_requested) : synthesize_images(synth, stop_requested));
+    return text_of(made, common.out);
+  }();
+  if (said) {
+    fmt::print("{}", *said);
     return std::fflush(stdout) == 0 ? 0 : kExitFailure;
   }
-  fmt::print(stderr, "lockstep data {}: {}\n", packs->parsed() ? "pack" : "synth", made.error().message);
-  return made.error().code == ErrorCode::kCancelled ? 128 + stopped_by.load() : kExitFailure;
+  fmt::print(stderr, "{}: {}\n", who, said.error().message);
+  return said.error().code == ErrorCode::kCancelled ? 128 + stopped_by.load() : kExitFailure;
 }
 
 }  // namespace lockstep::trainer::pack

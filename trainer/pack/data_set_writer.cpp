@@ -32,10 +32,11 @@ Error failed(const char* what, const std::string& path, int number) {
   return fail(code, fmt::format("cannot {} '{}': {}", what, path, std::strerror(number)));
 }
 
-Status flush_folder(const std::string& path) {
+// `flush`: fsync, or syncfs for all files of its file system.
+Status flush_folder(const std::string& path, int (*flush)(int)) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return failed("open", path, errno);
-  const int number = ::fsync(fd) == 0 ? 0 : errno;
+  const int number = flush(fd) == 0 ? 0 : errno;
   ::close(fd);
   if (number != 0) return failed("write", path, number);
   return {};
@@ -52,7 +53,8 @@ Status check_name(const std::string& name) {
   if (last.empty() || last == "." || last == "..") {
     return fail(ErrorCode::kInvalid, fmt::format("'{}' is no name for a new folder", name));
   }
-  struct stat there {}, parent {};
+  struct stat there {
+  }, parent{};
   if (::lstat(name.c_str(), &there) != 0) return {};  // it is new
   if (S_ISLNK(there.st_mode)) {
     return fail(ErrorCode::kInvalid, fmt::format("'{}' is a symbolic link; name the folder itself", name));
@@ -116,8 +118,14 @@ Status DataSetWriter::flush(Shard& shard) {
 Status DataSetWriter::close(Shard& shard) {
   LOCKSTEP_CHECK_OK(flush(shard));
   if (::fdatasync(shard.fd) != 0) return failed("write", shard.path, errno);
-  const int fd = std::exchange(shard.fd, -1);
-  if (::close(fd) != 0) return failed("write", shard.path, errno);
+  return flush_and_close(shard);
+}
+
+// What it has written may be lost until the file system is flushed.
+Status DataSetWriter::flush_and_close(Shard& file) {
+  LOCKSTEP_CHECK_OK(flush(file));
+  const int fd = std::exchange(file.fd, -1);
+  if (::close(fd) != 0) return failed("write", file.path, errno);
   return {};
 }
 
@@ -134,15 +142,24 @@ Status DataSetWriter::add(const std::string& split, std::span<const std::byte> p
   return {};
 }
 
-Status DataSetWriter::write_file(const std::string& name, const std::string& text) const {
+Status DataSetWriter::write_file(const std::string& name, std::span<const std::byte> content,
+                                 Status (*end)(Shard&)) const {
   Shard file{.path = folder_ + "/" + name};
   file.fd = ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file.fd < 0) return failed("create", file.path, errno);
-  const auto bytes = std::as_bytes(std::span(text));
-  file.buffer.assign(bytes.begin(), bytes.end());
-  Status closed = close(file);
+  file.buffer.assign(content.begin(), content.end());
+  Status closed = end(file);
   if (file.fd >= 0) ::close(file.fd);
   return closed;
+}
+
+Status DataSetWriter::add_file(const std::string& folder, const std::string& name, std::span<const std::byte> content) {
+  const std::string path = folder_ + "/" + folder;
+  if (folders_.insert(folder).second && ::mkdir(path.c_str(), 0777) != 0) return failed("create", path, errno);
+  LOCKSTEP_CHECK_OK(write_file(folder + "/" + name, content, flush_and_close));
+  bytes_ += content.size();
+  ++files_;
+  return {};
 }
 
 Status DataSetWriter::finish(const std::vector<std::string>& classes) {
@@ -153,8 +170,9 @@ Status DataSetWriter::finish(const std::vector<std::string>& classes) {
       if (::rename(path.c_str(), whole.c_str()) != 0) return failed("rename", path, errno);
     }
   }
-  LOCKSTEP_CHECK_OK(write_file("classes.txt", fmt::format("{}\n", fmt::join(classes, "\n"))));
-  LOCKSTEP_CHECK_OK(flush_folder(folder_));
+  const std::string names = fmt::format("{}\n", fmt::join(classes, "\n"));
+  LOCKSTEP_CHECK_OK(write_file("classes.txt", std::as_bytes(std::span(names)), close));
+  LOCKSTEP_CHECK_OK(flush_folder(folder_, folders_.empty() ? ::fsync : ::syncfs));
   // It replaces an empty folder and nothing else.
   if (::rename(folder_.c_str(), out_.c_str()) != 0) {
     const int number = errno;
@@ -162,7 +180,7 @@ Status DataSetWriter::finish(const std::vector<std::string>& classes) {
   }
   finished_ = true;
   const fs::path parent = fs::path(out_).parent_path();
-  return flush_folder(parent.empty() ? "." : parent.string());
+  return flush_folder(parent.empty() ? "." : parent.string(), ::fsync);
 }
 
 }  // namespace lockstep::trainer::pack

@@ -39,7 +39,13 @@ Result<Made> write_all(const Common& common, std::int64_t count, const std::vect
     if (i == 0) made.least = made.most = size;
     made.least = {.height = std::min(made.least.height, size.height), .width = std::min(made.least.width, size.width)};
     made.most = {.height = std::max(made.most.height, size.height), .width = std::max(made.most.width, size.width)};
-    LOCKSTEP_CHECK_OK(writer->add(i < made.held_out ? "test" : "train", data::to_payload(example)));
+    if (common.files) {
+      const auto number = order.at(static_cast<std::uint64_t>(i));
+      LOCKSTEP_CHECK_OK(
+          writer->add_file(example.text, fmt::format("{:08}.jpg", number), std::as_bytes(std::span(example.encoded))));
+    } else {
+      LOCKSTEP_CHECK_OK(writer->add(i < made.held_out ? "test" : "train", data::to_payload(example)));
+    }
     progress.update(i + 1, writer->bytes());
   }
   LOCKSTEP_CHECK_OK(writer->finish(classes));

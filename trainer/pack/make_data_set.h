@@ -18,6 +18,7 @@ struct Common {
   int test_percent = data::kHeldOutPercent;              // of the images are held out
   std::uint64_t seed = data::kSetSeed;                   // of the order, the split and synthetic images
   std::uint64_t shard_bytes = std::uint64_t{128} << 20;  // of a file, about
+  bool files = false;                                    // a file for each image (data/image_folder.h), no TFRecords
   bool terminal = false;                                 // draw progress on standard error
 };
 

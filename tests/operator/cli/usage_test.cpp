@@ -137,9 +137,10 @@ TEST(Usage, completion_scripts_know_the_values_of_an_option) {
 TEST(Usage, completion_scripts_know_the_words_of_data) {
   Command bash({"completion", "bash"}), fish({"completion", "fish"});
   EXPECT_EQ(bash.wait() + fish.wait(), 0);
-  EXPECT_EQ(offered(bash.out(), "lockstep data ''"), "pack synth --help\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep data ''"), "pack synth read --help\n");
   EXPECT_EQ(offered(bash.out(), "lockstep data synth --im"), "--images\n");
-  EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from data' -a 'pack synth'"), std::string::npos) << fish.out();
+  EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from data' -a 'pack synth read'"), std::string::npos)
+      << fish.out();
   // The words of another program are listed here; its help has all of them.
   std::string help;
   for (const std::string& word : data_words()) {

@@ -52,6 +52,21 @@ TEST_F(DataCli, tells_what_it_made) {
                               "photographs alone read them\n"));
 }
 
+TEST_F(DataCli, reads_what_it_made_in_either_form) {
+  for (const std::vector<std::string>& form : std::vector<std::vector<std::string>>{{}, {"--files"}}) {
+    std::vector<std::string> words = {"synth", out_, "--images", "20", "--size", "16", "--classes", "2"};
+    words.insert(words.end(), form.begin(), form.end());
+    ASSERT_EQ(run(words), 0) << err();
+    EXPECT_THAT(out(), HasSubstr("18 images to train on, 2 held out, 2 classes; "));
+    ASSERT_EQ(run({"read", out_, "--size", "16", "--seconds", "0.001", "--threads", "2", "--in-memory"}), 0) << err();
+    EXPECT_THAT(out(), ::testing::MatchesRegex(
+                           (form.empty() ? "1 files" : "images of 2 sub-folders") +
+                           std::string(": [0-9]+ images in [0-9.]+ s, [0-9.]+ images/s\nresult \\{\"images\":[0-9]+,"
+                                       "\"seconds\":[-+.e0-9]+,\"images_per_second\":[-+.e0-9]+\\}\n")));
+    fs::remove_all(out_);
+  }
+}
+
 TEST_F(DataCli, wrong_words_are_told_in_one_sentence) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "lockstep data: A subcommand is required\nSee lockstep data --help.\n"},
@@ -62,12 +77,21 @@ TEST_F(DataCli, wrong_words_are_told_in_one_sentence) {
     EXPECT_EQ(run(words), 2);
     EXPECT_EQ(err(), sentence);
   }
+  EXPECT_EQ(run({"synth", out_, "--images", "2", "--files", "--shard-mib", "1"}), 2);
+  EXPECT_EQ(err(), "lockstep data synth: --shard-mib excludes --files\nSee lockstep data synth --help.\n");
+  EXPECT_EQ(run({"read", "synthetic", "--threads", "2"}), 1);
+  EXPECT_EQ(err(),
+            "lockstep data read: synthetic images have no files; leave out --threads, --in-memory, --latency-ms and "
+            "--bandwidth-mib\n");
+  EXPECT_EQ(run({"read", "/nowhere"}), 1);
+  EXPECT_EQ(err(), "lockstep data read: cannot read data '/nowhere': No such file or directory\n");
   EXPECT_EQ(run({"pack", "/nowhere", out_}), 1);
   EXPECT_EQ(err(), "lockstep data pack: cannot read data '/nowhere': No such file or directory\n");
 }
 
 TEST_F(DataCli, the_help_of_every_command_has_an_example) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{}, {"pack"}, {"synth"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{}, {"pack"}, {"synth"}, {"read"}}) {
     std::vector<std::string> asked = words;
     asked.emplace_back("--help");
     EXPECT_EQ(run(asked), 0);

@@ -176,6 +176,20 @@ TEST_F(MakeDataSet, synthetic_files_are_a_pure_function_of_the_seed) {
   EXPECT_FALSE(made[0] == made[2]);
 }
 
+TEST_F(MakeDataSet, synthetic_files_pack_to_the_images_of_synthetic_records) {
+  SynthOptions options{.common = common(20), .images = 20, .side = 40, .classes = 4};
+  ASSERT_TRUE(synthesize_images(options, kGoOn).ok());
+  auto records = read_back("t");
+  fs::remove_all(out_);
+  options.common.out = (folder_ / "photos").string();
+  options.common.files = true;
+  const Made made = synthesize_images(options, kGoOn).value();
+  EXPECT_EQ(made.files, 20U);
+  EXPECT_TRUE(fs::exists(folder_ / "photos/class-0003/00000007.jpg"));
+  ASSERT_TRUE(pack_images(pack(), kGoOn).ok());
+  EXPECT_TRUE(read_back("t") == records);
+}
+
 TEST_F(MakeDataSet, synthetic_images_have_the_size_and_all_classes) {
   const Made made = synthesize_images({.common = common(20), .images = 20, .side = 40, .classes = 4}, kGoOn).value();
   EXPECT_EQ(made.training, 16);
