@@ -4,11 +4,8 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <system_error>
@@ -25,6 +22,7 @@
 #include "operator/cli/bench_plot.h"
 #include "operator/cli/bench_result.h"
 #include "operator/cli/bench_trace.h"
+#include "operator/cli/result_files.h"
 #include "operator/cli/run_command.h"
 #include "operator/cli/text.h"
 #include "operator/local/guard.h"
@@ -45,25 +43,6 @@ struct Halt {
 };
 template <typename T>
 using Halting = std::variant<T, Halt>;
-
-std::string content(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-// The whole file or, after a crash, the one before it.
-Status write_file(const fs::path& path, const std::string& text) {
-  const fs::path fresh = path.string() + ".new";
-  std::ofstream file(fresh);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(fresh, path, error);
-  if (file && !error) return {};
-  return fail(ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", path.string(),
-                                                   error ? error.message() : std::string(strerror(errno))));
-}
 
 // A folder that is removed with this object. The guard owns it, because its child ends at once on a second signal.
 class Scratch {
@@ -115,10 +94,10 @@ class Bench {
       auto stored = parse_cell(content(path));
       if (stored) {
         const Status same = same_settings(stored->settings, settings(cells_[i]));
-        if (!same) return refuse(path, same.error().message);
+        if (!same) return not_continued(path, same.error().message);
         results_[i] = std::move(*stored);
       } else {
-        return refuse(path, stored.error().message);
+        return not_continued(path, stored.error().message);
       }
     }
     return {};
@@ -156,13 +135,7 @@ class Bench {
   Status make_folders() const {
     std::vector<fs::path> folders = {root_ / "cells"};
     if (options_.trace) folders.push_back(root_ / "traces");
-    for (const fs::path& folder : folders) {
-      std::error_code error;
-      fs::create_directories(folder, error);
-      if (!error) continue;
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("cannot create the folder {}: {}", folder.string(), error.message()));
-    }
+    for (const fs::path& folder : folders) LOCKSTEP_CHECK_OK(create_folder(folder));
     return {};
   }
 
@@ -174,12 +147,6 @@ class Bench {
     std::vector<bool> result;
     for (const auto& one : results_) result.push_back(one.has_value());
     return result;
-  }
-
-  static Status refuse(const fs::path& path, const std::string& why) {
-    return fail(
-        ErrorCode::kInvalid,
-        fmt::format("{} cannot be continued: {}; choose another --output, or remove the file", path.string(), why));
   }
 
   // Runs one job to its end, and returns what its rank 0 measured.

@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "operator/base/version.h"
+#include "operator/cli/bench_flags.h"
+#include "operator/cli/bench_storage.h"
 #include "operator/cli/bench_train.h"
 #include "operator/cli/cluster_commands.h"
 #include "operator/cli/completion.h"
@@ -27,6 +29,7 @@ constexpr int kExitUsage = 2;
 struct Arguments {
   RunOptions run;
   BenchOptions bench;
+  StorageOptions storage;
   std::vector<std::string> kills;
   std::string chaos;
   ClusterOptions cluster;
@@ -86,64 +89,6 @@ CLI::App* add_run(CLI::App& app, Arguments& to) {
       "job's: 0 when it succeeded, otherwise that of the rank that failed; 1 when it could not start, 2 for wrong\n"
       "usage, 127 when its command is not found, 130 after Ctrl-C. Under chaos it is 1 if the ledger has a violation.");
   return run;
-}
-
-void add_bench(CLI::App& app, Arguments& to) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure training on this machine");
-  bench->require_subcommand(1);
-  bench->footer("Example:\n  lockstep bench train --model mlp --workers 1,2\n\nSee lockstep bench COMMAND --help.");
-  CLI::App* train = bench->add_subcommand(
-      "train", "Measure the speed of training for models, workers and data; words after -- go to the trainer");
-  BenchOptions& options = to.bench;
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  train->add_option("--model", options.models, "Models of lockstep-trainer")
-      ->required()
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("MODEL");
-  train->add_option("-w,--workers", options.workers, "Numbers of workers; 1 is always measured (default: 1)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
-  train->add_option("--data", options.data, "Data of the models: synthetic, or paths (default: synthetic)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("synthetic|PATH");
-  train->add_option("--batch-size", options.batch_size, "Samples of a step for each worker (default: 32)")
-      ->check(positive)
-      ->type_name("N");
-  train
-      ->add_option("--micro-batch-size", options.micro_batch_size,
-                   "Samples that a worker computes at a time (default: all of its step)")
-      ->check(positive)
-      ->type_name("N");
-  train->add_option("--threads", options.threads, "Threads of each worker (default: 1)")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N");
-  train->add_option("--transport", options.transport, "Between workers: auto or tcp (default: auto)")
-      ->check(CLI::IsMember({"auto", "tcp"}));
-  train->add_option("--warmup-steps", options.warmup_steps, "Steps before those that are timed (default: 10)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
-      ->type_name("N");
-  train->add_option("--steps", options.steps, "Timed steps of a run (default: 100)")->check(positive)->type_name("N");
-  train->add_option("--runs", options.runs, "Runs of each cell, whose mean counts (default: 5)")
-      ->check(CLI::Range(1, 10000))
-      ->type_name("N");
-  train->add_option("-o,--output", options.output, "Folder of the results (default: lockstep-bench)")->type_name("DIR");
-  train->add_flag("--trace", options.trace, "Write the steps of each cell's first run as a Chrome trace");
-  train->add_flag("--dry-run", options.dry_run, "Print the cells, their memory and time; measure a few steps only");
-  train->footer(
-      "Examples:\n"
-      "  lockstep bench train --model mlp --workers 1,2 --dry-run\n"
-      "  lockstep bench train --model mlp,resnet18-cifar --workers 1,2,4 --output scaling\n"
-      "  lockstep bench train --model resnet18-cifar --data synthetic,/data/cifar10 --batch-size 64\n"
-      "  lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0\n\n"
-      "A cell is a model with its data and a number of workers; each of its runs is a job, as with lockstep run.\n"
-      "Prints images/sec as tf_cnn_benchmarks does (an image is any sample), and the scaling efficiency\n"
-      "T_n / (n T_1).\n"
-      "Cells that the folder has are not measured again. Ctrl-C keeps the cells that are finished, and the same\n"
-      "command continues. Exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.");
 }
 
 CLI::App* add_validate(CLI::App& app, Arguments& to) {
@@ -280,7 +225,8 @@ std::vector<CommandWords> command_words(const CLI::App& app) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
       for (const std::string& name : option->get_snames()) names.push_back("-" + name);
       for (const std::string& name : names) {
-        one.options.push_back(name);
+        // Commands of a command may share an option.
+        if (std::find(one.options.begin(), one.options.end(), name) == one.options.end()) one.options.push_back(name);
         if (auto values = values_of(*option); !values.empty()) one.values[name] = std::move(values);
       }
     }
@@ -418,7 +364,10 @@ int dispatch(const CLI::App& app, Arguments& given) {
     }
     return run_command(given.run);
   }
-  if (command == "bench") return bench_train(given.bench);
+  if (command == "bench") {
+    const bool storage = app.get_subcommands()[0]->get_subcommands()[0]->get_name() == "storage";
+    return storage ? bench_storage(given.storage) : bench_train(given.bench);
+  }
   if (command == "validate") return validate_files(given.files);
   if (command == "completion") {
     const auto script = completion_script(given.shell, command_words(app));
@@ -471,7 +420,7 @@ int run_cli(int argc, const char* const* argv) {
       "  lockstep status -w                            watch it\n\n"
       "See lockstep COMMAND --help.");
   add_run(app, given);
-  add_bench(app, given);
+  add_bench(app, given.bench, given.storage);
   add_validate(app, given);
   add_cluster_commands(app, given);
   add_data(app);

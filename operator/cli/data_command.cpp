@@ -10,15 +10,21 @@
 
 namespace lockstep::cli {
 
-int run_data_program(const std::vector<std::string>& words) {
-  constexpr int kExitNotFound = 127;
+Result<std::string> data_program() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) {
-    fmt::print(stderr, "lockstep data: cannot find the folder of lockstep: {}\n", error.message());
+  if (!error) return (self.parent_path() / "lockstep-data").string();
+  return fail(ErrorCode::kUnavailable, fmt::format("cannot find the folder of lockstep: {}", error.message()));
+}
+
+int run_data_program(const std::vector<std::string>& words) {
+  constexpr int kExitNotFound = 127;
+  const Result<std::string> found = data_program();
+  if (!found) {
+    fmt::print(stderr, "lockstep data: {}\n", found.error().message);
     return kExitNotFound;
   }
-  std::string program = (self.parent_path() / "lockstep-data").string();
+  std::string program = *found;
   std::vector<std::string> all{program};
   all.insert(all.end(), words.begin(), words.end());
   std::vector<char*> argv;

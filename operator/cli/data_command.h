@@ -4,7 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "operator/base/result.h"
+
 namespace lockstep::cli {
+
+// The path of that program. kUnavailable: the folder of this one is unknown.
+Result<std::string> data_program();
 
 // Becomes that program, with these words as its arguments. Returns only if it cannot be started: 127, after one
 // sentence on standard error.

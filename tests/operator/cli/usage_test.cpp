@@ -58,6 +58,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"bench", "trian", "--model", "mlp"},
              2,
              "lockstep bench: there is no command \"trian\"; did you mean \"train\"?\nSee lockstep bench --help.\n"},
+        Case{{"bench", "storage", "--store", "tape"},
+             2,
+             "lockstep bench storage: --store: tape not in {local,nfs,object}\nSee lockstep bench storage --help.\n"},
+        Case{{"bench", "storage", "--loaders", "0"},
+             2,
+             "lockstep bench storage: --loaders: Value 0 not in range 1 to 256\nSee lockstep bench storage --help.\n"},
+        Case{{"bench", "storage", "--output", "/dev/null/x"},
+             1,
+             "lockstep bench storage: cannot create the folder /dev/null/x/cells: Not a directory\n"},
         Case{{"bench", "train"}, 2, "lockstep bench train: --model is required\nSee lockstep bench train --help.\n"},
         Case{{"bench", "train", "--model", "mlp", "--worker", "2"},
              2,
@@ -86,6 +95,9 @@ TEST(Usage, the_help_of_every_command_has_an_example) {
   Command train({"bench", "train", "--help"});
   EXPECT_EQ(train.wait(), 0);
   EXPECT_NE(train.out().find("lockstep bench train --model mlp --workers 1,2 --dry-run"), std::string::npos);
+  Command storage({"bench", "storage", "--help"});
+  EXPECT_EQ(storage.wait(), 0);
+  EXPECT_NE(storage.out().find("lockstep bench storage --dry-run"), std::string::npos);
   Command command({"--help"});
   EXPECT_EQ(command.wait(), 0);
   EXPECT_NE(command.out().find("lockstep run examples/language-model.yaml"), std::string::npos);
@@ -129,6 +141,8 @@ TEST(Usage, completion_scripts_know_the_values_of_an_option) {
   EXPECT_EQ(offered(bash.out(), "lockstep bench tr"), "train\n");
   EXPECT_EQ(offered(bash.out(), "lockstep bench train --transport t"), "tcp\n");
   EXPECT_EQ(offered(bash.out(), "lockstep bench train --dry"), "--dry-run\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench storage --nfs-l"), "--nfs-latency-ms\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench storage --store o"), "object\n");
   EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from explain' -l preset -x -a 'topograph topograph-v0 aws"),
             std::string::npos)
       << fish.out();
