@@ -145,6 +145,10 @@ TEST(ImageFiles, other_files_or_another_order_have_another_fingerprint) {
   FileStorage swapped;
   std::swap(swapped.paths[0], swapped.paths[3]);
   EXPECT_NE(store_of(swapped)->fingerprint(), one);
+  FileStorage renamed;
+  renamed.content["photos/0/0b.jpg"] = renamed.content[renamed.paths[0]];
+  renamed.paths[0] = "photos/0/0b.jpg";
+  EXPECT_NE(store_of(renamed)->fingerprint(), one);
   FileStorage fewer;
   fewer.paths.pop_back();
   EXPECT_NE(store_of(fewer)->fingerprint(), one);
