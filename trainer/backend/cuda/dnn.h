@@ -50,7 +50,7 @@ enum class DnnNote : int {
   kWinograd13x13 = 8,
   kStrictNan = 9,
 };
-inline constexpr int kDnnNotes = 10;
+inline constexpr int kMostDnnNotes = 64;  // of an engine, of any version
 
 enum class DnnKind : int {
   kConvolution = 1,

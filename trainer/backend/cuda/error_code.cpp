@@ -33,6 +33,12 @@ ErrorCode code_of(BlasStatus status) {
   }
 }
 
+ErrorCode code_of(DnnStatus status) {
+  if (status == DnnStatus::kVersionMismatch || status == DnnStatus::kLoadingFailed) return ErrorCode::kNotFound;
+  const int kind = static_cast<int>(status) / 1000;
+  return kind == 2 || kind == 3 ? ErrorCode::kInternal : ErrorCode::kExhausted;
+}
+
 bool device_lost(CudaError error) {
   switch (static_cast<int>(error)) {
     case 214:  // an uncorrectable error of the memory

@@ -3,6 +3,7 @@
 
 #include "operator/base/result.h"
 #include "trainer/backend/cuda/blas.h"
+#include "trainer/backend/cuda/dnn.h"
 #include "trainer/cuda/types.h"
 
 namespace lockstep::trainer::cuda {
@@ -11,6 +12,7 @@ namespace lockstep::trainer::cuda {
 // do, and would again. kExhausted: memory is short or the device failed; a new process may succeed. Not of a success.
 ErrorCode code_of(CudaError error);
 ErrorCode code_of(BlasStatus status);
+ErrorCode code_of(DnnStatus status);
 
 // Whether the device's work is lost, and every later call of the process fails with the same number.
 bool device_lost(CudaError error);
