@@ -111,22 +111,6 @@ __global__ void input_kernel(const float* x, const float* gain, const float* mea
   put(dx + i, gain[column] * inv * (dy[i] - total[column] * share - normal * along[column] * share), accumulate);
 }
 
-// Launches until one fails.
-class Launches {
- public:
-  explicit Launches(CudaStream* stream) : stream_(stream) {}
-
-  template <typename Kernel, typename... Arguments>
-  void operator()(Kernel kernel, std::int64_t blocks, int threads, Arguments... arguments) {
-    if (error_ == CudaError::kSuccess) error_ = launch(kernel, blocks, threads, 0, stream_, arguments...);
-  }
-  CudaError error() const { return error_; }
-
- private:
-  CudaStream* stream_;
-  CudaError error_ = CudaError::kSuccess;
-};
-
 }  // namespace
 
 CudaError batch_norm_train(CudaStream* stream, const float* x, const float* gain, const float* shift,

@@ -53,6 +53,22 @@ inline std::int64_t blocks_for(std::int64_t count, std::int64_t each = kThreads)
   return (count + each - 1) / each;
 }
 
+// Launches until one fails. Kernels without dynamic shared memory.
+class Launches {
+ public:
+  explicit Launches(CudaStream* stream) : stream_(stream) {}
+
+  template <typename Kernel, typename... Arguments>
+  void operator()(Kernel kernel, std::int64_t blocks, int threads, Arguments... arguments) {
+    if (error_ == CudaError::kSuccess) error_ = launch(kernel, blocks, threads, 0, stream_, arguments...);
+  }
+  CudaError error() const { return error_; }
+
+ private:
+  CudaStream* stream_;
+  CudaError error_ = CudaError::kSuccess;
+};
+
 // The place of the running thread among all threads of the launch.
 inline __device__ std::int64_t thread_of_launch() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
