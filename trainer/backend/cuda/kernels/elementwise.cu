@@ -27,6 +27,16 @@ __global__ void relu_backward_kernel(const float* y, const float* dy, float* dx,
   if (i < count) put(dx + i, y[i] <= 0 ? 0 : dy[i], accumulate);
 }
 
+__global__ void relu6_forward_kernel(const float* x, float* y, std::int64_t count) {
+  const std::int64_t i = thread_of_launch();
+  if (i < count) y[i] = x[i] <= 0 ? 0 : x[i] >= 6 ? 6 : x[i];
+}
+
+__global__ void relu6_backward_kernel(const float* y, const float* dy, float* dx, std::int64_t count, bool accumulate) {
+  const std::int64_t i = thread_of_launch();
+  if (i < count) put(dx + i, y[i] <= 0 || y[i] >= 6 ? 0 : dy[i], accumulate);
+}
+
 constexpr float kRoot = 0.79788456080286535588f;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
@@ -66,6 +76,15 @@ CudaError relu_forward(CudaStream* stream, const float* x, float* y, std::int64_
 CudaError relu_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
                         bool accumulate) {
   return launch(relu_backward_kernel, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
+}
+
+CudaError relu6_forward(CudaStream* stream, const float* x, float* y, std::int64_t count) {
+  return launch(relu6_forward_kernel, blocks_for(count), kThreads, 0, stream, x, y, count);
+}
+
+CudaError relu6_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
+                         bool accumulate) {
+  return launch(relu6_backward_kernel, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
 }
 
 CudaError gelu_forward(CudaStream* stream, const float* x, float* y, std::int64_t count) {

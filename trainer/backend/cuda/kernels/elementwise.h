@@ -17,6 +17,12 @@ CudaError relu_forward(CudaStream* stream, const float* x, float* y, std::int64_
 CudaError relu_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
                         bool accumulate);
 
+// y = min(max(x, 0), 6). A NaN stays one.
+CudaError relu6_forward(CudaStream* stream, const float* x, float* y, std::int64_t count);
+// dx (+)= dy where 0 < y < 6 or y is a NaN, else 0.
+CudaError relu6_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
+                         bool accumulate);
+
 // y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 CudaError gelu_forward(CudaStream* stream, const float* x, float* y, std::int64_t count);
 // dx (+)= dy times the slope at x.

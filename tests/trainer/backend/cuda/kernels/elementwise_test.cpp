@@ -100,6 +100,32 @@ TEST(Elementwise, relu_passes_a_nan) {
   expect_close(y.values(), {std::nan(""), 0, 1}, 0);
 }
 
+TEST(Elementwise, relu6_and_its_gradient) {
+  for_each_case([](size_t size, bool accumulate) {
+    std::vector<float> inputs = numbers(size, 1);
+    for (float& value : inputs) value *= 6;
+    Guarded<float> x(inputs), y(size), dy(numbers(size, 2)), dx(base(size, accumulate));
+    expect_success(relu6_forward(nullptr, x.data(), y.data(), count_of(size)));
+    expect_success(relu6_backward(nullptr, y.data(), dy.data(), dx.data(), count_of(size), accumulate));
+    std::vector<double> outputs(size), gradients(size);
+    for (size_t i = 0; i < size; ++i) {
+      outputs[i] = std::fmin(std::fmax(static_cast<double>(inputs[i]), 0), 6);
+      gradients[i] = inputs[i] > 0 && inputs[i] < 6 ? static_cast<double>(dy.data()[i]) : 0;
+    }
+    expect_close(y.values(), outputs, 0);
+    expect_close(dx.values(), on_top(gradients, accumulate), 1e-7);
+  });
+}
+
+TEST(Elementwise, relu6_passes_a_nan_and_its_gradient_but_none_at_the_corners) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  Guarded<float> x(std::vector<float>{kNan, 0, 6, -kInf, kInf, 5}), y(6), dy(std::vector<float>(6, 2)), dx(6);
+  expect_success(relu6_forward(nullptr, x.data(), y.data(), 6));
+  expect_success(relu6_backward(nullptr, y.data(), dy.data(), dx.data(), 6, false));
+  expect_close(y.values(), {std::nan(""), 0, 6, 0, 6, 5}, 0);
+  expect_close(dx.values(), {2, 0, 0, 0, 0, 2}, 0);
+}
+
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
