@@ -1,0 +1,72 @@
+// For the .cu files: which pixels a sliding window holds, which windows hold a pixel, and packs of channels.
+#pragma once
+
+#include "trainer/backend/cuda/kernels/device.h"
+#include "trainer/backend/cuda/kernels/slid_images.h"
+
+namespace lockstep::trainer::cuda {
+
+// Neighbouring values that a thread loads and stores as one.
+template <typename T, int kCount>
+struct alignas(kCount * sizeof(T)) Pack {
+  T at[kCount];
+};
+
+// Values of a pack: 16 bytes, where the channels divide into packs.
+inline int pack_of(std::int64_t channels) {
+  return channels % 4 == 0 ? 4 : 1;
+}
+
+template <int kCount, typename T>
+__device__ Pack<T, kCount> load(const T* from) {
+  return *reinterpret_cast<const Pack<T, kCount>*>(from);
+}
+
+template <int kCount, typename T>
+__device__ void store(T* to, const Pack<T, kCount>& values) {
+  *reinterpret_cast<Pack<T, kCount>*>(to) = values;
+}
+
+// *to = values, or *to += values.
+template <int kCount>
+__device__ void put(float* to, Pack<float, kCount> values, bool accumulate) {
+  if (accumulate) {
+    const Pack<float, kCount> before = load<kCount>(to);
+    for (int c = 0; c < kCount; ++c) values.at[c] = before.at[c] + values.at[c];
+  }
+  store(to, values);
+}
+
+// Element `i` of images (samples, height, width, width of a pixel).
+struct ImagePlace {
+  std::int64_t sample, row, column, channel;
+};
+
+inline __device__ ImagePlace image_place(std::int64_t i, std::int64_t height, std::int64_t width,
+                                         std::int64_t channels) {
+  const auto [pixel, channel] = row_and_column(i, channels);
+  const auto [line, column] = row_and_column(pixel, width);
+  const auto [sample, row] = row_and_column(line, height);
+  return {sample, row, column, channel};
+}
+
+// [begin, end)
+struct Range {
+  std::int64_t begin, end;
+};
+
+// The rows of the window at row `place` that lie in an image of `size` rows. Columns alike.
+inline __device__ Range rows_inside(const SlidImages& images, std::int64_t place, std::int64_t size) {
+  const std::int64_t first = place * images.stride - images.padding;
+  return {first < 0 ? -first : 0, size - first < images.kernel ? size - first : images.kernel};
+}
+
+// The rows of windows, of `places`, that hold row `row` of the image. Columns alike.
+inline __device__ Range windows_with(const SlidImages& images, std::int64_t row, std::int64_t places) {
+  const std::int64_t padded = row + images.padding;
+  const std::int64_t end = row_and_column(padded, images.stride).row + 1;
+  return {padded < images.kernel ? 0 : row_and_column(padded - images.kernel, images.stride).row + 1,
+          end < places ? end : places};
+}
+
+}  // namespace lockstep::trainer::cuda
