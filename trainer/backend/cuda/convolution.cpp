@@ -215,7 +215,7 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
   };
   DnnCalls calls(place.dnn);
   const Owned graph = graph_of(calls, place, shape, of, adds);
-  std::string why_not = "it has no engine";
+  std::string why_not = "it has no engine for it";
   for (const DnnHeuristic mode : {DnnHeuristic::kA, DnnHeuristic::kFallback}) {
     for (Owned& config : candidates(calls, place, graph, mode)) {
       if (calls.failed()) break;

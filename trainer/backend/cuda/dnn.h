@@ -39,8 +39,8 @@ enum class DnnHeuristic : int { kFallback = 2, kA = 3 };
 
 // What an engine does to its numbers.
 enum class DnnNote : int {
-  kTensorCore = 0,
-  kDownConvertsInputs = 1,  // TF32, of float32
+  kTensorCore = 0,  // of float32: in TF32
+  kDownConvertsInputs = 1,
   kReducedPrecisionReduction = 2,
   kFft = 3,
   kNondeterministic = 4,
@@ -162,8 +162,8 @@ struct Dnn {
   DnnStatus (*destroy_descriptor)(DnnDescriptor* descriptor) = nullptr;
   DnnStatus (*set)(DnnDescriptor* descriptor, DnnAttribute attribute, DnnType type, std::int64_t count,
                    const void* elements) = nullptr;
-  // Writes at most `wanted` elements, and to `*count` how many there are. Elements that are descriptors must be created
-  // before, and are filled in.
+  // Writes at most `wanted` elements, and their number to `*count`; with 0 wanted the number that there are. Elements
+  // that are descriptors must be created before, and are filled in.
   DnnStatus (*get)(DnnDescriptor* descriptor, DnnAttribute attribute, DnnType type, std::int64_t wanted,
                    std::int64_t* count, void* elements) = nullptr;
   DnnStatus (*finalize)(DnnDescriptor* descriptor) = nullptr;
