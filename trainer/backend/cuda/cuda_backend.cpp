@@ -178,9 +178,7 @@ class CudaBackend final : public core::Backend {
     if (!has) {
       return fail(
           ErrorCode::kInvalid,
-          fmt::format(
-              "layer '{}': --backend=cuda has no convolution, pooling or ReLU6; train this model with --backend=cpu",
-              node.name));
+          fmt::format("layer '{}': --backend=cuda has no convolution; train this model with --backend=cpu", node.name));
     }
     if (!std::holds_alternative<core::ops::CausalAttention>(node.op)) return {};
     const size_t positions = dimensions_of(graph, node).positions;

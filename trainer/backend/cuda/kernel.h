@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trainer/backend/cuda/device_queue.h"
+#include "trainer/backend/cuda/kernels/slid_images.h"
 #include "trainer/backend/cuda/matmul.h"
 #include "trainer/backend/node_kernel.h"
 #include "trainer/core/backend.h"
@@ -26,10 +27,11 @@ struct Site {
   std::uint64_t* bad_index;  // of the device, for find_bad_index()
 };
 
-// The ops that this backend has. The others need cuDNN.
+// The ops that this backend has. Conv2d is not one of them: it needs cuDNN.
 #define LOCKSTEP_CUDA_OPS(EACH) \
   EACH(Linear)                  \
   EACH(Relu)                    \
+  EACH(Relu6)                   \
   EACH(Gelu)                    \
   EACH(Embedding)               \
   EACH(Add)                     \
@@ -38,6 +40,8 @@ struct Site {
   EACH(Dropout)                 \
   EACH(CausalAttention)         \
   EACH(Flatten)                 \
+  EACH(MaxPool2d)               \
+  EACH(GlobalAveragePool)       \
   EACH(SoftmaxCrossEntropy)     \
   EACH(MeanSquaredError)
 
@@ -53,6 +57,20 @@ template <typename Op>
 concept HasKernel = requires(const Op& op, const Dimensions& d) {
   needs_of(op, d);
 };
+
+// The images of a node and the window that slides over them.
+inline trainer::cuda::SlidImages images_of(const Dimensions& d, std::int64_t kernel, std::int64_t stride,
+                                           std::int64_t padding) {
+  return {.samples = static_cast<std::int64_t>(d.samples),
+          .height = static_cast<std::int64_t>(d.height),
+          .width = static_cast<std::int64_t>(d.width),
+          .channels = static_cast<std::int64_t>(d.in),
+          .out_height = static_cast<std::int64_t>(d.out_height),
+          .out_width = static_cast<std::int64_t>(d.out_width),
+          .kernel = kernel,
+          .stride = stride,
+          .padding = padding};
+}
 
 // Float elements that hold so many bytes of scratch.
 inline size_t floats_of(size_t bytes) {

@@ -1,0 +1,36 @@
+#include <utility>
+
+#include "trainer/backend/cuda/kernel.h"
+#include "trainer/backend/cuda/kernels/global_average_pool.h"
+
+namespace lockstep::trainer::backend::cuda {
+
+namespace {
+
+class GlobalAveragePoolKernel final : public Base {
+ public:
+  using Base::Base;
+  Status forward(const RunContext&) override {
+    return launched(trainer::cuda::global_average_pool_forward(stream(), x(), y(), samples(), pixels(), size(d_.in)));
+  }
+  Status backward(const RunContext&) override {
+    if (dx() == nullptr) return {};
+    return launched(trainer::cuda::global_average_pool_backward(stream(), dy(), dx(), samples(), pixels(), size(d_.in),
+                                                                accumulate()));
+  }
+
+ private:
+  std::int64_t pixels() const { return size(d_.positions); }
+};
+
+}  // namespace
+
+Needs needs_of(const core::ops::GlobalAveragePool&, const Dimensions&) {
+  return {};
+}
+
+Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::GlobalAveragePool&, Site site) {
+  return std::unique_ptr<Kernel>(std::make_unique<GlobalAveragePoolKernel>(std::move(site)));
+}
+
+}  // namespace lockstep::trainer::backend::cuda
