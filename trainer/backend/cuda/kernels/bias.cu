@@ -6,6 +6,11 @@ namespace lockstep::trainer::cuda {
 
 namespace {
 
+__global__ void add_bias_kernel(const float* bias, float* y, std::int64_t count, std::int64_t columns) {
+  const std::int64_t i = thread_of_launch();
+  if (i < count) y[i] += bias[row_and_column(i, columns).column];
+}
+
 __global__ void sum_chunks_kernel(const float* x, float* partial, std::int64_t rows, std::int64_t columns) {
   const ColumnPart part = column_part(rows, columns);
   if (part.column >= columns) return;
@@ -15,6 +20,11 @@ __global__ void sum_chunks_kernel(const float* x, float* partial, std::int64_t r
 }
 
 }  // namespace
+
+CudaError add_bias(CudaStream* stream, const float* bias, float* y, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t count = rows * columns;
+  return launch(add_bias_kernel, blocks_for(count), kThreads, 0, stream, bias, y, count, columns);
+}
 
 CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,
                           void* scratch) {

@@ -1,9 +1,13 @@
-// The gradient of a linear layer's bias; the product of matrices adds the bias itself.
+// The bias of a convolution, and the gradient of that and of a linear layer's. A linear layer's product of matrices
+// adds the bias itself.
 #pragma once
 
 #include "trainer/backend/cuda/kernels/types.h"
 
 namespace lockstep::trainer::cuda {
+
+// Adds the bias (columns) to each row of y (rows, columns).
+CudaError add_bias(CudaStream* stream, const float* bias, float* y, std::int64_t rows, std::int64_t columns);
 
 // sums += the sum of x's rows; x (rows, columns), sums (columns).
 CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,

@@ -167,6 +167,20 @@ struct Matrix {
 };
 constexpr Matrix kMatrices[] = {{1, 1}, {3, 129}, {127, 10}, {128, 3}, {129, 128}, {300, 257}};
 
+TEST(Bias, is_added_to_each_row) {
+  in_every_order([] {
+    for (const auto [rows, columns] : kMatrices) {
+      SCOPED_TRACE(rows * 1000 + columns);
+      const std::vector<float> start = numbers(rows * columns, 1);
+      Guarded<float> bias(numbers(columns, 2)), y(start);
+      expect_success(add_bias(nullptr, bias.data(), y.data(), count_of(rows), count_of(columns)));
+      std::vector<double> expected(start.begin(), start.end());
+      for (size_t i = 0; i < rows * columns; ++i) expected[i] += bias.data()[i % columns];
+      expect_close(y.values(), expected, 1e-6);
+    }
+  });
+}
+
 TEST(Bias, has_the_sum_of_the_rows_as_its_gradient) {
   in_every_order([] {
     for (const auto [rows, columns] : kMatrices) {
