@@ -13,8 +13,10 @@ static_assert(backend::kExitDeviceLost == rendezvous::kExitTemporary, "backend/ 
 
 Result<BackendChoice> BackendChoice::make(const Flags& flags, int local_rank) {
   const bool automatic = flags.backend == "auto";
-  const backend::CudaOptions cuda{
-      .local_rank = local_rank, .cudart = flags.cudart_library, .cublaslt = flags.cublaslt_library};
+  const backend::CudaOptions cuda{.local_rank = local_rank,
+                                  .cudart = flags.cudart_library,
+                                  .cublaslt = flags.cublaslt_library,
+                                  .cudnn = flags.cudnn_library};
   auto made = backend::make_backend(automatic ? "cuda" : flags.backend, flags.threads, cuda);
   if (made || !automatic) {
     if (!made) return made.error();

@@ -165,6 +165,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
                  "else libcudart.so.12)");
   app.add_option("--cublaslt-library", flags.cublaslt_library,
                  "cuBLASLt for --backend=cuda or auto (default: libcublasLt.so.13, else libcublasLt.so.12)");
+  app.add_option("--cudnn-library", flags.cudnn_library,
+                 "cuDNN for convolutions with --backend=cuda or auto (default: libcudnn.so.9)");
 
   app.add_option("--steps", flags.steps, "Total steps")->check(natural)->capture_default_str()->group("Training");
   app.add_option("--batch-size", flags.batch_size, "Samples per step, over all workers")
@@ -339,6 +341,9 @@ Status resolve(Flags& flags, const elastic::World& world) {
   }
   if (!may_use_gpu && !flags.cublaslt_library.empty()) {
     return refuse("--cublaslt-library needs --backend=cuda or --backend=auto");
+  }
+  if (!may_use_gpu && !flags.cudnn_library.empty()) {
+    return refuse("--cudnn-library needs --backend=cuda or --backend=auto");
   }
 
   if (flags.optimizer.empty()) flags.optimizer = model.recipes.front().optimizer;

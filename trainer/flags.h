@@ -25,7 +25,7 @@ struct Flags {
   bool deterministic = false;
   std::string transport = "auto";
   // Of --transport=nccl and of the backend `cuda`; empty: as the dynamic linker finds them.
-  std::string nccl_library, cudart_library, cublaslt_library;
+  std::string nccl_library, cudart_library, cublaslt_library, cudnn_library;
 
   std::int64_t steps = 600;
   std::int64_t batch_size = 32;

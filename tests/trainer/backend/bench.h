@@ -15,9 +15,10 @@ namespace lockstep::trainer::testing {
 
 class Bench {
  public:
-  // Parameters and real inputs are near normal around their initial values, indices below `classes`; the same for
-  // every backend. The graph and the backend must outlive the bench.
-  Bench(const core::Graph& graph, core::Backend& backend, std::int32_t classes = 1, core::ProgramOptions options = {})
+  // Parameters are near normal around their initial values, with `deviation`; real inputs are near normal, indices
+  // below `classes`; the same for every backend. The graph and the backend must outlive the bench.
+  Bench(const core::Graph& graph, core::Backend& backend, std::int32_t classes = 1, core::ProgramOptions options = {},
+        double deviation = 0.3)
       : graph_(graph), backend_(backend), layout_(core::lay_out(graph)) {
     state_ = core::State::create(graph, backend, layout_, {}).value();
     EXPECT_TRUE(state_->initialize(7).ok());
@@ -36,7 +37,7 @@ class Bench {
       std::uint64_t key = core::derive(11, segment.name);
       for (size_t i = 0; i < segment.count; ++i) {
         double& parameter = parameters[segment.offset + i];
-        parameter = static_cast<float>(parameter + 0.3 * core::normal(key, i));
+        parameter = static_cast<float>(parameter + deviation * core::normal(key, i));
       }
     }
     set_all(state_->parameters->data(), parameters);

@@ -156,6 +156,7 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
             "--cudart-library needs --transport=nccl, --backend=cuda or --backend=auto"},
            {line(5, {"--cublaslt-library=libcublasLt.so.13"}), 78,
             "--cublaslt-library needs --backend=cuda or --backend=auto"},
+           {line(5, {"--cudnn-library=libcudnn.so.9"}), 78, "--cudnn-library needs --backend=cuda or --backend=auto"},
            {line(5, {"--backend=cuda", "--threads=2"}), 78, "--backend=cuda has one thread; leave out --threads"},
            {line(50, {"--learning-rate=1e18"}), 84,
             "the loss or a gradient was not finite in step 3; a smaller --learning-rate or a --clip-norm may help"},

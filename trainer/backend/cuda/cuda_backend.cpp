@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "trainer/backend/cuda/blas.h"
+#include "trainer/backend/cuda/convolution.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/error_code.h"
@@ -31,6 +32,10 @@ using trainer::cuda::CudaAttribute;
 using trainer::cuda::CudaRuntime;
 using trainer::cuda::DeviceMemory;
 using trainer::cuda::DeviceQueue;
+using trainer::cuda::DeviceScratch;
+using trainer::cuda::Dnn;
+using trainer::cuda::DnnPlace;
+using trainer::cuda::DnnStatus;
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results.
 constexpr int kKernelsRevision = 1;
@@ -56,28 +61,15 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// Calls body(op); the node is one that computes() accepts.
-template <typename Body>
-auto visit(const core::Node& node, const Body& body) {
-  using Answer = decltype(body(core::ops::Linear{}));
-  return std::visit(
-      [&](const auto& op) -> Answer {
-        if constexpr (cuda::HasKernel<std::decay_t<decltype(op)>>) {
-          return body(op);
-        } else {
-          std::abort();
-        }
-      },
-      node.op);
-}
-
 class CudaBackend final : public core::Backend {
  public:
-  CudaBackend(const CudaRuntime& runtime, const Blas& blas, int device)
-      : runtime_(runtime), blas_(blas), device_(device) {}
+  CudaBackend(const CudaRuntime& runtime, const Blas& blas, const Result<Dnn>& dnn, int device)
+      : runtime_(runtime), blas_(blas), dnn_(dnn), device_(device) {}
   ~CudaBackend() override {
     if (queue_) static_cast<void>(queue_->wait(queue_->mark()));
-    if (place_.handle != nullptr && !queue_->hangs()) blas_.destroy(place_.handle);
+    if (queue_ && queue_->hangs()) return;
+    if (place_.handle != nullptr) blas_.destroy(place_.handle);
+    if (dnn_place_) dnn_->destroy(dnn_place_->handle);
   }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
@@ -85,6 +77,7 @@ class CudaBackend final : public core::Backend {
   Status set_up() {
     LOCKSTEP_TRY(queue_, DeviceQueue::create(runtime_, device_));
     LOCKSTEP_CHECK_OK(name_numerics());
+    scratch_.emplace(*queue_);
     LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells)));
     LOCKSTEP_CHECK_OK(launch_one());
     LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes));
@@ -107,10 +100,10 @@ class CudaBackend final : public core::Backend {
     return std::unique_ptr<core::Memory>(std::move(memory));
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
-    for (const core::Node& node : graph.nodes) LOCKSTEP_CHECK_OK(computes(graph, node));
+    for (const core::Node& node : graph.nodes) LOCKSTEP_CHECK_OK(get_ready(graph, node));
     return lower_nodes(graph, trains, real(), nodes_alone(graph), [&](const Run& run) {
       const core::Node& node = graph.nodes[run.first];
-      return visit(node, [&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); });
+      return std::visit([&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); }, node.op);
     });
   }
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
@@ -121,8 +114,10 @@ class CudaBackend final : public core::Backend {
       cuda::Site site{.at = {.graph = graph, .node = node, .bindings = std::move(bindings)},
                       .queue = *queue_,
                       .blas = place_,
+                      .dnn = dnn_place_ ? &*dnn_place_ : nullptr,
+                      .scratch = *scratch_,
                       .bad_index = &cells()->bad_index};
-      auto kernel = visit(node, [&](const auto& op) { return cuda::make_kernel(op, std::move(site)); });
+      auto kernel = std::visit([&](const auto& op) { return cuda::make_kernel(op, std::move(site)); }, node.op);
       if (kernel) return std::move(*kernel);
       if (status) status = kernel.error();
       return std::unique_ptr<Kernel>();
@@ -158,10 +153,9 @@ class CudaBackend final : public core::Backend {
   void norm(const std::byte* values, size_t count, double* norm) override {
     const auto elements = static_cast<std::int64_t>(count);
     queue_->enter();
-    void* const scratch = this->scratch(trainer::cuda::norm_scratch(elements));
-    if (scratch == nullptr) return;
+    if (!reserve(trainer::cuda::norm_scratch(elements))) return;
     queue_->keep(trainer::cuda::norm(queue_->stream(), reinterpret_cast<const float*>(values), elements, &cells()->norm,
-                                     scratch));
+                                     scratch_->data()));
     queue_->read(norm, &cells()->norm, sizeof *norm);
   }
 
@@ -172,13 +166,14 @@ class CudaBackend final : public core::Backend {
   }
 
  private:
-  // kInvalid: this backend cannot compute the node.
-  static Status computes(const core::Graph& graph, const core::Node& node) {
-    const bool has = std::visit([](const auto& op) { return cuda::HasKernel<std::decay_t<decltype(op)>>; }, node.op);
-    if (!has) {
-      return fail(
-          ErrorCode::kInvalid,
-          fmt::format("layer '{}': --backend=cuda has no convolution; train this model with --backend=cpu", node.name));
+  // Starts what the node needs. kInvalid: this backend cannot compute the node. kNotFound: cuDNN is missing.
+  // kExhausted: cuDNN cannot start.
+  Status get_ready(const core::Graph& graph, const core::Node& node) {
+    if (const auto* op = std::get_if<core::ops::Conv2d>(&node.op)) {
+      if (!cuda::needs_dnn(*op, dimensions_of(graph, node))) return {};
+      const Status started = start_dnn();
+      if (!started) return started.error().in(fmt::format("layer '{}'", node.name));
+      return {};
     }
     if (!std::holds_alternative<core::ops::CausalAttention>(node.op)) return {};
     const size_t positions = dimensions_of(graph, node).positions;
@@ -186,6 +181,19 @@ class CudaBackend final : public core::Backend {
     return fail(ErrorCode::kInvalid, fmt::format("layer '{}': --backend=cuda computes attention over at most {} "
                                                  "positions, and this has {}",
                                                  node.name, trainer::cuda::kMaxPositions, positions));
+  }
+
+  Status start_dnn() {
+    if (dnn_place_) return {};
+    if (!dnn_) return dnn_.error();
+    queue_->enter();
+    DnnPlace place{.dnn = *dnn_};
+    if (const DnnStatus status = dnn_->create(&place.handle); status != DnnStatus::kSuccess) {
+      return fail(trainer::cuda::code_of(status),
+                  fmt::format("cuDNN cannot be used on GPU {}: {}", device_, dnn_->status_string(status)));
+    }
+    dnn_place_.emplace(place);
+    return {};
   }
 
   // kNotFound: the kernels are not compiled for this GPU.
@@ -203,9 +211,9 @@ class CudaBackend final : public core::Backend {
                   fmt::format("GPU {} ({}) has compute capability {}.{}, and this program's kernels need {}.0 or later",
                               device_, queue_->device_name(), major, minor, kLeastMajor));
     }
-    numerics_ =
-        fmt::format("cuda/float32/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/kernels-{}", queue_->device_name(), major,
-                    minor, version_text(driver), version_text(runtime), blas_.get_version(), kKernelsRevision);
+    numerics_ = fmt::format("cuda/float32/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/cudnn-{}/kernels-{}",
+                            queue_->device_name(), major, minor, version_text(driver), version_text(runtime),
+                            blas_.get_version(), dnn_ ? std::to_string(dnn_->get_version()) : "none", kKernelsRevision);
     return {};
   }
 
@@ -218,23 +226,18 @@ class CudaBackend final : public core::Backend {
 
   Cells* cells() const { return reinterpret_cast<Cells*>(cell_memory_->data()); }  // an address of the device
 
-  // At least so many bytes, and some. Null: there is not enough memory, which the next wait says.
-  void* scratch(size_t bytes) {
-    if (scratch_ && bytes <= scratch_->bytes()) return scratch_->data();
-    auto larger = DeviceMemory::allocate(*queue_, std::max(bytes, size_t{1} << 16));
-    if (!larger) {
-      queue_->keep(trainer::cuda::CudaError::kMemoryAllocation);
-      return nullptr;
-    }
-    scratch_ = std::move(*larger);  // frees the old one, which waits for work on it
-    return scratch_->data();
+  // Scratch of so many bytes. False: there is not enough memory, which the next wait says.
+  bool reserve(size_t bytes) {
+    const bool reserved = scratch_->reserve(bytes).ok();
+    if (!reserved) queue_->keep(trainer::cuda::CudaError::kMemoryAllocation);
+    return reserved;
   }
 
   Status try_update(const core::Optimizer& optimizer, const core::Update& update, std::uint64_t& digest) {
-    void* const room = scratch(trainer::cuda::update_scratch(optimizer, *update.layout));
-    if (room != nullptr) {
-      LOCKSTEP_CHECK_OK(enqueue_update(*queue_, optimizer, update,
-                                       {.digest = &cells()->digest, .norms = cells()->norms, .scratch = room}));
+    if (reserve(trainer::cuda::update_scratch(optimizer, *update.layout))) {
+      LOCKSTEP_CHECK_OK(
+          enqueue_update(*queue_, optimizer, update,
+                         {.digest = &cells()->digest, .norms = cells()->norms, .scratch = scratch_->data()}));
       queue_->read(&digest, &cells()->digest, sizeof digest);
     }
     return queue_->wait(queue_->mark());
@@ -249,12 +252,27 @@ class CudaBackend final : public core::Backend {
 
   const CudaRuntime& runtime_;
   const Blas blas_;
+  const Result<Dnn> dnn_;
   const int device_;
   std::string numerics_;
   std::unique_ptr<DeviceQueue> queue_;
-  std::unique_ptr<DeviceMemory> cell_memory_, workspace_, scratch_;
+  std::unique_ptr<DeviceMemory> cell_memory_, workspace_;
+  std::optional<DeviceScratch> scratch_;
   BlasPlace place_{.blas = blas_};
+  std::optional<DnnPlace> dnn_place_;  // once a graph needs it
 };
+
+Result<Dnn> open_dnn_beside(const Blas& blas, const std::string& library) {
+  LOCKSTEP_TRY(const Dnn dnn, trainer::cuda::open_dnn(library));
+  const size_t of_dnn = dnn.get_cudart_version() / 1000, of_blas = blas.get_version() / 10000;
+  if (of_dnn != of_blas) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("cuDNN is built for CUDA {}, and cuBLASLt is of CUDA {}; give the paths of two that belong "
+                            "together with --cudnn-library and --cublaslt-library",
+                            of_dnn, of_blas));
+  }
+  return dnn;
+}
 
 }  // namespace
 
@@ -262,7 +280,8 @@ Result<std::unique_ptr<core::Backend>> make_cuda_backend(const CudaOptions& opti
   LOCKSTEP_TRY(const CudaRuntime* const runtime, trainer::cuda::load_cuda_runtime(options.cudart));
   LOCKSTEP_TRY(const int gpus, trainer::cuda::count_gpus(*runtime));
   LOCKSTEP_TRY(const Blas blas, trainer::cuda::open_blas(options.cublaslt));
-  auto backend = std::make_unique<CudaBackend>(*runtime, blas, options.local_rank % gpus);
+  auto backend =
+      std::make_unique<CudaBackend>(*runtime, blas, open_dnn_beside(blas, options.cudnn), options.local_rank % gpus);
   LOCKSTEP_CHECK_OK(backend->set_up());
   return std::unique_ptr<core::Backend>(std::move(backend));
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/core/backend.h"
@@ -40,6 +41,26 @@ class DeviceMemory final : public core::Memory {
   DeviceQueue& queue_;
   std::byte* const begin_;
   const size_t bytes_;
+};
+
+// Memory that one piece of work of the queue uses at a time, and that the next may overwrite.
+class DeviceScratch {
+ public:
+  // The queue must outlive it.
+  explicit DeviceScratch(DeviceQueue& queue) : queue_(queue) {}
+  // At least so many bytes are at data() from now on. To grow waits for the device's work. kExhausted: there is not
+  // enough memory, and data() is what it was.
+  Status reserve(size_t bytes) {
+    if (memory_ && bytes <= memory_->bytes()) return {};
+    LOCKSTEP_TRY(auto larger, DeviceMemory::allocate(queue_, std::max(bytes, size_t{1} << 16)));
+    memory_ = std::move(larger);
+    return {};
+  }
+  void* data() const { return memory_ ? memory_->data() : nullptr; }  // null: nothing was reserved
+
+ private:
+  DeviceQueue& queue_;
+  std::unique_ptr<DeviceMemory> memory_;
 };
 
 }  // namespace lockstep::trainer::cuda

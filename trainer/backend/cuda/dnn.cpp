@@ -9,6 +9,7 @@ Result<Dnn> open_dnn(const std::string& library) {
                Library::open({library.empty() ? "libcudnn.so.9" : library}, "cuDNN", "--cudnn-library"));
   Dnn dnn;
   opened.find(dnn.get_version, "cudnnGetVersion");
+  opened.find(dnn.get_cudart_version, "cudnnGetCudartVersion");
   opened.find(dnn.status_string, "cudnnGetErrorString");
   opened.find(dnn.last_error, "cudnnGetLastErrorString");
   opened.find(dnn.create, "cudnnCreate");

@@ -150,7 +150,8 @@ struct DnnDescriptor;  // opaque: cudnnBackendDescriptor_t is a pointer to it
 // Every pointer is set. The functions promise what NVIDIA's manual says of those of the same name
 // (cudnnBackendSetAttribute is `set`).
 struct Dnn {
-  size_t (*get_version)() = nullptr;  // 92600 is 9.26.0
+  size_t (*get_version)() = nullptr;         // 92600 is 9.26.0
+  size_t (*get_cudart_version)() = nullptr;  // of the CUDA that it is built for: 13020 is 13.2
   const char* (*status_string)(DnnStatus status) = nullptr;
   // What the calling thread's latest error was about, in the library's words: at most `bytes` with the final 0.
   void (*last_error)(char* text, size_t bytes) = nullptr;
@@ -170,8 +171,10 @@ struct Dnn {
   DnnStatus (*execute)(DnnHandle* handle, DnnDescriptor* plan, DnnDescriptor* pack) = nullptr;
 };
 
-// Opens the library, by name (as the dynamic linker finds it) or by path, and keeps it loaded until the process ends.
-// An empty name means libcudnn.so.9. kNotFound says which library or symbol is missing and what to do. Needs no GPU.
+// Opens the library, which computes some convolutions with cuBLASLt: the process ends when a plan is made and no
+// cuBLASLt of the same major version of CUDA is loaded or can be. By name (as the dynamic linker finds it) or by path,
+// and keeps it loaded until the process ends. An empty name means libcudnn.so.9. kNotFound says which library or symbol
+// is missing and what to do. Needs no GPU.
 Result<Dnn> open_dnn(const std::string& library = "");
 
 }  // namespace lockstep::trainer::cuda

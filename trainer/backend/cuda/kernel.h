@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "trainer/backend/cuda/convolution.h"
+#include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/kernels/slid_images.h"
 #include "trainer/backend/cuda/matmul.h"
@@ -19,15 +21,17 @@ using trainer::cuda::CudaError;
 using trainer::cuda::CudaStream;
 using trainer::cuda::DeviceQueue;
 
-// A node, and what computes it. The queue and what `blas` refers to outlive the kernel.
+// A node, and what computes it. The queue and what the others refer to outlive the kernel.
 struct Site {
   NodeSite at;
   DeviceQueue& queue;
   const trainer::cuda::BlasPlace& blas;
-  std::uint64_t* bad_index;  // of the device, for find_bad_index()
+  const trainer::cuda::DnnPlace* dnn;     // null: no convolution of the graph needs it
+  trainer::cuda::DeviceScratch& scratch;  // reserved when the kernel is made, free to use in each run
+  std::uint64_t* bad_index;               // of the device, for find_bad_index()
 };
 
-// The ops that this backend has. Conv2d is not one of them: it needs cuDNN.
+// Each op of core/ops.h.
 #define LOCKSTEP_CUDA_OPS(EACH) \
   EACH(Linear)                  \
   EACH(Relu)                    \
@@ -40,6 +44,7 @@ struct Site {
   EACH(Dropout)                 \
   EACH(CausalAttention)         \
   EACH(Flatten)                 \
+  EACH(Conv2d)                  \
   EACH(MaxPool2d)               \
   EACH(GlobalAveragePool)       \
   EACH(SoftmaxCrossEntropy)     \
@@ -52,11 +57,8 @@ struct Site {
 LOCKSTEP_CUDA_OPS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
 
-// Whether the op is one of them.
-template <typename Op>
-concept HasKernel = requires(const Op& op, const Dimensions& d) {
-  needs_of(op, d);
-};
+// Whether cuDNN computes the convolution, rather than the kernels of kernels/depthwise.h.
+bool needs_dnn(const core::ops::Conv2d& op, const Dimensions& d);
 
 // The images of a node and the window that slides over them.
 inline trainer::cuda::SlidImages images_of(const Dimensions& d, std::int64_t kernel, std::int64_t stride,

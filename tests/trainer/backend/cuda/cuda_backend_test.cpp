@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
@@ -20,6 +20,9 @@
 #include "trainer/models/char_transformer.h"
 #include "trainer/models/linear_regression.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/mobilenet_v2.h"
+#include "trainer/models/resnet.h"
+#include "trainer/models/vgg_a.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -30,19 +33,6 @@ using testing::LayerCase;
 
 std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
-}
-
-// Whether the backend has all ops of the case.
-bool has_kernels(const LayerCase& layer) {
-  const core::Graph graph = layer.graph();
-  return std::none_of(graph.nodes.begin(), graph.nodes.end(),
-                      [](const core::Node& node) { return std::holds_alternative<core::ops::Conv2d>(node.op); });
-}
-
-std::vector<LayerCase> image_cases(std::int64_t size, std::int64_t channels, bool used_twice = true) {
-  std::vector<LayerCase> cases = testing::image_layer_cases(size, channels, used_twice);
-  cases.erase(std::remove_if(cases.begin(), cases.end(), std::not_fn(has_kernels)), cases.end());
-  return cases;
 }
 
 class CudaLayer : public ::testing::TestWithParam<LayerCase> {};
@@ -65,9 +55,9 @@ INSTANTIATE_TEST_SUITE_P(Small, CudaLayer, ::testing::ValuesIn(testing::layer_ca
 constexpr std::int64_t kRows = sanitizer::kOn ? 9 : 37, kEvenRows = sanitizer::kOn ? 8 : 32;
 INSTANTIATE_TEST_SUITE_P(Odd, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kRows, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CudaLayer, ::testing::ValuesIn(testing::layer_cases(kEvenRows, 64)), case_name);
-INSTANTIATE_TEST_SUITE_P(SmallImages, CudaLayer, ::testing::ValuesIn(image_cases(5, 4)), case_name);
-INSTANTIATE_TEST_SUITE_P(OddImages, CudaLayer, ::testing::ValuesIn(image_cases(7, 10)), case_name);
-INSTANTIATE_TEST_SUITE_P(EvenImages, CudaLayer, ::testing::ValuesIn(image_cases(8, 16)), case_name);
+INSTANTIATE_TEST_SUITE_P(SmallImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(5, 4)), case_name);
+INSTANTIATE_TEST_SUITE_P(OddImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 10)), case_name);
+INSTANTIATE_TEST_SUITE_P(EvenImages, CudaLayer, ::testing::ValuesIn(testing::image_layer_cases(8, 16)), case_name);
 
 class CudaOnlyPath : public ::testing::TestWithParam<LayerCase> {};
 
@@ -79,7 +69,8 @@ TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
-INSTANTIATE_TEST_SUITE_P(SmallImages, CudaOnlyPath, ::testing::ValuesIn(image_cases(5, 4, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(SmallImages, CudaOnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 4, false)),
+                         case_name);
 
 TEST(CudaModels, gradients_of_every_layer_are_those_of_ref) {
   auto cuda = fake_gpu();
@@ -93,26 +84,65 @@ TEST(CudaModels, gradients_of_every_layer_are_those_of_ref) {
       29, *cuda);
 }
 
-TEST(CudaBackend, a_graph_with_an_op_that_it_lacks_is_refused_with_the_layers_name) {
+TEST(CudaModels, gradients_of_every_layer_of_an_image_model_are_those_of_ref) {
   auto cuda = fake_gpu();
+  testing::expect_gradients_of_ref(
+      "resnet18 with the stem for CIFAR",
+      models::resnet18(
+          {.batch = 2, .pixels = 16, .classes = 5, .width = 8, .stem = models::ResNetOptions::Stem::kCifar}),
+      5, *cuda);
+  testing::expect_gradients_of_ref("resnet18", models::resnet18({.batch = 2, .pixels = 64, .classes = 5, .width = 4}),
+                                   5, *cuda);
+  constexpr double kSmall = 0.02;
+  testing::expect_gradients_of_ref("resnet50", models::resnet50({.batch = 4, .pixels = 64, .classes = 5, .width = 4}),
+                                   5, *cuda, kSmall);
+  testing::expect_gradients_of_ref("mobilenet-v2", models::mobilenet_v2({.batch = 4, .pixels = 64, .classes = 5}), 5,
+                                   *cuda, kSmall);
+  testing::expect_gradients_of_ref("vgg-a", models::vgg_a({.batch = 2, .pixels = 32, .classes = 5}), 5, *cuda, kSmall);
+}
+
+// Its context takes hundreds of MB of the GPU, so a graph without a convolution must not start it.
+TEST(CudaBackend, without_cudnn_a_convolution_alone_is_refused_with_its_layers_name) {
+  auto options = testing::on_fake();
+  options.cudnn = "/nowhere/libcudnn.so";
+  auto cuda = backend::make_cuda_backend(options).value();
+  EXPECT_THAT(cuda->numerics(), ::testing::HasSubstr("/cudnn-none/"));
+  EXPECT_TRUE(cuda->lower(models::mlp({}), true).ok());
   int refused = 0;
   for (const LayerCase& layer : testing::image_layer_cases(5, 4)) {
     const core::Graph graph = layer.graph();
+    const bool has_all = std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const core::Node& node) {
+      const auto* convolution = std::get_if<core::ops::Conv2d>(&node.op);
+      return convolution != nullptr && convolution->groups != 4;
+    });
     const auto lowered = cuda->lower(graph, true);
-    ASSERT_EQ(lowered.ok(), has_kernels(layer)) << layer.name;
+    ASSERT_EQ(lowered.ok(), has_all) << layer.name;
     if (lowered) continue;
     ++refused;
-    EXPECT_EQ(lowered.error().code, ErrorCode::kInvalid);
-    EXPECT_THAT(lowered.error().message, ::testing::MatchesRegex("layer '.*': --backend=cuda has no convolution; .*"));
+    EXPECT_EQ(lowered.error().code, ErrorCode::kNotFound);
+    EXPECT_THAT(lowered.error().message, ::testing::MatchesRegex("layer '.*': .*cuDNN.*--cudnn-library.*"));
   }
   EXPECT_GT(refused, 3);
 }
 
+TEST(CudaBackend, cudnn_of_another_cuda_than_cublaslt_is_refused) {
+  ::setenv("FAKE_CUDNN_CUDART", "12080", 1);
+  auto cuda = fake_gpu();
+  ::unsetenv("FAKE_CUDNN_CUDART");
+  const core::Graph graph = testing::image_layer_cases(5, 4).front().graph();
+  const auto lowered = cuda->lower(graph, true);
+  ASSERT_FALSE(lowered.ok());
+  EXPECT_EQ(lowered.error().message,
+            "layer 'layer': cuDNN is built for CUDA 12, and cuBLASLt is of CUDA 13; give the paths of two that belong "
+            "together with --cudnn-library and --cublaslt-library");
+}
+
 TEST(CudaBackend, numerics_name_the_gpu_and_each_library) {
   auto cuda = fake_gpu();
-  EXPECT_THAT(cuda->numerics(),
-              ::testing::MatchesRegex(
-                  "cuda/float32/.+/sm-[0-9]+/driver-[0-9.]+/runtime-[0-9.]+/cublaslt-[0-9]+/kernels-[0-9]+"));
+  EXPECT_THAT(
+      cuda->numerics(),
+      ::testing::MatchesRegex(
+          "cuda/float32/.+/sm-[0-9]+/driver-[0-9.]+/runtime-[0-9.]+/cublaslt-[0-9]+/cudnn-92600/kernels-[0-9]+"));
 }
 
 TEST(CudaBackend, an_index_out_of_range_ends_a_wait_with_its_layer_and_row) {

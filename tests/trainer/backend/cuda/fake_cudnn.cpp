@@ -12,12 +12,15 @@
 //     plan that needs one: kBadParam or kMisaligned;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
 //
+// Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
+//
 // The heuristics propose first what a program may not want: an engine whose bits differ from run to run, one that
 // rounds its inputs to TF32, one that needs a gigabyte. Then comes one that suits, with a small workspace, except for
 // grouped convolutions: these have only what the fallback adds.
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -143,6 +146,11 @@ extern "C" {
 
 size_t cudnnGetVersion() {
   return 92600;
+}
+
+size_t cudnnGetCudartVersion() {
+  const char* const set = std::getenv("FAKE_CUDNN_CUDART");
+  return set == nullptr ? 13020 : static_cast<size_t>(std::atol(set));
 }
 
 const char* cudnnGetErrorString(DnnStatus status) {

@@ -8,7 +8,7 @@
 namespace lockstep::trainer::testing {
 
 inline backend::CudaOptions on_fake() {
-  return {.cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY};
+  return {.cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY, .cudnn = FAKE_CUDNN_LIBRARY};
 }
 
 inline std::unique_ptr<core::Backend> fake_gpu() {
