@@ -34,9 +34,9 @@ enum class ConvolutionPass : std::uint8_t {
   kWeightGradient,  // (x, dy) -> dweight
 };
 
-// The most workspace that the backend lets a plan use. Engines for channels first reorder the images there; with less,
-// gradients of large images are left to the naive engine.
-inline constexpr size_t kConvolutionWorkspaceBytes = size_t{512} << 20;
+// The most workspace that the backend lets a plan use. Engines for channels first reorder the images there: with less,
+// the gradients of large batches of images are left to the naive engine.
+inline constexpr size_t kConvolutionWorkspaceBytes = size_t{2} << 30;
 
 // One pass of a convolution. One thread.
 class ConvolutionPlan {

@@ -15,7 +15,7 @@
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
 //
 // The heuristics propose first what a program may not want: an engine whose bits differ from run to run, one that
-// rounds its inputs to TF32, one that needs a gigabyte. Then comes one that suits, with a small workspace, except for
+// rounds its inputs to TF32, one that needs a terabyte. Then comes one that suits, with a small workspace, except for
 // grouped convolutions: these have only what the fallback adds.
 #include <algorithm>
 #include <array>
@@ -66,8 +66,8 @@ struct Engine {
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all = {{0, Flaw::kNondeterministic, {DnnNote::kNondeterministic}},
                                           {0, Flaw::kRoundsInputs, {DnnNote::kTensorCore}},
-                                          {std::int64_t{1} << 30, Flaw::kNone, {}},
-                                          {std::int64_t{1} << 16, Flaw::kNone, {DnnNote::kStrictNan}},
+                                          {std::int64_t{1} << 40, Flaw::kNone, {}},
+                                          {std::int64_t{1} << 17, Flaw::kNone, {DnnNote::kStrictNan}},
                                           {0, Flaw::kNone, {}}};
   return all;
 }
