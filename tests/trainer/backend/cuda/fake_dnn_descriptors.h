@@ -1,9 +1,9 @@
 // Part of the fake of cuDNN (fake_cudnn.cpp): what its descriptors hold, and what they may hold.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,7 +34,7 @@ struct Contents {
   std::vector<Element> all(DnnAttribute attribute) const {
     const Value& value = values.at(attribute);
     std::vector<Element> elements(static_cast<size_t>(value.count));
-    std::memcpy(elements.data(), value.bytes.data(), value.bytes.size());
+    std::copy(value.bytes.begin(), value.bytes.end(), reinterpret_cast<std::byte*>(elements.data()));
     return elements;
   }
   template <typename Element>
@@ -47,8 +47,8 @@ struct Contents {
 template <typename Element>
 Value value_of(DnnType type, const std::vector<Element>& elements) {
   Value value{.type = type, .count = static_cast<std::int64_t>(elements.size())};
-  value.bytes.resize(elements.size() * sizeof(Element));
-  std::memcpy(value.bytes.data(), elements.data(), value.bytes.size());
+  const auto* begin = reinterpret_cast<const std::byte*>(elements.data());
+  value.bytes.assign(begin, begin + elements.size() * sizeof(Element));
   return value;
 }
 

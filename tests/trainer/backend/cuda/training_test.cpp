@@ -104,8 +104,8 @@ TEST(TrainingOnCuda, a_char_transformer_has_the_losses_of_cpu) {
 }
 
 TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
-  expect_losses_of_cpu("resnet18", resnet18(true), resnet18(false), sanitizer::kThreads ? 1 : sanitizer::steps(12),
-                       kResNetTolerance);
+  if (sanitizer::kThreads) return;  // the other models show it every thread, and this one takes minutes
+  expect_losses_of_cpu("resnet18", resnet18(true), resnet18(false), sanitizer::steps(12), kResNetTolerance);
 }
 
 TEST(TrainingOnCuda, deterministic_has_the_same_bits_for_every_number_of_ranks) {
