@@ -64,14 +64,14 @@ bool needs_dnn(const core::ops::Conv2d& op, const Dimensions& d);
 inline trainer::cuda::SlidImages images_of(const Dimensions& d, std::int64_t kernel, std::int64_t stride,
                                            std::int64_t padding) {
   return {.samples = static_cast<std::int64_t>(d.samples),
-          .height = static_cast<std::int64_t>(d.height),
-          .width = static_cast<std::int64_t>(d.width),
+          .height = static_cast<int>(d.height),
+          .width = static_cast<int>(d.width),
           .channels = static_cast<std::int64_t>(d.in),
-          .out_height = static_cast<std::int64_t>(d.out_height),
-          .out_width = static_cast<std::int64_t>(d.out_width),
-          .kernel = kernel,
-          .stride = stride,
-          .padding = padding};
+          .out_height = static_cast<int>(d.out_height),
+          .out_width = static_cast<int>(d.out_width),
+          .kernel = static_cast<int>(kernel),
+          .stride = static_cast<int>(stride),
+          .padding = static_cast<int>(padding)};
 }
 
 // Float elements that hold so many bytes of scratch.

@@ -24,9 +24,9 @@ __global__ void forward_kernel(SlidImages k, const float* x, const float* weight
   const auto [sample, row, column, pack] = image_place(i, k.out_height, k.out_width, k.channels / kCount);
   const Range rows = rows_inside(k, row, k.height), columns = rows_inside(k, column, k.width);
   Pack<float, kCount> sum = {};
-  for (std::int64_t kh = rows.begin; kh < rows.end; ++kh) {
-    const std::int64_t h = row * k.stride - k.padding + kh;
-    for (std::int64_t kw = columns.begin; kw < columns.end; ++kw) {
+  for (int kh = rows.begin; kh < rows.end; ++kh) {
+    const int h = row * k.stride - k.padding + kh;
+    for (int kw = columns.begin; kw < columns.end; ++kw) {
       const std::int64_t pixel = (sample * k.height + h) * k.width + column * k.stride - k.padding + kw;
       const Pack<float, kCount> value = load<kCount>(x + pixel * k.channels + pack * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + (kh * k.kernel + kw) * k.channels + pack * kCount);
@@ -48,10 +48,10 @@ __global__ void input_kernel(SlidImages k, const float* dy, const float* weight,
   const auto [sample, row, column, pack] = image_place(i, k.height, k.width, k.channels / kCount);
   const Range rows = windows_with(k, row, k.out_height), columns = windows_with(k, column, k.out_width);
   Pack<float, kCount> sum = {};
-  for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
-    const std::int64_t kh = row + k.padding - oh * k.stride;
-    for (std::int64_t ow = columns.begin; ow < columns.end; ++ow) {
-      const std::int64_t kw = column + k.padding - ow * k.stride;
+  for (int oh = rows.begin; oh < rows.end; ++oh) {
+    const int kh = row + k.padding - oh * k.stride;
+    for (int ow = columns.begin; ow < columns.end; ++ow) {
+      const int kw = column + k.padding - ow * k.stride;
       const std::int64_t place = (sample * k.out_height + oh) * k.out_width + ow;
       const Pack<float, kCount> gradient = load<kCount>(dy + place * k.channels + pack * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + (kh * k.kernel + kw) * k.channels + pack * kCount);
@@ -75,22 +75,22 @@ __global__ void weight_kernel(SlidImages k, const float* x, const float* dy, flo
   const auto [part, channel] = row_and_column(i, k.channels);
   const auto [chunk, group] = row_and_column(part, groups);
   const std::int64_t begin = chunk * kChunk, end = begin + kChunk < places ? begin + kChunk : places;
-  std::int64_t tap_rows[kTaps], tap_columns[kTaps], offsets[kTaps];  // a tap after the last is below the window
+  int tap_rows[kTaps], tap_columns[kTaps];  // a tap after the last is below the window
   float sums[kTaps] = {};
   for (int t = 0; t < kTaps; ++t) {
     const auto [row, column] = row_and_column(group * kTaps + t, k.kernel);
-    tap_rows[t] = row;
-    tap_columns[t] = column;
-    offsets[t] = (row * k.width + column) * k.channels;
+    tap_rows[t] = static_cast<int>(row);
+    tap_columns[t] = static_cast<int>(column);
   }
   ImagePlace at = image_place(begin, k.out_height, k.out_width, 1);
   for (std::int64_t place = begin; place < end; ++place) {
     const float gradient = dy[place * k.channels + channel];
-    const std::int64_t top = at.row * k.stride - k.padding, left = at.column * k.stride - k.padding;
-    const std::int64_t first = ((at.sample * k.height + top) * k.width + left) * k.channels + channel;
+    const int top = at.row * k.stride - k.padding, left = at.column * k.stride - k.padding;
     for (int t = 0; t < kTaps; ++t) {
-      const std::int64_t h = top + tap_rows[t], w = left + tap_columns[t];
-      if (h >= 0 && h < k.height && w >= 0 && w < k.width) sums[t] += gradient * x[first + offsets[t]];
+      const int h = top + tap_rows[t], w = left + tap_columns[t];
+      if (h < 0 || h >= k.height || w < 0 || w >= k.width) continue;
+      const std::int64_t pixel = (at.sample * k.height + h) * k.width + w;
+      sums[t] += gradient * x[pixel * k.channels + channel];
     }
     if (++at.column < k.out_width) continue;
     at.column = 0;
@@ -128,7 +128,7 @@ __global__ void add_weight_kernel(const float* partial, float* dweight, std::int
 }
 
 std::int64_t window_of(const SlidImages& images) {
-  return images.kernel * images.kernel;
+  return std::int64_t{images.kernel} * images.kernel;
 }
 
 }  // namespace

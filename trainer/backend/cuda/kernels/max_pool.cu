@@ -17,18 +17,18 @@ __global__ void forward_kernel(SlidImages k, const float* x, float* y, std::int3
   Pack<std::int32_t, kCount> first;
   for (int c = 0; c < kCount; ++c) {
     largest.at[c] = -INFINITY;
-    first.at[c] = static_cast<std::int32_t>(rows.begin * k.kernel + columns.begin);
+    first.at[c] = rows.begin * k.kernel + columns.begin;
   }
-  for (std::int64_t kh = rows.begin; kh < rows.end; ++kh) {
-    const std::int64_t h = row * k.stride - k.padding + kh;
-    for (std::int64_t kw = columns.begin; kw < columns.end; ++kw) {
+  for (int kh = rows.begin; kh < rows.end; ++kh) {
+    const int h = row * k.stride - k.padding + kh;
+    for (int kw = columns.begin; kw < columns.end; ++kw) {
       const std::int64_t pixel = (sample * k.height + h) * k.width + column * k.stride - k.padding + kw;
       const Pack<float, kCount> value = load<kCount>(x + pixel * k.channels + pack * kCount);
       for (int c = 0; c < kCount; ++c) {
         const bool nan = value.at[c] != value.at[c], found_nan = largest.at[c] != largest.at[c];
         if (!(value.at[c] > largest.at[c]) && (!nan || found_nan)) continue;
         largest.at[c] = value.at[c];
-        first.at[c] = static_cast<std::int32_t>(kh * k.kernel + kw);
+        first.at[c] = kh * k.kernel + kw;
       }
     }
   }
@@ -46,10 +46,10 @@ __global__ void backward_kernel(SlidImages k, const float* dy, const std::int32_
   const auto [sample, row, column, pack] = image_place(i, k.height, k.width, k.channels / kCount);
   const Range rows = windows_with(k, row, k.out_height), columns = windows_with(k, column, k.out_width);
   Pack<float, kCount> sum = {};
-  for (std::int64_t oh = rows.begin; oh < rows.end; ++oh) {
-    const std::int64_t kh = row + k.padding - oh * k.stride;
-    for (std::int64_t ow = columns.begin; ow < columns.end; ++ow) {
-      const std::int64_t number = kh * k.kernel + column + k.padding - ow * k.stride;
+  for (int oh = rows.begin; oh < rows.end; ++oh) {
+    const int kh = row + k.padding - oh * k.stride;
+    for (int ow = columns.begin; ow < columns.end; ++ow) {
+      const int number = kh * k.kernel + column + k.padding - ow * k.stride;
       const std::int64_t at = ((sample * k.out_height + oh) * k.out_width + ow) * k.channels + pack * kCount;
       const Pack<std::int32_t, kCount> choice = load<kCount>(chosen + at);
       const Pack<float, kCount> gradient = load<kCount>(dy + at);

@@ -39,34 +39,33 @@ __device__ void put(float* to, Pack<float, kCount> values, bool accumulate) {
 
 // Element `i` of images (samples, height, width, width of a pixel).
 struct ImagePlace {
-  std::int64_t sample, row, column, channel;
+  std::int64_t sample;
+  int row, column;
+  std::int64_t channel;
 };
 
-inline __device__ ImagePlace image_place(std::int64_t i, std::int64_t height, std::int64_t width,
-                                         std::int64_t channels) {
+inline __device__ ImagePlace image_place(std::int64_t i, int height, int width, std::int64_t channels) {
   const auto [pixel, channel] = row_and_column(i, channels);
   const auto [line, column] = row_and_column(pixel, width);
   const auto [sample, row] = row_and_column(line, height);
-  return {sample, row, column, channel};
+  return {sample, static_cast<int>(row), static_cast<int>(column), channel};
 }
 
 // [begin, end)
 struct Range {
-  std::int64_t begin, end;
+  int begin, end;
 };
 
 // The rows of the window at row `place` that lie in an image of `size` rows. Columns alike.
-inline __device__ Range rows_inside(const SlidImages& images, std::int64_t place, std::int64_t size) {
-  const std::int64_t first = place * images.stride - images.padding;
+inline __device__ Range rows_inside(const SlidImages& images, int place, int size) {
+  const int first = place * images.stride - images.padding;
   return {first < 0 ? -first : 0, size - first < images.kernel ? size - first : images.kernel};
 }
 
 // The rows of windows, of `places`, that hold row `row` of the image. Columns alike.
-inline __device__ Range windows_with(const SlidImages& images, std::int64_t row, std::int64_t places) {
-  const std::int64_t padded = row + images.padding;
-  const std::int64_t end = row_and_column(padded, images.stride).row + 1;
-  return {padded < images.kernel ? 0 : row_and_column(padded - images.kernel, images.stride).row + 1,
-          end < places ? end : places};
+inline __device__ Range windows_with(const SlidImages& images, int row, int places) {
+  const int padded = row + images.padding, end = padded / images.stride + 1;
+  return {padded < images.kernel ? 0 : (padded - images.kernel) / images.stride + 1, end < places ? end : places};
 }
 
 }  // namespace lockstep::trainer::cuda

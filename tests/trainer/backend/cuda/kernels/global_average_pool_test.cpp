@@ -56,8 +56,9 @@ TEST(GlobalAveragePool, has_the_means_of_the_channels_and_gives_each_pixel_its_s
 TEST(GlobalAveragePool, keeps_a_nan_to_its_sample_and_channel) {
   std::vector<float> inputs(2 * 9 * 3, 1);
   inputs[13] = NAN;  // of sample 0, channel 1
-  Guarded<float> x(inputs), y(6);
-  expect_success(global_average_pool_forward(nullptr, x.data(), y.data(), 2, 9, 3));
+  Guarded<float> y(6);
+  // Without guards around `inputs`: AddressSanitizer sees a thread of no channel that reads beyond them.
+  expect_success(global_average_pool_forward(nullptr, inputs.data(), y.data(), 2, 9, 3));
   expect_close(y.values(), {1, NAN, 1, 1, 1, 1}, 0);
 }
 
