@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# Makes the CUDA toolkit that the build uses where it has one, and prints its folder. Needs no GPU, no driver and no
-# root.
+# Installs pinned packages of NVIDIA's into the cache and prints their folder. Needs no GPU, no driver and no root.
 #
-#   scripts/cuda-toolkit.sh           installs the pinned packages of cuda-toolkit.txt into the cache (310 MB)
-#   scripts/cuda-toolkit.sh --where   only prints where that is, or would be
+#   scripts/cuda-toolkit.sh           the toolkit that compiles the kernels, of cuda-toolkit.txt (310 MB)
+#   scripts/cuda-toolkit.sh --cudnn   cuDNN and the cuBLASLt that it loads, of cudnn.txt (1.4 GB)
+#
+# --where behind either only prints where that is, or would be.
 set -euo pipefail
 
-pins=$(dirname "${BASH_SOURCE[0]}")/cuda-toolkit.txt
-version=$(sed -n 's/^nvidia-cuda-nvcc==\([0-9.]*\).*/\1/p' "$pins")
-root=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/cuda-$version
+here=$(dirname "${BASH_SOURCE[0]}")
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
+version_of() { sed -n "s/^$2==\([0-9.]*\).*/\1/p" "$here/$1"; }
+
+pins=cuda-toolkit.txt root=$cache/cuda-$(version_of cuda-toolkit.txt nvidia-cuda-nvcc) proof=bin/nvcc download='120 MB'
+if [ "${1:-}" = --cudnn ]; then
+  shift
+  pins=cudnn.txt root=$cache/cudnn-$(version_of cudnn.txt nvidia-cudnn-cu13) proof=lib/libcudnn.so.9 download='920 MB'
+fi
 
 case "${1:-}" in
   --where)
@@ -17,13 +24,31 @@ case "${1:-}" in
     ;;
   "") ;;
   *)
-    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
     [ "$1" = --help ] || [ "$1" = -h ] && exit 0
     exit 2
     ;;
 esac
 
-if [ ! -x "$root/bin/nvcc" ]; then
+# Of the packages in $1: bin, include, lib and nvvm, as NVIDIA's installers lay them out.
+lay_out_toolkit() {
+  local made=$1/nvidia/cu13 library plain
+  # Programs look for lib64, and for libraries without a version.
+  ln -s lib "$made/lib64"
+  for library in "$made"/lib/lib*.so.*; do
+    plain=${library%%.so.*}.so
+    [ -e "$plain" ] || ln -s "$(basename "$library")" "$plain"
+  done
+  mv -T "$made" "$root"
+}
+
+# cuDNN looks for cuBLASLt in its own folder.
+lay_out_cudnn() {
+  mv "$1"/nvidia/cu13/lib/libcublasLt.so.13 "$1/nvidia/cudnn/lib/"
+  mv -T "$1/nvidia/cudnn" "$root"
+}
+
+if [ ! -e "$root/$proof" ]; then
   if [ "$(uname -m)" != x86_64 ]; then
     echo "cuda-toolkit: the pinned packages are for x86-64, and this machine is $(uname -m)" >&2
     exit 1
@@ -35,21 +60,17 @@ if [ ! -x "$root/bin/nvcc" ]; then
     exit 1
   }
 fi
-if [ ! -x "$root/bin/nvcc" ]; then
+if [ ! -e "$root/$proof" ]; then
   making=$(mktemp -d "$root.XXXXXX")
   trap 'rm -rf "$making"' EXIT
-  echo "cuda-toolkit: installing CUDA $version into $root (120 MB to download)" >&2
+  echo "cuda-toolkit: installing the packages of $pins into $root ($download to download)" >&2
   /usr/bin/python3 -m venv "$making/venv"
   "$making/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
-    --target "$making/packages" --requirement "$pins" >&2
-  made=$making/packages/nvidia/cu13
-  # Programs look for lib64, and for libraries without a version.
-  ln -s lib "$made/lib64"
-  for library in "$made"/lib/lib*.so.*; do
-    plain=${library%%.so.*}.so
-    [ -e "$plain" ] || ln -s "$(basename "$library")" "$plain"
-  done
-  rm -rf "$root"  # a folder without nvcc
-  mv -T "$made" "$root"
+    --target "$making/packages" --requirement "$here/$pins" >&2
+  rm -rf "$root"  # a folder without $proof
+  case $pins in
+    cudnn.txt) lay_out_cudnn "$making/packages" ;;
+    *) lay_out_toolkit "$making/packages" ;;
+  esac
 fi
 echo "$root"
