@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels lint cluster cluster-down install clean
+.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,11 @@ bench-trainer: setup-test ## training steps of convolutional networks: against t
 cuda-kernels: setup-test ## compile the CUDA kernels and list what each takes of a GPU (downloads nvcc once; needs no GPU)
 	@scripts/cuda-toolkit.sh >/dev/null
 	@scripts/build.sh cuda build/cuda $(JOBS) cuda_kernels
+
+cuda-plans: setup-test ## print what cuDNN chooses for the models' convolutions on A100, H100 and H200 (downloads it once; needs no GPU)
+	@scripts/cuda-toolkit.sh --cudnn >/dev/null
+	@scripts/build.sh release $(BUILD) $(JOBS) cuda_plans >&2
+	@$(BUILD)/tests/bin/cuda_plans $$(scripts/cuda-toolkit.sh --cudnn --where)/lib
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh
