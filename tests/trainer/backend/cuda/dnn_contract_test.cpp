@@ -201,14 +201,13 @@ class Descriptors : public Convolutions {
   }
   using Numbers = std::vector<std::int64_t>;
 
-  // Without an attribute if it is to be left out.
-  Made tensor(std::int64_t id, const Numbers& dimensions, const Numbers& strides, std::int64_t alignment = 64) {
+  Made tensor(std::int64_t id, const Numbers& dimensions, const Numbers& strides) {
     Made made = create(DnnKind::kTensor);
     set(made, DnnAttribute::kTensorId, DnnType::kInt64, Numbers{id});
     set(made, DnnAttribute::kTensorType, DnnType::kDataType, std::vector{DnnDataType::kFloat32});
-    set(made, DnnAttribute::kTensorAlignment, DnnType::kInt64, Numbers{alignment});
+    set(made, DnnAttribute::kTensorAlignment, DnnType::kInt64, Numbers{64});
     set(made, DnnAttribute::kTensorDimensions, DnnType::kInt64, dimensions);
-    if (!strides.empty()) set(made, DnnAttribute::kTensorStrides, DnnType::kInt64, strides);
+    set(made, DnnAttribute::kTensorStrides, DnnType::kInt64, strides);
     return made;
   }
   Made images(std::int64_t id, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
@@ -240,35 +239,15 @@ class Descriptors : public Convolutions {
   DnnStatus finalize(const Made& of) { return dnn_.finalize(of.get()); }
 };
 
-TEST_F(Descriptors, the_fake_refuses_what_the_library_refuses) {
-  EXPECT_EQ(finalize(tensor(1, {2, 3, 4, 5}, {})), DnnStatus::kBadParam) << "no strides";
-  EXPECT_EQ(finalize(tensor(1, {2, 3, 4, 5}, {60, 1, 15, 3}, 6)), DnnStatus::kBadParam) << "an alignment of 6 bytes";
+// plans/refusals_test.cpp has what the library refuses as well.
+TEST_F(Descriptors, the_fake_is_stricter_than_the_library) {
   EXPECT_EQ(finalize(tensor(1, {2, 3, 4, 5}, {60, 20, 5, 1})), DnnStatus::kNotSupported) << "channels first";
   const Made x = images(1, 2, 3, 4, 5), w = images(2, 6, 3, 3, 3), y = images(3, 2, 6, 4, 5);
-  EXPECT_EQ(set(x, DnnAttribute::kTensorId, DnnType::kInt64, Numbers{4}), DnnStatus::kBadParam) << "set once finalized";
-  EXPECT_EQ(finalize(x), DnnStatus::kBadParam) << "finalized twice";
-
   const Made how = convolution({1, 1}, {1, 1});
-  EXPECT_EQ(set(how, DnnAttribute::kConvolutionStrides, DnnType::kFloat, std::vector{1.0F, 1.0F}),
-            DnnStatus::kAttributeType);
   EXPECT_EQ(set(how, DnnAttribute::kConvolutionStrides, DnnType::kInt64, Numbers{1}), DnnStatus::kBadParam);
-  EXPECT_EQ(set(how, DnnAttribute::kTensorId, DnnType::kInt64, Numbers{1}), DnnStatus::kBadParam) << "of another kind";
-  std::int64_t count = 0, stride = 0;
-  EXPECT_EQ(dnn_.get(how.get(), DnnAttribute::kConvolutionStrides, DnnType::kInt64, 1, &count, &stride),
-            DnnStatus::kNotInitialized)
-      << "read before it is finalized";
-  EXPECT_EQ(finalize(forward(how, x, w, y)), DnnStatus::kBadParam) << "of a part that is not finalized";
   EXPECT_EQ(finalize(how), DnnStatus::kSuccess) << why();
-  EXPECT_EQ(finalize(convolution({0, 1}, {1, 1})), DnnStatus::kBadParam) << "a stride of 0";
-  EXPECT_EQ(finalize(convolution({1, 1}, {1, -1})), DnnStatus::kBadParam) << "a padding of -1";
-
   EXPECT_EQ(finalize(forward(how, x, w, y)), DnnStatus::kSuccess) << why();
-  EXPECT_EQ(finalize(forward(how, w, x, y)), DnnStatus::kBadParam) << "x and w exchanged";
-  EXPECT_EQ(finalize(forward(how, x, w, images(3, 2, 6, 4, 4))), DnnStatus::kBadParam) << "a column too few";
-  EXPECT_EQ(finalize(forward(how, x, images(2, 6, 2, 3, 3), y)), DnnStatus::kBadParam) << "3 channels in groups of 2";
   EXPECT_EQ(finalize(forward(how, x, w, images(1, 2, 6, 4, 5))), DnnStatus::kBadParam) << "two tensors with one number";
-  const Made lacks = create(DnnKind::kForward);
-  EXPECT_EQ(finalize(lacks), DnnStatus::kBadParam) << "an operation without its parts";
 }
 
 TEST_F(Descriptors, the_fake_runs_a_plan_on_what_its_pack_says_alone) {

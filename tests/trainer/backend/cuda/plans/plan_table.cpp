@@ -5,14 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/backend/cuda/blas.h"
-
 namespace lockstep::trainer::testing {
-
-Result<cuda::Dnn> open_real_dnn(const std::string& libraries) {
-  LOCKSTEP_CHECK_OK(cuda::open_blas(libraries + "/libcublasLt.so.13"));
-  return cuda::open_dnn(libraries + "/libcudnn.so.9");
-}
 
 Result<std::string> plan_table(const cuda::Dnn& dnn) {
   const size_t version = dnn.get_version();

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tests/trainer/backend/cuda/plans/plan_table.h"
+#include "tests/trainer/backend/cuda/plans/real_cudnn.h"
 
 namespace lockstep::trainer::testing {
 namespace {
@@ -88,12 +88,8 @@ TEST(ModelPasses, know_which_layers_add_to_their_inputs_gradient) {
 class RealCudnn : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer sees nothing in NVIDIA's library, and takes its memory for its own";
-#endif
-    if (!std::filesystem::exists(std::string(CUDNN_LIBRARIES) + "/libcudnn.so.9")) {
-      GTEST_SKIP() << "cuDNN is not in " CUDNN_LIBRARIES ": `scripts/cuda-toolkit.sh --cudnn` installs it (1.4 GB)";
-    }
+    const std::string why_not = why_no_cudnn(CUDNN_LIBRARIES);
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
     auto opened = open_real_dnn(CUDNN_LIBRARIES);
     ASSERT_TRUE(opened) << opened.error().message;
     dnn_ = *opened;

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "tests/trainer/backend/cuda/plans/plan_table.h"
+#include "tests/trainer/backend/cuda/plans/real_cudnn.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;
