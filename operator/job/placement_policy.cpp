@@ -46,6 +46,7 @@ Seat seat_of(const SlotView& slot, const api::TrainingJob& job, std::int64_t inc
   seat.pod = placed_name(job.meta, pod.meta.name);
   seat.node = pod.node_name.empty() ? pod.reserved_node : pod.node_name;
   if (seat.node.empty()) return seat;
+  seat.uid = pod.meta.uid;
   seat.version = pod.meta.resource_version;
   if (slot.refused) {
     seat.state = SeatState::kRefused;

@@ -105,6 +105,11 @@ class Cluster {
   bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape);
   // How the write ended: the pod's uid, and the resourceVersion of the write; "": it failed, and nothing is open.
   void opened(const std::string& pod, const Uid& uid, const std::string& resource_version);
+  // Somebody else's watch shows that the pod, in this resourceVersion, can be bound to the node or is: who opened it may
+  // have been another process. Until the watch passes that version, the pod counts as one that open() let through,
+  // whether the node has room for it or not.
+  void shown_open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape,
+                  const std::string& resource_version);
 
   // Grows whenever the tree changes, or what nodes have, who may use them or what counts on them. While it stays, a
   // decision stays too. A status of a pod or a heartbeat of a node changes nothing.

@@ -283,12 +283,38 @@ bool Cluster::open(const std::string& pod, const Uid& uid, NodeId id, ShapeId sh
 void Cluster::opened(const std::string& pod, const Uid& uid, const std::string& resource_version) {
   const auto opening = openings_.find(pod);
   if (opening == openings_.end()) return;
-  if (resource_version.empty()) return end_opening(opening, false);
+  if (resource_version.empty()) {
+    // With a version it was shown_open() meanwhile: the write succeeded, and only its answer was lost.
+    if (opening->second.version.length == 0) end_opening(opening, false);
+    return;
+  }
   openings_by_version_.erase({opening->second.version, pod});
   opening->second.version = {resource_version.size(), resource_version};
   opening->second.uid = uid;
   openings_by_version_.emplace(opening->second.version, pod);
   if (opening->second.version <= observed_) end_opening(opening, true);
+}
+
+void Cluster::shown_open(const std::string& pod, const Uid& uid, NodeId id, ShapeId shape,
+                         const std::string& resource_version) {
+  const Version version{resource_version.size(), resource_version};
+  if (version <= observed_) return;  // the watch shows it
+  const auto known = by_uid_.find(uid);
+  const bool shown = known != by_uid_.end() && records_[index(known->second)].node == id;
+  if (shown) end_reservation(pod);
+  if (shown && !is_loose(records_[index(known->second)]) && !openings_.contains(pod)) return;
+  Opening& opening = openings_.try_emplace(pod).first->second;
+  if (opening.version.length > 0 && opening.uid == uid) return;  // it ends with the write
+  openings_by_version_.erase({opening.version, pod});
+  opening = {.uid = uid, .node = tree_.node_name(id), .version = version, .left = false};
+  openings_by_version_.emplace(version, pod);
+  if (shown) {
+    mark_opened(known->second, true);
+    return;
+  }
+  const auto reserved = reservations_.find(pod);
+  if (reserved == reservations_.end() || records_[index(reserved->second.pod)].node != id) reserve(pod, id, shape);
+  mark_opened(reservations_.at(pod).pod, true);
 }
 
 void Cluster::mark_opened(PodIndex pod, bool opened) {

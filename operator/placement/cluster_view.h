@@ -55,6 +55,9 @@ class ClusterView {
   bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape) {
     return cluster_.open(pod, uid, node, shape);
   }
+  void shown_open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape, const std::string& version) {
+    cluster_.shown_open(pod, uid, node, shape, version);
+  }
   bool holds(NodeId node, ShapeId shape) const { return cluster_.holds(node, shape); }
 
   // How often place() was asked.

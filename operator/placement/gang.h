@@ -29,10 +29,11 @@ struct Seat {
   std::string pod;   // "namespace/name" that its pod has, or will get; an incarnation has its own
   std::string node;  // empty: kWanted
   SeatState state = SeatState::kWanted;
+  std::string uid{};           // of the pod; empty: kWanted
   std::string version{};       // resourceVersion of the pod; empty: kWanted
   bool unschedulable = false;  // kube-scheduler says so of a pinned pod; SchedulingGated is something else
 
-  // The version is no part of it: every status write of a pod has another one.
+  // The version is no part of it: every status write of a pod has another one. Nor is the uid: a search asks for none.
   bool operator==(const Seat& other) const {
     return std::tie(slot, pod, node, state, unschedulable) ==
            std::tie(other.slot, other.pod, other.node, other.state, other.unschedulable);

@@ -76,8 +76,16 @@ void Placer::adopt(Entry& entry, const Seat& seat) {
     reserve(entry, seat, place->second);
     return;
   }
+  if (!known || place->second.node != seat.node) return;
   // The reservation ends when the watch of all pods has come as far as what is known of the pod here.
-  if (known && place->second.node == seat.node) cluster_.written(seat.pod, seat.version);
+  cluster_.written(seat.pod, seat.version);
+  count_as_open(entry, seat);
+}
+
+void Placer::count_as_open(const Entry& entry, const Seat& seat) {
+  if (!is_held(seat)) return;
+  const NodeId node = cluster_.tree().find(seat.node);
+  if (node != kNone) cluster_.shown_open(seat.pod, Uid::of(seat.uid), node, entry.gang.shape, seat.version);
 }
 
 void Placer::reserve(Entry& entry, const Seat& seat, Place& place) {
@@ -85,7 +93,9 @@ void Placer::reserve(Entry& entry, const Seat& seat, Place& place) {
   if (node == kNone) return;
   cluster_.reserve(place.pod, node, entry.gang.shape);
   place.reserved = true;
-  if (place.node == seat.node) cluster_.written(seat.pod, seat.version);
+  if (place.node != seat.node) return;
+  cluster_.written(seat.pod, seat.version);
+  count_as_open(entry, seat);
 }
 
 void Placer::withdraw(const std::string& key) {

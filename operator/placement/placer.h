@@ -90,6 +90,8 @@ class Placer {
   // placer.cpp
   void adopt(Entry& entry, const Seat& seat);
   void reserve(Entry& entry, const Seat& seat, Place& place);
+  // The pod's own state may be newer than the watch of all pods, and its gate removed by another leader.
+  void count_as_open(const Entry& entry, const Seat& seat);
   void drop(Entry& entry, int slot);
   Answer build_answer(Entry& entry);
   std::optional<Where> where_of(Entry& entry);

@@ -236,6 +236,7 @@ TEST_F(PlacementDeskTest, says_that_a_node_already_has_a_pod_of_an_exclusive_gan
   gang.seats[0].version = "1";
   ASSERT_EQ(ask(gang, 4)->nodes.at(1), "n1");
   desk_.withdraw("a");
+  rack_.with_cluster([](auto& cluster) { cluster.observe("1"); });  // and the pod is gone
   ASSERT_EQ(ask("other", 1)->nodes.at(0), "n0");
   gang.seats[0].node = "n1";
   EXPECT_EQ(ask(gang, 4)->wait.obstacles, "of 2 nodes: insufficient gpu on 1, a pod of the job is there on 1");

@@ -151,7 +151,7 @@ void PlacementWorld::turn() {
 // Reservations live in the operator's process. The new one has to know all gangs before it decides.
 void PlacementWorld::die() {
   ++counts.died;
-  cluster_.restart();
+  cluster_.restart(chance(50));
   placer_ = std::make_unique<placement::Placer>(cluster_.view());
   for (const auto& job : jobs_) {
     job->wrote = true;

@@ -142,5 +142,32 @@ TEST_F(ClusterOpeningTest, an_open_place_cannot_be_given_up_before_its_write_has
   EXPECT_EQ(used(), 0);
 }
 
+TEST_F(ClusterOpeningTest, a_pod_that_another_watch_shows_open_counts_until_this_one_does) {
+  for (const char* name : {"p", "q"}) cluster.put_pod(pod(name, kGated));
+  cluster.shown_open("x/p", uid_of("p"), node(), shape, "10");
+  EXPECT_EQ(cluster.openings(), 0U) << "the watch has passed it";
+  cluster.shown_open("x/p", uid_of("p"), node(), shape, "20");
+  EXPECT_FALSE(open("q"));
+  EXPECT_EQ(used(), 16);
+  wrote("p", "");
+  EXPECT_FALSE(open("q")) << "the answer to its write was lost, and it succeeded";
+  cluster.put_pod(pod("p", 0));
+  cluster.observe("20");
+  EXPECT_EQ(cluster.openings(), 0U);
+  EXPECT_FALSE(open("q")) << "shown without a gate";
+}
+
+TEST_F(ClusterOpeningTest, a_pod_shown_open_keeps_its_place_when_its_predecessor_goes_late) {
+  cluster.put_pod(pod("p", kBound, "predecessor"));
+  cluster.shown_open("x/p", uid_of("p"), node(), shape, "20");
+  cluster.remove_pod(pod("p", kBound, "predecessor"));
+  EXPECT_EQ(used(), 8);
+  EXPECT_FALSE(create("q"));
+  cluster.put_pod(pod("p", 0));
+  cluster.observe("20");
+  EXPECT_EQ(used(), 8);
+  EXPECT_EQ(cluster.reservations() + cluster.openings(), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::placement

@@ -107,5 +107,31 @@ TEST(PlacerOpen, two_gangs_that_count_on_one_node_do_not_both_get_it) {
   EXPECT_TRUE(desk.answer("a").nodes.empty());
 }
 
+// The watch of all pods still shows the gate that the former leader removed, while the gang's own pods are newer.
+TEST(PlacerOpen, a_new_leader_counts_a_pod_that_its_predecessor_opened) {
+  for (const auto state : {SeatState::kGated, SeatState::kPinned, SeatState::kBound}) {
+    Desk desk(0, 0, 0);
+    desk.cluster.add("n", "b0", "r0", 32);
+    for (const char* key : {"a", "b"}) desk.gang(key, 1);
+    for (auto& [key, gang] : desk.gangs) {
+      Seat& seat = gang.seats[0];
+      const std::string version = desk.cluster.write(seat.pod, "n", 8);
+      seat = {.slot = 0, .pod = seat.pod, .node = "n", .state = SeatState::kGated, .uid = seat.pod, .version = version};
+    }
+    desk.cluster.deliver();
+    Seat& opened = desk.gangs.at("a").seats[0];
+    opened.state = state;
+    opened.version = desk.cluster.write(opened.pod, "n", 8, state == SeatState::kBound ? kBound : 0);
+    desk.step();
+    const Seat& other = desk.gangs.at("b").seats[0];
+    ASSERT_TRUE(desk.answer("b").open);
+    desk.cluster.add("n", "b0", "r0", 8);
+    EXPECT_EQ(desk.placer.open("b", opening_of(other, "n")), state == SeatState::kGated);
+    desk.cluster.opened(other.pod, "");
+    desk.cluster.deliver();
+    EXPECT_EQ(desk.cluster.openings() + desk.cluster.reservations(), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::placement

@@ -103,6 +103,7 @@ class RandomWorld {
   void renew(Job& job, Seat& seat) {
     const int incarnation = ++job.incarnations[static_cast<size_t>(seat.slot)];
     seat = {.slot = seat.slot, .pod = fmt::format("x/{}-{}-{}", job.gang.key, seat.slot, incarnation), .node = {}};
+    seat.uid = seat.pod;
   }
 
   void remove_pod(Job& job, Seat& seat) {
@@ -114,7 +115,7 @@ class RandomWorld {
 
   // Reservations live in the placer's process.
   void die() {
-    cluster_.restart();
+    cluster_.restart(chance(50));
     placer_ = std::make_unique<Placer>(cluster_.view());
     for (const auto& job : jobs_) job->reserved = {};
   }

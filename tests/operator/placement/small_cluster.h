@@ -18,18 +18,19 @@ class SmallCluster {
  public:
   SmallCluster() { restart(); }
 
-  // The process is new: reservations are gone, the watches list everything again. References to view() end.
-  void restart() {
+  // The process is new: reservations are gone, the watches list everything again; `late`: the pods as the last
+  // deliver() showed them. References to view() end.
+  void restart(bool late = false) {
+    if (!late) show();
     site_ = std::make_unique<Site>();
     for (const int gpus : shapes_) acquire(gpus);
     site_->cluster.begin_nodes();
     for (const auto& [name, node] : nodes_) site_->cluster.put_node(node);
     site_->cluster.end_nodes();
     site_->cluster.begin_pods();
-    for (const auto& [name, pod] : pods_) site_->cluster.put_pod(pod);
+    for (const auto& [name, pod] : shown_) site_->cluster.put_pod(pod);
     site_->cluster.end_pods();
-    under_way_.clear();
-    site_->cluster.observe(std::to_string(version_));
+    site_->cluster.observe(std::to_string(shown_version_));
   }
   ClusterView& view() { return site_->view; }
   const Tree& tree() const { return site_->cluster.tree(); }
@@ -122,7 +123,7 @@ class SmallCluster {
       if (there) site_->cluster.put_pod(pod);
       if (!there) site_->cluster.remove_pod(pod);
     }
-    under_way_.clear();
+    show();
     site_->cluster.observe(std::to_string(version_));
   }
 
@@ -132,6 +133,11 @@ class SmallCluster {
     ClusterView view{cluster};
   };
 
+  void show() {
+    under_way_.clear();
+    shown_ = pods_;
+    shown_version_ = version_;
+  }
   ShapeId acquire(int gpus) {
     Shape shape;
     shape.requests = {{"gpu", gpus}, {"pods", 1}};
@@ -147,8 +153,8 @@ class SmallCluster {
   std::vector<ShapeId> ids_;  // of shapes_
   std::map<std::string, NodeRecord> nodes_;
   std::vector<std::pair<ScannedPod, bool>> under_way_;  // events of the watch; false: deleted
-  int version_ = 100;
-  std::map<std::string, ScannedPod> pods_;  // by "namespace/name"
+  int version_ = 100, shown_version_ = 100;
+  std::map<std::string, ScannedPod> pods_, shown_;  // by "namespace/name"; shown_: as of the last deliver()
 };
 
 }  // namespace lockstep::placement
