@@ -72,12 +72,8 @@ bool PlacementDesk::gives(const std::string& gang, int slot, const std::string& 
 
 bool PlacementDesk::open(const std::string& gang, const placement::Opening& opening) {
   bool may_open = false;
-  std::vector<api::ObjectKey> changed;
-  cluster_.with_cluster([&](placement::Cluster&) {
-    may_open = placer_ && placer_->open(gang, opening);
-    if (placer_ && !may_open) changed = step_locked();
-  });
-  tell(changed);
+  cluster_.with_cluster([&](placement::Cluster&) { may_open = placer_ && placer_->open(gang, opening); });
+  if (!may_open) cluster_changed();
   return may_open;
 }
 

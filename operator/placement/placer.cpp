@@ -132,7 +132,8 @@ std::vector<std::string> Placer::step(MonotonicTime now) {
   for (const std::string& key : std::exchange(touched_, {})) {
     Entry& entry = entries_.at(key);
     Answer answer = build_answer(entry);
-    if (entry.answer == answer) continue;
+    // Who was refused has to look again though its node has room by now.
+    if (!std::exchange(entry.refused, false) && entry.answer == answer) continue;
     entry.answer = std::move(answer);
     changed.push_back(key);
   }
@@ -147,7 +148,7 @@ const Answer* Placer::answer(const std::string& key) const {
 
 bool Placer::open(const std::string& key, const Opening& opening) {
   const auto found = entries_.find(key);
-  if (found == entries_.end() || !found->second.answer) return false;
+  if (found == entries_.end() || !found->second.answer || found->second.refused) return false;
   Entry& entry = found->second;
   const Answer& answer = *entry.answer;
   if (answer.release || entry.trouble.releasing || entry.trouble.leaving.contains(opening.pod)) return false;
@@ -162,6 +163,7 @@ bool Placer::open(const std::string& key, const Opening& opening) {
   dirty_.insert(key);
   if (node == kNone || !cluster_.open(opening.pod, uid, node, entry.gang.shape)) {
     drop(entry, opening.slot);
+    entry.refused = true;
     return false;
   }
   for (Seat& seat : entry.gang.seats) {

@@ -74,8 +74,9 @@ class Placer {
   Search search_of(const std::string& key) const;
   // Asked right before the write, because the plan that opens a pod may be older than the answer. True: the gang still
   // opens this pod on this node, which has room for it (Cluster::open()). The pod counts as pinned until the next
-  // update() of its gang, and Cluster::opened() is called when the write has ended. False: no write; if the node has no
-  // room, the next step() chooses another one.
+  // update() of its gang, and Cluster::opened() is called when the write has ended. False: no write. If the node has no
+  // room, the next step() chooses another one and returns the key; until then no pod of the gang is opened. Costs a
+  // look at the gang and at the pods of the node.
   bool open(const std::string& key, const Opening& opening);
   // When time alone may change an answer; empty: it does not. Valid after step().
   std::optional<MonotonicTime> next_step() const { return next_; }

@@ -86,6 +86,7 @@ struct Entry {
   Whereabouts whereabouts;
   std::pair<std::uint64_t, int> located{};  // the tree's version, and Gang::pods, for which answer->where holds
   std::optional<Answer> answer;
+  bool refused = false;  // a pod of it was not opened where `answer` says, since the last step
 };
 
 // Whether a pod stands on a node, or can go to one alone.

@@ -91,6 +91,10 @@ class PlacementDeskTest : public ::testing::Test {
   }
   std::optional<Answer> ask(const std::string& name, int pods, int gpus = 8) { return ask(gang_of(name, pods), gpus); }
 
+  long decisions() const {
+    const std::string text = metrics_.text(), name = "lockstep_placement_seconds_count ";
+    return std::stol(text.substr(text.find("\n" + name) + name.size() + 1));
+  }
   // Jobs that were told, once there are `count` of them.
   std::vector<std::string> told(std::size_t count) {
     std::unique_lock lock(mutex_);
@@ -142,9 +146,21 @@ TEST_F(PlacementDeskTest, opens_a_pod_where_its_node_has_room_and_else_chooses_a
   desk_.opened(opening, "", "");
   EXPECT_EQ(rack_.openings(), 0u);
   rack_.take(opening.node);
+  desk_.start();
   EXPECT_FALSE(desk_.open("a", opening));
   EXPECT_THAT(told(1), ElementsAre("a"));
   EXPECT_NE(ask("a", 1)->nodes.at(0), opening.node);
+}
+
+TEST_F(PlacementDeskTest, decides_once_for_all_openings_that_it_refuses) {
+  const placement::Opening opening{.slot = 0, .pod = "x/a0", .uid = "", .node = ask("a", 1)->nodes.at(0)};
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(ask("waits" + std::to_string(i), 2)->nodes.empty());
+  rack_.take(opening.node);
+  const auto before = decisions();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(desk_.open("a", opening));
+  EXPECT_EQ(decisions(), before);
+  EXPECT_NE(ask("a", 1)->nodes.at(0), opening.node);
+  EXPECT_EQ(decisions(), before + 1);
 }
 
 // The place that was opened is not the one where the pod is.

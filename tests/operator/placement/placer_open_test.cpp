@@ -51,6 +51,7 @@ TEST(PlacerOpen, a_gang_that_is_not_whole_any_more_opens_no_further_pod) {
   desk.placer.capacity_changed();
   EXPECT_TRUE(desk.placer.open("a", opening_of(desk.gangs.at("a").seats[0], nodes.at(0))));
   EXPECT_FALSE(desk.placer.open("a", opening_of(desk.gangs.at("a").seats[1], nodes.at(1)))) << "cordoned";
+  EXPECT_FALSE(desk.placer.open("a", opening_of(desk.gangs.at("a").seats[2], nodes.at(2)))) << "before the next step";
   desk.placer.step(desk.now);
   EXPECT_FALSE(desk.placer.open("a", opening_of(desk.gangs.at("a").seats[2], nodes.at(2))));
 }
@@ -68,6 +69,21 @@ TEST(PlacerOpen, a_pod_whose_node_has_no_room_gets_another_one) {
   ASSERT_TRUE(desk.answer("a").nodes.contains(0));
   EXPECT_NE(desk.answer("a").nodes.at(0), seat.node);
   EXPECT_FALSE(desk.answer("a").open) << "the annotation is rewritten first";
+}
+
+TEST(PlacerOpen, a_gang_that_was_refused_is_told_though_its_node_has_room_again) {
+  Desk desk(1, 1, 1);
+  desk.gang("a", 1);
+  desk.step();
+  const Opening opening = opening_of(desk.gangs.at("a").seats[0], desk.answer("a").nodes.at(0));
+  desk.cluster.write("y/other", opening.node, 8, kBound);
+  desk.cluster.deliver();
+  EXPECT_FALSE(desk.placer.open("a", opening));
+  desk.cluster.erase("y/other");
+  desk.cluster.deliver();
+  EXPECT_THAT(desk.placer.step(desk.now), SizeIs(1));
+  EXPECT_EQ(desk.answer("a").nodes.at(0), opening.node);
+  EXPECT_TRUE(desk.placer.open("a", opening));
 }
 
 TEST(PlacerOpen, an_opened_pod_keeps_its_place_where_a_gated_one_loses_it) {
