@@ -228,6 +228,30 @@ std::vector<rendezvous::ExpectedMember> expected_members(const Snapshot& snapsho
   return list;
 }
 
+// "of 4 pods, those of slots 1, 3 are not bound to nodes"; "" when all are.
+std::string unbound_slots(const Survey& survey) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<int> slots;
+  for (const SlotView& slot : survey.slots) {
+    if (!slot.usable() || slot.pod->node_name.empty()) slots.push_back(slot.slot);
+  }
+  if (slots.empty()) return "";
+  const std::size_t named = std::min(slots.size(), kNamed);
+  std::string text =
+      fmt::format("of {} pods, {} {}", survey.slots.size(), slots.size() == 1 ? "that of slot" : "those of slots",
+                  fmt::join(slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (slots.size() > named) text += fmt::format(" and {} more", slots.size() - named);
+  return text + (slots.size() == 1 ? " is not bound to a node" : " are not bound to nodes");
+}
+
+// Of pods that nothing is known to keep from their nodes. Why they are new stays the reason until all are bound: what
+// reads PodsPending is a gang that had none before.
+std::string reason_of_pending(const api::TrainingJobStatus& status) {
+  const auto* before = api::find_condition(status.conditions, "Placed");
+  const bool tells = before != nullptr && (before->reason == "Replacing" || before->reason == "ScalingUp");
+  return tells ? before->reason : "PodsPending";
+}
+
 }  // namespace
 
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status) {
@@ -287,18 +311,16 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
     set_condition(snapshot, status, "Placed", true, "AllPodsPlaced", sentence);
   } else if (replacing || !all_were_placed(status)) {
     const auto wait = blocker && blocker->placement ? blocker : find_placement_wait(snapshot);
-    std::string reason = "PodsPending", message = "not every pod is bound to a node yet";
-    if (wait) {
-      reason = wait->reason;
-      message = wait->message;
-    } else if (replacing) {
-      reason = "Replacing";
-      message = "pods that never ran are created again";
-    }
+    std::string reason = wait ? wait->reason : replacing ? "Replacing" : reason_of_pending(status);
+    std::string why = wait ? wait->message : replacing ? "pods that never ran are created again" : "";
+    std::string message = why.empty() ? unbound_slots(survey) : why;
     const bool gang_placed = snapshot.job->spec.spares > 0 && survey.placed() >= snapshot.job->spec.nodes;
     if (gang_placed) {
       reason = kGangPlaced;
-      message = "as many pods as train are bound to nodes; of the spares: " + message;
+      message = "as many pods as train are bound to nodes";
+      for (const std::string& more : {unbound_slots(survey), why}) {
+        if (!more.empty()) message += "; " + more;
+      }
     }
     set_condition(snapshot, status, "Placed", gang_placed, reason, message);
   }

@@ -172,9 +172,12 @@ std::optional<Blocker> find_placement_wait(const Snapshot& snapshot) {
 
 std::optional<Duration> refusal_wait(const Snapshot& snapshot) {
   if (!snapshot.placing || !snapshot.placing->may_end) return std::nullopt;
-  const auto* placed = api::find_condition(snapshot.job->status.conditions, "Placed");
-  const bool waits = placed != nullptr && placed->status != "True" && placed->last_transition;
-  const Duration waited = waits ? snapshot.now - *placed->last_transition : Duration::zero();
+  const auto& status = snapshot.job->status;
+  if (all_were_placed(status)) return std::nullopt;
+  if (api::is_true(status.conditions, "Placed")) return kMostRefusalWait;
+  const auto* placed = api::find_condition(status.conditions, "Placed");
+  const bool known = placed != nullptr && placed->last_transition;
+  const Duration waited = known ? snapshot.now - *placed->last_transition : Duration::zero();
   return std::clamp<Duration>(waited, kFirstRefusalWait, kMostRefusalWait);
 }
 

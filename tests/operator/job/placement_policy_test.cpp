@@ -262,6 +262,73 @@ TEST(PlacementConditions, a_refusal_that_may_end_is_looked_at_again_ever_more_ra
   EXPECT_EQ(s.plan().creates.size(), 2U);
 }
 
+TEST(PlacementConditions, a_refusal_of_a_gang_that_has_its_nodes_waits_for_an_event) {
+  Placed s;
+  s.training();
+  s.placing->answer.reset();
+  s.placing->refusal = "the job's pods name a PriorityClass that the cluster does not have";
+  s.placing->may_end = true;
+  ASSERT_EQ(s.reason("Placed"), "AllPodsPlaced");
+  EXPECT_EQ(s.accept().requeue_after, std::nullopt);
+  s.job.spec.spares = 1;
+  s.accept();
+  ASSERT_EQ(s.reason("Placed"), "GangPlaced");
+  EXPECT_EQ(s.accept().requeue_after, 20s) << "a spare waits";
+}
+
+TEST(PlacementConditions, a_gang_that_replaces_a_pod_says_so_until_the_pod_is_bound) {
+  Placed s(3);
+  s.training();
+  s.remove("a-abcd-1-1");
+  s.accept();
+  const auto replaces = [&](const char* when) {
+    EXPECT_FALSE(s.is("Placed")) << when;
+    EXPECT_EQ(s.reason("Placed"), "Replacing") << when;
+    EXPECT_EQ(s.condition("Placed")->message, "of 3 pods, that of slot 1 is not bound to a node") << when;
+  };
+  replaces("it is lost");
+  s.accept();
+  replaces("its successor is created");
+  s.pinned(1, 2);
+  s.accept();
+  replaces("its successor is there");
+  s.wait(Why::kNoRoom);
+  s.remove("a-abcd-1-2");
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "WaitingForRoom") << "what it waits for says more";
+}
+
+TEST(PlacementConditions, a_new_gang_is_pending_and_growth_scales_up) {
+  Placed s(2);
+  s.place_all();
+  s.accept();
+  EXPECT_EQ(s.reason("Placed"), "PodsPending");
+  EXPECT_EQ(s.condition("Placed")->message, "of 2 pods, those of slots 0, 1 are not bound to nodes");
+  Placed grows;
+  grows.job.spec.elastic = api::ElasticSpec{.min_nodes = 1, .max_nodes = 20};
+  grows.training();
+  grows.job.spec.nodes = 12;
+  grows.place_all();
+  grows.accept();
+  EXPECT_EQ(grows.reason("Placed"), "ScalingUp");
+  grows.accept();
+  EXPECT_EQ(grows.reason("Placed"), "ScalingUp");
+  EXPECT_EQ(grows.condition("Placed")->message,
+            "of 12 pods, those of slots 2, 3, 4, 5, 6, 7, 8, 9 and 2 more are not bound to nodes");
+}
+
+TEST(PlacementConditions, a_gang_whose_spare_has_no_node_names_the_slot) {
+  Placed s;
+  s.job.spec.spares = 1;
+  s.place_all();
+  s.accept();
+  for (int slot = 0; slot < 2; ++slot) s.pod(slot);
+  s.accept();
+  EXPECT_TRUE(s.is("Placed"));
+  EXPECT_EQ(s.condition("Placed")->message,
+            "as many pods as train are bound to nodes; of 3 pods, that of slot 2 is not bound to a node");
+}
+
 TEST(PlacementConditions, growth_that_waits_does_not_stand_in_the_way) {
   Placed s(3);
   s.job.spec.elastic = api::ElasticSpec{.min_nodes = 2, .max_nodes = {}};
