@@ -154,8 +154,9 @@ TEST(Crash, after_any_write_of_a_life_with_a_spare) {
   dies_after_every_write({with_spare, {kDeletePod, kFailPod, fail_spare, kKillProcess, kFinish}});
 }
 
-// Random faults, then peace: what must always hold held, and the job has come to rest.
-void storm(unsigned seed) {
+// Random faults, then peace: what must always hold held, and the job has come to rest. Returns how many pods were
+// created while Placed was GangPlaced.
+int storm(unsigned seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
   const auto pick = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
@@ -237,6 +238,9 @@ void storm(unsigned seed) {
   world.run(200);
   EXPECT_EQ(world.mortal.writes, writes) << "written without a change";
   for (const auto& violation : world.violations) ADD_FAILURE() << violation;
+  for (const auto& name : world.mortal.created_while_gang_placed) {
+    ADD_FAILURE() << name << ": Placed was GangPlaced without the pods of a gang";
+  }
   for (const auto& name : world.mortal.created_while_placed) ADD_FAILURE() << name << " replaces an unrecorded loss";
 
   const auto job = world.job();
@@ -256,13 +260,19 @@ void storm(unsigned seed) {
   for (size_t i = 1; i < job.status.attempts.size(); ++i) {
     EXPECT_LE(job.status.attempts[i - 1].generation, job.status.attempts[i].generation);
   }
+  return world.mortal.gang_placed;
 }
 
 TEST(Crash, random_faults_never_break_what_must_always_hold) {
   const char* given = std::getenv("LOCKSTEP_SEED");
   const unsigned first =
       given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
-  for (unsigned i = 0; i < sanitizer::cases(sanitizer::kOn ? 30 : 60) && !HasFailure(); ++i) storm(first + i);
+  int gang_placed = 0;
+  for (unsigned i = 0; i < sanitizer::cases(sanitizer::kOn ? 30 : 60) && !HasFailure(); ++i) {
+    gang_placed += storm(first + i);
+  }
+  if (sanitizer::kOn) return;
+  EXPECT_GT(gang_placed, 0) << "GangPlaced was never checked";
 }
 
 }  // namespace

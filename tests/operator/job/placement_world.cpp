@@ -170,9 +170,7 @@ void PlacementWorld::disturb() {
   const std::string& node = nodes_[static_cast<size_t>(below(static_cast<int>(nodes_.size())))];
   switch (below(6)) {
     case 0:
-      if (taken(node) + kNodeGpus / 2 > kNodeGpus) return;
-      intruders_.emplace_back(fmt::format("y/intruder{}", next_uid_++), node);
-      cluster_.write(intruders_.back().first, node, kNodeGpus / 2, placement::kBound);
+      if (!intrude(node)) return;
       break;
     case 1:
       if (intruders_.empty()) return;
@@ -208,6 +206,14 @@ void PlacementWorld::disturb() {
       break;
   }
   placer_->capacity_changed();
+}
+
+bool PlacementWorld::intrude(const std::string& node) {
+  if (taken(node) + kNodeGpus / 2 > kNodeGpus) return false;
+  intruders_.emplace_back(fmt::format("y/intruder{}", next_uid_++), node);
+  cluster_.write(intruders_.back().first, node, kNodeGpus / 2, placement::kBound);
+  if (chance(50)) cluster_.deliver();
+  return true;
 }
 
 // Deletes it, or lets its container fail.
@@ -278,6 +284,7 @@ void PlacementWorld::reconcile(Job& job) {
 
 void PlacementWorld::check(const Job& job, const std::optional<placement::Gang>& gang, const Snapshot& snapshot,
                            const Plan& plan) {
+  check_placed(snapshot, plan);
   const auto& answer = snapshot.placing ? snapshot.placing->answer : std::nullopt;
   for (const PodToCreate& pod : plan.creates) {
     if (!job.by_operator) continue;
@@ -296,6 +303,25 @@ void PlacementWorld::check(const Job& job, const std::optional<placement::Gang>&
     ready += opened || gated ? 1 : 0;
   }
   EXPECT_GE(ready, api::fewest_nodes(job.job.spec)) << "opened a part of " << job.job.meta.name;
+}
+
+// Condition Placed says no more than the pods show. AllPodsPlaced stays until the loss of a pod is dealt with.
+void PlacementWorld::check_placed(const Snapshot& snapshot, const Plan& plan) {
+  const auto& status = plan.status ? *plan.status : snapshot.job->status;
+  const auto* placed = api::find_condition(status.conditions, "Placed");
+  if (placed == nullptr || placed->status != "True" || is_finished(status)) return;
+  const bool all = placed->reason == "AllPodsPlaced";
+  if (all && all_were_placed(snapshot.job->status)) return;
+  EXPECT_TRUE(all || placed->reason == kGangPlaced) << placed->reason;
+  std::set<int> slots;
+  for (const auto& pod : snapshot.pods) {
+    const bool ended_well = pod->phase == "Succeeded" && !pod->meta.deleted;
+    if (!pod->node_name.empty() && (is_live(*pod) || ended_well)) slots.insert(identity_of(pod->meta)->slot);
+  }
+  const auto& spec = snapshot.job->spec;
+  EXPECT_GE(static_cast<int>(slots.size()), all ? api::slots_with_pods(spec) : spec.nodes)
+      << snapshot.job->meta.name << ": " << placed->reason << ": " << placed->message;
+  counts.gang_placed += all ? 0 : 1;
 }
 
 // A refusal, a repair or a release charges nothing.
@@ -340,6 +366,8 @@ void PlacementWorld::write_children(Job& job) {
 }
 
 bool PlacementWorld::may_open(Job& job, const placement::Opening& opening) {
+  // kube-scheduler binds a pod of others right before.
+  if (!calm_ && chance(5)) intrude(opening.node);
   const bool may = placer_->open(job.job.meta.uid, opening);
   if (!may) ++counts.closed;
   if (!may || calm_ || !chance(3)) return may;

@@ -31,6 +31,9 @@ class MortalApi final : public testing::HookedApi {
   std::map<std::string, int> pods_created;  // by name
   // Pods recreated while the stored status said that every slot had its pod.
   std::vector<std::string> created_while_placed;
+  int gang_placed = 0;  // pods created while the stored status said that the gang, and not all spares, had its nodes
+  // Pods created while the stored status said that the gang had its nodes, and it did not.
+  std::vector<std::string> created_while_gang_placed;
   std::function<std::optional<Error>(const std::string& kind, const Json& object)> refuse_create;
 
  private:
@@ -53,6 +56,20 @@ class MortalApi final : public testing::HookedApi {
     if (!first && parsed && all_were_placed(parsed->status)) {
       created_while_placed.push_back(write.name);
     }
+    if (parsed && !all_were_placed(parsed->status) && api::is_true(parsed->status.conditions, "Placed")) {
+      ++gang_placed;
+      if (bound_pods() < parsed->spec.nodes) created_while_gang_placed.push_back(write.name);
+    }
+  }
+  int bound_pods() {
+    int bound = 0;
+    const auto page = api_.list(kube::kPods, {});
+    for (const Json& item : page->items) {
+      const auto pod = api::parse_pod(item);
+      const bool counts = pod && !pod->node_name.empty() && !pod->meta.deleted;
+      bound += counts && (!pod->terminal() || pod->phase == "Succeeded") ? 1 : 0;
+    }
+    return bound;
   }
 
   std::set<std::string> slots_;  // that ever had a pod
