@@ -7,6 +7,7 @@
 
 #include "operator/rendezvous/coordinator_state.h"
 #include "operator/rendezvous/failure_choice.h"
+#include "operator/rendezvous/start_choice.h"
 
 namespace lockstep::rendezvous {
 
@@ -191,29 +192,41 @@ void CoordinatorState::evaluate_up(Now now) {
   evaluate_growth(now);
   if (step() == Step::kUp) evaluate_hang(now);
   if (step() != Step::kStarting) return;
-  int missing = -1;
-  for (const auto& [slot, incarnation] : gang().places()) {
-    if (missing < 0 && !gang().is_up(slot) && !gang().succeeded_at(slot)) missing = slot;
-  }
+  const bool all_up = std::all_of(gang().places().begin(), gang().places().end(),
+                                  [&](const Place& place) { return has_come_up(place.slot); });
   const bool rests = std::any_of(gang().rests_until.begin(), gang().rests_until.end(),
                                  [&](const auto& entry) { return entry.second > now.time; });
-  if (missing < 0) {
+  if (all_up) {
     gang().up_at = now.time;
     if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
     enter(step::Up{});
   } else if (plan_->deadlines.start_timeout_seconds > 0 && !rests &&
              now.time - gang().go_at > std::chrono::seconds(plan_->deadlines.start_timeout_seconds)) {
-    Failure failure;
-    failure.cause = api::Cause::kStartTimeout;
-    failure.slot = missing;
-    failure.rank = gang().first_rank(missing);
-    failure.message =
-        fmt::format("the processes of slot {} (pod {}) did not report within {} s that they are up", missing,
-                    contacts_.at(missing).expected.pod_name, plan_->deadlines.start_timeout_seconds);
-    failure.time = now.wall;
-    failure.detect_ms = 0;
-    break_gang(failure);
+    break_gang(missed_start(now));
   }
+}
+
+bool CoordinatorState::has_come_up(int slot) const {
+  return gang().is_up(slot) || gang().succeeded_at(slot);
+}
+
+Failure CoordinatorState::missed_start(Now now) const {
+  std::vector<StartingMember> missing;
+  for (const Place& place : gang().places()) {
+    if (has_come_up(place.slot)) continue;
+    const Member& member = contacts_.at(place.slot);
+    missing.push_back({place.slot, gang().first_rank(place.slot), member.expected.pod_name, &member.identities});
+  }
+  const LateStart late = choose_late(missing, plan_->kind == Kind::kLockstep);
+  Failure failure;
+  failure.cause = api::Cause::kStartTimeout;
+  failure.slot = late.slot;
+  failure.rank = late.rank;
+  failure.message = fmt::format("the processes of {} did not report within {} s that they are up", late.who,
+                                plan_->deadlines.start_timeout_seconds);
+  failure.time = now.wall;
+  failure.detect_ms = 0;
+  return failure;
 }
 
 void CoordinatorState::evaluate_exits(Now now) {

@@ -103,6 +103,9 @@ class CoordinatorState {
   void evaluate_losses(Now now);
   void evaluate_hang(Now now);
   void evaluate_up(Now now);
+  bool has_come_up(int slot) const;
+  // Of a generation that is not up at the deadline.
+  Failure missed_start(Now now) const;
   void evaluate_growth(Now now);
   void evaluate_renounced(Now now);
   void evaluate_store(Now now);

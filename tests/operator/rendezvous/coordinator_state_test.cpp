@@ -511,18 +511,38 @@ class ComingUp : public CoordinatorStateTest {
     heartbeat.phase = MemberPhase::kRunning;
     heartbeat.generation = 1;
   }
+  void miss_the_deadline() {
+    for (int i = 0; i < 13; ++i) {
+      time += milliseconds(250);
+      say(0, heartbeat);
+      say(1, heartbeat);
+    }
+  }
   Heartbeat heartbeat;
 };
 
 TEST_F(ComingUp, who_does_not_come_up_in_time_is_named) {
   say(0, Up{1});
-  for (int i = 0; i < 13; ++i) {
-    time += milliseconds(250);
-    say(0, heartbeat);
-    say(1, heartbeat);
-  }
+  miss_the_deadline();
   EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
   EXPECT_EQ(job->view()->failure->slot, 1);
+}
+
+TEST_F(ComingUp, the_rank_that_still_loads_is_blamed) {
+  Heartbeat loaded = heartbeat;
+  loaded.identities = {{1, "model=mlp"}};
+  say(0, loaded);
+  miss_the_deadline();
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
+  EXPECT_EQ(job->view()->failure->slot, 1) << job->view()->failure->message;
+  EXPECT_EQ(job->view()->failure->rank, 1);
+}
+
+TEST_F(ComingUp, no_rank_is_blamed_while_all_load) {
+  miss_the_deadline();
+  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
+  EXPECT_EQ(job->view()->failure->slot, -1) << job->view()->failure->message;
+  EXPECT_EQ(job->view()->failure->rank, -1);
 }
 
 TEST_F(ComingUp, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_it_says) {
