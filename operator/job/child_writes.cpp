@@ -17,6 +17,12 @@ bool is_refusal(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden || code == ErrorCode::kAlreadyExists;
 }
 
+// Whether the API server answered, and so did not carry out the write.
+bool was_refused(ErrorCode code) {
+  return code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded && code != ErrorCode::kCancelled &&
+         code != ErrorCode::kInternal && code != ErrorCode::kCorrupt;
+}
+
 // Whether `test`s of a JSON patch hold for an object.
 bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
   return std::all_of(patch.begin(), patch.end(), [&](const kube::Json& operation) {
@@ -24,6 +30,13 @@ bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
     const kube::Json::json_pointer path(operation["path"].get<std::string>());
     return object.contains(path) && object.at(path) == operation["value"];
   });
+}
+
+// Whether the pod is the one that was to be opened there, without its gate.
+bool is_open(const kube::Json& object, const PodToOpen& opening) {
+  const auto pod = api::parse_pod(object);
+  return pod && pod->meta.uid == opening.uid && pod->reserved_node == opening.node && pod->has_node_affinity &&
+         std::find(pod->gates.begin(), pod->gates.end(), api::kPlacementGate) == pod->gates.end();
 }
 
 Status status_of(const Result<std::optional<api::ObjectMeta>>& written) {
@@ -95,12 +108,15 @@ Result<ChildWrites::Written> ChildWrites::place(const placement::Opening& openin
     ~Told() { access.opened(of, uid, resource_version); }
     decltype(placement_)& access;
     const placement::Opening& of;
-    std::string uid, resource_version;  // empty: the write failed, or never returned
-  } told{placement_, opening, "", ""};
+    std::string uid;
+    std::optional<std::string> resource_version;  // "": the write failed; empty: its answer was lost
+  } told{placement_, opening, "", std::nullopt};
   auto written = write();
   if (written && *written) {
     told.uid = (*written)->uid;
     told.resource_version = (*written)->resource_version;
+  } else if (written || was_refused(written.error().code)) {
+    told.resource_version = "";
   }
   return written;
 }
@@ -163,11 +179,11 @@ Result<ChildWrites::Written> ChildWrites::open_pod(const PodToOpen& opening) {
     live = *std::move(found);
   }
   LOCKSTEP_TRY(const auto patch, job::open_pod(opening, live ? &*live : nullptr));
-  return patch_pod(opening.name, patch, "opening");
+  return patch_pod(opening.name, patch, "opening", [&](const kube::Json& pod) { return is_open(pod, opening); });
 }
 
-Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, const kube::Json& patch,
-                                                    const char* doing) {
+Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, const kube::Json& patch, const char* doing,
+                                                    const std::function<bool(const kube::Json& pod)>& made) {
   auto written =
       tools_.api.patch(kube::kPods, job_->meta.name_space, name, kube::PatchType::kJson, patch, "", {.bulk = true});
   if (written) {
@@ -181,6 +197,10 @@ Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, con
   if (error.code == ErrorCode::kInvalid) {
     const auto live = tools_.api.get(kube::kPods, job_->meta.name_space, name);
     if (!live && live.error().code == ErrorCode::kNotFound) return Written();
+    if (live && made && made(*live)) {
+      LOCKSTEP_TRY(auto meta, api::parse_meta(*live));
+      return Written(std::move(meta));
+    }
     if (live && !conditions_hold(patch, *live)) return Written();
   }
   const std::lock_guard guard(mutex_);

@@ -62,7 +62,9 @@ class ChildWrites {
     std::function<bool(const PodToCreate&)> gives;
     // Lets a pod be bound to its node; else the pod is left as it is. As PlacementDesk has them.
     std::function<bool(const placement::Opening&)> open;
-    std::function<void(const placement::Opening&, const std::string& uid, const std::string& resource_version)> opened;
+    std::function<void(const placement::Opening&, const std::string& uid,
+                       const std::optional<std::string>& resource_version)>
+        opened;
   };
 
   // `plan`: its deletes, create_service, creates, moves and opens are read. `run_as_non_root`: the namespace asked for
@@ -87,8 +89,9 @@ class ChildWrites {
   using Written = std::optional<api::ObjectMeta>;
 
   // Applies a patch that holds under conditions only. Empty when they do not hold any more: the decision is outdated,
-  // and the caches will show why.
-  Result<Written> patch_pod(const std::string& name, const kube::Json& patch, const char* doing);
+  // and the caches will show why. `made`: whether the pod shows that an earlier try succeeded, whose answer was lost.
+  Result<Written> patch_pod(const std::string& name, const kube::Json& patch, const char* doing,
+                            const std::function<bool(const kube::Json& pod)>& made = {});
   Result<Written> open_pod(const PodToOpen& opening);
   // Builds and creates a pod; once more when the namespace turns out to require runAsNonRoot.
   Result<Written> create_pod(const PodToCreate& wanted);

@@ -66,7 +66,7 @@ bool JobPlacement::open(const std::string& uid, const placement::Opening& openin
 }
 
 void JobPlacement::opened(const placement::Opening& opening, const std::string& pod_uid,
-                          const std::string& resource_version) {
+                          const std::optional<std::string>& resource_version) {
   if (desk_ != nullptr) desk_->opened(opening, pod_uid, resource_version);
 }
 

@@ -41,7 +41,8 @@ class JobPlacement {
   bool gives(const std::string& uid, int slot, const std::string& node);
   // PlacementDesk::open() and opened(). Any thread.
   bool open(const std::string& uid, const placement::Opening& opening);
-  void opened(const placement::Opening& opening, const std::string& pod_uid, const std::string& resource_version);
+  void opened(const placement::Opening& opening, const std::string& pod_uid,
+              const std::optional<std::string>& resource_version);
   // The job is gone; "" where it never asked. Any thread.
   void forget(const std::string& uid);
   // Why kube-scheduler places the job though the operator would; "" where that is not so.

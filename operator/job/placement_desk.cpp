@@ -78,7 +78,7 @@ bool PlacementDesk::open(const std::string& gang, const placement::Opening& open
 }
 
 void PlacementDesk::opened(const placement::Opening& opening, const std::string& uid,
-                           const std::string& resource_version) {
+                           const std::optional<std::string>& resource_version) {
   bool frees = false;
   cluster_.with_cluster([&](placement::Cluster& cluster) {
     const auto before = cluster.changes();

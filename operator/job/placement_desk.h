@@ -52,8 +52,9 @@ class PlacementDesk {
   // opened() is called when the write has ended. After a false the desk decides again: at the next ask(), or by itself
   // with what else has changed, so that many refusals cost one decision. Any thread.
   bool open(const std::string& gang, const placement::Opening& opening);
-  // `uid`, `resource_version`: of the pod after the write; "": it failed. Any thread.
-  void opened(const placement::Opening& opening, const std::string& uid, const std::string& resource_version);
+  // `uid`, `resource_version`: of the pod after the write; "": it failed; empty: its answer was lost. Any thread.
+  void opened(const placement::Opening& opening, const std::string& uid,
+              const std::optional<std::string>& resource_version);
   // The job wants no nodes; "" for one that is gone and never asked. Any thread.
   void withdraw(const std::string& gang);
   // Nodes or pods have changed: there may be room that was not there. Any thread; returns at once.

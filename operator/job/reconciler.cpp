@@ -176,7 +176,7 @@ void Reconciler::start_batch(const Snapshot& snapshot, const Plan& plan, const M
             return options_.placement != nullptr && options_.placement->open(uid, opening);
           },
       .opened =
-          [this](const placement::Opening& opening, const std::string& uid, const std::string& version) {
+          [this](const placement::Opening& opening, const std::string& uid, const std::optional<std::string>& version) {
             if (options_.placement != nullptr) options_.placement->opened(opening, uid, version);
           },
   };

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -104,9 +105,11 @@ class Cluster {
   // the pod; zero: it is created now. A second call begins again.
   bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape);
   // How the write ended: the pod's uid, and the resourceVersion of the write; "": it failed, and nothing is open.
-  void opened(const std::string& pod, const Uid& uid, const std::string& resource_version);
-  // Somebody else's watch shows that the pod, in this resourceVersion, can be bound to the node or is: who opened it may
-  // have been another process. Until the watch passes that version, the pod counts as one that open() let through,
+  // Empty: its answer was lost. Then the pod counts as open until the watch shows that it is or that it is gone, until
+  // unreserve(), or until a second open().
+  void opened(const std::string& pod, const Uid& uid, const std::optional<std::string>& resource_version);
+  // Somebody else's watch shows that the pod, in this resourceVersion, can be bound to the node or is: who opened it
+  // may have been another process. Until the watch passes that version, the pod counts as one that open() let through,
   // whether the node has room for it or not.
   void shown_open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape,
                   const std::string& resource_version);
@@ -173,10 +176,11 @@ class Cluster {
     Version version;  // of length 0: not written yet
   };
   struct Opening {
-    Uid uid;            // zero: not created yet
-    std::string node;   // a name: its id may pass to another node
-    Version version;    // of length 0: the write is under way
-    bool left = false;  // unreserve() was called
+    Uid uid;               // zero: not created yet
+    std::string node;      // a name: its id may pass to another node
+    Version version;       // of length 0: the write is under way
+    bool left = false;     // unreserve() was called
+    bool doubted = false;  // the answer to the write was lost
   };
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
@@ -203,6 +207,8 @@ class Cluster {
   void mark_opened(PodIndex pod, bool opened);
   // `passed`: the watch has shown its write.
   void end_opening(std::map<std::string, Opening>::iterator opening, bool passed);
+  // Ends those whose answer was lost and whose pod is gone from a list.
+  void end_openings_of_lost_pods();
   void move_pods(PodIndex first, std::int32_t to);
 
   std::int32_t acquire_class(const NodeRecord& node);

@@ -139,6 +139,7 @@ void Cluster::end_pods(bool whole) {
     if (records_[index(pod)].list != pod_list_) gone.push_back(uid);
   }
   for (const Uid& uid : gone) remove_uid(uid);
+  end_openings_of_lost_pods();
 }
 
 void Cluster::put_pod(const ScannedPod& pod) {
@@ -183,6 +184,10 @@ void Cluster::put_pod(const ScannedPod& pod) {
       if (is_new && opening->second.uid.is_zero()) opening->second.uid = pod.uid;
       if (opening->second.uid == pod.uid) mark_opened(id, true);
     }
+    if (opening != openings_.end() && opening->second.doubted && opening->second.uid == pod.uid &&
+        (pod.flags & kGated) == 0) {
+      end_opening(opening, true);
+    }
   }
   if (!is_reserved(pod)) return;
   const auto reserved = reservations_.find(key_of(pod));
@@ -201,6 +206,10 @@ bool Cluster::is_reserved(const ScannedPod& pod) const {
 
 void Cluster::remove_pod(const ScannedPod& pod) {
   remove_uid(pod.uid);
+  const auto opening = openings_.find(key_of(pod));
+  if (opening != openings_.end() && opening->second.doubted && opening->second.uid == pod.uid) {
+    end_opening(opening, true);
+  }
   if (is_reserved(pod)) end_reservation(key_of(pod));
 }
 
@@ -253,6 +262,7 @@ void Cluster::written(const std::string& pod, const std::string& resource_versio
 void Cluster::unreserve(const std::string& pod) {
   if (const auto opening = openings_.find(pod); opening != openings_.end()) {
     opening->second.left = true;
+    if (opening->second.doubted) end_opening(opening, true);
     return;
   }
   end_reservation(pod);
@@ -280,16 +290,20 @@ bool Cluster::open(const std::string& pod, const Uid& uid, NodeId id, ShapeId sh
   return true;
 }
 
-void Cluster::opened(const std::string& pod, const Uid& uid, const std::string& resource_version) {
+void Cluster::opened(const std::string& pod, const Uid& uid, const std::optional<std::string>& resource_version) {
   const auto opening = openings_.find(pod);
   if (opening == openings_.end()) return;
-  if (resource_version.empty()) {
+  if (!resource_version || resource_version->empty()) {
     // With a version it was shown_open() meanwhile: the write succeeded, and only its answer was lost.
-    if (opening->second.version.length == 0) end_opening(opening, false);
+    if (opening->second.version.length > 0) return;
+    opening->second.doubted = !resource_version;
+    const auto shown = by_uid_.find(opening->second.uid);
+    const bool is_open = shown != by_uid_.end() && !records_[index(shown->second)].is(kGated);
+    if (resource_version || opening->second.left || is_open) end_opening(opening, is_open);
     return;
   }
   openings_by_version_.erase({opening->second.version, pod});
-  opening->second.version = {resource_version.size(), resource_version};
+  opening->second.version = {resource_version->size(), *resource_version};
   opening->second.uid = uid;
   openings_by_version_.emplace(opening->second.version, pod);
   if (opening->second.version <= observed_) end_opening(opening, true);
@@ -331,6 +345,14 @@ void Cluster::end_opening(std::map<std::string, Opening>::iterator opening, bool
     mark_opened(reserved->second.pod, false);
   }
   if (ended.left || passed) end_reservation(pod);
+}
+
+void Cluster::end_openings_of_lost_pods() {
+  for (auto next = openings_.begin(); next != openings_.end();) {
+    const auto opening = next++;
+    const Opening& one = opening->second;
+    if (one.doubted && !one.uid.is_zero() && !by_uid_.contains(one.uid)) end_opening(opening, true);
+  }
 }
 
 void Cluster::end_reservation(const std::string& pod) {

@@ -24,7 +24,15 @@ using ::testing::IsEmpty;
 class Server final : public testing::HookedApi {
  public:
   using HookedApi::HookedApi;
-  bool away = false;
+  bool away = false, loses_answers = false;
+
+  Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
+                     kube::PatchType type, const Json& patch, const std::string& subresource,
+                     const kube::WriteOptions& options) override {
+    auto written = HookedApi::patch(resource, name_space, name, type, patch, subresource, options);
+    if (loses_answers) return fail(ErrorCode::kUnavailable, "the connection broke");
+    return written;
+  }
 
  protected:
   std::optional<Error> before(const Write&) override {
@@ -44,8 +52,10 @@ class ChildWritesTest : public ::testing::Test {
               asked_.push_back(opening);
               return open_.contains(opening.node);
             },
-        .opened = [&](const placement::Opening& opening, const std::string& uid,
-                      const std::string& version) { ended_.emplace_back(opening.pod, uid, version); }};
+        .opened =
+            [&](const placement::Opening& opening, const std::string& uid, const std::optional<std::string>& version) {
+              ended_.emplace_back(opening.pod, uid, version.value_or("lost"));
+            }};
     ChildWrites writes(
         {server_, own_writes_, clock_, created_, deleted_}, [] { return AgentSettings{.image = "agent"}; }, placement,
         false, job, plan);
@@ -82,7 +92,7 @@ class ChildWritesTest : public ::testing::Test {
   Server server_{api_};
   std::set<std::string> given_, open_;
   std::vector<placement::Opening> asked_;
-  std::vector<std::tuple<std::string, std::string, std::string>> ended_;  // pod, uid, version
+  std::vector<std::tuple<std::string, std::string, std::string>> ended_;  // pod, uid, version; "lost": the answer was
   control::OwnWrites own_writes_{clock_};
   MetricsRegistry metrics_;
   Counter& created_ = metrics_.counter("created", "");
@@ -135,7 +145,19 @@ TEST_F(ChildWritesTest, placement_is_told_when_a_gate_could_not_be_removed) {
   server_.away = true;
   EXPECT_TRUE(carry_out(plan).error);
   EXPECT_TRUE(is_gated());
-  EXPECT_THAT(ended_, ElementsAre(std::tuple(placed(), "", ""), std::tuple(placed(), "", "")));
+  EXPECT_THAT(ended_, ElementsAre(std::tuple(placed(), "", ""), std::tuple(placed(), "", "lost")));
+}
+
+TEST_F(ChildWritesTest, a_write_whose_answer_was_lost_is_found_by_the_next_try) {
+  const Plan plan = opening_of_a_gated_pod();
+  open_ = {"n0"};
+  server_.loses_answers = true;
+  EXPECT_TRUE(carry_out(plan).error);
+  ASSERT_FALSE(is_gated());
+  server_.loses_answers = false;
+  EXPECT_FALSE(carry_out(plan).error);
+  EXPECT_THAT(ended_, ElementsAre(std::tuple(placed(), "", "lost"),
+                                  std::tuple(placed(), plan.opens[0].uid, pod()["metadata"]["resourceVersion"])));
 }
 
 TEST_F(ChildWritesTest, a_pod_without_a_node_is_created_without_an_answer) {

@@ -365,13 +365,19 @@ void PlacementWorld::write_children(Job& job) {
   job.writes.assign(writes.begin() + static_cast<std::ptrdiff_t>(made), writes.end());
 }
 
+std::optional<std::string> PlacementWorld::answer(const std::string& version) {
+  if (calm_ || !chance(5)) return version;
+  ++counts.lost_answers;
+  return std::nullopt;
+}
+
 bool PlacementWorld::may_open(Job& job, const placement::Opening& opening) {
   // kube-scheduler binds a pod of others right before.
   if (!calm_ && chance(5)) intrude(opening.node);
   const bool may = placer_->open(job.job.meta.uid, opening);
   if (!may) ++counts.closed;
   if (!may || calm_ || !chance(3)) return may;
-  cluster_.opened(opening.pod, "");  // the write fails
+  cluster_.opened(opening.pod, answer(""));  // the write fails
   job.writes.clear();
   return false;
 }
@@ -426,7 +432,7 @@ void PlacementWorld::create(Job& job, const PodToCreate& wanted) {
   if (!opens) return;
   ++counts.ungated;
   job.opened.insert(name);
-  cluster_.opened(opening.pod, pod.meta.resource_version, pod.meta.uid);
+  cluster_.opened(opening.pod, answer(pod.meta.resource_version), pod.meta.uid);
   check_room(wanted.node);
 }
 
@@ -473,7 +479,7 @@ void PlacementWorld::open(Job& job, const PodToOpen& opening) {
   pod.gates.clear();
   touch(job, pod);
   job.opened.insert(opening.name);
-  cluster_.opened(asked.pod, pod.meta.resource_version, pod.meta.uid);
+  cluster_.opened(asked.pod, answer(pod.meta.resource_version), pod.meta.uid);
   ++counts.opened;
   check_room(opening.node);
 }

@@ -21,7 +21,7 @@ namespace lockstep::job {
 // How often it happened, in all worlds of a process.
 struct PlacementCounts {
   int refused = 0, replaced = 0, conflicts = 0, released = 0, moved = 0, opened = 0, ungated = 0, hurt = 0, died = 0,
-      switched = 0, closed = 0, gang_placed = 0;
+      switched = 0, closed = 0, gang_placed = 0, lost_answers = 0;
 };
 
 class PlacementWorld {
@@ -58,6 +58,8 @@ class PlacementWorld {
   void check_attempts(const Job& job);
   void execute(Job& job, const Plan& plan);
   void write_children(Job& job);
+  // To a write with this outcome; empty: it is lost.
+  std::optional<std::string> answer(const std::string& version);
   bool may_open(Job& job, const placement::Opening& opening);
   void check_room(const std::string& node);
 

@@ -25,11 +25,13 @@ TEST(PlacementWorld, every_gang_is_bound_and_only_losses_are_attempts) {
   const auto& n = PlacementWorld::counts;
   std::cout << fmt::format(
       "{} refused, {} replaced, {} conflicts, {} released, {} moved, {} opened, {} left closed, {} without a gate, {} "
-      "lost, {} deaths, {} switches, {} with GangPlaced\n",
+      "lost, {} deaths, {} switches, {} with GangPlaced, {} answers "
+      "lost\n",
       n.refused, n.replaced, n.conflicts, n.released, n.moved, n.opened, n.closed, n.ungated, n.hurt, n.died,
-      n.switched, n.gang_placed);
+      n.switched, n.gang_placed, n.lost_answers);
   if (worlds < 40) return;
-  for (const int count : {n.refused, n.replaced, n.released, n.opened, n.closed, n.ungated, n.hurt, n.died, n.gang_placed}) {
+  for (const int count : {n.refused, n.replaced, n.released, n.opened, n.closed, n.ungated, n.hurt, n.died,
+                          n.gang_placed, n.lost_answers}) {
     EXPECT_GT(count, 0) << "never happened";
   }
 }

@@ -1,6 +1,9 @@
 // Pods that are about to be bound, between the write and the watch that shows it.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 #include "operator/placement/cluster.h"
 
 namespace lockstep::placement {
@@ -167,6 +170,59 @@ TEST_F(ClusterOpeningTest, a_pod_shown_open_keeps_its_place_when_its_predecessor
   cluster.observe("20");
   EXPECT_EQ(used(), 8);
   EXPECT_EQ(cluster.reservations() + cluster.openings(), 0U);
+}
+
+// What ends the doubt about a pod whose write was made or not.
+TEST_F(ClusterOpeningTest, a_pod_whose_answer_was_lost_counts_as_open_until_it_shows) {
+  struct Row {
+    const char* what;
+    std::function<void()> settle;
+    bool leaves_room;
+  };
+  const std::vector<Row> rows = {
+      {"nothing", [] {}, false},
+      {"an older version", [&] { cluster.put_pod(pod("p", kGated)); }, false},
+      {"it is open", [&] { cluster.put_pod(pod("p", 0)); }, false},
+      {"it is gone", [&] { cluster.remove_pod(pod("p", kGated)); }, true},
+      {"a list does not have it",
+       [&] {
+         cluster.begin_pods();
+         cluster.put_pod(pod("q", kGated));
+         cluster.end_pods();
+       },
+       true},
+      {"its place is given up", [&] { cluster.unreserve("x/p"); }, true},
+      {"a second try failed",
+       [&] {
+         EXPECT_TRUE(open("p"));
+         wrote("p", "");
+       },
+       true},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.what);
+    for (const char* name : {"p", "q"}) cluster.put_pod(pod(name, kGated));
+    ASSERT_TRUE(open("p"));
+    cluster.opened("x/p", Uid(), std::nullopt);
+    cluster.observe("20");
+    row.settle();
+    EXPECT_EQ(open("q"), row.leaves_room);
+    wrote("q", "");
+    cluster.unreserve("x/p");
+    EXPECT_EQ(cluster.openings() + cluster.reservations(), 0U);
+    for (const char* name : {"p", "q"}) cluster.remove_pod(pod(name, 0));
+  }
+}
+
+TEST_F(ClusterOpeningTest, a_create_whose_answer_was_lost_counts_until_the_pod_shows) {
+  ASSERT_TRUE(create("p"));
+  cluster.opened("x/p", Uid(), std::nullopt);
+  cluster.observe("20");
+  EXPECT_FALSE(create("q"));
+  cluster.put_pod(pod("p", 0));
+  EXPECT_EQ(used(), 8);
+  EXPECT_EQ(cluster.openings() + cluster.reservations(), 0U);
+  EXPECT_FALSE(create("q"));
 }
 
 }  // namespace

@@ -256,11 +256,13 @@ class RandomWorld {
     const bool is_new = seat.state == SeatState::kWanted;
     const std::string uid = is_new ? "" : seat.pod;
     if (!placer_->open(job.gang.key, {.slot = seat.slot, .pod = seat.pod, .uid = uid, .node = node})) return;
-    if (!calm_ && chance(5)) return cluster_.opened(seat.pod, "");  // the write fails
+    const bool answered = calm_ || !chance(5);
+    const auto told = [&](const std::string& version) { return answered ? std::optional(version) : std::nullopt; };
+    if (!calm_ && chance(5)) return cluster_.opened(seat.pod, told(""));  // the write fails
     seat.state = SeatState::kPinned;
     seat.node = node;
     seat.version = cluster_.write(seat.pod, node, cluster_.gpus(job.gang.shape), 0);
-    cluster_.opened(seat.pod, seat.version);
+    cluster_.opened(seat.pod, told(seat.version));
     int open = 0;
     for (const auto& other : jobs_) {
       if (other->done) continue;

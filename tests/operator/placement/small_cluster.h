@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -36,8 +37,8 @@ class SmallCluster {
   const Tree& tree() const { return site_->cluster.tree(); }
   std::size_t reservations() const { return site_->cluster.reservations(); }
   std::size_t openings() const { return site_->cluster.openings(); }
-  // How the write of an opening ended; "": it failed.
-  void opened(const std::string& pod, const std::string& version, const std::string& uid = "") {
+  // How the write of an opening ended; "": it failed; empty: its answer was lost.
+  void opened(const std::string& pod, const std::optional<std::string>& version, const std::string& uid = "") {
     site_->cluster.opened(pod, Uid::of(uid.empty() ? pod : uid), version);
   }
 
