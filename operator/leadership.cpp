@@ -141,6 +141,7 @@ Status Leadership::start_controller() {
   controller.watch_namespace = options_.watch_namespace;
   controller.agent_image = options_.agent_image;
   controller.topology = options_.topology;
+  controller.sick_signs = options_.sick_signs;
   controller.placement = placement;
   controller.workers = options_.workers;
   controller.instance = kube::make_leader_identity();

@@ -69,6 +69,13 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->type_name("NAME=LABEL")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  std::vector<std::string> avoided;
+  app.add_option("--avoid-nodes", avoided,
+                 "sign that a node is sick, which then gets no more pods: condition:TYPE=STATUS, taint:KEY[=VALUE], "
+                 "label:KEY[=VALUE], or preset:NAME (nvsentinel, eks, aks, gke, autoscalers); repeat it")
+      ->type_name("SIGN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--placement-backend", options.placement_backend,
                  "places the pods of jobs without scheduling.backend: lockstep (this operator, as gangs), none "
                  "(kube-scheduler, pod by pod), auto (lockstep where it may list the nodes and the pods of all "
@@ -103,6 +110,12 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
   }
+  auto signs = placement::SickSigns::of_flags(avoided);
+  if (!signs) {
+    std::cerr << "--avoid-nodes: " << signs.error().message << "\n";
+    return 2;
+  }
+  options.sick_signs = *std::move(signs);
   for (const std::string& level : levels) {
     auto read = placement::level_of_flag(level);
     if (!read) {

@@ -7,6 +7,7 @@
 #include "operator/base/log.h"
 #include "operator/job/job_placement.h"
 #include "operator/placement/profile.h"
+#include "operator/placement/sickness.h"
 
 namespace lockstep {
 
@@ -20,7 +21,8 @@ struct OperatorOptions {
   std::string advertise_address;  // "ip:port" or "ip"; empty: Service lockstep-coordinator
   std::string pod_ip;             // own address for the EndpointSlice
   std::string agent_image;
-  placement::Profile topology;  // levels above the node; none: a flat cluster
+  placement::Profile topology;      // levels above the node; none: a flat cluster
+  placement::SickSigns sick_signs;  // of --avoid-nodes
   job::DefaultBackend placement_backend = job::DefaultBackend::kAuto;
   int workers = 4;
   bool leader_elect = true;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "operator/api/lookup.h"
 #include "operator/api/training_job.h"
@@ -15,6 +16,7 @@ namespace {
 using placement::Profile;
 
 constexpr const char* kLevelFlag = "--topology-level";
+constexpr const char* kSignFlag = "--avoid-nodes";
 constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 // As the chart labels it.
 constexpr const char* kOperatorLabels = "app.kubernetes.io/name=lockstep,app.kubernetes.io/component=operator";
@@ -72,46 +74,61 @@ Result<Profile> given_profile(const std::vector<std::string>& flags) {
   return profile;
 }
 
-// What follows --topology-level in the arguments of a container.
-std::vector<std::string> level_flags_of(const kube::Json& pod) {
-  const std::string prefix = std::string(kLevelFlag) + "=";
-  std::vector<std::string> flags;
+// What follows `flag` in the arguments of a container.
+std::vector<std::string> values_of(const kube::Json& pod, const std::string& flag) {
+  std::vector<std::string> values;
   for (const kube::Json& container : api::at(api::at(pod, "spec"), "containers")) {
     bool is_next = false;
     for (const kube::Json& argument : api::at(container, "args")) {
       const std::string text = api::text_of(argument);
-      if (is_next) flags.push_back(text);
-      if (text.starts_with(prefix)) flags.push_back(text.substr(prefix.size()));
-      is_next = !is_next && text == kLevelFlag;
+      if (is_next) values.push_back(text);
+      if (text.starts_with(flag + "=")) values.push_back(text.substr(flag.size() + 1));
+      is_next = !is_next && text == flag;
     }
   }
-  return flags;
+  return values;
 }
 
-// The levels of the operator, by the arguments of its newest pod: the right to list the pods of all namespaces is
-// enough. Leaves reading.operator_pod empty where there is none.
-Result<Profile> operators_profile(kube::Api& api, ClusterReading& reading) {
-  LOCKSTEP_TRY(const auto page,
-               api.list(kube::kPods, {.label_selector = kOperatorLabels, .field_selector = kNotEnded}));
-  const kube::Json* newest = nullptr;
-  for (const kube::Json& pod : page.items) {
-    const auto created = [](const kube::Json& one) {
-      return api::text_of(api::at(api::at(one, "metadata"), "creationTimestamp"));
-    };
-    if (newest == nullptr || created(*newest) < created(pod)) newest = &pod;
+// The newest pod of the operator: the right to list the pods of all namespaces is enough. None where there is none, or
+// without this right, without which the pods cannot be read later, and that error names it.
+Result<std::optional<kube::Json>> newest_operator(kube::Api& api) {
+  auto page = api.list(kube::kPods, {.label_selector = kOperatorLabels, .field_selector = kNotEnded});
+  if (!page && page.error().code == ErrorCode::kForbidden) return std::optional<kube::Json>();
+  if (!page) return page.error();
+  const auto created = [](const kube::Json& pod) {
+    return api::text_of(api::at(api::at(pod, "metadata"), "creationTimestamp"));
+  };
+  const auto newest = std::max_element(page->items.begin(), page->items.end(),
+                                       [&](const auto& a, const auto& b) { return created(a) < created(b); });
+  if (newest == page->items.end()) return std::optional<kube::Json>();
+  return std::optional<kube::Json>(std::move(*newest));
+}
+
+std::string name_of(const kube::Json& pod) {
+  const kube::Json& meta = api::at(pod, "metadata");
+  return api::text_of(api::at(meta, "namespace")) + "/" + api::text_of(api::at(meta, "name"));
+}
+
+// The levels of the operator, by its pod's arguments. Sets reading.operator_pod where they can be read.
+Profile operators_profile(const kube::Json& pod, ClusterReading& reading) {
+  auto profile = given_profile(values_of(pod, kLevelFlag));
+  if (!profile) {
+    reading.notes.push_back(
+        fmt::format("the levels of the operator's pod {} cannot be read: {}", name_of(pod), profile.error().message));
+    return Profile{};
   }
-  if (newest == nullptr) return Profile{};
-  const kube::Json& meta = api::at(*newest, "metadata");
-  reading.operator_pod = api::text_of(api::at(meta, "namespace")) + "/" + api::text_of(api::at(meta, "name"));
-  auto profile = given_profile(level_flags_of(*newest));
-  if (profile) {
-    profile->name = "operator";
-    return profile;
-  }
-  reading.notes.push_back(fmt::format("the levels of the operator's pod {} cannot be read: {}", reading.operator_pod,
-                                      profile.error().message));
-  reading.operator_pod.clear();
-  return Profile{};
+  reading.operator_pod = name_of(pod);
+  profile->name = "operator";
+  return *std::move(profile);
+}
+
+// The signs of sick nodes that the operator looks for, by its pod's arguments.
+placement::SickSigns operators_signs(const kube::Json& pod, ClusterReading& reading) {
+  auto signs = placement::SickSigns::of_flags(values_of(pod, kSignFlag));
+  if (signs) return *std::move(signs);
+  reading.notes.push_back(fmt::format("what the operator's pod {} takes for a sick node cannot be read: {}",
+                                      name_of(pod), signs.error().message));
+  return {};
 }
 
 // `name` is one of preset_names().
@@ -158,18 +175,18 @@ Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
   }
   LOCKSTEP_TRY(Profile profile, given_profile(choice.levels));
   ClusterReading reading;
-  if (choice.levels.empty() && choice.preset.empty()) {
-    auto told = operators_profile(api, reading);
-    // Without this right the pods cannot be read either, and that error names the right.
-    if (!told && told.error().code != ErrorCode::kForbidden) return told.error();
-    if (told) profile = *std::move(told);
+  placement::SickSigns signs;
+  LOCKSTEP_TRY(const auto newest, newest_operator(api));
+  if (newest) {
+    signs = operators_signs(*newest, reading);
+    if (choice.levels.empty() && choice.preset.empty()) profile = operators_profile(*newest, reading);
   }
   std::vector<placement::NodeRecord> nodes;
   std::vector<api::Labels> labels;
   Unreadable bad_nodes, bad_pods;
   const placement::LabelKeys keys = keys_for(profile, shapes);
   LOCKSTEP_CHECK_OK(each_text(api, kube::kNodes, "", [&](std::string_view text) {
-    auto node = placement::scan_node(text, keys);
+    auto node = placement::scan_node(text, keys, signs);
     if (!node) return bad_nodes.note(node.error());
     labels.push_back(node->labels);
     nodes.push_back(*std::move(node));

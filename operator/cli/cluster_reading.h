@@ -33,7 +33,8 @@ struct ClusterReading {
 };
 
 // kInvalid: the choice contradicts itself, or no node has a label of the preset. kForbidden: says which right is
-// missing. An object that cannot be read is a note. Pods of job `self` that are not bound count as not there.
+// missing. An object that cannot be read is a note. The signs of sick nodes are those of the operator's newest pod,
+// none without one. Pods of job `self` that are not bound count as not there.
 Result<ClusterReading> read_cluster(kube::Api& api, const ProfileChoice& choice,
                                     const std::vector<placement::Shape>& shapes = {}, const placement::Uid& self = {});
 

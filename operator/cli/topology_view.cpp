@@ -28,12 +28,14 @@ constexpr std::size_t kMostBranches = 16;  // of a domain, without --all
 constexpr std::size_t kMostLines = 60;     // of a tree whose depth is not given
 constexpr std::size_t kMostJobs = 3;       // in a line
 
-const char* in_words(NodeState state) {
-  switch (state) {
+std::string in_words(const placement::Cluster& cluster, NodeId node) {
+  switch (cluster.state(node)) {
     case NodeState::kUsable:
       return "";
     case NodeState::kCordoned:
       return "cordoned";
+    case NodeState::kSick:
+      return "sick by " + cluster.sickness(node);
     case NodeState::kNotReady:
       return "not ready";
     case NodeState::kOutOfService:
@@ -158,7 +160,7 @@ class Drawing {
   std::string node_words(const Branch& branch) const {
     std::vector<std::string> remarks;
     if (!branch.lacks.empty()) remarks.push_back("no label " + branch.lacks);
-    if (const std::string state = in_words(reading_.cluster->state(branch.node)); !state.empty()) {
+    if (const std::string state = in_words(*reading_.cluster, branch.node); !state.empty()) {
       remarks.push_back(state);
     }
     const std::string& name = tree_.node_name(branch.node);
@@ -214,7 +216,7 @@ json node_json(const ClusterReading& reading, const Census& census, NodeId node)
   json one = as_json(reading, census, "node", cluster.tree().node_name(node), tally_of(census, kNone, node));
   one.erase("nodes");
   one.erase("usableNodes");
-  const std::string state = in_words(cluster.state(node));
+  const std::string state = in_words(cluster, node);
   one["state"] = state.empty() ? "ready" : state;
   one["taints"] = json::array();
   for (const placement::Taint& taint : cluster.taints(node)) {

@@ -86,7 +86,7 @@ class ClusterFeed::NodeSink final : public Sink {
     whole_ = true;
   }
   void add_item(std::string_view item) override {
-    const auto node = placement::scan_node(item, labels_);
+    const auto node = placement::scan_node(item, labels_, feed_.signs_);
     if (!node) {
       whole_ = false;
       return unreadable(node.error());
@@ -103,7 +103,7 @@ class ClusterFeed::NodeSink final : public Sink {
     end_of_list();
   }
   void put(std::string_view object, Version) override {
-    const auto node = placement::scan_node(object, labels_);
+    const auto node = placement::scan_node(object, labels_, feed_.signs_);
     if (!node) return unreadable(node.error());
     feed_.change([&](placement::Cluster& cluster) {
       cluster.put_node(*node);
@@ -184,8 +184,9 @@ class ClusterFeed::PodSink final : public Sink {
 };
 
 ClusterFeed::ClusterFeed(kube::Api& api, Clock& clock, MetricsRegistry& metrics, placement::Profile profile,
-                         std::function<void()> on_change)
-    : on_change_(std::move(on_change)),
+                         placement::SickSigns signs, std::function<void()> on_change)
+    : signs_(std::move(signs)),
+      on_change_(std::move(on_change)),
       cluster_(std::move(profile)),
       node_sink_(std::make_unique<NodeSink>(*this, metrics, kube::kNodes)),
       pod_sink_(std::make_unique<PodSink>(*this, metrics, kube::kPods)),

@@ -20,17 +20,19 @@
 #include "operator/kube/api.h"
 #include "operator/placement/cluster.h"
 #include "operator/placement/profile.h"
+#include "operator/placement/sickness.h"
 
 namespace lockstep::job {
 
 // Owns the cluster, its mutex and the threads of two watches.
 class ClusterFeed final : public ClusterAccess, public cache::Synced {
  public:
-  // The references outlive this, and no thread runs until start(). `profile` has passed check(). `on_change` is called
+  // The references outlive this, and no thread runs until start(). `profile` has passed check(). A node with one of
+  // `signs` gets no pods. `on_change` is called
   // on a thread of a watch, without the mutex: after each list, and after each event that a decision may depend on, as
   // Cluster::changes() says. It only wakes somebody: the next event waits.
   ClusterFeed(kube::Api& api, Clock& clock, MetricsRegistry& metrics, placement::Profile profile,
-              std::function<void()> on_change);
+              placement::SickSigns signs, std::function<void()> on_change);
   // Stops.
   ~ClusterFeed() override;
   ClusterFeed(const ClusterFeed&) = delete;
@@ -57,6 +59,7 @@ class ClusterFeed final : public ClusterAccess, public cache::Synced {
   template <typename F>
   void change(F&& change);
 
+  const placement::SickSigns signs_;
   const std::function<void()> on_change_;
   std::mutex mutex_;
   placement::Cluster cluster_;    // protected by mutex_

@@ -168,7 +168,7 @@ class Impl final : public JobController {
 
   void prepare_placement(MetricsRegistry& metrics, Clock& clock) {
     if (options_.placement->unavailable.empty()) {
-      feed_.emplace(api_, clock, metrics, options_.topology, [this] { desk_->cluster_changed(); });
+      feed_.emplace(api_, clock, metrics, options_.topology, options_.sick_signs, [this] { desk_->cluster_changed(); });
       desk_.emplace(
           *feed_, clock, metrics,
           [this] {

@@ -14,6 +14,7 @@
 #include "operator/job/job_placement.h"
 #include "operator/kube/api.h"
 #include "operator/placement/profile.h"
+#include "operator/placement/sickness.h"
 #include "operator/rendezvous/coordinator.h"
 
 namespace lockstep::job {
@@ -30,6 +31,7 @@ struct JobControllerOptions {
   std::string event_source = "lockstep.dev/operator";  // reportingController of events
   std::string instance;                                // reportingInstance
   placement::Profile topology;                         // levels of placement and of ranks; none: a flat cluster
+  placement::SickSigns sick_signs;                     // nodes with one of them get no pods from placement
   std::optional<JobPlacementOptions> placement;        // empty: kube-scheduler places the pods of all jobs
   int workers = 4;                                     // jobs that are reconciled at the same time
   int most_bulk_writes = 32;                           // creates and deletes of pods under way at most, of all jobs

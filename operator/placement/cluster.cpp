@@ -50,6 +50,11 @@ void Cluster::put_node(const NodeRecord& record) {
   bool changed = is_new;
   const NodeState state = state_of(record);
   changed |= std::exchange(node.state, state) != state;
+  if (record.sickness.empty()) {
+    sickness_.erase(id);
+  } else {
+    sickness_[id] = record.sickness;
+  }
 
   const std::int32_t node_class = acquire_class(record);
   changed |= node_class != node.node_class;
@@ -78,8 +83,15 @@ void Cluster::remove_node(const std::string& name) {
   Node& node = nodes_[index(id)];
   release_class(node.node_class);
   rows_.release(node.allocatable);
+  sickness_.erase(id);
   node = {};
   tables_.touch(id);
+}
+
+const std::string& Cluster::sickness(NodeId node) const {
+  static const std::string none;
+  const auto known = sickness_.find(node);
+  return known == sickness_.end() ? none : known->second;
 }
 
 bool Cluster::wants_node_list() const {

@@ -120,6 +120,8 @@ class Cluster {
 
   // Whether the node takes new pods.
   NodeState state(NodeId node) const { return nodes_[index(node)].state; }
+  // The sign that the node is sick, as text; "": none.
+  const std::string& sickness(NodeId node) const;
   // What tolerations and selectors look at: the taints, and those of the labels that some shape selects by.
   const std::vector<Taint>& taints(NodeId node) const { return class_of(node).taints; }
   const api::Labels& labels(NodeId node) const { return class_of(node).labels; }
@@ -224,7 +226,8 @@ class Cluster {
   Tree tree_;
   RequestTable rows_;
 
-  std::vector<Node> nodes_;  // by NodeId
+  std::vector<Node> nodes_;                 // by NodeId
+  std::map<NodeId, std::string> sickness_;  // of few
   std::vector<Absent> absent_;
   std::vector<std::int32_t> free_absent_;
   std::unordered_map<std::string, std::int32_t> absent_by_name_;

@@ -24,14 +24,16 @@ struct NodeRecord {
   bool ready = false;               // condition Ready is "True"
   bool unschedulable = false;       // cordoned
   bool out_of_service = false;      // taint node.kubernetes.io/out-of-service
+  std::string sickness;             // the sign that it is sick, as text_of(Sign) says it; "": none
 };
 
 // Whether a node takes new pods. Of several reasons against it, the last of these.
-enum class NodeState : std::uint8_t { kUsable, kCordoned, kNotReady, kOutOfService };
+enum class NodeState : std::uint8_t { kUsable, kCordoned, kSick, kNotReady, kOutOfService };
 
 inline NodeState state_of(const NodeRecord& node) {
   if (node.out_of_service) return NodeState::kOutOfService;
   if (!node.ready) return NodeState::kNotReady;
+  if (!node.sickness.empty()) return NodeState::kSick;
   return node.unschedulable ? NodeState::kCordoned : NodeState::kUsable;
 }
 

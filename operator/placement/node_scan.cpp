@@ -43,7 +43,7 @@ const JsonPaths& node_paths() {
 
 class NodeVisitor final : public JsonVisitor {
  public:
-  explicit NodeVisitor(const LabelKeys& labels) : labels_(labels) {}
+  NodeVisitor(const LabelKeys& labels, const SickSigns& signs) : labels_(labels), signs_(signs) {}
 
   void begin(int id) override {
     if (id == kTaints) taints_.clear();
@@ -64,6 +64,7 @@ class NodeVisitor final : public JsonVisitor {
         break;
       case kLabel:
         if (labels_.find(key) != labels_.end()) node_.labels[std::string(key)] = text;
+        look_for_sign(SignKind::kLabel, key, text);
         break;
       case kUnschedulable:
         node_.unschedulable = text == "true";
@@ -73,11 +74,11 @@ class NodeVisitor final : public JsonVisitor {
         break;
       case kNodeConditionType:
         condition_ = text;
-        judge_ready();
+        judge_condition();
         break;
       case kNodeConditionStatus:
         status_ = text;
-        judge_ready();
+        judge_condition();
         break;
       default:
         if (!taints_.empty()) of_taint(taints_.back(), id, text);
@@ -90,10 +91,12 @@ class NodeVisitor final : public JsonVisitor {
     if (!problem_.empty()) return fail(ErrorCode::kInvalid, problem_);
     node_.allocatable = in_units(allocatable_);
     for (Taint& taint : taints_) {
+      look_for_sign(SignKind::kTaint, taint.key, taint.value);
       node_.out_of_service = node_.out_of_service || taint.key == "node.kubernetes.io/out-of-service";
       if (taint.effect == "NoSchedule" || taint.effect == "NoExecute") node_.taints.push_back(std::move(taint));
     }
     std::sort(node_.taints.begin(), node_.taints.end());
+    if (sign_ != SickSigns::kNone) node_.sickness = text_of(signs_.all()[sign_]);
     return std::move(node_);
   }
 
@@ -111,11 +114,18 @@ class NodeVisitor final : public JsonVisitor {
     if (id == kTaintValue) taint.value = text;
     if (id == kTaintEffect) taint.effect = text;
   }
-  void judge_ready() {
+  // Of one condition, its type and its status come in any order.
+  void judge_condition() {
     if (condition_ == "Ready") node_.ready = status_ == "True";
+    if (!condition_.empty() && !status_.empty()) look_for_sign(SignKind::kCondition, condition_, status_);
+  }
+  void look_for_sign(SignKind kind, std::string_view key, std::string_view value) {
+    sign_ = std::min(sign_, signs_.find(kind, key, value));
   }
 
   const LabelKeys& labels_;
+  const SickSigns& signs_;
+  std::size_t sign_ = SickSigns::kNone;
   NodeRecord node_;
   ResourceList allocatable_;
   std::vector<Taint> taints_;
@@ -124,8 +134,8 @@ class NodeVisitor final : public JsonVisitor {
 
 }  // namespace
 
-Result<NodeRecord> scan_node(std::string_view text, const LabelKeys& labels) {
-  NodeVisitor visitor(labels);
+Result<NodeRecord> scan_node(std::string_view text, const LabelKeys& labels, const SickSigns& signs) {
+  NodeVisitor visitor(labels, signs);
   if (!walk_json(text, node_paths(), visitor)) return fail(ErrorCode::kInvalid, "the node is not JSON");
   return visitor.finish();
 }

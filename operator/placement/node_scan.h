@@ -8,6 +8,7 @@
 
 #include "operator/base/result.h"
 #include "operator/placement/node_record.h"
+#include "operator/placement/sickness.h"
 
 namespace lockstep::placement {
 
@@ -17,8 +18,9 @@ inline constexpr std::size_t kMostTaints = 256;  // a node with more is kInvalid
 using LabelKeys = std::set<std::string, std::less<>>;
 
 // kInvalid when `text` is not a JSON object with a name, or goes beyond a bound. A field of another type than the API's
-// is as if it were not there; an amount of `allocatable` that cannot be read is none.
-Result<NodeRecord> scan_node(std::string_view text, const LabelKeys& labels);
+// is as if it were not there; an amount of `allocatable` that cannot be read is none. Of several signs that the node is
+// sick, the first of `signs`.
+Result<NodeRecord> scan_node(std::string_view text, const LabelKeys& labels, const SickSigns& signs = {});
 
 // metadata.name alone, which is all that the deletion of a node needs. kInvalid as above.
 Result<std::string> scan_name(std::string_view text);

@@ -63,6 +63,8 @@ std::optional<std::pair<Bar, std::string>> bar_of(const Cluster& cluster, const 
       return std::pair(Bar::kOutOfService, std::string());
     case NodeState::kNotReady:
       return std::pair(Bar::kNotReady, std::string());
+    case NodeState::kSick:
+      return std::pair(Bar::kSick, cluster.sickness(node));
     case NodeState::kCordoned:
       return std::pair(Bar::kCordoned, std::string());
     case NodeState::kUsable:

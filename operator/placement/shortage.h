@@ -20,6 +20,7 @@ namespace lockstep::placement {
 enum class Bar {
   kOutOfService,
   kNotReady,
+  kSick,  // `what`: the sign, "condition:XIDErrors=True"
   kCordoned,
   kTaint,     // `what`: "key=value:effect"
   kSelector,  // `what`: the label that it lacks, or "node affinity"

@@ -117,6 +117,8 @@ std::string reason_of(const BarredNodes& barred) {
       return "out of service";
     case Bar::kNotReady:
       return "not ready";
+    case Bar::kSick:
+      return "sick by " + barred.what;
     case Bar::kCordoned:
       return "cordoned";
     case Bar::kTaint:

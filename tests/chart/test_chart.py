@@ -56,6 +56,7 @@ def test_manifests_equal_the_rendered_chart():
         "watchNamespace=Team",
         "defaultBackend=Kueue",
         "topology[0].name=Rack",
+        "avoidNodes={condition:XIDErrors}",
         "topology[0].key=example.com/rack",
     ],
 )
@@ -71,6 +72,21 @@ def test_levels_of_the_topology_reach_the_operator_outermost_first():
     arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert [word for word in arguments if word.startswith("--topology-level")] == [
         "--topology-level=block=example.com/block", "--topology-level=rack=example.com/rack"]
+
+
+def test_signs_of_sick_nodes_reach_the_operator():
+    documents = render("avoidNodes={preset:nvsentinel,condition:XIDErrors=True}")
+    arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in arguments if word.startswith("--avoid-nodes")] == [
+        "--avoid-nodes=preset:nvsentinel", "--avoid-nodes=condition:XIDErrors=True"]
+
+
+def test_the_schema_knows_each_preset_of_signs():
+    schema = (CHART / "values.schema.json").read_text()
+    source = (e2e.ROOT / "operator/placement/sickness.cpp").read_text()
+    presets = re.findall(r'^      \{"([a-z]+)",', source, re.M)
+    assert len(presets) == 5
+    assert f"preset:({'|'.join(presets)})" in schema
 
 
 def test_the_command_finds_the_operators_pod_by_its_labels(documents):

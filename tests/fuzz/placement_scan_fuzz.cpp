@@ -30,7 +30,8 @@ extern "C" int placement_scan_fuzz(const std::uint8_t* data, size_t size) {
     check_amounts(pod->requests);
     if (pod->uid.is_zero() || pod->requests.empty()) std::abort();
   }
-  if (const auto node = scan_node(text, {"rack"})) {
+  static const SickSigns signs = *SickSigns::of_flags({"label:rack=r9", "taint:a", "condition:Ready=False"});
+  if (const auto node = scan_node(text, {"rack"}, signs)) {
     check_amounts(node->allocatable);
     if (node->name.empty() || node->labels.size() > 1) std::abort();
   }

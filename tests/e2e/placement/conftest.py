@@ -51,7 +51,7 @@ def watches(cluster):
 @pytest.fixture
 def start(cluster, tmp_path):
     """Starts operators for namespace `default`, and ends them after the test."""
-    operators = host_operator.Operators(cluster, "default", tmp_path, lease=3, flags=placed.LEVELS)
+    operators = host_operator.Operators(cluster, "default", tmp_path, lease=3, flags=placed.FLAGS)
     yield operators
     operators.end()
 

@@ -43,7 +43,7 @@ class Life:
         placed.label(self._cluster, {nodes[3]: {placed.POOL: "away"}})
         self._cluster.kubectl("create", "namespace", self.namespace)
         operators = host_operator.Operators(
-            self._cluster, self.namespace, self._folder, lease=LEASE, flags=placed.LEVELS
+            self._cluster, self.namespace, self._folder, lease=LEASE, flags=placed.FLAGS
         )
         self._api = placed.client(self._cluster)
         self.operator = contention.Mortal(operators, [self.k] if self.k else [])

@@ -14,6 +14,8 @@ RACK, BLOCK, POOL = "example.com/rack", "example.com/block", "example.com/pool"
 RACKS = {"n1": "a", "n2": "b", "n3": "a", "n4": "b"}  # real nodes; neighbours by name are in different racks
 GPUS = 8  # of each node, real or of the fleet
 LEVELS = (f"--topology-level=block={BLOCK}", f"--topology-level=rack={RACK}")
+SICK = "XIDErrors"  # the condition by which a node is sick while it is True
+FLAGS = (*LEVELS, f"--avoid-nodes=condition:{SICK}=True")  # of the operator
 RACK_OF_FLEET, BLOCK_OF_FLEET = 8, 32  # nodes
 
 
@@ -28,6 +30,24 @@ def label(cluster, nodes):
     for node, labels in nodes.items():
         api.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}}, "application/merge-patch+json")
     api.close()
+
+
+@contextlib.contextmanager
+def sick(cluster, node):
+    """A node with condition SICK, which its kubelet leaves as it is. Gives a function that ends it early."""
+    api = client(cluster)
+
+    def say(status):
+        condition = {"type": SICK, "status": status, "reason": "Test", "message": "said by a test"}
+        api.call("PATCH", f"/api/v1/nodes/{node}/status", {"status": {"conditions": [condition]}},
+                 "application/strategic-merge-patch+json")
+
+    say("True")
+    try:
+        yield lambda: say("False")
+    finally:
+        say("False")
+        api.close()
 
 
 def label_topology(cluster, fleet):

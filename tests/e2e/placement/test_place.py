@@ -78,6 +78,18 @@ def test_a_gang_that_does_not_fit_creates_no_pod_and_says_what_is_short(cluster,
         assert sorted(nodes_of(cluster, name)) == ["n2", "n4"]
 
 
+def test_a_gang_waits_for_a_node_until_it_is_no_longer_sick(cluster, operator, watches, job):
+    with placed.taken(cluster, ["n1"]), placed.sick(cluster, "n2") as heal:
+        name = job(placed.sleeper("healthy", 2, placement={"required": "rack"}))
+        said = wait_unplaced(cluster, name, "WaitingForRoom")
+        print(f"\n{said}")
+        assert "2 pods need room in one rack, where 1 fit" in said
+        assert pods_ever(watches, name) == set()
+        heal()
+        wait_placed(cluster, name)
+        assert sorted(nodes_of(cluster, name)) == ["n2", "n4"]
+
+
 def test_a_gang_that_is_too_large_for_any_rack_says_so(cluster, operator, watches, job):
     name = job(placed.sleeper("too-large", 3, placement={"required": "rack"}))
     said = wait_unplaced(cluster, name, "GangTooLarge", deadline=5)

@@ -265,6 +265,25 @@ TEST_F(Plan, an_operator_without_levels_places_in_a_flat_cluster) {
   EXPECT_NE(printed().find("preset oci\n"), std::string::npos);
 }
 
+TEST_F(Plan, takes_the_signs_of_sick_nodes_of_the_operators_pod) {
+  make_nodes(1, 1, 2);
+  make_node("sick", {{"state", "bad"}});
+  make_operator({"--avoid-nodes=label:state=bad", "--avoid-nodes", "preset:eks"});
+  ASSERT_TRUE(topology(target(), {.profile = {.levels = kLevelFlags}}).ok());
+  EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
+  EXPECT_EQ(exit_of(job(3)), 1);
+  EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
+}
+
+TEST_F(Plan, a_sign_of_the_operator_that_cannot_be_read_is_a_warning) {
+  make_nodes(1, 1, 1);
+  make_operator({"--avoid-nodes=state=bad"});
+  ASSERT_TRUE(plan(target(), job(1), {}).ok());
+  EXPECT_NE(printed().find("Warning: what the operator's pod lockstep/operator-0 takes for a sick node cannot be read: "
+                           "\"state=bad\" must begin with"),
+            std::string::npos);
+}
+
 TEST_F(Plan, a_level_of_the_operator_that_cannot_be_read_is_a_warning) {
   make_nodes(1, 1, 1);
   make_operator({"--topology-level=row"});

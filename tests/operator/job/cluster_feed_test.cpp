@@ -197,7 +197,8 @@ class ClusterFeedTest : public ::testing::Test {
   std::condition_variable heard;
   int changes = 0;                // protected by mutex
   std::atomic<bool> asks = true;  // on_change asks the cluster, which would not return under the mutex
-  ClusterFeed feed{server, clock, metrics, kRacks, [this] {
+  const placement::SickSigns signs = *placement::SickSigns::of_flags({"condition:XIDErrors=True"});
+  ClusterFeed feed{server, clock, metrics, kRacks, signs, [this] {
                      if (asks) feed.with_cluster([](Cluster&) {});
                      const std::lock_guard guard(mutex);
                      ++changes;
@@ -257,6 +258,26 @@ TEST_F(ClusterFeedTest, follows_nodes_that_come_change_and_go) {
   EXPECT_EQ(used("c"), -1);
   EXPECT_TRUE(measured("lockstep_placement_nodes 2"));
   EXPECT_EQ(told(), 6);
+}
+
+TEST_F(ClusterFeedTest, a_node_is_sick_from_the_list_on_and_by_an_event) {
+  const auto condition = [](Json one, const char* status) {
+    one["status"]["conditions"].push_back({{"type", "XIDErrors"}, {"status", status}});
+    return one;
+  };
+  const auto sickness = [&](const char* name) {
+    std::string sign;
+    feed.with_cluster([&](Cluster& cluster) { sign = cluster.sickness(cluster.tree().find(name)); });
+    return sign;
+  };
+  nodes.push_back(condition(node("c"), "True").dump());
+  start();
+  EXPECT_EQ(sickness("c"), "condition:XIDErrors=True");
+  server.say(kube::kNodes, WatchEventType::kModified, condition(node("c"), "False").dump());
+  server.say(kube::kNodes, WatchEventType::kModified, condition(node("a", {{"rack", "r1"}}), "True").dump());
+  await(4);
+  EXPECT_EQ(sickness("c"), "");
+  EXPECT_EQ(sickness("a"), "condition:XIDErrors=True");
 }
 
 TEST_F(ClusterFeedTest, says_nothing_of_an_event_that_no_decision_reads) {

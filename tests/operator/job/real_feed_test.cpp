@@ -36,7 +36,7 @@ class RealFeed : public ::testing::Test {
     for (const std::string& name_space : {here, there}) {
       create(kNamespaces, "", {{"metadata", {{"name", name_space}}}});
     }
-    feed.emplace(*api, clock, metrics, placement::Profile{"racks", {{"rack", "rack"}}}, [this] {
+    feed.emplace(*api, clock, metrics, placement::Profile{"racks", {{"rack", "rack"}}}, placement::SickSigns(), [this] {
       const std::lock_guard guard(mutex);
       changed.notify_all();
     });

@@ -323,6 +323,27 @@ TEST_F(ClusterTest, holds_as_long_as_nobody_else_took_the_node) {
   EXPECT_FALSE(cluster.holds(a, eight));
 }
 
+TEST_F(ClusterTest, a_sick_node_takes_no_pod_until_the_sign_is_gone) {
+  const NodeId a = cluster.tree().find("a");
+  cluster.put_pod(gpu_pod("mine", "a", 2));
+  const auto room = fit("a", two);
+  ASSERT_GT(room, 0);
+  NodeRecord sick = gpu_node("a");
+  sick.sickness = "label:state=bad";
+  cluster.put_node(sick);
+  EXPECT_EQ(fit("a", two), 0);
+  EXPECT_EQ(cluster.state(a), NodeState::kSick);
+  EXPECT_EQ(cluster.sickness(a), "label:state=bad");
+  EXPECT_EQ(used("a"), 2) << "its pods stay";
+  cluster.put_node(gpu_node("a"));
+  EXPECT_EQ(fit("a", two), room);
+  EXPECT_EQ(cluster.sickness(a), "");
+  cluster.put_node(sick);
+  cluster.remove_node("a");
+  cluster.put_node(gpu_node("a"));
+  EXPECT_EQ(cluster.sickness(cluster.tree().find("a")), "") << "of the node that had the name before";
+}
+
 TEST_F(ClusterTest, huge_amounts_neither_wrap_nor_crash) {
   NodeRecord node = gpu_node("a", kMostUnits);
   cluster.put_node(node);

@@ -50,6 +50,27 @@ TEST(NodeScan, out_of_service_is_a_taint_of_any_effect) {
   EXPECT_TRUE(node.taints.empty());
 }
 
+TEST(NodeScan, a_sign_of_sickness_is_a_condition_a_taint_or_a_label) {
+  const auto signs = *SickSigns::of_flags({"condition:XIDErrors=True", "taint:example.com/broken", "label:state=bad"});
+  const auto sickness = [&](const std::string& labels, const std::string& taints, const std::string& conditions) {
+    const std::string text = R"({"metadata":{"name":"n","labels":{)" + labels + R"(}},"spec":{"taints":[)" + taints +
+                             R"(]},"status":{"conditions":[)" + conditions + "]}}";
+    return scan_node(text, {}, signs)->sickness;
+  };
+  const std::string ready = R"({"type":"Ready","status":"True"})";
+  EXPECT_EQ(sickness("", "", ready), "");
+  EXPECT_EQ(sickness("", "", ready + R"(,{"type":"XIDErrors","status":"True"})"), "condition:XIDErrors=True");
+  EXPECT_EQ(sickness("", "", R"({"status":"True","type":"XIDErrors"},)" + ready), "condition:XIDErrors=True");
+  EXPECT_EQ(sickness("", "", R"({"type":"XIDErrors","status":"False"},)" + ready), "")
+      << "the status of the next condition is not its own";
+  EXPECT_EQ(sickness("", R"({"key":"example.com/broken","value":"v","effect":"PreferNoSchedule"})", ready),
+            "taint:example.com/broken");
+  EXPECT_EQ(sickness(R"("state":"bad")", "", ready), "label:state=bad");
+  EXPECT_EQ(sickness(R"("state":"good")", "", ready), "");
+  EXPECT_EQ(sickness(R"("state":"bad")", "", R"({"type":"XIDErrors","status":"True"})"), "condition:XIDErrors=True")
+      << "the first that was asked for";
+}
+
 TEST(NodeScan, an_amount_that_cannot_be_read_is_none) {
   const auto node =
       scanned_node(R"({"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"many","memory":"-1","pods":9,

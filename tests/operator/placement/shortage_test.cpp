@@ -241,17 +241,20 @@ const Situation kNodeByNode[] = {
      Outcome::kTooLarge,
      "4 pods can never fit into the cluster: the cluster takes 1 when empty\n"
      "barred 5: node affinity\n"},
-    {"cordoned_not_ready_and_out_of_service",
+    {"sick_cordoned_not_ready_and_out_of_service",
      [](Site& site) {
        site.node("n1").unschedulable = true;
        site.node("n2").ready = false;
        site.node("n3").out_of_service = true;
        site.node("n4").unschedulable = true;
+       site.node("n5").sickness = "condition:XIDErrors=True";
+       site.node("n5").unschedulable = true;
      },
      Outcome::kTooLarge,
-     "4 pods can never fit into the cluster: the cluster takes 2 when empty\n"
+     "4 pods can never fit into the cluster: the cluster takes 1 when empty\n"
      "barred 1: out of service\n"
      "barred 1: not ready\n"
+     "barred 1: sick by condition:XIDErrors=True\n"
      "barred 2: cordoned\n"},
     {"a_pod_is_larger_than_every_node", [](Site& site) { site.shape.requests[2].units = 16; }, Outcome::kNoNode,
      "no node can take such a pod, even when empty (the cluster has 6)\n"
