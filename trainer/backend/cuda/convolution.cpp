@@ -215,10 +215,16 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
   };
   DnnCalls calls(place.dnn);
   const Owned graph = graph_of(calls, place, shape, of, adds);
+  if (calls.failed()) return cannot(code_of(calls.status()), calls.why());
   std::string why_not = "it has no engine for it";
   for (const DnnHeuristic mode : {DnnHeuristic::kA, DnnHeuristic::kFallback}) {
-    for (Owned& config : candidates(calls, place, graph, mode)) {
-      if (calls.failed()) break;
+    DnnCalls asking(place.dnn);  // a mode that fails leaves the next
+    std::vector<Owned> configs = candidates(asking, place, graph, mode);
+    if (asking.failed()) {
+      why_not = asking.why();
+      continue;
+    }
+    for (Owned& config : configs) {
       DnnCalls attempt(place.dnn);  // an engine that fails leaves the next
       Engine engine = engine_of(attempt, config);
       if (!attempt.failed() && !suits(engine)) continue;
@@ -230,7 +236,7 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
       std::int64_t workspace = 0;
       attempt.get(planned, DnnAttribute::kPlanWorkspace, DnnType::kInt64, 1, &workspace);
       if (attempt.failed()) {
-        if (code_of(attempt.status()) == ErrorCode::kExhausted) return cannot(ErrorCode::kExhausted, attempt.why());
+        if (lacks_memory(attempt.status())) return cannot(ErrorCode::kExhausted, attempt.why());
         why_not = attempt.why();
         continue;
       }
@@ -245,7 +251,6 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
       return plan;
     }
   }
-  if (calls.failed()) return cannot(code_of(calls.status()), calls.why());
   return cannot(ErrorCode::kInternal, why_not);
 }
 

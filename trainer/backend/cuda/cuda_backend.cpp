@@ -68,6 +68,7 @@ class CudaBackend final : public core::Backend {
   ~CudaBackend() override {
     if (queue_) static_cast<void>(queue_->wait(queue_->mark()));
     if (queue_ && queue_->hangs()) return;
+    if (queue_) queue_->enter();
     if (place_.handle != nullptr) blas_.destroy(place_.handle);
     if (dnn_place_) dnn_->destroy(dnn_place_->handle);
   }
@@ -108,6 +109,7 @@ class CudaBackend final : public core::Backend {
   }
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
                                                  const core::Addresses& addresses) override {
+    queue_->enter();
     Status status;
     auto executable = bind_nodes(graph, lowered, addresses, [&](const Run& run, Bindings bindings) {
       const core::Node& node = graph.nodes[run.first];

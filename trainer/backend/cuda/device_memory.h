@@ -49,11 +49,11 @@ class DeviceScratch {
   // The queue must outlive it.
   explicit DeviceScratch(DeviceQueue& queue) : queue_(queue) {}
   // At least so many bytes are at data() from now on. To grow waits for the device's work. kExhausted: there is not
-  // enough memory, and data() is what it was.
+  // enough memory, and nothing is reserved any more.
   Status reserve(size_t bytes) {
     if (memory_ && bytes <= memory_->bytes()) return {};
-    LOCKSTEP_TRY(auto larger, DeviceMemory::allocate(queue_, std::max(bytes, size_t{1} << 16)));
-    memory_ = std::move(larger);
+    memory_.reset();  // first: there may be no room for both
+    LOCKSTEP_TRY(memory_, DeviceMemory::allocate(queue_, std::max(bytes, size_t{1} << 16)));
     return {};
   }
   void* data() const { return memory_ ? memory_->data() : nullptr; }  // null: nothing was reserved

@@ -30,6 +30,9 @@ enum class DnnStatus : int {
   kAttributeType = 2010,
   kNotSupported = 3000,
   kInternalError = 4000,
+  kCompilationFailed = 4001,
+  kHostAllocationFailed = 4003,
+  kDeviceAllocationFailed = 4004,
   kExecutionFailed = 5000,
 };
 

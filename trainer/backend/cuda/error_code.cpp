@@ -35,8 +35,15 @@ ErrorCode code_of(BlasStatus status) {
 
 ErrorCode code_of(DnnStatus status) {
   if (status == DnnStatus::kVersionMismatch || status == DnnStatus::kLoadingFailed) return ErrorCode::kNotFound;
-  const int kind = static_cast<int>(status) / 1000;
-  return kind == 2 || kind == 3 ? ErrorCode::kInternal : ErrorCode::kExhausted;
+  const int number = static_cast<int>(status);
+  if (number >= 3005 && number <= 3009) return ErrorCode::kNotFound;  // driver, runtime or GPU do not suit it
+  if (lacks_memory(status) || status == DnnStatus::kInternalError) return ErrorCode::kExhausted;
+  const int kind = number / 1000;
+  return kind == 2 || kind == 3 || kind == 4 ? ErrorCode::kInternal : ErrorCode::kExhausted;
+}
+
+bool lacks_memory(DnnStatus status) {
+  return status == DnnStatus::kHostAllocationFailed || status == DnnStatus::kDeviceAllocationFailed;
 }
 
 bool device_lost(CudaError error) {

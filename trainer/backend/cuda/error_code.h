@@ -13,6 +13,8 @@ namespace lockstep::trainer::cuda {
 ErrorCode code_of(CudaError error);
 ErrorCode code_of(BlasStatus status);
 ErrorCode code_of(DnnStatus status);
+// The host or the GPU has too little memory for what was asked.
+bool lacks_memory(DnnStatus status);
 
 // Whether the device's work is lost, and every later call of the process fails with the same number.
 bool device_lost(CudaError error);

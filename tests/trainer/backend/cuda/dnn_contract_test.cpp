@@ -161,6 +161,14 @@ TEST_F(Convolutions, a_plan_takes_no_engine_that_rounds_varies_or_needs_too_much
   EXPECT_NE(bounded->engine(), plan->engine());
 }
 
+TEST_F(Convolutions, a_plan_takes_the_fallback_where_the_heuristics_fail) {
+  const auto plan = ConvolutionPlan::plan(
+      place_, with_outputs({.samples = 1, .height = 40, .width = 40, .channels = 1, .outputs = 1, .kernel = 29}),
+      ConvolutionPass::kForward, false);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->workspace_bytes(), 0U);
+}
+
 TEST_F(Convolutions, a_plan_that_the_library_cannot_make_is_one_sentence) {
   ConvolutionShape s = with_outputs(cases()[2].shape);
   s.out_width += 1;

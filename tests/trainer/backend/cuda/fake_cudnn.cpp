@@ -15,8 +15,8 @@
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
 //
 // The heuristics propose first what a program may not want: an engine whose bits differ from run to run, one that
-// rounds its inputs to TF32, one that needs a terabyte. Then comes one that suits, with a small workspace, except for
-// grouped convolutions: these have only what the fallback adds.
+// rounds its inputs to TF32, one that needs a terabyte, one that does not compile. Then comes one that suits, with a
+// small workspace, except for grouped convolutions: these have only what the fallback adds.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -61,12 +61,14 @@ struct Engine {
   std::int64_t workspace_bytes;
   Flaw flaw;
   std::vector<DnnNote> notes;
+  DnnStatus planned = DnnStatus::kSuccess;
 };
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all = {{0, Flaw::kNondeterministic, {DnnNote::kNondeterministic}},
                                           {0, Flaw::kRoundsInputs, {DnnNote::kTensorCore}},
                                           {std::int64_t{1} << 40, Flaw::kNone, {}},
+                                          {0, Flaw::kNone, {}, DnnStatus::kCompilationFailed},
                                           {std::int64_t{1} << 17, Flaw::kNone, {DnnNote::kStrictNan}},
                                           {0, Flaw::kNone, {}}};
   return all;
@@ -77,8 +79,9 @@ const Engine& engine_of(const Contents& config) {
   return engines()[static_cast<size_t>(engine.one<std::int64_t>(DnnAttribute::kEngineIndex))];
 }
 
-constexpr size_t kFirstFallback = 4;
+constexpr size_t kFirstSuiting = 4, kFirstFallback = 5;
 constexpr std::int64_t kLargestKernel = 31;  // for a larger one there is no engine
+constexpr std::int64_t kFailingKernel = 29;  // for which the heuristics fail, and the fallback does not
 
 std::shared_ptr<const Contents> config_for(const std::shared_ptr<const Contents>& graph, size_t number) {
   auto engine = std::make_shared<Contents>(Contents{.kind = DnnKind::kEngine, .finalized = true});
@@ -91,12 +94,20 @@ std::shared_ptr<const Contents> config_for(const std::shared_ptr<const Contents>
   return config;
 }
 
+bool fails(const Contents& heuristic) {
+  const auto graph = heuristic.values.at(DnnAttribute::kHeuristicGraph).contents.front();
+  return heuristic.one<DnnHeuristic>(DnnAttribute::kHeuristicMode) == DnnHeuristic::kA &&
+         convolution_of(graph->descriptor(DnnAttribute::kGraphOperations)).w.dimensions[2] == kFailingKernel;
+}
+
 Value results_of(const Contents& heuristic) {
   const auto graph = heuristic.values.at(DnnAttribute::kHeuristicGraph).contents.front();
   const Convolution convolution = convolution_of(graph->descriptor(DnnAttribute::kGraphOperations));
   const bool fallback = heuristic.one<DnnHeuristic>(DnnAttribute::kHeuristicMode) == DnnHeuristic::kFallback;
   const bool grouped = convolution.x.dimensions[1] != convolution.w.dimensions[1];
-  size_t begin = fallback ? kFirstFallback : 0, end = fallback ? engines().size() : grouped ? 3 : kFirstFallback;
+  size_t begin = fallback ? kFirstFallback : 0, end = fallback  ? engines().size()
+                                                      : grouped ? kFirstSuiting
+                                                                : kFirstFallback;
   if (convolution.w.dimensions[2] > kLargestKernel) begin = end;
   Value results{.type = DnnType::kDescriptor, .count = static_cast<std::int64_t>(end - begin)};
   for (; begin < end; ++begin) results.contents.push_back(config_for(graph, begin));
@@ -253,9 +264,13 @@ DnnStatus cudnnBackendFinalize(DnnDescriptor* descriptor) {
   Contents& of = *descriptor->contents;
   if (of.finalized) return refuse(DnnStatus::kBadParam, "the descriptor is finalized already");
   if (const DnnStatus status = fake::check(of); status != DnnStatus::kSuccess) return status;
-  if (of.kind == DnnKind::kEngineHeuristic) of.values[DnnAttribute::kHeuristicResults] = results_of(of);
+  if (of.kind == DnnKind::kEngineHeuristic) {
+    if (fails(of)) return refuse(DnnStatus::kInternalError, "the heuristics fail");
+    of.values[DnnAttribute::kHeuristicResults] = results_of(of);
+  }
   if (of.kind == DnnKind::kExecutionPlan) {
     const Engine& engine = engine_of(of.descriptor(DnnAttribute::kPlanConfig));
+    if (engine.planned != DnnStatus::kSuccess) return refuse(engine.planned, "the engine cannot be compiled");
     of.values[DnnAttribute::kPlanWorkspace] = value_of(DnnType::kInt64, std::vector{engine.workspace_bytes});
   }
   of.finalized = true;
