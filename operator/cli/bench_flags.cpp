@@ -16,13 +16,13 @@ void add_bench_storage(CLI::App& bench, StorageOptions& options) {
   storage->add_option("--loaders", options.loaders, "Threads that read and decode (default: 1,2,4,8)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(1, 256))
+      ->check(CLI::Range(1, 16))
       ->type_name("N");
   storage->add_option("--images", options.images, "Images of the data set (default: 2000)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->type_name("N");
   storage->add_option("--size", options.side, "Rows and columns of each image, in pixels (default: 224)")
-      ->check(CLI::Range(std::int64_t{8}, std::int64_t{4096}))
+      ->check(CLI::Range(std::int64_t{8}, std::int64_t{1024}))
       ->type_name("N");
   storage->add_option("--seconds", options.seconds, "Timed seconds of a run (default: 5)")
       ->check(CLI::Range(0.001, 86400.0))

@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs lockstep-data to its end, with its standard output in a file. It ends with this process, and has deadlines of
-// its own for storage that hangs.
+// Runs lockstep-data to its end, with its standard output in a file. It is told to end when this process does. Its
+// reads have deadlines of their own; its writes have none.
 Status run_data(const std::vector<std::string>& words, const fs::path& output) {
   LOCKSTEP_TRY(std::string program, data_program());
   const int fd = ::open(output.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
@@ -40,6 +40,8 @@ Status run_data(const std::vector<std::string>& words, const fs::path& output) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
+    ::setpgid(0, 0);  // Ctrl-C comes once, as the end of the parent: a second signal ends it without cleaning up
+    ::signal(SIGTTOU, SIG_IGN);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
     ::dup2(fd, STDOUT_FILENO);
@@ -51,6 +53,9 @@ Status run_data(const std::vector<std::string>& words, const fs::path& output) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    return fail(ErrorCode::kNotFound, fmt::format("cannot run {}; install it beside lockstep", program));
+  }
   return fail(ErrorCode::kUnavailable, fmt::format("lockstep data {} failed with exit status {}", words.front(),
                                                    WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }

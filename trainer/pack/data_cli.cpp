@@ -106,10 +106,10 @@ int run_data_cli(int argc, const char* const* argv) {
   CLI::App* reads = app.add_subcommand("read", "Measure how fast the images of a data set are read and decoded");
   reads->add_option("data", read.data, "Folder that image models read, or synthetic")->required()->type_name("DATA");
   reads->add_option("--threads", read.threads, "Threads that read and decode")
-      ->check(CLI::Range(1, 256))
+      ->check(CLI::Range(1, 16))
       ->capture_default_str();
   reads->add_option("--size", read.side, "Rows and columns that images are resized to, in pixels")
-      ->check(CLI::Range(8, 4096))
+      ->check(CLI::Range(8, 1024))
       ->capture_default_str();
   reads->add_option("--seconds", read.seconds, "For how long batches of 32 images are taken")
       ->check(CLI::Range(0.001, 86400.0))

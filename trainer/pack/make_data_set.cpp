@@ -42,7 +42,7 @@ Result<Made> write_all(const Common& common, std::int64_t count, const std::vect
     if (common.files) {
       const auto number = order.at(static_cast<std::uint64_t>(i));
       LOCKSTEP_CHECK_OK(
-          writer->add_file(example.text, fmt::format("{:08}.jpg", number), std::as_bytes(std::span(example.encoded))));
+          writer->add_file(example.text, fmt::format("{:09}.jpg", number), std::as_bytes(std::span(example.encoded))));
     } else {
       LOCKSTEP_CHECK_OK(writer->add(i < made.held_out ? "test" : "train", data::to_payload(example)));
     }
@@ -86,7 +86,7 @@ Result<Made> pack_images(const PackOptions& options, const std::atomic<bool>& st
 
 Result<Made> synthesize_images(const SynthOptions& options, const std::atomic<bool>& stop) {
   std::vector<std::string> classes;
-  for (std::int64_t label = 0; label < options.classes; ++label) classes.push_back(fmt::format("class-{:04}", label));
+  for (std::int64_t label = 0; label < options.classes; ++label) classes.push_back(fmt::format("class-{:05}", label));
   auto make = [&](std::int64_t number) -> Result<data::ImageExample> {
     const std::int64_t label = number % options.classes;
     const data::Image image =

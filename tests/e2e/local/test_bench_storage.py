@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import signal
+
+import e2e
 
 TINY = ["bench", "storage", "--images", "40", "--size", "16", "--seconds", "0.01", "--runs", "2", "--loaders", "1,2",
         "--nfs-latency-ms", "0.1", "--object-latency-ms", "0.2"]
@@ -38,3 +42,18 @@ def test_a_dry_run_measures_nothing(lockstep, tmp_path):
     assert command.wait() == 0, command
     assert "17 cells, 0:00 in all, and the time to make 40 images of 16 x 16 pixels" in command.out, command
     assert not (tmp_path / "storage").exists()
+
+
+def test_ctrl_c_leaves_no_part_of_a_data_set(lockstep, tmp_path):
+    folder = tmp_path / "storage"
+    command = lockstep("bench", "storage", "--images", "1000000", "--size", "32", "--output", folder)
+
+    def parts():
+        return list(folder.glob("data/*.partial-*"))
+
+    e2e.wait_for("a part of the data set", lambda: parts() or command.process.poll() is not None, 60, every=0.02)
+    assert parts(), command
+    os.killpg(command.process.pid, signal.SIGINT)  # as a terminal does
+    assert command.wait() == -signal.SIGINT, command
+    command.nothing_is_left(deadline=30)
+    assert parts() == [], command

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
              "lockstep bench storage: --store: tape not in {local,nfs,object}\nSee lockstep bench storage --help.\n"},
         Case{{"bench", "storage", "--loaders", "0"},
              2,
-             "lockstep bench storage: --loaders: Value 0 not in range 1 to 256\nSee lockstep bench storage --help.\n"},
+             "lockstep bench storage: --loaders: Value 0 not in range 1 to 16\nSee lockstep bench storage --help.\n"},
         Case{{"bench", "storage", "--output", "/dev/null/x"},
              1,
              "lockstep bench storage: cannot create the folder /dev/null/x/cells: Not a directory\n"},

@@ -190,15 +190,16 @@ TEST(ImageFiles, abort_ends_a_take_that_waits_for_storage) {
 }
 
 TEST(ImageFiles, an_opening_that_hangs_ends_the_look_with_the_path) {
-  // The thread that hangs is left behind, and uses it until it is released.
-  static FileStorage hanging;
-  hanging.opens_hang = true;
-  const auto looked = look_at_files({{.path = hanging.paths[0]}}, std::chrono::milliseconds(30), hanging.opener());
+  // The thread that hangs is left behind, and owns what it uses.
+  const auto hanging = std::make_shared<FileStorage>();
+  hanging->opens_hang = true;
+  const OpenFile open = [hanging, opens = hanging->opener()](const std::string& path) { return opens(path); };
+  const auto looked = look_at_files({{.path = hanging->paths[0]}}, std::chrono::milliseconds(30), open);
   ASSERT_FALSE(looked.ok());
   EXPECT_EQ(looked.error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(looked.error().message, "opening data 'photos/0/0.jpg' has not ended for 0 s; the storage does not answer");
-  hanging.released = true;
-  hanging.released.notify_all();
+  hanging->released = true;
+  hanging->released.notify_all();
 }
 
 TEST(ImageFiles, a_file_that_is_too_large_is_refused_before_it_takes_memory) {

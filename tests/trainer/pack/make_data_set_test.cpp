@@ -185,7 +185,7 @@ TEST_F(MakeDataSet, synthetic_files_pack_to_the_images_of_synthetic_records) {
   options.common.files = true;
   const Made made = synthesize_images(options, kGoOn).value();
   EXPECT_EQ(made.files, 20U);
-  EXPECT_TRUE(fs::exists(folder_ / "photos/class-0003/00000007.jpg"));
+  EXPECT_TRUE(fs::exists(folder_ / "photos/class-00003/000000007.jpg"));
   ASSERT_TRUE(pack_images(pack(), kGoOn).ok());
   EXPECT_TRUE(read_back("t") == records);
 }
