@@ -41,7 +41,11 @@ Result<Sign> sign_of(std::string_view flag) {
   const std::string_view rest = flag.substr(colon + 1);
   const auto equals = rest.find('=');
   Sign sign{known->first, std::string(rest.substr(0, equals)), {}};
-  if (equals != std::string_view::npos) sign.value = rest.substr(equals + 1);
+  if (equals == std::string_view::npos) return sign;
+  sign.value = rest.substr(equals + 1);
+  if (sign.value.empty() && sign.kind != SignKind::kCondition) {
+    return fail(ErrorCode::kInvalid, fmt::format("\"{}\" names no value; leave = out for any value", flag));
+  }
   return sign;
 }
 

@@ -27,6 +27,7 @@ TEST(SickSigns, every_fault_of_a_flag_has_one_sentence) {
        "\"condition:XIDErrors\" must end with the status that is bad: =True, =False or =Unknown"},
       {"condition:XIDErrors=true",
        "\"condition:XIDErrors=true\" must end with the status that is bad: =True, =False or =Unknown"},
+      {"label:state=", "\"label:state=\" names no value; leave = out for any value"},
       {"preset:azure", "there is no preset \"azure\"; there are nvsentinel, eks, aks, gke, autoscalers"},
   };
   for (const auto& [flag, message] : table) {
