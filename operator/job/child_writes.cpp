@@ -23,6 +23,12 @@ bool was_refused(ErrorCode code) {
          code != ErrorCode::kInternal && code != ErrorCode::kCorrupt;
 }
 
+// Whether the API server turned the write away without a look at the object. That says nothing of an earlier try whose
+// answer was lost.
+bool was_turned_away(ErrorCode code) {
+  return code == ErrorCode::kTooManyRequests || code == ErrorCode::kForbidden || code == ErrorCode::kUnauthorized;
+}
+
 // Whether `test`s of a JSON patch hold for an object.
 bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
   return std::all_of(patch.begin(), patch.end(), [&](const kube::Json& operation) {
@@ -115,8 +121,9 @@ Result<ChildWrites::Written> ChildWrites::place(const placement::Opening& openin
   if (written && *written) {
     told.uid = (*written)->uid;
     told.resource_version = (*written)->resource_version;
-  } else if (written || was_refused(written.error().code)) {
-    told.resource_version = "";
+  } else if (written ||
+             (was_refused(written.error().code) && (opening.uid.empty() || !was_turned_away(written.error().code)))) {
+    told.resource_version = "";  // an earlier create would answer that the pod exists
   }
   return written;
 }
@@ -191,7 +198,7 @@ Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, con
     tools_.own_writes.wrote(job_->meta.key(), kPodCache, meta.resource_version);
     return Written(std::move(meta));
   }
-  const Error& error = written.error();
+  Error error = written.error();
   if (error.code == ErrorCode::kNotFound || error.code == ErrorCode::kConflict) return Written();
   if (error.code == ErrorCode::kTooManyRequests) return error;  // made again
   if (error.code == ErrorCode::kInvalid) {
@@ -202,6 +209,7 @@ Result<ChildWrites::Written> ChildWrites::patch_pod(const std::string& name, con
       return Written(std::move(meta));
     }
     if (live && !conditions_hold(patch, *live)) return Written();
+    if (!live) error = live.error();  // what became of the pod is not known
   }
   const std::lock_guard guard(mutex_);
   outcome_.error = error.in(fmt::format("{} pod {}", doing, name));

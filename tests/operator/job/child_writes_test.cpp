@@ -25,6 +25,7 @@ class Server final : public testing::HookedApi {
  public:
   using HookedApi::HookedApi;
   bool away = false, loses_answers = false;
+  ErrorCode says_when_away = ErrorCode::kUnavailable;
 
   Result<Json> patch(const kube::Resource& resource, const std::string& name_space, const std::string& name,
                      kube::PatchType type, const Json& patch, const std::string& subresource,
@@ -36,7 +37,7 @@ class Server final : public testing::HookedApi {
 
  protected:
   std::optional<Error> before(const Write&) override {
-    return away ? std::optional(Error{ErrorCode::kUnavailable, "away"}) : std::nullopt;
+    return away ? std::optional(Error{says_when_away, "away"}) : std::nullopt;
   }
 };
 
@@ -158,6 +159,29 @@ TEST_F(ChildWritesTest, a_write_whose_answer_was_lost_is_found_by_the_next_try) 
   EXPECT_FALSE(carry_out(plan).error);
   EXPECT_THAT(ended_, ElementsAre(std::tuple(placed(), "", "lost"),
                                   std::tuple(placed(), plan.opens[0].uid, pod()["metadata"]["resourceVersion"])));
+}
+
+// An earlier try may have removed the gate: this answer does not say.
+TEST_F(ChildWritesTest, a_try_that_is_turned_away_leaves_open_whether_the_gate_is_there) {
+  const Plan plan = opening_of_a_gated_pod();
+  open_ = {"n0"};
+  server_.away = true;
+  for (const ErrorCode code : {ErrorCode::kTooManyRequests, ErrorCode::kForbidden, ErrorCode::kUnauthorized}) {
+    server_.says_when_away = code;
+    carry_out(plan);
+  }
+  const std::tuple lost(placed(), "", "lost");
+  EXPECT_THAT(ended_, ElementsAre(lost, lost, lost));
+}
+
+TEST_F(ChildWritesTest, a_create_that_is_turned_away_has_made_no_pod) {
+  open_ = {"n0"};
+  server_.away = true;
+  server_.says_when_away = ErrorCode::kForbidden;  // a quota
+  Plan plan;
+  plan.creates = {{.slot = 0, .incarnation = 1, .node = "n0"}};
+  carry_out(plan);
+  EXPECT_THAT(ended_, ElementsAre(std::tuple(placed(), "", "")));
 }
 
 TEST_F(ChildWritesTest, a_pod_without_a_node_is_created_without_an_answer) {
