@@ -38,7 +38,7 @@ bool conditions_hold(const kube::Json& patch, const kube::Json& object) {
   });
 }
 
-// Whether the pod is the one that was to be opened there, without its gate.
+// Whether the opening was carried out: the same pod, on the same node, has no gate.
 bool is_open(const kube::Json& object, const PodToOpen& opening) {
   const auto pod = api::parse_pod(object);
   return pod && pod->meta.uid == opening.uid && pod->reserved_node == opening.node && pod->has_node_affinity &&

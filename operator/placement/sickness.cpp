@@ -86,20 +86,6 @@ const std::vector<SignPreset>& sign_presets() {
   return all;
 }
 
-Result<SickSigns> SickSigns::make(std::vector<Sign> signs) {
-  if (signs.size() > kMost) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("{} signs of sick nodes, at most {} are looked for", signs.size(), kMost));
-  }
-  SickSigns made;
-  for (const Sign& sign : signs) {
-    LOCKSTEP_CHECK_OK(check(sign));
-    made.by_key_[sign.key].push_back(made.signs_.size());
-    made.signs_.push_back(sign);
-  }
-  return made;
-}
-
 Result<SickSigns> SickSigns::of_flags(const std::vector<std::string>& flags) {
   std::vector<Sign> signs;
   for (const std::string& flag : flags) {
@@ -112,7 +98,17 @@ Result<SickSigns> SickSigns::of_flags(const std::vector<std::string>& flags) {
     LOCKSTEP_TRY(const auto preset, preset_of(std::string_view(flag).substr(kPreset.size())));
     signs.insert(signs.end(), preset.begin(), preset.end());
   }
-  return make(std::move(signs));
+  if (signs.size() > kMost) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("{} signs of sick nodes, at most {} are looked for", signs.size(), kMost));
+  }
+  SickSigns made;
+  for (Sign& sign : signs) {
+    LOCKSTEP_CHECK_OK(check(sign));
+    made.by_key_[sign.key].push_back(made.signs_.size());
+    made.signs_.push_back(std::move(sign));
+  }
+  return made;
 }
 
 std::size_t SickSigns::find(SignKind kind, std::string_view key, std::string_view value) const {

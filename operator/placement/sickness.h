@@ -35,14 +35,14 @@ struct SignPreset {
   std::vector<Sign> signs;
 };
 
-// All presets, each valid by SickSigns::make():
+// All presets, which of_flags() accepts:
 //   nvsentinel   conditions of NVIDIA's NVSentinel
 //   eks, aks     conditions of the agents of Amazon and of Azure
 //   gke          a node under maintenance, or about to be ended
 //   autoscalers  a node that an autoscaler is about to remove, also for pods that tolerate every taint
 const std::vector<SignPreset>& sign_presets();
 
-// The signs to look for. A value; const after make().
+// The signs to look for. A value that does not change.
 class SickSigns {
  public:
   // More would make every node event slow.
@@ -51,10 +51,9 @@ class SickSigns {
 
   SickSigns() = default;  // no sign
 
-  // kInvalid, with one sentence: a key is empty, a condition has another status than True, False or Unknown, or there
-  // are more than kMost.
-  static Result<SickSigns> make(std::vector<Sign> signs);
-  // The same of the values of flags: "condition:TYPE=STATUS", "taint:KEY[=VALUE]", "label:KEY[=VALUE]", "preset:NAME".
+  // Of the values of flags: "condition:TYPE=STATUS", "taint:KEY[=VALUE]", "label:KEY[=VALUE]", "preset:NAME".
+  // kInvalid, with one sentence: a value of another form, a key or value that is empty, a condition with another status
+  // than True, False or Unknown, or more than kMost signs.
   static Result<SickSigns> of_flags(const std::vector<std::string>& flags);
 
   const std::vector<Sign>& all() const { return signs_; }
