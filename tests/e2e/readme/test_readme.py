@@ -6,58 +6,23 @@ import json
 import os
 import pathlib
 import re
-import signal
-import subprocess
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
+from pages import blocks, run, yaml_blocks  # noqa: E402
 
 WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
 PATH = f"{e2e.BUILD}/bin:{os.environ['PATH']}"
 CLUSTER = "readme"  # beside a cluster that the developer has; the commands themselves know nothing of it
 
 
-def blocks(page="README.md"):
-    """The indented blocks of commands of a page, by the heading above them."""
-    found, heading, block, fenced = {}, "", [], False
-    for line in (e2e.ROOT / page).read_text().splitlines() + ["# end"]:
-        fenced ^= line.startswith("```")
-        if line.startswith("    ") and not fenced:
-            block.append(line[4:])
-            continue
-        if block and line.strip():
-            found.setdefault(heading, []).append("\n".join(block).strip())
-            block = []
-        if line.startswith("#") and not fenced:
-            heading = line.lstrip("# ")
-    return found
-
-
 def write_job(folder, page="README.md"):
     """Makes job.yaml, the first job that the page shows; returns the folder."""
-    (folder / "job.yaml").write_text(re.search(r"```yaml\n(.*?)```", (e2e.ROOT / page).read_text(), re.S)[1])
+    (folder / "job.yaml").write_text(yaml_blocks(page)[0])
     return folder
-
-
-def run(script, deadline, cwd=e2e.ROOT, **environment):
-    """What a shell prints for the commands; each has to succeed, and all of them in time. No process of them outlives
-    the call."""
-    left_out = ("KUBECONFIG", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
-    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
-    process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, stdin=subprocess.DEVNULL, text=True,
-                               start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env={**inherited, **environment})
-    try:
-        out, _ = process.communicate(timeout=deadline)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, _ = process.communicate()
-        raise AssertionError(f"no end after {deadline} s:\n{script}\n--- it printed\n{out[-6000:]}") from None
-    assert process.returncode == 0, f"exit {process.returncode} of:\n{script}\n--- it printed\n{out[-6000:]}"
-    return out
 
 
 @pytest.fixture
