@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans lint cluster cluster-down install clean
+.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ cuda-plans: setup-test ## print what cuDNN chooses for the models' convolutions 
 	@scripts/cuda-toolkit.sh --cudnn >/dev/null
 	@scripts/build.sh release $(BUILD) $(JOBS) cuda_plans >&2
 	@$(BUILD)/tests/bin/cuda_plans $$(scripts/cuda-toolkit.sh --cudnn --where)/lib
+
+site: setup-test ## the documentation as a site, in out/site/html
+	@scripts/site.py
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh
