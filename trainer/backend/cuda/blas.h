@@ -1,8 +1,8 @@
 // cuBLASLt as a table of function pointers that is filled at run time, as trainer/cuda/runtime.h is for the runtime.
 // Neither the library nor its headers are needed to build.
 //
-// Declares the binary interface of cublasLt.h of CUDA 12 and 13 as far as a matrix product in float32 needs it.
-// Matrices of the library are in column-major order; matmul.h has products of row-major ones.
+// Declares the binary interface of cublasLt.h of CUDA 12 and 13 as far as matrix products in float32 and bfloat16 need
+// it. Matrices of the library are in column-major order; matmul.h has products of row-major ones.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ enum class BlasStatus : int {
   kNotSupported = 15,  // no algorithm computes this
 };
 
-enum class BlasType : int { kFloat32 = 0 };
-enum class BlasCompute : int { kFloat32 = 68 };  // products and sums in float32, never in TF32
+enum class BlasType : int { kFloat32 = 0, kBfloat16 = 14 };
+enum class BlasCompute : int { kFloat32 = 68 };  // sums in float32; products of float32 never in TF32
 enum class BlasOperation : std::int32_t { kNone = 0, kTranspose = 1 };
 enum class BlasEpilogue : std::uint32_t { kDefault = 1, kBias = 4 };  // kBias: adds a vector to each column
 
@@ -34,7 +34,7 @@ enum class BlasProductAttribute : int {
   kTransposeA = 3,   // BlasOperation
   kTransposeB = 4,   // BlasOperation
   kEpilogue = 7,     // BlasEpilogue
-  kBiasPointer = 8,  // const void*, to as many numbers as the result has rows
+  kBiasPointer = 8,  // const void*, to as many numbers as the result has rows, of the result's type
 };
 
 // Of a preference.

@@ -107,11 +107,12 @@ class DnnCalls {
 };
 
 // Of images or weights whose memory is in the order N, H, W, C.
-Owned tensor(DnnCalls& calls, std::int64_t id, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+Owned tensor(DnnCalls& calls, DnnDataType type, std::int64_t id, std::int64_t n, std::int64_t h, std::int64_t w,
+             std::int64_t c) {
   const std::array<std::int64_t, 4> dimensions = {n, c, h, w}, strides = {h * w * c, 1, w * c, c};
   Owned made = calls.create(DnnKind::kTensor);
   calls.set(made, DnnAttribute::kTensorId, DnnType::kInt64, id);
-  calls.set(made, DnnAttribute::kTensorType, DnnType::kDataType, DnnDataType::kFloat32);
+  calls.set(made, DnnAttribute::kTensorType, DnnType::kDataType, type);
   calls.set(made, DnnAttribute::kTensorAlignment, DnnType::kInt64, std::int64_t{core::kAlignment});
   calls.set(made, DnnAttribute::kTensorDimensions, DnnType::kInt64, 4, dimensions.data());
   calls.set(made, DnnAttribute::kTensorStrides, DnnType::kInt64, 4, strides.data());
@@ -136,9 +137,9 @@ Owned convolution(DnnCalls& calls, const ConvolutionShape& shape) {
 
 // One operation is the whole graph.
 Owned graph_of(DnnCalls& calls, const DnnPlace& place, const ConvolutionShape& s, const Pass& pass, bool adds) {
-  const Owned x = tensor(calls, kX, s.samples, s.height, s.width, s.channels);
-  const Owned weight = tensor(calls, kWeight, s.outputs, s.kernel, s.kernel, s.channels / s.groups);
-  const Owned y = tensor(calls, kY, s.samples, s.out_height, s.out_width, s.outputs);
+  const Owned x = tensor(calls, s.type, kX, s.samples, s.height, s.width, s.channels);
+  const Owned weight = tensor(calls, s.type, kWeight, s.outputs, s.kernel, s.kernel, s.channels / s.groups);
+  const Owned y = tensor(calls, s.type, kY, s.samples, s.out_height, s.out_width, s.outputs);
   const Owned how = convolution(calls, s);
   const Owned operation = calls.create(pass.kind);
   calls.set(operation, pass.alpha, DnnType::kFloat, 1.0F);
@@ -196,10 +197,11 @@ Engine engine_of(DnnCalls& calls, const Owned& config) {
   return engine;
 }
 
-// Float32 alone, and the same bits in every run. A note that is not known may mean anything.
-bool suits(const Engine& engine) {
-  return std::all_of(engine.notes.begin(), engine.notes.end(),
-                     [](DnnNote note) { return note == DnnNote::kStrictNan; });
+// The same bits in every run, of operands as they are. A note that is not known may mean anything.
+bool suits(const Engine& engine, DnnDataType type) {
+  return std::all_of(engine.notes.begin(), engine.notes.end(), [type](DnnNote note) {
+    return note == DnnNote::kStrictNan || (note == DnnNote::kTensorCore && type == DnnDataType::kBfloat16);
+  });
 }
 
 }  // namespace
@@ -227,7 +229,7 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
     for (Owned& config : configs) {
       DnnCalls attempt(place.dnn);  // an engine that fails leaves the next
       Engine engine = engine_of(attempt, config);
-      if (!attempt.failed() && !suits(engine)) continue;
+      if (!attempt.failed() && !suits(engine, shape.type)) continue;
       Owned planned = attempt.create(DnnKind::kExecutionPlan);
       if (place.handle != nullptr) attempt.set(planned, DnnAttribute::kPlanHandle, DnnType::kHandle, place.handle);
       if (place.device != nullptr) attempt.set(planned, DnnAttribute::kPlanDevice, DnnType::kDescriptor, place.device);
@@ -254,8 +256,7 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
   return cannot(ErrorCode::kInternal, why_not);
 }
 
-DnnStatus ConvolutionPlan::run(const float* a, const float* b, float* result, void* workspace,
-                               CudaStream* stream) const {
+DnnStatus ConvolutionPlan::run(const void* a, const void* b, void* result, void* workspace, CudaStream* stream) const {
   const Dnn& dnn = *dnn_;
   const std::array<const void*, 3> pointers = {a, b, result};
   DnnCalls call(dnn);

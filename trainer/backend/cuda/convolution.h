@@ -1,4 +1,4 @@
-// Convolutions of images by cuDNN, in float32, planned once for their sizes.
+// Convolutions of images by cuDNN, in float32 or bfloat16, planned once for their sizes.
 #pragma once
 
 #include <array>
@@ -21,11 +21,13 @@ struct DnnPlace {
 };
 
 // x (samples, height, width, channels) with weight (outputs, kernel, kernel, channels / groups) is y (samples,
-// out_height, out_width, outputs), each row-major. `padding`: zeros on each side.
+// out_height, out_width, outputs), each row-major and of `type`, as are their gradients. Sums are of float32 and round
+// once. `padding`: zeros on each side.
 struct ConvolutionShape {
   std::int64_t samples = 0, height = 0, width = 0, channels = 0;
   std::int64_t out_height = 0, out_width = 0, outputs = 0;
   std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
+  DnnDataType type = DnnDataType::kFloat32;
 };
 
 enum class ConvolutionPass : std::uint8_t {
@@ -42,16 +44,16 @@ inline constexpr size_t kConvolutionWorkspaceBytes = size_t{2} << 30;
 class ConvolutionPlan {
  public:
   // `adds`: run() adds to the result, else it overwrites. The plan has the first engine in the order of the library's
-  // heuristics that is deterministic, computes in float32 alone (no TF32), transforms nothing (no FFT, no Winograd)
-  // and needs at most `most_workspace` bytes. What `place` refers to must outlive the plan. kInternal: the library has
-  // no such engine. kExhausted: the library lacks memory.
+  // heuristics that is deterministic, rounds nothing but its result (no TF32, no sums in bfloat16), transforms nothing
+  // (no FFT, no Winograd) and needs at most `most_workspace` bytes. What `place` refers to must outlive the plan.
+  // kInternal: the library has no such engine. kExhausted: the library lacks memory.
   static Result<ConvolutionPlan> plan(const DnnPlace& place, const ConvolutionShape& shape, ConvolutionPass pass,
                                       bool adds, size_t most_workspace = kConvolutionWorkspaceBytes);
 
   // Enqueues result = pass(a, b), or result += pass(a, b) if the plan adds. Addresses are of the device and multiples
   // of kAlignment; `workspace` has workspace_bytes(), for the time of the work. Allocates nothing of the device and
   // never waits.
-  DnnStatus run(const float* a, const float* b, float* result, void* workspace, CudaStream* stream) const;
+  DnnStatus run(const void* a, const void* b, void* result, void* workspace, CudaStream* stream) const;
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   std::int64_t engine() const { return engine_; }  // its number, which differs between versions of the library

@@ -1,9 +1,9 @@
 // cuDNN's backend API as a table of function pointers that is filled at run time, as blas.h is for cuBLASLt. Neither
 // the library nor its headers are needed to build.
 //
-// Declares the binary interface of cudnn_graph.h of cuDNN 9 as far as a convolution in float32 needs it. The library
-// describes work by descriptors: each is created, gets its attributes, is finalized, and can only be read from then on.
-// convolution.h has the convolutions.
+// Declares the binary interface of cudnn_graph.h of cuDNN 9 as far as convolutions in float32 and bfloat16 need it. The
+// library describes work by descriptors: each is created, gets its attributes, is finalized, and can only be read from
+// then on. convolution.h has the convolutions.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ enum class DnnStatus : int {
   kExecutionFailed = 5000,
 };
 
-enum class DnnDataType : int { kFloat32 = 0 };
+enum class DnnDataType : int { kFloat32 = 0, kBfloat16 = 9 };
 enum class DnnConvolutionMode : int { kConvolution = 0, kCrossCorrelation = 1 };
 enum class DnnHeuristic : int { kFallback = 2, kA = 3 };
 

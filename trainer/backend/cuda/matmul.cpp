@@ -64,22 +64,23 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   planner.set(blas.product_set, created, BlasProductAttribute::kTransposeB, operation_of(shape.a_as));
   if (shape.bias != nullptr) {
     planner.set(blas.product_set, created, BlasProductAttribute::kEpilogue, BlasEpilogue::kBias);
-    planner.set(blas.product_set, created, BlasProductAttribute::kBiasPointer, static_cast<const void*>(shape.bias));
+    planner.set(blas.product_set, created, BlasProductAttribute::kBiasPointer, shape.bias);
   }
 
   // The stored matrix has `rows` rows of `columns` elements.
-  auto layout = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  auto layout = [&](BlasType type, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
     BlasLayout* made = nullptr;
-    planner(blas.layout_create(&made, BlasType::kFloat32, static_cast<std::uint64_t>(columns),
-                               static_cast<std::uint64_t>(rows), stride));
+    planner(
+        blas.layout_create(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), stride));
     return Owned<BlasLayout>(made, blas.layout_destroy);
   };
   auto stored = [&](As as, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-    return as == As::kIs ? layout(rows, columns, stride) : layout(columns, rows, stride);
+    return as == As::kIs ? layout(shape.operands, rows, columns, stride)
+                         : layout(shape.operands, columns, rows, stride);
   };
   Owned<BlasLayout> left = stored(shape.b_as, shape.k, shape.n, shape.b_stride);
   Owned<BlasLayout> right = stored(shape.a_as, shape.m, shape.k, shape.a_stride);
-  Owned<BlasLayout> result = layout(shape.m, shape.n, shape.c_stride);
+  Owned<BlasLayout> result = layout(shape.result, shape.m, shape.n, shape.c_stride);
   if (planner.failed()) return planner.error(shape);
 
   BlasPreference* preferred = nullptr;
@@ -102,7 +103,7 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   return Matmul(place, std::move(product), std::move(left), std::move(right), std::move(result), best.algorithm);
 }
 
-BlasStatus Matmul::run(const float* a, const float* b, bool adds, float* c, CudaStream* stream) const {
+BlasStatus Matmul::run(const void* a, const void* b, bool adds, void* c, CudaStream* stream) const {
   const float alpha = 1, beta = adds ? 1 : 0;
   return place_->blas.matmul(place_->handle, product_.get(), &alpha, b, left_.get(), a, right_.get(), &beta, c,
                              result_.get(), c, result_.get(), &algorithm_, place_->workspace, place_->workspace_bytes,

@@ -1,4 +1,4 @@
-// Products of row-major matrices by cuBLASLt, planned once for their sizes.
+// Products of row-major matrices by cuBLASLt, in float32 or bfloat16, planned once for their sizes.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,13 @@ enum class As : std::uint8_t { kIs, kTransposed };
 
 // C (m, n) = A (m, k) B (k, n). kTransposed reads a matrix that is stored as (k, m) or (n, k). A stride is the number
 // of elements from one stored row to the next. `bias` (n), memory of the device, is added to each row; null: none.
+// `operands` is the type of A and B, `result` that of C and of the bias; sums are of float32 and round once.
 struct ProductShape {
   As a_as = As::kIs, b_as = As::kIs;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
-  const float* bias = nullptr;
+  const void* bias = nullptr;
+  BlasType operands = BlasType::kFloat32, result = BlasType::kFloat32;
 };
 
 // One thread.
@@ -37,7 +39,7 @@ class Matmul {
 
   // Enqueues C = A B, or C += A B if `adds`. Addresses are of the device and multiples of kAlignment. Never allocates
   // and never waits.
-  BlasStatus run(const float* a, const float* b, bool adds, float* c, CudaStream* stream) const;
+  BlasStatus run(const void* a, const void* b, bool adds, void* c, CudaStream* stream) const;
 
  private:
   template <typename Handle>

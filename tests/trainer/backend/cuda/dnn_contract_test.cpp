@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/backend/cuda/fake_bfloat16.h"
 #include "trainer/backend/cuda/convolution.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
@@ -85,13 +86,16 @@ class Convolutions : public ::testing::Test {
   Convolutions() { EXPECT_EQ(dnn_.create(&place_.handle), DnnStatus::kSuccess); }
   ~Convolutions() override { dnn_.destroy(place_.handle); }
 
-  std::unique_ptr<DeviceMemory> put(const Values& values) {
-    auto memory = DeviceMemory::allocate(*queue_, values.size() * sizeof(float)).value();
+  template <typename Element>
+  std::unique_ptr<DeviceMemory> put(const std::vector<Element>& values) {
+    auto memory = DeviceMemory::allocate(*queue_, values.size() * sizeof(Element)).value();
     queue_->write(memory->data(), values.data(), memory->bytes());
+    EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
     return memory;
   }
-  Values get(const DeviceMemory& memory) {
-    Values values(memory.bytes() / sizeof(float));
+  template <typename Element = float>
+  std::vector<Element> get(const DeviceMemory& memory) {
+    std::vector<Element> values(memory.bytes() / sizeof(Element));
     queue_->read(values.data(), memory.data(), memory.bytes());
     EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
     return values;
@@ -142,6 +146,65 @@ TEST_F(Convolutions, are_those_of_loops_for_every_shape_and_pass) {
         for (size_t i = 0; i < got.size(); ++i) {
           const double sum = expected[number][i] + (adds ? static_cast<double>(before[i]) : 0.0);
           ASSERT_NEAR(static_cast<double>(got[i]), sum, 1e-6 * (1 + std::fabs(sum))) << i;
+        }
+      }
+    }
+  }
+}
+
+// Numbers as bfloat16 holds them, and in its memory.
+struct Halves {
+  Values values;
+  std::vector<std::uint16_t> bits;
+};
+
+Halves halves(std::uint64_t key, std::int64_t count) {
+  Halves made;
+  for (const float value : reals(key, count)) {
+    made.bits.push_back(fake::to_bfloat16(value));
+    made.values.push_back(fake::from_bfloat16(made.bits.back()));
+  }
+  return made;
+}
+
+TEST_F(Convolutions, of_bfloat16_are_rounded_once) {
+  for (const Case& at : cases()) {
+    ConvolutionShape s = with_outputs(at.shape);
+    s.type = DnnDataType::kBfloat16;
+    const Halves x = halves(1, s.samples * s.height * s.width * s.channels);
+    const Halves weight = halves(2, s.outputs * s.kernel * s.kernel * s.channels / s.groups);
+    const Halves y = halves(3, s.samples * s.out_height * s.out_width * s.outputs);
+    std::array<std::vector<double>, 3> expected = {std::vector<double>(y.bits.size()),
+                                                   std::vector<double>(x.bits.size()),
+                                                   std::vector<double>(weight.bits.size())};
+    for_each_product(s, [&](size_t i, size_t j, size_t k) {
+      const auto a = static_cast<double>(x.values[i]), b = static_cast<double>(weight.values[j]);
+      const auto c = static_cast<double>(y.values[k]);
+      expected[0][k] += a * b;
+      expected[1][i] += c * b;
+      expected[2][j] += c * a;
+    });
+    for (const auto pass :
+         {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
+      for (const bool adds : {false, true}) {
+        const auto number = static_cast<size_t>(pass);
+        SCOPED_TRACE(std::string(at.name) + ", pass " + std::to_string(number) + (adds ? ", adds" : ""));
+        const Halves before = halves(4, static_cast<std::int64_t>(expected[number].size()));
+        auto a = put(pass == ConvolutionPass::kInputGradient ? y.bits : x.bits);
+        auto b = put(pass == ConvolutionPass::kWeightGradient ? y.bits : weight.bits), result = put(before.bits);
+        auto plan = ConvolutionPlan::plan(place_, s, pass, adds);
+        ASSERT_TRUE(plan.ok()) << plan.error().message;
+        EXPECT_THAT(plan->notes(), ::testing::Each(::testing::AnyOf(DnnNote::kStrictNan, DnnNote::kTensorCore)));
+        auto workspace = DeviceMemory::allocate(*queue_, plan->workspace_bytes()).value();
+        ASSERT_EQ(plan->run(a->data(), b->data(), result->data(), workspace->data(), queue_->stream()),
+                  DnnStatus::kSuccess)
+            << why();
+        const auto got = get<std::uint16_t>(*result);
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double sum = expected[number][i] + (adds ? static_cast<double>(before.values[i]) : 0.0);
+          // Half a unit in the last place of 8 bits, and what float32 loses.
+          const double tolerance = 0x1.0p-8 * std::exp2(std::floor(std::log2(std::fabs(sum) + 1e-30))) + 1e-6;
+          ASSERT_NEAR(static_cast<double>(fake::from_bfloat16(got[i])), sum, tolerance) << i;
         }
       }
     }

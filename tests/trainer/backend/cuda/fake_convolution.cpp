@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+
 namespace lockstep::trainer::cuda::fake {
 namespace {
 
@@ -27,7 +29,9 @@ void for_each(const ConvolutionTensor& t, const Body& body) {
 }
 
 // In the order N, H, W, C, without gaps.
-std::vector<double> packed(const ConvolutionTensor& t, const float* values, Flaw flaw) {
+std::vector<double> packed(const ConvolutionTensor& t, const void* memory, Flaw flaw) {
+  const Numbers numbers(memory, t.bfloat16, static_cast<size_t>(t.extent()));
+  const float* const values = numbers.data();
   std::vector<double> all;
   for_each(t, [&](std::int64_t at) {
     const float value = values[at];
@@ -64,13 +68,13 @@ bool Convolution::fits() const {
   return true;
 }
 
-void Convolution::compute(float* x_values, float* w_values, float* y_values) const {
+void Convolution::compute(void* x_values, void* w_values, void* y_values) const {
   const auto [samples, channels, height, width] = x.dimensions;
   const auto [outputs, in_group, rows, columns] = w.dimensions;
   const std::int64_t out_height = y.dimensions[2], out_width = y.dimensions[3];
   const std::int64_t out_group = outputs / (channels / in_group);
   const ConvolutionTensor& to = pass == Pass::kForward ? y : pass == Pass::kDataGradient ? x : w;
-  const auto operand = [&](const ConvolutionTensor& t, float* values) {
+  const auto operand = [&](const ConvolutionTensor& t, const void* values) {
     return &t == &to ? std::vector<double>(
                            static_cast<size_t>(t.dimensions[0] * t.dimensions[1] * t.dimensions[2] * t.dimensions[3]))
                      : packed(t, values, flaw);
@@ -110,12 +114,13 @@ void Convolution::compute(float* x_values, float* w_values, float* y_values) con
     }
   }
   static std::atomic<std::uint32_t> runs{0};
-  const double noise = flaw == Flaw::kNondeterministic ? 1e-5 * ++runs : 0;
-  float* const result = pass == Pass::kForward ? y_values : pass == Pass::kDataGradient ? x_values : w_values;
+  const double noise = flaw == Flaw::kNondeterministic ? 1e-5 * ++runs : flaw == Flaw::kRoundsSums ? 0x1.0p-6 : 0;
+  void* const result = pass == Pass::kForward ? y_values : pass == Pass::kDataGradient ? x_values : w_values;
   const double* next = (pass == Pass::kForward ? ys : pass == Pass::kDataGradient ? xs : ws).data();
+  const Numbers old_values(result, to.bfloat16, static_cast<size_t>(to.extent()));
   for_each(to, [&](std::int64_t at) {
-    const double old = beta == 0 ? 0.0 : static_cast<double>(beta) * static_cast<double>(result[at]);
-    result[at] = static_cast<float>(static_cast<double>(alpha) * *next++ * (1 + noise) + old);
+    const double old = beta == 0 ? 0.0 : static_cast<double>(beta) * static_cast<double>(old_values.data()[at]);
+    put(result, to.bfloat16, static_cast<size_t>(at), static_cast<double>(alpha) * *next++ * (1 + noise) + old);
   });
 }
 

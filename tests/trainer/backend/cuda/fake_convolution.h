@@ -9,6 +9,7 @@ namespace lockstep::trainer::cuda::fake {
 // As the library's attributes: in the order N, C, H, W or K, C, R, S, whatever the order in memory.
 struct ConvolutionTensor {
   std::int64_t id = 0;
+  bool bfloat16 = false;       // else float32
   std::int64_t alignment = 1;  // bytes
   std::array<std::int64_t, 4> dimensions{}, strides{};
 
@@ -23,6 +24,7 @@ enum class Flaw : std::uint8_t {
   kNone,
   kNondeterministic,  // the last bits differ from run to run
   kRoundsInputs,      // to the 11 bits of TF32
+  kRoundsSums,        // on the way, which leaves 6 bits of them
 };
 
 struct Convolution {
@@ -36,8 +38,9 @@ struct Convolution {
 
   // Whether the sizes of x, w and y fit each other.
   bool fits() const;
-  // With float64 sums. Addresses are of the host; the result's old values are read unless beta is 0.
-  void compute(float* x_values, float* w_values, float* y_values) const;
+  // With float64 sums, rounded once to the result's type. Addresses are of the host; the result's old values are read
+  // unless beta is 0.
+  void compute(void* x_values, void* w_values, void* y_values) const;
 };
 
 }  // namespace lockstep::trainer::cuda::fake

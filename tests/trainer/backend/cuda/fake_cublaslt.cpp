@@ -1,10 +1,12 @@
 // A fake of cuBLASLt for machines without a GPU, as a shared library (libfakecublaslt.so) with the names of the real
 // one: trainer/backend/cuda/blas.h loads it unchanged. It is not NVIDIA's. A product is computed from what its
-// descriptors hold, in double, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h).
+// descriptors hold, in double, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h), and is
+// rounded once to the result's type.
 //
 // As strict as the library may be:
 //   * an attribute of another size, or a number that this fake does not know: kInvalidValue;
 //   * sizes that do not fit each other, a stride shorter than a column: kInvalidValue;
+//   * two operands of different types, or a result that is less precise than they are: kNotSupported;
 //   * an algorithm runs the product that it was found for, with the workspace that it asked for, on addresses that are
 //     as aligned as the preference promised: else kInvalidValue;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
@@ -14,6 +16,7 @@
 #include <map>
 #include <vector>
 
+#include "tests/trainer/backend/cuda/fake_bfloat16.h"
 #include "tests/trainer/cuda/fake_cuda.h"
 #include "trainer/backend/cuda/blas.h"
 
@@ -29,6 +32,7 @@ struct BlasProduct {
   const void* bias = nullptr;
 };
 struct BlasLayout {
+  BlasType type = BlasType::kFloat32;
   std::uint64_t rows = 0, columns = 0;
   std::int64_t stride = 0;
 
@@ -84,6 +88,7 @@ std::uint64_t problem_of(const BlasProduct& product, const BlasLayout& a, const 
   add(static_cast<std::uint64_t>(product.b_as));
   add(static_cast<std::uint64_t>(product.epilogue));
   for (const BlasLayout* layout : {&a, &b, &d}) {
+    add(static_cast<std::uint64_t>(layout->type));
     add(layout->rows);
     add(layout->columns);
     add(static_cast<std::uint64_t>(layout->stride));
@@ -91,8 +96,22 @@ std::uint64_t problem_of(const BlasProduct& product, const BlasLayout& a, const 
   return hash;
 }
 
+bool is_bfloat16(const BlasLayout& layout) {
+  return layout.type == BlasType::kBfloat16;
+}
+
+// Numbers from the first to the last.
 size_t extent_of(const BlasLayout& layout) {
-  return (static_cast<size_t>(layout.stride) * (layout.columns - 1) + layout.rows) * sizeof(float);
+  return static_cast<size_t>(layout.stride) * (layout.columns - 1) + layout.rows;
+}
+
+// `count` numbers of the matrix's type.
+void* numbers_at(const void* address, const BlasLayout& layout, size_t count) {
+  return fake::inside(address, count * (is_bfloat16(layout) ? sizeof(std::uint16_t) : sizeof(float)));
+}
+
+fake::Numbers read(const void* address, const BlasLayout& layout, size_t count) {
+  return {numbers_at(address, layout, count), is_bfloat16(layout), count};
 }
 
 // One product, with all that its work needs: the descriptors may be gone by then.
@@ -107,13 +126,14 @@ struct Work {
   float alpha = 1, beta = 0;
 
   void run() const {
-    const auto* left = static_cast<const float*>(fake::inside(a, extent_of(a_layout)));
-    const auto* right = static_cast<const float*>(fake::inside(b, extent_of(b_layout)));
-    const auto* before = static_cast<const float*>(fake::inside(c, extent_of(d_layout)));
-    auto* result = static_cast<float*>(fake::inside(d, extent_of(d_layout)));
+    const fake::Numbers a_numbers = read(a, a_layout, extent_of(a_layout));
+    const fake::Numbers b_numbers = read(b, b_layout, extent_of(b_layout));
+    const fake::Numbers c_numbers = read(c, d_layout, extent_of(d_layout));
     const bool biased = product.epilogue == BlasEpilogue::kBias;
-    const auto* added =
-        biased ? static_cast<const float*>(fake::inside(product.bias, sizes.m * sizeof(float))) : nullptr;
+    const fake::Numbers bias_numbers = read(biased ? product.bias : d, d_layout, biased ? sizes.m : 1);
+    const float *left = a_numbers.data(), *right = b_numbers.data(), *before = c_numbers.data();
+    const float* added = bias_numbers.data();
+    void* const result = numbers_at(d, d_layout, extent_of(d_layout));
     // Partial sums of an algorithm that splits k lie there: whatever it held is gone.
     if (workspace_bytes > 0) std::memset(fake::inside(workspace, workspace_bytes), 0xff, workspace_bytes);
     const bool a_is = product.a_as == BlasOperation::kNone, b_is = product.b_as == BlasOperation::kNone;
@@ -131,7 +151,7 @@ struct Work {
       for (size_t i = 0; i < sizes.m; ++i) {
         const size_t at = i + j * d_stride;
         const double old = beta == 0 ? 0.0 : static_cast<double>(beta) * before[at];  // what is not read may be NaN
-        result[at] = static_cast<float>(column[i] + old);
+        fake::put(result, is_bfloat16(d_layout), at, column[i] + old);
       }
     }
   }
@@ -199,8 +219,8 @@ BlasStatus cublasLtMatmulDescSetAttribute(BlasProduct* product, BlasProductAttri
 
 BlasStatus cublasLtMatrixLayoutCreate(BlasLayout** layout, BlasType type, std::uint64_t rows, std::uint64_t columns,
                                       std::int64_t stride) {
-  if (type != BlasType::kFloat32) return BlasStatus::kInvalidValue;
-  *layout = new BlasLayout{.rows = rows, .columns = columns, .stride = stride};
+  if (type != BlasType::kFloat32 && type != BlasType::kBfloat16) return BlasStatus::kInvalidValue;
+  *layout = new BlasLayout{.type = type, .rows = rows, .columns = columns, .stride = stride};
   return BlasStatus::kSuccess;
 }
 
@@ -242,6 +262,7 @@ BlasStatus cublasLtMatmulAlgoGetHeuristic(BlasHandle* handle, BlasProduct* produ
   Sizes sizes;
   if (handle == nullptr || wanted < 1) return BlasStatus::kInvalidValue;
   if (!sizes_of(*product, *a, *b, *c, *d, sizes)) return BlasStatus::kInvalidValue;
+  if (a->type != b->type || (is_bfloat16(*d) && !is_bfloat16(*a))) return BlasStatus::kNotSupported;
   const bool biased = product->epilogue == BlasEpilogue::kBias;
   if (!biased && product->epilogue != BlasEpilogue::kDefault) return BlasStatus::kNotSupported;
   if (biased && product->bias == nullptr) return BlasStatus::kInvalidValue;

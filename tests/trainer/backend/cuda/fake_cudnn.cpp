@@ -15,8 +15,9 @@
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
 //
 // The heuristics propose first what a program may not want: an engine whose bits differ from run to run, one that
-// rounds its inputs to TF32, one that needs a terabyte, one that does not compile. Then comes one that suits, with a
-// small workspace, except for grouped convolutions: these have only what the fallback adds.
+// rounds its sums on the way, one on tensor cores, which rounds float32 to TF32, one that needs a terabyte, one that
+// does not compile. Then comes one that suits, with a small workspace, except for grouped convolutions: these have only
+// what the fallback adds. Where the tensors are not all of one type, there is none, as cuDNN 9.26 has none for it.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -66,6 +67,7 @@ struct Engine {
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all = {{0, Flaw::kNondeterministic, {DnnNote::kNondeterministic}},
+                                          {0, Flaw::kRoundsSums, {DnnNote::kReducedPrecisionReduction}},
                                           {0, Flaw::kRoundsInputs, {DnnNote::kTensorCore}},
                                           {std::int64_t{1} << 40, Flaw::kNone, {}},
                                           {0, Flaw::kNone, {}, DnnStatus::kCompilationFailed},
@@ -79,7 +81,7 @@ const Engine& engine_of(const Contents& config) {
   return engines()[static_cast<size_t>(engine.one<std::int64_t>(DnnAttribute::kEngineIndex))];
 }
 
-constexpr size_t kFirstSuiting = 4, kFirstFallback = 5;
+constexpr size_t kFirstSuiting = 5, kFirstFallback = 6;
 constexpr std::int64_t kLargestKernel = 31;  // for a larger one there is no engine
 constexpr std::int64_t kFailingKernel = 29;  // for which the heuristics fail, and the fallback does not
 
@@ -108,7 +110,9 @@ Value results_of(const Contents& heuristic) {
   size_t begin = fallback ? kFirstFallback : 0, end = fallback  ? engines().size()
                                                       : grouped ? kFirstSuiting
                                                                 : kFirstFallback;
-  if (convolution.w.dimensions[2] > kLargestKernel) begin = end;
+  const bool mixed =
+      convolution.x.bfloat16 != convolution.w.bfloat16 || convolution.x.bfloat16 != convolution.y.bfloat16;
+  if (mixed || convolution.w.dimensions[2] > kLargestKernel) begin = end;
   Value results{.type = DnnType::kDescriptor, .count = static_cast<std::int64_t>(end - begin)};
   for (; begin < end; ++begin) results.contents.push_back(config_for(graph, begin));
   return results;
@@ -118,8 +122,9 @@ bool aligned(const void* address, std::int64_t to) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(to) == 0;
 }
 
-float* floats_at(void* address, const ConvolutionTensor& tensor) {
-  return static_cast<float*>(fake::inside(address, static_cast<size_t>(tensor.extent()) * sizeof(float)));
+void* numbers_at(void* address, const ConvolutionTensor& tensor) {
+  const size_t each = tensor.bfloat16 ? sizeof(std::uint16_t) : sizeof(float);
+  return fake::inside(address, static_cast<size_t>(tensor.extent()) * each);
 }
 
 DnnStatus execute(DnnHandle& handle, const Contents& plan, const Contents& pack) {
@@ -145,7 +150,7 @@ DnnStatus execute(DnnHandle& handle, const Contents& plan, const Contents& pack)
   const CudaError error = fake::launch(handle.stream, [work, addresses, workspace, workspace_bytes] {
     // Whatever the workspace held is gone.
     if (workspace_bytes > 0) std::memset(fake::inside(workspace, workspace_bytes), 0xff, workspace_bytes);
-    work.compute(floats_at(addresses[0], work.x), floats_at(addresses[1], work.w), floats_at(addresses[2], work.y));
+    work.compute(numbers_at(addresses[0], work.x), numbers_at(addresses[1], work.w), numbers_at(addresses[2], work.y));
   });
   if (error != CudaError::kSuccess) return refuse(DnnStatus::kExecutionFailed, "the launch failed");
   return DnnStatus::kSuccess;

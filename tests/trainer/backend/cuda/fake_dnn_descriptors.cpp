@@ -71,6 +71,7 @@ std::array<std::int64_t, kCount> array_of(const Contents& of, DnnAttribute attri
 
 ConvolutionTensor tensor_of(const Contents& tensor) {
   return {.id = tensor.one<std::int64_t>(DnnAttribute::kTensorId),
+          .bfloat16 = tensor.one<DnnDataType>(DnnAttribute::kTensorType) == DnnDataType::kBfloat16,
           .alignment = tensor.one<std::int64_t>(DnnAttribute::kTensorAlignment),
           .dimensions = array_of<4>(tensor, DnnAttribute::kTensorDimensions),
           .strides = array_of<4>(tensor, DnnAttribute::kTensorStrides)};
@@ -163,8 +164,10 @@ DnnStatus check(const Contents& of) {
     case DnnKind::kTensor: {
       const std::int64_t alignment = of.one<std::int64_t>(kTensorAlignment);
       if (alignment < 4 || (alignment & (alignment - 1)) != 0) return refuse(DnnStatus::kBadParam, "the alignment");
-      if (of.one<DnnDataType>(kTensorType) != DnnDataType::kFloat32)
+      const auto type = of.one<DnnDataType>(kTensorType);
+      if (type != DnnDataType::kFloat32 && type != DnnDataType::kBfloat16) {
         return refuse(DnnStatus::kNotSupported, "the type");
+      }
       if (!all_at_least(kTensorDimensions, 1)) return refuse(DnnStatus::kBadParam, "a dimension is not positive");
       const auto [n, c, h, w] = array_of<4>(of, kTensorDimensions);
       if (array_of<4>(of, kTensorStrides) != std::array<std::int64_t, 4>{h * w * c, 1, w * c, c}) {
@@ -175,7 +178,7 @@ DnnStatus check(const Contents& of) {
     case DnnKind::kConvolution:
       if (of.one<DnnDataType>(kConvolutionType) != DnnDataType::kFloat32 ||
           of.one<std::int64_t>(kConvolutionSpatial) != 2) {
-        return refuse(DnnStatus::kNotSupported, "a convolution that is not one of images in float32");
+        return refuse(DnnStatus::kNotSupported, "a convolution that is not one of images with sums in float32");
       }
       if (!all_at_least(kConvolutionStrides, 1) || !all_at_least(kConvolutionDilations, 1) ||
           !all_at_least(kConvolutionPrePaddings, 0) || !all_at_least(kConvolutionPostPaddings, 0)) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/trainer/backend/cuda/fake_bfloat16.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/core/random.h"
@@ -26,13 +27,16 @@ class Products : public ::testing::Test {
   }
   ~Products() override { blas_.destroy(place_.handle); }
 
-  std::unique_ptr<DeviceMemory> put(const std::vector<float>& values) {
-    auto memory = DeviceMemory::allocate(*queue_, values.size() * sizeof(float)).value();
+  template <typename Element>
+  std::unique_ptr<DeviceMemory> put(const std::vector<Element>& values) {
+    auto memory = DeviceMemory::allocate(*queue_, values.size() * sizeof(Element)).value();
     queue_->write(memory->data(), values.data(), memory->bytes());
+    EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
     return memory;
   }
-  std::vector<float> get(const DeviceMemory& memory) {
-    std::vector<float> values(memory.bytes() / sizeof(float));
+  template <typename Element = float>
+  std::vector<Element> get(const DeviceMemory& memory) {
+    std::vector<Element> values(memory.bytes() / sizeof(Element));
     queue_->read(values.data(), memory.data(), memory.bytes());
     EXPECT_TRUE(queue_->wait(queue_->mark()).ok());
     return values;
@@ -107,6 +111,59 @@ TEST_F(Products, are_those_of_three_loops_for_every_form_stride_and_bias) {
       }
     }
   }
+}
+
+std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
+  std::vector<std::uint16_t> all;
+  for (const float value : values) all.push_back(fake::to_bfloat16(value));
+  return all;
+}
+
+TEST_F(Products, of_bfloat16_are_rounded_once_to_the_type_of_the_result) {
+  const std::int64_t m = 5, n = 7, k = 40;
+  const auto a = rounded(reals(1, m * k)), b = rounded(reals(2, n * k));
+  const auto old = reals(4, m * n), bias = reals(3, n);
+  const auto number = [](const std::vector<std::uint16_t>& of, std::int64_t i) {
+    return static_cast<double>(fake::from_bfloat16(of[static_cast<size_t>(i)]));
+  };
+  auto a_memory = put(a), b_memory = put(b), old_memory = put(old);
+  auto rounded_old = put(rounded(old)), rounded_bias = put(rounded(bias)), float_bias = put(bias);
+  for (const BlasType result : {BlasType::kFloat32, BlasType::kBfloat16}) {
+    const bool rounds = result == BlasType::kBfloat16;
+    DeviceMemory& memory = rounds ? *rounded_old : *old_memory;
+    const auto product = Matmul::plan(place_, {.b_as = As::kTransposed,
+                                               .m = m,
+                                               .n = n,
+                                               .k = k,
+                                               .a_stride = k,
+                                               .b_stride = k,
+                                               .c_stride = n,
+                                               .bias = rounds ? rounded_bias->data() : float_bias->data(),
+                                               .operands = BlasType::kBfloat16,
+                                               .result = result});
+    ASSERT_TRUE(product.ok()) << product.error().message;
+    ASSERT_EQ(product->run(a_memory->data(), b_memory->data(), true, memory.data(), queue_->stream()),
+              BlasStatus::kSuccess);
+    const std::vector<float> whole = rounds ? std::vector<float>() : get(memory);
+    const auto halves = rounds ? get<std::uint16_t>(memory) : std::vector<std::uint16_t>();
+    for (std::int64_t i = 0; i < m * n; ++i) {
+      const auto at = static_cast<size_t>(i), column = static_cast<size_t>(i % n);
+      double expected = rounds ? number(rounded(old), i) + number(rounded(bias), i % n)
+                               : static_cast<double>(old[at]) + static_cast<double>(bias[column]);
+      for (std::int64_t l = 0; l < k; ++l) expected += number(a, i / n * k + l) * number(b, i % n * k + l);
+      // Half a unit in the last place of 8 bits.
+      const double tolerance = rounds ? 0x1.0p-8 * std::exp2(std::floor(std::log2(std::fabs(expected)))) * 1.001 : 1e-5;
+      EXPECT_NEAR(rounds ? number(halves, i) : static_cast<double>(whole[at]), expected, tolerance) << i;
+    }
+  }
+}
+
+TEST_F(Products, of_a_float32_and_a_bfloat16_result_do_not_exist) {
+  const auto product = Matmul::plan(
+      place_, {.m = 2, .n = 2, .k = 2, .a_stride = 2, .b_stride = 2, .c_stride = 2, .result = BlasType::kBfloat16});
+  ASSERT_FALSE(product.ok());
+  EXPECT_EQ(product.error().message,
+            "cuBLASLt cannot plan the product of (2, 2) and (2, 2): no algorithm computes this");
 }
 
 // What a program may get wrong between a plan and its product, and what the library says of it.

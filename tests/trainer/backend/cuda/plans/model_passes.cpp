@@ -19,7 +19,7 @@ namespace {
 using cuda::ConvolutionPass;
 using cuda::ConvolutionShape;
 
-ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions& d) {
+ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions& d, cuda::DnnDataType type) {
   const auto size = [](size_t value) { return static_cast<std::int64_t>(value); };
   return {.samples = size(d.samples),
           .height = size(d.height),
@@ -31,7 +31,8 @@ ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions
           .kernel = op.kernel,
           .stride = op.stride,
           .padding = op.padding,
-          .groups = op.groups};
+          .groups = op.groups,
+          .type = type};
 }
 
 // Whether a later node reads the tensor: the backward pass goes from the last node to the first, so that node has
@@ -44,8 +45,8 @@ bool later_node_reads(const core::Graph& graph, size_t node, core::TensorId tens
 
 auto key_of(const ModelPass& p) {
   const ConvolutionShape& s = p.shape;
-  return std::make_tuple(s.height, s.width, s.channels, s.outputs, s.kernel, s.stride, s.padding, s.groups, p.pass,
-                         p.adds);
+  return std::make_tuple(s.height, s.width, s.channels, s.outputs, s.kernel, s.stride, s.padding, s.groups, s.type,
+                         p.pass, p.adds);
 }
 
 const char* name_of(const ModelPass& p) {
@@ -55,15 +56,12 @@ const char* name_of(const ModelPass& p) {
     case ConvolutionPass::kInputGradient:
       return p.adds ? "dx +=" : "dx =";
     case ConvolutionPass::kWeightGradient:
-      return "dw +=";
+      return p.adds ? "dw +=" : "dw =";
   }
   return "";
 }
 
-}  // namespace
-
-std::vector<ModelPass> passes_of_models() {
-  std::vector<ModelPass> passes;
+void add_passes(std::vector<ModelPass>& passes, cuda::DnnDataType type) {
   std::set<decltype(key_of(ModelPass{}))> seen;
   for (const models::Model& model : models::all_models()) {
     if (model.data != models::Model::Data::kImages) continue;
@@ -74,29 +72,36 @@ std::vector<ModelPass> passes_of_models() {
       if (op == nullptr) continue;
       const backend::Dimensions d = backend::dimensions_of(graph, node);
       if (!backend::cuda::needs_dnn(*op, d)) continue;
-      ModelPass pass{.model = model.name, .layer = node.name, .shape = shape_of(*op, d)};
+      ModelPass pass{.model = model.name, .layer = node.name, .shape = shape_of(*op, d, type)};
       const auto add = [&](ConvolutionPass which, bool adds) {
         pass.pass = which;
         pass.adds = adds;
         if (seen.insert(key_of(pass)).second) passes.push_back(pass);
       };
       add(ConvolutionPass::kForward, false);
-      add(ConvolutionPass::kWeightGradient, true);
+      add(ConvolutionPass::kWeightGradient, type == cuda::DnnDataType::kFloat32);
       const core::TensorId input = node.inputs.front();
       if (graph.tensor(input).has_gradient) {
         add(ConvolutionPass::kInputGradient, later_node_reads(graph, i, input));
       }
     }
   }
+}
+
+}  // namespace
+
+std::vector<ModelPass> passes_of_models() {
+  std::vector<ModelPass> passes;
+  for (const auto type : {cuda::DnnDataType::kFloat32, cuda::DnnDataType::kBfloat16}) add_passes(passes, type);
   return passes;
 }
 
 std::string row_of(const ModelPass& pass) {
   const ConvolutionShape& s = pass.shape;
-  return fmt::format("{:<14} {:<21} {:>12} {:>14} {:>2} {:>2}  {:<5}", pass.model, pass.layer,
+  return fmt::format("{:<14} {:<21} {:>12} {:>14} {:>2} {:>2}  {} {:<5}", pass.model, pass.layer,
                      fmt::format("{}x{}x{}", s.height, s.width, s.channels),
                      fmt::format("{}x{}x{}x{}", s.outputs, s.kernel, s.kernel, s.channels / s.groups), s.stride,
-                     s.padding, name_of(pass));
+                     s.padding, s.type == cuda::DnnDataType::kFloat32 ? "fp32" : "bf16", name_of(pass));
 }
 
 }  // namespace lockstep::trainer::testing

@@ -1,4 +1,4 @@
-// What cuDNN computes in the models of trainer/models: each distinct pass of their convolutions.
+// What cuDNN computes in the models of trainer/models: each distinct pass of their convolutions, in either precision.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ struct ModelPass {
 };
 
 // Of all models with images, in the registry's order and with their default options; the other models have no
-// convolutions. Left out are depthwise convolutions, which have kernels of our own, and gradients of the images.
+// convolutions: first in float32, then in bfloat16. Left out are depthwise convolutions, which have kernels of our own,
+// and gradients of the images.
 std::vector<ModelPass> passes_of_models();
 
-// The pass as a row of the table begins: model, layer, images, weights, stride, padding, and what it computes.
+// The pass as a row of the table begins: model, layer, images, weights, stride, padding, precision, and what it
+// computes.
 std::string row_of(const ModelPass& pass);
 
 }  // namespace lockstep::trainer::testing

@@ -10,9 +10,9 @@ namespace lockstep::trainer::testing {
 Result<std::string> plan_table(const cuda::Dnn& dnn) {
   const size_t version = dnn.get_version();
   std::string table = fmt::format(
-      "# `make cuda-plans` prints this file: cuDNN {}.{}.{}, micro-batches of {} samples, float32 without TF32,\n"
-      "# deterministic. Columns: the first model and layer that have it, images, weights, stride, padding, result;\n"
-      "# for",
+      "# `make cuda-plans` prints this file: cuDNN {}.{}.{}, micro-batches of {} samples. fp32: without TF32.\n"
+      "# bf16: with sums in float32. Both are deterministic. Columns: the first model and layer that have it, images,\n"
+      "# weights, stride, padding, precision, result; for",
       version / 10000, version / 100 % 100, version % 100, kPlannedSamples);
   for (const DescribedGpu& gpu : kDescribedGpus) table += fmt::format(" {},", gpu.name);
   table += " each: the engine's number and its workspace in KiB.\n";
