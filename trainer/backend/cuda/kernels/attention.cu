@@ -8,7 +8,7 @@ namespace lockstep::trainer::cuda {
 
 namespace {
 
-// The sizes, and where things of one sample and head are. Features of a position are `head` floats side by side.
+// The sizes, and where things of one sample and head are. Features of a position are `head` numbers side by side.
 struct Heads {
   std::int64_t positions, heads, head;
   float scale;  // 1 / sqrt(head)
@@ -28,16 +28,18 @@ struct Heads {
   }
 };
 
-__device__ float dot(const float* a, const float* b, std::int64_t count) {
+template <typename Element>
+__device__ float dot(const Element* a, const Element* b, std::int64_t count) {
   float sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  for (std::int64_t i = 0; i < count; ++i) sum += wide(a[i]) * wide(b[i]);
   return sum;
 }
 
-__global__ void forward_kernel(Heads k, const float* qkv, float* p, float* y) {
+template <typename Element>
+__global__ void forward_kernel(Heads k, const Element* qkv, float* p, Element* y) {
   LOCKSTEP_DYNAMIC_SHARED(float, scores);  // (positions)
   const std::int64_t sh = blockIdx.x / k.positions, t = blockIdx.x % k.positions, lane = lane_of_thread();
-  const float* query = qkv + k.at(sh, t, 0);
+  const Element* query = qkv + k.at(sh, t, 0);
   float largest = -INFINITY;
   for (std::int64_t u = lane; u <= t; u += kWarpSize) {
     const float score = dot(query, qkv + k.at(sh, u, 1), k.head);
@@ -61,17 +63,18 @@ __global__ void forward_kernel(Heads k, const float* qkv, float* p, float* y) {
   __syncthreads();
   for (std::int64_t i = lane; i < k.head; i += kWarpSize) {
     float value = 0;
-    for (std::int64_t u = 0; u <= t; ++u) value += scores[u] * qkv[k.at(sh, u, 2) + i];
-    y[k.out(sh, t) + i] = value;
+    for (std::int64_t u = 0; u <= t; ++u) value += scores[u] * wide(qkv[k.at(sh, u, 2) + i]);
+    y[k.out(sh, t) + i] = rounded<Element>(value);
   }
 }
 
 // The gradients of the scores into ds (as p), and of the queries.
-__global__ void backward_queries_kernel(Heads k, const float* qkv, const float* p, const float* dy, float* ds,
-                                        float* dqkv, bool accumulate) {
+template <typename Element>
+__global__ void backward_queries_kernel(Heads k, const Element* qkv, const float* p, const Element* dy, float* ds,
+                                        Element* dqkv, bool accumulate) {
   LOCKSTEP_DYNAMIC_SHARED(float, scores);  // (positions)
   const std::int64_t sh = blockIdx.x / k.positions, t = blockIdx.x % k.positions, lane = lane_of_thread();
-  const float* g = dy + k.out(sh, t);
+  const Element* g = dy + k.out(sh, t);
   const float* row = p + k.row(sh, t);
   float along = 0;
   for (std::int64_t u = lane; u <= t; u += kWarpSize) {
@@ -88,20 +91,21 @@ __global__ void backward_queries_kernel(Heads k, const float* qkv, const float* 
   __syncthreads();
   for (std::int64_t i = lane; i < k.head; i += kWarpSize) {
     float value = 0;
-    for (std::int64_t u = 0; u <= t; ++u) value += scores[u] * qkv[k.at(sh, u, 1) + i];
+    for (std::int64_t u = 0; u <= t; ++u) value += scores[u] * wide(qkv[k.at(sh, u, 1) + i]);
     put(dqkv + k.at(sh, t, 0) + i, value, accumulate);
   }
 }
 
 // The gradients of the key and the value at position u, from all positions that see it.
-__global__ void backward_keys_kernel(Heads k, const float* qkv, const float* p, const float* dy, const float* ds,
-                                     float* dqkv, bool accumulate) {
+template <typename Element>
+__global__ void backward_keys_kernel(Heads k, const Element* qkv, const float* p, const Element* dy, const float* ds,
+                                     Element* dqkv, bool accumulate) {
   const std::int64_t sh = blockIdx.x / k.positions, u = blockIdx.x % k.positions;
   for (std::int64_t i = lane_of_thread(); i < k.head; i += kWarpSize) {
     float key = 0, value = 0;
     for (std::int64_t t = u; t < k.positions; ++t) {
-      key += ds[k.row(sh, t) + u] * qkv[k.at(sh, t, 0) + i];
-      value += p[k.row(sh, t) + u] * dy[k.out(sh, t) + i];
+      key += ds[k.row(sh, t) + u] * wide(qkv[k.at(sh, t, 0) + i]);
+      value += p[k.row(sh, t) + u] * wide(dy[k.out(sh, t) + i]);
     }
     put(dqkv + k.at(sh, u, 1) + i, key, accumulate);
     put(dqkv + k.at(sh, u, 2) + i, value, accumulate);
@@ -122,25 +126,36 @@ size_t shared_bytes(const AttentionShape& shape) {
 
 }  // namespace
 
-CudaError causal_attention_forward(CudaStream* stream, const AttentionShape& shape, const float* qkv, float* p,
-                                   float* y) {
+template <typename Element>
+CudaError causal_attention_forward(CudaStream* stream, const AttentionShape& shape, const Element* qkv, float* p,
+                                   Element* y) {
   if (shape.positions > kMaxPositions) return CudaError::kInvalidValue;
-  return launch(forward_kernel, blocks_of(shape), kWarpSize, shared_bytes(shape), stream, heads_of(shape), qkv, p, y);
+  return launch(forward_kernel<Element>, blocks_of(shape), kWarpSize, shared_bytes(shape), stream, heads_of(shape), qkv,
+                p, y);
 }
 
-CudaError causal_attention_backward(CudaStream* stream, const AttentionShape& shape, const float* qkv, const float* p,
-                                    const float* dy, float* dqkv, bool accumulate, void* scratch) {
+template <typename Element>
+CudaError causal_attention_backward(CudaStream* stream, const AttentionShape& shape, const Element* qkv, const float* p,
+                                    const Element* dy, Element* dqkv, bool accumulate, void* scratch) {
   if (shape.positions > kMaxPositions) return CudaError::kInvalidValue;
   auto* ds = static_cast<float*>(scratch);
-  const CudaError error = launch(backward_queries_kernel, blocks_of(shape), kWarpSize, shared_bytes(shape), stream,
-                                 heads_of(shape), qkv, p, dy, ds, dqkv, accumulate);
+  const CudaError error = launch(backward_queries_kernel<Element>, blocks_of(shape), kWarpSize, shared_bytes(shape),
+                                 stream, heads_of(shape), qkv, p, dy, ds, dqkv, accumulate);
   if (error != CudaError::kSuccess) return error;
-  return launch(backward_keys_kernel, blocks_of(shape), kWarpSize, 0, stream, heads_of(shape), qkv, p, dy, ds, dqkv,
-                accumulate);
+  return launch(backward_keys_kernel<Element>, blocks_of(shape), kWarpSize, 0, stream, heads_of(shape), qkv, p, dy, ds,
+                dqkv, accumulate);
 }
 
 size_t causal_attention_scratch(const AttentionShape& shape) {
   return static_cast<size_t>(shape.probabilities()) * sizeof(float);
 }
+
+#define LOCKSTEP_INSTANTIATE(Element)                                                                                \
+  template CudaError causal_attention_forward(CudaStream*, const AttentionShape&, const Element*, float*, Element*); \
+  template CudaError causal_attention_backward(CudaStream*, const AttentionShape&, const Element*, const float*,     \
+                                               const Element*, Element*, bool, void*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(Bfloat16)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::trainer::cuda

@@ -19,12 +19,14 @@ struct AttentionShape {
 // values side by side; y (samples * positions, width); p (samples, heads, positions, positions) is written for the
 // backward pass, with zeros after a position's own. kInvalidValue: the positions need more shared memory than a block
 // has (more than kMaxPositions).
-CudaError causal_attention_forward(CudaStream* stream, const AttentionShape& shape, const float* qkv, float* p,
-                                   float* y);
+template <typename Element>
+CudaError causal_attention_forward(CudaStream* stream, const AttentionShape& shape, const Element* qkv, float* p,
+                                   Element* y);
 
 // dqkv (+)= the gradients of queries, keys and values.
-CudaError causal_attention_backward(CudaStream* stream, const AttentionShape& shape, const float* qkv, const float* p,
-                                    const float* dy, float* dqkv, bool accumulate, void* scratch);
+template <typename Element>
+CudaError causal_attention_backward(CudaStream* stream, const AttentionShape& shape, const Element* qkv, const float* p,
+                                    const Element* dy, Element* dqkv, bool accumulate, void* scratch);
 // Bytes of scratch of causal_attention_backward.
 size_t causal_attention_scratch(const AttentionShape& shape);
 

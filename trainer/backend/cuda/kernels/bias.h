@@ -7,10 +7,12 @@
 namespace lockstep::trainer::cuda {
 
 // Adds the bias (columns) to each row of y (rows, columns).
-CudaError add_bias(CudaStream* stream, const float* bias, float* y, std::int64_t rows, std::int64_t columns);
+template <typename Element>
+CudaError add_bias(CudaStream* stream, const float* bias, Element* y, std::int64_t rows, std::int64_t columns);
 
 // sums += the sum of x's rows; x (rows, columns), sums (columns).
-CudaError add_column_sums(CudaStream* stream, const float* x, float* sums, std::int64_t rows, std::int64_t columns,
+template <typename Element>
+CudaError add_column_sums(CudaStream* stream, const Element* x, float* sums, std::int64_t rows, std::int64_t columns,
                           void* scratch);
 // Bytes of scratch of add_column_sums.
 size_t column_sums_scratch(std::int64_t rows, std::int64_t columns);

@@ -16,8 +16,8 @@ __global__ void transpose_kernel(const float* weight, float* to, std::int64_t wi
 }
 
 // A thread for each place of the window and each pack of channels. weight (window, channels).
-template <int kCount>
-__global__ void forward_kernel(SlidImages k, const float* x, const float* weight, const float* bias, float* y,
+template <int kCount, typename Element>
+__global__ void forward_kernel(SlidImages k, const Element* x, const float* weight, const float* bias, Element* y,
                                std::int64_t packs) {
   const std::int64_t i = thread_of_launch();
   if (i >= packs) return;
@@ -28,7 +28,7 @@ __global__ void forward_kernel(SlidImages k, const float* x, const float* weight
     const int h = row * k.stride - k.padding + kh;
     for (int kw = columns.begin; kw < columns.end; ++kw) {
       const std::int64_t pixel = (sample * k.height + h) * k.width + column * k.stride - k.padding + kw;
-      const Pack<float, kCount> value = load<kCount>(x + pixel * k.channels + pack * kCount);
+      const Pack<float, kCount> value = load_wide<kCount>(x + pixel * k.channels + pack * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + (kh * k.kernel + kw) * k.channels + pack * kCount);
       for (int c = 0; c < kCount; ++c) sum.at[c] += value.at[c] * w.at[c];
     }
@@ -36,12 +36,12 @@ __global__ void forward_kernel(SlidImages k, const float* x, const float* weight
   if (bias != nullptr) {
     for (int c = 0; c < kCount; ++c) sum.at[c] += bias[pack * kCount + c];
   }
-  store(y + i * kCount, sum);
+  store_rounded(y + i * kCount, sum);
 }
 
 // A thread for each pixel of the images and each pack of channels. weight (window, channels).
-template <int kCount>
-__global__ void input_kernel(SlidImages k, const float* dy, const float* weight, float* dx, std::int64_t packs,
+template <int kCount, typename Element>
+__global__ void input_kernel(SlidImages k, const Element* dy, const float* weight, Element* dx, std::int64_t packs,
                              bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= packs) return;
@@ -53,7 +53,7 @@ __global__ void input_kernel(SlidImages k, const float* dy, const float* weight,
     for (int ow = columns.begin; ow < columns.end; ++ow) {
       const int kw = column + k.padding - ow * k.stride;
       const std::int64_t place = (sample * k.out_height + oh) * k.out_width + ow;
-      const Pack<float, kCount> gradient = load<kCount>(dy + place * k.channels + pack * kCount);
+      const Pack<float, kCount> gradient = load_wide<kCount>(dy + place * k.channels + pack * kCount);
       const Pack<float, kCount> w = load<kCount>(weight + (kh * k.kernel + kw) * k.channels + pack * kCount);
       for (int c = 0; c < kCount; ++c) sum.at[c] += gradient.at[c] * w.at[c];
     }
@@ -68,7 +68,8 @@ constexpr std::int64_t kFold = 64;
 
 // partial (chunks, window, channels). A thread for each chunk of kChunk places, each kTaps of the window, and each
 // channel.
-__global__ void weight_kernel(SlidImages k, const float* x, const float* dy, float* partial, std::int64_t places,
+template <typename Element>
+__global__ void weight_kernel(SlidImages k, const Element* x, const Element* dy, float* partial, std::int64_t places,
                               std::int64_t groups, std::int64_t threads) {
   const std::int64_t i = thread_of_launch();
   if (i >= threads) return;
@@ -84,13 +85,13 @@ __global__ void weight_kernel(SlidImages k, const float* x, const float* dy, flo
   }
   ImagePlace at = image_place(begin, k.out_height, k.out_width, 1);
   for (std::int64_t place = begin; place < end; ++place) {
-    const float gradient = dy[place * k.channels + channel];
+    const float gradient = wide(dy[place * k.channels + channel]);
     const int top = at.row * k.stride - k.padding, left = at.column * k.stride - k.padding;
     for (int t = 0; t < kTaps; ++t) {
       const int h = top + tap_rows[t], w = left + tap_columns[t];
       if (h < 0 || h >= k.height || w < 0 || w >= k.width) continue;
       const std::int64_t pixel = (at.sample * k.height + h) * k.width + w;
-      sums[t] += gradient * x[pixel * k.channels + channel];
+      sums[t] += gradient * wide(x[pixel * k.channels + channel]);
     }
     if (++at.column < k.out_width) continue;
     at.column = 0;
@@ -133,33 +134,36 @@ std::int64_t window_of(const SlidImages& images) {
 
 }  // namespace
 
-CudaError depthwise_forward(CudaStream* stream, const SlidImages& images, const float* x, const float* weight,
-                            const float* bias, float* y, void* scratch) {
+template <typename Element>
+CudaError depthwise_forward(CudaStream* stream, const SlidImages& images, const Element* x, const float* weight,
+                            const float* bias, Element* y, void* scratch) {
   const int count = pack_of(images.channels);
   const std::int64_t window = window_of(images), packs = images.places() * images.channels / count;
   if (packs <= 0) return CudaError::kSuccess;
   auto* transposed = static_cast<float*>(scratch);
   Launches run(stream);
   run(transpose_kernel, blocks_for(window * images.channels), kThreads, weight, transposed, window, images.channels);
-  run(count == 4 ? forward_kernel<4> : forward_kernel<1>, blocks_for(packs), kThreads, images, x, transposed, bias, y,
-      packs);
+  run(count == 4 ? forward_kernel<4, Element> : forward_kernel<1, Element>, blocks_for(packs), kThreads, images, x,
+      transposed, bias, y, packs);
   return run.error();
 }
 
-CudaError depthwise_backward_input(CudaStream* stream, const SlidImages& images, const float* dy, const float* weight,
-                                   float* dx, bool accumulate, void* scratch) {
+template <typename Element>
+CudaError depthwise_backward_input(CudaStream* stream, const SlidImages& images, const Element* dy, const float* weight,
+                                   Element* dx, bool accumulate, void* scratch) {
   const int count = pack_of(images.channels);
   const std::int64_t window = window_of(images), packs = images.elements() / count;
   if (packs <= 0) return CudaError::kSuccess;
   auto* transposed = static_cast<float*>(scratch);
   Launches run(stream);
   run(transpose_kernel, blocks_for(window * images.channels), kThreads, weight, transposed, window, images.channels);
-  run(count == 4 ? input_kernel<4> : input_kernel<1>, blocks_for(packs), kThreads, images, dy, transposed, dx, packs,
-      accumulate);
+  run(count == 4 ? input_kernel<4, Element> : input_kernel<1, Element>, blocks_for(packs), kThreads, images, dy,
+      transposed, dx, packs, accumulate);
   return run.error();
 }
 
-CudaError depthwise_backward_weight(CudaStream* stream, const SlidImages& images, const float* x, const float* dy,
+template <typename Element>
+CudaError depthwise_backward_weight(CudaStream* stream, const SlidImages& images, const Element* x, const Element* dy,
                                     float* dweight, void* scratch) {
   const std::int64_t window = window_of(images), columns = window * images.channels;
   const std::int64_t groups = blocks_for(window, kTaps);
@@ -168,7 +172,7 @@ CudaError depthwise_backward_weight(CudaStream* stream, const SlidImages& images
   const std::int64_t threads = rows * groups * images.channels;
   auto* partial = static_cast<float*>(scratch);  // (rows, window, channels)
   Launches run(stream);
-  run(weight_kernel, blocks_for(threads), kThreads, images, x, dy, partial, images.places(), groups, threads);
+  run(weight_kernel<Element>, blocks_for(threads), kThreads, images, x, dy, partial, images.places(), groups, threads);
   while (rows > kFold) {
     float* const folded = partial + rows * columns;
     const std::int64_t sums = blocks_for(rows, kFold);
@@ -189,5 +193,16 @@ size_t depthwise_weight_scratch(const SlidImages& images) {
   for (; rows > kFold; all += rows) rows = blocks_for(rows, kFold);
   return static_cast<size_t>(all * window_of(images) * images.channels) * sizeof(float);
 }
+
+#define LOCKSTEP_INSTANTIATE(Element)                                                                                  \
+  template CudaError depthwise_forward(CudaStream*, const SlidImages&, const Element*, const float*, const float*,     \
+                                       Element*, void*);                                                               \
+  template CudaError depthwise_backward_input(CudaStream*, const SlidImages&, const Element*, const float*, Element*,  \
+                                              bool, void*);                                                            \
+  template CudaError depthwise_backward_weight(CudaStream*, const SlidImages&, const Element*, const Element*, float*, \
+                                               void*);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(Bfloat16)
+#undef LOCKSTEP_INSTANTIATE
 
 }  // namespace lockstep::trainer::cuda

@@ -10,15 +10,18 @@
 namespace lockstep::trainer::cuda {
 
 // y = the convolution of x, plus the bias (channels) unless that is null. Pixels beyond the image count as 0.
-CudaError depthwise_forward(CudaStream* stream, const SlidImages& images, const float* x, const float* weight,
-                            const float* bias, float* y, void* scratch);
+template <typename Element>
+CudaError depthwise_forward(CudaStream* stream, const SlidImages& images, const Element* x, const float* weight,
+                            const float* bias, Element* y, void* scratch);
 
 // dx = the gradient of the input, or dx += with `accumulate`.
-CudaError depthwise_backward_input(CudaStream* stream, const SlidImages& images, const float* dy, const float* weight,
-                                   float* dx, bool accumulate, void* scratch);
+template <typename Element>
+CudaError depthwise_backward_input(CudaStream* stream, const SlidImages& images, const Element* dy, const float* weight,
+                                   Element* dx, bool accumulate, void* scratch);
 
 // dweight += the gradient of the weights.
-CudaError depthwise_backward_weight(CudaStream* stream, const SlidImages& images, const float* x, const float* dy,
+template <typename Element>
+CudaError depthwise_backward_weight(CudaStream* stream, const SlidImages& images, const Element* x, const Element* dy,
                                     float* dweight, void* scratch);
 
 // Bytes of scratch of depthwise_forward() and of depthwise_backward_input().

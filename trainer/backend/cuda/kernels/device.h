@@ -5,9 +5,31 @@
 
 namespace lockstep::trainer::cuda {
 
+inline __device__ float wide(float value) {
+  return value;
+}
+inline __device__ float wide(Bfloat16 value) {
+  return __uint_as_float(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+// Rounded to nearest, ties to the even one. A NaN stays one.
+template <typename Element>
+__device__ Element rounded(float value);
+template <>
+inline __device__ float rounded<float>(float value) {
+  return value;
+}
+template <>
+inline __device__ Bfloat16 rounded<Bfloat16>(float value) {
+  if (value != value) return {0x7fc0};
+  const std::uint32_t bits = __float_as_uint(value);
+  return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16)};
+}
+
 // *at = value, or *at += value.
-inline __device__ void put(float* at, float value, bool accumulate) {
-  *at = accumulate ? *at + value : value;
+template <typename Element>
+__device__ void put(Element* at, float value, bool accumulate) {
+  *at = rounded<Element>(accumulate ? wide(*at) + value : value);
 }
 
 // `i` in rows of `width`. Neither is negative.

@@ -7,7 +7,8 @@ namespace lockstep::trainer::cuda {
 
 namespace {
 
-__global__ void dropout_kernel(DropoutDraw draw, const float* x, float* y, std::int64_t count, std::int64_t each,
+template <typename Element>
+__global__ void dropout_kernel(DropoutDraw draw, const Element* x, Element* y, std::int64_t count, std::int64_t each,
                                bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= count) return;
@@ -15,15 +16,20 @@ __global__ void dropout_kernel(DropoutDraw draw, const float* x, float* y, std::
   const std::uint64_t place = draw.first_sample + static_cast<std::uint64_t>(sample);
   const std::uint64_t key = core::derive(core::derive(draw.step_key, place), draw.layer);
   const bool kept = core::element_bits(key, static_cast<std::uint32_t>(element)) >= draw.threshold;
-  put(y + i, x[i] * (kept ? draw.factor : 0.0f), accumulate);
+  put(y + i, wide(x[i]) * (kept ? draw.factor : 0.0f), accumulate);
 }
 
 }  // namespace
 
-CudaError dropout(CudaStream* stream, const DropoutDraw& draw, const float* x, float* y, std::int64_t samples,
+template <typename Element>
+CudaError dropout(CudaStream* stream, const DropoutDraw& draw, const Element* x, Element* y, std::int64_t samples,
                   std::int64_t each, bool accumulate) {
-  return launch(dropout_kernel, blocks_for(samples * each), kThreads, 0, stream, draw, x, y, samples * each, each,
-                accumulate);
+  return launch(dropout_kernel<Element>, blocks_for(samples * each), kThreads, 0, stream, draw, x, y, samples * each,
+                each, accumulate);
 }
+
+template CudaError dropout(CudaStream*, const DropoutDraw&, const float*, float*, std::int64_t, std::int64_t, bool);
+template CudaError dropout(CudaStream*, const DropoutDraw&, const Bfloat16*, Bfloat16*, std::int64_t, std::int64_t,
+                           bool);
 
 }  // namespace lockstep::trainer::cuda

@@ -15,7 +15,8 @@ struct DropoutDraw {
 };
 
 // y (+)= x times `factor` where kept, else 0; x, y (samples, each). The same for the gradient, in the backward pass.
-CudaError dropout(CudaStream* stream, const DropoutDraw& draw, const float* x, float* y, std::int64_t samples,
+template <typename Element>
+CudaError dropout(CudaStream* stream, const DropoutDraw& draw, const Element* x, Element* y, std::int64_t samples,
                   std::int64_t each, bool accumulate);
 
 }  // namespace lockstep::trainer::cuda

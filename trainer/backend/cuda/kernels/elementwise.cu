@@ -6,35 +6,47 @@ namespace lockstep::trainer::cuda {
 
 namespace {
 
-__global__ void add_kernel(const float* a, const float* b, float* y, std::int64_t count) {
+template <typename Element>
+__global__ void add_kernel(const Element* a, const Element* b, Element* y, std::int64_t count) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) y[i] = a[i] + b[i];
+  if (i < count) y[i] = rounded<Element>(wide(a[i]) + wide(b[i]));
 }
 
-__global__ void give_kernel(const float* from, float* to, std::int64_t count, bool accumulate) {
+template <typename From, typename To>
+__global__ void give_kernel(const From* from, To* to, std::int64_t count, bool accumulate) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) put(to + i, from[i], accumulate);
+  if (i < count) put(to + i, wide(from[i]), accumulate);
 }
 
 // The comparisons are false for a NaN, which passes: a loss that is not finite must not look finite.
-__global__ void relu_forward_kernel(const float* x, float* y, std::int64_t count) {
+template <typename Element>
+__global__ void relu_forward_kernel(const Element* x, Element* y, std::int64_t count) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) y[i] = x[i] <= 0 ? 0 : x[i];
+  if (i < count) y[i] = wide(x[i]) <= 0 ? rounded<Element>(0) : x[i];
 }
 
-__global__ void relu_backward_kernel(const float* y, const float* dy, float* dx, std::int64_t count, bool accumulate) {
+template <typename Element>
+__global__ void relu_backward_kernel(const Element* y, const Element* dy, Element* dx, std::int64_t count,
+                                     bool accumulate) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) put(dx + i, y[i] <= 0 ? 0 : dy[i], accumulate);
+  if (i < count) put(dx + i, wide(y[i]) <= 0 ? 0 : wide(dy[i]), accumulate);
 }
 
-__global__ void relu6_forward_kernel(const float* x, float* y, std::int64_t count) {
+template <typename Element>
+__global__ void relu6_forward_kernel(const Element* x, Element* y, std::int64_t count) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) y[i] = x[i] <= 0 ? 0 : x[i] >= 6 ? 6 : x[i];
+  if (i >= count) return;
+  const float value = wide(x[i]);
+  y[i] = rounded<Element>(value <= 0 ? 0 : value >= 6 ? 6 : value);
 }
 
-__global__ void relu6_backward_kernel(const float* y, const float* dy, float* dx, std::int64_t count, bool accumulate) {
+template <typename Element>
+__global__ void relu6_backward_kernel(const Element* y, const Element* dy, Element* dx, std::int64_t count,
+                                      bool accumulate) {
   const std::int64_t i = thread_of_launch();
-  if (i < count) put(dx + i, y[i] <= 0 || y[i] >= 6 ? 0 : dy[i], accumulate);
+  if (i >= count) return;
+  const float value = wide(y[i]);
+  put(dx + i, value <= 0 || value >= 6 ? 0 : wide(dy[i]), accumulate);
 }
 
 constexpr float kRoot = 0.79788456080286535588f;  // sqrt(2 / pi)
@@ -46,54 +58,84 @@ __device__ float exponential_of_gelu(float x) {
   return expf(u > 60.0f ? 60.0f : u);
 }
 
-__global__ void gelu_forward_kernel(const float* x, float* y, std::int64_t count) {
-  const std::int64_t i = thread_of_launch();
-  if (i < count) y[i] = x[i] / (1.0f + exponential_of_gelu(x[i]));
-}
-
-__global__ void gelu_backward_kernel(const float* x, const float* dy, float* dx, std::int64_t count, bool accumulate) {
+template <typename Element>
+__global__ void gelu_forward_kernel(const Element* x, Element* y, std::int64_t count) {
   const std::int64_t i = thread_of_launch();
   if (i >= count) return;
-  const float e = exponential_of_gelu(x[i]), s = 1.0f / (1.0f + e);  // 1 - s is e s, without cancellation
-  const float slope = s + x[i] * s * (e * s) * (2.0f * kRoot * (1.0f + 3.0f * kCubic * x[i] * x[i]));
-  put(dx + i, dy[i] * slope, accumulate);
+  const float value = wide(x[i]);
+  y[i] = rounded<Element>(value / (1.0f + exponential_of_gelu(value)));
+}
+
+template <typename Element>
+__global__ void gelu_backward_kernel(const Element* x, const Element* dy, Element* dx, std::int64_t count,
+                                     bool accumulate) {
+  const std::int64_t i = thread_of_launch();
+  if (i >= count) return;
+  const float v = wide(x[i]), e = exponential_of_gelu(v), s = 1.0f / (1.0f + e);  // 1 - s is e s, without cancellation
+  const float slope = s + v * s * (e * s) * (2.0f * kRoot * (1.0f + 3.0f * kCubic * v * v));
+  put(dx + i, wide(dy[i]) * slope, accumulate);
 }
 
 }  // namespace
 
-CudaError add(CudaStream* stream, const float* a, const float* b, float* y, std::int64_t count) {
-  return launch(add_kernel, blocks_for(count), kThreads, 0, stream, a, b, y, count);
+template <typename Element>
+CudaError add(CudaStream* stream, const Element* a, const Element* b, Element* y, std::int64_t count) {
+  return launch(add_kernel<Element>, blocks_for(count), kThreads, 0, stream, a, b, y, count);
 }
 
-CudaError give(CudaStream* stream, const float* from, float* to, std::int64_t count, bool accumulate) {
-  return launch(give_kernel, blocks_for(count), kThreads, 0, stream, from, to, count, accumulate);
+template <typename From, typename To>
+CudaError give(CudaStream* stream, const From* from, To* to, std::int64_t count, bool accumulate) {
+  return launch(give_kernel<From, To>, blocks_for(count), kThreads, 0, stream, from, to, count, accumulate);
 }
 
-CudaError relu_forward(CudaStream* stream, const float* x, float* y, std::int64_t count) {
-  return launch(relu_forward_kernel, blocks_for(count), kThreads, 0, stream, x, y, count);
+template <typename Element>
+CudaError relu_forward(CudaStream* stream, const Element* x, Element* y, std::int64_t count) {
+  return launch(relu_forward_kernel<Element>, blocks_for(count), kThreads, 0, stream, x, y, count);
 }
 
-CudaError relu_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
+template <typename Element>
+CudaError relu_backward(CudaStream* stream, const Element* y, const Element* dy, Element* dx, std::int64_t count,
                         bool accumulate) {
-  return launch(relu_backward_kernel, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
+  return launch(relu_backward_kernel<Element>, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
 }
 
-CudaError relu6_forward(CudaStream* stream, const float* x, float* y, std::int64_t count) {
-  return launch(relu6_forward_kernel, blocks_for(count), kThreads, 0, stream, x, y, count);
+template <typename Element>
+CudaError relu6_forward(CudaStream* stream, const Element* x, Element* y, std::int64_t count) {
+  return launch(relu6_forward_kernel<Element>, blocks_for(count), kThreads, 0, stream, x, y, count);
 }
 
-CudaError relu6_backward(CudaStream* stream, const float* y, const float* dy, float* dx, std::int64_t count,
+template <typename Element>
+CudaError relu6_backward(CudaStream* stream, const Element* y, const Element* dy, Element* dx, std::int64_t count,
                          bool accumulate) {
-  return launch(relu6_backward_kernel, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
+  return launch(relu6_backward_kernel<Element>, blocks_for(count), kThreads, 0, stream, y, dy, dx, count, accumulate);
 }
 
-CudaError gelu_forward(CudaStream* stream, const float* x, float* y, std::int64_t count) {
-  return launch(gelu_forward_kernel, blocks_for(count), kThreads, 0, stream, x, y, count);
+template <typename Element>
+CudaError gelu_forward(CudaStream* stream, const Element* x, Element* y, std::int64_t count) {
+  return launch(gelu_forward_kernel<Element>, blocks_for(count), kThreads, 0, stream, x, y, count);
 }
 
-CudaError gelu_backward(CudaStream* stream, const float* x, const float* dy, float* dx, std::int64_t count,
+template <typename Element>
+CudaError gelu_backward(CudaStream* stream, const Element* x, const Element* dy, Element* dx, std::int64_t count,
                         bool accumulate) {
-  return launch(gelu_backward_kernel, blocks_for(count), kThreads, 0, stream, x, dy, dx, count, accumulate);
+  return launch(gelu_backward_kernel<Element>, blocks_for(count), kThreads, 0, stream, x, dy, dx, count, accumulate);
 }
+
+#define LOCKSTEP_INSTANTIATE(Element)                                                                           \
+  template CudaError add(CudaStream*, const Element*, const Element*, Element*, std::int64_t);                  \
+  template CudaError relu_forward(CudaStream*, const Element*, Element*, std::int64_t);                         \
+  template CudaError relu_backward(CudaStream*, const Element*, const Element*, Element*, std::int64_t, bool);  \
+  template CudaError relu6_forward(CudaStream*, const Element*, Element*, std::int64_t);                        \
+  template CudaError relu6_backward(CudaStream*, const Element*, const Element*, Element*, std::int64_t, bool); \
+  template CudaError gelu_forward(CudaStream*, const Element*, Element*, std::int64_t);                         \
+  template CudaError gelu_backward(CudaStream*, const Element*, const Element*, Element*, std::int64_t, bool);
+LOCKSTEP_INSTANTIATE(float)
+LOCKSTEP_INSTANTIATE(Bfloat16)
+#undef LOCKSTEP_INSTANTIATE
+
+template CudaError give(CudaStream*, const float*, float*, std::int64_t, bool);
+template CudaError give(CudaStream*, const float*, Bfloat16*, std::int64_t, bool);
+template CudaError give(CudaStream*, const Bfloat16*, float*, std::int64_t, bool);
+template CudaError give(CudaStream*, const Bfloat16*, Bfloat16*, std::int64_t, bool);
 
 }  // namespace lockstep::trainer::cuda

@@ -14,12 +14,14 @@ struct EmbeddingShape {
 
 // y = table[index] + positions[r mod positions]. indices (rows), table (vocabulary, width), positions (positions,
 // width), y (rows, width). A row whose index is outside the table becomes NaN.
+template <typename Element>
 CudaError embedding_forward(CudaStream* stream, const EmbeddingShape& shape, const std::int32_t* indices,
-                            const float* table, const float* positions, float* y);
+                            const float* table, const float* positions, Element* y);
 
 // dtable += and dpositions += the gradients. A row whose index is outside the table counts for its position alone.
+template <typename Element>
 CudaError embedding_backward(CudaStream* stream, const EmbeddingShape& shape, const std::int32_t* indices,
-                             const float* dy, float* dtable, float* dpositions);
+                             const Element* dy, float* dtable, float* dpositions);
 
 // Lowers *first_bad to row * 2^32 + index (as 32 bits) of the first row whose index is not in [0, limit). The caller
 // sets it to kNoBadIndex (all bits 1) before.

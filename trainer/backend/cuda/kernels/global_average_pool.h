@@ -6,11 +6,13 @@
 namespace lockstep::trainer::cuda {
 
 // y = the mean of x's pixels; x (samples, pixels, channels), y (samples, channels). At least one pixel.
-CudaError global_average_pool_forward(CudaStream* stream, const float* x, float* y, std::int64_t samples,
+template <typename Element>
+CudaError global_average_pool_forward(CudaStream* stream, const Element* x, Element* y, std::int64_t samples,
                                       std::int64_t pixels, std::int64_t channels);
 
 // dx (+)= dy / pixels, to each pixel; dx (samples, pixels, channels), dy (samples, channels).
-CudaError global_average_pool_backward(CudaStream* stream, const float* dy, float* dx, std::int64_t samples,
+template <typename Element>
+CudaError global_average_pool_backward(CudaStream* stream, const Element* dy, Element* dx, std::int64_t samples,
                                        std::int64_t pixels, std::int64_t channels, bool accumulate);
 
 }  // namespace lockstep::trainer::cuda

@@ -7,8 +7,8 @@ namespace lockstep::trainer::cuda {
 namespace {
 
 // A thread for each place of the window and each pack of channels.
-template <int kCount>
-__global__ void forward_kernel(SlidImages k, const float* x, float* y, std::int32_t* chosen, std::int64_t packs) {
+template <int kCount, typename Element>
+__global__ void forward_kernel(SlidImages k, const Element* x, Element* y, std::int32_t* chosen, std::int64_t packs) {
   const std::int64_t i = thread_of_launch();
   if (i >= packs) return;
   const auto [sample, row, column, pack] = image_place(i, k.out_height, k.out_width, k.channels / kCount);
@@ -23,7 +23,7 @@ __global__ void forward_kernel(SlidImages k, const float* x, float* y, std::int3
     const int h = row * k.stride - k.padding + kh;
     for (int kw = columns.begin; kw < columns.end; ++kw) {
       const std::int64_t pixel = (sample * k.height + h) * k.width + column * k.stride - k.padding + kw;
-      const Pack<float, kCount> value = load<kCount>(x + pixel * k.channels + pack * kCount);
+      const Pack<float, kCount> value = load_wide<kCount>(x + pixel * k.channels + pack * kCount);
       for (int c = 0; c < kCount; ++c) {
         const bool nan = value.at[c] != value.at[c], found_nan = largest.at[c] != largest.at[c];
         if (!(value.at[c] > largest.at[c]) && (!nan || found_nan)) continue;
@@ -32,14 +32,14 @@ __global__ void forward_kernel(SlidImages k, const float* x, float* y, std::int3
       }
     }
   }
-  store(y + i * kCount, largest);
+  store_rounded(y + i * kCount, largest);
   store(chosen + i * kCount, first);
 }
 
 // A thread for each pixel of the images and each pack of channels looks through the windows that hold the pixel, so no
 // two threads add to one element.
-template <int kCount>
-__global__ void backward_kernel(SlidImages k, const float* dy, const std::int32_t* chosen, float* dx,
+template <int kCount, typename Element>
+__global__ void backward_kernel(SlidImages k, const Element* dy, const std::int32_t* chosen, Element* dx,
                                 std::int64_t packs, bool accumulate) {
   const std::int64_t i = thread_of_launch();
   if (i >= packs) return;
@@ -52,7 +52,7 @@ __global__ void backward_kernel(SlidImages k, const float* dy, const std::int32_
       const int number = kh * k.kernel + column + k.padding - ow * k.stride;
       const std::int64_t at = ((sample * k.out_height + oh) * k.out_width + ow) * k.channels + pack * kCount;
       const Pack<std::int32_t, kCount> choice = load<kCount>(chosen + at);
-      const Pack<float, kCount> gradient = load<kCount>(dy + at);
+      const Pack<float, kCount> gradient = load_wide<kCount>(dy + at);
       for (int c = 0; c < kCount; ++c) {
         if (choice.at[c] == number) sum.at[c] += gradient.at[c];
       }
@@ -63,20 +63,28 @@ __global__ void backward_kernel(SlidImages k, const float* dy, const std::int32_
 
 }  // namespace
 
-CudaError max_pool_forward(CudaStream* stream, const SlidImages& images, const float* x, float* y,
+template <typename Element>
+CudaError max_pool_forward(CudaStream* stream, const SlidImages& images, const Element* x, Element* y,
                            std::int32_t* chosen) {
   const int count = pack_of(images.channels);
   const std::int64_t packs = images.places() * images.channels / count;
-  return launch(count == 4 ? forward_kernel<4> : forward_kernel<1>, blocks_for(packs), kThreads, 0, stream, images, x,
-                y, chosen, packs);
+  return launch(count == 4 ? forward_kernel<4, Element> : forward_kernel<1, Element>, blocks_for(packs), kThreads, 0,
+                stream, images, x, y, chosen, packs);
 }
 
-CudaError max_pool_backward(CudaStream* stream, const SlidImages& images, const float* dy, const std::int32_t* chosen,
-                            float* dx, bool accumulate) {
+template <typename Element>
+CudaError max_pool_backward(CudaStream* stream, const SlidImages& images, const Element* dy, const std::int32_t* chosen,
+                            Element* dx, bool accumulate) {
   const int count = pack_of(images.channels);
   const std::int64_t packs = images.elements() / count;
-  return launch(count == 4 ? backward_kernel<4> : backward_kernel<1>, blocks_for(packs), kThreads, 0, stream, images,
-                dy, chosen, dx, packs, accumulate);
+  return launch(count == 4 ? backward_kernel<4, Element> : backward_kernel<1, Element>, blocks_for(packs), kThreads, 0,
+                stream, images, dy, chosen, dx, packs, accumulate);
 }
+
+template CudaError max_pool_forward(CudaStream*, const SlidImages&, const float*, float*, std::int32_t*);
+template CudaError max_pool_forward(CudaStream*, const SlidImages&, const Bfloat16*, Bfloat16*, std::int32_t*);
+template CudaError max_pool_backward(CudaStream*, const SlidImages&, const float*, const std::int32_t*, float*, bool);
+template CudaError max_pool_backward(CudaStream*, const SlidImages&, const Bfloat16*, const std::int32_t*, Bfloat16*,
+                                     bool);
 
 }  // namespace lockstep::trainer::cuda

@@ -10,11 +10,13 @@ namespace lockstep::trainer::cuda {
 
 // y = the largest value of each window; a NaN is larger than all. Pixels beyond the image do not count; each window has
 // one inside. chosen = the pixel of the window that y is from, row * kernel + column: the first of equal ones.
-CudaError max_pool_forward(CudaStream* stream, const SlidImages& images, const float* x, float* y,
+template <typename Element>
+CudaError max_pool_forward(CudaStream* stream, const SlidImages& images, const Element* x, Element* y,
                            std::int32_t* chosen);
 
 // dx (+)= the sum of dy over the windows that chose the pixel.
-CudaError max_pool_backward(CudaStream* stream, const SlidImages& images, const float* dy, const std::int32_t* chosen,
-                            float* dx, bool accumulate);
+template <typename Element>
+CudaError max_pool_backward(CudaStream* stream, const SlidImages& images, const Element* dy, const std::int32_t* chosen,
+                            Element* dx, bool accumulate);
 
 }  // namespace lockstep::trainer::cuda

@@ -12,7 +12,7 @@ struct alignas(kCount * sizeof(T)) Pack {
   T at[kCount];
 };
 
-// Values of a pack: 16 bytes, where the channels divide into packs.
+// Values of a pack: 16 bytes of float, where the channels divide into packs.
 inline int pack_of(std::int64_t channels) {
   return channels % 4 == 0 ? 4 : 1;
 }
@@ -27,14 +27,30 @@ __device__ void store(T* to, const Pack<T, kCount>& values) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = values;
 }
 
+// As float.
+template <int kCount, typename Element>
+__device__ Pack<float, kCount> load_wide(const Element* from) {
+  const Pack<Element, kCount> values = load<kCount>(from);
+  Pack<float, kCount> all;
+  for (int c = 0; c < kCount; ++c) all.at[c] = wide(values.at[c]);
+  return all;
+}
+
+template <int kCount, typename Element>
+__device__ void store_rounded(Element* to, const Pack<float, kCount>& values) {
+  Pack<Element, kCount> all;
+  for (int c = 0; c < kCount; ++c) all.at[c] = rounded<Element>(values.at[c]);
+  store(to, all);
+}
+
 // *to = values, or *to += values.
-template <int kCount>
-__device__ void put(float* to, Pack<float, kCount> values, bool accumulate) {
+template <int kCount, typename Element>
+__device__ void put(Element* to, Pack<float, kCount> values, bool accumulate) {
   if (accumulate) {
-    const Pack<float, kCount> before = load<kCount>(to);
+    const Pack<float, kCount> before = load_wide<kCount>(to);
     for (int c = 0; c < kCount; ++c) values.at[c] = before.at[c] + values.at[c];
   }
-  store(to, values);
+  store_rounded(to, values);
 }
 
 // Element `i` of images (samples, height, width, width of a pixel).

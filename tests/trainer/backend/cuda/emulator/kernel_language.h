@@ -124,6 +124,9 @@ inline double __ddiv_rn(double a, double b) {
 inline double __dsqrt_rn(double a) {
   return std::sqrt(a);
 }
+inline float __uint_as_float(unsigned x) {
+  return std::bit_cast<float>(x);
+}
 inline unsigned __float_as_uint(float x) {
   return std::bit_cast<unsigned>(x);
 }

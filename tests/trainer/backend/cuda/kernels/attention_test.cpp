@@ -79,7 +79,7 @@ TEST_P(AttentionKernels, compute_the_formulas) {
   in_every_order([&] {
     for (const bool accumulate : {false, true}) {
       Guarded<float> qkv(inputs), p(expected.p.size()), y(outputs), dy(gradients);
-      expect_success(causal_attention_forward(nullptr, shape, qkv.data(), p.data(), y.data()));
+      expect_success(causal_attention_forward<float>(nullptr, shape, qkv.data(), p.data(), y.data()));
       expect_close(p.values(), expected.p, 1e-5);
       expect_close(y.values(), expected.y, 1e-5);
 
@@ -101,15 +101,15 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionKernels,
 
 TEST(AttentionKernelsAtTheLimit, refuse_more_positions_than_shared_memory_holds) {
   const AttentionShape shape{.samples = 1, .positions = kMaxPositions + 1, .heads = 1, .head = 1};
-  EXPECT_EQ(causal_attention_forward(nullptr, shape, nullptr, nullptr, nullptr), CudaError::kInvalidValue);
-  EXPECT_EQ(causal_attention_backward(nullptr, shape, nullptr, nullptr, nullptr, nullptr, false, nullptr),
+  EXPECT_EQ(causal_attention_forward<float>(nullptr, shape, nullptr, nullptr, nullptr), CudaError::kInvalidValue);
+  EXPECT_EQ(causal_attention_backward<float>(nullptr, shape, nullptr, nullptr, nullptr, nullptr, false, nullptr),
             CudaError::kInvalidValue);
 }
 
 TEST(AttentionKernelsAtTheLimit, scores_that_are_large_do_not_overflow) {
   const AttentionShape shape{.samples = 1, .positions = 2, .heads = 1, .head = 1};
   Guarded<float> qkv(std::vector<float>{100, 100, 1, 100, 90, 2}), p(4), y(2);
-  expect_success(causal_attention_forward(nullptr, shape, qkv.data(), p.data(), y.data()));
+  expect_success(causal_attention_forward<float>(nullptr, shape, qkv.data(), p.data(), y.data()));
   expect_close(p.values(), {1, 0, 1, 0}, 1e-6);
   expect_close(y.values(), {1, 1}, 1e-6);
 }

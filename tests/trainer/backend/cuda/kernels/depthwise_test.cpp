@@ -134,9 +134,9 @@ TEST(Depthwise, keeps_a_nan_to_the_windows_and_the_channel_that_hold_it) {
 
 TEST(Depthwise, no_images_are_a_success_without_a_launch) {
   const SlidImages none{.channels = 3, .kernel = 3};
-  expect_success(depthwise_forward(nullptr, none, nullptr, nullptr, nullptr, nullptr, nullptr));
-  expect_success(depthwise_backward_input(nullptr, none, nullptr, nullptr, nullptr, false, nullptr));
-  expect_success(depthwise_backward_weight(nullptr, none, nullptr, nullptr, nullptr, nullptr));
+  expect_success(depthwise_forward<float>(nullptr, none, nullptr, nullptr, nullptr, nullptr, nullptr));
+  expect_success(depthwise_backward_input<float>(nullptr, none, nullptr, nullptr, nullptr, false, nullptr));
+  expect_success(depthwise_backward_weight<float>(nullptr, none, nullptr, nullptr, nullptr, nullptr));
 }
 
 }  // namespace

@@ -157,8 +157,8 @@ TEST(Elementwise, gelu_of_huge_numbers_is_finite) {
 }
 
 TEST(Elementwise, no_elements_are_a_success_without_a_launch) {
-  expect_success(add(nullptr, nullptr, nullptr, nullptr, 0));
-  expect_success(add_column_sums(nullptr, nullptr, nullptr, 0, 7, nullptr));
+  expect_success(add<float>(nullptr, nullptr, nullptr, nullptr, 0));
+  expect_success(add_column_sums<float>(nullptr, nullptr, nullptr, 0, 7, nullptr));
   EXPECT_EQ(column_sums_scratch(0, 7), 0U);
 }
 

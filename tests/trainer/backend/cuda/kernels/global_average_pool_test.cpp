@@ -58,13 +58,13 @@ TEST(GlobalAveragePool, keeps_a_nan_to_its_sample_and_channel) {
   inputs[13] = NAN;  // of sample 0, channel 1
   Guarded<float> y(6);
   // Without guards around `inputs`: AddressSanitizer sees a thread of no channel that reads beyond them.
-  expect_success(global_average_pool_forward(nullptr, inputs.data(), y.data(), 2, 9, 3));
+  expect_success(global_average_pool_forward<float>(nullptr, inputs.data(), y.data(), 2, 9, 3));
   expect_close(y.values(), {1, NAN, 1, 1, 1, 1}, 0);
 }
 
 TEST(GlobalAveragePool, no_samples_are_a_success_without_a_launch) {
-  expect_success(global_average_pool_forward(nullptr, nullptr, nullptr, 0, 9, 3));
-  expect_success(global_average_pool_backward(nullptr, nullptr, nullptr, 0, 9, 3, false));
+  expect_success(global_average_pool_forward<float>(nullptr, nullptr, nullptr, 0, 9, 3));
+  expect_success(global_average_pool_backward<float>(nullptr, nullptr, nullptr, 0, 9, 3, false));
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ TEST(MaxPool, does_not_take_padding_where_all_pixels_are_negative_infinity) {
 
 TEST(MaxPool, no_images_are_a_success_without_a_launch) {
   const SlidImages none{.channels = 3, .kernel = 3};
-  expect_success(max_pool_forward(nullptr, none, nullptr, nullptr, nullptr));
-  expect_success(max_pool_backward(nullptr, none, nullptr, nullptr, nullptr, false));
+  expect_success(max_pool_forward<float>(nullptr, none, nullptr, nullptr, nullptr));
+  expect_success(max_pool_backward<float>(nullptr, none, nullptr, nullptr, nullptr, false));
 }
 
 }  // namespace
