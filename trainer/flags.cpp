@@ -141,11 +141,14 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->group("Records");
   std::vector<std::string> backends = backend::backend_names();
   backends.insert(backends.begin(), "auto");
-  app.add_option(
-         "--backend", flags.backend,
-         "cpu (float32, oneDNN), cuda (float32, a GPU), auto (cuda where it can compute the model, else cpu), or "
-         "ref (float64, slow, to compare with)")
+  app.add_option("--backend", flags.backend,
+                 "cpu (float32, oneDNN), cuda (a GPU), auto (cuda where it can compute the model, else cpu), or "
+                 "ref (float64, slow, to compare with)")
       ->check(CLI::IsMember(backends))
+      ->capture_default_str();
+  app.add_option("--precision", flags.precision,
+                 "On a GPU: fp32, or bf16 (activations in bfloat16; parameters, statistics and optimizer in float32)")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "Threads that compute one micro-batch")
       ->check(CLI::Range(1, 1024))
@@ -335,6 +338,12 @@ Status resolve(Flags& flags, const elastic::World& world) {
   }
 
   const bool may_use_gpu = flags.backend == "cuda" || flags.backend == "auto";
+  if (!may_use_gpu && flags.precision != "fp32") {
+    return refuse(
+        fmt::format("--precision={} needs a GPU, and --backend={} uses none; give --backend=cuda, or leave out "
+                    "--precision",
+                    flags.precision, flags.backend));
+  }
   if (flags.transport != "nccl" && !flags.nccl_library.empty()) return refuse("--nccl-library needs --transport=nccl");
   if (flags.transport != "nccl" && !may_use_gpu && !flags.cudart_library.empty()) {
     return refuse("--cudart-library needs --transport=nccl, --backend=cuda or --backend=auto");

@@ -50,6 +50,7 @@ std::map<std::string, std::string> identity_of(const Rank& rank) {
   const std::string numerics = rank.numerics_id();
   Fields fields = {
       {"gradients", rank.backend->real() == core::ElementType::kFloat64 ? "fp64" : "fp32"},
+      {"precision", flags.precision},
       {"numerics", numerics.empty() ? "any" : bounded(numerics)},
       {"model", flags.model},
       {"data", rank.task->data.fingerprint == 0 ? "generated" : fmt::format("{:016x}", rank.task->data.fingerprint)},

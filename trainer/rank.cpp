@@ -21,7 +21,7 @@ std::uint64_t state_bytes(const Task& task, core::ElementType real) {
 }
 
 Origin origin_of_backend(const Flags& flags) {
-  return flags.backend == "cuda" ? Origin::kDevice : Origin::kConfig;
+  return flags.backend == "cuda" || flags.precision == "bf16" ? Origin::kDevice : Origin::kConfig;
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ class NodeKernel : public Kernel {
 
   const Bindings& bindings() const { return site_.bindings; }
   const core::Node& node() const { return site_.node; }
-  const core::Tensor& tensor(core::TensorId id) const { return site_.graph.tensor(id); }
+  const core::Graph& graph() const { return site_.graph; }
+  const core::Tensor& tensor(core::TensorId id) const { return graph().tensor(id); }
 
   const Dimensions d_;
 

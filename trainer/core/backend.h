@@ -99,7 +99,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const char* name() const = 0;
-  // Of every real tensor: kFloat32 or kFloat64.
+  // Of real inputs, parameters, outputs and losses: kFloat32 or kFloat64. Other activations are the backend's own.
   virtual ElementType real() const = 0;
   // Threads that compute one micro-batch.
   virtual int threads() const = 0;

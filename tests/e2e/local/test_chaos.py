@@ -155,14 +155,16 @@ def test_a_device_that_computes_late_changes_no_bit(run, digest_of, tmp_path):
     assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
 
 
-def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, tmp_path):
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, tmp_path, precision):
     """The trainer with --backend=cuda, whose kernels are emulated on the fakes of NVIDIA's libraries."""
     bin = e2e.BUILD / "tests/bin"
     steps = SMALL_FAULTS * STEPS_PER_FAULT
     command_line = [str(bin / "lockstep-trainer-cuda"), *words_of("network", steps), "--backend=cuda",
+                    f"--precision={precision}",
                     f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}"]
     alone = subprocess.run(command_line, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
-    given = job("cuda", steps)
+    given = job(f"cuda-{precision}", steps)
     given["spec"]["command"] = [*command_line, jobs.pace(STEP_SECONDS), f"--ledger={tmp_path / 'ledger'}"]
     command = run(given, "--chaos", f"{SEED}:{SMALL_FAULTS}", "--json")
     assert command.wait(600) == 0, command

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/sanitizer.h"
+#include "tests/trainer/main/identity_line.h"
 #include "tests/trainer/main/process.h"
 
 namespace lockstep::trainer {
@@ -79,6 +80,52 @@ TEST_F(OnCuda, a_checkpoint_continues_with_the_same_bits) {
   ASSERT_EQ(parts.code, 0) << parts.err;
   EXPECT_EQ(value_of(parts.out, "digest"), value_of(whole.out, "digest"));
   EXPECT_THAT(value_of(whole.out, "digest"), ::testing::Not(::testing::HasSubstr("no digest")));
+}
+
+TEST_F(OnCuda, in_bfloat16_models_train_near_the_losses_of_cpu) {
+  const std::string words = text();
+  const std::vector<std::vector<std::string>> models = {
+      {"--model=linear-regression", "--steps=5"},
+      {"--model=mlp", "--data=synthetic", "--steps=10", "--width=16"},
+      {"--model=char-transformer", "--data=" + words, "--steps=6", "--layers=2", "--width=32", "--heads=2",
+       "--context=16", "--eval-samples=8"},
+      {"--model=resnet18-cifar", "--data=synthetic", "--steps=2", "--width=4", "--eval-samples=4"}};
+  for (std::vector<std::string> model : models) {
+    SCOPED_TRACE(model[0]);
+    model.insert(model.end(), {"--batch-size=8", "--micro-batch-size=4"});
+    const Ended cpu = run(model);
+    model.emplace_back("--precision=bf16");
+    const Ended cuda = run_emulated(on_fake(model));
+    ASSERT_EQ(cuda.code, 0) << cuda.err;
+    ASSERT_EQ(cpu.code, 0) << cpu.err;
+    EXPECT_THAT(cuda.out, ::testing::HasSubstr("cuda/bfloat16/"));
+    for (const char* loss : {"train_loss", "held_out_loss"}) {
+      const double expected = std::atof(value_of(cpu.out, loss).c_str());
+      EXPECT_GT(expected, 0) << loss;
+      // A ResNet of 4 channels has few numbers whose errors could cancel.
+      EXPECT_NEAR(std::atof(value_of(cuda.out, loss).c_str()), expected, 0x1.0p-4 * expected) << loss;
+    }
+  }
+}
+
+TEST_F(OnCuda, bfloat16_is_not_left_for_the_cpu) {
+  const Ended none = run_emulated(on_fake(regression({"--precision=bf16"}), "auto"), {{"FAKE_CUDA_DEVICES", "0"}});
+  EXPECT_EQ(none.code, 69) << none.err;
+  EXPECT_THAT(none.err, ::testing::HasSubstr("--precision=bf16 needs a GPU; --precision=fp32 computes on the CPU: "));
+  EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
+  std::vector<std::string> lacks = without_cudnn("auto");
+  lacks.emplace_back("--precision=bf16");
+  const Ended refused = run_emulated(lacks);
+  EXPECT_EQ(refused.code, 69) << refused.err;
+  EXPECT_THAT(refused.err, ::testing::HasSubstr("--precision=bf16 needs a GPU; --precision=fp32 computes on the CPU: "
+                                                "layer 'conv1': no cuDNN can be loaded"));
+}
+
+TEST_F(OnCuda, ranks_of_another_precision_are_told_apart_before_they_train) {
+  const auto line = [&](const std::string& precision) {
+    return testing::identity_line(folder_, on_fake(regression({"--precision=" + precision})), LOCKSTEP_TRAINER_CUDA);
+  };
+  EXPECT_EQ(testing::identity_difference(line("fp32"), line("bf16")), "precision");
 }
 
 TEST_F(OnCuda, a_gpu_that_breaks_ends_it_with_a_sentence_and_a_retryable_code) {

@@ -1,15 +1,12 @@
 // What ranks say of themselves before they train together: a rank with other settings is found by its line.
 #include <gmock/gmock.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "operator/rendezvous/identity_choice.h"
-#include "operator/rendezvous/worker_contract.h"
-#include "tests/trainer/main/process.h"
+#include "tests/trainer/main/identity_line.h"
 #include "tests/trainer/models/image_folder.h"
 
 namespace lockstep::trainer {
@@ -20,42 +17,15 @@ using testing::bound;
 using testing::Ended;
 using testing::Environment;
 using ::testing::HasSubstr;
-using testing::Limits;
 using testing::Process;
 
 using Arguments = std::vector<std::string>;
 
 class Identity : public testing::InFolder {
  protected:
-  // What a trainer with these arguments tells its agent; empty: it ended before.
-  std::string line_of(const Arguments& arguments) {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    UniqueFd link(ends[0]), theirs(ends[1]);
-    const Environment environment = {{"LOCKSTEP_AGENT_FD", std::to_string(theirs.get())}};
-    Process process(folder_, "rank", arguments, environment, Limits{.keep_fds = {theirs.get()}});
-    theirs.reset();
-    const auto deadline = std::chrono::steady_clock::now() + testing::kPatience;
-    std::string heard;
-    while (testing::readable(link.get(), deadline)) {
-      char chunk[4096];
-      const ssize_t n = ::recv(link.get(), chunk, sizeof chunk, 0);
-      if (n <= 0) break;
-      heard.append(chunk, static_cast<size_t>(n));
-      for (size_t newline = 0; (newline = heard.find('\n')) != std::string::npos; heard.erase(0, newline + 1)) {
-        const auto message = rendezvous::decode_worker_message(heard.substr(0, newline));
-        if (message && message->identity) return *message->identity;
-      }
-    }
-    ADD_FAILURE() << "no identity: " << process.err();
-    return "";
-  }
-
-  // The field by which a coordinator tells two lines apart.
+  std::string line_of(const Arguments& arguments) { return testing::identity_line(folder_, arguments); }
   static std::string difference(const std::string& one, const std::string& other) {
-    const std::vector<rendezvous::IdentityRun> first = {{1, one}}, second = {{1, other}};
-    const auto found = rendezvous::identity_difference({{0, &first}, {1, &second}});
-    return found ? found->field : "none";
+    return testing::identity_difference(one, other);
   }
 
   static Arguments with(Arguments arguments, const Arguments& more) {

@@ -10,6 +10,7 @@
 
 #include "trainer/backend/cuda/blas.h"
 #include "trainer/backend/cuda/convolution.h"
+#include "trainer/backend/cuda/copies.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/error_code.h"
@@ -63,8 +64,8 @@ std::string version_text(int version) {
 
 class CudaBackend final : public core::Backend {
  public:
-  CudaBackend(const CudaRuntime& runtime, const Blas& blas, const Result<Dnn>& dnn, int device)
-      : runtime_(runtime), blas_(blas), dnn_(dnn), device_(device) {}
+  CudaBackend(const CudaRuntime& runtime, const Blas& blas, const Result<Dnn>& dnn, int device, Precision precision)
+      : runtime_(runtime), blas_(blas), dnn_(dnn), device_(device), precision_(precision) {}
   ~CudaBackend() override {
     if (queue_) static_cast<void>(queue_->wait(queue_->mark()));
     if (queue_ && queue_->hangs()) return;
@@ -102,10 +103,12 @@ class CudaBackend final : public core::Backend {
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     for (const core::Node& node : graph.nodes) LOCKSTEP_CHECK_OK(get_ready(graph, node));
-    return lower_nodes(graph, trains, real(), nodes_alone(graph), [&](const Run& run) {
+    core::Lowered lowered = lower_nodes(graph, trains, real(), nodes_alone(graph), [&](const Run& run) {
       const core::Node& node = graph.nodes[run.first];
-      return std::visit([&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); }, node.op);
+      return rounds() ? cuda::with_copies(graph, node, needs_of(graph, node)) : needs_of(graph, node);
     });
+    if (rounds()) narrow(graph, lowered);
+    return lowered;
   }
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
                                                  const core::Addresses& addresses) override {
@@ -118,8 +121,13 @@ class CudaBackend final : public core::Backend {
                       .blas = place_,
                       .dnn = dnn_place_ ? &*dnn_place_ : nullptr,
                       .scratch = *scratch_,
-                      .bad_index = &cells()->bad_index};
-      auto kernel = std::visit([&](const auto& op) { return cuda::make_kernel(op, std::move(site)); }, node.op);
+                      .bad_index = &cells()->bad_index,
+                      .precision = precision_};
+      const auto make = [&node](cuda::Site of_kernel) {
+        return std::visit([&](const auto& op) { return cuda::make_kernel(op, std::move(of_kernel)); }, node.op);
+      };
+      auto kernel =
+          rounds() ? cuda::make_on_copies(std::move(site), needs_of(graph, node), make) : make(std::move(site));
       if (kernel) return std::move(*kernel);
       if (status) status = kernel.error();
       return std::unique_ptr<Kernel>();
@@ -168,6 +176,22 @@ class CudaBackend final : public core::Backend {
   }
 
  private:
+  bool rounds() const { return precision_ == Precision::kBfloat16; }
+
+  static Needs needs_of(const core::Graph& graph, const core::Node& node) {
+    return std::visit([&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); }, node.op);
+  }
+
+  // Activations and their gradients take half the bytes.
+  static void narrow(const core::Graph& graph, core::Lowered& lowered) {
+    static_assert(2 * sizeof(trainer::cuda::Bfloat16) == sizeof(float));
+    for (size_t i = 0; i < graph.tensors.size(); ++i) {
+      if (graph.tensors[i].role != core::Role::kActivation) continue;
+      lowered.gradient_bytes[i] /= 2;
+      if (!cuda::is_float(graph, static_cast<core::TensorId>(i))) lowered.value_bytes[i] /= 2;
+    }
+  }
+
   // Starts what the node needs. kInvalid: this backend cannot compute the node. kNotFound: cuDNN is missing.
   // kExhausted: cuDNN cannot start.
   Status get_ready(const core::Graph& graph, const core::Node& node) {
@@ -213,9 +237,10 @@ class CudaBackend final : public core::Backend {
                   fmt::format("GPU {} ({}) has compute capability {}.{}, and this program's kernels need {}.0 or later",
                               device_, queue_->device_name(), major, minor, kLeastMajor));
     }
-    numerics_ = fmt::format("cuda/float32/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/cudnn-{}/kernels-{}",
-                            queue_->device_name(), major, minor, version_text(driver), version_text(runtime),
-                            blas_.get_version(), dnn_ ? std::to_string(dnn_->get_version()) : "none", kKernelsRevision);
+    numerics_ = fmt::format("cuda/{}/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/cudnn-{}/kernels-{}",
+                            rounds() ? "bfloat16" : "float32", queue_->device_name(), major, minor,
+                            version_text(driver), version_text(runtime), blas_.get_version(),
+                            dnn_ ? std::to_string(dnn_->get_version()) : "none", kKernelsRevision);
     return {};
   }
 
@@ -256,6 +281,7 @@ class CudaBackend final : public core::Backend {
   const Blas blas_;
   const Result<Dnn> dnn_;
   const int device_;
+  const Precision precision_;
   std::string numerics_;
   std::unique_ptr<DeviceQueue> queue_;
   std::unique_ptr<DeviceMemory> cell_memory_, workspace_;
@@ -282,8 +308,8 @@ Result<std::unique_ptr<core::Backend>> make_cuda_backend(const CudaOptions& opti
   LOCKSTEP_TRY(const CudaRuntime* const runtime, trainer::cuda::load_cuda_runtime(options.cudart));
   LOCKSTEP_TRY(const int gpus, trainer::cuda::count_gpus(*runtime));
   LOCKSTEP_TRY(const Blas blas, trainer::cuda::open_blas(options.cublaslt));
-  auto backend =
-      std::make_unique<CudaBackend>(*runtime, blas, open_dnn_beside(blas, options.cudnn), options.local_rank % gpus);
+  auto backend = std::make_unique<CudaBackend>(*runtime, blas, open_dnn_beside(blas, options.cudnn),
+                                               options.local_rank % gpus, options.precision);
   LOCKSTEP_CHECK_OK(backend->set_up());
   return std::unique_ptr<core::Backend>(std::move(backend));
 }

@@ -1,5 +1,5 @@
-// The CUDA backend: matrix products by cuBLASLt, convolutions by cuDNN, the rest by own kernels (kernels/), float32, on
-// one stream of one GPU.
+// The CUDA backend: matrix products by cuBLASLt, convolutions by cuDNN, the rest by own kernels (kernels/), on one
+// stream of one GPU.
 //
 // cuDNN takes some hundred MB of disk, and of the GPU's memory once it has started. So it may be missing, and it starts
 // with the first graph that needs it. It is loaded at once, because numerics() names its version from the beginning.
@@ -9,12 +9,14 @@
 #include <string>
 
 #include "operator/base/result.h"
+#include "trainer/backend/cuda/precision.h"
 #include "trainer/core/backend.h"
 
 namespace lockstep::trainer::backend {
 
 struct CudaOptions {
-  int local_rank = 0;    // takes the GPU of this number; modulo their number, if this process sees fewer
+  int local_rank = 0;  // takes the GPU of this number; modulo their number, if this process sees fewer
+  Precision precision = Precision::kFloat32;
   std::string cudart;    // the CUDA runtime; empty: as cuda::load_cuda_runtime() finds it
   std::string cublaslt;  // empty: as cuda::open_blas() finds it
   std::string cudnn;     // empty: as cuda::open_dnn() finds it

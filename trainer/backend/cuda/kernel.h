@@ -11,12 +11,14 @@
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/kernels/slid_images.h"
 #include "trainer/backend/cuda/matmul.h"
+#include "trainer/backend/cuda/precision.h"
 #include "trainer/backend/node_kernel.h"
 #include "trainer/core/backend.h"
 
 namespace lockstep::trainer::backend::cuda {
 
 using core::RunContext;
+using trainer::cuda::Bfloat16;
 using trainer::cuda::CudaError;
 using trainer::cuda::CudaStream;
 using trainer::cuda::DeviceQueue;
@@ -29,6 +31,7 @@ struct Site {
   const trainer::cuda::DnnPlace* dnn;     // null: no convolution of the graph needs it
   trainer::cuda::DeviceScratch& scratch;  // reserved when the kernel is made, free to use in each run
   std::uint64_t* bad_index;               // of the device, for find_bad_index()
+  Precision precision = Precision::kFloat32;
 };
 
 // Each op of core/ops.h.
@@ -74,23 +77,61 @@ inline trainer::cuda::SlidImages images_of(const Dimensions& d, std::int64_t ker
           .padding = static_cast<int>(padding)};
 }
 
+// Whether the values of the tensor are float32 in memory where activations are bfloat16: others than kernels read or
+// write it. It is an input, a parameter, an output of the graph or a loss.
+bool is_float(const core::Graph& graph, core::TensorId tensor);
+
 // Float elements that hold so many bytes of scratch.
 inline size_t floats_of(size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
+// Activations and their gradients are of type E, float or Bfloat16, as run() says: all that a kernel is bound to
+// (copies.h). Parameters and their gradients, what is kept, and losses are float.
 class Base : public NodeKernel<float> {
  public:
-  explicit Base(Site site) : NodeKernel(std::move(site.at)), queue_(site.queue), bad_index_(site.bad_index) {}
+  explicit Base(Site site)
+      : NodeKernel(std::move(site.at)),
+        queue_(site.queue),
+        precision_(site.precision),
+        writes_float_(is_float(graph(), node().output)),
+        reads_float_(is_float(graph(), node().inputs.front())),
+        bad_index_(site.bad_index) {}
 
  protected:
   static std::int64_t size(size_t value) { return static_cast<std::int64_t>(value); }
   std::int64_t rows() const { return size(d_.rows); }
   std::int64_t samples() const { return size(d_.samples); }
   std::int64_t count() const { return size(elements()); }
+  template <typename E>
+  const E* x(size_t i = 0) const {
+    return static_cast<const E*>(bindings().inputs[i]);
+  }
+  template <typename E>
+  E* y() const {
+    return static_cast<E*>(bindings().output);
+  }
+  template <typename E>
+  const E* dy() const {
+    return static_cast<const E*>(bindings().output_gradient);
+  }
+  template <typename E>
+  E* dx(size_t i = 0) const {
+    return static_cast<E*>(bindings().input_gradients[i]);
+  }
+  bool wants_dx(size_t i = 0) const { return bindings().input_gradients[i] != nullptr; }
   CudaStream* stream() const { return queue_.stream(); }
-  // What a launcher returned: an error of its own with the layer's name, one of earlier work with the GPU's.
-  Status launched(CudaError error) const { return queue_.status_of(error, where()); }
+  // Whether the first input and the output are float32 in memory: for kernels that need no copy of it then.
+  bool reads_float() const { return !rounds() || reads_float_; }
+  bool writes_float() const { return !rounds() || writes_float_; }
+  bool rounds() const { return precision_ == Precision::kBfloat16; }
+  // Calls launcher.operator()<E>(), which returns what a launcher of kernels returned: an error of its own becomes one
+  // with the layer's name, one of earlier work one with the GPU's.
+  template <typename Launcher>
+  Status run(const Launcher& launcher) const {
+    return queue_.status_of(rounds() ? launcher.template operator()<Bfloat16>() : launcher.template operator()<float>(),
+                            where());
+  }
   // Looks for a row of input `i` outside [0, limit). A later wait returns the error.
   Status check_indices(size_t i, std::int64_t limit) const;
   // The layer, as errors name it.
@@ -99,6 +140,8 @@ class Base : public NodeKernel<float> {
   DeviceQueue& queue_;
 
  private:
+  const Precision precision_;
+  const bool writes_float_, reads_float_;
   std::uint64_t* const bad_index_;
 };
 

@@ -7,12 +7,16 @@
 
 namespace lockstep::trainer::testing {
 
-inline backend::CudaOptions on_fake() {
-  return {.cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY, .cudnn = FAKE_CUDNN_LIBRARY};
+inline backend::CudaOptions on_fake(backend::Precision precision = backend::Precision::kFloat32) {
+  return {.precision = precision, .cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY, .cudnn = FAKE_CUDNN_LIBRARY};
 }
 
 inline std::unique_ptr<core::Backend> fake_gpu() {
   return backend::make_cuda_backend(on_fake()).value();
+}
+
+inline std::unique_ptr<core::Backend> fake_gpu_in_bfloat16() {
+  return backend::make_cuda_backend(on_fake(backend::Precision::kBfloat16)).value();
 }
 
 }  // namespace lockstep::trainer::testing

@@ -108,6 +108,46 @@ TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
   expect_losses_of_cpu("resnet18", resnet18(true), resnet18(false), sanitizer::steps(12), kResNetTolerance);
 }
 
+Recipe in_bfloat16(Recipe recipe) {
+  recipe.device = testing::fake_gpu_in_bfloat16;
+  return recipe;
+}
+
+// What 8 bits of each activation do to a loss. Their errors are of either sign, so most of them cancel.
+constexpr double kBfloat16Tolerance = 0x1.0p-7;
+
+TEST(TrainingInBfloat16, an_mlp_is_near_the_losses_of_cpu) {
+  expect_losses_of_cpu("mlp", in_bfloat16(mlp(true, false)), mlp(false, false), kSteps, kBfloat16Tolerance);
+}
+
+TEST(TrainingInBfloat16, a_char_transformer_is_near_the_losses_of_cpu) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
+  const auto wider = [](Recipe recipe) {
+    recipe.graph = [] {
+      return models::char_transformer(
+          {.batch = 2, .vocabulary = 26, .context = 16, .layers = 2, .width = 64, .heads = 4, .dropout = 0.05});
+    };
+    return recipe;
+  };
+  expect_losses_of_cpu("char-transformer", in_bfloat16(wider(transformer(true, false))),
+                       wider(transformer(false, false)), sanitizer::steps(12), kBfloat16Tolerance);
+}
+
+TEST(TrainingInBfloat16, a_resnet_is_near_the_losses_of_cpu) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
+  expect_losses_of_cpu("resnet18", in_bfloat16(resnet18(true)), resnet18(false), sanitizer::steps(12),
+                       4 * kBfloat16Tolerance);  // as in float32, a ReLU may pass another gradient
+}
+
+TEST(TrainingInBfloat16, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
+  const Recipe recipe = in_bfloat16(mlp(true, true));
+  const int steps = sanitizer::steps(4);
+  const GangResult one = train(recipe, 1, steps), two = train(recipe, 2, steps);
+  EXPECT_EQ(two.losses, one.losses);
+  for (const testing::Bytes& state : two.states) EXPECT_TRUE(state == one.states[0]);
+}
+
 TEST(TrainingOnCuda, deterministic_has_the_same_bits_for_every_number_of_ranks) {
   // The emulator is slow under ThreadSanitizer, to which two ranks show every thread.
   const std::vector<int> gangs = sanitizer::kThreads ? std::vector<int>{2} : std::vector<int>{1, 2, 3};

@@ -11,12 +11,13 @@ class AddKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::add(stream(), x(0), x(1), y(), count()));
+    return run([&]<typename E>() { return trainer::cuda::add(stream(), x<E>(0), x<E>(1), y<E>(), count()); });
   }
   Status backward(const RunContext&) override {
     for (size_t i = 0; i < 2; ++i) {
-      if (dx(i) == nullptr) continue;
-      LOCKSTEP_CHECK_OK(launched(trainer::cuda::give(stream(), dy(), dx(i), count(), accumulate(i))));
+      if (!wants_dx(i)) continue;
+      LOCKSTEP_CHECK_OK(
+          run([&]<typename E>() { return trainer::cuda::give(stream(), dy<E>(), dx<E>(i), count(), accumulate(i)); }));
     }
     return {};
   }

@@ -12,18 +12,25 @@ class BatchNormKernel final : public Base {
   BatchNormKernel(const core::ops::BatchNorm& op, Site site) : Base(std::move(site)), epsilon_(op.epsilon) {}
   Status forward(const RunContext& context) override {
     if (context.mode == RunContext::Mode::kTrain) {
-      return launched(trainer::cuda::batch_norm_train(
-          stream(), x(), parameter(0), parameter(1), bindings().staged_statistics[0], bindings().staged_statistics[1],
-          kept(0), kept(1), y(), rows(), size(d_.in), epsilon_, bindings().forward_scratch));
+      return run([&]<typename E>() {
+        return trainer::cuda::batch_norm_train(stream(), x<E>(), parameter(0), parameter(1),
+                                               bindings().staged_statistics[0], bindings().staged_statistics[1],
+                                               kept(0), kept(1), y<E>(), rows(), size(d_.in), epsilon_,
+                                               bindings().forward_scratch);
+      });
     }
-    return launched(trainer::cuda::batch_norm_evaluate(stream(), x(), parameter(0), parameter(1),
-                                                       bindings().statistics[0], bindings().statistics[1], kept(0),
-                                                       kept(1), y(), rows(), size(d_.in), epsilon_));
+    return run([&]<typename E>() {
+      return trainer::cuda::batch_norm_evaluate(stream(), x<E>(), parameter(0), parameter(1), bindings().statistics[0],
+                                                bindings().statistics[1], kept(0), kept(1), y<E>(), rows(), size(d_.in),
+                                                epsilon_);
+    });
   }
   Status backward(const RunContext&) override {
-    return launched(trainer::cuda::batch_norm_backward(stream(), x(), parameter(0), kept(0), kept(1), dy(), dx(),
-                                                       dparameter(0), dparameter(1), rows(), size(d_.in), accumulate(),
-                                                       bindings().backward_scratch));
+    return run([&]<typename E>() {
+      return trainer::cuda::batch_norm_backward(stream(), x<E>(), parameter(0), kept(0), kept(1), dy<E>(), dx<E>(),
+                                                dparameter(0), dparameter(1), rows(), size(d_.in), accumulate(),
+                                                bindings().backward_scratch);
+    });
   }
 
  private:

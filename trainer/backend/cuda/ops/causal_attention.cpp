@@ -19,12 +19,16 @@ class CausalAttentionKernel final : public Base {
   CausalAttentionKernel(const core::ops::CausalAttention& op, Site site)
       : Base(std::move(site)), shape_(shape_of(op, d_)) {}
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::causal_attention_forward(stream(), shape_, x(), kept(0), y()));
+    return run([&]<typename E>() {
+      return trainer::cuda::causal_attention_forward(stream(), shape_, x<E>(), kept(0), y<E>());
+    });
   }
   Status backward(const RunContext&) override {
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::causal_attention_backward(stream(), shape_, x(), kept(0), dy(), dx(), accumulate(),
-                                                             bindings().backward_scratch));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::causal_attention_backward(stream(), shape_, x<E>(), kept(0), dy<E>(), dx<E>(), accumulate(),
+                                                      bindings().backward_scratch);
+    });
   }
 
  private:

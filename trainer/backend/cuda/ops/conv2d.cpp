@@ -14,6 +14,7 @@ namespace {
 
 using trainer::cuda::ConvolutionPass;
 using trainer::cuda::ConvolutionPlan;
+using trainer::cuda::DnnDataType;
 using trainer::cuda::DnnStatus;
 using trainer::cuda::SlidImages;
 
@@ -30,8 +31,10 @@ class ConvolutionBase : public Base {
   const float* bias() const { return op_.bias ? parameter(1) : nullptr; }
   Status bias_gradient() const {
     if (!op_.bias) return {};
-    return launched(trainer::cuda::add_column_sums(stream(), dy(), dparameter(1), rows_after(d_), size(d_.out),
-                                                   bindings().backward_scratch));
+    return run([&]<typename E>() {
+      return trainer::cuda::add_column_sums(stream(), dy<E>(), dparameter(1), rows_after(d_), size(d_.out),
+                                            bindings().backward_scratch);
+    });
   }
 
   const core::ops::Conv2d op_;
@@ -46,42 +49,48 @@ class ConvolutionKernel final : public ConvolutionBase {
   Status plan() {
     LOCKSTEP_CHECK_OK(plan(output_, ConvolutionPass::kForward, false));
     if (dparameter(0) == nullptr) return {};
-    LOCKSTEP_CHECK_OK(plan(weight_gradient_, ConvolutionPass::kWeightGradient, true));
-    if (dx() == nullptr) return {};
+    LOCKSTEP_CHECK_OK(plan(weight_gradient_, ConvolutionPass::kWeightGradient, !rounds()));
+    if (!wants_dx()) return {};
     return plan(input_gradient_, ConvolutionPass::kInputGradient, accumulate());
   }
   Status forward(const RunContext&) override {
-    LOCKSTEP_CHECK_OK(run(*output_, x(), parameter(0), y()));
+    const Bindings& of = bindings();
+    LOCKSTEP_CHECK_OK(convolve(*output_, of.inputs[0], of.parameters[0], of.output));
     if (bias() == nullptr) return {};
-    return launched(trainer::cuda::add_bias(stream(), bias(), y(), rows_after(d_), size(d_.out)));
+    return run(
+        [&]<typename E>() { return trainer::cuda::add_bias(stream(), bias(), y<E>(), rows_after(d_), size(d_.out)); });
   }
   Status backward(const RunContext&) override {
-    LOCKSTEP_CHECK_OK(run(*weight_gradient_, x(), dy(), dparameter(0)));
+    const Bindings& of = bindings();
+    LOCKSTEP_CHECK_OK(convolve(*weight_gradient_, of.inputs[0], of.output_gradient, of.parameter_gradients[0]));
     LOCKSTEP_CHECK_OK(bias_gradient());
-    return input_gradient_ ? run(*input_gradient_, dy(), parameter(0), dx()) : Status();
+    if (!input_gradient_) return {};
+    return convolve(*input_gradient_, of.output_gradient, of.parameters[0], of.input_gradients[0]);
   }
 
  private:
   Status plan(std::optional<ConvolutionPlan>& plan, ConvolutionPass pass, bool adds) {
-    Result<ConvolutionPlan> planned = ConvolutionPlan::plan(dnn_,
-                                                            {.samples = samples(),
-                                                             .height = size(d_.height),
-                                                             .width = size(d_.width),
-                                                             .channels = size(d_.in),
-                                                             .out_height = size(d_.out_height),
-                                                             .out_width = size(d_.out_width),
-                                                             .outputs = size(d_.out),
-                                                             .kernel = op_.kernel,
-                                                             .stride = op_.stride,
-                                                             .padding = op_.padding,
-                                                             .groups = op_.groups},
-                                                            pass, adds);
+    Result<ConvolutionPlan> planned =
+        ConvolutionPlan::plan(dnn_,
+                              {.samples = samples(),
+                               .height = size(d_.height),
+                               .width = size(d_.width),
+                               .channels = size(d_.in),
+                               .out_height = size(d_.out_height),
+                               .out_width = size(d_.out_width),
+                               .outputs = size(d_.out),
+                               .kernel = op_.kernel,
+                               .stride = op_.stride,
+                               .padding = op_.padding,
+                               .groups = op_.groups,
+                               .type = rounds() ? DnnDataType::kBfloat16 : DnnDataType::kFloat32},
+                              pass, adds);
     if (!planned) return planned.error().in(where());
     plan.emplace(std::move(*planned));
     const Status reserved = scratch_.reserve(plan->workspace_bytes());
     return reserved ? Status() : reserved.error().in(where());
   }
-  Status run(const ConvolutionPlan& plan, const float* a, const float* b, float* result) const {
+  Status convolve(const ConvolutionPlan& plan, const void* a, const void* b, void* result) const {
     const DnnStatus status = plan.run(a, b, result, scratch_.data(), stream());
     if (status == DnnStatus::kSuccess) return {};
     LOCKSTEP_CHECK_OK(queue_.health());  // earlier work may have failed
@@ -101,16 +110,22 @@ class DepthwiseKernel final : public ConvolutionBase {
   DepthwiseKernel(const core::ops::Conv2d& op, Site site)
       : ConvolutionBase(op, std::move(site)), images_(images_of(d_, op.kernel, op.stride, op.padding)) {}
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::depthwise_forward(stream(), images_, x(), parameter(0), bias(), y(),
-                                                     bindings().forward_scratch));
+    return run([&]<typename E>() {
+      return trainer::cuda::depthwise_forward(stream(), images_, x<E>(), parameter(0), bias(), y<E>(),
+                                              bindings().forward_scratch);
+    });
   }
   Status backward(const RunContext&) override {
-    LOCKSTEP_CHECK_OK(launched(trainer::cuda::depthwise_backward_weight(stream(), images_, x(), dy(), dparameter(0),
-                                                                        bindings().backward_scratch)));
+    LOCKSTEP_CHECK_OK(run([&]<typename E>() {
+      return trainer::cuda::depthwise_backward_weight(stream(), images_, x<E>(), dy<E>(), dparameter(0),
+                                                      bindings().backward_scratch);
+    }));
     LOCKSTEP_CHECK_OK(bias_gradient());
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::depthwise_backward_input(stream(), images_, dy(), parameter(0), dx(), accumulate(),
-                                                            bindings().backward_scratch));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::depthwise_backward_input(stream(), images_, dy<E>(), parameter(0), dx<E>(), accumulate(),
+                                                     bindings().backward_scratch);
+    });
   }
 
  private:

@@ -13,22 +13,25 @@ class DropoutKernel final : public Base {
   DropoutKernel(const core::ops::Dropout& op, Site site)
       : Base(std::move(site)), rate_(op.rate), layer_(core::derive(0, node().name)) {}
   Status forward(const RunContext& context) override {
-    if (context.mode == RunContext::Mode::kTrain) return run(context, x(), false, y());
-    return launched(trainer::cuda::give(stream(), x(), y(), count(), false));
+    if (context.mode == RunContext::Mode::kTrain) {
+      return run([&]<typename E>() { return draw<E>(context, x<E>(), false, y<E>()); });
+    }
+    return run([&]<typename E>() { return trainer::cuda::give(stream(), x<E>(), y<E>(), count(), false); });
   }
   Status backward(const RunContext& context) override {
-    if (dx() == nullptr) return {};
-    return run(context, dy(), accumulate(), dx());
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() { return draw<E>(context, dy<E>(), accumulate(), dx<E>()); });
   }
 
  private:
-  Status run(const RunContext& context, const float* from, bool add, float* to) const {
+  template <typename E>
+  CudaError draw(const RunContext& context, const E* from, bool add, E* to) const {
     const trainer::cuda::DropoutDraw draw{.step_key = dropout_step_key(context),
                                           .first_sample = static_cast<std::uint64_t>(context.first_sample),
                                           .layer = layer_,
                                           .threshold = dropout_threshold(rate_),
                                           .factor = static_cast<float>(1.0 / (1.0 - rate_))};
-    return launched(trainer::cuda::dropout(stream(), draw, from, to, samples(), count() / samples(), add));
+    return trainer::cuda::dropout(stream(), draw, from, to, samples(), count() / samples(), add);
   }
 
   const double rate_;

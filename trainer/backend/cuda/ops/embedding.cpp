@@ -17,11 +17,14 @@ class EmbeddingKernel final : public Base {
   }
   Status forward(const RunContext&) override {
     LOCKSTEP_CHECK_OK(check_indices(0, shape_.vocabulary));
-    return launched(trainer::cuda::embedding_forward(stream(), shape_, indices(0), parameter(0), parameter(1), y()));
+    return run([&]<typename E>() {
+      return trainer::cuda::embedding_forward(stream(), shape_, indices(0), parameter(0), parameter(1), y<E>());
+    });
   }
   Status backward(const RunContext&) override {
-    return launched(
-        trainer::cuda::embedding_backward(stream(), shape_, indices(0), dy(), dparameter(0), dparameter(1)));
+    return run([&]<typename E>() {
+      return trainer::cuda::embedding_backward(stream(), shape_, indices(0), dy<E>(), dparameter(0), dparameter(1));
+    });
   }
 
  private:

@@ -11,11 +11,11 @@ class FlattenKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::give(stream(), x(), y(), count(), false));
+    return run([&]<typename E>() { return trainer::cuda::give(stream(), x<E>(), y<E>(), count(), false); });
   }
   Status backward(const RunContext&) override {
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::give(stream(), dy(), dx(), count(), accumulate()));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() { return trainer::cuda::give(stream(), dy<E>(), dx<E>(), count(), accumulate()); });
   }
 };
 

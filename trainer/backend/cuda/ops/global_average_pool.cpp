@@ -11,12 +11,16 @@ class GlobalAveragePoolKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::global_average_pool_forward(stream(), x(), y(), samples(), pixels(), size(d_.in)));
+    return run([&]<typename E>() {
+      return trainer::cuda::global_average_pool_forward(stream(), x<E>(), y<E>(), samples(), pixels(), size(d_.in));
+    });
   }
   Status backward(const RunContext&) override {
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::global_average_pool_backward(stream(), dy(), dx(), samples(), pixels(), size(d_.in),
-                                                                accumulate()));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::global_average_pool_backward(stream(), dy<E>(), dx<E>(), samples(), pixels(), size(d_.in),
+                                                         accumulate());
+    });
   }
 
  private:

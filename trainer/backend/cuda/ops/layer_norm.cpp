@@ -12,16 +12,21 @@ class LayerNormKernel final : public Base {
   LayerNormKernel(const core::ops::LayerNorm& op, Site site)
       : Base(std::move(site)), epsilon_(static_cast<float>(op.epsilon)) {}
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::layer_norm_forward(stream(), x(), parameter(0), parameter(1), kept(0), kept(1), y(),
-                                                      rows(), size(d_.in), epsilon_));
+    return run([&]<typename E>() {
+      return trainer::cuda::layer_norm_forward(stream(), x<E>(), parameter(0), parameter(1), kept(0), kept(1), y<E>(),
+                                               rows(), size(d_.in), epsilon_);
+    });
   }
   Status backward(const RunContext&) override {
-    LOCKSTEP_CHECK_OK(launched(trainer::cuda::layer_norm_parameters(stream(), x(), kept(0), kept(1), dy(),
-                                                                    dparameter(0), dparameter(1), rows(), size(d_.in),
-                                                                    bindings().backward_scratch)));
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::layer_norm_backward(stream(), x(), parameter(0), kept(0), kept(1), dy(), dx(),
-                                                       rows(), size(d_.in), accumulate()));
+    LOCKSTEP_CHECK_OK(run([&]<typename E>() {
+      return trainer::cuda::layer_norm_parameters(stream(), x<E>(), kept(0), kept(1), dy<E>(), dparameter(0),
+                                                  dparameter(1), rows(), size(d_.in), bindings().backward_scratch);
+    }));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::layer_norm_backward(stream(), x<E>(), parameter(0), kept(0), kept(1), dy<E>(), dx<E>(),
+                                                rows(), size(d_.in), accumulate());
+    });
   }
 
  private:

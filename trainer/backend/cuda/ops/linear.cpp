@@ -10,6 +10,7 @@ namespace lockstep::trainer::backend::cuda {
 namespace {
 
 using trainer::cuda::As;
+using trainer::cuda::BlasType;
 using trainer::cuda::Matmul;
 
 class LinearKernel final : public Base {
@@ -26,26 +27,47 @@ class LinearKernel final : public Base {
                                      .a_stride = in,
                                      .b_stride = in,
                                      .c_stride = out,
-                                     .bias = has_bias() ? parameter(1) : nullptr}));
+                                     .bias = has_bias() ? bindings().parameters[1] : nullptr,
+                                     .operands = type(),
+                                     .result = writes_float() ? BlasType::kFloat32 : type()}));
     if (dparameter(0) == nullptr) return {};
-    LOCKSTEP_CHECK_OK(plan(
-        weight_,
-        {.a_as = As::kTransposed, .m = out, .n = in, .k = rows(), .a_stride = out, .b_stride = in, .c_stride = in}));
-    if (dx() == nullptr) return {};
-    return plan(input_, {.m = rows(), .n = in, .k = out, .a_stride = out, .b_stride = in, .c_stride = in});
+    LOCKSTEP_CHECK_OK(plan(weight_, {.a_as = As::kTransposed,
+                                     .m = out,
+                                     .n = in,
+                                     .k = rows(),
+                                     .a_stride = out,
+                                     .b_stride = in,
+                                     .c_stride = in,
+                                     .operands = type()}));
+    if (!wants_dx()) return {};
+    return plan(input_, {.m = rows(),
+                         .n = in,
+                         .k = out,
+                         .a_stride = out,
+                         .b_stride = in,
+                         .c_stride = in,
+                         .operands = type(),
+                         .result = type()});
   }
-  Status forward(const RunContext&) override { return multiply(output_, x(), parameter(0), false, y()); }
+  Status forward(const RunContext&) override {
+    return multiply(output_, bindings().inputs[0], bindings().parameters[0], false, bindings().output);
+  }
   Status backward(const RunContext&) override {
-    LOCKSTEP_CHECK_OK(multiply(weight_, dy(), x(), true, dparameter(0)));
+    const void* const dy = bindings().output_gradient;
+    LOCKSTEP_CHECK_OK(multiply(weight_, dy, bindings().inputs[0], true, dparameter(0)));
     if (has_bias()) {
-      LOCKSTEP_CHECK_OK(launched(trainer::cuda::add_column_sums(stream(), dy(), dparameter(1), rows(), size(d_.out),
-                                                                bindings().backward_scratch)));
+      LOCKSTEP_CHECK_OK(run([&]<typename E>() {
+        return trainer::cuda::add_column_sums(stream(), static_cast<const E*>(dy), dparameter(1), rows(), size(d_.out),
+                                              bindings().backward_scratch);
+      }));
     }
-    if (dx() == nullptr) return {};
-    return multiply(input_, dy(), parameter(0), accumulate(), dx());
+    if (!wants_dx()) return {};
+    return multiply(input_, dy, bindings().parameters[0], accumulate(), bindings().input_gradients[0]);
   }
 
  private:
+  // Of activations, and of the copies of weight and bias. The gradient of the weight is float32.
+  BlasType type() const { return rounds() ? BlasType::kBfloat16 : BlasType::kFloat32; }
   bool has_bias() const { return bindings().parameters.size() > 1; }
   Status plan(std::optional<Matmul>& product, const trainer::cuda::ProductShape& shape) {
     Result<Matmul> planned = Matmul::plan(blas_, shape);
@@ -53,7 +75,7 @@ class LinearKernel final : public Base {
     product.emplace(std::move(*planned));
     return {};
   }
-  Status multiply(const std::optional<Matmul>& product, const float* a, const float* b, bool adds, float* c) const {
+  Status multiply(const std::optional<Matmul>& product, const void* a, const void* b, bool adds, void* c) const {
     const trainer::cuda::BlasStatus status = product->run(a, b, adds, c, stream());
     if (status == trainer::cuda::BlasStatus::kSuccess) return {};
     LOCKSTEP_CHECK_OK(queue_.health());  // earlier work may have failed

@@ -12,11 +12,14 @@ class MaxPool2dKernel final : public Base {
   MaxPool2dKernel(const core::ops::MaxPool2d& op, Site site)
       : Base(std::move(site)), images_(images_of(d_, op.kernel, op.stride, op.padding)) {}
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::max_pool_forward(stream(), images_, x(), y(), chosen()));
+    return run(
+        [&]<typename E>() { return trainer::cuda::max_pool_forward(stream(), images_, x<E>(), y<E>(), chosen()); });
   }
   Status backward(const RunContext&) override {
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::max_pool_backward(stream(), images_, dy(), chosen(), dx(), accumulate()));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::max_pool_backward(stream(), images_, dy<E>(), chosen(), dx<E>(), accumulate());
+    });
   }
 
  private:

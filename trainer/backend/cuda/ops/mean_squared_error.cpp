@@ -11,13 +11,17 @@ class MeanSquaredErrorKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::mean_squared_error_forward(stream(), x(0), x(1), y(), samples(), each()));
+    return run([&]<typename E>() {
+      return trainer::cuda::mean_squared_error_forward(stream(), x<E>(0), x<float>(1), y<float>(), samples(), each());
+    });
   }
   Status backward(const RunContext& context) override {
-    if (dx() == nullptr) return {};
+    if (!wants_dx()) return {};
     const auto scale = static_cast<float>(2 * loss_scale(context) / static_cast<double>(each()));
-    return launched(
-        trainer::cuda::mean_squared_error_backward(stream(), x(0), x(1), scale, dx(), count(), accumulate()));
+    return run([&]<typename E>() {
+      return trainer::cuda::mean_squared_error_backward(stream(), x<E>(0), x<float>(1), scale, dx<E>(), count(),
+                                                        accumulate());
+    });
   }
 
  private:

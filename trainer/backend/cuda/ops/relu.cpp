@@ -11,11 +11,13 @@ class ReluKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    return launched(trainer::cuda::relu_forward(stream(), x(), y(), count()));
+    return run([&]<typename E>() { return trainer::cuda::relu_forward(stream(), x<E>(), y<E>(), count()); });
   }
   Status backward(const RunContext&) override {
-    if (dx() == nullptr) return {};
-    return launched(trainer::cuda::relu_backward(stream(), y(), dy(), dx(), count(), accumulate()));
+    if (!wants_dx()) return {};
+    return run([&]<typename E>() {
+      return trainer::cuda::relu_backward(stream(), y<E>(), dy<E>(), dx<E>(), count(), accumulate());
+    });
   }
 };
 

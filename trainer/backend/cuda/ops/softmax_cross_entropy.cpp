@@ -19,17 +19,25 @@ class SoftmaxCrossEntropyKernel final : public Base {
       : Base(std::move(site)), shape_(shape_of(d_)), smoothing_(static_cast<float>(op.smoothing)) {}
   Status forward(const RunContext&) override {
     LOCKSTEP_CHECK_OK(check_indices(1, shape_.classes));
-    return launched(trainer::cuda::softmax_cross_entropy_forward(stream(), shape_, x(), indices(1), smoothing_, kept(0),
-                                                                 y(), bindings().forward_scratch));
+    return run([&]<typename E>() { return reads_float() ? forward<float>() : forward<E>(); });
   }
   Status backward(const RunContext& context) override {
-    if (dx() == nullptr) return {};
+    if (!wants_dx()) return {};
     const auto scale = static_cast<float>(loss_scale(context) / static_cast<double>(d_.positions));
-    return launched(trainer::cuda::softmax_cross_entropy_backward(stream(), shape_, kept(0), indices(1), smoothing_,
-                                                                  scale, dx(), accumulate()));
+    return run([&]<typename E>() {
+      return trainer::cuda::softmax_cross_entropy_backward(stream(), shape_, kept(0), indices(1), smoothing_, scale,
+                                                           dx<E>(), accumulate());
+    });
   }
 
  private:
+  // `E`: of the scores.
+  template <typename E>
+  CudaError forward() const {
+    return trainer::cuda::softmax_cross_entropy_forward(stream(), shape_, x<E>(), indices(1), smoothing_, kept(0),
+                                                        y<float>(), bindings().forward_scratch);
+  }
+
   const trainer::cuda::ClassifierShape shape_;
   const float smoothing_;
 };
