@@ -23,8 +23,9 @@ namespace lockstep::trainer::cuda::testing {
 // array's guard changes this one's. Fails the test if a guard has changed when the array goes.
 template <typename T>
 class Guarded {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
 
  public:
   explicit Guarded(size_t count) : unwritten_(next_pattern()), count_(count), bits_(count + 2 * kGuard, unwritten_) {}
@@ -50,8 +51,10 @@ class Guarded {
   static constexpr size_t kGuard = 1024;
 
   static Bits next_pattern() {
-    static Bits number = 0;
-    return static_cast<Bits>((sizeof(T) == 4 ? 0xffa50000 : 0xfff4'0000'0000'0000) + (++number & 0xffff));
+    static std::uint64_t number = 0;
+    ++number;
+    if (sizeof(T) == 2) return static_cast<Bits>(0xff81 + number % 0x3e);
+    return static_cast<Bits>((sizeof(T) == 4 ? 0xffa50000 : 0xfff4'0000'0000'0000) + (number & 0xffff));
   }
 
   Bits unwritten_;
