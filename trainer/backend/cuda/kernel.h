@@ -86,8 +86,8 @@ inline size_t floats_of(size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
-// Activations and their gradients are of type E, float or Bfloat16, as run() says: all that a kernel is bound to
-// (copies.h). Parameters and their gradients, what is kept, and losses are float.
+// Activations and their gradients are of type E, float or Bfloat16, which run() chooses: copies.h sees to it that all
+// to which the kernel is bound are. Parameters and their gradients, what is kept, and losses are float.
 class Base : public NodeKernel<float> {
  public:
   explicit Base(Site site)
@@ -125,12 +125,12 @@ class Base : public NodeKernel<float> {
   bool reads_float() const { return !rounds() || reads_float_; }
   bool writes_float() const { return !rounds() || writes_float_; }
   bool rounds() const { return precision_ == Precision::kBfloat16; }
-  // Calls launcher.operator()<E>(), which returns what a launcher of kernels returned: an error of its own becomes one
-  // with the layer's name, one of earlier work one with the GPU's.
+  // What a launcher of kernels returned: an error of its own with the layer's name, one of earlier work with the GPU's.
+  Status launched(CudaError error) const { return queue_.status_of(error, where()); }
+  // What launcher.operator()<E>() returned.
   template <typename Launcher>
   Status run(const Launcher& launcher) const {
-    return queue_.status_of(rounds() ? launcher.template operator()<Bfloat16>() : launcher.template operator()<float>(),
-                            where());
+    return launched(rounds() ? launcher.template operator()<Bfloat16>() : launcher.template operator()<float>());
   }
   // Looks for a row of input `i` outside [0, limit). A later wait returns the error.
   Status check_indices(size_t i, std::int64_t limit) const;

@@ -19,7 +19,7 @@ class SoftmaxCrossEntropyKernel final : public Base {
       : Base(std::move(site)), shape_(shape_of(d_)), smoothing_(static_cast<float>(op.smoothing)) {}
   Status forward(const RunContext&) override {
     LOCKSTEP_CHECK_OK(check_indices(1, shape_.classes));
-    return run([&]<typename E>() { return reads_float() ? forward<float>() : forward<E>(); });
+    return launched(reads_float() ? forward<float>() : forward<Bfloat16>());
   }
   Status backward(const RunContext& context) override {
     if (!wants_dx()) return {};
