@@ -8,7 +8,10 @@
 namespace lockstep::trainer::testing {
 
 inline backend::CudaOptions on_fake(backend::Precision precision = backend::Precision::kFloat32) {
-  return {.precision = precision, .cudart = FAKE_CUDA_LIBRARY, .cublaslt = FAKE_CUBLASLT_LIBRARY, .cudnn = FAKE_CUDNN_LIBRARY};
+  return {.precision = precision,
+          .cudart = FAKE_CUDA_LIBRARY,
+          .cublaslt = FAKE_CUBLASLT_LIBRARY,
+          .cudnn = FAKE_CUDNN_LIBRARY};
 }
 
 inline std::unique_ptr<core::Backend> fake_gpu() {
