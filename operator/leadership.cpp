@@ -142,6 +142,8 @@ Status Leadership::start_controller() {
   controller.agent_image = options_.agent_image;
   controller.topology = options_.topology;
   controller.sick_signs = options_.sick_signs;
+  controller.leave_signs = options_.leave_signs;
+  controller.leave_unhealthy_devices = options_.leave_unhealthy_devices;
   controller.placement = placement;
   controller.workers = options_.workers;
   controller.instance = kube::make_leader_identity();

@@ -76,6 +76,16 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->type_name("SIGN")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  std::vector<std::string> left;
+  app.add_option("--leave-nodes", left,
+                 "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
+                 "it after a step if a spare or minNodes others are there; repeat it")
+      ->type_name("SIGN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--leave-unhealthy-devices", options.leave_unhealthy_devices,
+                 "members leave in the same way if the kubelet reports a device of their pod as Unhealthy")
+      ->capture_default_str();
   app.add_option("--placement-backend", options.placement_backend,
                  "places the pods of jobs without scheduling.backend: lockstep (this operator, as gangs), none "
                  "(kube-scheduler, pod by pod), auto (lockstep where it may list the nodes and the pods of all "
@@ -110,6 +120,13 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
   }
+  auto leave = placement::SickSigns::of_flags(left);
+  if (!leave) {
+    std::cerr << "--leave-nodes: " << leave.error().message << "\n";
+    return 2;
+  }
+  options.leave_signs = *std::move(leave);
+  avoided.insert(avoided.end(), left.begin(), left.end());
   auto signs = placement::SickSigns::of_flags(avoided);
   if (!signs) {
     std::cerr << "--avoid-nodes: " << signs.error().message << "\n";

@@ -33,6 +33,7 @@ constexpr Row kRows[] = {
     {.cause = Cause::kNodeLost, .name = "NodeLost", .infrastructure = true},
     {.cause = Cause::kPreempted, .name = "Preempted", .infrastructure = true},
     {.cause = Cause::kEvicted, .name = "Evicted", .infrastructure = true},
+    {.cause = Cause::kUnhealthy, .name = "Unhealthy", .infrastructure = true},
     {.cause = Cause::kNotStarted, .name = "NotStarted"},
     {.cause = Cause::kDeadlineExceeded, .name = "DeadlineExceeded"},
     {.cause = Cause::kSuspended, .name = "Suspended"},

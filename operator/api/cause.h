@@ -32,6 +32,7 @@ enum class Cause {
   kNodeLost,
   kPreempted,
   kEvicted,
+  kUnhealthy,  // the operator deleted it: a device of it or its node is sick
   // Of the job as a whole.
   kNotStarted,  // the job was refused for good, or did not start within deadlines.startupSeconds
   kDeadlineExceeded,

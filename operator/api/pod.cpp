@@ -26,6 +26,21 @@ void read_containers(const Reader& status, const char* key, bool is_init, std::v
   }
 }
 
+// The kubelet says of each device whether its plugin calls it healthy; the first that is not is enough.
+void read_devices(const Reader& container, Pod& pod) {
+  constexpr size_t kMost = 200;
+  for (const Reader& resource : container.children("allocatedResourcesStatus")) {
+    for (const Reader& device : resource.children("resources")) {
+      std::string name, id, health;
+      device.read("health", health);
+      if (health != "Unhealthy" || !pod.unhealthy_device.empty()) continue;
+      resource.read("name", name);
+      device.read("resourceID", id);
+      pod.unhealthy_device = (name + " " + id).substr(0, kMost);
+    }
+  }
+}
+
 void read_conditions(const Reader& status, Pod& pod) {
   for (const Reader& item : status.children("conditions")) {
     std::string type, value;
@@ -79,6 +94,7 @@ Result<Pod> parse_pod(const Json& object) {
   status.read("podIP", pod.pod_ip);
   read_containers(status, "initContainerStatuses", true, pod.containers);
   read_containers(status, "containerStatuses", false, pod.containers);
+  for (const Reader& container : status.children("containerStatuses")) read_devices(container, pod);
   read_conditions(status, pod);
   if (error) return *error;
   return pod;

@@ -45,6 +45,8 @@ struct Pod {
   std::string unschedulable_reason, unschedulable_message;
   std::string disruption_reason, disruption_message;
   bool ready = false;
+  // A device of a container that its plugin calls Unhealthy: "nvidia.com/gpu GPU-0123"; "": none.
+  std::string unhealthy_device;
 
   bool terminal() const { return phase == "Succeeded" || phase == "Failed"; }
   // The kubelet of its node did not admit it: no container of it was ever started.
@@ -61,6 +63,8 @@ struct Node {
   std::optional<WallTime> ready_since;
   bool unschedulable = false;
   bool out_of_service = false;  // taint node.kubernetes.io/out-of-service
+  // The sign that it is sick, "condition:XIDErrors=True"; "": none. parse_node() does not know the signs.
+  std::string sickness;
   // Its domains, outermost first, by the operator's profile, which parse_node() does not know.
   std::vector<std::string> path;
 };

@@ -242,6 +242,7 @@ enum class SlotTrouble {
   kSilent,       // its agent fell silent, and the others continued without it
   kPartitioned,  // it did not reach another pod of the gang: the operator replaces it, and avoids its node for a while
   kNodeLost,     // its node died
+  kUnhealthy,    // a device of it or its node is sick: the operator deletes it, and avoids its node for a while
 };
 // "Silent" for kSilent; "" for kNone.
 std::string_view name_of(SlotTrouble trouble);
@@ -255,6 +256,7 @@ struct SlotStatus {
   std::string node;
   std::optional<WallTime> since;
   std::int64_t generation = 0;  // that ended with it
+  std::string sign;             // of kUnhealthy: half a sentence that says what is sick
   bool operator==(const SlotStatus&) const = default;
 };
 

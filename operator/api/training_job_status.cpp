@@ -108,8 +108,8 @@ Json attempt_json(const Attempt& attempt) {
   return json;
 }
 
-constexpr std::string_view kTroubleNames[] = {"", "Silent", "Partitioned", "NodeLost"};
-static_assert(std::size(kTroubleNames) == static_cast<size_t>(SlotTrouble::kNodeLost) + 1);
+constexpr std::string_view kTroubleNames[] = {"", "Silent", "Partitioned", "NodeLost", "Unhealthy"};
+static_assert(std::size(kTroubleNames) == static_cast<size_t>(SlotTrouble::kUnhealthy) + 1);
 
 void read_slot(const Reader& item, SlotStatus& entry) {
   item.read("slot", entry.slot);
@@ -118,6 +118,7 @@ void read_slot(const Reader& item, SlotStatus& entry) {
   item.read("node", entry.node);
   item.read("since", entry.since);
   item.read("generation", entry.generation);
+  item.read("sign", entry.sign);
 }
 
 Json slot_json(const SlotStatus& entry) {
@@ -125,6 +126,7 @@ Json slot_json(const SlotStatus& entry) {
   put(json, "trouble", entry.trouble.text());
   put(json, "pod", entry.pod);
   put(json, "node", entry.node);
+  put(json, "sign", entry.sign);
   if (entry.since) json["since"] = format_timestamp(*entry.since);
   return json;
 }

@@ -16,7 +16,7 @@ namespace {
 using placement::Profile;
 
 constexpr const char* kLevelFlag = "--topology-level";
-constexpr const char* kSignFlag = "--avoid-nodes";
+constexpr const char* kSignFlags[] = {"--avoid-nodes", "--leave-nodes"};
 constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 // As the chart labels it.
 constexpr const char* kOperatorLabels = "app.kubernetes.io/name=lockstep,app.kubernetes.io/component=operator";
@@ -124,7 +124,11 @@ Profile operators_profile(const kube::Json& pod, ClusterReading& reading) {
 
 // The signs of sick nodes that the operator looks for, by its pod's arguments.
 placement::SickSigns operators_signs(const kube::Json& pod, ClusterReading& reading) {
-  auto signs = placement::SickSigns::of_flags(values_of(pod, kSignFlag));
+  std::vector<std::string> flags;
+  for (const char* flag : kSignFlags) {
+    for (std::string& value : values_of(pod, flag)) flags.push_back(std::move(value));
+  }
+  auto signs = placement::SickSigns::of_flags(flags);
   if (signs) return *std::move(signs);
   reading.notes.push_back(fmt::format("what the operator's pod {} takes for a sick node cannot be read: {}",
                                       name_of(pod), signs.error().message));

@@ -10,6 +10,7 @@
 #include "operator/job/finish_policy.h"
 #include "operator/job/hold_policy.h"
 #include "operator/job/job_status.h"
+#include "operator/job/leave_policy.h"
 #include "operator/job/outside_policy.h"
 #include "operator/job/placement_policy.h"
 #include "operator/job/quota_policy.h"
@@ -96,7 +97,7 @@ WallTime next_start(const Snapshot& snapshot, const Course& course) {
 Course run_pods(const Snapshot& snapshot, Course course) {
   const auto start = next_start(snapshot, course);
   auto& plan = course.plan;
-  plan_pods(snapshot, course.gang, course.status.incarnation, start, plan);
+  plan_pods(snapshot, course.gang, course.status, start, plan);
   plan.coordinator = job_plan(snapshot, course.gang, course.status);
   if (snapshot.now < start && course.status.attempts.back().strategy == api::Strategy::kInPlace) {
     plan.coordinator->handled_generation = course.status.attempts.back().generation - 1;
@@ -132,7 +133,7 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
 // What is asked of a job that should run, in this order, until an answer ends it.
 constexpr Course (*kQuestions[])(const Snapshot&, Course) = {
     finish_if_succeeded, fail_if_out_of_time, follow_scale,  take_progress,
-    judge_generation,    replace_outside,     start_or_wait,
+    judge_generation,    replace_outside,     leave_sick, start_or_wait,
 };
 
 Course run(const Snapshot& snapshot, Course course) {

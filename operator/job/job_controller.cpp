@@ -17,6 +17,7 @@
 #include "operator/job/fenced_api.h"
 #include "operator/job/located_node.h"
 #include "operator/job/reconciler.h"
+#include "operator/job/sickness_watch.h"
 #include "operator/job/token_authenticator.h"
 #include "operator/kube/event_recorder.h"
 
@@ -35,7 +36,8 @@ api::ObjectKey job_of(const api::ObjectMeta& meta) {
 }
 
 bool same_for_jobs(const api::Node& a, const api::Node& b) {
-  return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service && a.path == b.path;
+  return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service && a.path == b.path &&
+         a.sickness == b.sickness;
 }
 
 // Something happened to a pod that was there. Otherwise it is one of many that come and start.
@@ -68,6 +70,7 @@ class Impl final : public JobController {
         token_authenticator_(api),  // a TokenReview is a question: it needs no leader
         queue_(clock, metrics),
         own_writes_(clock),
+        sickness_(clock),
         executor_(clock, metrics, {.most = options.most_bulk_writes, .stuck_after = options.stuck_after},
                   [this](const api::ObjectKey& key) { queue_.add(key); }),
         events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
@@ -83,7 +86,10 @@ class Impl final : public JobController {
               [this](const auto& before, const auto& after) { pod_changed(before.get(), after.get()); }),
         nodes_(
             api_, clock, metrics, kube::kNodes,
-            [topology = options.topology](const api::Json& object) { return parse_located_node(object, topology); }, {},
+            [topology = options.topology, signs = options.leave_signs](const api::Json& object) {
+              return parse_located_node(object, topology, signs);
+            },
+            {},
             [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
         services_(
             api_, clock, metrics, kube::kServices, parse_service,
@@ -107,6 +113,7 @@ class Impl final : public JobController {
     if (options_.placement) prepare_placement(metrics, clock);
     ReconcilerOptions reconciling;
     if (placement_) reconciling.placement = &*placement_;
+    reconciling.sickness = &sickness_;
     reconciling.agent = agent_settings(options_.advertise_address, options_.coordinator_ca_pem);
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
     reconciler_.emplace(api_, caches, *coordinator_, own_writes_, executor_, clock, metrics, reconciling,
@@ -191,7 +198,18 @@ class Impl final : public JobController {
     queue_.add(key);
   }
 
+  // A pod keeps its node, once it has one.
+  void note_device(const api::Pod* before, const api::Pod* after) {
+    if (!options_.leave_unhealthy_devices) return;
+    const bool was_sick = before != nullptr && !before->unhealthy_device.empty();
+    const bool is_sick = after != nullptr && !after->unhealthy_device.empty();
+    if (!was_sick && !is_sick) return;
+    const auto& pod = after != nullptr ? *after : *before;
+    sickness_.note(pod.node_name, pod.meta.uid, is_sick);
+  }
+
   void pod_changed(const api::Pod* before, const api::Pod* after) {
+    note_device(before, after);
     const auto key = job_of((after != nullptr ? after : before)->meta);
     if (is_loss(before, after)) {
       queue_.add(key);
@@ -235,6 +253,7 @@ class Impl final : public JobController {
   void node_changed(const api::Node* before, const api::Node* after) {
     if (before != nullptr && after != nullptr && same_for_jobs(*before, *after)) return;
     const auto& name = (after != nullptr ? after : before)->meta.name;
+    sickness_.note(name, kNodePrefix + name, after != nullptr && !after->sickness.empty());
     for (const auto& pod : pods_.store().by_index(kNodePrefix + name)) queue_.add(job_of(pod->meta));
   }
 
@@ -258,6 +277,7 @@ class Impl final : public JobController {
   TokenAuthenticator token_authenticator_;
   control::WorkQueue queue_;
   control::OwnWrites own_writes_;
+  SicknessWatch sickness_;
   Executor executor_;
   kube::EventRecorder events_;
   cache::Informer<api::TrainingJob> jobs_;

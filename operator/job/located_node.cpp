@@ -1,8 +1,38 @@
 #include "operator/job/located_node.h"
 
-namespace lockstep::job {
+#include <algorithm>
 
-Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology) {
+#include "operator/api/reader.h"
+
+namespace lockstep::job {
+namespace {
+
+using placement::SickSigns;
+using placement::SignKind;
+
+// The first of `signs` that the node shows, as text; "".
+std::string sickness_of(const api::Reader& root, const api::Node& node, const SickSigns& signs) {
+  std::size_t first = SickSigns::kNone;
+  for (const auto& [key, value] : node.meta.labels) first = std::min(first, signs.find(SignKind::kLabel, key, value));
+  for (const api::Reader& taint : root.child("spec").children("taints")) {
+    std::string key, value;
+    taint.read("key", key);
+    taint.read("value", value);
+    first = std::min(first, signs.find(SignKind::kTaint, key, value));
+  }
+  for (const api::Reader& condition : root.child("status").children("conditions")) {
+    std::string type, status;
+    condition.read("type", type);
+    condition.read("status", status);
+    first = std::min(first, signs.find(SignKind::kCondition, type, status));
+  }
+  return first == SickSigns::kNone ? "" : text_of(signs.all()[first]);
+}
+
+}  // namespace
+
+Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology,
+                                     const SickSigns& signs) {
   LOCKSTEP_TRY(api::Node node, api::parse_node(object));
   bool known = false;
   for (const placement::Level& level : topology.levels) {
@@ -11,6 +41,11 @@ Result<api::Node> parse_located_node(const api::Json& object, const placement::P
     node.path.push_back(domain.empty() ? "/" + node.meta.name : domain);  // label values have no slash
   }
   if (!known) node.path.clear();
+  if (!signs.all().empty()) {
+    std::optional<Error> error;
+    node.sickness = sickness_of(api::Reader(object, "", error), node, signs);
+    if (error) return *error;
+  }
   node.meta.labels.clear();
   return node;
 }

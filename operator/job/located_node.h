@@ -4,12 +4,14 @@
 #include "operator/api/pod.h"
 #include "operator/base/result.h"
 #include "operator/placement/profile.h"
+#include "operator/placement/sickness.h"
 
 namespace lockstep::job {
 
-// api::parse_node(), with Node::path filled in and without labels: a cache of nodes keeps what jobs ask for. A node
+// api::parse_node(), with Node::path and Node::sickness filled in and without labels: a cache of nodes keeps what jobs ask for. A node
 // that lacks the label of a level is alone in a domain of that level, which no label value can name. A node without any
 // of the labels has no path.
-Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology);
+Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology,
+                                     const placement::SickSigns& signs = {});
 
 }  // namespace lockstep::job

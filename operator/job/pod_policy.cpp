@@ -54,6 +54,15 @@ bool takes_part(const Snapshot& snapshot, int slot) {
   return member != nullptr && member->in_gang && !member->leaving;
 }
 
+// The pod of the slot in the present generation leaves it, or has left.
+bool was_told_to_leave(const Snapshot& snapshot, int slot) {
+  const auto& troubles = troubles_of(snapshot.job->status);
+  return std::any_of(troubles.begin(), troubles.end(), [&](const api::SlotStatus& entry) {
+    return entry.trouble == api::SlotTrouble::kUnhealthy && entry.slot == slot &&
+           entry.generation >= snapshot.view->generation;
+  });
+}
+
 // Whether there is a generation without this slot's pod in it, or the others are about to form one because its agent is
 // silent. The coordinator may not have heard yet that they are to, and so still show it in the generation that broke.
 bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
@@ -61,6 +70,7 @@ bool is_outside(const Snapshot& snapshot, const SlotView& slot) {
   const auto* member = snapshot.view->member_of(slot.slot);
   const bool same_pod =
       member != nullptr && !member->leaving && (slot.pod == nullptr || member->incarnation == slot.incarnation);
+  if (slot.pod == nullptr && was_told_to_leave(snapshot, slot.slot)) return true;
   const api::SlotStatus* silence = find_silence(snapshot.job->status, slot);
   const bool broke_it = silence != nullptr && silence->generation >= snapshot.view->generation;
   if (same_pod && member->in_gang && !broke_it) return false;
@@ -270,7 +280,8 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
   for (size_t i = 0; i < result.slots.size(); ++i) result.slots[i].slot = static_cast<int>(i);
   for (const auto& pod : snapshot.pods) {
     const auto identity = identity_of(pod->meta);
-    if (identity && is_released(released, *identity)) {
+    const bool told = find_trouble(job.status, api::SlotTrouble::kUnhealthy, pod->meta.name) != nullptr;
+    if (identity && (told || is_released(released, *identity))) {
       result.released.push_back(pod.get());
       continue;
     }
@@ -321,11 +332,12 @@ void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& p
   }
 }
 
-void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t incarnation, WallTime hold_creates_until,
-               Plan& plan) {
+void plan_pods(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status,
+               WallTime hold_creates_until, Plan& plan) {
+  const std::int64_t incarnation = status.incarnation;
   std::vector<const api::Pod*> unwanted = survey.leftovers;
   std::vector<PodToCreate> missing;
-  const std::vector<std::string> avoid = nodes_to_avoid(troubles_of(snapshot.job->status), snapshot.now);
+  const std::vector<std::string> avoid = nodes_to_avoid(troubles_of(status), snapshot.now);
   for (const auto& slot : survey.slots) {
     // A loss is dealt with first: until its attempt is stored, its pod is what tells of it, and its name is taken.
     if (slot.usable() || slot.state == SlotState::kLost || slot.refused) continue;
@@ -334,7 +346,7 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, std::int64_t inca
     if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation, avoid});
   }
   delete_pods(snapshot, unwanted, "not of the gang any more", plan);
-  delete_pods(snapshot, survey.released, "nodes was lowered", plan);
+  delete_pods(snapshot, survey.released, "it is to leave the gang", plan);
   plan_placed_pods(snapshot, survey, incarnation, plan);
   missing = creates_with_nodes(snapshot, incarnation, std::move(missing), plan);
 

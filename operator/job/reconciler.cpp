@@ -80,6 +80,7 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->sought = clock_.now() - started_ < options_.sought;
   snapshot->now = clock_.wall_now();
   snapshot->failure_age = failure_age(*snapshot, memory);
+  look_for_sick(*snapshot);
   const bool asked = ask_placement(*snapshot);
   Plan plan = decide(*snapshot);
   if (!asked) plan.look_again_in(kAskPlacementAgain);
@@ -100,6 +101,22 @@ bool Reconciler::ask_placement(Snapshot& snapshot) {
             {{"job", snapshot.job->meta.key().text()}, {"error", placing.error().message}});
   snapshot.placing.emplace();
   return false;
+}
+
+void Reconciler::look_for_sick(Snapshot& snapshot) const {
+  if (options_.sickness == nullptr) return;
+  const std::size_t nodes = caches_.nodes->size();
+  for (const auto& pod : snapshot.pods) {
+    const auto seen = pod->node_name.empty() ? std::nullopt : options_.sickness->find(pod->node_name, nodes);
+    if (!seen) continue;
+    std::string sign = pod->unhealthy_device.empty() ? "" : pod->unhealthy_device + " is Unhealthy";
+    const auto node = snapshot.nodes.find(pod->node_name);
+    if (sign.empty() && node != snapshot.nodes.end() && !node->second->sickness.empty()) {
+      sign = "the node has " + node->second->sickness;
+    }
+    // Another pod of the node may be the sick one.
+    if (!sign.empty()) snapshot.sick_pods[pod->meta.name] = {std::move(sign), seen->age, seen->many};
+  }
 }
 
 Duration Reconciler::failure_age(const Snapshot& snapshot, Memory& memory) const {

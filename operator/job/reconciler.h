@@ -17,6 +17,7 @@
 #include "operator/job/job_placement.h"
 #include "operator/job/plan.h"
 #include "operator/job/snapshot.h"
+#include "operator/job/sickness_watch.h"
 #include "operator/kube/api.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/protocol.h"
@@ -29,6 +30,7 @@ struct ReconcilerOptions {
   Duration settle = std::chrono::seconds(5);
   // Until then a node that is called not ready and silent does not count as dead.
   Duration sought = rendezvous::kFoundWithin;
+  const SicknessWatch* sickness = nullptr;  // outlives the reconciler; null: no pod is sick
   JobPlacement* placement = nullptr;  // outlives the reconciler; null: kube-scheduler places all pods
 };
 
@@ -77,6 +79,7 @@ class Reconciler {
 
   // Asks placement for the snapshot's job. False: it could not be asked; without an answer no pod is created.
   bool ask_placement(Snapshot& snapshot);
+  void look_for_sick(Snapshot& snapshot) const;
   // How long ago the failure of the snapshot's view was. Its own time is read when it is first seen only.
   Duration failure_age(const Snapshot& snapshot, Memory& memory) const;
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);

@@ -40,7 +40,8 @@ int slot_in(std::string_view pod) {
 }
 
 bool avoided(const api::SlotStatus& entry, WallTime now) {
-  return entry.trouble == SlotTrouble::kPartitioned && !entry.node.empty() && entry.since &&
+  const bool shuns = entry.trouble == SlotTrouble::kPartitioned || entry.trouble == SlotTrouble::kUnhealthy;
+  return shuns && !entry.node.empty() && entry.since &&
          time_left(now, *entry.since, kAvoidNode) > Duration::zero();
 }
 

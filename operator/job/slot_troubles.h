@@ -19,15 +19,15 @@ const api::SlotStatus* find_trouble(const api::TrainingJobStatus& status, api::S
 // Stores what `attempt` says of its pod, in place of what was known of that pod. Most attempts say nothing.
 void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status);
 
-// Drops entries whose pod is gone, or is a member of a later generation. That of a partitioned pod stays for as long as
-// its node is avoided, that of a silent one until its loss is told. An entry of the future is dated now: the
+// Drops entries whose pod is gone, or is a member of a later generation. That of a partitioned or unhealthy pod stays for
+// as long as its node is avoided, that of a silent one until its loss is told. An entry of the future is dated now: the
 // clock was set back, and its wait begins again.
 void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status);
 
 // A snapshot of a job whose status an earlier version wrote: what its attempts say of pods is stored in it.
 Snapshot with_troubles(const Snapshot& snapshot);
 
-// The nodes of partitioned pods, for ten minutes, each once: new pods of the job go elsewhere if they can.
+// The nodes of partitioned and unhealthy pods, for ten minutes, each once: new pods of the job go elsewhere if they can.
 std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
 
 }  // namespace lockstep::job

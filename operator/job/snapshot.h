@@ -46,10 +46,20 @@ struct Placing {
   bool may_end = false;  // the refusal may also end without such a change, and no event tells: ask again
 };
 
+// A pod whose node, or a device of it, other tools call sick.
+struct Sickness {
+  std::string sign;    // half a sentence: "nvidia.com/gpu GPU-0123 is Unhealthy"
+  Duration age{};      // since it was seen first
+  bool many = false;   // so many nodes became sick together that the signs are doubted
+
+  bool operator==(const Sickness&) const = default;
+};
+
 struct Snapshot {
   std::shared_ptr<const api::TrainingJob> job;                    // never null
   std::vector<std::shared_ptr<const api::Pod>> pods;              // those whose controller is this job, by name
   std::map<std::string, std::shared_ptr<const api::Node>> nodes;  // those that the pods run on, as far as known
+  std::map<std::string, Sickness> sick_pods;                      // by name; those that are to leave if they can
   bool service_present = false;                                   // the headless Service, controlled by this job
   std::optional<rendezvous::JobView> view;                        // empty: the coordinator does not know the job yet
   // How long ago view->failure was, by a clock that nobody sets back; zero without one.

@@ -57,6 +57,8 @@ def test_manifests_equal_the_rendered_chart():
         "defaultBackend=Kueue",
         "topology[0].name=Rack",
         "avoidNodes={condition:XIDErrors}",
+        "leaveNodes={node:XIDErrors}",
+        "leaveUnhealthyDevices=sometimes",
         "topology[0].key=example.com/rack",
     ],
 )
@@ -81,12 +83,22 @@ def test_signs_of_sick_nodes_reach_the_operator():
         "--avoid-nodes=preset:nvsentinel", "--avoid-nodes=condition:XIDErrors=True"]
 
 
+def test_signs_of_nodes_that_members_leave_reach_the_operator():
+    def flags(*sets):
+        arguments = of_kind(render(*sets), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [word for word in arguments if word.startswith("--leave")]
+
+    assert flags() == []
+    assert flags("leaveNodes={preset:eks,taint:example.com/repair}", "leaveUnhealthyDevices=false") == [
+        "--leave-nodes=preset:eks", "--leave-nodes=taint:example.com/repair", "--leave-unhealthy-devices=false"]
+
+
 def test_the_schema_knows_each_preset_of_signs():
     schema = (CHART / "values.schema.json").read_text()
     source = (e2e.ROOT / "operator/placement/sickness.cpp").read_text()
     presets = re.findall(r'^      \{"([a-z]+)",', source, re.M)
     assert len(presets) == 5
-    assert f"preset:({'|'.join(presets)})" in schema
+    assert schema.count(f"preset:({'|'.join(presets)})") == 2
 
 
 def test_the_command_finds_the_operators_pod_by_its_labels(documents):
@@ -188,7 +200,8 @@ def test_the_default_backend_reaches_the_operator(sets, argument):
 
 
 def test_the_operator_takes_every_argument_of_the_chart(tmp_path):
-    documents = render("watchNamespace=team", "topology[0].name=rack", "topology[0].label=example.com/rack")
+    documents = render("watchNamespace=team", "topology[0].name=rack", "topology[0].label=example.com/rack",
+                       "leaveNodes={preset:aks}", "leaveUnhealthyDevices=false")
     arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     command = [e2e.BUILD / "bin/lockstep-operator", f"--kubeconfig={tmp_path}/none", "--agent-image=x", *arguments]
     done = subprocess.run(command, text=True, capture_output=True, timeout=30)

@@ -1,5 +1,8 @@
 """Jobs with mock GPUs on kind: upgrade and removal of the chart; faults of ranks, GPUs and nodes. In this order."""
 
+import re
+import time
+
 import pytest
 
 from kind_cluster import CACHE, GPU, PATIENCE, e2e
@@ -178,6 +181,54 @@ def test_a_gang_over_two_racks_has_its_ranks_in_their_order(cluster, racks):
     placed = [racks[node] for node in nodes_by_rank(cluster, "across")]
     assert placed in (["a", "a", "b"], ["b", "a", "a"])
     cluster.delete_job("across")
+
+
+def newest_step(cluster, name):
+    """That any pod has logged: where there are spares, rank 0 is not always in slot 0."""
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", "--tail=5", check=False).stdout
+            for pod in cluster.pods(name)]
+    return max((int(step) for log in logs for step in re.findall(r"step (\d+)/", log)), default=0)
+
+
+def goes_on(cluster, name, step):
+    wait_for(cluster, name, f"a step after {step} is logged", lambda: newest_step(cluster, name) > step)
+
+
+def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, racks):
+    name = "leaves"
+    cluster.apply(trainer(name, nodes=2, procs=1, spares={"nodes": 1}, gpusPerNode=4))
+    goes_on(cluster, name, 0)
+    wait_for(cluster, name, "the spare is there", lambda: cluster.job(name)["status"]["nodes"].get("spare") == 1)
+    gang = cluster.gang(name)
+    (spare,) = set(cluster.by_slot(name)) - set(gang)
+    pod = cluster.by_slot(name)[gang[0]]
+    node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+    wait_for(cluster, name, "the kubelet reports its GPUs", lambda: health(cluster.by_slot(name)[gang[0]]))
+    device = sorted(health(cluster.by_slot(name)[gang[0]]))[0]
+    since = time.monotonic()
+    cluster.happen(node, f"xid {cluster.listed_gpus(node).index(device)} 79")
+
+    def attempt():
+        status = cluster.job(name)["status"]
+        return (status.get("attempts") or [None])[-1]
+
+    found = wait_for(cluster, name, "the attempt is recorded", attempt)
+    print(f"\n{1000 * (time.monotonic() - since):.0f} ms after the Xid: {found}")
+    assert (found["cause"], found["counted"], found["pod"]) == ("Unhealthy", False, pod["metadata"]["name"])
+    assert found["message"].endswith(f"{GPU} {device} is Unhealthy")
+    wait_for(cluster, name, "the spare is in the gang", lambda: spare in cluster.gang(name))
+    assert cluster.gang(name) == sorted([gang[1], spare])
+    goes_on(cluster, name, newest_step(cluster, name))
+
+    def successor():
+        now = cluster.by_slot(name).get(gang[0])
+        return now if now and now["metadata"]["uid"] != uid and now["status"]["phase"] == "Running" else None
+
+    assert wait_for(cluster, name, "its successor runs", successor)["spec"]["nodeName"] != node
+    cluster.delete_job(name)
+    # The plugin never calls a GPU healthy again by itself.
+    cluster.restart_plugin(node)
+    cluster.wait_for_gpus(node, 8)
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,8 @@ def bare_cluster(images):
 def cluster(bare_cluster):
     """The cluster with the operator running in it: two replicas, installed by Helm."""
     e2e.run(e2e.program("helm"), "upgrade", "--install", "lockstep", e2e.ROOT / "charts/lockstep", "-n", e2e.NAMESPACE,
-            "--create-namespace", "--set", "image.tag=dev", "--set", "image.pullPolicy=Never", "--wait", "--timeout", "120s",
+            "--create-namespace", "--set", "image.tag=dev", "--set", "image.pullPolicy=Never",
+            "--set", f"leaveNodes={{label:{e2e.SICK}}}", "--wait", "--timeout", "120s",
             env=bare_cluster.env, deadline=150)
     return bare_cluster
 

@@ -42,6 +42,19 @@ TEST(Pod, a_waiting_container_says_why) {
   EXPECT_EQ(pod->containers[0].waiting_message, "no such image");
 }
 
+TEST(Pod, a_device_that_is_unhealthy_is_named) {
+  const auto with_health = [](const char* second) {
+    auto pod = Json::parse(R"({"status": {"containerStatuses": [{"name": "trainer", "allocatedResourcesStatus": [
+      {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-0", "health": "Healthy"}, {"resourceID": "GPU-1"}]}
+    ]}]}})");
+    pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"][0]["resources"][1]["health"] = second;
+    return parse_pod(pod)->unhealthy_device;
+  };
+  EXPECT_EQ(with_health("Unhealthy"), "nvidia.com/gpu GPU-1");
+  EXPECT_EQ(with_health("Healthy"), "");
+  EXPECT_EQ(with_health("Unknown"), "") << "the plugin does not answer, which says nothing of the device";
+}
+
 TEST(Pod, its_conditions_say_unschedulable_and_disrupted) {
   const auto waiting = parse_pod(Json::parse(R"({"status": {"conditions": [
     {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]}})"));

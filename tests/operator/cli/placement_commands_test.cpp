@@ -275,6 +275,14 @@ TEST_F(Plan, takes_the_signs_of_sick_nodes_of_the_operators_pod) {
   EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
 }
 
+TEST_F(Plan, a_node_that_members_leave_is_sick_too) {
+  make_nodes(1, 1, 2);
+  make_node("sick", {{"state", "bad"}});
+  make_operator({"--avoid-nodes=preset:eks", "--leave-nodes=label:state=bad"});
+  ASSERT_TRUE(topology(target(), {.profile = {.levels = kLevelFlags}}).ok());
+  EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
+}
+
 TEST_F(Plan, a_sign_of_the_operator_that_cannot_be_read_is_a_warning) {
   make_nodes(1, 1, 1);
   make_operator({"--avoid-nodes=state=bad"});

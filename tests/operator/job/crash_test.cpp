@@ -154,9 +154,22 @@ TEST(Crash, after_any_write_of_a_life_with_a_spare) {
   dies_after_every_write({with_spare, {kDeletePod, kFailPod, fail_spare, kKillProcess, kFinish}});
 }
 
-// Random faults, then peace: what must always hold held, and the job has come to rest. Returns how many pods were
-// created while Placed was GangPlaced.
-int storm(unsigned seed) {
+TEST(Crash, after_any_write_of_a_member_that_leaves_because_it_is_sick) {
+  const auto with_spare = [](api::TrainingJob& job) { job.spec.spares = 1; };
+  const auto sicken = [](World& world) { world.sicken(pod_of_slot(world, 1)); };
+  const Life life{with_spare, {sicken, kKillProcess, kFinish}};
+  dies_after_every_write(life);
+  EXPECT_NE(live(life, 0).state.find("\"cause\": \"Unhealthy\""), std::string::npos);
+}
+
+// How often a storm saw what it is there for.
+struct Seen {
+  int gang_placed = 0;  // pods that were created while Placed was GangPlaced
+  int left = 0;         // members that left because they were sick
+};
+
+// Random faults, then peace: what must always hold held, and the job has come to rest.
+Seen storm(unsigned seed) {
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937 random(seed);
   const auto pick = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
@@ -178,7 +191,7 @@ int storm(unsigned seed) {
       const auto pods = world.pods();
       return pods.empty() ? std::string() : pods[static_cast<size_t>(pick(static_cast<int>(pods.size())))].meta.name;
     };
-    switch (pick(26)) {
+    switch (pick(27)) {
       case 0:
         world.break_gang(api::Cause::kProcessSignal, pick(nodes), 139);
         break;
@@ -222,6 +235,9 @@ int storm(unsigned seed) {
         nodes = 1 + pick(5);
         world.set_nodes(nodes);
         break;
+      case 15:
+        world.sicken(some_pod());
+        break;
       default:
         break;
     }
@@ -260,19 +276,22 @@ int storm(unsigned seed) {
   for (size_t i = 1; i < job.status.attempts.size(); ++i) {
     EXPECT_LE(job.status.attempts[i - 1].generation, job.status.attempts[i].generation);
   }
-  return world.mortal.gang_placed;
+  return {world.mortal.gang_placed, world.left};
 }
 
 TEST(Crash, random_faults_never_break_what_must_always_hold) {
   const char* given = std::getenv("LOCKSTEP_SEED");
   const unsigned first =
       given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
-  int gang_placed = 0;
+  Seen seen;
   for (unsigned i = 0; i < sanitizer::cases(sanitizer::kOn ? 30 : 60) && !HasFailure(); ++i) {
-    gang_placed += storm(first + i);
+    const Seen one = storm(first + i);
+    seen.gang_placed += one.gang_placed;
+    seen.left += one.left;
   }
-  if (sanitizer::kOn) return;
-  EXPECT_GT(gang_placed, 0) << "GangPlaced was never checked";
+  if (sanitizer::kOn || HasFailure()) return;
+  EXPECT_GT(seen.gang_placed, 0) << "GangPlaced was never checked";
+  EXPECT_GT(seen.left, 0) << "no member ever left";
 }
 
 }  // namespace

@@ -39,6 +39,43 @@ TEST(LocatedNode, keeps_no_labels) {
   EXPECT_TRUE(located->meta.labels.empty());
 }
 
+struct Shown {
+  const char* name;
+  const char* node;
+  const char* sickness;
+};
+
+class SickNode : public testing::TestWithParam<Shown> {};
+
+TEST_P(SickNode, shows_the_first_of_the_signs) {
+  const auto signs = placement::SickSigns::of_flags(
+      {"condition:XIDErrors=True", "taint:example.com/bad=yes", "taint:example.com/worse", "label:example.com/sick"});
+  ASSERT_TRUE(signs);
+  auto node = api::Json::parse(GetParam().node);
+  node["metadata"]["name"] = "n1";
+  const auto located = parse_located_node(node, kTopology, *signs);
+  ASSERT_TRUE(located) << located.error().message;
+  EXPECT_EQ(located->sickness, GetParam().sickness);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    LocatedNode, SickNode,
+    testing::Values(
+        Shown{"none", R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})", ""},
+        Shown{"condition", R"({"status": {"conditions": [{"type": "XIDErrors", "status": "True"}]}})",
+              "condition:XIDErrors=True"},
+        Shown{"condition_that_is_well", R"({"status": {"conditions": [{"type": "XIDErrors", "status": "False"}]}})", ""},
+        Shown{"taint", R"({"spec": {"taints": [{"key": "example.com/bad", "value": "yes", "effect": "NoSchedule"}]}})",
+              "taint:example.com/bad=yes"},
+        Shown{"taint_of_another_value", R"({"spec": {"taints": [{"key": "example.com/bad", "value": "no"}]}})", ""},
+        Shown{"taint_without_a_value", R"({"spec": {"taints": [{"key": "example.com/worse"}]}})",
+              "taint:example.com/worse"},
+        Shown{"label", R"({"metadata": {"labels": {"example.com/sick": "x"}}})", "label:example.com/sick"},
+        Shown{"the_first", R"({"metadata": {"labels": {"example.com/sick": "x"}},
+                              "status": {"conditions": [{"type": "XIDErrors", "status": "True"}]}})",
+              "condition:XIDErrors=True"}),
+    [](const auto& test) { return test.param.name; });
+
 TEST(LocatedNode, that_is_malformed_is_refused) {
   EXPECT_FALSE(parse_located_node(api::Json::parse(R"({"metadata": {"name": 3}})"), kTopology));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct Situation {
   api::TrainingJob job;
   std::vector<api::Pod> pods;
   std::vector<api::Node> nodes;
+  std::map<std::string, Sickness> sick_pods;
   bool service = true;
   std::optional<rendezvous::JobView> view;
   std::optional<CreateProblem> problem;
@@ -115,6 +117,7 @@ struct Situation {
     snapshot.job = std::make_shared<api::TrainingJob>(job);
     for (const auto& pod : pods) snapshot.pods.push_back(std::make_shared<api::Pod>(pod));
     for (const auto& node : nodes) snapshot.nodes[node.meta.name] = std::make_shared<api::Node>(node);
+    snapshot.sick_pods = sick_pods;
     snapshot.service_present = service;
     snapshot.view = view;
     snapshot.create_problem = problem;

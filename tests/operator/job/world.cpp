@@ -119,9 +119,10 @@ struct World::Operator {
   explicit Operator(World& world)
       : coordinator(world),
         own_writes(world.clock),
+        sickness(world.clock),
         executor(world.clock, world.metrics, {.most = 0}),
         reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, executor,
-                   world.clock, world.metrics, ReconcilerOptions{.agent = {}},
+                   world.clock, world.metrics, ReconcilerOptions{.agent = {}, .sickness = &sickness},
                    [&world](const api::TrainingJob&, const EventToSend& event) { world.events.push_back(event); }) {
     own_writes.add_cache(kJobCache, control::view_of(jobs));
     own_writes.add_cache(kPodCache, control::view_of(pods));
@@ -134,6 +135,8 @@ struct World::Operator {
       [](const ServiceRecord& service) { return std::vector{owner_index(service.meta)}; }};
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
+  SicknessWatch sickness;
+  std::map<std::string, std::string> sick_pods;  // uid -> node
   Executor executor;
   Reconciler reconciler;
   std::uint64_t synced = 0;  // version of the store that the caches hold
@@ -253,6 +256,13 @@ void World::sync() {
   fill(kube::kTrainingJobs, operator_->jobs, api::parse_training_job);
   fill(kube::kPods, operator_->pods, api::parse_pod);
   fill(kube::kNodes, operator_->nodes, api::parse_node);
+  std::map<std::string, std::string> sick;
+  for (const auto& pod : operator_->pods.list()) {
+    if (!pod->unhealthy_device.empty()) sick[pod->meta.uid] = pod->node_name;
+  }
+  for (const auto& [uid, node] : operator_->sick_pods) operator_->sickness.note(node, uid, sick.count(uid) != 0);
+  for (const auto& [uid, node] : sick) operator_->sickness.note(node, uid, true);
+  operator_->sick_pods = std::move(sick);
   fill(kube::kServices, operator_->services, [](const Json& object) -> Result<ServiceRecord> {
     LOCKSTEP_TRY(auto meta, api::parse_meta(object));
     return ServiceRecord{std::move(meta)};
@@ -277,10 +287,38 @@ bool World::reconcile() {
   } catch (const Crash&) {
     ++crashes;
     operator_.reset();
+    check_leaving(false);
     return false;
   }
   check();
+  check_leaving(true);
   return true;
+}
+
+void World::check_leaving(bool knows) {
+  const auto now = job();
+  for (const auto& attempt : now.status.attempts) {
+    if (attempt.cause == api::Cause::kUnhealthy && attempt.counted) violations.push_back("a sick member was charged");
+  }
+  if (!now.status.slots) return;
+  for (const auto& entry : *now.status.slots) {
+    if (entry.trouble != api::SlotTrouble::kUnhealthy || !told_to_leave_.insert(entry.pod).second || !knows) continue;
+    int others = 0;
+    bool member = false;
+    for (const auto& pod : pods()) {
+      const int slot = std::stoi(pod.meta.label(api::kLabelSlot));
+      if (pod.meta.name != entry.pod) {
+        others += works(pod) && !gang.silent[slot] ? 1 : 0;
+      } else {
+        const auto at = gang.uid_of_slot.find(slot);
+        member = !gang.over && at != gang.uid_of_slot.end() && at->second == pod.meta.uid;
+      }
+    }
+    left += member ? 1 : 0;
+    if (member && others < api::fewest_nodes(now.spec)) {
+      violations.push_back(fmt::format("{} was to leave, though {} others are there", entry.pod, others));
+    }
+  }
 }
 
 void World::check() {
@@ -345,6 +383,15 @@ void World::fail_pod(const std::string& name, int exit_code) {
     status["phase"] = "Failed";
     status["containerStatuses"] = Json::array(
         {{{"name", "trainer"}, {"state", {{"terminated", {{"exitCode", exit_code}, {"reason", "Error"}}}}}}});
+  });
+}
+
+void World::sicken(const std::string& name) {
+  set_pod_status(name, [](Json& status) {
+    const Json device{{"resourceID", "GPU-0"}, {"health", "Unhealthy"}};
+    const Json resource{{"name", "nvidia.com/gpu"}, {"resources", Json::array({device})}};
+    status["containerStatuses"] =
+        Json::array({{{"name", "trainer"}, {"allocatedResourcesStatus", Json::array({resource})}}});
   });
 }
 

@@ -99,6 +99,7 @@ class World {
   std::vector<EventToSend> events;
   std::vector<std::string> violations;  // of what must always hold
   int crashes = 0;                      // of the operator, after a write
+  int left = 0;                         // members that left because they were sick
   bool gang_holds_state = false;        // processes of pods that run keep their memory between generations
 
   // The job that every World has; `change` may change it before it is created.
@@ -121,6 +122,8 @@ class World {
   void break_gang(api::Cause cause, int slot, std::optional<int> exit_code);
   void delete_pod(const std::string& name);
   void fail_pod(const std::string& name, int exit_code);
+  // A device of that pod is Unhealthy from now on.
+  void sicken(const std::string& name);
   void finish();
   void set_suspend(bool value);
   void set_nodes(int value);
@@ -132,6 +135,7 @@ class World {
 
   void sync();
   void check();
+  void check_leaving(bool knows);  // `knows`: the world is as it was when the operator decided
   void look();  // reads the fields below again if the store has changed
   std::optional<api::Pod> pod_of_uid(const std::string& uid);
   bool works(const api::Pod& pod);
@@ -142,6 +146,7 @@ class World {
   std::vector<api::Pod> pods_;
   std::set<int> dead_nodes_;
   std::set<std::string> terminal_seen_;
+  std::set<std::string> told_to_leave_;  // pods
   std::unique_ptr<Operator> operator_;
 };
 

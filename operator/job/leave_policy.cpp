@@ -1,0 +1,81 @@
+#include "operator/job/leave_policy.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "operator/job/job_status.h"
+#include "operator/job/restart_policy.h"
+
+namespace lockstep::job {
+namespace {
+
+using api::SlotTrouble;
+
+const Sickness* sickness_of(const Snapshot& snapshot, const SlotView& slot) {
+  if (slot.pod == nullptr || slot.state != SlotState::kLive) return nullptr;
+  const auto sick = snapshot.sick_pods.find(slot.pod->meta.name);
+  return sick == snapshot.sick_pods.end() || sick->second.many ? nullptr : &sick->second;
+}
+
+// Without the slot, the generation has enough members, counting those beside it that are well.
+bool can_spare(const Snapshot& snapshot, const Survey& gang, int slot) {
+  const auto well = [&](const rendezvous::MemberView& member) {
+    if (member.in_gang) return true;
+    const auto at = std::find_if(gang.slots.begin(), gang.slots.end(),
+                                 [&](const SlotView& other) { return other.slot == member.slot; });
+    return at != gang.slots.end() && sickness_of(snapshot, *at) == nullptr;
+  };
+  const auto& members = snapshot.view->members;
+  return std::count_if(members.begin(), members.end(), [&](const auto& member) {
+           return member.slot != slot && member.connected && !member.leaving && well(member);
+         }) >= api::fewest_nodes(snapshot.job->spec);
+}
+
+// It is one of those that leave from now on, and its place is empty. Stored before anything is deleted.
+Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& sick) {
+  SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
+  auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name, sick.sign);
+  if (!course.status.slots) course.status.slots.emplace();
+  course.status.slots->push_back({.slot = slot,
+                                  .trouble = SlotTrouble::kUnhealthy,
+                                  .pod = view.pod->meta.name,
+                                  .node = view.pod->node_name,
+                                  .since = whole_seconds(snapshot.now),
+                                  .generation = snapshot.view->generation,
+                                  .sign = sick.sign});
+  course.plan.events.push_back({true, reason_of(api::Cause::kUnhealthy), "Leave", sentence});
+  auto attempt = with_pod_of(course.gang, slot,
+                             new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));
+  attempt.generation = handled_generation(course.status);  // it ends none
+  attempt.strategy = api::Strategy::kReplaceFailed;
+  const auto verdict = judge_failure(snapshot.job->spec, course.status.restarts, attempt, snapshot.now);
+  if (!verdict.restart) return give_up(snapshot, std::move(course), std::move(attempt), verdict);
+  attempt.counted = verdict.counted;
+  attempt.decision = verdict.explanation;
+  append_attempt(course.status, std::move(attempt));
+  course.gang.released.push_back(view.pod);
+  view = SlotView{.slot = slot, .outside = true};
+  return begin_round(snapshot, std::move(course));
+}
+
+}  // namespace
+
+Course leave_sick(const Snapshot& snapshot, Course course) {
+  const auto& spec = snapshot.job->spec;
+  const bool runs = snapshot.view && snapshot.view->phase == rendezvous::Phase::kUp && !snapshot.settling;
+  if (snapshot.sick_pods.empty() || !runs || !course.gang.released.empty() ||
+      spec.rendezvous.kind != api::RendezvousKind::kLockstep ||
+      spec.restart.strategy == api::RestartStrategy::kGang) {
+    return course;
+  }
+  for (const SlotView& slot : course.gang.slots) {
+    const Sickness* sick = sickness_of(snapshot, slot);
+    if (sick == nullptr || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
+    if (sick->age >= kSignLasts) return tell(snapshot, std::move(course), slot.slot, *sick);
+    course.plan.look_again_in(kSignLasts - sick->age);
+  }
+  return course;
+}
+
+}  // namespace lockstep::job

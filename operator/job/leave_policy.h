@@ -1,0 +1,18 @@
+// Members that leave because their node, or a device of theirs, is sick. Such a pod still computes, so it goes as any
+// deleted pod does: after a step on which all ranks agree, without a charge.
+#pragma once
+
+#include "operator/job/course.h"
+#include "operator/job/snapshot.h"
+
+namespace lockstep::job {
+
+// A sign has to last for this long, so that signs of many nodes at once are seen as such.
+inline constexpr auto kSignLasts = std::chrono::seconds(5);
+
+// Tells one sick member to leave, if enough others are there to go on without it: a spare, or minNodes of an elastic
+// job. A sick spare goes in any case. The next one follows when the first is gone. Nobody leaves a foreign program's
+// gang, which would restart as a whole.
+Course leave_sick(const Snapshot& snapshot, Course course);
+
+}  // namespace lockstep::job

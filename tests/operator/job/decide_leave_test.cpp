@@ -1,0 +1,203 @@
+// Decisions on members whose node, or a device of theirs, is sick.
+#include <gtest/gtest.h>
+
+#include "operator/job/leave_policy.h"
+#include "tests/operator/job/situation.h"
+
+namespace lockstep::job {
+namespace {
+
+using namespace std::chrono_literals;
+using api::Cause;
+using rendezvous::Phase;
+
+constexpr const char* kSign = "nvidia.com/gpu GPU-0 is Unhealthy";
+
+// Three pods that train, and perhaps one that is held ready; all are connected.
+struct Gang : Situation {
+  explicit Gang(int spares = 1) : Situation(3) {
+    job.spec.spares = spares;
+    see(Phase::kWaiting, 0);
+    accept();
+    for (int slot = 0; slot < 3 + spares; ++slot) pod(slot);
+    see(Phase::kUp, 1).world_size = 3;
+    connect();
+    for (auto& member : view->members) member.in_gang = member.up = member.slot < 3;
+    accept();
+  }
+  static Gang elastic() {
+    Gang gang(0);
+    gang.job.spec.elastic.emplace();
+    gang.job.spec.elastic->min_nodes = 2;
+    return gang;
+  }
+  Sickness& sicken(int slot, Duration age = kSignLasts) {
+    return sick_pods[pods.at(static_cast<size_t>(slot)).meta.name] = {kSign, age, false};
+  }
+  api::Pod& go(int slot) {
+    auto& pod = pods.at(static_cast<size_t>(slot));
+    pod.meta.deleted = now + 30s;
+    return pod;
+  }
+  std::string leaves() const {
+    std::string names;
+    for (const auto& removal : plan().deletes) names += (names.empty() ? "" : " ") + removal.name;
+    return names;
+  }
+};
+
+TEST(DecideLeave, a_sick_member_leaves_if_a_spare_is_ready) {
+  Gang s;
+  s.sicken(1);
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1U);
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-1-1");
+  EXPECT_EQ(plan.deletes[0].grace_period_seconds, std::nullopt) << "it ends its step";
+  ASSERT_EQ(plan.events.size(), 1U);
+  EXPECT_EQ(plan.events[0].reason, "Unhealthy");
+  EXPECT_EQ(plan.events[0].note, "pod a-abcd-1-1 leaves node node-1: nvidia.com/gpu GPU-0 is Unhealthy");
+  EXPECT_TRUE(s.is("Running"));
+  const auto& members = plan.coordinator->members;
+  ASSERT_EQ(members.size(), 4U);
+  EXPECT_TRUE(members[1].leaving && !members[0].leaving && !members[2].leaving && !members[3].leaving);
+}
+
+TEST(DecideLeave, its_attempt_names_the_sign_and_charges_nothing) {
+  Gang s;
+  s.sicken(1);
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1U);
+  const auto& attempt = s.job.status.attempts[0];
+  EXPECT_EQ(attempt.cause, Cause::kUnhealthy);
+  EXPECT_EQ(attempt.message, "pod a-abcd-1-1 leaves node node-1: nvidia.com/gpu GPU-0 is Unhealthy");
+  EXPECT_EQ(attempt.pod, "a-abcd-1-1");
+  EXPECT_FALSE(attempt.counted);
+  EXPECT_EQ(s.job.status.restarts.total, 0);
+}
+
+TEST(DecideLeave, its_departure_is_no_further_attempt_whatever_is_seen_of_it) {
+  for (const bool seen : {true, false}) {
+    Gang s;
+    s.sicken(1);
+    s.accept();
+    if (seen) {
+      s.go(1);
+      s.accept();
+    }
+    s.pods.erase(s.pods.begin() + 1);
+    s.accept();
+    EXPECT_EQ(s.job.status.attempts.size(), 1U) << seen;
+    EXPECT_TRUE(s.is("Running"));
+  }
+}
+
+TEST(DecideLeave, its_successor_is_created_at_once_and_avoids_the_node) {
+  Gang s;
+  s.sicken(1);
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.creates.size(), 1U);
+  EXPECT_EQ(plan.creates[0].slot, 1);
+  EXPECT_EQ(plan.creates[0].incarnation, 2);
+  EXPECT_EQ(plan.creates[0].avoid_nodes, std::vector<std::string>{"node-1"});
+}
+
+TEST(DecideLeave, a_rule_may_end_the_job_instead) {
+  Gang s;
+  s.job.spec.restart.rules.push_back({.on_reasons = {"Unhealthy"}, .action = api::RuleAction::kFail});
+  s.sicken(1);
+  s.accept();
+  EXPECT_TRUE(s.is("Failed"));
+}
+
+TEST(DecideLeave, an_elastic_member_leaves_if_min_nodes_stay) {
+  Gang s = Gang::elastic();
+  s.sicken(2);
+  EXPECT_EQ(s.leaves(), "a-abcd-2-1");
+  s.job.spec.elastic->min_nodes = 3;
+  EXPECT_EQ(s.leaves(), "");
+}
+
+TEST(DecideLeave, nobody_leaves_a_gang_that_could_not_go_on) {
+  Gang s(0);
+  s.sicken(1);
+  EXPECT_EQ(s.leaves(), "");
+  EXPECT_TRUE(s.plan().events.empty());
+}
+
+struct Held {
+  const char* why;
+  void (*change)(Gang&);
+};
+
+class NobodyLeaves : public testing::TestWithParam<Held> {};
+
+TEST_P(NobodyLeaves, while) {
+  Gang s;
+  s.sicken(1);
+  ASSERT_EQ(s.leaves(), "a-abcd-1-1");
+  GetParam().change(s);
+  EXPECT_EQ(s.leaves(), "") << GetParam().why;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DecideLeave, NobodyLeaves,
+    testing::Values(
+        Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).many = true; }},
+        Held{"the spare is sick as well",
+             [](Gang& s) {
+               s.sicken(3).age = 0s;  // it would go itself, later
+             }},
+        Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
+        Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
+        Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
+        Held{"the leader is new", [](Gang& s) { s.settling = true; }},
+        Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
+        Held{"the whole gang would restart", [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
+        Held{"a foreign program would restart",
+             [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
+    [](const auto& test) { return "case_" + std::to_string(test.index); });
+
+TEST(DecideLeave, a_young_sign_is_looked_at_again) {
+  Gang s;
+  s.sicken(1, 2s);
+  const Plan plan = s.plan();
+  EXPECT_TRUE(plan.deletes.empty());
+  ASSERT_TRUE(plan.requeue_after);
+  EXPECT_LE(*plan.requeue_after, kSignLasts - 2s);
+}
+
+TEST(DecideLeave, one_goes_after_the_other) {
+  Gang s(2);
+  s.sicken(0);
+  s.sicken(2);
+  s.accept();
+  EXPECT_EQ(s.leaves(), "a-abcd-0-1") << "until it has gone";
+  s.go(0);
+  EXPECT_EQ(s.leaves(), "") << "the first is on its way";
+  s.pods.erase(s.pods.begin());
+  s.view->members.erase(s.view->members.begin());
+  s.view->members.back().in_gang = true;
+  EXPECT_EQ(s.leaves(), "a-abcd-2-1");
+}
+
+TEST(DecideLeave, a_crash_before_the_delete_repeats_it_and_tells_nothing_twice) {
+  Gang s;
+  s.sicken(1);
+  s.accept();
+  const Plan again = s.accept();
+  EXPECT_EQ(again.deletes.size(), 1U);
+  EXPECT_TRUE(again.events.empty());
+  EXPECT_EQ(s.job.status.slots->size(), 1U);
+}
+
+TEST(DecideLeave, a_sick_spare_is_replaced_though_no_other_is_there) {
+  Gang s;
+  s.sicken(3);
+  EXPECT_EQ(s.leaves(), "a-abcd-3-1");
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.creates.size(), 1U);
+  EXPECT_EQ(plan.creates[0].slot, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::job
