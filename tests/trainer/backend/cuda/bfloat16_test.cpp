@@ -89,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(EvenImages, Bfloat16Layer,
                          ::testing::ValuesIn(without_threads(testing::image_layer_cases(8, 16))), case_name);
 
 class Bfloat16OnlyPath : public ::testing::TestWithParam<LayerCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bfloat16OnlyPath);  // under ThreadSanitizer
 
 TEST_P(Bfloat16OnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   auto cuda = fake_gpu_in_bfloat16();
