@@ -17,6 +17,8 @@
 
 namespace lockstep::trainer::comm {
 
+class DeviceReducer;
+
 enum class DataType : std::uint8_t { kFloat32, kFloat64, kInt64, kUint8 };
 
 size_t size_of(DataType type);  // bytes of one element
@@ -76,6 +78,10 @@ class Communicator {
 
   // What carries the bytes to the next rank, for people; empty: there is no next rank. Any thread.
   virtual std::string_view carrier() const { return ""; }
+
+  // Sums memory of GPUs in place (device_reducer.h); belongs to the communicator. Null: it moves memory of the host
+  // alone.
+  virtual DeviceReducer* device_reducer() { return nullptr; }
 
   // Its progress, and the rank that it waits for. Any thread, at any time; does not block.
   virtual Activity activity() const = 0;

@@ -63,15 +63,20 @@ Result<bool> NcclChannel::settled() {
   return state != NcclResult::kInProgress;
 }
 
+Status NcclChannel::await(cuda::CudaEvent* event) {
+  return check(setup_.api.cuda.stream_wait_event(stream_, event, 0), "waiting for its work");
+}
+
 Status NcclChannel::launch(const NcclStep& step) {
   const NcclApi& api = setup_.api;
-  std::byte* buffer = device_[step.slot];
+  void* const buffer = step.in_place != nullptr ? step.in_place : device_[step.slot];
   if (step.up > 0) {
     LOCKSTEP_CHECK_OK(
         check(api.cuda.memcpy_async(buffer, host_, step.up, cuda::CudaCopy::kHostToDevice, stream_), "copying to it"));
   }
   switch (step.kind) {
     case OperationKind::kAllReduce:
+    case OperationKind::kDeviceSum:
       return check(api.all_reduce(buffer, buffer, step.count, step.type, step.operation, comm_, stream_), "all-reduce");
     case OperationKind::kBroadcast:
       return check(api.broadcast(buffer, buffer, step.count, NcclType::kUint8, step.root, comm_, stream_), "broadcast");
@@ -128,10 +133,21 @@ void NcclChannel::end_communicator(bool clean, Duration grace) {
   comm_ = nullptr;
 }
 
+// A kernel that waits for an event of the caller begins only when that has happened. Aborted, it ends at once, but may
+// still write. The owner of the thread has the deadline.
+void NcclChannel::drain() {
+  while (setup_.api.cuda.stream_query(stream_) == cuda::CudaError::kNotReady) {
+    std::this_thread::sleep_for(kBetweenLooksAtTheEnd);
+  }
+}
+
 void NcclChannel::end(bool clean, Duration grace) {
   const NcclApi& api = setup_.api;
   if (comm_ != nullptr) end_communicator(clean, grace);
-  if (stream_ != nullptr) static_cast<void>(api.cuda.stream_destroy(stream_));
+  if (stream_ != nullptr) {
+    drain();
+    static_cast<void>(api.cuda.stream_destroy(stream_));
+  }
   if (event_ != nullptr) static_cast<void>(api.cuda.event_destroy(event_));
   for (std::byte* buffer : device_) {
     if (buffer != nullptr) static_cast<void>(api.cuda.free(buffer));

@@ -31,6 +31,8 @@ class NcclChannel {
   Result<bool> settled();
 
   std::byte* host() { return host_; }
+  // Has what is launched from here on wait for the event, on the GPU.
+  Status await(cuda::CudaEvent* event);
   // The step's copy up and NCCL's part. Before the copy down settled() has to be true: NCCL may put its kernel into the
   // stream after its call returns, and a copy put there earlier would run before the kernel.
   Status launch(const NcclStep& step);
@@ -39,13 +41,15 @@ class NcclChannel {
   // aborted or broken, and leave garbage. So this asks the communicator after the event.
   Result<bool> done();
 
-  // Ends everything and releases what set_up() allocated; the last call. `clean`: nothing is in flight and nothing
+  // Ends everything, waits until no kernel of NCCL is left on the GPU, and releases what set_up() allocated; the last
+  // call. `clean`: nothing is in flight and nothing
   // failed, so peers have up to `grace` to receive what was sent to them; otherwise aborts. After any failure only an
   // abort is right: the other ways to end a communicator wait for its peers.
   void end(bool clean, Duration grace);
 
  private:
   void end_communicator(bool clean, Duration grace);
+  void drain();
   Status check(NcclResult result, const char* what);
   Status check(cuda::CudaError error, const char* what);
 

@@ -103,6 +103,12 @@ bool NcclCommunicator::abort(Duration deadline) {
 int NcclCommunicator::suspect() const {
   return rank_->suspect();
 }
+bool NcclCommunicator::reaches(int gpu) const {
+  return gpu == rank_->gpu();
+}
+Result<Ticket> NcclCommunicator::sum(const DeviceSum& operation) {
+  return rank_->submit(operation);
+}
 Activity NcclCommunicator::activity() const {
   return rank_->activity();
 }

@@ -3,8 +3,10 @@
 // job, generation and key, and the ranks distribute the id with which NCCL connects them. They also say which rank
 // died, aborted or left, which NCCL does not.
 //
-// The caller's memory is the host's. Elements pass through buffers of this rank, chunk by chunk, so no GPU ever writes
-// into memory of the caller: a library that hangs keeps only these buffers.
+// Where the caller's memory is the host's, elements pass through buffers of this rank, chunk by chunk. No GPU writes
+// into memory of the caller: a library that hangs keeps only these buffers. Sums of GPU memory (device_reducer.h) are
+// in place: a library that hangs keeps that memory too, so abort() returns true only when no kernel of NCCL is left on
+// the GPU.
 //
 // Guarantees
 //   * All that comm::Communicator promises, NaN in a maximum and bit-or too (nccl_form.h).
@@ -24,13 +26,14 @@
 #include <memory>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/device_reducer.h"
 #include "trainer/comm/ring_communicator.h"
 
 namespace lockstep::trainer::comm {
 
 class NcclRank;
 
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, public DeviceReducer {
  public:
   // As RingCommunicator::create, and with the same errors; options.nccl is given. Returns when all ranks are connected
   // over NCCL as well; `init_deadline` is for both together. Besides: kConflict (the ranks have different releases of
@@ -53,6 +56,9 @@ class NcclCommunicator final : public Communicator {
   bool abort(Duration deadline) override;
   int suspect() const override;
   std::string_view carrier() const override { return "NCCL"; }
+  DeviceReducer* device_reducer() override { return this; }
+  bool reaches(int gpu) const override;  // of its own alone
+  Result<Ticket> sum(const DeviceSum& operation) override;
   Activity activity() const override;
 
   // How many destroyed communicators of this process still hang. Joins those whose library has returned. Any thread.

@@ -33,6 +33,17 @@ NcclPlan::NcclPlan(const HandOn& operation, std::uint64_t sequence, int, size_t 
       receives_(operation.receives),
       sends_(operation.sends) {}
 
+NcclPlan::NcclPlan(const DeviceSum& operation, std::uint64_t sequence, int, size_t)
+    : header_{OperationKind::kDeviceSum, operation.type, Reduction::kSum, 0, sequence, operation.count},
+      form_(form_of(operation.type, Reduction::kSum)),
+      data_(static_cast<std::byte*>(operation.data)),
+      per_step_(operation.count),
+      chunks_(operation.count > 0 ? 1 : 0),
+      steps_(chunks_),
+      reads_(false),
+      writes_(false),
+      after_(operation.after) {}
+
 size_t NcclPlan::chunk_of(size_t step) const {
   const size_t first = step * per_step_;
   return first < header_.count ? std::min<size_t>(per_step_, header_.count - first) : 0;
@@ -48,6 +59,11 @@ NcclStep NcclPlan::begin(std::byte* host) const {
   step.operation = form_.operation;
   step.count = elements * form_.wire_elements;
   step.root = header_.root;
+  if (header_.kind == OperationKind::kDeviceSum) {
+    step.in_place = data_;
+    step.in_place_bytes = bytes;
+    step.after = after_;
+  }
   if (reads_) step.up = bytes;
   if (writes_) step.down = bytes;
   if (receives_) step.receive = bytes;

@@ -1,12 +1,14 @@
-// One operation cut into steps for NCCL. The caller's memory is the host's, and NCCL's is the GPU's. So every step
+// One operation cut into steps for NCCL. Where the caller's memory is the host's, and NCCL's is the GPU's, every step
 // copies a chunk up from a pinned buffer of the host, lets NCCL work on a buffer of the GPU, and copies the result
-// down. Pure: says which step is next, and which of the caller's data belongs to it.
+// down. A sum of GPU memory is a single step, in place. Pure: says which step is next, and which of the caller's data
+// belongs to it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/device_reducer.h"
 #include "trainer/comm/nccl_form.h"
 #include "trainer/comm/wire.h"
 
@@ -18,9 +20,13 @@ struct NcclStep {
   size_t down = 0;  // bytes that come from there into the host's buffer after
   int slot = 0;     // 0 or 1
 
-  NcclType type = NcclType::kUint8;  // of an all-reduce, in place in `slot`
+  void* in_place = nullptr;          // of a sum of GPU memory: the caller's memory, which takes the place of `slot`
+  cuda::CudaEvent* after = nullptr;  // and the event that it waits for
+  size_t in_place_bytes = 0;
+
+  NcclType type = NcclType::kUint8;  // of an all-reduce or a sum, in place in `slot` or at `in_place`
   NcclOperation operation = NcclOperation::kSum;
-  size_t count = 0;  // of an all-reduce: elements of `type`; of a broadcast: bytes, in place in `slot`
+  size_t count = 0;  // of an all-reduce or a sum: elements of `type`; of a broadcast: bytes, in place in `slot`
   int root = 0;      // of a broadcast
 
   size_t receive = 0;  // of a hand-on: bytes from the previous rank, into `slot`
@@ -34,6 +40,7 @@ class NcclPlan {
   NcclPlan(const AllReduce& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
   NcclPlan(const Broadcast& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
   NcclPlan(const HandOn& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
+  NcclPlan(const DeviceSum& operation, std::uint64_t sequence, int rank, size_t chunk_bytes);
 
   bool done() const { return next_ == steps_; }
   // Before done(): the next step, with its bytes for the GPU written into `host`, which has chunk_bytes.
@@ -61,6 +68,7 @@ class NcclPlan {
   bool writes_ = true;  // and is replaced by what comes down
   bool receives_ = false;
   bool sends_ = false;
+  cuda::CudaEvent* after_ = nullptr;  // of a sum of GPU memory, which is at data_
 };
 
 }  // namespace lockstep::trainer::comm

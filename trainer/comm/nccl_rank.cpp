@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,9 +23,11 @@ constexpr auto kGraceForLeaving = seconds(1);   // for peers to receive what was
 constexpr auto kGraceForLibrary = seconds(5);   // beyond a deadline: for a call of NCCL or CUDA to return
 constexpr auto kGraceWhenAborted = seconds(1);  // the same when the owner has called abort()
 constexpr auto kBetweenWaitersLooks = milliseconds(100);
-// The GPU signals no event, so the thread polls it: without a pause for a while, then at this interval.
+// The GPU signals no event, so the thread polls it: without a pause for a while, then at this interval, by a timer that
+// is exact enough for it.
 constexpr int kYieldsBeforeNap = 32;
-constexpr auto kNap = microseconds(200);
+constexpr auto kNap = microseconds(40);
+constexpr unsigned long kTimerSlackNanoseconds = 1000;
 constexpr std::uint64_t kMostAhead = 64;  // operations that the next rank hears of before they begin
 
 MonotonicTime now() {
@@ -141,6 +144,7 @@ void NcclRank::give_up_a_stuck_thread() {
 }
 
 void NcclRank::run() {
+  ::prctl(PR_SET_TIMERSLACK, kTimerSlackNanoseconds, 0, 0, 0);
   if (link_over_nccl()) {
     while (turn()) {
     }
@@ -225,8 +229,7 @@ std::optional<bool> NcclRank::advance() {
         return true;
       }
       step_ = plan_->begin(channel_.host());
-      const auto launched = in_library([&] { return channel_.launch(step_); });
-      if (!stands(launched)) return std::nullopt;
+      if (!launch()) return std::nullopt;
       phase_ = Phase::kLaunched;
       return true;
     }
@@ -244,13 +247,19 @@ std::optional<bool> NcclRank::advance() {
       if (!stands(done)) return std::nullopt;
       if (!done->value()) return false;
       plan_->finish(channel_.host());
-      sent_ += step_.up + step_.send;
-      received_ += step_.down;
+      sent_ += step_.up + step_.send + step_.in_place_bytes;
+      received_ += step_.down + step_.in_place_bytes;
       phase_ = Phase::kBegin;
       return true;
     }
   }
   return std::nullopt;
+}
+
+// Two calls of the library at most, so that a rank that was abandoned in the first gives NCCL no memory of the caller.
+bool NcclRank::launch() {
+  if (step_.after != nullptr && !stands(in_library([&] { return channel_.await(step_.after); }))) return false;
+  return stands(in_library([&] { return channel_.launch(step_); }));
 }
 
 bool NcclRank::same() {
@@ -275,7 +284,9 @@ void NcclRank::complete() {
 // one. So the end of that chain is the rank that is not in this operation: it waits for none.
 void NcclRank::publish(bool in_vain) {
   if (!plan_) return;
-  const Stage stage = plan_->header().kind == OperationKind::kAllReduce ? Stage::kExchange : Stage::kBroadcast;
+  const OperationKind kind = plan_->header().kind;
+  const bool adds = kind == OperationKind::kAllReduce || kind == OperationKind::kDeviceSum;
+  const Stage stage = adds ? Stage::kExchange : Stage::kBroadcast;
   activity_.publish({plan_->header().sequence, stage, sent_, received_, in_vain ? links_.previous.peer : -1, -1});
 }
 

@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/device_reducer.h"
 #include "trainer/comm/links.h"
 #include "trainer/comm/nccl_channel.h"
 #include "trainer/comm/nccl_plan.h"
@@ -26,7 +27,7 @@ namespace lockstep::trainer::comm {
 
 class NcclRank {
  public:
-  using Operation = std::variant<AllReduce, Broadcast, HandOn>;
+  using Operation = std::variant<AllReduce, Broadcast, HandOn, DeviceSum>;
 
   // Starts the thread, which connects over NCCL by `linked_by`. `links` are connected; `wake` is an eventfd.
   NcclRank(const RingOptions& options, Links links, UniqueFd wake, MonotonicTime linked_by);
@@ -46,6 +47,7 @@ class NcclRank {
   bool abort(Duration deadline);
   int rank() const { return rank_; }
   int size() const { return size_; }
+  int gpu() const { return setup_.device; }
   int suspect() const { return suspect_.load(); }
   Activity activity() const { return activity_.read(); }
 
@@ -70,6 +72,7 @@ class NcclRank {
   NcclPlan plan_of(const Operation& operation, std::uint64_t sequence) const;
   bool begin_next();
   std::optional<bool> advance();
+  bool launch();
   bool same();
   void complete();
   void publish(bool in_vain);

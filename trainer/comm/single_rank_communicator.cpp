@@ -31,6 +31,12 @@ Result<Ticket> SingleRankCommunicator::submit(const HandOn& operation) {
   return Ticket{++submitted_};
 }
 
+Result<Ticket> SingleRankCommunicator::sum(const DeviceSum& operation) {
+  if (aborted_) return aborted();
+  LOCKSTEP_CHECK_OK(validate(operation, 1));
+  return Ticket{++submitted_};
+}
+
 Status SingleRankCommunicator::wait(Ticket ticket) {
   if (ticket.sequence == 0 || ticket.sequence > submitted_) {
     return fail(ErrorCode::kInvalid, fmt::format("ticket {} was never given out", ticket.sequence));

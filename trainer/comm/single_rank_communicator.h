@@ -4,10 +4,11 @@
 #include <atomic>
 
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/device_reducer.h"
 
 namespace lockstep::trainer::comm {
 
-class SingleRankCommunicator final : public Communicator {
+class SingleRankCommunicator final : public Communicator, public DeviceReducer {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -17,6 +18,9 @@ class SingleRankCommunicator final : public Communicator {
   Status wait(Ticket ticket) override;
   bool abort(Duration deadline) override;
   int suspect() const override { return -1; }
+  DeviceReducer* device_reducer() override { return this; }
+  bool reaches(int) const override { return true; }
+  Result<Ticket> sum(const DeviceSum& operation) override;
   Activity activity() const override { return {.sequence = submitted_.load()}; }
 
  private:

@@ -9,18 +9,34 @@
 
 namespace lockstep::trainer::comm {
 
+namespace {
+
+// Of an all-reduce, whatever memory it is of.
+Status validate_elements(const void* data, size_t count, DataType type) {
+  if (count > 0 && data == nullptr) return fail(ErrorCode::kInvalid, "all-reduce of a null buffer");
+  if (static_cast<unsigned>(type) > 3) return fail(ErrorCode::kInvalid, "all-reduce of an unknown type");
+  if (count > (std::numeric_limits<size_t>::max() >> 1) / size_of(type)) {
+    return fail(ErrorCode::kInvalid, fmt::format("all-reduce of {} elements is more than memory can hold", count));
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(type) != 0) {
+    return fail(ErrorCode::kInvalid,
+                fmt::format("all-reduce of {} in a buffer that is not aligned for it", name_of(type)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status validate(const DeviceSum& operation, int) {
+  LOCKSTEP_CHECK_OK(validate_elements(operation.data, operation.count, operation.type));
+  if (operation.after == nullptr) return fail(ErrorCode::kInvalid, "all-reduce of GPU memory without an event");
+  return {};
+}
+
 Status validate(const AllReduce& operation, int) {
-  if (operation.count > 0 && operation.data == nullptr) return fail(ErrorCode::kInvalid, "all-reduce of a null buffer");
-  if (static_cast<unsigned>(operation.type) > 3 || static_cast<unsigned>(operation.reduction) > 2) {
-    return fail(ErrorCode::kInvalid, "all-reduce of an unknown type or reduction");
-  }
-  if (operation.count > (std::numeric_limits<size_t>::max() >> 1) / size_of(operation.type)) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("all-reduce of {} elements is more than memory can hold", operation.count));
-  }
-  if (reinterpret_cast<std::uintptr_t>(operation.data) % size_of(operation.type) != 0) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("all-reduce of {} in a buffer that is not aligned for it", name_of(operation.type)));
+  LOCKSTEP_CHECK_OK(validate_elements(operation.data, operation.count, operation.type));
+  if (static_cast<unsigned>(operation.reduction) > 2) {
+    return fail(ErrorCode::kInvalid, "all-reduce with an unknown reduction");
   }
   const bool floating = operation.type == DataType::kFloat32 || operation.type == DataType::kFloat64;
   if (operation.reduction == Reduction::kBitOr && floating) {

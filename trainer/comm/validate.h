@@ -3,6 +3,7 @@
 
 #include "operator/base/result.h"
 #include "trainer/comm/communicator.h"
+#include "trainer/comm/device_reducer.h"
 #include "trainer/comm/ring_communicator.h"
 
 namespace lockstep::trainer::comm {
@@ -10,6 +11,7 @@ namespace lockstep::trainer::comm {
 Status validate(const AllReduce& operation, int size);
 Status validate(const Broadcast& operation, int size);
 Status validate(const HandOn& operation, int size);
+Status validate(const DeviceSum& operation, int size);
 Status validate(const RingOptions& options);
 
 }  // namespace lockstep::trainer::comm

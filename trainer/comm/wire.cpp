@@ -178,7 +178,7 @@ std::optional<OperationHeader> decode_operation_header(std::span<const std::byte
   const auto kind = reader.get<std::uint8_t>();
   const auto type = reader.get<std::uint8_t>();
   const auto reduction = reader.get<std::uint8_t>();
-  if (kind < 1 || kind > 3 || type > 3 || reduction > 2 || reader.get<std::uint8_t>() != 0) return std::nullopt;
+  if (kind < 1 || kind > 4 || type > 3 || reduction > 2 || reader.get<std::uint8_t>() != 0) return std::nullopt;
   OperationHeader header;
   header.kind = OperationKind{kind};
   header.type = DataType{type};
@@ -196,7 +196,8 @@ std::string describe(const OperationHeader& header) {
   if (header.kind == OperationKind::kHandOn) {
     return fmt::format("hand-on {} ({} bytes)", header.sequence, header.count);
   }
-  return fmt::format("all-reduce {} ({} of {} {})", header.sequence, name_of(header.reduction), header.count,
+  const char* const where = header.kind == OperationKind::kDeviceSum ? " on GPUs" : "";
+  return fmt::format("all-reduce {}{} ({} of {} {})", header.sequence, where, name_of(header.reduction), header.count,
                      name_of(header.type));
 }
 

@@ -52,7 +52,7 @@ std::array<std::byte, 16> fresh_nonce();
 
 // --- Operations ----------------------------------------------------------------------------------------------------
 
-enum class OperationKind : std::uint8_t { kAllReduce = 1, kBroadcast = 2, kHandOn = 3 };
+enum class OperationKind : std::uint8_t { kAllReduce = 1, kBroadcast = 2, kHandOn = 3, kDeviceSum = 4 };
 
 inline constexpr size_t kOperationHeaderBytes = 40;
 using OperationHeaderBytes = std::array<std::byte, kOperationHeaderBytes>;
