@@ -60,7 +60,7 @@ class Generated:
     """Models that generate their own data."""
 
     def __init__(self, backend, seed):
-        self.real = "f" if backend == "cpu" else "d"
+        self.real = "d" if backend == "ref" else "f"
         self.seed = seed
         self._made = {}
 

@@ -15,6 +15,10 @@
 #include "trainer/core/graph.h"
 #include "trainer/core/tensor.h"
 
+namespace lockstep::trainer::cuda {
+struct CudaEvent;  // cuda/types.h
+}  // namespace lockstep::trainer::cuda
+
 namespace lockstep::trainer::core {
 
 struct Optimizer;
@@ -129,6 +133,15 @@ class Backend {
   virtual Mark mark() = 0;
   virtual bool reached(Mark mark) = 0;
   virtual Status wait(Mark mark) = 0;
+
+  // The GPU that the memory is of, as the CUDA runtime of this process counts. Negative: of none.
+  virtual int gpu() const { return -1; }
+  // Where gpu() is one: an event that happens when the work before the mark is done, or some later work that was given
+  // to the backend by the time that another library begins to wait for it. Valid as long as the backend.
+  virtual cuda::CudaEvent* event(Mark mark) {
+    static_cast<void>(mark);
+    return nullptr;
+  }
 
   // Arithmetic over arenas of real numbers, bitwise the same for every number of threads and ranks. Results go to
   // memory of the host.

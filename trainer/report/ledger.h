@@ -28,7 +28,7 @@ namespace lockstep::trainer::report {
 struct LedgerProcess {
   std::string model;
   std::vector<std::string> data;  // files in the order in which they were read; empty: the model generates its own
-  std::string backend;            // real numbers are float32 for "cpu", float64 for "ref"
+  std::string backend;            // real numbers are float64 for "ref", else float32
   std::uint64_t seed = 0;
   bool deterministic = false;
   std::int64_t steps = 0;

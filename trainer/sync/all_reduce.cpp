@@ -26,11 +26,10 @@ Status AllReduce::attach(const core::Attachment& to) {
   work_.emplace(to);
   footer_.emplace(to);
   width_ = core::size_of(options_.deterministic ? core::ElementType::kInt64 : to.backend.real());
-  const size_t bytes = to.layout.count * width_;
   if (options_.deterministic) {
-    LOCKSTEP_TRY(sums_, to.backend.allocate(bytes));
+    LOCKSTEP_TRY(sums_, to.backend.allocate(bytes()));
   }
-  if (bytes > 0 && to.backend.host(traveller()) == nullptr) staging_.resize(bytes);
+  on_host_ = bytes() == 0 || to.backend.host(traveller()) != nullptr;
   flags_.resize(to.layout.segments.size());
   largest_sums_.resize(to.layout.segments.size());
   leaving_.reserve(to.layout.buckets.size());
@@ -40,6 +39,9 @@ Status AllReduce::attach(const core::Attachment& to) {
 
 void AllReduce::use(comm::Communicator& communicator) {
   communicator_ = &communicator;
+  on_gpu_ = work_->backend.gpu() >= 0 ? communicator.device_reducer() : nullptr;
+  if (on_gpu_ != nullptr && !on_gpu_->reaches(work_->backend.gpu())) on_gpu_ = nullptr;
+  if (staged()) staging_.resize(bytes());
   tickets_.clear();  // the next step overwrites everything else that is staged before it reads it
 }
 
@@ -98,7 +100,7 @@ void AllReduce::round(const Bucket& bucket, bool first) {
 // The bucket is complete after the work so far.
 void AllReduce::leave(size_t bucket) {
   const Bucket& at = work_->layout.buckets[bucket];
-  if (!staging_.empty()) {
+  if (staged()) {
     work_->backend.read(staging_.data() + at.begin * width_, traveller() + at.begin * width_,
                         (at.end - at.begin) * width_);
   }
@@ -106,27 +108,36 @@ void AllReduce::leave(size_t bucket) {
 }
 
 Status AllReduce::submit_reached() {
-  while (submitted_ < leaving_.size() && work_->backend.reached(leaving_[submitted_].mark)) {
+  while (submitted_ < leaving_.size() && (on_gpu_ != nullptr || work_->backend.reached(leaving_[submitted_].mark))) {
     LOCKSTEP_CHECK_OK(submit_next());
   }
   return {};
 }
 
+// After it the backend is done with all buckets, and with what rounding met in them.
 Status AllReduce::submit_all() {
+  if (on_gpu_ != nullptr) LOCKSTEP_CHECK_OK(submit_reached());
   while (submitted_ < leaving_.size()) {
     LOCKSTEP_CHECK_OK(work_->backend.wait(leaving_[submitted_].mark));
     LOCKSTEP_CHECK_OK(submit_next());
   }
-  return {};
+  return leaving_.empty() ? Status() : work_->backend.wait(leaving_.back().mark);
 }
 
 Status AllReduce::submit_next() {
   const Bucket& at = work_->layout.buckets[leaving_[submitted_].bucket];
-  std::byte* from = staging_.empty() ? work_->backend.host(traveller()) : staging_.data();
-  comm::AllReduce operation{.data = from + at.begin * width_, .count = at.end - at.begin};
-  operation.type = sums_ ? comm::DataType::kInt64 : communicated(work_->backend.real());
-  LOCKSTEP_TRY(auto ticket, communicator_->submit(operation));
-  tickets_.push_back(ticket);
+  const size_t offset = at.begin * width_, count = at.end - at.begin;
+  const comm::DataType type = sums_ ? comm::DataType::kInt64 : communicated(work_->backend.real());
+  Result<comm::Ticket> ticket = comm::Ticket();
+  if (on_gpu_ != nullptr) {
+    core::Backend& backend = work_->backend;
+    ticket = on_gpu_->sum({traveller() + offset, count, type, backend.event(leaving_[submitted_].mark)});
+  } else {
+    std::byte* const from = on_host_ ? work_->backend.host(traveller()) : staging_.data();
+    ticket = communicator_->submit(comm::AllReduce{from + offset, count, type});
+  }
+  if (!ticket) return ticket.error();
+  tickets_.push_back(*ticket);
   ++submitted_;
   return {};
 }
@@ -142,7 +153,7 @@ Status AllReduce::wait_for_all() {
 // Enqueues what makes gradients of what has travelled.
 void AllReduce::install() {
   core::Backend& backend = work_->backend;
-  if (!staging_.empty()) backend.write(traveller(), staging_.data(), staging_.size());
+  if (staged()) backend.write(traveller(), staging_.data(), staging_.size());
   if (!sums_) return;
   for (size_t i = 0; i < work_->layout.segments.size(); ++i) {
     const Segment& segment = work_->layout.segments[i];

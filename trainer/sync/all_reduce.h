@@ -1,12 +1,17 @@
 // The synchronizer of replicated training: micro-batch j of the global batch goes to rank j mod n, and each gradient
 // bucket is summed over all ranks as soon as it is complete, while earlier layers still compute. Every rank then runs
 // the optimizer on the same bits.
+//
+// What travels lies where the host reaches it, or is copied there and back, or is summed in the memory of a GPU
+// (comm/device_reducer.h) that backend and communicator share. In place a bucket is handed over with the backend's
+// event, before the GPU has completed it.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "trainer/comm/device_reducer.h"
 #include "trainer/core/synchronizer.h"
 #include "trainer/sync/footer.h"
 
@@ -39,6 +44,10 @@ class AllReduce final : public core::Synchronizer {
   std::byte* traveller() const { return (sums_ ? *sums_ : work_->gradients).data(); }
 
   void round(const core::Bucket& bucket, bool first);
+  // Whether it travels by way of staging_.
+  bool staged() const { return on_gpu_ == nullptr && !on_host_; }
+  size_t bytes() const { return work_->layout.count * width_; }
+
   void leave(size_t bucket);
   Status submit_reached();
   Status submit_next();
@@ -46,7 +55,7 @@ class AllReduce final : public core::Synchronizer {
   Status wait_for_all();
   void install();
 
-  // A bucket on its way: it may be submitted when the backend has reached the mark.
+  // A bucket on its way: it is complete when the backend has reached the mark.
   struct Leaving {
     size_t bucket = 0;
     core::Mark mark;
@@ -56,10 +65,12 @@ class AllReduce final : public core::Synchronizer {
   std::optional<core::Attachment> work_;
   std::optional<Footer> footer_;
   comm::Communicator* communicator_ = nullptr;
+  comm::DeviceReducer* on_gpu_ = nullptr;  // sums in place; null: the communicator moves memory of the host
   core::Share share_;
   size_t width_ = 0;                         // bytes of an element that travels
   std::unique_ptr<core::Memory> sums_;       // deterministic: int64, laid out like the gradients
-  std::vector<std::byte> staging_;           // what travels, where the host cannot reach the backend's memory
+  bool on_host_ = false;                     // the host reaches the backend's memory
+  std::vector<std::byte> staging_;           // what travels, if staged()
   std::vector<core::RoundingFlags> flags_;   // by segment
   std::vector<std::uint64_t> largest_sums_;  // by segment
   std::vector<Leaving> leaving_;             // in the order of the layout

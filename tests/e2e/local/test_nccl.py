@@ -14,6 +14,10 @@ import check_ledger  # noqa: E402
 FAKE = e2e.BUILD / "tests/bin/libfakenccl.so"
 OVER_FAKE = ["--transport=nccl", f"--nccl-library={FAKE}", f"--cudart-library={FAKE}"]
 STEPS, KILL_AT = 150, 40
+# The trainer with kernels that run on the host, on a GPU that is as fake.
+ON_FAKE_GPU = e2e.BUILD / "tests/bin/lockstep-trainer-cuda"
+GPU = ["--backend=cuda", f"--cublaslt-library={e2e.BUILD}/tests/bin/libfakecublaslt.so",
+       f"--cudnn-library={e2e.BUILD}/tests/bin/libfakecudnn.so"]
 
 
 def model(steps):
@@ -21,23 +25,24 @@ def model(steps):
             "--log-every=50"]
 
 
-def job(name, steps, *flags):
+def job(name, steps, *flags, step_seconds=0.03):
     return {
         "apiVersion": "lockstep.dev/v1alpha1",
         "kind": "TrainingJob",
         "metadata": {"name": name},
         "spec": {
             "image": "none",
-            "command": ["lockstep-trainer", *model(steps), jobs.pace(0.03), *OVER_FAKE, *flags],
+            "command": ["lockstep-trainer", *model(steps), jobs.pace(step_seconds), *OVER_FAKE, *flags],
             "nodes": 3,
             "checkpoint": {"path": "/checkpoints"},
         },
     }
 
 
-def undisturbed(folder, steps):
+def undisturbed(folder, steps, trainer=e2e.BUILD / "bin/lockstep-trainer", flags=()):
     """The ledger and the digest of the same training in one process."""
-    out = subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *model(steps), f"--ledger={folder}"], check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+    command = [trainer, *model(steps), *flags, f"--ledger={folder}"]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
     return e2e.trainer_result(out)["digest"]
 
 
@@ -50,6 +55,23 @@ def test_over_nccl_a_lost_rank_costs_no_step_and_no_bit(run, tmp_path):
     assert "3 ranks, generation 1, NCCL to rank 1" in log, log
     assert "regrouped into generation 2 at step" in log, "rank 0 began anew"
     digest = undisturbed(tmp_path / "undisturbed", STEPS)
+    result = check_ledger.check(ledger, tmp_path / "undisturbed")
+    print(result.summary())
+    assert result.violations == []
+    assert e2e.trainer_result(log)["digest"] == digest
+
+
+def test_gradients_summed_on_gpus_survive_a_lost_rank(run, tmp_path):
+    """The survivors wait in a sum of the GPU's memory that the dead rank does not enter."""
+    steps, kill_at, ledger = 40, 8, tmp_path / "ledger"
+    given = job("gpus", steps, *GPU, f"--ledger={ledger}", step_seconds=0.1)
+    given["spec"]["command"][0] = str(ON_FAKE_GPU)
+    command = run(given, "--kill-worker", f"1@{kill_at}")
+    assert command.wait(180) == 0, command
+    command.nothing_is_left()
+    log = (command.folder / "run/logs/rank-0.log").read_text()
+    assert "regrouped into generation 2 at step" in log, "rank 0 began anew"
+    digest = undisturbed(tmp_path / "undisturbed", steps, ON_FAKE_GPU, [*GPU, f"--cudart-library={FAKE}"])
     result = check_ledger.check(ledger, tmp_path / "undisturbed")
     print(result.summary())
     assert result.violations == []

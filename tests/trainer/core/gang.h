@@ -34,9 +34,11 @@ struct Recipe {
   core::Optimizer optimizer;
   core::StepOptions options;
   std::string backend = backend_under_test();
-  std::function<std::unique_ptr<core::Backend>()> device = {};  // makes the backend, if it is not one by name
+  std::function<std::unique_ptr<core::Backend>(int rank)> device = {};  // makes the backend, if it is not one by name
   bool deterministic = false;
   std::function<std::unique_ptr<core::Synchronizer>(int rank)> synchronizer = {};  // empty: all-reduce
+  // Links that many ranks; empty: a ring.
+  std::function<std::vector<std::unique_ptr<comm::Communicator>>(int ranks)> link = {};
 };
 
 using Bytes = std::vector<std::byte>;
@@ -76,15 +78,15 @@ struct GangResult {
   int redone = 0;
 };
 
-inline std::unique_ptr<core::Backend> make_backend_of(const Recipe& recipe) {
-  if (recipe.device) return recipe.device();
+inline std::unique_ptr<core::Backend> make_backend_of(const Recipe& recipe, int rank) {
+  if (recipe.device) return recipe.device(rank);
   return (recipe.backend == "late" ? make_late_backend(1) : backend::make_backend(recipe.backend, 1)).value();
 }
 
 // One rank's replica with all that it refers to.
 struct Rank {
   Rank(const Recipe& recipe, comm::Communicator& communicator, const Bytes& from = {})
-      : backend(make_backend_of(recipe)),
+      : backend(make_backend_of(recipe, communicator.rank())),
         graph(recipe.graph()),
         source(recipe.source(backend->real())),
         optimizer(recipe.optimizer),
@@ -111,7 +113,9 @@ inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes&
   result.states.resize(static_cast<size_t>(ranks));
   result.digests.resize(static_cast<size_t>(ranks));
   std::vector<std::unique_ptr<comm::Communicator>> ring;
-  if (ranks == 1) {
+  if (recipe.link) {
+    ring = recipe.link(ranks);
+  } else if (ranks == 1) {
     ring.push_back(std::make_unique<comm::SingleRankCommunicator>());
   } else {
     ring = comm::make_in_process_ring(ranks, true).value();
@@ -119,7 +123,9 @@ inline GangResult train(const Recipe& recipe, int ranks, int steps, const Bytes&
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      Rank rank(recipe, *ring[static_cast<size_t>(r)], from);
+      // They end at the same time, as those of processes do: one over NCCL waits a moment for the others.
+      const std::unique_ptr<comm::Communicator> communicator = std::move(ring[static_cast<size_t>(r)]);
+      Rank rank(recipe, *communicator, from);
       for (int i = 0; i < steps; ++i) {
         auto report = rank.replica->step({});
         ASSERT_TRUE(report.ok()) << report.error().message;

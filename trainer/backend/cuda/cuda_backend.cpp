@@ -145,6 +145,9 @@ class CudaBackend final : public core::Backend {
   bool reached(core::Mark mark) override { return queue_->reached(mark); }
   Status wait(core::Mark mark) override { return queue_->wait(mark); }
 
+  int gpu() const override { return device_; }
+  trainer::cuda::CudaEvent* event(core::Mark mark) override { return queue_->event(mark); }
+
   void round_and_clear(std::byte* values, size_t count, int exponent, bool add, std::byte* sums,
                        core::RoundingFlags* flags) override {
     queue_->fill(&cells()->flags, 0, sizeof cells()->flags);

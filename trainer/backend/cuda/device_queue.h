@@ -62,6 +62,8 @@ class DeviceQueue {
 
   core::Mark mark();
   bool reached(core::Mark mark);
+  // The mark's event, which stands for a later mark when it has been recorded again. Valid as long as the queue.
+  CudaEvent* event(core::Mark mark) const { return event_of(mark.number); }
   // kExhausted: the device failed. The code lets the process end with an exit code that may be tried again: a new
   // process gets a new context.
   Status wait(core::Mark mark);

@@ -14,8 +14,11 @@ inline backend::CudaOptions on_fake(backend::Precision precision = backend::Prec
           .cudnn = FAKE_CUDNN_LIBRARY};
 }
 
-inline std::unique_ptr<core::Backend> fake_gpu() {
-  return backend::make_cuda_backend(on_fake()).value();
+// `number`: which of its GPUs.
+inline std::unique_ptr<core::Backend> fake_gpu(int number = 0) {
+  backend::CudaOptions options = on_fake();
+  options.local_rank = number;
+  return backend::make_cuda_backend(options).value();
 }
 
 inline std::unique_ptr<core::Backend> fake_gpu_in_bfloat16() {

@@ -34,7 +34,7 @@ Recipe mlp(bool on_cuda, bool deterministic) {
       .options = {.seed = 3, .micro_batches = 6, .clip_norm = 0.5, .buckets = {.first_bytes = 512, .bytes = 2048}},
       .backend = "cpu",
       .deterministic = deterministic};
-  if (on_cuda) recipe.device = testing::fake_gpu;
+  if (on_cuda) recipe.device = [](int) { return testing::fake_gpu(); };
   return recipe;
 }
 
@@ -70,7 +70,7 @@ Recipe resnet18(bool on_cuda) {
                 .optimizer = {.rule = core::Sgd{}, .schedule = {.peak = 0.001, .warmup_steps = 5}},
                 .options = {.seed = 3, .micro_batches = 1},
                 .backend = "cpu"};
-  if (on_cuda) recipe.device = testing::fake_gpu;
+  if (on_cuda) recipe.device = [](int) { return testing::fake_gpu(); };
   return recipe;
 }
 
@@ -109,7 +109,7 @@ TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
 }
 
 Recipe in_bfloat16(Recipe recipe) {
-  recipe.device = testing::fake_gpu_in_bfloat16;
+  recipe.device = [](int) { return testing::fake_gpu_in_bfloat16(); };
   return recipe;
 }
 
