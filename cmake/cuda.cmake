@@ -34,8 +34,8 @@ set(LOCKSTEP_NVCC_FLAGS -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr --Werr
     -gencode arch=compute_100,code=sm_100 -gencode arch=compute_100,code=compute_100)
 
 # lockstep_cuda_kernels: a static library of all kernels, which brings the runtime that launches them. The target
-# cuda_kernels prints what each kernel takes of a GPU. Not by CMake's own language CUDA: its rules would pass options of
-# the C++ compiler to nvcc.
+# cuda_kernels prints what each kernel takes of a GPU, and compares it with a table. Not by CMake's own language CUDA:
+# its rules would pass options of the C++ compiler to nvcc.
 if(LOCKSTEP_HAS_CUDA)
   set(objects)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} trainer/backend/cuda/kernels/*.cu)
@@ -54,5 +54,6 @@ if(LOCKSTEP_HAS_CUDA)
   set_target_properties(lockstep_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(lockstep_cuda_kernels INTERFACE ${cudart} Threads::Threads rt ${CMAKE_DL_LIBS})
   add_custom_target(cuda_kernels DEPENDS ${objects} VERBATIM
-    COMMAND ${PROJECT_SOURCE_DIR}/scripts/cuda_kernels.py ${LOCKSTEP_CUDA_TOOLKIT}/bin/cuobjdump ${objects})
+    COMMAND ${PROJECT_SOURCE_DIR}/scripts/cuda_kernels.py
+            --table ${PROJECT_SOURCE_DIR}/tests/gpu/kernels.txt ${LOCKSTEP_CUDA_TOOLKIT}/bin/cuobjdump ${objects})
 endif()
