@@ -24,8 +24,10 @@ struct DeviceSum {
   cuda::CudaEvent* after = nullptr;
 };
 
-// `data` and `after` are the caller's until Communicator::wait() has returned without an error, or abort() with true.
-// An abort that returns false leaves both to the GPU: the process must end without releasing them.
+// The caller keeps `data` and `after`, and leaves `data` alone, until Communicator::wait() has returned without an
+// error or abort() with true. After an abort that returns false the GPU may still use both: the process must end
+// without releasing them. The work before `after` needs a deadline of its own: until it is done, the rank does not
+// count as stalled.
 class DeviceReducer {
  public:
   virtual ~DeviceReducer() = default;
@@ -34,8 +36,8 @@ class DeviceReducer {
   virtual bool reaches(int gpu) const = 0;
 
   // As Communicator::submit(), in one order with its operations; Communicator::wait() takes the ticket. A wait that
-  // succeeds says that the GPU has written the sum and that no rank failed in it. kInvalid: `data` or `after` is null,
-  // or `data` is not aligned.
+  // succeeds says that the GPU has written the sum and that no rank failed in it. kInvalid: `after` is null, or `data`
+  // is, for a count above 0, or `data` is not aligned.
   virtual Result<Ticket> sum(const DeviceSum& operation) = 0;
 };
 

@@ -67,6 +67,12 @@ Status NcclChannel::await(cuda::CudaEvent* event) {
   return check(setup_.api.cuda.stream_wait_event(stream_, event, 0), "waiting for its work");
 }
 
+Result<bool> NcclChannel::happened(cuda::CudaEvent* event) {
+  const cuda::CudaError error = setup_.api.cuda.event_query(event);
+  if (error != cuda::CudaError::kNotReady) LOCKSTEP_CHECK_OK(check(error, "waiting for its work"));
+  return error == cuda::CudaError::kSuccess;
+}
+
 Status NcclChannel::launch(const NcclStep& step) {
   const NcclApi& api = setup_.api;
   void* const buffer = step.in_place != nullptr ? step.in_place : device_[step.slot];

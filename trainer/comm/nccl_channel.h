@@ -33,6 +33,8 @@ class NcclChannel {
   std::byte* host() { return host_; }
   // Has what is launched from here on wait for the event, on the GPU.
   Status await(cuda::CudaEvent* event);
+  // Whether the GPU has done all work that the event was last recorded behind. Does not wait.
+  Result<bool> happened(cuda::CudaEvent* event);
   // The step's copy up and NCCL's part. Before the copy down settled() has to be true: NCCL may put its kernel into the
   // stream after its call returns, and a copy put there earlier would run before the kernel.
   Status launch(const NcclStep& step);
@@ -42,9 +44,9 @@ class NcclChannel {
   Result<bool> done();
 
   // Ends everything, waits until no kernel of NCCL is left on the GPU, and releases what set_up() allocated; the last
-  // call. `clean`: nothing is in flight and nothing
-  // failed, so peers have up to `grace` to receive what was sent to them; otherwise aborts. After any failure only an
-  // abort is right: the other ways to end a communicator wait for its peers.
+  // call. `clean`: nothing is in flight and nothing failed, so peers have up to `grace` to receive what was sent to
+  // them; otherwise aborts. After any failure only an abort is right: the other ways to end a communicator wait for its
+  // peers.
   void end(bool clean, Duration grace);
 
  private:

@@ -20,7 +20,7 @@
 //
 // A call into a library cannot be ended from outside, nor can its thread. If the end of a communicator hangs (abort()
 // has returned false), its destructor hands it, thread included, to a list of this process. The list joins the thread
-// if the library returns after all. The communicator then refers to no memory of others.
+// if the library returns after all. The communicator then refers to no memory of others, except that of a sum in place.
 #pragma once
 
 #include <memory>

@@ -165,7 +165,7 @@ bool NcclRank::turn() {
   if (!plan_) return look(std::nullopt);
   const auto moved = advance();
   if (!moved) return false;
-  publish(!*moved);
+  publish(!*moved && !computes_);
   if (*moved) {
     last_moved_ = now();
     idle_turns_ = 0;
@@ -236,7 +236,7 @@ std::optional<bool> NcclRank::advance() {
     case Phase::kLaunched: {
       const auto settled = in_library([&] { return channel_.settled(); });
       if (!stands(settled)) return std::nullopt;
-      if (!settled->value()) return false;
+      if (!settled->value()) return look_at_own_work();
       const auto brought = in_library([&] { return channel_.bring_down(step_); });
       if (!stands(brought)) return std::nullopt;
       phase_ = Phase::kInFlight;
@@ -245,7 +245,8 @@ std::optional<bool> NcclRank::advance() {
     case Phase::kInFlight: {
       const auto done = in_library([&] { return channel_.done(); });
       if (!stands(done)) return std::nullopt;
-      if (!done->value()) return false;
+      if (!done->value()) return look_at_own_work();
+      computes_ = false;
       plan_->finish(channel_.host());
       sent_ += step_.up + step_.send + step_.in_place_bytes;
       received_ += step_.down + step_.in_place_bytes;
@@ -258,8 +259,20 @@ std::optional<bool> NcclRank::advance() {
 
 // Two calls of the library at most, so that a rank that was abandoned in the first gives NCCL no memory of the caller.
 bool NcclRank::launch() {
+  computes_ = step_.after != nullptr;
   if (step_.after != nullptr && !stands(in_library([&] { return channel_.await(step_.after); }))) return false;
   return stands(in_library([&] { return channel_.launch(step_); }));
+}
+
+// Until its own GPU reaches the event, the rank waits for no other rank and has not stalled: its owner, who gave the
+// work to the GPU, has the deadline. False: no progress; nothing: the communicator has died.
+std::optional<bool> NcclRank::look_at_own_work() {
+  if (!computes_) return false;
+  const auto happened = in_library([&] { return channel_.happened(step_.after); });
+  if (!stands(happened)) return std::nullopt;
+  computes_ = !happened->value();
+  last_moved_ = now();
+  return false;
 }
 
 bool NcclRank::same() {
@@ -281,7 +294,8 @@ void NcclRank::complete() {
 }
 
 // The activity for watchers. NCCL does not say which rank it waits for. In a ring every rank waits for the previous
-// one. So the end of that chain is the rank that is not in this operation: it waits for none.
+// one. So the end of that chain is a rank that is not in this operation, or whose GPU still computes: it waits for
+// none.
 void NcclRank::publish(bool in_vain) {
   if (!plan_) return;
   const OperationKind kind = plan_->header().kind;

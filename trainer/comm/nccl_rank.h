@@ -3,7 +3,8 @@
 //
 // Only this thread calls NCCL and CUDA (nccl_channel.h) and reads the control links. It may hang in a library; then a
 // waiting caller abandons it. After each library call the thread checks whether it was abandoned, before it touches
-// memory of the caller. So an abandoned thread has no effect.
+// memory of the caller. So an abandoned thread has no effect. A sum of GPU memory that NCCL has already may still
+// write: abort() returns false until it cannot.
 #pragma once
 
 #include <atomic>
@@ -61,7 +62,7 @@ class NcclRank {
 
   void wake();
   void interrupt();
-  // With mutex_ held. From here on the thread has no effect on the caller.
+  // With mutex_ held. From here on the thread touches no memory of the caller.
   void abandon(const std::string& why, ErrorCode code);
   void give_up_a_stuck_thread();  // with mutex_ held
 
@@ -73,6 +74,7 @@ class NcclRank {
   bool begin_next();
   std::optional<bool> advance();
   bool launch();
+  std::optional<bool> look_at_own_work();
   bool same();
   void complete();
   void publish(bool in_vain);
@@ -140,6 +142,7 @@ class NcclRank {
   std::optional<NcclPlan> plan_;         // of the operation under way
   Phase phase_ = Phase::kCompare;
   NcclStep step_;
+  bool computes_ = false;  // its own GPU has not reached the event that the step waits for
   std::uint64_t sent_ = 0, received_ = 0;
   MonotonicTime last_moved_{};
   int idle_turns_ = 0;

@@ -240,6 +240,24 @@ TEST_F(InPlace, abort_is_true_only_when_no_kernel_is_left_that_could_write) {
   EXPECT_EQ(gpus[0].content<float>(8), std::vector<float>(8, 7.0F));
 }
 
+// A watcher of hangs follows who waits for whom, to the rank that waits for nobody.
+TEST_F(InPlace, a_rank_whose_gpu_still_computes_waits_for_no_other) {
+  Gpu gpus[2] = {Gpu(0), Gpu(1)};
+  auto ranks = counted_ring(2);
+  const auto gate = std::make_shared<std::latch>(1);
+  std::vector<Ticket> tickets;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const DeviceSum operation =
+        gpus[rank].sum_of(std::vector<float>(8, 1.0F), DataType::kFloat32, rank == 0 ? gate : nullptr);
+    tickets.push_back(ranks[rank]->device_reducer()->sum(operation).value());
+  }
+  EXPECT_TRUE(comes_true([] { return given_to_nccl == 2; }));
+  EXPECT_TRUE(comes_true(
+      [&] { return ranks[1]->activity().waits_for_bytes_of == 0 && ranks[0]->activity().waits_for_bytes_of == -1; }));
+  gate->count_down();
+  for (size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(ranks[rank]->wait(tickets[rank]).ok());
+}
+
 TEST_F(InPlace, it_reaches_its_own_gpu_alone_and_refuses_what_is_none) {
   Gpu gpu(1);
   auto ranks = make_ring(2, Carrier::kNccl);
