@@ -40,11 +40,15 @@ enum class BlasProductAttribute : int {
 // Of a preference.
 enum class BlasPreferenceAttribute : int {
   kMaxWorkspaceBytes = 1,  // uint64_t
+  kReductions = 3,         // uint32_t, a mask of those that a product whose k is split may use; all unless set
   kMinAlignmentA = 5,      // uint32_t, bytes; 256 unless set
   kMinAlignmentB = 6,
   kMinAlignmentC = 7,
   kMinAlignmentD = 8,
 };
+
+// Adds the parts of a split product up in the type of its sums. The others add them up in the type of the result.
+inline constexpr std::uint32_t kBlasReductionOfSums = 2;
 
 struct BlasHandle;      // opaque: cublasLtHandle_t is a pointer to it
 struct BlasProduct;     // opaque: cublasLtMatmulDesc_t

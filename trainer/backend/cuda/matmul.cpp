@@ -89,6 +89,7 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   if (planner.failed()) return planner.error(shape);
   planner.set(blas.preference_set, preferred, BlasPreferenceAttribute::kMaxWorkspaceBytes,
               static_cast<std::uint64_t>(place.workspace_bytes));
+  planner.set(blas.preference_set, preferred, BlasPreferenceAttribute::kReductions, kBlasReductionOfSums);
   for (const auto alignment : {BlasPreferenceAttribute::kMinAlignmentA, BlasPreferenceAttribute::kMinAlignmentB,
                                BlasPreferenceAttribute::kMinAlignmentC, BlasPreferenceAttribute::kMinAlignmentD}) {
     planner.set(blas.preference_set, preferred, alignment, static_cast<std::uint32_t>(core::kAlignment));

@@ -1,7 +1,7 @@
 // A fake of cuBLASLt for machines without a GPU, as a shared library (libfakecublaslt.so) with the names of the real
 // one: trainer/backend/cuda/blas.h loads it unchanged. It is not NVIDIA's. A product is computed from what its
 // descriptors hold, in double, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h), and is
-// rounded once to the result's type.
+// rounded once to the result's type. Where the preference allows sums in that type, it is split, and each half rounded.
 //
 // As strict as the library may be:
 //   * an attribute of another size, or a number that this fake does not know: kInvalidValue;
@@ -40,6 +40,7 @@ struct BlasLayout {
 };
 struct BlasPreference {
   std::uint64_t workspace_bytes = 0;
+  std::uint32_t reductions = 7;
   std::array<std::uint32_t, 4> alignment = {256, 256, 256, 256};  // of A, B, C, D
 };
 
@@ -51,6 +52,7 @@ struct Planned {
   std::uint64_t problem;
   std::uint64_t workspace_bytes;
   std::array<std::uint32_t, 4> alignment;
+  std::uint64_t splits;  // whether it sums each half of k in the result's type
 };
 constexpr std::uint64_t kMagic = 0x6c74;
 static_assert(sizeof(Planned) <= sizeof(BlasAlgorithm));
@@ -124,6 +126,7 @@ struct Work {
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
   float alpha = 1, beta = 0;
+  bool splits = false;
 
   void run() const {
     const fake::Numbers a_numbers = read(a, a_layout, extent_of(a_layout));
@@ -147,6 +150,8 @@ struct Work {
         const float* values = left + (a_is ? l * a_stride : l);
         const size_t step = a_is ? 1 : a_stride;
         for (size_t i = 0; i < sizes.m; ++i) column[i] += factor * values[i * step];
+        if (!splits || l != sizes.k / 2 || !is_bfloat16(d_layout)) continue;
+        for (double& sum : column) sum = fake::from_bfloat16(fake::to_bfloat16(static_cast<float>(sum)));
       }
       for (size_t i = 0; i < sizes.m; ++i) {
         const size_t at = i + j * d_stride;
@@ -244,6 +249,8 @@ BlasStatus cublasLtMatmulPreferenceSetAttribute(BlasPreference* preference, Blas
   switch (attribute) {
     case BlasPreferenceAttribute::kMaxWorkspaceBytes:
       return take(preference->workspace_bytes, value, bytes);
+    case BlasPreferenceAttribute::kReductions:
+      return take(preference->reductions, value, bytes);
     case BlasPreferenceAttribute::kMinAlignmentA:
     case BlasPreferenceAttribute::kMinAlignmentB:
     case BlasPreferenceAttribute::kMinAlignmentC:
@@ -269,7 +276,8 @@ BlasStatus cublasLtMatmulAlgoGetHeuristic(BlasHandle* handle, BlasProduct* produ
   const Planned planned{.magic = kMagic,
                         .problem = problem_of(*product, *a, *b, *d),
                         .workspace_bytes = preference->workspace_bytes >= kWorkspaceBytes ? kWorkspaceBytes : 0,
-                        .alignment = preference->alignment};
+                        .alignment = preference->alignment,
+                        .splits = (preference->reductions & ~kBlasReductionOfSums) != 0 ? 1U : 0U};
   results[0] = {.workspace_bytes = planned.workspace_bytes, .state = BlasStatus::kSuccess, .waves = 1};
   std::memcpy(&results[0].algorithm, &planned, sizeof planned);
   *found = 1;
@@ -302,6 +310,7 @@ BlasStatus cublasLtMatmul(BlasHandle* handle, BlasProduct* product, const void* 
     if (!aligned(operands[i], planned.alignment[i])) return BlasStatus::kInvalidValue;
   }
   work.workspace_bytes = planned.workspace_bytes;
+  work.splits = planned.splits != 0;
   std::memcpy(&work.alpha, alpha, sizeof work.alpha);
   std::memcpy(&work.beta, beta, sizeof work.beta);
   const CudaError error = fake::launch(stream, [work] { work.run(); });
