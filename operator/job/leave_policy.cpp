@@ -18,17 +18,17 @@ const Sickness* sickness_of(const Snapshot& snapshot, const SlotView& slot) {
   return sick == snapshot.sick_pods.end() || sick->second.many ? nullptr : &sick->second;
 }
 
+// The slot has a member that stays. An agent speaks on while its pod is being deleted. A sick spare would go next.
+bool stays(const Snapshot& snapshot, const SlotView& slot) {
+  const auto* member = snapshot.view->member_of(slot.slot);
+  if (slot.state != SlotState::kLive || member == nullptr || member->incarnation != slot.incarnation) return false;
+  return member->connected && !member->leaving && (member->in_gang || sickness_of(snapshot, slot) == nullptr);
+}
+
 // Without the slot, the generation has enough members, counting those beside it that are well.
 bool can_spare(const Snapshot& snapshot, const Survey& gang, int slot) {
-  const auto well = [&](const rendezvous::MemberView& member) {
-    if (member.in_gang) return true;
-    const auto at = std::find_if(gang.slots.begin(), gang.slots.end(),
-                                 [&](const SlotView& other) { return other.slot == member.slot; });
-    return at != gang.slots.end() && sickness_of(snapshot, *at) == nullptr;
-  };
-  const auto& members = snapshot.view->members;
-  return std::count_if(members.begin(), members.end(), [&](const auto& member) {
-           return member.slot != slot && member.connected && !member.leaving && well(member);
+  return std::count_if(gang.slots.begin(), gang.slots.end(), [&](const SlotView& other) {
+           return other.slot != slot && stays(snapshot, other);
          }) >= api::fewest_nodes(snapshot.job->spec);
 }
 

@@ -149,6 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
              }},
         Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
         Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
+        Held{"the spare was deleted, and still speaks", [](Gang& s) { s.go(3); }},
+        Held{"another member was deleted, and still trains", [](Gang& s) { s.go(2); }},
         Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
         Held{"the leader is new", [](Gang& s) { s.settling = true; }},
         Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
