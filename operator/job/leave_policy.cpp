@@ -6,6 +6,7 @@
 
 #include "operator/job/job_status.h"
 #include "operator/job/restart_policy.h"
+#include "operator/job/slot_troubles.h"
 
 namespace lockstep::job {
 namespace {
@@ -36,14 +37,14 @@ bool can_spare(const Snapshot& snapshot, const Survey& gang, int slot) {
 Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& sick) {
   SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
   auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name, sick.sign);
-  if (!course.status.slots) course.status.slots.emplace();
-  course.status.slots->push_back({.slot = slot,
-                                  .trouble = SlotTrouble::kUnhealthy,
-                                  .pod = view.pod->meta.name,
-                                  .node = view.pod->node_name,
-                                  .since = whole_seconds(snapshot.now),
-                                  .generation = snapshot.view->generation,
-                                  .sign = sick.sign});
+  add_trouble({.slot = slot,
+               .trouble = SlotTrouble::kUnhealthy,
+               .pod = view.pod->meta.name,
+               .node = view.pod->node_name,
+               .since = whole_seconds(snapshot.now),
+               .generation = snapshot.view->generation,
+               .sign = sick.sign},
+              course.status);
   course.plan.events.push_back({true, reason_of(api::Cause::kUnhealthy), "Leave", sentence});
   auto attempt = with_pod_of(course.gang, slot,
                              new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));
@@ -72,8 +73,9 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
   for (const SlotView& slot : course.gang.slots) {
     const Sickness* sick = sickness_of(snapshot, slot);
     if (sick == nullptr || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
-    if (sick->age >= kSignLasts) return tell(snapshot, std::move(course), slot.slot, *sick);
-    course.plan.look_again_in(kSignLasts - sick->age);
+    const Duration wait = std::max<Duration>(kSignLasts - sick->age, stays_for(course.status, *slot.pod, snapshot.now));
+    if (wait <= Duration::zero()) return tell(snapshot, std::move(course), slot.slot, *sick);
+    course.plan.look_again_in(wait);
   }
   return course;
 }

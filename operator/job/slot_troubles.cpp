@@ -31,18 +31,25 @@ const api::Pod* find_pod(const Snapshot& snapshot, const std::string& name) {
 }
 
 // Of a pod that is gone only the name is known, which ends in "-<slot>-<incarnation>" (children.h).
-int slot_in(std::string_view pod) {
+PodIdentity identity_in(std::string_view pod) {
   const auto last = pod.rfind('-');
   const auto before = last == pod.npos || last == 0 ? pod.npos : pod.rfind('-', last - 1);
-  int slot = 0;
-  if (before != pod.npos) std::from_chars(pod.data() + before + 1, pod.data() + last, slot);
-  return slot;
+  PodIdentity identity;
+  if (before == pod.npos) return identity;
+  std::from_chars(pod.data() + before + 1, pod.data() + last, identity.slot);
+  std::from_chars(pod.data() + last + 1, pod.data() + pod.size(), identity.incarnation);
+  return identity;
+}
+
+// How long the entry's node is still avoided; zero: it is not.
+Duration avoided_for(const api::SlotStatus& entry, WallTime now) {
+  const bool shuns = entry.trouble == SlotTrouble::kPartitioned || entry.trouble == SlotTrouble::kUnhealthy;
+  if (!shuns || entry.node.empty() || !entry.since) return Duration::zero();
+  return std::max<Duration>(time_left(now, *entry.since, kAvoidNode), Duration::zero());
 }
 
 bool avoided(const api::SlotStatus& entry, WallTime now) {
-  const bool shuns = entry.trouble == SlotTrouble::kPartitioned || entry.trouble == SlotTrouble::kUnhealthy;
-  return shuns && !entry.node.empty() && entry.since &&
-         time_left(now, *entry.since, kAvoidNode) > Duration::zero();
+  return avoided_for(entry, now) > Duration::zero();
 }
 
 // The others have taken it in again.
@@ -78,22 +85,28 @@ const api::SlotStatus* find_trouble(const api::TrainingJobStatus& status, SlotTr
   return at == slots.end() ? nullptr : &*at;
 }
 
+void add_trouble(api::SlotStatus entry, api::TrainingJobStatus& status) {
+  if (!status.slots) status.slots.emplace();
+  auto& slots = *status.slots;
+  std::erase_if(slots, [&](const auto& known) { return known.pod == entry.pod; });
+  if (slots.size() >= kMostTroubles) slots.erase(slots.begin());
+  slots.push_back(std::move(entry));
+}
+
 void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status) {
   if (!status.slots) status.slots.emplace();
   if (attempt.pod.empty()) return;
-  auto& slots = *status.slots;
   const SlotTrouble trouble = trouble_of(attempt);
   if (trouble == SlotTrouble::kNone) return;
-  std::erase_if(slots, [&](const auto& entry) { return entry.pod == attempt.pod; });
-  if (slots.size() >= kMostTroubles) slots.erase(slots.begin());
   const api::Pod* pod = find_pod(snapshot, attempt.pod);
   const auto identity = pod != nullptr ? identity_of(pod->meta) : std::nullopt;
-  slots.push_back({.slot = identity ? identity->slot : slot_in(attempt.pod),
-                   .trouble = trouble,
-                   .pod = attempt.pod,
-                   .node = attempt.node,
-                   .since = attempt.end_time,
-                   .generation = attempt.generation});
+  add_trouble({.slot = identity ? identity->slot : identity_in(attempt.pod).slot,
+               .trouble = trouble,
+               .pod = attempt.pod,
+               .node = attempt.node,
+               .since = attempt.end_time,
+               .generation = attempt.generation},
+              status);
 }
 
 void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status) {
@@ -131,6 +144,17 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slot
     if (avoided(entry, now) && !known) nodes.push_back(entry.node);
   }
   return nodes;
+}
+
+Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now) {
+  const auto identity = identity_of(pod.meta);
+  Duration longest{};
+  for (const api::SlotStatus& entry : troubles_of(status)) {
+    if (entry.trouble != SlotTrouble::kUnhealthy || entry.node != pod.node_name) continue;
+    const bool later = identity && identity->incarnation > identity_in(entry.pod).incarnation;
+    if (later) longest = std::max(longest, avoided_for(entry, now));
+  }
+  return longest;
 }
 
 }  // namespace lockstep::job

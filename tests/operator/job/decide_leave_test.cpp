@@ -182,6 +182,55 @@ TEST(DecideLeave, one_goes_after_the_other) {
   EXPECT_EQ(s.leaves(), "a-abcd-2-1");
 }
 
+// The spare of slot 3 has taken the place of the pod of slot 1, whose successor waits on the same node.
+struct CameBack : Gang {
+  CameBack() {
+    sicken(1);
+    accept();
+    pods.erase(pods.begin() + 1);
+    pod(1, 2);
+    see(Phase::kUp, 2);
+    connect();
+    for (auto& member : view->members) member.in_gang = member.up = member.slot != 1;
+    accept();
+    sicken(3);  // it is the last of the list
+  }
+};
+
+TEST(DecideLeave, a_successor_that_found_no_other_node_stays_there_for_ten_minutes) {
+  CameBack s;
+  ASSERT_EQ(s.pods[3].meta.name, "a-abcd-1-2");
+  const Plan plan = s.plan();
+  EXPECT_TRUE(plan.deletes.empty() && plan.creates.empty());
+  ASSERT_TRUE(plan.requeue_after);
+  EXPECT_LE(*plan.requeue_after, 10min);
+  s.now += 10min;
+  EXPECT_EQ(s.leaves(), "a-abcd-1-2");
+}
+
+TEST(DecideLeave, the_next_pod_of_the_same_node_leaves_it_too) {
+  Gang s(2);
+  s.pods[2].node_name = s.pods[1].node_name;
+  s.sicken(1);
+  s.sicken(2);
+  s.accept();
+  s.pods.erase(s.pods.begin() + 1);
+  s.connect();
+  EXPECT_EQ(s.leaves(), "a-abcd-2-1");
+}
+
+TEST(DecideLeave, no_more_entries_are_stored_than_the_api_server_takes) {
+  Gang s;
+  s.job.status.slots.emplace();
+  for (int i = 0; i < 64; ++i) {
+    s.job.status.slots->push_back({.slot = 9, .trouble = api::SlotTrouble::kPartitioned, .node = "far", .since = s.now});
+  }
+  s.sicken(1);
+  s.accept();
+  EXPECT_EQ(s.job.status.slots->size(), 64U);
+  EXPECT_EQ(s.job.status.slots->back().pod, "a-abcd-1-1");
+}
+
 TEST(DecideLeave, a_crash_before_the_delete_repeats_it_and_tells_nothing_twice) {
   Gang s;
   s.sicken(1);
