@@ -19,10 +19,10 @@ void SicknessWatch::note(const std::string& node, const std::string& source, boo
   }
   const auto now = clock_.now();
   nodes_[node] = {.sources = {source}, .since = now};
-  const auto recent = [&](const auto& entry) { return now - entry.second.since <= kTogether; };
-  const auto together = static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), recent));
-  for (auto& entry : nodes_) {
-    if (recent(entry)) entry.second.together = std::max(entry.second.together, together);
+  recent_[node] = now;
+  std::erase_if(recent_, [&](const auto& entry) { return now - entry.second > kTogether; });
+  for (auto& [name, known_sick] : nodes_) {
+    if (now - known_sick.since <= kTogether) known_sick.together = std::max(known_sick.together, recent_.size());
   }
 }
 

@@ -36,12 +36,15 @@ class SicknessWatch {
   struct Sick {
     std::set<std::string> sources;
     MonotonicTime since{};
-    std::size_t together = 1;  // the most nodes, with this one, that became sick within kTogether
+    std::size_t together = 1;  // the most nodes, with this one, that became sick within kTogether, well again or not
   };
 
   Clock& clock_;
   mutable std::mutex mutex_;
   std::map<std::string, Sick> nodes_;  // by node; protected by mutex_
+  // When nodes became sick, of those that did within kTogether before the last that did. A node whose sick pod has left
+  // is well, but counts. Protected by mutex_.
+  std::map<std::string, MonotonicTime> recent_;
 };
 
 }  // namespace lockstep::job

@@ -72,6 +72,31 @@ TEST(SicknessWatch, nodes_that_became_sick_one_by_one_are_not_many) {
   EXPECT_FALSE(s.many("n4", 4));
 }
 
+// As the node of a device does, when the pod that had the device has left.
+TEST(SicknessWatch, those_that_are_well_again_count_for_a_minute) {
+  Watch s;
+  for (const char* node : {"n1", "n2"}) {
+    s.sicken(node);
+    s.clock.advance(10s);
+    s.watch.note(node, std::string("node/") + node, false);
+    EXPECT_FALSE(s.watch.find(node, 10));
+  }
+  s.sicken("n3");
+  EXPECT_TRUE(s.many("n3", 10));
+  s.clock.advance(SicknessWatch::kTogether + 1s);
+  s.sicken("n4");
+  EXPECT_FALSE(s.many("n4", 10));
+}
+
+TEST(SicknessWatch, a_node_that_becomes_sick_again_and_again_counts_once) {
+  Watch s;
+  for (int i = 0; i < 5; ++i) {
+    s.watch.note("n1", "node/n1", false);
+    s.sicken("n1");
+  }
+  EXPECT_FALSE(s.many("n1", 1));
+}
+
 TEST(SicknessWatch, many_stay_many_until_they_are_well) {
   Watch s;
   for (const char* node : {"n1", "n2", "n3"}) s.sicken(node);
