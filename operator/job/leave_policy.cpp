@@ -54,6 +54,7 @@ Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& s
   if (!verdict.restart) return give_up(snapshot, std::move(course), std::move(attempt), verdict);
   attempt.counted = verdict.counted;
   attempt.decision = verdict.explanation;
+  if (attempt.counted) note_verdict(snapshot.job->spec, attempt, snapshot.now, course.status.restarts);
   append_attempt(course.status, std::move(attempt));
   course.gang.released.push_back(view.pod);
   view = SlotView{.slot = slot, .outside = true};

@@ -109,6 +109,17 @@ TEST(DecideLeave, a_rule_may_end_the_job_instead) {
   EXPECT_TRUE(s.is("Failed"));
 }
 
+TEST(DecideLeave, a_rule_that_counts_it_charges_it) {
+  Gang s;
+  s.job.spec.restart.rules.push_back({.on_reasons = {"Unhealthy"}});
+  s.sicken(1);
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1U);
+  EXPECT_TRUE(s.job.status.attempts[0].counted);
+  EXPECT_EQ(s.job.status.restarts.charged, 1);
+  EXPECT_EQ(s.job.status.restarts.counted, 1);
+}
+
 TEST(DecideLeave, an_elastic_member_leaves_if_min_nodes_stay) {
   Gang s = Gang::elastic();
   s.sicken(2);
