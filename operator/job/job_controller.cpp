@@ -198,14 +198,13 @@ class Impl final : public JobController {
     queue_.add(key);
   }
 
-  // A pod keeps its node, once it has one.
+  // A pod keeps its node, once it has one. After a watch that was cut, `after` may be another pod of the same name.
   void note_device(const api::Pod* before, const api::Pod* after) {
     if (!options_.leave_unhealthy_devices) return;
-    const bool was_sick = before != nullptr && !before->unhealthy_device.empty();
-    const bool is_sick = after != nullptr && !after->unhealthy_device.empty();
-    if (!was_sick && !is_sick) return;
-    const auto& pod = after != nullptr ? *after : *before;
-    sickness_.note(pod.node_name, pod.meta.uid, is_sick);
+    const auto is_sick = [](const api::Pod* pod) { return pod != nullptr && !pod->unhealthy_device.empty(); };
+    const bool same = before != nullptr && after != nullptr && before->meta.uid == after->meta.uid;
+    if (is_sick(before) && !(same && is_sick(after))) sickness_.note(before->node_name, before->meta.uid, false);
+    if (is_sick(after)) sickness_.note(after->node_name, after->meta.uid, true);
   }
 
   void pod_changed(const api::Pod* before, const api::Pod* after) {
