@@ -244,6 +244,15 @@ std::string unbound_slots(const Survey& survey) {
   return text + (slots.size() == 1 ? " is not bound to a node" : " are not bound to nodes");
 }
 
+// Pods that are bound to nodes and that the plan does not delete.
+int placed_after(const Survey& survey, const Plan& plan) {
+  return static_cast<int>(std::count_if(survey.slots.begin(), survey.slots.end(), [&](const SlotView& slot) {
+    if (!slot.usable() || slot.pod->node_name.empty()) return false;
+    return std::none_of(plan.deletes.begin(), plan.deletes.end(),
+                        [&](const PodToDelete& removal) { return removal.uid == slot.pod->meta.uid; });
+  }));
+}
+
 // Of pods that nothing is known to keep from their nodes. Why they are new stays the reason until all are bound: what
 // reads PodsPending is a gang that had none before.
 std::string reason_of_pending(const api::TrainingJobStatus& status) {
@@ -314,7 +323,7 @@ void describe(const Snapshot& snapshot, const Survey& survey, const std::optiona
     std::string reason = wait ? wait->reason : replacing ? "Replacing" : reason_of_pending(status);
     std::string why = wait ? wait->message : replacing ? "pods that never ran are created again" : "";
     std::string message = why.empty() ? unbound_slots(survey) : why;
-    const bool gang_placed = snapshot.job->spec.spares > 0 && survey.placed() >= snapshot.job->spec.nodes;
+    const bool gang_placed = snapshot.job->spec.spares > 0 && placed_after(survey, plan) >= snapshot.job->spec.nodes;
     if (gang_placed) {
       reason = kGangPlaced;
       message = "as many pods as train are bound to nodes";

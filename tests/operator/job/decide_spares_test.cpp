@@ -56,6 +56,17 @@ TEST(DecideSpares, a_spare_lost_without_leader_is_recreated_once_its_loss_is_kno
   EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kPodDeleted);
 }
 
+TEST(DecideSpares, a_silent_pod_that_is_deleted_is_no_placed_pod_of_the_gang) {
+  WithSpare s;
+  s.broken(1, api::Cause::kMemberLost, 1).time = s.now - 61s;  // nobody knows more of it
+  s.pods[2].meta.deleted = s.now + 30s;
+  s.view->members[1].connected = s.view->members[2].connected = false;
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1u);
+  EXPECT_EQ(plan.deletes[0].name, s.pods[1].meta.name);
+  EXPECT_FALSE(s.is("Placed")) << s.reason("Placed");
+}
+
 TEST(DecideSpares, a_spare_without_a_node_delays_no_condition) {
   Situation s(2);
   s.job.spec.spares = 1;
