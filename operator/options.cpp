@@ -77,9 +77,10 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   std::vector<std::string> left;
-  app.add_option("--leave-nodes", left,
-                 "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
-                 "it after a step if a spare or minNodes others are there; repeat it")
+  app.add_option(
+         "--leave-nodes", left,
+         "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
+         "it after a step if a spare or minNodes others are there; repeat it")
       ->type_name("SIGN")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -132,8 +132,8 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
 
 // What is asked of a job that should run, in this order, until an answer ends it.
 constexpr Course (*kQuestions[])(const Snapshot&, Course) = {
-    finish_if_succeeded, fail_if_out_of_time, follow_scale,  take_progress,
-    judge_generation,    replace_outside,     leave_sick, start_or_wait,
+    finish_if_succeeded, fail_if_out_of_time, follow_scale, take_progress,
+    judge_generation,    replace_outside,     leave_sick,   start_or_wait,
 };
 
 Course run(const Snapshot& snapshot, Course course) {

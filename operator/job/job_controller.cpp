@@ -89,8 +89,7 @@ class Impl final : public JobController {
             [topology = options.topology, signs = options.leave_signs](const api::Json& object) {
               return parse_located_node(object, topology, signs);
             },
-            {},
-            [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
+            {}, [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
         services_(
             api_, clock, metrics, kube::kServices, parse_service,
             {.reflector = everywhere(api::kLabelJobUid),

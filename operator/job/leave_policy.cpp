@@ -46,8 +46,8 @@ Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& s
                .sign = sick.sign},
               course.status);
   course.plan.events.push_back({true, reason_of(api::Cause::kUnhealthy), "Leave", sentence});
-  auto attempt = with_pod_of(course.gang, slot,
-                             new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));
+  auto attempt =
+      with_pod_of(course.gang, slot, new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));
   attempt.generation = handled_generation(course.status);  // it ends none
   attempt.strategy = api::Strategy::kReplaceFailed;
   const auto verdict = judge_failure(snapshot.job->spec, course.status.restarts, attempt, snapshot.now);
@@ -67,8 +67,7 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
   const auto& spec = snapshot.job->spec;
   const bool runs = snapshot.view && snapshot.view->phase == rendezvous::Phase::kUp && !snapshot.settling;
   if (snapshot.sick_pods.empty() || !runs || !course.gang.released.empty() ||
-      spec.rendezvous.kind != api::RendezvousKind::kLockstep ||
-      spec.restart.strategy == api::RestartStrategy::kGang) {
+      spec.rendezvous.kind != api::RendezvousKind::kLockstep || spec.restart.strategy == api::RestartStrategy::kGang) {
     return course;
   }
   for (const SlotView& slot : course.gang.slots) {

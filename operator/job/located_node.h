@@ -8,9 +8,9 @@
 
 namespace lockstep::job {
 
-// api::parse_node(), with Node::path and Node::sickness filled in and without labels: a cache of nodes keeps what jobs ask for. A node
-// that lacks the label of a level is alone in a domain of that level, which no label value can name. A node without any
-// of the labels has no path.
+// api::parse_node(), with Node::path and Node::sickness filled in and without labels: a cache of nodes keeps what jobs
+// ask for. A node that lacks the label of a level is alone in a domain of that level, which no label value can name. A
+// node without any of the labels has no path.
 Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology,
                                      const placement::SickSigns& signs = {});
 

@@ -16,8 +16,8 @@
 #include "operator/job/executor.h"
 #include "operator/job/job_placement.h"
 #include "operator/job/plan.h"
-#include "operator/job/snapshot.h"
 #include "operator/job/sickness_watch.h"
+#include "operator/job/snapshot.h"
 #include "operator/kube/api.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/protocol.h"
@@ -31,7 +31,7 @@ struct ReconcilerOptions {
   // Until then a node that is called not ready and silent does not count as dead.
   Duration sought = rendezvous::kFoundWithin;
   const SicknessWatch* sickness = nullptr;  // outlives the reconciler; null: no pod is sick
-  JobPlacement* placement = nullptr;  // outlives the reconciler; null: kube-scheduler places all pods
+  JobPlacement* placement = nullptr;        // outlives the reconciler; null: kube-scheduler places all pods
 };
 
 // Thread-safe for different keys; the controller never calls it for one key twice at once.

@@ -1,4 +1,4 @@
-"""Alerts and dashboard: valid PromQL over metrics and labels that the operator has, and a page that explains each alert."""
+"""Alerts and dashboard: valid PromQL over metrics and labels that the operator has; a page explains each alert."""
 
 import json
 import pathlib
@@ -95,7 +95,8 @@ def test_a_text_that_is_no_promql_is_found(promql):
 def test_the_page_explains_each_alert():
     page = (e2e.ROOT / "docs/monitoring.md").read_text()
     explained = dict(re.findall(r"^\| `(Lockstep\w+)` \| (\w+) \|", page, re.M))
-    assert explained == {rule["alert"]: rule["labels"]["severity"] for group in ALERTS["groups"] for rule in group["rules"]}
+    rules = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+    assert explained == {rule["alert"]: rule["labels"]["severity"] for rule in rules}
 
 
 def test_an_alert_names_labels_that_its_expression_keeps():
@@ -115,7 +116,8 @@ def test_no_panel_of_the_dashboard_covers_another():
     taken = set()
     for panel in DASHBOARD["panels"]:
         grid = panel["gridPos"]
-        cells = {(x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])}
+        columns, rows = range(grid["x"], grid["x"] + grid["w"]), range(grid["y"], grid["y"] + grid["h"])
+        cells = {(x, y) for x in columns for y in rows}
         assert not cells & taken and grid["x"] + grid["w"] <= 24, panel["title"]
         taken |= cells
 

@@ -152,22 +152,22 @@ TEST_P(NobodyLeaves, while) {
 
 INSTANTIATE_TEST_SUITE_P(
     DecideLeave, NobodyLeaves,
-    testing::Values(
-        Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).many = true; }},
-        Held{"the spare is sick as well",
-             [](Gang& s) {
-               s.sicken(3).age = 0s;  // it would go itself, later
-             }},
-        Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
-        Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
-        Held{"the spare was deleted, and still speaks", [](Gang& s) { s.go(3); }},
-        Held{"another member was deleted, and still trains", [](Gang& s) { s.go(2); }},
-        Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
-        Held{"the leader is new", [](Gang& s) { s.settling = true; }},
-        Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
-        Held{"the whole gang would restart", [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
-        Held{"a foreign program would restart",
-             [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
+    testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).many = true; }},
+                    Held{"the spare is sick as well",
+                         [](Gang& s) {
+                           s.sicken(3).age = 0s;  // it would go itself, later
+                         }},
+                    Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
+                    Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
+                    Held{"the spare was deleted, and still speaks", [](Gang& s) { s.go(3); }},
+                    Held{"another member was deleted, and still trains", [](Gang& s) { s.go(2); }},
+                    Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
+                    Held{"the leader is new", [](Gang& s) { s.settling = true; }},
+                    Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
+                    Held{"the whole gang would restart",
+                         [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
+                    Held{"a foreign program would restart",
+                         [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
     [](const auto& test) { return "case_" + std::to_string(test.index); });
 
 TEST(DecideLeave, a_young_sign_is_looked_at_again) {
@@ -234,7 +234,8 @@ TEST(DecideLeave, no_more_entries_are_stored_than_the_api_server_takes) {
   Gang s;
   s.job.status.slots.emplace();
   for (int i = 0; i < 64; ++i) {
-    s.job.status.slots->push_back({.slot = 9, .trouble = api::SlotTrouble::kPartitioned, .node = "far", .since = s.now});
+    s.job.status.slots->push_back(
+        {.slot = 9, .trouble = api::SlotTrouble::kPartitioned, .node = "far", .since = s.now});
   }
   s.sicken(1);
   s.accept();

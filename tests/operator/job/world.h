@@ -136,7 +136,7 @@ class World {
   void sync();
   void check();
   void check_leaving(bool knows);  // `knows`: the world is as it was when the operator decided
-  void look();  // reads the fields below again if the store has changed
+  void look();                     // reads the fields below again if the store has changed
   std::optional<api::Pod> pod_of_uid(const std::string& uid);
   bool works(const api::Pod& pod);
   void set_pod_status(const std::string& name, const std::function<void(api::Json&)>& change);
