@@ -3,10 +3,11 @@
 
     scripts/cuda_kernels.py [--table FILE | --write FILE] CUOBJDUMP OBJECT...
 
-Columns: registers of a thread, bytes of its stack, bytes of shared memory of a block, then instructions: loads from global
-memory, those of 128 bits or more among them, and arithmetic in float64.
+Columns: registers of a thread, bytes of its stack, bytes of shared memory of a block, then instructions: loads from
+global memory, those of 128 bits or more among them, and arithmetic in float64.
 
-Fails if a kernel has a stack, which is where registers spill to, or computes in float64 and is not of a family in FLOAT64.
+Fails if a kernel has a stack, which is where registers spill to, or computes in float64 and is not of a family in
+FLOAT64.
 With --table it also fails if a line differs from FILE. Another version of CUDA than FILE names allocates registers
 differently, so its lines are not compared. --write makes FILE.
 """

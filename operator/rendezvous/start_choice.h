@@ -2,7 +2,7 @@
 // deadline.
 //
 // Processes of our trainer come up together, because they meet in a collective first: while one still loads, none is
-// up. A process says its identity line when it has loaded. So the rank without a line is the one that still loads.
+// up. A process sends its identity line once it has loaded. So a rank without a line is still loading.
 // Where that tells nothing, no rank is blamed: all of them wait for something that they share.
 #pragma once
 

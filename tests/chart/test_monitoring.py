@@ -61,7 +61,7 @@ def misuse(expression, known):
             continue
         wrong += [f"{name} has no label {label}" for label in re.findall(r"(\w+)\s*[=!]", matchers)
                   if label not in known[base][1]]
-        if known[base][0] != "gauge" and f"{name}" in expression and not re.search(r"(rate|increase)\(", expression):
+        if known[base][0] != "gauge" and not re.search(r"(rate|increase)\(", expression):
             wrong.append(f"{name} is a counter and needs a rate")
     labels = set().union(*(known[name][1] for name in known if re.search(rf"\b{name}(_bucket)?\b", expression)), {"le"})
     for by in re.findall(r"by \(([^)]*)\)", expression):

@@ -1,4 +1,4 @@
-"""scripts/cuda_kernels.py on what a program in place of cuobjdump says; and this build's kernels against kernels.txt."""
+"""scripts/cuda_kernels.py on what a program in place of cuobjdump says; this build's kernels against kernels.txt."""
 
 import pathlib
 import re
@@ -107,7 +107,7 @@ def test_the_kernels_of_this_build_are_those_of_the_table():
     cache = e2e.BUILD / "CMakeCache.txt"
     objects = sorted((e2e.BUILD / "trainer/backend/cuda/kernels").glob("*.cu.o"))
     if not objects or not cache.exists():
-        pytest.skip("this build has no CUDA kernels (scripts/cuda-toolkit.sh installs nvcc; make cuda-kernels compares)")
+        pytest.skip("this build has no CUDA kernels (scripts/cuda-toolkit.sh installs nvcc)")
     toolkit = re.search(r"^LOCKSTEP_CUDA_TOOLKIT:\w+=(.*)$", cache.read_text(), re.MULTILINE)[1]
     done = subprocess.run([SCRIPT, "--table", TABLE, f"{toolkit}/bin/cuobjdump", *objects],
                           capture_output=True, text=True, timeout=300)

@@ -185,7 +185,7 @@ def test_a_gang_over_two_racks_has_its_ranks_in_their_order(cluster, racks):
 
 def newest_step(cluster, name):
     """That any pod has logged: where there are spares, rank 0 is not always in slot 0."""
-    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", "--tail=5", check=False).stdout
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", "--tail=50", check=False).stdout
             for pod in cluster.pods(name)]
     return max((int(step) for log in logs for step in re.findall(r"step (\d+)/", log)), default=0)
 

@@ -140,7 +140,8 @@ void NcclChannel::end_communicator(bool clean, Duration grace) {
 }
 
 // A kernel that waits for an event of the caller begins only when that has happened. Aborted, it ends at once, but may
-// still write. The owner of the thread has the deadline.
+// still write. CUDA's only wait for a stream cannot be ended, so the thread looks again and again; its owner has the
+// deadline.
 void NcclChannel::drain() {
   while (setup_.api.cuda.stream_query(stream_) == cuda::CudaError::kNotReady) {
     std::this_thread::sleep_for(kBetweenLooksAtTheEnd);

@@ -33,14 +33,13 @@ def commands(page):
 
 @functools.cache
 def help_of(*words):
-    done = subprocess.run([e2e.BUILD / "bin" / words[0], *words[1:], "--help"], text=True, capture_output=True, timeout=30)
-    return done.stdout
+    command = [e2e.BUILD / "bin" / words[0], *words[1:], "--help"]
+    return subprocess.run(command, text=True, capture_output=True, timeout=30).stdout
 
 
 @functools.cache
 def targets():
-    rules = re.findall(r"^([a-z][a-z-]*):", (e2e.ROOT / "Makefile").read_text(), re.M)
-    return frozenset(rules)
+    return frozenset(re.findall(r"^([a-z][a-z-]*):", (e2e.ROOT / "Makefile").read_text(), re.M))
 
 
 def flags_missing(words, text):
@@ -73,7 +72,8 @@ def wrong_with(command):
         for_the_trainer = rest[rest.index("--") + 1:] if "--" in rest else []
         rest = rest[:rest.index("--")] if "--" in rest else rest
         wrong += [f"{' '.join(path)} has no {flag}" for flag in flags_missing(rest, help_of(*path))]
-        wrong += [f"lockstep-trainer has no {flag}" for flag in flags_missing(for_the_trainer, help_of("lockstep-trainer"))]
+        missing = flags_missing(for_the_trainer, help_of("lockstep-trainer"))
+        wrong += [f"lockstep-trainer has no {flag}" for flag in missing]
     elif "/" not in program and program not in ("kubectl", "helm", "docker", "podman", "bash", "sh"):
         return []
     wrong += [f"there is no {word}" for word in words

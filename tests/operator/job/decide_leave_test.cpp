@@ -168,7 +168,12 @@ INSTANTIATE_TEST_SUITE_P(
                          [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
                     Held{"a foreign program would restart",
                          [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
-    [](const auto& test) { return "case_" + std::to_string(test.index); });
+    [](const auto& test) {
+      std::string name = test.param.why;
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return c == ' ' || c == ','; }, '_');
+      return name;
+    });
 
 TEST(DecideLeave, a_young_sign_is_looked_at_again) {
   Gang s;

@@ -58,7 +58,7 @@ TEST(DecideSpares, a_spare_lost_without_leader_is_recreated_once_its_loss_is_kno
 
 TEST(DecideSpares, a_silent_pod_that_is_deleted_is_no_placed_pod_of_the_gang) {
   WithSpare s;
-  s.broken(1, api::Cause::kMemberLost, 1).time = s.now - 61s;  // nobody knows more of it
+  s.broken(1, api::Cause::kMemberLost, 1).time = s.now - 61s;  // and its cause stays unknown
   s.pods[2].meta.deleted = s.now + 30s;
   s.view->members[1].connected = s.view->members[2].connected = false;
   const Plan plan = s.accept();

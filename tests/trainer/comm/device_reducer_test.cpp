@@ -220,16 +220,22 @@ Ranks counted_ring(int n) {
   return make_ring(n, false, base);
 }
 
-TEST_F(InPlace, abort_is_true_only_when_no_kernel_is_left_that_could_write) {
-  Gpu gpus[2] = {Gpu(0), Gpu(1)};
-  auto ranks = counted_ring(2);
-  const auto gate = std::make_shared<std::latch>(1);
+// A sum of two ranks; the GPU of rank 0 computes until the gate opens.
+std::vector<Ticket> sums_of_two(Gpu (&gpus)[2], Ranks& ranks, const std::shared_ptr<std::latch>& gate) {
   std::vector<Ticket> tickets;
   for (size_t rank = 0; rank < 2; ++rank) {
     const DeviceSum operation =
         gpus[rank].sum_of(std::vector<float>(8, 1.0F), DataType::kFloat32, rank == 0 ? gate : nullptr);
     tickets.push_back(ranks[rank]->device_reducer()->sum(operation).value());
   }
+  return tickets;
+}
+
+TEST_F(InPlace, abort_is_true_only_when_no_kernel_is_left_that_could_write) {
+  Gpu gpus[2] = {Gpu(0), Gpu(1)};
+  auto ranks = counted_ring(2);
+  const auto gate = std::make_shared<std::latch>(1);
+  const auto tickets = sums_of_two(gpus, ranks, gate);
   ASSERT_TRUE(comes_true([] { return given_to_nccl == 2; }));
   EXPECT_FALSE(ranks[0]->abort(kMoment)) << "its kernel waits for the event";
   gate->count_down();
@@ -245,12 +251,7 @@ TEST_F(InPlace, a_rank_whose_gpu_still_computes_waits_for_no_other) {
   Gpu gpus[2] = {Gpu(0), Gpu(1)};
   auto ranks = counted_ring(2);
   const auto gate = std::make_shared<std::latch>(1);
-  std::vector<Ticket> tickets;
-  for (size_t rank = 0; rank < 2; ++rank) {
-    const DeviceSum operation =
-        gpus[rank].sum_of(std::vector<float>(8, 1.0F), DataType::kFloat32, rank == 0 ? gate : nullptr);
-    tickets.push_back(ranks[rank]->device_reducer()->sum(operation).value());
-  }
+  const auto tickets = sums_of_two(gpus, ranks, gate);
   EXPECT_TRUE(comes_true([] { return given_to_nccl == 2; }));
   EXPECT_TRUE(comes_true(
       [&] { return ranks[1]->activity().waits_for_bytes_of == 0 && ranks[0]->activity().waits_for_bytes_of == -1; }));
