@@ -114,8 +114,17 @@ class Worker {
   std::string where_;
 };
 
+// Takes no place: steps without a generation are watched by nobody. Says that it cannot go on into the first
+// generation, for which its agent then ends it and starts another.
+Status stand_by(const World& world, StopToken& stop) {
+  LOCKSTEP_TRY(const auto agent, AgentLink::open(world.agent_fd, stop));
+  agent->up(false);
+  while (true) ::pause();
+}
+
 Status run(StopToken& stop) {
   LOCKSTEP_TRY(World world, world_from_environment());
+  if (world.standby) return stand_by(world, stop);
   LOCKSTEP_TRY(auto options, ring_options(world));
   LOCKSTEP_TRY(const auto communicator, comm::make_communicator(std::move(options)));
   Board board;
