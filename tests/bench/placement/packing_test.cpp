@@ -1,7 +1,9 @@
 // The peers' rules against published examples of their behaviour; the simulation, the gangs and the figures.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -290,7 +292,10 @@ TEST(Gangs, have_the_load_that_is_asked_for) {
 class TraceFile {
  public:
   explicit TraceFile(const std::string& text) { std::ofstream(path) << text; }
-  std::string path = testing::TempDir() + "packing_test.trace";
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+  ~TraceFile() { std::filesystem::remove(path); }
+  const std::string path = testing::TempDir() + std::to_string(::getpid()) + "-packing_test.trace";
 };
 
 TEST(Traces, jobs_become_pods_of_whole_nodes_and_parts_of_one) {

@@ -1,7 +1,9 @@
 // The command's answers to its arguments: help, misspelt words, invalid files. The whole text, as people see it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "operator/cli/data_command.h"
@@ -9,6 +11,19 @@
 
 namespace lockstep::cli {
 namespace {
+
+// A file that this process alone has, removed at the end of the test.
+class File {
+ public:
+  File(const std::string& name, const std::string& text)
+      : path(testing::TempDir() + std::to_string(::getpid()) + "-" + name) {
+    std::ofstream(path) << text;
+  }
+  ~File() { std::filesystem::remove(path); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  const std::string path;
+};
 
 long lines_of(const std::string& text) {
   return std::count(text.begin(), text.end(), '\n');
@@ -121,11 +136,11 @@ TEST(Usage, completion_scripts_know_commands_and_options) {
 
 // What bash offers for the last word.
 std::string offered(const std::string& script, const std::string& words) {
-  const std::string path = testing::TempDir() + "lockstep-completion.bash";
-  std::ofstream(path) << script << "COMP_WORDS=(" << words << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
-                      << "_lockstep\necho \"${COMPREPLY[*]}\"\n";
+  const File file("lockstep-completion.bash",
+                  script + "COMP_WORDS=(" + words +
+                      ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_lockstep\necho \"${COMPREPLY[*]}\"\n");
   std::string text;
-  std::FILE* const shell = popen(("bash " + path).c_str(), "r");
+  std::FILE* const shell = popen(("bash " + file.path).c_str(), "r");
   for (int c = std::fgetc(shell); c != EOF; c = std::fgetc(shell)) text += static_cast<char>(c);
   EXPECT_EQ(pclose(shell), 0);
   return text;
@@ -172,30 +187,30 @@ TEST(Usage, data_is_the_program_beside_this_one) {
 }
 
 TEST(Validate, every_problem_has_its_line_and_column) {
-  const std::string path = testing::TempDir() + "lockstep-validate.yaml";
-  std::ofstream(path) << "apiVersion: lockstep.dev/v1alpha1\n"
-                         "kind: TrainingJob\n"
-                         "metadata:\n"
-                         "  name: Bad_Name\n"
-                         "spec:\n"
-                         "  image: x\n"
-                         "  command: [train]\n"
-                         "  nodes: 0\n"
-                         "  nodse: 3\n";
-  Command command({"validate", path});
+  const File file("lockstep-validate.yaml",
+                  "apiVersion: lockstep.dev/v1alpha1\n"
+                  "kind: TrainingJob\n"
+                  "metadata:\n"
+                  "  name: Bad_Name\n"
+                  "spec:\n"
+                  "  image: x\n"
+                  "  command: [train]\n"
+                  "  nodes: 0\n"
+                  "  nodse: 3\n");
+  Command command({"validate", file.path});
   EXPECT_EQ(command.wait(), 1);
   for (const char* start : {":4:3: metadata.name: ", ":8:3: spec.nodes: ", ":9:3: spec.nodse: "}) {
-    EXPECT_NE(command.out().find(path + start), std::string::npos) << start << "\n" << command.out();
+    EXPECT_NE(command.out().find(file.path + start), std::string::npos) << start << "\n" << command.out();
   }
 }
 
 TEST(Validate, a_good_file_is_said_to_be_good) {
-  const std::string path = testing::TempDir() + "lockstep-valid.yaml";
-  std::ofstream(path) << "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: good}\n"
-                         "spec: {image: x, command: [train], nodes: 1}\n";
-  Command command({"validate", path});
+  const File file("lockstep-valid.yaml",
+                  "apiVersion: lockstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: good}\n"
+                  "spec: {image: x, command: [train], nodes: 1}\n");
+  Command command({"validate", file.path});
   EXPECT_EQ(command.wait(), 0);
-  EXPECT_EQ(command.out(), path + ": good is valid\n");
+  EXPECT_EQ(command.out(), file.path + ": good is valid\n");
 }
 
 TEST(Cluster, no_kubeconfig_is_one_sentence) {
@@ -209,14 +224,14 @@ TEST(Cluster, no_kubeconfig_is_one_sentence) {
 }
 
 TEST(Cluster, a_dead_api_server_is_one_sentence) {
-  const std::string path = testing::TempDir() + "lockstep-kubeconfig";
-  std::ofstream(path) << "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
-                         "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
-                         "users: [{name: a, user: {}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n";
-  Command command({"status", "--kubeconfig", path});
+  const File file("lockstep-kubeconfig",
+                  "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+                  "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+                  "users: [{name: a, user: {}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n");
+  Command command({"status", "--kubeconfig", file.path});
   EXPECT_EQ(command.wait(), 1);
   EXPECT_NE(command.err().find("127.0.0.1:1"), std::string::npos) << command.err();
-  EXPECT_NE(command.err().find("the server of context 'a' of " + path), std::string::npos) << command.err();
+  EXPECT_NE(command.err().find("the server of context 'a' of " + file.path), std::string::npos) << command.err();
   EXPECT_EQ(lines_of(command.err()), 1) << command.err();
 }
 

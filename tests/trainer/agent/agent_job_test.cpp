@@ -130,7 +130,11 @@ TEST_F(AgentJobTest, a_stopped_process_is_named_and_ended_even_if_it_ignores_sig
 }
 
 TEST_F(AgentJobTest, stop_ends_the_workers_and_the_agents_leave_with_zero) {
-  start_job(2, 1, shell_worker("trap 'echo bye; exit 7' TERM; while :; do sleep 0.05; done"));
+  // The trap stands before the worker says that it has started.
+  start_job(2, 1,
+            {"sh", "-c",
+             "trap 'echo bye; exit 7' TERM; echo $RANK $LOCKSTEP_GENERATION $$ >> $OUT; "
+             "while :; do sleep 0.05; done"});
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   ASSERT_TRUE(eventually([&](const auto&) { return started(1).size() == 2; }));
   plan.stop = true;
