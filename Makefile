@@ -9,7 +9,7 @@ PODS ?= 0
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site lint cluster cluster-down install clean
+.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site doxygen lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,11 @@ cuda-plans: setup-test ## print what cuDNN chooses for the models' convolutions 
 
 site: setup-test ## the documentation as a site, in out/site/html
 	@scripts/site.py
+
+doxygen: setup-test ## the public headers as pages, in out/doxygen/html
+	@mkdir -p out
+	@doxygen Doxyfile
+	@echo out/doxygen/html/index.html
 
 lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
 	@scripts/lint.sh

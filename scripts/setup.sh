@@ -20,7 +20,7 @@ test_packages=(
   podman netavark aardvark-dns debootstrap                            # images, and the nodes of kind
   iproute2 iptables nftables conntrack util-linux procps kmod         # their networks
   busybox-static openssl jq curl
-  clang-format clang-tidy shellcheck
+  clang-format clang-tidy shellcheck doxygen
 )
 
 case "${1:-}" in
