@@ -204,7 +204,9 @@ TEST(BulkWrites, a_hot_job_does_not_double_the_reaction_to_others) {
     }
   });
   const bool begun = holds_within(seconds(60), [&] { return failures > 100; });
-  const double beside = reaction(running, kJobs, 2);
+  // What else the machine does disturbs one measurement. What the hot job does disturbs each.
+  const double beside =
+      std::min({reaction(running, kJobs, 2), reaction(running, kJobs, 2), reaction(running, kJobs, 2)});
   stop = true;
   crash_loop.join();
   ASSERT_TRUE(begun);
