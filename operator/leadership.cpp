@@ -143,6 +143,7 @@ Status Leadership::start_controller() {
   controller.topology = options_.topology;
   controller.sick_signs = options_.sick_signs;
   controller.leave_signs = options_.leave_signs;
+  controller.dead_signs = options_.dead_signs;
   controller.leave_unhealthy_devices = options_.leave_unhealthy_devices;
   controller.placement = placement;
   controller.workers = options_.workers;

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <iostream>
 #include <map>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 
@@ -84,6 +85,13 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->type_name("SIGN")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  std::vector<std::string> dead;
+  app.add_option("--dead-nodes", dead,
+                 "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
+                 "replaced at once; repeat it")
+      ->type_name("SIGN")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--leave-unhealthy-devices", options.leave_unhealthy_devices,
                  "members leave in the same way if the kubelet reports a device of their pod as Unhealthy")
       ->capture_default_str();
@@ -121,13 +129,16 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   } catch (const CLI::ParseError& error) {
     return app.exit(error, std::cout, std::cerr) == 0 ? 0 : 2;
   }
-  auto leave = placement::SickSigns::of_flags(left);
-  if (!leave) {
-    std::cerr << "--leave-nodes: " << leave.error().message << "\n";
-    return 2;
+  for (const auto& [flag, values, signs] : {std::tuple("--leave-nodes", &left, &options.leave_signs),
+                                            std::tuple("--dead-nodes", &dead, &options.dead_signs)}) {
+    auto read = placement::SickSigns::of_flags(*values);
+    if (!read) {
+      std::cerr << flag << ": " << read.error().message << "\n";
+      return 2;
+    }
+    *signs = *std::move(read);
+    avoided.insert(avoided.end(), values->begin(), values->end());
   }
-  options.leave_signs = *std::move(leave);
-  avoided.insert(avoided.end(), left.begin(), left.end());
   auto signs = placement::SickSigns::of_flags(avoided);
   if (!signs) {
     std::cerr << "--avoid-nodes: " << signs.error().message << "\n";

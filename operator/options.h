@@ -22,8 +22,9 @@ struct OperatorOptions {
   std::string pod_ip;             // own address for the EndpointSlice
   std::string agent_image;
   placement::Profile topology;      // levels above the node; none: a flat cluster
-  placement::SickSigns sick_signs;  // of --avoid-nodes and --leave-nodes
+  placement::SickSigns sick_signs;  // of --avoid-nodes, --leave-nodes and --dead-nodes
   placement::SickSigns leave_signs;
+  placement::SickSigns dead_signs;
   bool leave_unhealthy_devices = true;
   job::DefaultBackend placement_backend = job::DefaultBackend::kAuto;
   int workers = 4;

@@ -65,6 +65,8 @@ struct Node {
   bool out_of_service = false;  // taint node.kubernetes.io/out-of-service
   // The sign that it is sick, "condition:XIDErrors=True"; "": none. parse_node() does not know the signs.
   std::string sickness;
+  // The sign, in the same form, that it counts as lost. parse_node() does not know these either.
+  std::string death;
   // Its domains, outermost first, by the operator's profile, which parse_node() does not know.
   std::vector<std::string> path;
 };

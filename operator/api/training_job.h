@@ -256,7 +256,7 @@ struct SlotStatus {
   std::string node;
   std::optional<WallTime> since;
   std::int64_t generation = 0;  // that ended with it
-  std::string sign;             // of kUnhealthy: half a sentence that says what is sick
+  std::string sign;             // of kUnhealthy, and of kNodeLost where it is called dead: what says so
   bool operator==(const SlotStatus&) const = default;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using placement::Profile;
 
 constexpr const char* kLevelFlag = "--topology-level";
-constexpr const char* kSignFlags[] = {"--avoid-nodes", "--leave-nodes"};
+constexpr const char* kSignFlags[] = {"--avoid-nodes", "--leave-nodes", "--dead-nodes"};
 constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
 // As the chart labels it.
 constexpr const char* kOperatorLabels = "app.kubernetes.io/name=lockstep,app.kubernetes.io/component=operator";

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "operator/job/course.h"
+#include "operator/job/death_policy.h"
 #include "operator/job/failure_policy.h"
 #include "operator/job/finish_policy.h"
 #include "operator/job/hold_policy.h"
@@ -132,7 +133,7 @@ Course start_or_wait(const Snapshot& snapshot, Course course) {
 
 // What is asked of a job that should run, in this order, until an answer ends it.
 constexpr Course (*kQuestions[])(const Snapshot&, Course) = {
-    finish_if_succeeded, fail_if_out_of_time, follow_scale, take_progress,
+    finish_if_succeeded, fail_if_out_of_time, follow_scale, take_progress, note_deaths,
     judge_generation,    replace_outside,     leave_sick,   start_or_wait,
 };
 

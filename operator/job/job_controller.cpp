@@ -37,7 +37,7 @@ api::ObjectKey job_of(const api::ObjectMeta& meta) {
 
 bool same_for_jobs(const api::Node& a, const api::Node& b) {
   return a.meta.uid == b.meta.uid && a.ready == b.ready && a.out_of_service == b.out_of_service && a.path == b.path &&
-         a.sickness == b.sickness;
+         a.sickness == b.sickness && a.death == b.death;
 }
 
 // Something happened to a pod that was there. Otherwise it is one of many that come and start.
@@ -71,6 +71,7 @@ class Impl final : public JobController {
         queue_(clock, metrics),
         own_writes_(clock),
         sickness_(clock),
+        deaths_(clock),
         executor_(clock, metrics, {.most = options.most_bulk_writes, .stuck_after = options.stuck_after},
                   [this](const api::ObjectKey& key) { queue_.add(key); }),
         events_(api_, clock, metrics, {.controller = options.event_source, .instance = options.instance}),
@@ -86,9 +87,8 @@ class Impl final : public JobController {
               [this](const auto& before, const auto& after) { pod_changed(before.get(), after.get()); }),
         nodes_(
             api_, clock, metrics, kube::kNodes,
-            [topology = options.topology, signs = options.leave_signs](const api::Json& object) {
-              return parse_located_node(object, topology, signs);
-            },
+            [topology = options.topology, signs = NodeSigns{options.leave_signs, options.dead_signs}](
+                const api::Json& object) { return parse_located_node(object, topology, signs); },
             {}, [this](const auto& before, const auto& after) { node_changed(before.get(), after.get()); }),
         services_(
             api_, clock, metrics, kube::kServices, parse_service,
@@ -113,6 +113,7 @@ class Impl final : public JobController {
     ReconcilerOptions reconciling;
     if (placement_) reconciling.placement = &*placement_;
     reconciling.sickness = &sickness_;
+    reconciling.deaths = &deaths_;
     reconciling.agent = agent_settings(options_.advertise_address, options_.coordinator_ca_pem);
     const Caches caches{&jobs_.store(), &pods_.store(), &nodes_.store(), &services_.store()};
     reconciler_.emplace(api_, caches, *coordinator_, own_writes_, executor_, clock, metrics, reconciling,
@@ -252,6 +253,7 @@ class Impl final : public JobController {
     if (before != nullptr && after != nullptr && same_for_jobs(*before, *after)) return;
     const auto& name = (after != nullptr ? after : before)->meta.name;
     sickness_.note(name, kNodePrefix + name, after != nullptr && !after->sickness.empty());
+    deaths_.note(name, name, after != nullptr && !after->death.empty());
     for (const auto& pod : pods_.store().by_index(kNodePrefix + name)) queue_.add(job_of(pod->meta));
   }
 
@@ -276,6 +278,7 @@ class Impl final : public JobController {
   control::WorkQueue queue_;
   control::OwnWrites own_writes_;
   SicknessWatch sickness_;
+  SicknessWatch deaths_;  // of nodes with a sign that they count as lost
   Executor executor_;
   kube::EventRecorder events_;
   cache::Informer<api::TrainingJob> jobs_;

@@ -33,6 +33,7 @@ struct JobControllerOptions {
   placement::Profile topology;                         // levels of placement and of ranks; none: a flat cluster
   placement::SickSigns sick_signs;                     // nodes with one of them get no pods from placement
   placement::SickSigns leave_signs;                    // members leave nodes with one of them; also in sick_signs
+  placement::SickSigns dead_signs;                     // nodes with one of them count as lost; also in sick_signs
   bool leave_unhealthy_devices = true;                 // and pods with a device that the kubelet calls unhealthy
   std::optional<JobPlacementOptions> placement;        // empty: kube-scheduler places the pods of all jobs
   int workers = 4;                                     // jobs that are reconciled at the same time

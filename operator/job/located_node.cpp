@@ -11,7 +11,7 @@ using placement::SickSigns;
 using placement::SignKind;
 
 // The first of `signs` that the node shows, as text; "".
-std::string sickness_of(const api::Reader& root, const api::Node& node, const SickSigns& signs) {
+std::string sign_of(const api::Reader& root, const api::Node& node, const SickSigns& signs) {
   std::size_t first = SickSigns::kNone;
   for (const auto& [key, value] : node.meta.labels) first = std::min(first, signs.find(SignKind::kLabel, key, value));
   for (const api::Reader& taint : root.child("spec").children("taints")) {
@@ -32,7 +32,7 @@ std::string sickness_of(const api::Reader& root, const api::Node& node, const Si
 }  // namespace
 
 Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology,
-                                     const SickSigns& signs) {
+                                     const NodeSigns& signs) {
   LOCKSTEP_TRY(api::Node node, api::parse_node(object));
   bool known = false;
   for (const placement::Level& level : topology.levels) {
@@ -41,9 +41,11 @@ Result<api::Node> parse_located_node(const api::Json& object, const placement::P
     node.path.push_back(domain.empty() ? "/" + node.meta.name : domain);  // label values have no slash
   }
   if (!known) node.path.clear();
-  if (!signs.all().empty()) {
+  if (!signs.leave.all().empty() || !signs.dead.all().empty()) {
     std::optional<Error> error;
-    node.sickness = sickness_of(api::Reader(object, "", error), node, signs);
+    const api::Reader root(object, "", error);
+    node.sickness = sign_of(root, node, signs.leave);
+    node.death = sign_of(root, node, signs.dead);
     if (error) return *error;
   }
   node.meta.labels.clear();

@@ -8,10 +8,16 @@
 
 namespace lockstep::job {
 
-// api::parse_node(), with Node::path and Node::sickness filled in and without labels: a cache of nodes keeps what jobs
-// ask for. A node that lacks the label of a level is alone in a domain of that level, which no label value can name. A
-// node without any of the labels has no path.
+// Signs of nodes on which jobs have members.
+struct NodeSigns {
+  placement::SickSigns leave{};  // for Node::sickness
+  placement::SickSigns dead{};   // for Node::death
+};
+
+// api::parse_node(), with Node::path, Node::sickness and Node::death filled in and without labels: a cache of nodes
+// keeps what jobs ask for. A node that lacks the label of a level is alone in a domain of that level, which no label
+// value can name. A node without any of the labels has no path.
 Result<api::Node> parse_located_node(const api::Json& object, const placement::Profile& topology,
-                                     const placement::SickSigns& signs = {});
+                                     const NodeSigns& signs = {});
 
 }  // namespace lockstep::job

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "operator/job/death_policy.h"
 #include "operator/job/placement_policy.h"
 #include "operator/job/restart_policy.h"
 #include "operator/job/scale_policy.h"
@@ -109,11 +110,14 @@ bool others_need_it(const Snapshot& snapshot) {
 // Says how the pod of the slot was lost; leaves `cause` at kNone when it was not.
 void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
   const api::Pod& pod = *slot.pod;
-  const bool lost = coordinator_lost(snapshot, slot.slot) ||
+  const std::string* death = death_of(snapshot, pod);
+  const bool lost = death != nullptr || coordinator_lost(snapshot, slot.slot) ||
                     (!coordinator_decides(snapshot, slot.slot, gang_speaks) && lost_with_node(snapshot, pod));
   if (on_dead_node(snapshot, pod) && (pod.meta.deleted || lost)) {
     slot.cause = Cause::kNodeLost;
-    slot.message = fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name);
+    slot.message = death == nullptr ? fmt::format("node {} of pod {} is not ready", pod.node_name, pod.meta.name)
+                                    : fmt::format("node {} of pod {} counts as lost: it has {}", pod.node_name,
+                                                  pod.meta.name, *death);
   } else if (pod.phase == "Failed" || pod.meta.deleted) {
     slot.cause = pod.meta.deleted ? Cause::kPodDeleted : Cause::kPodFailed;
     slot.message = pod.meta.deleted ? fmt::format("pod {} was deleted", pod.meta.name)
@@ -242,7 +246,8 @@ std::int64_t next_incarnation(const Snapshot& snapshot) {
 
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
   const auto node = snapshot.nodes.find(pod.node_name);
-  return node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
+  const bool away = node != snapshot.nodes.end() && (!node->second->ready || node->second->out_of_service);
+  return away || death_of(snapshot, pod) != nullptr;
 }
 
 bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {

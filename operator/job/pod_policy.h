@@ -69,7 +69,7 @@ Survey survey(const Snapshot& snapshot, std::int64_t incarnation, const std::vec
 // The same for a job that does not run: by the stored status, with nothing to be dealt with.
 Survey survey(const Snapshot& snapshot);
 
-// True when the pod's node is known and is not ready or was taken out of service.
+// True when the pod's node is known and is not ready, was taken out of service, or counts as lost (death_policy.h).
 bool on_dead_node(const Snapshot& snapshot, const api::Pod& pod);
 // And its agent is silent, too.
 bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod);

@@ -81,6 +81,7 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   snapshot->now = clock_.wall_now();
   snapshot->failure_age = failure_age(*snapshot, memory);
   look_for_sick(*snapshot);
+  look_for_dead(*snapshot);
   const bool asked = ask_placement(*snapshot);
   Plan plan = decide(*snapshot);
   if (!asked) plan.look_again_in(kAskPlacementAgain);
@@ -116,6 +117,15 @@ void Reconciler::look_for_sick(Snapshot& snapshot) const {
     }
     // Another pod of the node may be the sick one.
     if (!sign.empty()) snapshot.sick_pods[pod->meta.name] = {std::move(sign), seen->age, seen->many};
+  }
+}
+
+void Reconciler::look_for_dead(Snapshot& snapshot) const {
+  if (options_.deaths == nullptr) return;
+  const std::size_t nodes = caches_.nodes->size();
+  for (const auto& [name, node] : snapshot.nodes) {
+    const auto seen = node->death.empty() ? std::nullopt : options_.deaths->find(name, nodes);
+    if (seen && !seen->many) snapshot.dead_nodes[name] = node->death;
   }
 }
 

@@ -31,6 +31,7 @@ struct ReconcilerOptions {
   // Until then a node that is called not ready and silent does not count as dead.
   Duration sought = rendezvous::kFoundWithin;
   const SicknessWatch* sickness = nullptr;  // outlives the reconciler; null: no pod is sick
+  const SicknessWatch* deaths = nullptr;    // outlives the reconciler; null: no node is called dead
   JobPlacement* placement = nullptr;        // outlives the reconciler; null: kube-scheduler places all pods
 };
 
@@ -80,6 +81,7 @@ class Reconciler {
   // Asks placement for the snapshot's job. False: it could not be asked; without an answer no pod is created.
   bool ask_placement(Snapshot& snapshot);
   void look_for_sick(Snapshot& snapshot) const;
+  void look_for_dead(Snapshot& snapshot) const;
   // How long ago the failure of the snapshot's view was. Its own time is read when it is first seen only.
   Duration failure_age(const Snapshot& snapshot, Memory& memory) const;
   Result<std::optional<Duration>> execute(const Snapshot& snapshot, Plan plan, Memory& memory);

@@ -41,9 +41,20 @@ PodIdentity identity_in(std::string_view pod) {
   return identity;
 }
 
+// The sign by which the node counts as lost; "": it has none.
+std::string sign_of(const Snapshot& snapshot, const std::string& node) {
+  const auto sign = snapshot.dead_nodes.find(node);
+  return sign == snapshot.dead_nodes.end() ? "" : sign->second;
+}
+
+// The node had a sign for which the pod left it, or was lost with it.
+bool by_sign(const api::SlotStatus& entry) {
+  return entry.trouble == SlotTrouble::kUnhealthy || (entry.trouble == SlotTrouble::kNodeLost && !entry.sign.empty());
+}
+
 // How long the entry's node is still avoided; zero: it is not.
 Duration avoided_for(const api::SlotStatus& entry, WallTime now) {
-  const bool shuns = entry.trouble == SlotTrouble::kPartitioned || entry.trouble == SlotTrouble::kUnhealthy;
+  const bool shuns = entry.trouble == SlotTrouble::kPartitioned || by_sign(entry);
   if (!shuns || entry.node.empty() || !entry.since) return Duration::zero();
   return std::max<Duration>(time_left(now, *entry.since, kAvoidNode), Duration::zero());
 }
@@ -105,7 +116,8 @@ void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::Tr
                .pod = attempt.pod,
                .node = attempt.node,
                .since = attempt.end_time,
-               .generation = attempt.generation},
+               .generation = attempt.generation,
+               .sign = trouble == SlotTrouble::kNodeLost ? sign_of(snapshot, attempt.node) : ""},
               status);
 }
 
@@ -150,7 +162,7 @@ Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, Wa
   const auto identity = identity_of(pod.meta);
   Duration longest{};
   for (const api::SlotStatus& entry : troubles_of(status)) {
-    if (entry.trouble != SlotTrouble::kUnhealthy || entry.node != pod.node_name) continue;
+    if (!by_sign(entry) || entry.node != pod.node_name) continue;
     const bool later = identity && identity->incarnation > identity_in(entry.pod).incarnation;
     if (later) longest = std::max(longest, avoided_for(entry, now));
   }

@@ -22,20 +22,21 @@ void add_trouble(api::SlotStatus entry, api::TrainingJobStatus& status);
 // Stores what `attempt` says of its pod. Most attempts say nothing.
 void note_trouble(const Snapshot& snapshot, const api::Attempt& attempt, api::TrainingJobStatus& status);
 
-// Drops entries whose pod is gone, or is a member of a later generation. That of a partitioned or unhealthy pod stays
-// for as long as its node is avoided, that of a silent one until its loss is told. An entry of the future is dated now:
-// the clock was set back, and its wait begins again.
+// Drops entries whose pod is gone, or is a member of a later generation. That of a pod whose node is avoided stays for
+// as long as that lasts, that of a silent one until its loss is told. An entry of the future is dated now: the clock
+// was set back, and its wait begins again.
 void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status);
 
 // A snapshot of a job whose status an earlier version wrote: what its attempts say of pods is stored in it.
 Snapshot with_troubles(const Snapshot& snapshot);
 
-// The nodes of partitioned and unhealthy pods, for ten minutes, each once: new pods of the job go elsewhere if they
-// can.
+// The nodes of pods that were partitioned, unhealthy, or lost by a sign, for ten minutes, each once: new pods of the
+// job go elsewhere if they can.
 std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
 
-// For how long the pod, if it is sick, stays on its node all the same. An earlier pod of the job left that node, which
-// the job has avoided since, so no other node had room: the next pod would come there, too. Zero: it need not stay.
+// For how long the pod stays on its node, whatever sign that has. A sign took an earlier pod of the job from that node,
+// which the job has avoided since, so no other node had room: the next pod would come there, too. Zero: it need not
+// stay.
 Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now);
 
 }  // namespace lockstep::job

@@ -60,8 +60,10 @@ struct Snapshot {
   std::vector<std::shared_ptr<const api::Pod>> pods;              // those whose controller is this job, by name
   std::map<std::string, std::shared_ptr<const api::Node>> nodes;  // those that the pods run on, as far as known
   std::map<std::string, Sickness> sick_pods;                      // by name; those that are to leave if they can
-  bool service_present = false;                                   // the headless Service, controlled by this job
-  std::optional<rendezvous::JobView> view;                        // empty: the coordinator does not know the job yet
+  // By name: the sign, "label:example.com/dead", by which a node of theirs counts as lost. Without doubted ones.
+  std::map<std::string, std::string> dead_nodes;
+  bool service_present = false;             // the headless Service, controlled by this job
+  std::optional<rendezvous::JobView> view;  // empty: the coordinator does not know the job yet
   // How long ago view->failure was, by a clock that nobody sets back; zero without one.
   Duration failure_age{};
   std::optional<CreateProblem> create_problem;

@@ -58,6 +58,7 @@ def test_manifests_equal_the_rendered_chart():
         "topology[0].name=Rack",
         "avoidNodes={condition:XIDErrors}",
         "leaveNodes={node:XIDErrors}",
+        "deadNodes={condition:XIDErrors}",
         "leaveUnhealthyDevices=sometimes",
         "topology[0].key=example.com/rack",
     ],
@@ -93,12 +94,22 @@ def test_signs_of_nodes_that_members_leave_reach_the_operator():
         "--leave-nodes=preset:eks", "--leave-nodes=taint:example.com/repair", "--leave-unhealthy-devices=false"]
 
 
+def test_signs_of_nodes_that_count_as_lost_reach_the_operator():
+    def flags(*sets):
+        arguments = of_kind(render(*sets), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [word for word in arguments if word.startswith("--dead-nodes")]
+
+    assert flags() == []
+    assert flags("deadNodes={label:example.com/dead,taint:example.com/off=yes}") == [
+        "--dead-nodes=label:example.com/dead", "--dead-nodes=taint:example.com/off=yes"]
+
+
 def test_the_schema_knows_each_preset_of_signs():
     schema = (CHART / "values.schema.json").read_text()
     source = (e2e.ROOT / "operator/placement/sickness.cpp").read_text()
     presets = re.findall(r'^      \{"([a-z]+)",', source, re.M)
     assert len(presets) == 5
-    assert schema.count(f"preset:({'|'.join(presets)})") == 2
+    assert schema.count(f"preset:({'|'.join(presets)})") == 3
 
 
 def test_the_command_finds_the_operators_pod_by_its_labels(documents):
@@ -201,7 +212,7 @@ def test_the_default_backend_reaches_the_operator(sets, argument):
 
 def test_the_operator_takes_every_argument_of_the_chart(tmp_path):
     documents = render("watchNamespace=team", "topology[0].name=rack", "topology[0].label=example.com/rack",
-                       "leaveNodes={preset:aks}", "leaveUnhealthyDevices=false")
+                       "leaveNodes={preset:aks}", "deadNodes={taint:example.com/off}", "leaveUnhealthyDevices=false")
     arguments = of_kind(documents, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     command = [e2e.BUILD / "bin/lockstep-operator", f"--kubeconfig={tmp_path}/none", "--agent-image=x", *arguments]
     done = subprocess.run(command, text=True, capture_output=True, timeout=30)

@@ -23,6 +23,7 @@ import lockstep_cluster.layout  # noqa: E402
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
 OUT = ROOT / "out" / "e2e"
 SICK = "example.com/sick"  # the label of a node that members leave
+DEAD = "example.com/dead"  # the label of a node that counts as lost
 NAMESPACE = "lockstep-system"
 
 

@@ -46,7 +46,8 @@ def cluster(bare_cluster):
     """The cluster with the operator running in it: two replicas, installed by Helm."""
     e2e.run(e2e.program("helm"), "upgrade", "--install", "lockstep", e2e.ROOT / "charts/lockstep", "-n", e2e.NAMESPACE,
             "--create-namespace", "--set", "image.tag=dev", "--set", "image.pullPolicy=Never",
-            "--set", f"leaveNodes={{label:{e2e.SICK}}}", "--wait", "--timeout", "120s",
+            "--set", f"leaveNodes={{label:{e2e.SICK}}}", "--set", f"deadNodes={{label:{e2e.DEAD}}}",
+            "--wait", "--timeout", "120s",
             env=bare_cluster.env, deadline=150)
     return bare_cluster
 

@@ -275,12 +275,15 @@ TEST_F(Plan, takes_the_signs_of_sick_nodes_of_the_operators_pod) {
   EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
 }
 
-TEST_F(Plan, a_node_that_members_leave_is_sick_too) {
+TEST_F(Plan, a_node_that_members_leave_or_that_is_dead_is_sick_too) {
   make_nodes(1, 1, 2);
   make_node("sick", {{"state", "bad"}});
-  make_operator({"--avoid-nodes=preset:eks", "--leave-nodes=label:state=bad"});
+  make_node("dead", {{"state", "worse"}});
+  make_operator({"--avoid-nodes=preset:eks", "--leave-nodes=label:state=bad", "--dead-nodes=label:state=worse"});
   ASSERT_TRUE(topology(target(), {.profile = {.levels = kLevelFlags}}).ok());
-  EXPECT_NE(printed().find("sick by label:state=bad"), std::string::npos);
+  const std::string text = printed();
+  EXPECT_NE(text.find("sick by label:state=bad"), std::string::npos);
+  EXPECT_NE(text.find("sick by label:state=worse"), std::string::npos);
 }
 
 TEST_F(Plan, a_sign_of_the_operator_that_cannot_be_read_is_a_warning) {

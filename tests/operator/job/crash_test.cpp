@@ -162,10 +162,18 @@ TEST(Crash, after_any_write_of_a_member_that_leaves_because_it_is_sick) {
   EXPECT_NE(live(life, 0).state.find("\"cause\": \"Unhealthy\""), std::string::npos);
 }
 
+TEST(Crash, after_any_write_of_a_node_that_is_called_dead) {
+  const auto call_dead = [](World& world) { world.call_dead(1, true); };
+  const Life life{{}, {call_dead, kKillProcess, kFinish}};
+  dies_after_every_write(life);
+  EXPECT_NE(live(life, 0).state.find("counts as lost: it has label:example.com/dead"), std::string::npos);
+}
+
 // How often a storm saw what it is there for.
 struct Seen {
-  int gang_placed = 0;  // pods that were created while Placed was GangPlaced
-  int left = 0;         // members that left because they were sick
+  int gang_placed = 0;   // pods that were created while Placed was GangPlaced
+  int left = 0;          // members that left because they were sick
+  int lost_by_sign = 0;  // pods of nodes that were called dead
 };
 
 // Random faults, then peace: what must always hold held, and the job has come to rest.
@@ -191,7 +199,7 @@ Seen storm(unsigned seed) {
       const auto pods = world.pods();
       return pods.empty() ? std::string() : pods[static_cast<size_t>(pick(static_cast<int>(pods.size())))].meta.name;
     };
-    switch (pick(27)) {
+    switch (pick(29)) {
       case 0:
         world.break_gang(api::Cause::kProcessSignal, pick(nodes), 139);
         break;
@@ -238,6 +246,12 @@ Seen storm(unsigned seed) {
       case 15:
         world.sicken(some_pod());
         break;
+      case 16:
+        world.call_dead(pick(2), true);  // of three that are called dead together none counts as lost
+        break;
+      case 17:
+        world.call_dead(pick(2), false);
+        break;
       default:
         break;
     }
@@ -245,7 +259,10 @@ Seen storm(unsigned seed) {
   }
   world.mortal.die_after = 0;
   world.gang.silent.clear();
-  for (int node = 0; node < 3; ++node) world.set_node(node, true);
+  for (int node = 0; node < 3; ++node) {
+    world.set_node(node, true);
+    world.call_dead(node, false);
+  }
   world.set_suspend(false);
   world.run(120);
   world.clock.advance(std::chrono::minutes(11));  // ten minutes of new steps reset the budget of restarts, once
@@ -276,7 +293,7 @@ Seen storm(unsigned seed) {
   for (size_t i = 1; i < job.status.attempts.size(); ++i) {
     EXPECT_LE(job.status.attempts[i - 1].generation, job.status.attempts[i].generation);
   }
-  return {world.mortal.gang_placed, world.left};
+  return {world.mortal.gang_placed, world.left, world.lost_by_sign};
 }
 
 TEST(Crash, random_faults_never_break_what_must_always_hold) {
@@ -288,10 +305,12 @@ TEST(Crash, random_faults_never_break_what_must_always_hold) {
     const Seen one = storm(first + i);
     seen.gang_placed += one.gang_placed;
     seen.left += one.left;
+    seen.lost_by_sign += one.lost_by_sign;
   }
   if (sanitizer::kOn || HasFailure()) return;
   EXPECT_GT(seen.gang_placed, 0) << "GangPlaced was never checked";
   EXPECT_GT(seen.left, 0) << "no member ever left";
+  EXPECT_GT(seen.lost_by_sign, 0) << "no node was ever called dead";
 }
 
 }  // namespace

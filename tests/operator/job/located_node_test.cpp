@@ -53,7 +53,7 @@ TEST_P(SickNode, shows_the_first_of_the_signs) {
   ASSERT_TRUE(signs);
   auto node = api::Json::parse(GetParam().node);
   node["metadata"]["name"] = "n1";
-  const auto located = parse_located_node(node, kTopology, *signs);
+  const auto located = parse_located_node(node, kTopology, {.leave = *signs, .dead = {}});
   ASSERT_TRUE(located) << located.error().message;
   EXPECT_EQ(located->sickness, GetParam().sickness);
 }
@@ -76,6 +76,17 @@ INSTANTIATE_TEST_SUITE_P(
                               "status": {"conditions": [{"type": "XIDErrors", "status": "True"}]}})",
               "condition:XIDErrors=True"}),
     [](const auto& test) { return test.param.name; });
+
+TEST(LocatedNode, shows_the_sign_of_each_class) {
+  const NodeSigns signs{.leave = *placement::SickSigns::of_flags({"label:example.com/sick"}),
+                        .dead = *placement::SickSigns::of_flags({"label:example.com/dead"})};
+  const auto dead = parse_located_node(node(R"({"example.com/dead": "yes"})"), kTopology, signs);
+  EXPECT_EQ(dead->death, "label:example.com/dead");
+  EXPECT_EQ(dead->sickness, "");
+  const auto sick = parse_located_node(node(R"({"example.com/sick": "yes"})"), kTopology, signs);
+  EXPECT_EQ(sick->death, "");
+  EXPECT_EQ(sick->sickness, "label:example.com/sick");
+}
 
 TEST(LocatedNode, that_is_malformed_is_refused) {
   EXPECT_FALSE(parse_located_node(api::Json::parse(R"({"metadata": {"name": 3}})"), kTopology));

@@ -23,6 +23,7 @@ struct Situation {
   std::vector<api::Pod> pods;
   std::vector<api::Node> nodes;
   std::map<std::string, Sickness> sick_pods;
+  std::map<std::string, std::string> dead_nodes;
   bool service = true;
   std::optional<rendezvous::JobView> view;
   std::optional<CreateProblem> problem;
@@ -118,6 +119,7 @@ struct Situation {
     for (const auto& pod : pods) snapshot.pods.push_back(std::make_shared<api::Pod>(pod));
     for (const auto& node : nodes) snapshot.nodes[node.meta.name] = std::make_shared<api::Node>(node);
     snapshot.sick_pods = sick_pods;
+    snapshot.dead_nodes = dead_nodes;
     snapshot.service_present = service;
     snapshot.view = view;
     snapshot.create_problem = problem;

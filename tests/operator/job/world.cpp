@@ -7,12 +7,15 @@
 
 #include "operator/base/timestamp.h"
 #include "operator/job/job_status.h"
+#include "operator/job/located_node.h"
 #include "operator/rendezvous/gang_choice.h"
 
 namespace lockstep::job {
 
 using api::Json;
 using rendezvous::Phase;
+
+constexpr const char* kDeadSign = "label:example.com/dead";
 
 // By the rules of coordinator.h, over the World's gang.
 class World::ScriptedCoordinator final : public rendezvous::Coordinator {
@@ -120,9 +123,10 @@ struct World::Operator {
       : coordinator(world),
         own_writes(world.clock),
         sickness(world.clock),
+        deaths(world.clock),
         executor(world.clock, world.metrics, {.most = 0}),
         reconciler(world.mortal, Caches{&jobs, &pods, &nodes, &services}, coordinator, own_writes, executor,
-                   world.clock, world.metrics, ReconcilerOptions{.agent = {}, .sickness = &sickness},
+                   world.clock, world.metrics, ReconcilerOptions{.agent = {}, .sickness = &sickness, .deaths = &deaths},
                    [&world](const api::TrainingJob&, const EventToSend& event) { world.events.push_back(event); }) {
     own_writes.add_cache(kJobCache, control::view_of(jobs));
     own_writes.add_cache(kPodCache, control::view_of(pods));
@@ -136,6 +140,7 @@ struct World::Operator {
   ScriptedCoordinator coordinator;
   control::OwnWrites own_writes;
   SicknessWatch sickness;
+  SicknessWatch deaths;
   std::map<std::string, std::string> sick_pods;  // uid -> node
   Executor executor;
   Reconciler reconciler;
@@ -226,6 +231,9 @@ void World::move() {
       const int first = std::stoi(pod.meta.label(api::kLabelSlot)) % 3;
       int place = -1;
       for (int i = 2; i >= 0; --i) place = node_ready((first + i) % 3) ? (first + i) % 3 : place;
+      // It is told which nodes to avoid, and takes them where there is no other.
+      const auto has_sign = [&](int n) { return called_dead_.count(fmt::format("node-{}", n)) != 0; };
+      for (int n = 0; n < 3 && place >= 0 && has_sign(place); ++n) place = node_ready(n) && !has_sign(n) ? n : place;
       if (place < 0) continue;
       auto object = api.get(kube::kPods, "default", name);
       (*object)["spec"]["nodeName"] = fmt::format("node-{}", place);
@@ -255,7 +263,12 @@ void World::sync() {
   };
   fill(kube::kTrainingJobs, operator_->jobs, api::parse_training_job);
   fill(kube::kPods, operator_->pods, api::parse_pod);
-  fill(kube::kNodes, operator_->nodes, api::parse_node);
+  fill(kube::kNodes, operator_->nodes, [](const Json& object) {
+    return parse_located_node(object, {}, {.leave = {}, .dead = *placement::SickSigns::of_flags({kDeadSign})});
+  });
+  for (const auto& node : operator_->nodes.list()) {
+    operator_->deaths.note(node->meta.name, node->meta.name, !node->death.empty());
+  }
   std::map<std::string, std::string> sick;
   for (const auto& pod : operator_->pods.list()) {
     if (!pod->unhealthy_device.empty()) sick[pod->meta.uid] = pod->node_name;
@@ -292,6 +305,7 @@ bool World::reconcile() {
   }
   check();
   check_leaving(true);
+  check_dead();
   return true;
 }
 
@@ -318,6 +332,35 @@ void World::check_leaving(bool knows) {
     if (member && others < api::fewest_nodes(now.spec)) {
       violations.push_back(fmt::format("{} was to leave, though {} others are there", entry.pod, others));
     }
+  }
+}
+
+// Of a job that runs, no pod stays on a node that is called dead, unless a sign took another one from there before. The
+// pods that are there are told to go in a few decisions: one may be dropped for a conflict, or wait for the cache.
+void World::check_dead() {
+  const auto now = job();
+  for (const auto& attempt : now.status.attempts) {
+    if (attempt.cause == api::Cause::kNodeLost && attempt.counted) violations.push_back("a lost node was charged");
+  }
+  const bool runs = !now.spec.suspend && !api::is_true(now.status.conditions, "Suspended") &&
+                    now.status.state != "Succeeded" && now.status.state != "Failed" && !gang.finished;
+  for (const auto& pod : pods()) {
+    const auto identity = identity_of(pod.meta);
+    const bool has_slot = identity && identity->slot < api::slots_with_pods(now.spec);
+    const bool must_go =
+        runs && has_slot && called_dead_.count(pod.node_name) != 0 && !pod.meta.deleted && !pod.terminal();
+    int& stays = stay_on_dead_[pod.meta.name];
+    stays = must_go ? stays + 1 : 0;
+    const auto& slots = now.status.slots;
+    const bool second = slots && std::any_of(slots->begin(), slots->end(), [&](const api::SlotStatus& entry) {
+                          return entry.node == pod.node_name && !entry.sign.empty() && entry.pod != pod.meta.name;
+                        });
+    if (stays == 10 && !second) violations.push_back(fmt::format("{} stays on {}", pod.meta.name, pod.node_name));
+  }
+  if (!now.status.slots) return;
+  for (const auto& entry : *now.status.slots) {
+    const bool by_sign = entry.trouble == api::SlotTrouble::kNodeLost && !entry.sign.empty();
+    lost_by_sign += by_sign && told_to_leave_.insert("dead/" + entry.pod).second ? 1 : 0;
   }
 }
 
@@ -357,6 +400,18 @@ void World::set_node(int number, bool ready) {
     dead_nodes_.erase(number);
   } else {
     dead_nodes_.insert(number);
+  }
+}
+
+void World::call_dead(int number, bool dead) {
+  const auto name = fmt::format("node-{}", number);
+  const Json label = dead ? Json("yes") : Json(nullptr);
+  (void)api.patch(kube::kNodes, "", name, kube::PatchType::kMerge,
+                  {{"metadata", {{"labels", {{"example.com/dead", label}}}}}});
+  if (dead) {
+    called_dead_.insert(name);
+  } else {
+    called_dead_.erase(name);
   }
 }
 

@@ -100,6 +100,7 @@ class World {
   std::vector<std::string> violations;  // of what must always hold
   int crashes = 0;                      // of the operator, after a write
   int left = 0;                         // members that left because they were sick
+  int lost_by_sign = 0;                 // pods that were told to go because their node has a sign
   bool gang_holds_state = false;        // processes of pods that run keep their memory between generations
 
   // The job that every World has; `change` may change it before it is created.
@@ -119,6 +120,8 @@ class World {
 
   void set_node(int number, bool ready);
   bool node_ready(int number) const { return dead_nodes_.count(number) == 0; }
+  // The node has a sign that it counts as lost, or has it no longer. Its kubelet and agents go on.
+  void call_dead(int number, bool dead);
   void break_gang(api::Cause cause, int slot, std::optional<int> exit_code);
   void delete_pod(const std::string& name);
   void fail_pod(const std::string& name, int exit_code);
@@ -136,7 +139,8 @@ class World {
   void sync();
   void check();
   void check_leaving(bool knows);  // `knows`: the world is as it was when the operator decided
-  void look();                     // reads the fields below again if the store has changed
+  void check_dead();
+  void look();  // reads the fields below again if the store has changed
   std::optional<api::Pod> pod_of_uid(const std::string& uid);
   bool works(const api::Pod& pod);
   void set_pod_status(const std::string& name, const std::function<void(api::Json&)>& change);
@@ -145,6 +149,8 @@ class World {
   api::TrainingJob job_;
   std::vector<api::Pod> pods_;
   std::set<int> dead_nodes_;
+  std::set<std::string> called_dead_;        // nodes
+  std::map<std::string, int> stay_on_dead_;  // by pod: how often the operator has decided since it had to go
   std::set<std::string> terminal_seen_;
   std::set<std::string> told_to_leave_;  // pods
   std::unique_ptr<Operator> operator_;
