@@ -16,14 +16,18 @@ using api::SlotTrouble;
 const Sickness* sickness_of(const Snapshot& snapshot, const SlotView& slot) {
   if (slot.pod == nullptr || slot.state != SlotState::kLive) return nullptr;
   const auto sick = snapshot.sick_pods.find(slot.pod->meta.name);
-  return sick == snapshot.sick_pods.end() || sick->second.many ? nullptr : &sick->second;
+  return sick == snapshot.sick_pods.end() ? nullptr : &sick->second;
+}
+
+bool is_to_leave(const Sickness* sick) {
+  return sick != nullptr && sick->doubt.empty();
 }
 
 // The slot has a member that stays. An agent speaks on while its pod is being deleted. A sick spare would go next.
 bool stays(const Snapshot& snapshot, const SlotView& slot) {
   const auto* member = snapshot.view->member_of(slot.slot);
   if (slot.state != SlotState::kLive || member == nullptr || member->incarnation != slot.incarnation) return false;
-  return member->connected && !member->leaving && (member->in_gang || sickness_of(snapshot, slot) == nullptr);
+  return member->connected && !member->leaving && (member->in_gang || !is_to_leave(sickness_of(snapshot, slot)));
 }
 
 // Without the slot, the generation has enough members, counting those beside it that are well.
@@ -61,6 +65,25 @@ Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& s
   return begin_round(snapshot, std::move(course));
 }
 
+// Says that pods stay whose sign is doubted, from when they would have left. One stands for all of them.
+Course tell_doubt(const Snapshot& snapshot, Course course) {
+  for (const SlotView& slot : course.gang.slots) {
+    const Sickness* sick = sickness_of(snapshot, slot);
+    if (sick == nullptr || sick->doubt.empty()) continue;
+    if (sick->age < kSignLasts) {
+      course.plan.look_again_in(kSignLasts - sick->age);
+    } else {
+      course.plan.notice = EventToSend{.warning = true,
+                                       .reason = "ManyNodesSick",
+                                       .action = "Stay",
+                                       .note = fmt::format("pod {} stays on node {}: {}, but {}", slot.pod->meta.name,
+                                                           slot.pod->node_name, sick->sign, sick->doubt)};
+    }
+    return course;
+  }
+  return course;
+}
+
 }  // namespace
 
 Course leave_sick(const Snapshot& snapshot, Course course) {
@@ -70,9 +93,10 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
       spec.rendezvous.kind != api::RendezvousKind::kLockstep || spec.restart.strategy == api::RestartStrategy::kGang) {
     return course;
   }
+  course = tell_doubt(snapshot, std::move(course));
   for (const SlotView& slot : course.gang.slots) {
     const Sickness* sick = sickness_of(snapshot, slot);
-    if (sick == nullptr || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
+    if (!is_to_leave(sick) || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
     const Duration wait = std::max<Duration>(kSignLasts - sick->age, stays_for(course.status, *slot.pod, snapshot.now));
     if (wait <= Duration::zero()) return tell(snapshot, std::move(course), slot.slot, *sick);
     course.plan.look_again_in(wait);

@@ -73,6 +73,8 @@ struct Plan {
   std::optional<rendezvous::JobPlan> coordinator;  // for set_job()
   bool forget = false;                             // for forget_job()
   std::vector<EventToSend> events;                 // only after the status was written
+  // Something lasts of which the status says nothing. Sent when it begins or changes, not with each plan that has it.
+  std::optional<EventToSend> notice;
   std::optional<Duration> requeue_after;
 
   bool writes_children() const {

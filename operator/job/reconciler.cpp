@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "operator/base/log.h"
@@ -115,8 +116,11 @@ void Reconciler::look_for_sick(Snapshot& snapshot) const {
     if (sign.empty() && node != snapshot.nodes.end() && !node->second->sickness.empty()) {
       sign = "the node has " + node->second->sickness;
     }
-    // Another pod of the node may be the sick one.
-    if (!sign.empty()) snapshot.sick_pods[pod->meta.name] = {std::move(sign), seen->age, seen->many};
+    if (sign.empty()) continue;  // another pod of the node is the sick one
+    std::string doubt = seen->many ? fmt::format("{} nodes, more than {} % of all, became sick together",
+                                                 seen->together, 100 / SicknessWatch::kOneIn)
+                                   : "";
+    snapshot.sick_pods[pod->meta.name] = {std::move(sign), seen->age, std::move(doubt)};
   }
 }
 
@@ -157,6 +161,8 @@ Result<std::optional<Duration>> Reconciler::execute(const Snapshot& snapshot, Pl
     count_changes(job, *plan.status);
     for (const auto& event : plan.events) send_event_(job, event);
   }
+  if (plan.notice && plan.notice != memory.notice) send_event_(job, *plan.notice);
+  memory.notice = plan.notice;
   if (plan.forget) coordinator_.forget_job(job.meta.uid);
   if (plan.coordinator) coordinator_.set_job(*plan.coordinator);
 

@@ -70,6 +70,7 @@ class Reconciler {
     MonotonicTime next_batch{};    // after a failure, not before
     bool runs = false;             // its ranks report progress
     std::optional<FailureSeen> failure;
+    std::optional<EventToSend> notice;  // of the last plan
   };
 
   Memory recall(const api::ObjectKey& key);

@@ -21,8 +21,9 @@ class SicknessWatch {
   static constexpr std::size_t kOneIn = 5;
 
   struct Seen {
-    Duration age{};     // since the node has been sick
-    bool many = false;  // many became sick together with it
+    Duration age{};            // since the node has been sick
+    std::size_t together = 1;  // nodes that became sick together, this one among them
+    bool many = false;         // they are many
   };
 
   explicit SicknessWatch(Clock& clock) : clock_(clock) {}

@@ -48,9 +48,10 @@ struct Placing {
 
 // A pod whose node, or a device of it, other tools call sick.
 struct Sickness {
-  std::string sign;   // half a sentence: "nvidia.com/gpu GPU-0123 is Unhealthy"
-  Duration age{};     // since it was seen first
-  bool many = false;  // so many nodes became sick together that the signs are doubted
+  std::string sign;  // half a sentence: "nvidia.com/gpu GPU-0123 is Unhealthy"
+  Duration age{};    // since it was seen first
+  // Half a sentence, where so many nodes became sick together that the sign is doubted, and nobody leaves; else "".
+  std::string doubt{};
 
   bool operator==(const Sickness&) const = default;
 };

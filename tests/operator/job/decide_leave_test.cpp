@@ -12,6 +12,7 @@ using api::Cause;
 using rendezvous::Phase;
 
 constexpr const char* kSign = "nvidia.com/gpu GPU-0 is Unhealthy";
+constexpr const char* kDoubt = "4 nodes, more than 20 % of all, became sick together";
 
 // Three pods that train, and perhaps one that is held ready; all are connected.
 struct Gang : Situation {
@@ -32,7 +33,7 @@ struct Gang : Situation {
     return gang;
   }
   Sickness& sicken(int slot, Duration age = kSignLasts) {
-    return sick_pods[pods.at(static_cast<size_t>(slot)).meta.name] = {kSign, age, false};
+    return sick_pods[pods.at(static_cast<size_t>(slot)).meta.name] = {kSign, age};
   }
   api::Pod& go(int slot) {
     auto& pod = pods.at(static_cast<size_t>(slot));
@@ -152,7 +153,7 @@ TEST_P(NobodyLeaves, while) {
 
 INSTANTIATE_TEST_SUITE_P(
     DecideLeave, NobodyLeaves,
-    testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).many = true; }},
+    testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).doubt = kDoubt; }},
                     Held{"the spare is sick as well",
                          [](Gang& s) {
                            s.sicken(3).age = 0s;  // it would go itself, later
@@ -180,6 +181,29 @@ TEST(DecideLeave, a_young_sign_is_looked_at_again) {
   s.sicken(1, 2s);
   const Plan plan = s.plan();
   EXPECT_TRUE(plan.deletes.empty());
+  ASSERT_TRUE(plan.requeue_after);
+  EXPECT_LE(*plan.requeue_after, kSignLasts - 2s);
+}
+
+TEST(DecideLeave, a_member_whose_sign_is_doubted_stays_and_an_event_says_why) {
+  Gang s;
+  s.sicken(1).doubt = s.sicken(2).doubt = kDoubt;
+  const Plan plan = s.accept();
+  EXPECT_TRUE(plan.deletes.empty() && plan.creates.empty() && plan.events.empty());
+  ASSERT_TRUE(plan.notice);
+  EXPECT_EQ(plan.notice->reason, "ManyNodesSick");
+  EXPECT_EQ(plan.notice->note,
+            "pod a-abcd-1-1 stays on node node-1: nvidia.com/gpu GPU-0 is Unhealthy, but 4 nodes, more than 20 % of "
+            "all, became sick together");
+  EXPECT_TRUE(s.is("Running"));
+  EXPECT_TRUE(s.job.status.attempts.empty());
+}
+
+TEST(DecideLeave, a_doubt_is_told_when_the_pod_would_have_left) {
+  Gang s;
+  s.sicken(1, 2s).doubt = kDoubt;
+  const Plan plan = s.plan();
+  EXPECT_FALSE(plan.notice);
   ASSERT_TRUE(plan.requeue_after);
   EXPECT_LE(*plan.requeue_after, kSignLasts - 2s);
 }

@@ -226,6 +226,24 @@ TEST(Reconciler, events_follow_a_status_that_was_written) {
   EXPECT_EQ(world.events.size(), count);
 }
 
+TEST(Reconciler, many_sick_nodes_are_told_once_and_nobody_leaves) {
+  World world;
+  world.create_job([](api::TrainingJob& job) { job.spec.spares = 1; });
+  world.run(10);
+  const auto pods = world.pods();
+  ASSERT_EQ(pods.size(), 4U);
+  for (int slot = 0; slot < 3; ++slot) world.sicken(pod_name(world.job(), slot, 1));
+  world.run(60);
+  EXPECT_EQ(world.left, 0);
+  EXPECT_EQ(world.mortal.pods_created.size(), pods.size());
+  std::vector<std::string> told;
+  for (const auto& event : world.events) {
+    if (event.reason == "ManyNodesSick") told.push_back(event.note);
+  }
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_NE(told[0].find("3 nodes, more than 20 % of all, became sick together"), std::string::npos) << told[0];
+}
+
 TEST(Reconciler, each_phase_of_a_recovery_is_counted_once) {
   World world;
   world.create_job();

@@ -1,5 +1,5 @@
 // A job controller over an in-memory API whose writes a test can watch, delay and refuse, with a coordinator that knows
-// no job. Time is real, because the controller's threads are.
+// no job. Time is real, because the controller's threads are, unless a test brings a clock.
 #pragma once
 
 #include <atomic>
@@ -42,6 +42,25 @@ class WatchedApi final : public HookedApi {
     return writes_;
   }
 
+  // The newest resourceVersion of an object of which a watch's event has been handled; "" for none.
+  std::string handled(const kube::Resource& resource, const std::string& name) const {
+    const std::lock_guard guard(mutex_);
+    const auto found = handled_.find(resource.kind + "/" + name);
+    return found == handled_.end() ? "" : found->second;
+  }
+
+  Status watch(const kube::Resource& resource, const kube::WatchOptions& options,
+               const std::function<bool(kube::WatchEvent)>& on_event, std::stop_token stop) override {
+    const auto handle = [&](kube::WatchEvent event) {
+      const Json meta = event.object.value("metadata", Json::object());
+      const bool more = on_event(std::move(event));
+      const std::lock_guard guard(mutex_);
+      handled_[resource.kind + "/" + meta.value("name", "")] = meta.value("resourceVersion", "");
+      return more;
+    };
+    return HookedApi::watch(resource, options, handle, std::move(stop));
+  }
+
  private:
   std::optional<Error> before(const Write& write) override { return before_(write); }
   void after(const Write& write, bool made) override {
@@ -54,6 +73,7 @@ class WatchedApi final : public HookedApi {
   const Before before_;
   mutable std::mutex mutex_;
   std::map<std::string, int> created_, writes_;  // protected by mutex_
+  std::map<std::string, std::string> handled_;   // by kind and name; protected by mutex_
 };
 
 class SilentCoordinator final : public rendezvous::Coordinator {
@@ -75,10 +95,11 @@ inline bool holds_within(std::chrono::milliseconds patience, const std::function
   return true;
 }
 
-// A running controller; `before` as WatchedApi has it.
+// A running controller; `before` as WatchedApi has it. The clock outlives it.
 class RunningController {
  public:
-  explicit RunningController(WatchedApi::Before before, JobControllerOptions options = {})
+  explicit RunningController(WatchedApi::Before before, JobControllerOptions options = {},
+                             Clock& clock = SystemClock::instance())
       : watched(api, std::move(before)) {
     options.agent_image = "agent";
     if (!options.make_coordinator) {
@@ -86,7 +107,7 @@ class RunningController {
         return Result<std::unique_ptr<rendezvous::Coordinator>>(std::make_unique<SilentCoordinator>());
       };
     }
-    auto started = start_job_controller(options, watched, metrics, SystemClock::instance());
+    auto started = start_job_controller(options, watched, metrics, clock);
     EXPECT_TRUE(started) << started.error().message;
     if (started) controller = std::move(*started);
     EXPECT_TRUE(holds_within(std::chrono::seconds(10), [this] { return controller->synced(); }));
