@@ -184,9 +184,11 @@ class Cluster:
         holder = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")["spec"]["holderIdentity"]
         return holder, holder.rpartition("_")[0]
 
-    def logged_step(self, job, namespace="default"):
-        """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds."""
-        first = self.rank_0(job, namespace)
+    def logged_step(self, job, namespace="default", pod=None):
+        """The newest step that rank 0 has printed; the status says it too, but only every 15 seconds.
+
+        `pod` has rank 0; without it, the newest pod of slot 0, which may be a spare where the job has one."""
+        first = pod or self.rank_0(job, namespace)
         if first is None:
             return 0
         log = str(self.read(f"/api/v1/namespaces/{namespace}/pods/{first}/log?container=trainer&tailLines=20"))

@@ -9,6 +9,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 
+KWOK_NODES = 7  # beside three that run pods, so that four nodes are 40 %; their taint keeps pods away
+
 
 @pytest.fixture(scope="session")
 def images():
@@ -31,7 +33,7 @@ def images():
 def bare_cluster(images):
     """The cluster with every image loaded, and nothing of Lockstep installed."""
     name = os.environ.get("LOCKSTEP_E2E_CLUSTER", "e2e")
-    cluster = e2e.Cluster(name)
+    cluster = e2e.Cluster(name, kwok=KWOK_NODES)
     try:
         for archive in sorted(images.glob("*.tar")):
             cluster.command("load", archive)

@@ -1,5 +1,6 @@
 """A job with a spare: when a pod is lost, the spare takes its place at once, and the replacement is the next spare."""
 
+import re
 import time
 
 import pytest
@@ -37,6 +38,12 @@ def runs(cluster, name, generation):
 def has_spare(cluster, name):
     status = cluster.job(name)["status"]
     return status if status["nodes"].get("spare") == 1 and status["nodes"]["summary"] == "2/2" else None
+
+
+def said_of(cluster, name, reason):
+    """What an event of that reason says of the job; None while there is none."""
+    found = cluster.get("events", "--field-selector", f"involvedObject.name={name},reason={reason}")["items"]
+    return found[0]["message"] if found else None
 
 
 def test_a_spare_replaces_a_deleted_pod_whose_successor_is_the_next_spare(cluster, job, digest):
@@ -115,3 +122,41 @@ def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(clus
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
     log = cluster.kubectl("logs", by_slot(cluster, name)[max(gang[1], spare)], "-c", "trainer").stdout
     assert "rank 1 of 2" in log, log
+
+
+def test_nobody_leaves_when_four_of_ten_nodes_turn_bad_at_once(cluster, job):
+    # Last of this file: for a minute, a node that becomes sick would be one of many. The job ends when it is deleted.
+    name = job(jobs.trainer("stay", *jobs.mlp(1_000_000), jobs.pace(0.01), nodes=2, spares={"nodes": 1},
+                            scheduling={"backend": "None"}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    cluster.wait_for(name, "the spare is there", lambda: has_spare(cluster, name), deadline=60)
+    gang, spare = gang_and_spare(cluster, name)
+    pods = cluster.by_slot(name)
+    uids = {pod["metadata"]["uid"] for pod in pods.values()}
+    generation = cluster.job(name)["status"]["membershipGeneration"]
+    of_members = {pods[slot]["spec"]["nodeName"] for slot in gang} - {pods[spare]["spec"]["nodeName"]}
+    assert of_members, "a member's node has to be sick while the spare's is well"
+    nodes = {node["metadata"]["name"] for node in cluster.read("/api/v1/nodes")["items"]}
+    kwok = sorted(node for node in nodes if node.startswith("kwok-"))
+    sick = kwok[:4 - len(of_members)] + sorted(of_members)  # the third to be labelled makes them many
+    assert len(nodes) == 10 and len(sick) == 4
+    since = time.monotonic()
+    cluster.kubectl("label", "node", *sick, f"{e2e.SICK}=yes")
+    try:
+        # The operator says it when the first of them would have left, had it been alone.
+        said = cluster.wait_for(name, "it says why nobody leaves", lambda: said_of(cluster, name, "ManyNodesSick"), 30)
+        print(f"\n{name}: {time.monotonic() - since:.2f} s after {sick} were called sick: {said}")
+        stays = next(pod for _, pod in sorted(pods.items()) if pod["spec"]["nodeName"] in of_members)
+        pod, node = stays["metadata"]["name"], stays["spec"]["nodeName"]
+        # The node of another test may have become sick less than a minute ago.
+        assert re.fullmatch(f"pod {pod} stays on node {node}: the node has label:{e2e.SICK}, but [45] nodes, "
+                            "more than 20 % of all, became sick together", said), said
+        speaks = pods[cluster.slots_by_rank(name)[0]]["metadata"]["name"]
+        step = cluster.logged_step(name, pod=speaks)
+        cluster.wait_for(name, "200 steps more", lambda: cluster.logged_step(name, pod=speaks) >= step + 200)
+        assert {pod["metadata"]["uid"] for pod in cluster.pods(name)} == uids == \
+            {pod["metadata"]["uid"] for pod in cluster.by_slot(name).values()}, "no pod has left or is about to"
+        status = cluster.job(name)["status"]
+        assert (status["membershipGeneration"], status.get("attempts", [])) == (generation, [])
+    finally:
+        cluster.kubectl("label", "node", *sick, f"{e2e.SICK}-")
