@@ -63,8 +63,9 @@ Result<std::unique_ptr<Agent>> Agent::make(Settings settings, std::vector<std::s
     if (!end.message.empty()) self->say(end.message);
     self->state_.on_exit(end, now_());
   };
-  made->processes_ = std::make_unique<Processes>(std::move(command), std::move(environment), *made->out_, *made->err_,
-                                                 std::move(events));
+  made->processes_ =
+      std::make_unique<Processes>(std::move(command), std::move(environment), interface_of(made->settings_.pod_ip),
+                                  *made->out_, *made->err_, std::move(events));
   return made;
 }
 

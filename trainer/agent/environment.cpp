@@ -7,6 +7,8 @@
 #include <map>
 #include <string_view>
 
+#include "operator/rendezvous/coordinator.h"
+
 namespace lockstep::trainer::agent {
 namespace {
 
@@ -84,6 +86,19 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["PET_MAX_RESTARTS"] = std::to_string(0);  // restarts are the operator's
 }
 
+// emplace() keeps what the user set, an empty value as well.
+void add_nccl_defaults(Variables& variables, const std::string& interface) {
+  // NCCL takes the first interface that is up, unless told; that may lead nowhere on a node with several. The second
+  // "=" asks for this very name: without it "eth1" means eth10 as well.
+  if (!interface.empty()) variables.emplace("NCCL_SOCKET_IFNAME", "=" + interface);
+  // Ranks of one host exchange data through /dev/shm and CUDA IPC, which pods do not share. NCCL tells hosts apart by
+  // hostname and boot id, which pods with hostNetwork on one node have in common.
+  const auto pod = variables.find(rendezvous::kEnvPodUid);
+  if (pod != variables.end() && !pod->second.empty()) variables.emplace("NCCL_HOSTID", pod->second);
+  // A thread in each process that listens on a fixed port, without authentication, for questions that nobody asks here.
+  variables.emplace("NCCL_RAS_ENABLE", "0");
+}
+
 // Gives each process its equal part of the pod's GPUs: the device plugin lists all of them in NVIDIA_VISIBLE_DEVICES,
 // in the pod's environment. CUDA does not read that variable, so cuda:LOCAL_RANK keeps its meaning.
 void divide_gpus(Variables& variables, const Go& go, int local_rank) {
@@ -110,7 +125,7 @@ void divide_gpus(Variables& variables, const Go& go, int local_rank) {
 }  // namespace
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const Go& go, int local_rank,
-                                            int listen_fd, int agent_fd, int peers_fd) {
+                                            WorkerDescriptors descriptors, const std::string& interface) {
   Variables variables;
   for (const std::string& entry : base) {
     const std::size_t equals = entry.find('=');
@@ -123,10 +138,13 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   for (const auto& [name, value] : go.program.env) variables[name] = value;
   divide_gpus(variables, go, local_rank);
   add_ours(variables, go);
-  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, peers_fd);
-  if (go.kind != Kind::kNone) add_torch(variables, go, local_rank);
-  if (listen_fd >= 0) variables[rendezvous::kEnvListenFd] = std::to_string(listen_fd);
-  if (agent_fd >= 0) variables[rendezvous::kEnvAgentFd] = std::to_string(agent_fd);
+  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, descriptors.peers);
+  if (go.kind != Kind::kNone) {
+    add_torch(variables, go, local_rank);
+    add_nccl_defaults(variables, interface);
+  }
+  if (descriptors.listen >= 0) variables[rendezvous::kEnvListenFd] = std::to_string(descriptors.listen);
+  if (descriptors.agent >= 0) variables[rendezvous::kEnvAgentFd] = std::to_string(descriptors.agent);
 
   std::vector<std::string> entries;
   entries.reserve(variables.size());

@@ -9,12 +9,21 @@
 
 namespace lockstep::trainer::agent {
 
+// Descriptors as numbers in the worker; -1 for none.
+struct WorkerDescriptors {
+  int listen = -1;  // the listener of its rank
+  int agent = -1;   // the link
+  int peers = -1;   // a file with peers_text()
+};
+
 // `base` ("NAME=value" each) is the agent's own environment; the agent's private variables are removed. Then come
 // spec.rendezvous.env and the variables of the generation, each of which replaces earlier ones. Each process gets an
-// equal part of the GPUs in NVIDIA_VISIBLE_DEVICES, unless the job has divided them (docs/elastic.md). `listen_fd` and
-// `agent_fd` are descriptors in the worker, -1 for none; so is `peers_fd`, of a file with peers_text().
+// equal part of the GPUs in NVIDIA_VISIBLE_DEVICES, unless the job has divided them (docs/elastic.md). Of NCCL's
+// settings each that is in neither `base` nor spec.rendezvous.env follows from the pod (docs/gpu.md): `interface` is
+// the one that holds the pod's address, empty if it is not known. Kind::kNone gets none of these.
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const rendezvous::Go& go,
-                                            int local_rank, int listen_fd, int agent_fd, int peers_fd = -1);
+                                            int local_rank, WorkerDescriptors descriptors = {},
+                                            const std::string& interface = "");
 
 // The text of LOCKSTEP_PEERS_FILE; empty if the lists fit into their variables, or if there are none.
 std::string peers_text(const rendezvous::Go& go);

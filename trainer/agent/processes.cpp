@@ -157,10 +157,11 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 
 }  // namespace
 
-Processes::Processes(std::vector<std::string> command, std::vector<std::string> environment, Output& out, Output& err,
-                     Events events)
+Processes::Processes(std::vector<std::string> command, std::vector<std::string> environment, std::string interface,
+                     Output& out, Output& err, Events events)
     : command_(std::move(command)),
       environment_(std::move(environment)),
+      interface_(std::move(interface)),
       out_(out),
       err_(err),
       events_(std::move(events)) {}
@@ -229,7 +230,7 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
     }
   }
   std::vector<std::string> environment =
-      worker_environment(environment_, go, local_rank, listener.get(), link_there.get(), peers.get());
+      worker_environment(environment_, go, local_rank, {listener.get(), link_there.get(), peers.get()}, interface_);
   const std::string file = resolve(command_.front(), variable(environment, "PATH"), failed);
   if (file.empty()) return false;
   std::vector<std::string> argv = command_;

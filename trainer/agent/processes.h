@@ -24,9 +24,9 @@ class Processes {
     std::function<void(int rank, const rendezvous::WorkerMessage&)> on_worker_message;
     std::function<void(const rendezvous::ProcessEnd&)> on_exit;
   };
-  // `command` is argv; `environment` is the agent's own.
-  Processes(std::vector<std::string> command, std::vector<std::string> environment, Output& out, Output& err,
-            Events events);
+  // `command` is argv; `environment` is the agent's own; `interface` holds the pod's address, empty if not known.
+  Processes(std::vector<std::string> command, std::vector<std::string> environment, std::string interface, Output& out,
+            Output& err, Events events);
   ~Processes();
 
   // One process for each local rank of `go` that is in `only`, or for all where that is empty; each gets its listener.
@@ -71,6 +71,7 @@ class Processes {
   bool others_than_workers() const;
 
   const std::vector<std::string> command_, environment_;
+  const std::string interface_;
   Output& out_;
   Output& err_;
   const Events events_;

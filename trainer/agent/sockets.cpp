@@ -2,12 +2,15 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "operator/api/cause.h"
 
@@ -74,7 +77,33 @@ bool is_free(int family, int port) {
   return fd && ::listen(fd.get(), 1) == 0;
 }
 
+// Whether `one` of an interface is the address `other`, or holds it as the loopback holds its whole network.
+bool holds(const ifaddrs& one, const Address& other) {
+  if (one.ifa_addr == nullptr || one.ifa_addr->sa_family != other.storage.ss_family) return false;
+  if (other.storage.ss_family == AF_INET6) {
+    const auto& ours = reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr;
+    return std::memcmp(&ours, &reinterpret_cast<const sockaddr_in6&>(other.storage).sin6_addr, sizeof ours) == 0;
+  }
+  std::uint32_t mask = ~std::uint32_t{0};
+  if ((one.ifa_flags & IFF_LOOPBACK) != 0 && one.ifa_netmask != nullptr) {
+    mask = reinterpret_cast<const sockaddr_in*>(one.ifa_netmask)->sin_addr.s_addr;
+  }
+  const std::uint32_t ours = reinterpret_cast<const sockaddr_in*>(one.ifa_addr)->sin_addr.s_addr;
+  return ((ours ^ reinterpret_cast<const sockaddr_in&>(other.storage).sin_addr.s_addr) & mask) == 0;
+}
+
 }  // namespace
+
+std::string interface_of(const std::string& ip) {
+  const Address address = address_of(ip.find(':') == std::string::npos ? AF_INET : AF_INET6, ip, 0);
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(first, &::freeifaddrs);
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+    if (holds(*one, address)) return one->ifa_name;
+  }
+  return "";
+}
 
 Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, const std::string& seed) {
   Offer offer;

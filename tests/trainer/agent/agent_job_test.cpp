@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/trainer/agent/agents.h"
+#include "trainer/agent/sockets.h"
 
 namespace lockstep::trainer::agent {
 namespace {
@@ -43,6 +44,15 @@ TEST_F(AgentJobTest, all_zero_exits_finish_the_job_and_the_agents_leave_with_zer
   for (const auto& one : agents) EXPECT_EQ(one->wait(), 0);
   EXPECT_TRUE(store.record("uid").finished);
   EXPECT_EQ(started(1).size(), 4U);
+}
+
+TEST_F(AgentJobTest, an_agent_names_the_interface_of_its_pods_address_to_nccl) {
+  ::unsetenv("NCCL_SOCKET_IFNAME");  // the agent inherits this program's environment
+  ::unsetenv("NCCL_HOSTID");
+  start_job(1, 1, {"bash", "-c", "echo $NCCL_SOCKET_IFNAME $NCCL_HOSTID >> $OUT"});
+  ASSERT_TRUE(reaches(Phase::kFinished, 1));
+  EXPECT_EQ(agents[0]->wait(), 0);
+  EXPECT_EQ(contents(folder / "workers"), "=" + interface_of("127.0.0.1") + " uid-of-a-1234-0-1\n");
 }
 
 TEST_F(AgentJobTest, a_coordinator_that_dies_and_comes_back_does_not_disturb_the_workers) {
