@@ -5,6 +5,7 @@
 
 #include <variant>
 
+#include "trainer/comm/nccl_api.h"
 #include "trainer/core/random.h"
 
 namespace lockstep::trainer {
@@ -42,6 +43,14 @@ void add(Fields& fields, const core::PolynomialDecay& decay) {
 void add(Fields&, const core::CosineDecay&) {}
 void add(Fields&, const core::ConstantRate&) {}
 
+// With the version of NCCL.
+std::string transport_of(const Rank& rank) {
+  if (!rank.world.nccl) return "ring";
+  int version = 0;
+  static_cast<void>(rank.world.nccl->api.get_version(&version));  // a library that does not say is not loaded
+  return fmt::format("nccl-{}", version);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> identity_of(const Rank& rank) {
@@ -71,8 +80,10 @@ std::map<std::string, std::string> identity_of(const Rank& rank) {
       {"checkpoint-every-steps", fmt::format("{}", flags.checkpoint_every_steps)},
       {"keep-best", flags.keep_best ? "true" : "false"},
       {"early-stop-evaluations", fmt::format("{}", flags.early_stop_evaluations)},
-      {"transport", flags.transport == "nccl" ? "nccl" : "ring"},
+      {"transport", transport_of(rank)},
   };
+  // A rank of --backend=auto may compute on the CPU beside others that do not.
+  if (flags.backend == "cuda") fields["gpu"] = bounded(rank.backend->numerics());
   std::visit([&fields](const auto& rule) { add(fields, rule); }, optimizer.rule);
   std::visit([&fields](const auto& decay) { add(fields, decay); }, optimizer.schedule.decay);
   for (const auto& [name, value] : flags.model_options.all()) fields[name] = models::to_text(value);

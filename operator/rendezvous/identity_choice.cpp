@@ -8,7 +8,7 @@ namespace lockstep::rendezvous {
 namespace {
 
 // Their values decide the defaults of other fields, so a difference in one of these explains the rest.
-constexpr std::string_view kExplaining[] = {"model", "optimizer"};
+constexpr std::string_view kExplaining[] = {"model", "optimizer", "precision"};
 
 constexpr int kMostFields = 32;  // of a line that are compared: so that a long one costs no more memory than it is
 
@@ -74,6 +74,7 @@ std::optional<IdentityDifference> identity_difference(const std::vector<MemberId
 
 std::string identity_advice(const std::string& field) {
   if (field == "numerics") return "Give the job nodes of one CPU type, or leave out --deterministic";
+  if (field == "gpu") return "Give the job nodes with one type of GPU and one driver";
   return "";
 }
 

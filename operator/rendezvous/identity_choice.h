@@ -26,7 +26,7 @@ struct IdentityDifference {
   bool operator==(const IdentityDifference&) const = default;
 };
 
-// The first field of which ranks have different values: `model`, `optimizer`, which decide defaults of others, then by
+// The first field of which ranks have different values: `model`, `optimizer`, `precision`, which decide others, then by
 // name; none where all agree. A rank without that field, or without a line, is not compared: its program may be of
 // another version. Of several values the one of most ranks is `other_value`, of equally many that of the first member;
 // `slot` is the first member with another one.

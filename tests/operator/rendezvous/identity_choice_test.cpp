@@ -47,8 +47,9 @@ TEST(IdentityChoice, a_long_line_is_compared_up_to_its_32nd_field) {
   EXPECT_EQ(difference_of({{{1, "z=1 " + line}}, {{1, "z=2 " + line}}})->field, "z");
 }
 
-TEST(IdentityChoice, a_difference_in_numerics_says_what_to_do) {
+TEST(IdentityChoice, a_difference_of_machines_says_what_to_do) {
   EXPECT_NE(identity_advice("numerics").find("--deterministic"), std::string::npos);
+  EXPECT_NE(identity_advice("gpu").find("one driver"), std::string::npos);
   EXPECT_EQ(identity_advice("gradients"), "");
 }
 

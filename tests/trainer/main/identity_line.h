@@ -16,11 +16,11 @@ namespace lockstep::trainer::testing {
 
 // What a trainer with these arguments tells its agent; empty: it ended before. `program`: null for trainer().
 inline std::string identity_line(const fs::path& folder, const std::vector<std::string>& arguments,
-                                 const char* program = nullptr) {
+                                 const char* program = nullptr, Environment environment = {}) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   comm::UniqueFd link(ends[0]), theirs(ends[1]);
-  const Environment environment = {{"LOCKSTEP_AGENT_FD", std::to_string(theirs.get())}};
+  environment["LOCKSTEP_AGENT_FD"] = std::to_string(theirs.get());
   Process process(folder, "rank", arguments, environment, Limits{.keep_fds = {theirs.get()}, .program = program});
   theirs.reset();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
