@@ -43,6 +43,15 @@ void add(Fields& fields, const core::PolynomialDecay& decay) {
 void add(Fields&, const core::CosineDecay&) {}
 void add(Fields&, const core::ConstantRate&) {}
 
+// What the GPU's numbers depend on, "cuda/fp32/NAME/sm-90/driver-13.0/runtime-13.2/...", without the driver: nodes get
+// a newer one while jobs run. With --deterministic it is in `numerics`.
+std::string gpu_of(const Rank& rank) {
+  std::string text = rank.backend->numerics();
+  const size_t begin = text.find("/driver-");
+  if (begin != std::string::npos) text.erase(begin, text.find('/', begin + 1) - begin);
+  return bounded(text);
+}
+
 // With the version of NCCL.
 std::string transport_of(const Rank& rank) {
   if (!rank.world.nccl) return "ring";
@@ -83,7 +92,7 @@ std::map<std::string, std::string> identity_of(const Rank& rank) {
       {"transport", transport_of(rank)},
   };
   // A rank of --backend=auto may compute on the CPU beside others that do not.
-  if (flags.backend == "cuda") fields["gpu"] = bounded(rank.backend->numerics());
+  if (flags.backend == "cuda") fields["gpu"] = gpu_of(rank);
   std::visit([&fields](const auto& rule) { add(fields, rule); }, optimizer.rule);
   std::visit([&fields](const auto& decay) { add(fields, decay); }, optimizer.schedule.decay);
   for (const auto& [name, value] : flags.model_options.all()) fields[name] = models::to_text(value);

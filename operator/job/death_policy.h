@@ -15,7 +15,8 @@ namespace lockstep::job {
 // node had room, so its successor would come there, too.
 const std::string* death_of(const Snapshot& snapshot, const api::Pod& pod);
 
-// Stores which pods are lost by such a sign, in one decision for all pods of a node: their successors go elsewhere.
+// Stores which pods are lost by such a sign, in one decision for all pods of a node: their successors go elsewhere. One
+// that stays is looked at again when it may be lost.
 Course note_deaths(const Snapshot& snapshot, Course course);
 
 }  // namespace lockstep::job

@@ -72,13 +72,13 @@ Course tell_doubt(const Snapshot& snapshot, Course course) {
     if (sick == nullptr || sick->doubt.empty()) continue;
     if (sick->age < kSignLasts) {
       course.plan.look_again_in(kSignLasts - sick->age);
-    } else {
-      course.plan.notice = EventToSend{.warning = true,
-                                       .reason = "ManyNodesSick",
-                                       .action = "Stay",
-                                       .note = fmt::format("pod {} stays on node {}: {}, but {}", slot.pod->meta.name,
-                                                           slot.pod->node_name, sick->sign, sick->doubt)};
+      continue;
     }
+    course.plan.notice = EventToSend{.warning = true,
+                                     .reason = "ManyNodesSick",
+                                     .action = "Stay",
+                                     .note = fmt::format("pod {} stays on node {}: {}, but {}", slot.pod->meta.name,
+                                                         slot.pod->node_name, sick->sign, sick->doubt)};
     return course;
   }
   return course;

@@ -117,9 +117,9 @@ void Reconciler::look_for_sick(Snapshot& snapshot) const {
       sign = "the node has " + node->second->sickness;
     }
     if (sign.empty()) continue;  // another pod of the node is the sick one
-    std::string doubt = seen->many ? fmt::format("{} nodes, more than {} % of all, became sick together",
-                                                 seen->together, 100 / SicknessWatch::kOneIn)
-                                   : "";
+    // Without their number, which grows: each would be another event.
+    std::string doubt =
+        seen->many ? fmt::format("more than {} % of all nodes became sick together", 100 / SicknessWatch::kOneIn) : "";
     snapshot.sick_pods[pod->meta.name] = {std::move(sign), seen->age, std::move(doubt)};
   }
 }

@@ -31,9 +31,7 @@ std::optional<SicknessWatch::Seen> SicknessWatch::find(const std::string& node, 
   const auto known = nodes_.find(node);
   if (known == nodes_.end()) return std::nullopt;
   const Sick& sick = known->second;
-  return Seen{.age = clock_.now() - sick.since,
-              .together = sick.together,
-              .many = sick.together >= kFewest && sick.together * kOneIn > nodes};
+  return Seen{clock_.now() - sick.since, sick.together >= kFewest && sick.together * kOneIn > nodes};
 }
 
 }  // namespace lockstep::job

@@ -21,9 +21,8 @@ class SicknessWatch {
   static constexpr std::size_t kOneIn = 5;
 
   struct Seen {
-    Duration age{};            // since the node has been sick
-    std::size_t together = 1;  // nodes that became sick together, this one among them
-    bool many = false;         // they are many
+    Duration age{};     // since the node has been sick
+    bool many = false;  // many became sick together with it
   };
 
   explicit SicknessWatch(Clock& clock) : clock_(clock) {}

@@ -36,7 +36,7 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slot
 
 // For how long the pod stays on its node, whatever sign that has. A sign took an earlier pod of the job from that node,
 // which the job has avoided since, so no other node had room: the next pod would come there, too. Zero: it need not
-// stay.
-Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now);
+// stay. `dead`: the node counts as lost, so what left it because it was sick does not matter.
+Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now, bool dead = false);
 
 }  // namespace lockstep::job

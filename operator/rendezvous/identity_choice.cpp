@@ -74,7 +74,7 @@ std::optional<IdentityDifference> identity_difference(const std::vector<MemberId
 
 std::string identity_advice(const std::string& field) {
   if (field == "numerics") return "Give the job nodes of one CPU type, or leave out --deterministic";
-  if (field == "gpu") return "Give the job nodes with one type of GPU and one driver";
+  if (field == "gpu") return "Give the job nodes with one type of GPU";
   return "";
 }
 

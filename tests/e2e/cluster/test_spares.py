@@ -1,6 +1,5 @@
 """A job with a spare: when a pod is lost, the spare takes its place at once, and the replacement is the next spare."""
 
-import re
 import time
 
 import pytest
@@ -148,9 +147,8 @@ def test_nobody_leaves_when_four_of_ten_nodes_turn_bad_at_once(cluster, job):
         print(f"\n{name}: {time.monotonic() - since:.2f} s after {sick} were called sick: {said}")
         stays = next(pod for _, pod in sorted(pods.items()) if pod["spec"]["nodeName"] in of_members)
         pod, node = stays["metadata"]["name"], stays["spec"]["nodeName"]
-        # The node of another test may have become sick less than a minute ago.
-        assert re.fullmatch(f"pod {pod} stays on node {node}: the node has label:{e2e.SICK}, but [45] nodes, "
-                            "more than 20 % of all, became sick together", said), said
+        assert said == (f"pod {pod} stays on node {node}: the node has label:{e2e.SICK}, "
+                        "but more than 20 % of all nodes became sick together")
         speaks = pods[cluster.slots_by_rank(name)[0]]["metadata"]["name"]
         step = cluster.logged_step(name, pod=speaks)
         cluster.wait_for(name, "200 steps more", lambda: cluster.logged_step(name, pod=speaks) >= step + 200)

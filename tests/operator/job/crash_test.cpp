@@ -247,7 +247,7 @@ Seen storm(unsigned seed) {
         world.sicken(some_pod());
         break;
       case 16:
-        world.call_dead(pick(2), true);  // of three that are called dead together none counts as lost
+        world.call_dead(pick(2), true);  // three that are dead before a decision would be doubted
         break;
       case 17:
         world.call_dead(pick(2), false);

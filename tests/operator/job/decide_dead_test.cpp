@@ -167,9 +167,23 @@ TEST(DecideDead, a_successor_that_found_no_other_node_stays_there_for_ten_minute
   const Plan plan = s.plan();
   EXPECT_TRUE(plan.deletes.empty() && plan.creates.empty());
   EXPECT_EQ(s.job.status.attempts.size(), 1U);
+  ASSERT_TRUE(plan.requeue_after);
+  EXPECT_LE(*plan.requeue_after, 10min) << "nothing else wakes the job then";
   s.now += 10min;
   EXPECT_EQ(s.accept().deletes.size(), 1U);
   EXPECT_EQ(s.job.status.attempts.size(), 2U);
+}
+
+TEST(DecideDead, a_pod_on_a_node_that_another_left_because_it_was_sick_is_lost) {
+  Gang s;
+  s.job.status.slots = {{.slot = 2,
+                         .trouble = api::SlotTrouble::kUnhealthy,
+                         .pod = "a-abcd-2-0",
+                         .node = "node-1",
+                         .since = s.now,
+                         .sign = "nvidia.com/gpu GPU-1 is Unhealthy"}};
+  s.kill(1);
+  EXPECT_EQ(s.accept().deletes.size(), 1U);
 }
 
 TEST(DecideDead, a_spare_that_found_no_other_node_stays_there_too) {
@@ -216,7 +230,7 @@ TEST(DecideDead, a_job_that_is_suspended_may_save_what_the_node_holds) {
 }
 
 // The world has three nodes.
-TEST(DecideDead, of_many_nodes_that_are_called_dead_at_once_none_counts_as_lost) {
+TEST(DecideDead, of_many_nodes_that_are_dead_before_a_decision_none_counts_as_lost) {
   for (const int many : {2, 3}) {
     World world;
     world.create_job();
