@@ -63,35 +63,28 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   app.add_option("--agent-image", options.agent_image, "image that contains /lockstep-agent: the operator's own")
       ->envname("LOCKSTEP_AGENT_IMAGE")
       ->required();
-  std::vector<std::string> levels;
-  app.add_option("--topology-level", levels,
-                 "network level above the node, as NAME=LABEL of nodes; repeat it, outermost first. Ranks follow the "
-                 "domains of the pods (default: no level, ranks follow slots)")
-      ->type_name("NAME=LABEL")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  std::vector<std::string> avoided;
-  app.add_option("--avoid-nodes", avoided,
-                 "sign that a node is sick, which then gets no more pods: condition:TYPE=STATUS, taint:KEY[=VALUE], "
-                 "label:KEY[=VALUE], or preset:NAME (nvsentinel, eks, aks, gke, autoscalers); repeat it")
-      ->type_name("SIGN")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  std::vector<std::string> left;
-  app.add_option(
-         "--leave-nodes", left,
-         "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
-         "it after a step if a spare or minNodes others are there; repeat it")
-      ->type_name("SIGN")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  std::vector<std::string> dead;
-  app.add_option("--dead-nodes", dead,
-                 "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
-                 "replaced at once; repeat it")
-      ->type_name("SIGN")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  // One that may be given again and again.
+  const auto add_repeated = [&app](const char* name, std::vector<std::string>& values, const char* type,
+                                   const char* text) {
+    app.add_option(name, values, text)
+        ->type_name(type)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  std::vector<std::string> levels, avoided, left, dead;
+  add_repeated("--topology-level", levels, "NAME=LABEL",
+               "network level above the node, as NAME=LABEL of nodes; repeat it, outermost first. Ranks follow the "
+               "domains of the pods (default: no level, ranks follow slots)");
+  add_repeated("--avoid-nodes", avoided, "SIGN",
+               "sign that a node is sick, which then gets no more pods: condition:TYPE=STATUS, taint:KEY[=VALUE], "
+               "label:KEY[=VALUE], or preset:NAME (nvsentinel, eks, aks, gke, autoscalers); repeat it");
+  add_repeated(
+      "--leave-nodes", left, "SIGN",
+      "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
+      "it after a step if a spare or minNodes others are there; repeat it");
+  add_repeated("--dead-nodes", dead, "SIGN",
+               "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
+               "replaced at once; repeat it");
   app.add_option("--leave-unhealthy-devices", options.leave_unhealthy_devices,
                  "members leave in the same way if the kubelet reports a device of their pod as Unhealthy")
       ->capture_default_str();

@@ -12,7 +12,8 @@ const std::string* death_of(const Snapshot& snapshot, const api::Pod& pod) {
   if (sign == snapshot.dead_nodes.end() || pod.phase == "Succeeded") return nullptr;
   const auto& status = snapshot.job->status;
   const bool told = find_trouble(status, SlotTrouble::kNodeLost, pod.meta.name) != nullptr;
-  return told || stays_for(status, pod, snapshot.now, true) <= Duration::zero() ? &sign->second : nullptr;
+  return told || stays_for(status, pod, snapshot.now, {SlotTrouble::kNodeLost}) <= Duration::zero() ? &sign->second
+                                                                                                    : nullptr;
 }
 
 Course note_deaths(const Snapshot& snapshot, Course course) {
@@ -20,7 +21,7 @@ Course note_deaths(const Snapshot& snapshot, Course course) {
   for (const SlotView& slot : course.gang.slots) {
     if (slot.pod == nullptr) continue;
     if (slot.state == SlotState::kLive && snapshot.dead_nodes.count(slot.pod->node_name) != 0) {
-      const Duration left = stays_for(snapshot.job->status, *slot.pod, snapshot.now, true);
+      const Duration left = stays_for(snapshot.job->status, *slot.pod, snapshot.now, {SlotTrouble::kNodeLost});
       if (left > Duration::zero()) course.plan.look_again_in(left);
     }
     if (slot.state != SlotState::kLost) continue;

@@ -97,7 +97,9 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
   for (const SlotView& slot : course.gang.slots) {
     const Sickness* sick = sickness_of(snapshot, slot);
     if (!is_to_leave(sick) || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
-    const Duration wait = std::max<Duration>(kSignLasts - sick->age, stays_for(course.status, *slot.pod, snapshot.now));
+    const Duration stays =
+        stays_for(course.status, *slot.pod, snapshot.now, {SlotTrouble::kUnhealthy, SlotTrouble::kNodeLost});
+    const Duration wait = std::max<Duration>(kSignLasts - sick->age, stays);
     if (wait <= Duration::zero()) return tell(snapshot, std::move(course), slot.slot, *sick);
     course.plan.look_again_in(wait);
   }

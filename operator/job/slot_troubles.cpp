@@ -158,12 +158,13 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slot
   return nodes;
 }
 
-Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now, bool dead) {
+Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now,
+                   std::initializer_list<SlotTrouble> after) {
   const auto identity = identity_of(pod.meta);
   Duration longest{};
   for (const api::SlotStatus& entry : troubles_of(status)) {
-    if (!by_sign(entry) || entry.node != pod.node_name) continue;
-    if (dead && entry.trouble != SlotTrouble::kNodeLost) continue;
+    const bool counts = std::find(after.begin(), after.end(), entry.trouble) != after.end();
+    if (!counts || !by_sign(entry) || entry.node != pod.node_name) continue;
     const bool later = identity && identity->incarnation > identity_in(entry.pod).incarnation;
     if (later) longest = std::max(longest, avoided_for(entry, now));
   }

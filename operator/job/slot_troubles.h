@@ -2,6 +2,7 @@
 // that attempt, because the list of attempts is cut.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ Snapshot with_troubles(const Snapshot& snapshot);
 std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
 
 // For how long the pod stays on its node, whatever sign that has. A sign took an earlier pod of the job from that node,
-// which the job has avoided since, so no other node had room: the next pod would come there, too. Zero: it need not
-// stay. `dead`: the node counts as lost, so what left it because it was sick does not matter.
-Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now, bool dead = false);
+// with one of the troubles in `after`. The job has avoided the node since, so no other had room: the next pod would
+// come there, too. Zero: it need not stay.
+Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now,
+                   std::initializer_list<api::SlotTrouble> after);
 
 }  // namespace lockstep::job

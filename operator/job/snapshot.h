@@ -50,7 +50,7 @@ struct Placing {
 struct Sickness {
   std::string sign;  // half a sentence: "nvidia.com/gpu GPU-0123 is Unhealthy"
   Duration age{};    // since it was seen first
-  // Half a sentence, where so many nodes became sick together that the sign is doubted, and nobody leaves; else "".
+  // Why the sign is doubted, so that the pod stays, as half a sentence; "" where it is not.
   std::string doubt{};
 
   bool operator==(const Sickness&) const = default;

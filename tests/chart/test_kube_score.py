@@ -20,14 +20,15 @@ ON_PURPOSE = {
 
 @pytest.fixture(scope="module")
 def score():
-    built = subprocess.run([e2e.ROOT / "tests/chart/kube_score.sh"], text=True, capture_output=True, timeout=900, check=True)
+    built = subprocess.run([e2e.ROOT / "tests/chart/kube_score.sh"], text=True, capture_output=True, timeout=900,
+                           check=True)
 
     def of(documents):
         """The findings: (object, test, text)."""
-        words = [word for test in ON_PURPOSE for word in ("--ignore-test", test)]
-        done = subprocess.run([built.stdout.strip(), "score", "--output-format", "json", "--kubernetes-version", "v1.30",
-                               *words, "-"], input=yaml.safe_dump_all(documents), text=True, capture_output=True,
-                              timeout=60, check=False)
+        words = ["score", "--output-format", "json", "--kubernetes-version", "v1.30"]
+        words += [word for test in ON_PURPOSE for word in ("--ignore-test", test)]
+        done = subprocess.run([built.stdout.strip(), *words, "-"], input=yaml.safe_dump_all(documents), text=True,
+                              capture_output=True, timeout=60, check=False)
         assert done.stdout, done.stderr
         return [(found["object_name"], check["check"]["id"], comment["summary"])
                 for found in yaml.safe_load(done.stdout) for check in found["checks"]

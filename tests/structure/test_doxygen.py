@@ -28,7 +28,8 @@ def words_of(page):
 
 def filtered(tmp_path, text):
     (tmp_path / "header.h").write_text(text)
-    return subprocess.run(["awk", "-f", FILTER, tmp_path / "header.h"], text=True, capture_output=True, check=True).stdout
+    command = ["awk", "-f", FILTER, tmp_path / "header.h"]
+    return subprocess.run(command, text=True, capture_output=True, check=True).stdout
 
 
 def test_all_headers_become_pages_without_a_warning(tmp_path):

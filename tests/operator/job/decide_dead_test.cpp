@@ -14,22 +14,11 @@ using rendezvous::Phase;
 
 constexpr const char* kSign = "label:example.com/dead";
 
-// Three pods that train, and perhaps one that is held ready; all are connected.
-struct Gang : Situation {
-  explicit Gang(int spares = 0) : Situation(3) {
-    job.spec.spares = spares;
-    see(Phase::kWaiting, 0);
-    accept();
-    for (int slot = 0; slot < 3 + spares; ++slot) pod(slot);
-    see(Phase::kUp, 1).world_size = 3;
-    connect();
-    for (auto& member : view->members) member.in_gang = member.up = member.slot < 3;
-    accept();
-  }
+struct Gang : TrainingThree {
+  explicit Gang(int spares = 0) : TrainingThree(spares) {}
   static Gang elastic() {
     Gang gang;
-    gang.job.spec.elastic.emplace();
-    gang.job.spec.elastic->min_nodes = 2;
+    gang.shrinks_to(2);
     return gang;
   }
   void kill(int slot) { dead_nodes[pods.at(static_cast<size_t>(slot)).node_name] = kSign; }

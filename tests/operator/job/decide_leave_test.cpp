@@ -14,22 +14,11 @@ using rendezvous::Phase;
 constexpr const char* kSign = "nvidia.com/gpu GPU-0 is Unhealthy";
 constexpr const char* kDoubt = "more than 20 % of all nodes became sick together";
 
-// Three pods that train, and perhaps one that is held ready; all are connected.
-struct Gang : Situation {
-  explicit Gang(int spares = 1) : Situation(3) {
-    job.spec.spares = spares;
-    see(Phase::kWaiting, 0);
-    accept();
-    for (int slot = 0; slot < 3 + spares; ++slot) pod(slot);
-    see(Phase::kUp, 1).world_size = 3;
-    connect();
-    for (auto& member : view->members) member.in_gang = member.up = member.slot < 3;
-    accept();
-  }
+struct Gang : TrainingThree {
+  explicit Gang(int spares = 1) : TrainingThree(spares) {}
   static Gang elastic() {
     Gang gang(0);
-    gang.job.spec.elastic.emplace();
-    gang.job.spec.elastic->min_nodes = 2;
+    gang.shrinks_to(2);
     return gang;
   }
   Sickness& sicken(int slot, Duration age = kSignLasts) {

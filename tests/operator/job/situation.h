@@ -151,4 +151,22 @@ struct Situation {
   bool is(const std::string& type) const { return api::is_true(job.status.conditions, type); }
 };
 
+// Three pods that train, and some that are held ready; all are connected.
+struct TrainingThree : Situation {
+  explicit TrainingThree(int spares) : Situation(3) {
+    job.spec.spares = spares;
+    see(rendezvous::Phase::kWaiting, 0);
+    accept();
+    for (int slot = 0; slot < 3 + spares; ++slot) pod(slot);
+    see(rendezvous::Phase::kUp, 1).world_size = 3;
+    connect();
+    for (auto& member : view->members) member.in_gang = member.up = member.slot < 3;
+    accept();
+  }
+  void shrinks_to(int fewest) {
+    job.spec.elastic.emplace();
+    job.spec.elastic->min_nodes = fewest;
+  }
+};
+
 }  // namespace lockstep::job
