@@ -19,9 +19,13 @@ def helm(*arguments, check=True):
     return e2e.run(e2e.program("helm"), *arguments, check=check)
 
 
+def rendered(*arguments, chart=CHART):
+    """The text that Helm makes of the chart."""
+    return helm("template", "lockstep", chart, "-n", "lockstep-system", "--kube-version", "1.30.0", *arguments).stdout
+
+
 def render(*sets):
-    arguments = [word for value in sets for word in ("--set", value)]
-    text = helm("template", "lockstep", CHART, "-n", "lockstep-system", "--kube-version", "1.30.0", *arguments).stdout
+    text = rendered(*(word for value in sets for word in ("--set", value)))
     return [document for document in yaml.safe_load_all(text) if document]
 
 

@@ -20,8 +20,8 @@ ON_PURPOSE = {
 
 @pytest.fixture(scope="module")
 def score():
-    built = subprocess.run([e2e.ROOT / "tests/chart/kube_score.sh"], text=True, capture_output=True, timeout=900,
-                           check=True)
+    built = subprocess.run([e2e.ROOT / "tests/chart/go_tool.sh", "kube-score"], text=True, capture_output=True,
+                           timeout=900, check=True)
 
     def of(documents):
         """The findings: (object, test, text)."""
