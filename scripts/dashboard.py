@@ -30,7 +30,7 @@ def quantiles(metric):
 ROWS = [
     ("Jobs", [
         ("Attempts that ended, by cause", "short", "Per hour. docs/reference.md explains each cause.",
-         [("sum by (cause) (increase(lockstep_attempts_total[1h]))", "{{cause}}")]),
+         [("sum by (cause) (increase(lockstep_attempts_total[1h])) > 0", "{{cause}}")]),
         ("Recovery, median of each phase", "s", "docs/elastic.md explains the phases.",
          [("histogram_quantile(0.5, sum by (le, phase) (rate(lockstep_recovery_phase_seconds_bucket[1h])))",
            "{{phase}}")]),

@@ -38,6 +38,18 @@ Executor::Priority priority_of(const api::TrainingJob& job) {
   return repair ? Executor::Priority::kRepair : Executor::Priority::kBulk;
 }
 
+Counter& attempts_of(api::Cause cause, MetricsRegistry& metrics) {
+  return metrics.counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.",
+                         {{"cause", std::string(api::name_of(cause))}});
+}
+
+Histogram& seconds_of(const api::RecoveryPhase& phase, MetricsRegistry& metrics) {
+  static const std::vector<double> kBounds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
+                                              1,     2,     5,     10,   20,   50,   100, 200, 500};
+  return metrics.histogram("lockstep_recovery_phase_seconds", "Seconds that a phase of a recovery took.",
+                           {{"phase", phase.name}}, kBounds);
+}
+
 }  // namespace
 
 Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordinator& coordinator,
@@ -55,7 +67,11 @@ Reconciler::Reconciler(kube::Api& api, const Caches& caches, rendezvous::Coordin
       started_(clock.now()),
       pods_created_(metrics.counter("lockstep_pods_created_total", "Pods that were created.")),
       pods_deleted_(metrics.counter("lockstep_pods_deleted_total", "Pods that were deleted.")),
-      agent_(options_.agent) {}
+      agent_(options_.agent) {
+  // Prometheus sees no increase in a series that begins at 1, so each begins at 0.
+  for (const api::Cause cause : api::all_causes()) attempts_of(cause, metrics_);
+  for (const api::RecoveryPhase& phase : api::kRecoveryPhases) seconds_of(phase, metrics_);
+}
 
 Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key) {
   if (executor_.busy(key)) return std::optional<Duration>();
@@ -261,14 +277,9 @@ Status Reconciler::take_outcome(const api::ObjectKey& key, Memory& memory) {
 
 // Each phase once, when it is known.
 void Reconciler::observe_phases(const api::Attempt& before, const api::Attempt& attempt) {
-  static const std::vector<double> kBounds = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
-                                              1,     2,     5,     10,   20,   50,   100, 200, 500};
   for (const api::RecoveryPhase& phase : api::kRecoveryPhases) {
     if (before.*phase.ms >= 0 || attempt.*phase.ms < 0) continue;
-    metrics_
-        .histogram("lockstep_recovery_phase_seconds", "Seconds that a phase of a recovery took.",
-                   {{"phase", phase.name}}, kBounds)
-        .observe(static_cast<double>(attempt.*phase.ms) / 1000);
+    seconds_of(phase, metrics_).observe(static_cast<double>(attempt.*phase.ms) / 1000);
   }
 }
 
@@ -281,10 +292,7 @@ void Reconciler::count_changes(const api::TrainingJob& job, const api::TrainingJ
     const bool is_new = before == known.end();
     observe_phases(is_new ? api::Attempt{} : *before, attempt);
     if (!is_new) continue;
-    metrics_
-        .counter("lockstep_attempts_total", "Attempts of jobs that ended, by cause.",
-                 {{"cause", std::string(api::name_of(attempt.cause))}})
-        .increment();
+    attempts_of(attempt.cause, metrics_).increment();
     log::info("attempt ended", {{"job", job.meta.key().text()},
                                 {"generation", std::to_string(attempt.generation)},
                                 {"cause", attempt.cause.text()},

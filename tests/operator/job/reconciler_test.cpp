@@ -248,14 +248,31 @@ TEST(Reconciler, each_phase_of_a_recovery_is_counted_once) {
   World world;
   world.create_job();
   world.run(10);
-  EXPECT_EQ(world.metrics.text().find("lockstep_recovery_phase_seconds"), std::string::npos);
+  EXPECT_NE(world.metrics.text().find("lockstep_recovery_phase_seconds_count{phase=\"agree\"} 0\n"), std::string::npos);
   world.break_gang(api::Cause::kProcessSignal, 1, 137);
   world.run(30);
   const std::string text = world.metrics.text();
   EXPECT_NE(text.find("lockstep_recovery_phase_seconds_count{phase=\"agree\"} 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("lockstep_recovery_phase_seconds_bucket{phase=\"start\",le=\"0.2\"} 0\n"), std::string::npos);
   EXPECT_NE(text.find("lockstep_recovery_phase_seconds_bucket{phase=\"start\",le=\"0.5\"} 1\n"), std::string::npos);
-  EXPECT_EQ(text.find("phase=\"transfer\""), std::string::npos) << "nobody has told";
+  EXPECT_NE(text.find("lockstep_recovery_phase_seconds_count{phase=\"transfer\"} 0\n"), std::string::npos)
+      << "nobody has told";
+}
+
+TEST(Reconciler, attempts_of_each_cause_are_counted_from_0) {
+  World world;
+  world.create_job();
+  world.run(10);
+  EXPECT_NE(world.metrics.text().find("lockstep_attempts_total{cause=\"ProcessSignal\"} 0\n"), std::string::npos);
+  world.break_gang(api::Cause::kProcessSignal, 1, 137);
+  world.run(30);
+  const std::string text = world.metrics.text();
+  EXPECT_NE(text.find("lockstep_attempts_total{cause=\"ProcessSignal\"} 1\n"), std::string::npos) << text;
+  for (const api::Cause cause : api::all_causes()) {
+    EXPECT_NE(text.find("lockstep_attempts_total{cause=\"" + std::string(api::name_of(cause)) + "\"}"),
+              std::string::npos)
+        << api::name_of(cause);
+  }
 }
 
 TEST(Reconciler, a_restart_keeps_pods_and_a_lost_pod_does_not) {
