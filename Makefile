@@ -6,6 +6,7 @@ PYTHON ?= /usr/bin/python3
 KILLS ?= 200
 FAULTS ?= 20
 PODS ?= 0
+NODES ?= 1000
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help

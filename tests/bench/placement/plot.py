@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Draws the figures of `packing_bench --json FILE` as an SVG: plot.py FILE OUT.svg"""
 
+import argparse
 import json
-import sys
+import pathlib
 from xml.sax.saxutils import escape
 
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, BAR, GAP, TOP = 420, 300, 130, 18, 10, 56
@@ -95,12 +96,11 @@ def draw(figures):
 
 
 def main():
-    if len(sys.argv) != 3:
-        sys.exit("usage: plot.py FIGURES.json OUT.svg")
-    with open(sys.argv[1], encoding="utf-8") as file:
-        figures = json.load(file)
-    with open(sys.argv[2], "w", encoding="utf-8") as file:
-        file.write(draw(figures))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("figures", type=pathlib.Path, help="the JSON of packing_bench")
+    parser.add_argument("out", type=pathlib.Path, help="the SVG to write")
+    arguments = parser.parse_args()
+    arguments.out.write_text(draw(json.loads(arguments.figures.read_text())), encoding="utf-8")
 
 
 if __name__ == "__main__":
