@@ -39,7 +39,7 @@ test-unit: setup-test ## the unit tests alone (under a minute after the build)
 test-kind: setup-test ## the chart and jobs with mock GPUs on kind (podman, root)
 	@$(PYTHON) scripts/run_tests.py kind
 
-soak: setup-test ## the long forms of the tests (an hour or two; LOCKSTEP_SOAK_ROUNDS makes it longer)
+soak: setup-test ## the long forms of the tests, and the long commands of the pages as printed (hours; LOCKSTEP_SOAK_ROUNDS makes it longer)
 	@$(PYTHON) scripts/run_tests.py soak
 
 EVENTS ?= 10000000

@@ -5,9 +5,13 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tarfile
 
 import pytest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("e2e", "e2e/readme")]
+import pages  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
@@ -20,10 +24,17 @@ def run(*command, **options):
     ).stdout
 
 
+@pages.types_blocks("RELEASE.md", "Make a release")
+def type_the_command(folder):
+    """The page's command, with a folder and a version of this test."""
+    (command,) = pages.blocks("RELEASE.md")["Make a release"]
+    pages.run(pages.changed(command, {"build/release": str(BUILD), "out/release": str(folder), "0.1.0": VERSION}), 900)
+
+
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
-    subprocess.run([ROOT / "scripts/release-files.sh", BUILD, folder, VERSION], check=True, timeout=900)
+    type_the_command(folder)
     return folder
 
 

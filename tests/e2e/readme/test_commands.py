@@ -11,15 +11,9 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
-from pages import blocks  # noqa: E402
+from pages import FOLDERS, blocks, pages  # noqa: E402
 
-FOLDERS = ("charts", "containers", "docs", "examples", "manifests", "scripts", "tests", "trainer", "operator")
 PROGRAMS = ("lockstep", "lockstep-trainer", "lockstep-operator", "lockstep-agent")
-
-
-def pages():
-    found = [*e2e.ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (e2e.ROOT / folder).rglob("*.md"))]
-    return sorted(str(path.relative_to(e2e.ROOT)) for path in found)
 
 
 def commands(page):

@@ -1,0 +1,89 @@
+"""Each command in a block of a page is typed by a test, or left out for a reason that is on record."""
+
+import importlib
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/e2e/readme"), str(ROOT / "tests/release")]
+import pages  # noqa: E402
+from command_table import LEFT_OUT, LONG, WHOLE_PAGES  # noqa: E402
+from suites import runs_in_a_suite  # noqa: E402
+
+TESTS = ("test_install", "test_pages", "test_readme", "test_release_files")
+
+
+def typed_blocks():
+    """(page, heading) -> the test that types the blocks there."""
+    modules = [importlib.import_module(name) for name in TESTS]
+    return {place: f"{module.__name__}.{name}" for module in modules for name, test in vars(module).items()
+            for place in getattr(test, "typed", [])}
+
+
+def printed(page):
+    """(heading, command) of each command of a page."""
+    return [(block.heading, command) for block in pages.command_blocks(page)
+            for command in pages.commands_of(block.text)]
+
+
+def not_typed(page, typed):
+    """The commands of a page that no test types and no reason leaves out."""
+    return [f"{page}, {heading}: {command}" for heading, command in printed(page)
+            if page not in WHOLE_PAGES and (page, heading) not in typed and command not in LEFT_OUT.get(page, {})]
+
+
+class CommandBlocks(unittest.TestCase):
+    def test_each_command_of_a_page_is_typed_or_left_out_for_a_reason(self):
+        typed = typed_blocks()
+        self.assertGreater(len(typed), 10)
+        left = [line for page in pages.pages() for line in not_typed(page, typed)]
+        self.assertFalse(left, "no test types:\n" + "\n".join(left))
+
+    def test_a_command_that_no_test_types_is_found(self):
+        self.assertEqual(not_typed("docs/install.md", {("docs/install.md", "4. Run a job"): "a test"})[-1],
+                         "docs/install.md, Uninstall: kubectl delete namespace lockstep-system")
+
+    def test_the_tables_have_no_command_that_no_page_prints(self):
+        on_page = {page: {command for _, command in printed(page)} for page in pages.pages()}
+        gone = [(page, command) for page, commands in LEFT_OUT.items() for command in commands
+                if command not in on_page[page]]
+        gone += [command for command in LONG if not any(command in commands for commands in on_page.values())]
+        gone += [place for place in typed_blocks() if place[1] not in pages.blocks(place[0])]
+        self.assertEqual(gone, [])
+        self.assertEqual([page for page in WHOLE_PAGES if not on_page[page]], [])
+
+    def test_each_block_of_commands_parses(self):
+        for page in pages.pages():
+            for block in pages.command_blocks(page):
+                script = "\n".join(pages.commands_of(block.text))
+                done = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, f"{page}, {block.heading}: {done.stderr}")
+
+    def test_output_and_commands_are_told_apart(self):
+        text = "# A\n\n    make it   # now\n    a \\\n      b\n\n" \
+               "1. item\n    of two lines\n\n```\nlockstep run x\n```\n```yaml\nkubectl: x\n```\n" \
+               "## B\n\n    NAME  STATE\n\n    KEY=1 OTHER=2\n    tests/x.py --y\n"
+        found = [(heading, kind, block) for heading, kind, block in pages.raw_blocks(text)]
+        self.assertEqual([(heading, kind) for heading, kind, _ in found],
+                         [("A", "indented"), ("A", "plain"), ("A", "yaml"), ("B", "indented")])
+        self.assertEqual(pages.commands_of(found[0][2]), ["make it", "a b"])
+        self.assertEqual(pages.commands_of("$ git log\nout\n$ make"), ["git log", "make"])
+        for line, command in (("make it", True), ("NAME=1 kubectl get", True), ("build/release/bin/x -y", True),
+                              ("A=1 B=2", True), ("killed rank 2", False), ("cells/CELL.json  a file", False),
+                              ("accepted = max(3 * a)", False), ("bytes -> event", False), ("don't", False)):
+            self.assertEqual(pages.is_command(line), command, line)
+
+    def test_commands_of_suites_are_known(self):
+        run = "/usr/bin/python3 -m pytest -q -s tests/e2e/cluster/"
+        self.assertTrue(runs_in_a_suite(run + "test_faults.py"))
+        self.assertTrue(runs_in_a_suite("LOCKSTEP_AWAY_SECONDS=60 LOCKSTEP_FAULT_LEASE=15 " + run + "test_faults.py"))
+        self.assertFalse(runs_in_a_suite("LOCKSTEP_AWAY_SECONDS=61 LOCKSTEP_FAULT_LEASE=15 " + run + "test_faults.py"))
+        self.assertFalse(runs_in_a_suite(run + "test_nothing.py"))
+        self.assertFalse(runs_in_a_suite("make test"))
+
+
+if __name__ == "__main__":
+    unittest.main()
