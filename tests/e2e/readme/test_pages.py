@@ -5,6 +5,7 @@ LOCKSTEP_README=whole types them as printed, which takes hours (`make soak` does
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 from command_table import LEFT_OUT, LONG, RECIPE, WHOLE_PAGES  # noqa: E402
-from pages import changed, command_blocks, commands_of, run, yaml_blocks  # noqa: E402
+from pages import blocks, changed, command_blocks, commands_of, run, types_blocks, yaml_blocks  # noqa: E402
 from suites import runs_in_a_suite  # noqa: E402
 
 WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
@@ -91,3 +92,21 @@ def test_the_commands_of_a_page_run(page, folder, typed_before):
                         pytest.skip(said.strip())
     finally:
         picture.write_bytes(before)  # `make capture` writes it
+
+
+@types_blocks("docs/benchmark-history.md", "Benchmarks over time")
+def test_what_a_benchmark_prints_comes_into_the_history(tmp_path):
+    """In a repository of its own: a record names the commit."""
+    for name in ("scripts/bench_history.py", "docs/benchmarks/history.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(e2e.ROOT / name, tmp_path / name)
+    (tmp_path / "out").mkdir()
+    author = "-c user.name=a -c user.email=a@example.com"
+    run(f"git init -q && git {author} commit -q --allow-empty -m first", 30, cwd=tmp_path)
+    bench, add = commands_of(blocks("docs/benchmark-history.md")["Benchmarks over time"][0])
+    program = f"{e2e.BUILD}/tests/bin/packing_bench --quick"
+    said = run(f"{changed(bench, {'make bench-placement': program})}\n{add}", 120, cwd=tmp_path)
+    ratio = re.search(r"^racks of gangs, mean over the seeds: ([\d.]+)$", said, re.M)[1]
+    row = (tmp_path / "docs/benchmark-history.md").read_text().split("| racks of gangs, mean over the seeds |")[-1]
+    assert f"| {ratio} |" in row.splitlines()[0]
+    assert f">{ratio}</text>" in (tmp_path / "docs/benchmarks/history.svg").read_text()

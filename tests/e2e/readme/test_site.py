@@ -28,7 +28,9 @@ def checkout(tmp_path):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(e2e.ROOT / page, tmp_path / page)
     shutil.copytree(e2e.ROOT / "examples", tmp_path / "examples", dirs_exist_ok=True)
-    for name in ("mkdocs.yml", "LICENSE", "docs/demo.svg"):
+    pictures = [path.relative_to(e2e.ROOT) for path in (e2e.ROOT / "docs").rglob("*.svg")]
+    for name in ("mkdocs.yml", "LICENSE", *pictures):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(e2e.ROOT / name, tmp_path / name)
     return tmp_path
 
