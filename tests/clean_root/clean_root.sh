@@ -2,15 +2,18 @@
 # Runs a command in a fresh Debian 12 that has git and make and nothing else, on a clone of this repository's HEAD:
 #
 #   tests/clean_root/clean_root.sh make demo
+#   tests/clean_root/clean_root.sh tests/clean_root/follow_pages.sh   what the pages tell a newcomer to type
 #   tests/clean_root/clean_root.sh sh -c 'make test && make test'     cold, then warm
 #
 # Needs root, debootstrap, and a kernel with mount namespaces. The pristine tree is kept in the cache
 # (lockstep/clean-root.tar); every run unpacks it anew, so what a run installs is gone with it. The new root is a mount
 # of its own (pivot_root, not chroot), because containers cannot be started from a chroot. CLEAN_ROOT_KEEP=1 keeps it.
+# CLEAN_ROOT_LEND=1 lends it this machine's compiled objects and programs of the test cluster (an hour of compiling on
+# two busy cores); packages, commands and files stay those of the fresh root.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
-[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "clean_root: needs root to make a root file system; run it with sudo" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "clean_root: debootstrap is missing; run: apt-get install debootstrap" >&2; exit 1; }
 
@@ -35,14 +38,23 @@ trap cleanup EXIT
 tar -C "$root" -xf "$pristine"
 # What belongs to the machine and not to Debian: where names are resolved and whom the machine trusts.
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+lent=()
+if [ -n "${CLEAN_ROOT_LEND:-}" ]; then
+  lent=("$cache/ccache" "$cache/cluster")
+  mkdir -p "${lent[@]}"
+fi
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 git clone -q --bare "$here" "$root/srv/lockstep.git"
 
 cat >"$root/enter.sh" <<'INNER'
 set -eu
-root=$1; shift
+root=$1; lent=$2; shift 2
 mount --make-rprivate /
 mount --bind "$root" "$root"
+for folder in $lent; do
+  mkdir -p "$root/root/.cache/lockstep/${folder##*/}"
+  mount --bind "$folder" "$root/root/.cache/lockstep/${folder##*/}"
+done
 cd "$root"
 mkdir -p .old
 mount -t proc proc proc
@@ -61,4 +73,4 @@ INNER
 
 # A PID namespace of its own: whatever the command leaves running ends with it.
 env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 CI="${CI:-}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-  unshare --mount --pid --fork --kill-child bash "$root/enter.sh" "$root" "$@"
+  unshare --mount --pid --fork --kill-child bash "$root/enter.sh" "$root" "${lent[*]}" "$@"

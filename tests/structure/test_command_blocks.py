@@ -76,6 +76,16 @@ class CommandBlocks(unittest.TestCase):
                               ("accepted = max(3 * a)", False), ("bytes -> event", False), ("don't", False)):
             self.assertEqual(pages.is_command(line), command, line)
 
+    def test_a_fresh_root_is_told_the_blocks_of_the_pages(self):
+        command = [ROOT / "tests/clean_root/follow_pages.sh", "--dry-run"]
+        done = subprocess.run([*command, "laptop", "cluster"], capture_output=True, text=True, check=True)
+        blocks = ["make demo", *(command for page, heading in (
+            ("docs/laptop.md", "On this machine: `lockstep run`"), ("README.md", "On a cluster"))
+            for command in pages.commands_of(pages.blocks(page)[heading][0]))]
+        self.assertEqual(pages.commands_of(done.stdout), blocks)
+        done = subprocess.run([*command, "elsewhere"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+
     def test_commands_of_suites_are_known(self):
         run = "/usr/bin/python3 -m pytest -q -s tests/e2e/cluster/"
         self.assertTrue(runs_in_a_suite(run + "test_faults.py"))
