@@ -3,8 +3,9 @@
 #
 #   scripts/cuda-toolkit.sh           the toolkit that compiles the kernels, of cuda-toolkit.txt (310 MB)
 #   scripts/cuda-toolkit.sh --cudnn   cuDNN and the cuBLASLt that it loads, of cudnn.txt (1.4 GB)
+#   scripts/cuda-toolkit.sh --runtime what a trainer with a GPU loads, of cuda-runtime.txt, with licences (2.1 GB)
 #
-# --where behind either only prints where that is, or would be.
+# --where behind each only prints where that is, or would be.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -15,6 +16,10 @@ pins=cuda-toolkit.txt root=$cache/cuda-$(version_of cuda-toolkit.txt nvidia-cuda
 if [ "${1:-}" = --cudnn ]; then
   shift
   pins=cudnn.txt root=$cache/cudnn-$(version_of cudnn.txt nvidia-cudnn-cu13) proof=lib/libcudnn.so.9 download='920 MB'
+elif [ "${1:-}" = --runtime ]; then
+  shift
+  pins=cuda-runtime.txt proof=lib/libnccl.so.2 download='1.1 GB'
+  root=$cache/cuda-runtime-$(cat "$here/cudnn.txt" "$here/cuda-runtime.txt" | sha256sum | cut -c1-12)
 fi
 
 case "${1:-}" in
@@ -24,7 +29,7 @@ case "${1:-}" in
     ;;
   "") ;;
   *)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
     [ "$1" = --help ] || [ "$1" = -h ] && exit 0
     exit 2
     ;;
@@ -46,6 +51,18 @@ lay_out_toolkit() {
 lay_out_cudnn() {
   mv "$1"/nvidia/cu13/lib/libcublasLt.so.13 "$1/nvidia/cudnn/lib/"
   mv -T "$1/nvidia/cudnn" "$root"
+}
+
+# The libraries in one folder, because cuDNN looks for its parts beside itself, and licences/PACKAGE/ with each licence.
+lay_out_runtime() {
+  local made=$1/laid-out licence package
+  mkdir -p "$made/lib" "$made/licences"
+  mv "$1"/nvidia/*/lib/lib*.so.* "$made/lib/"
+  for licence in "$1"/*.dist-info/licenses/*; do
+    package=${licence#"$1"/} package=${package%%-*}
+    install -D -m 0644 "$licence" "$made/licences/${package//_/-}/$(basename "$licence")"
+  done
+  mv -T "$made" "$root"
 }
 
 if [ ! -e "$root/$proof" ]; then
@@ -70,6 +87,7 @@ if [ ! -e "$root/$proof" ]; then
   rm -rf "$root"  # a folder without $proof
   case $pins in
     cudnn.txt) lay_out_cudnn "$making/packages" ;;
+    cuda-runtime.txt) lay_out_runtime "$making/packages" ;;
     *) lay_out_toolkit "$making/packages" ;;
   esac
 fi

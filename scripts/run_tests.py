@@ -376,6 +376,7 @@ def soak(suite):
             pytest_words("tests/e2e/cluster/test_operator.py"),
             {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"},
         ),
+        ("the CUDA image with NVIDIA's libraries", ["tests/kind/run.sh", "cuda", "-s"], {}),
         (
             "ten pulled cables, ten nodes without power",
             pytest_words("tests/e2e/cluster/test_detection.py"),

@@ -1,10 +1,12 @@
 """The chart as Helm renders it, the manifests rendered from it, and the images built without a daemon."""
 
+import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 
 import pytest
 import yaml
@@ -256,14 +258,17 @@ def test_the_agents_image_is_the_operators(documents):
     assert {"name": "LOCKSTEP_AGENT_IMAGE", "value": container["image"]} in container["env"]
 
 
+# What lets a user call chroot.
+AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
+
+
 @pytest.mark.parametrize("image, program", [("operator", "/lockstep-operator"), ("operator", "/lockstep-agent"),
                                             ("trainer", "/usr/local/bin/lockstep-trainer")])
 def test_programs_start_from_the_files_of_the_image_alone(tmp_path, image, program):
     name = pathlib.Path(program).name
     e2e.run(e2e.ROOT / "containers/collect.sh", tmp_path / image, f"{e2e.BUILD}/bin/{name}:{program}")
-    prefix = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
     done = subprocess.run(
-        [*prefix, "chroot", tmp_path / image, program, "--version"],
+        [*AS_ROOT, "chroot", tmp_path / image, program, "--version"],
         text=True,
         capture_output=True,
         timeout=30,
@@ -279,6 +284,60 @@ def test_images_are_built_without_a_daemon_and_their_sizes_printed(tmp_path):
     for image in ("operator", "trainer"):
         assert f"docker.io/lockstep/{image}:dev" in done.stdout
         assert (tmp_path / f"{image}.tar").stat().st_size < 200 << 20
+
+
+def layer_of(archive, folder):
+    """Unpacks the one layer of an image archive; returns its folder."""
+    with tarfile.open(archive) as outer:
+        (layer,) = json.load(outer.extractfile("manifest.json"))[0]["Layers"]
+        with tarfile.open(fileobj=outer.extractfile(layer)) as inner:
+            inner.extractall(folder)
+    return folder
+
+
+def test_the_cuda_image_of_stand_ins_has_each_listed_library_with_its_licence(tmp_path):
+    """Of stand-ins for NVIDIA's libraries; `make soak` has the image with the libraries themselves."""
+    done = e2e.run(e2e.ROOT / "tests/e2e/programs/cuda_image.sh", e2e.BUILD, tmp_path, deadline=120)
+    print("\n" + done.stdout)
+    root = layer_of(tmp_path / "trainer-cuda.tar", tmp_path / "root")
+    listed = [line.split() for line in (e2e.ROOT / "containers/cuda-libraries.txt").read_text().splitlines()
+              if not line.startswith("#")]
+    there = {path.name for path in (root / "usr/lib/x86_64-linux-gnu").iterdir()}
+    assert there == {library for library, _ in listed}
+    for library, package in listed:
+        assert re.search(rf"^{re.escape(library)} +\d+ MiB$", done.stdout, re.M), library
+        assert (root / f"usr/share/doc/{package}/License.txt").is_file(), package
+    assert re.search(r"^docker\.io/lockstep/trainer:fakes-cuda +\d+ MiB$", done.stdout, re.M)
+    # No flag names a library: the dynamic linker finds all of them.
+    trained = subprocess.run(
+        [*AS_ROOT, "chroot", root, "lockstep-trainer", "--backend=cuda", "--model=resnet18-cifar", "--data=synthetic",
+         "--steps=1", "--width=4", "--batch-size=4", "--eval-samples=2"],
+        text=True, capture_output=True, timeout=60, env={"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    assert trained.returncode == 0, trained.stderr
+    assert "cuda/float32/a fake of a GPU/" in trained.stdout
+
+
+@pytest.mark.parametrize("gone", ["lib/libcudnn_graph.so.9", "licences/nvidia-cudnn-cu13"])
+def test_a_cuda_image_without_a_listed_library_or_its_licence_is_not_made(tmp_path, gone):
+    for line in (e2e.ROOT / "containers/cuda-libraries.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        library, package = line.split()
+        for path in (f"lib/{library}", f"licences/{package}/License.txt"):
+            if not path.startswith(gone):
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / path).write_text("a stand-in")
+    done = e2e.run(e2e.ROOT / "containers/add-cuda.sh", tmp_path / "root", tmp_path, check=False)
+    assert done.returncode == 1 and "cuda-toolkit.sh --runtime" in done.stderr, done.stderr
+
+
+def test_a_program_without_kernels_is_no_cuda_image(tmp_path):
+    if "built without CUDA kernels" not in e2e.run(e2e.BUILD / "bin/lockstep-trainer", "--model=linear-regression",
+                                                   "--steps=1", "--backend=auto").stdout:
+        pytest.skip("this build has CUDA kernels")
+    done = e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, tmp_path, "dev", "trainer-cuda", check=False)
+    assert done.returncode == 1 and "has no CUDA kernels; build it with the preset cuda" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_strategic_merge_agrees_with_kubectl_on_500_random_patches():

@@ -6,6 +6,8 @@
 #   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree
 #   prepare.sh baseline    the operator of the commit in tests/compat/BASELINE, and its chart
 #   prepare.sh gpu         NVIDIA's device plugin over the mock of NVML
+#   prepare.sh cuda        the CUDA variant of the trainer by its Dockerfile, and by containers/build-images.sh; it
+#                          downloads NVIDIA's compiler and libraries (1.2 GB)
 #
 # Archives for `kind load image-archive` go to images/ in the cache.
 set -euo pipefail
@@ -64,9 +66,9 @@ make_debian() {
   quietly podman import -c 'CMD ["bash"]' "$work/debian.tar" docker.io/library/debian:12
 }
 
-# build DOCKERFILE NAME CONTEXT
+# build DOCKERFILE NAME CONTEXT [FLAG...]
 build() {
-  local flags=(--network=host)
+  local flags=(--network=host "${@:4}")
   if [ "$engine" = podman ]; then flags+=(--pull=never); fi
   quietly "$engine" build "${flags[@]}" -f "$1" -t "$2" "$3"
 }
@@ -114,14 +116,16 @@ make_node() {
   printf '%-60s %6s MiB\n' "$name" "$(($(podman image inspect --format '{{.Size}}' "$name") >> 20))"
 }
 
-# Binds the host's compiler cache to where buildah keeps the mount `lockstep-ccache` of the Dockerfiles. Compiler and
-# flags are the same, so the images compile nothing that `make build` has compiled.
-share_compiler_cache() {
+# share FOLDER ID: binds a folder of the host to where buildah keeps the cache mount ID of the Dockerfiles.
+share() {
   if [ "$engine" = docker ]; then return; fi
-  if mountpoint -q "$TMPDIR/buildah-cache/lockstep-ccache"; then return; fi
-  mkdir -p "$TMPDIR/buildah-cache/lockstep-ccache" "${CCACHE_DIR:-$cache/ccache}"
-  mount --bind "${CCACHE_DIR:-$cache/ccache}" "$TMPDIR/buildah-cache/lockstep-ccache"
+  if mountpoint -q "$TMPDIR/buildah-cache/$2"; then return; fi
+  mkdir -p "$TMPDIR/buildah-cache/$2" "$1"
+  mount --bind "$1" "$TMPDIR/buildah-cache/$2"
 }
+
+# Compiler and flags are the same, so the images compile nothing that `make build` has compiled.
+share_compiler_cache() { share "${CCACHE_DIR:-$cache/ccache}" lockstep-ccache; }
 
 make_lockstep() {
   make_debian
@@ -159,6 +163,20 @@ make_baseline() {
     echo "$made" >"$kind_state/baseline"
   fi
   printf '%-60s %6s MiB\n' docker.io/lockstep/operator:baseline "$(du -m --apparent-size "$archives/operator-baseline.tar" | cut -f1)"
+}
+
+# The toolkit has a folder of its own here: where the build looks for one, its presence would turn LOCKSTEP_CUDA=AUTO on.
+make_cuda() {
+  make_debian
+  share_compiler_cache
+  share "$kind_state/cuda/lockstep" lockstep-cuda
+  export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
+  local name=docker.io/lockstep/trainer:dev-cuda
+  XDG_CACHE_HOME=$kind_state/cuda quietly "$root/scripts/cuda-toolkit.sh"
+  XDG_CACHE_HOME=$kind_state/cuda quietly "$root/scripts/build.sh" cuda build/cuda-image "$(nproc)" lockstep-trainer
+  build "$root/containers/trainer.Dockerfile" "$name" "$root" --target cuda
+  printf '%-60s %6s MiB\n' "$name" "$(($("$engine" image inspect --format '{{.Size}}' "$name") >> 20))"
+  XDG_CACHE_HOME=$kind_state/cuda "$root/containers/build-images.sh" "$root/build/cuda-image" "$kind_state/cuda" dev trainer-cuda
 }
 
 make_gpu() {

@@ -3,6 +3,7 @@
 #
 #   tests/kind/run.sh reason                   why they cannot run here, in one sentence; nothing if they can
 #   tests/kind/run.sh prepare                  the programs and the images alone
+#   tests/kind/run.sh cuda                     instead: builds and tests the CUDA variant of the trainer's image
 #   tests/kind/run.sh [PYTEST ARGUMENTS...]    both; LOCKSTEP_KIND_PREPARED=1: the tests alone
 #
 # LOCKSTEP_KIND_ENGINE=docker LOCKSTEP_KIND_NODE_IMAGE=kindest/node:...   Docker and a node image of kind's, no sandbox
@@ -11,8 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tests/kind/layout.sh
 source tests/kind/layout.sh
 engine=${LOCKSTEP_KIND_ENGINE:-podman}
-tests=("${PYTHON:-/usr/bin/python3}" -m pytest -q -rs -p no:cacheprovider
-  tests/kind/test_gpus.py tests/kind/test_images.py tests/kind/test_jobs.py)
+pytest=("${PYTHON:-/usr/bin/python3}" -m pytest -q -rs -p no:cacheprovider)
+tests=("${pytest[@]}" tests/kind/test_gpus.py tests/kind/test_images.py tests/kind/test_jobs.py)
 
 # Prints in one sentence why these tests cannot run here; nothing if they can.
 reason() {
@@ -63,11 +64,17 @@ fi
 if [ -n "$why" ]; then
   echo "kind: skipped: $why" >&2
   if [ "${1:-}" = prepare ]; then exit 0; fi
+  if [ "${1:-}" = cuda ]; then LOCKSTEP_KIND_SKIP=$why exec "${pytest[@]}" tests/kind/test_cuda_image.py "${@:2}"; fi
   LOCKSTEP_KIND_SKIP=$why exec "${tests[@]}" "$@"
 fi
 if [ "${1:-}" = prepare ]; then
   prepare
   exit 0
+fi
+if [ "${1:-}" = cuda ]; then
+  shift
+  setpriv --pdeathsig KILL -- tests/kind/sandbox.sh --network tests/kind/prepare.sh cuda
+  LOCKSTEP_KIND_INSIDE=1 exec tests/kind/sandbox.sh "${pytest[@]}" tests/kind/test_cuda_image.py "$@"
 fi
 if [ "${LOCKSTEP_KIND_PREPARED:-}" != 1 ]; then prepare; fi
 export LOCKSTEP_KIND_INSIDE=1

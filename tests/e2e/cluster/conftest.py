@@ -14,11 +14,12 @@ KWOK_NODES = 7  # beside three that run pods, so that four nodes are 40 %; their
 
 @pytest.fixture(scope="session")
 def images():
-    """Image archives by name: operator, trainer, torchrun-style; made without a daemon."""
+    """Image archives by name: operator, trainer, trainer-cuda, torchrun-style; made without a daemon."""
     folder = e2e.OUT / "images"
     folder.mkdir(parents=True, exist_ok=True)
     done = e2e.run(e2e.ROOT / "containers/build-images.sh", e2e.BUILD, folder, deadline=300)
     print(done.stdout)
+    e2e.run(e2e.ROOT / "tests/e2e/programs/cuda_image.sh", e2e.BUILD, folder, deadline=300)
     program = folder / "torchrun-style"
     e2e.run("gcc", "-O2", "-static", "-o", program, e2e.ROOT / "tests/e2e/programs/torchrun_style.c")
     e2e.run(e2e.ROOT / "tests/cluster/image", "--name", "docker.io/lockstep/torchrun-style:test",
