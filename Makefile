@@ -10,7 +10,7 @@ NODES ?= 1000
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site doxygen lint cluster cluster-down install clean
+.PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site doxygen lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: build ## train a small language model on 4 workers, kill one on the way
 
 capture: build ## record `make demo` as docs/demo.svg, the picture of the README
 	@scripts/capture.py docs/demo.svg --prompt 'make demo' -- scripts/demo.sh $(BUILD)
+
+dashboard: setup-test build ## draw docs/dashboard.svg, the picture of the Grafana dashboard, from a run with faults (root, 10 minutes)
+	@scripts/dashboard_run.sh docs/dashboard.svg
 
 setup: ## install what the build needs (Debian packages; sudo when not root)
 	@scripts/setup.sh build >&2
