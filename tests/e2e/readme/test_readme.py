@@ -76,6 +76,7 @@ def test_the_commands_on_this_machine_run(tmp_path):
     (block,) = blocks("docs/laptop.md")["On this machine: `lockstep run`"]
     build, path, *commands = block.splitlines()
     (tmp_path / "examples").symlink_to(e2e.ROOT / "examples")
+    (tmp_path / "lockstep-runs/language-model-of-make-demo").mkdir(parents=True)  # README.md comes before this page
     out = run("\n".join([build, path, f"cd {tmp_path}", *commands]), 600)  # the runs leave folders where they begin
     assert re.search(r"killed rank 2 .* at step \d+, as asked", out), out
     assert re.search(r"^1 +ProcessSignal +2 ", out, re.M), out
