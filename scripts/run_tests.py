@@ -282,7 +282,8 @@ def test_cluster(suite):
 
 def suite_kind(suite):
     """Tests without a cluster, then those of the cluster; if kind cannot run, they are skipped with the reason."""
-    programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer")
+    programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer", "lockstep-trainer-cuda", "fakenccl", "fakecublaslt",
+                "fakecudnn")
     failed = need(suite, ("the release build", lambda: build(suite, "release", () if () in BUILT else programs)),
                   ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)),
                   ("the programs and images of kind", lambda: run(suite, ["tests/kind/run.sh", "prepare"], 4800)))

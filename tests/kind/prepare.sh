@@ -3,7 +3,8 @@
 #
 #   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
 #   prepare.sh node        a node of kind with the pinned Kubernetes
-#   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree
+#   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree; the CUDA variant of
+#                          stand-ins where build/release has them
 #   prepare.sh baseline    the operator of the commit in tests/compat/BASELINE, and its chart
 #   prepare.sh gpu         NVIDIA's device plugin over the mock of NVML
 #   prepare.sh cuda        the CUDA variant of the trainer by its Dockerfile, and by containers/build-images.sh; it
@@ -135,6 +136,11 @@ make_lockstep() {
   if [ "$engine" = podman ]; then podman image prune --force --filter until=24h >/dev/null; fi
   for name in operator trainer; do build "$root/containers/$name.Dockerfile" "docker.io/lockstep/$name:dev" "$root"; done
   save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
+  # The CUDA variant of stand-ins, where the host has built them.
+  rm -f "$archives/trainer-cuda.tar"
+  if [ -x "$root/build/release/tests/bin/lockstep-trainer-cuda" ]; then
+    "$root/tests/e2e/programs/cuda_image.sh" "$root/build/release" "$archives" | tail -n 1
+  fi
 }
 
 # Makes the image of the operator and its agent alone: the trainer's image is the user's. The build on the host finds
