@@ -7,7 +7,10 @@
 
 #include "trainer/checkpoint/storage_deadline.h"
 #include "trainer/choose_backend.h"
+#include "trainer/core/footprint.h"
+#include "trainer/cuda/runtime.h"
 #include "trainer/identity.h"
+#include "trainer/preflight.h"
 #include "trainer/print.h"
 #include "trainer/sync/all_reduce.h"
 
@@ -18,6 +21,29 @@ namespace {
 // Of the state, without its few statistics and exponents.
 std::uint64_t state_bytes(const Task& task, core::ElementType real) {
   return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
+}
+
+// Whether a GPU has room for all that the rank is going to take of it; the GPU may wait for it. Now, and not in the
+// middle of it, when the peers are waiting.
+Status find_room(core::Backend& backend, const Task& task, bool deterministic) {
+  if (backend.gpu() < 0) return {};
+  LOCKSTEP_TRY(size_t bytes, core::replica_bytes(task.graph, backend, task.optimizer));
+  if (deterministic) bytes += core::lay_out(task.graph).count * sizeof(std::int64_t);  // sums in fixed point
+  const auto memory = backend.allocate(bytes);
+  if (!memory) return memory.error().in("the model with a micro-batch does not fit");
+  return {};
+}
+
+// What people need to find a fault, and what may become one.
+void tell_of_machine(const Rank& rank) {
+  if (const int gpu = rank.backend->gpu(); gpu >= 0) {
+    const auto runtime = cuda::load_cuda_runtime(rank.flags.cudart_library);
+    if (runtime) print(stdout, "GPU {} is {}\n", gpu, gpu_uuid(**runtime, gpu));
+  }
+  if (!rank.world.nccl) return;
+  for (const std::string& doubt : doubts_about_nccl(this_machine(), rank.world.local_size)) {
+    print(stdout, "{}\n", doubt);
+  }
 }
 
 Origin origin_of_backend(const Flags& flags) {
@@ -64,6 +90,9 @@ Outcome<> load(Rank& rank) {
   LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), rank.choice->suit(flags, rank.task->graph)));
   if (const std::string sentence = rank.choice->sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
   rank.backend = rank.choice->take();
+  tell_of_machine(rank);
+  const Status room = find_room(*rank.backend, *rank.task, flags.deterministic);
+  LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), room));
   if (flags.follows_best() && rank.task->data.source->held_out() == 0) {
     return fail(Origin::kConfig, ErrorCode::kInvalid,
                 fmt::format("{} needs held-out samples, and the data has none",

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "trainer/core/footprint.h"
 #include "trainer/core/memory_map.h"
 #include "trainer/core/planner.h"
 
@@ -59,11 +60,7 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& b
     addresses.steps.push_back(std::move(step));
   }
 
-  size_t input_bytes = 0;
-  for (TensorId id : graph.with_role(Role::kInput)) {
-    input_bytes += align_up(bytes_of(graph.tensor(id), backend.real()), kAlignment);
-  }
-  LOCKSTEP_TRY(program->inputs_, backend.allocate(input_bytes));
+  LOCKSTEP_TRY(program->inputs_, backend.allocate(bytes_of_inputs(graph, backend.real())));
   program->place_inputs();
   LOCKSTEP_CHECK_OK(program->place_state(memory));
   program->find_first_writers();

@@ -33,6 +33,8 @@ struct Machine {
   const int devices = static_cast<int>(
       std::clamp(environment("FAKE_CUDA_DEVICES", Streams::kMostDevices), 0L, long{Streams::kMostDevices}));
   const size_t memory = static_cast<size_t>(environment("FAKE_CUDA_MEMORY_MIB", 4096)) << 20;
+  const size_t others = static_cast<size_t>(environment("FAKE_CUDA_OTHERS_MIB", 0)) << 20;
+  std::atomic<long> looks{environment("FAKE_CUDA_OTHERS_LOOKS", -1)};  // until that is given back; below 0: it never is
   const int capability = static_cast<int>(environment("FAKE_CUDA_CAPABILITY", 90));
   const CudaError launch_error = static_cast<CudaError>(environment("FAKE_CUDA_LAUNCH_ERROR", 0));
   Streams streams{environment("FAKE_CUDA_EAGER", 0) != 0 ? 0 : kMostHeldBack};
@@ -45,6 +47,8 @@ struct Machine {
   std::condition_variable released;
   int hanging = 0;
   std::uint64_t releases = 0;
+
+  size_t most() const { return memory - (looks == 0 ? 0 : std::min(memory, others)); }  // for this process
 };
 
 Machine& machine() {
@@ -250,7 +254,7 @@ CudaError cudaGetDeviceProperties(CudaDeviceProperties* properties, int device) 
 CudaError cudaMalloc(void** memory, size_t bytes) {
   machine().streams.wait_for_device(current_device);
   if (const CudaError error = end_call(); error != CudaError::kSuccess) return error;
-  *memory = bytes == 0 ? nullptr : machine().device_memory.take(current_device, bytes, machine().memory);
+  *memory = bytes == 0 ? nullptr : machine().device_memory.take(current_device, bytes, machine().most());
   return said(*memory == nullptr && bytes > 0 ? CudaError::kMemoryAllocation : CudaError::kSuccess);
 }
 
@@ -274,8 +278,9 @@ CudaError cudaFreeHost(void* memory) {
 }
 
 CudaError cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  if (machine().looks > 0) --machine().looks;
   *total_bytes = machine().memory;
-  *free_bytes = machine().memory - machine().device_memory.used(current_device);
+  *free_bytes = machine().most() - std::min(machine().most(), machine().device_memory.used(current_device));
   return end_call();
 }
 

@@ -16,6 +16,8 @@
 //   FAKE_CUDA_DEVICES=N      GPUs that the process sees (16, the most)
 //   FAKE_CUDA_DRIVER=N       the driver's version as cudaDriverGetVersion tells it (13020); 0: no driver
 //   FAKE_CUDA_MEMORY_MIB=N   memory of each device (4096)
+//   FAKE_CUDA_OTHERS_MIB=N   of that, what another process holds (0)
+//   FAKE_CUDA_OTHERS_LOOKS=N it is given back in the Nth call of cudaMemGetInfo (never)
 //   FAKE_CUDA_CAPABILITY=N   compute capability of each device, ten times (90)
 //   FAKE_CUDA_LAUNCH_ERROR=N the error that every launch answers (0)
 //   FAKE_CUDA_FAIL_AFTER=N   as fake_cuda_fail_after

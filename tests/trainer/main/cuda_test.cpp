@@ -189,6 +189,26 @@ TEST_F(OnCuda, too_little_memory_is_one_sentence_and_may_be_tried_again) {
                                      {{"FAKE_CUDA_MEMORY_MIB", mebibytes}});
     EXPECT_EQ(ended.code, 75) << mebibytes << ": " << ended.err;
     EXPECT_THAT(ended.err, ::testing::HasSubstr("the GPU has no room for ")) << mebibytes;
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;  // it does not wait in vain
+    if (mebibytes == std::string("1")) continue;
+    EXPECT_THAT(ended.err, ::testing::ContainsRegex("the model with a micro-batch does not fit: .* of its 40 MiB are"));
+  }
+}
+
+TEST_F(OnCuda, memory_of_a_process_that_has_just_ended_is_waited_for) {
+  struct Case {
+    const char* others;  // MiB
+    const char* short_of;
+  };
+  const Case cases[] = {{"90", "the 32 MiB of the backend"}, {"63", "what the replica takes"}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.short_of);
+    const Ended ended = run_emulated(
+        on_fake({"--model=mlp", "--data=synthetic", "--steps=1", "--width=256", "--batch-size=2",
+                 "--micro-batch-size=2", "--eval-samples=2"}),
+        {{"FAKE_CUDA_MEMORY_MIB", "96"}, {"FAKE_CUDA_OTHERS_MIB", each.others}, {"FAKE_CUDA_OTHERS_LOOKS", "4"}});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_THAT(ended.err, ::testing::ContainsRegex("waiting up to 20 s for .* of its 96 MiB are free"));
   }
 }
 
@@ -203,6 +223,7 @@ TEST_F(OnCuda, auto_computes_on_a_gpu_where_it_can_and_says_what_it_chose) {
   const Ended gpu = run_emulated(on_fake(regression(), "auto"));
   ASSERT_EQ(gpu.code, 0) << gpu.err;
   EXPECT_THAT(gpu.out, ::testing::HasSubstr("--backend=auto computes on a GPU: cuda/float32/"));
+  EXPECT_THAT(gpu.out, ::testing::HasSubstr("GPU 0 is GPU-00000000-0000-0000-0000-000000000000\n"));
 
   const std::vector<Environment> unusable = {
       {{"FAKE_CUDA_DEVICES", "0"}}, {{"FAKE_CUDA_CAPABILITY", "75"}}, {{"FAKE_CUDA_LAUNCH_ERROR", "35"}}};

@@ -175,6 +175,22 @@ TEST_F(Gang, deterministic_digests_over_nccl_are_equal_after_every_step) {
   }
 }
 
+TEST_F(Gang, little_shared_memory_for_nccl_is_told_before_peers_are_waited_for) {
+  int port = 0;
+  const UniqueFd reserved = bound(&port);
+  const Process first(
+      folder_, "first",
+      {"--model=linear-regression", "--transport=nccl", std::string("--nccl-library=") + FAKE_NCCL_LIBRARY,
+       std::string("--cudart-library=") + FAKE_NCCL_LIBRARY},
+      {{"MASTER_ADDR", "127.0.0.1"},
+       {"MASTER_PORT", std::to_string(port)},
+       {"RANK", "0"},
+       {"LOCAL_RANK", "0"},
+       {"WORLD_SIZE", "16384"},  // whose segments fit into no machine
+       {"LOCAL_WORLD_SIZE", "16384"}});
+  EXPECT_TRUE(first.says(" for 16384 ranks of one pod whose GPUs do not reach each other directly")) << first.err();
+}
+
 TEST_F(Gang, processes_started_as_torchrun_would_train_together_in_the_same_bits) {
   std::vector<std::string> arguments = transformer(6);
   arguments.push_back("--deterministic");

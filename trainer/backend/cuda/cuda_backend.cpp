@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -47,6 +48,9 @@ constexpr int kLeastMajor = 8;
 // What NVIDIA's manual advises for its newest GPUs.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
+// The driver may free the memory of a process that was killed some seconds after its end.
+constexpr std::chrono::seconds kPatience{20};
+
 // Single numbers in memory of the device. Work that uses one is enqueued before the next that does.
 struct Cells {
   std::int64_t flags[2];
@@ -80,9 +84,9 @@ class CudaBackend final : public core::Backend {
     LOCKSTEP_TRY(queue_, DeviceQueue::create(runtime_, device_));
     LOCKSTEP_CHECK_OK(name_numerics());
     scratch_.emplace(*queue_);
-    LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells)));
+    LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells), kPatience));
     LOCKSTEP_CHECK_OK(launch_one());
-    LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes));
+    LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes, kPatience));
     if (const BlasStatus status = blas_.create(&place_.handle); status != BlasStatus::kSuccess) {
       return fail(trainer::cuda::code_of(status),
                   fmt::format("cuBLASLt cannot be used on GPU {}: {}", device_, blas_.status_string(status)));
@@ -98,7 +102,7 @@ class CudaBackend final : public core::Backend {
   std::string numerics() const override { return numerics_; }
 
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override {
-    LOCKSTEP_TRY(auto memory, DeviceMemory::allocate(*queue_, bytes));
+    LOCKSTEP_TRY(auto memory, DeviceMemory::allocate(*queue_, bytes, kPatience));
     return std::unique_ptr<core::Memory>(std::move(memory));
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {

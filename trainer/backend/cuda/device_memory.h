@@ -2,10 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/core/backend.h"
@@ -14,29 +13,19 @@ namespace lockstep::trainer::cuda {
 
 class DeviceMemory final : public core::Memory {
  public:
-  // Memory whose bytes become zero in the order of the queue, which must outlive it. kExhausted: there is not enough.
-  static Result<std::unique_ptr<DeviceMemory>> allocate(DeviceQueue& queue, size_t bytes) {
-    queue.enter();
-    void* begin = nullptr;
-    const size_t rounded = core::align_up(std::max(bytes, size_t{1}), core::kAlignment);
-    const CudaError error = queue.runtime().malloc(&begin, rounded);
-    LOCKSTEP_CHECK_OK(queue.status_of(error, "the GPU has no room for " + std::to_string(bytes) + " bytes"));
-    queue.fill(begin, 0, rounded);
-    return std::unique_ptr<DeviceMemory>(new DeviceMemory(queue, static_cast<std::byte*>(begin), bytes));
-  }
+  // Memory whose bytes become zero in the order of the queue, which must outlive it. Waits up to `patience` for memory
+  // that another process holds, such as the one that this process replaces. kExhausted: there is not enough.
+  static Result<std::unique_ptr<DeviceMemory>> allocate(DeviceQueue& queue, size_t bytes,
+                                                        std::chrono::milliseconds patience = {});
   // Waits for the device's work, as the runtime does. A device that hangs keeps the memory.
-  ~DeviceMemory() override {
-    if (queue_.hangs()) return;
-    queue_.enter();
-    queue_.keep(queue_.runtime().free(begin_));
-  }
+  ~DeviceMemory() override;
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   std::byte* data() const override { return begin_; }
   size_t bytes() const override { return bytes_; }
 
  private:
-  DeviceMemory(DeviceQueue& queue, std::byte* begin, size_t bytes) : queue_(queue), begin_(begin), bytes_(bytes) {}
+  DeviceMemory(DeviceQueue& queue, std::byte* begin, size_t bytes);
 
   DeviceQueue& queue_;
   std::byte* const begin_;

@@ -47,6 +47,10 @@ class DeviceQueue {
   Status status_of(CudaError error, const std::string& where);
   // Asks whether the device has failed. Never waits. kExhausted: it has, as wait() says.
   Status health();
+  // Bytes of the device that are in use through DeviceMemory.
+  size_t taken() const { return taken_; }
+  void take(size_t bytes) { taken_ += bytes; }
+  void give_back(size_t bytes) { taken_ -= bytes; }
   // Whether a wait met its deadline. A call that waits for the device may then never return.
   bool hangs() const { return hangs_; }
 
@@ -120,6 +124,7 @@ class DeviceQueue {
   std::uint64_t first_landing_ = 0, end_landing_ = 0;
 
   bool hangs_ = false;
+  size_t taken_ = 0;
   std::optional<Error> failure_;     // of the device: final
   std::optional<Error> data_error_;  // the first that no wait has returned
 };

@@ -112,6 +112,18 @@ TEST(CudaMemory, too_much_is_refused_with_its_bytes) {
   EXPECT_THAT(memory.error().message, ::testing::HasSubstr("the GPU has no room for 1099511627776 bytes"));
 }
 
+TEST(CudaMemory, that_nobody_gives_back_is_waited_for_within_a_bound) {
+  const auto other = fake_gpu();
+  const auto held = other->allocate(size_t{64} << 20).value();
+  const auto runtime = cuda::load_cuda_runtime(FAKE_CUDA_LIBRARY).value();
+  const auto queue = cuda::DeviceQueue::create(*runtime, 0).value();
+  ::testing::internal::CaptureStderr();
+  const auto memory = cuda::DeviceMemory::allocate(*queue, size_t{4064} << 20, std::chrono::milliseconds(120));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("waiting up to 0.12 s for 4064 MiB"));
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.error().code, ErrorCode::kExhausted);
+}
+
 class BrokenDevice : public ::testing::Test {
  protected:
   ~BrokenDevice() override {

@@ -10,6 +10,8 @@
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/core/gang.h"
 #include "tests/trainer/core/made_text.h"
+#include "tests/trainer/cuda/fake_cuda.h"
+#include "trainer/core/footprint.h"
 #include "trainer/data/generated.h"
 #include "trainer/data/synthetic_images.h"
 #include "trainer/data/text_source.h"
@@ -168,6 +170,23 @@ TEST(TrainingOnCuda, a_restart_from_the_middle_changes_no_bit) {
   const int before = sanitizer::kThreads ? 1 : 2, after = sanitizer::kThreads ? 1 : 3;
   const testing::Bytes whole = train(recipe, 1, before + after).states[0], until = train(recipe, 2, before).states[0];
   EXPECT_TRUE(train(recipe, 1, after, until).states[0] == whole);
+}
+
+// Room is looked for before any of it is taken. Scratch grows when kernels run.
+TEST(TrainingOnCuda, a_replica_takes_the_memory_that_was_foretold) {
+  for (const Recipe& recipe : {mlp(true, false), transformer(true, false), resnet18(true)}) {
+    const size_t nothing = fake_cuda_device_bytes();
+    const auto probe = testing::fake_gpu();
+    const size_t of_backend = fake_cuda_device_bytes() - nothing;
+    const core::Graph graph = recipe.graph();
+    const size_t foretold = core::replica_bytes(graph, *probe, recipe.optimizer).value();
+    comm::SingleRankCommunicator alone;
+    const testing::Rank rank(recipe, alone);
+    const size_t taken = fake_cuda_device_bytes() - nothing - 2 * of_backend;
+    constexpr size_t kScratch = size_t{128} << 10;
+    EXPECT_GE(taken, foretold);
+    EXPECT_LE(taken, foretold + kScratch);
+  }
 }
 
 }  // namespace
