@@ -61,6 +61,20 @@ Seat seat_of(const SlotView& slot, const api::TrainingJob& job, std::int64_t inc
   return seat;
 }
 
+// The pods that are being deleted and still take room on a node.
+std::vector<Seat> ending_of(const Snapshot& snapshot) {
+  std::vector<Seat> ending;
+  for (const auto& pod : snapshot.pods) {
+    if (!pod->meta.deleted || pod->terminal() || pod->node_name.empty()) continue;
+    ending.push_back({.pod = placed_name(snapshot.job->meta, pod->meta.name),
+                      .node = pod->node_name,
+                      .state = SeatState::kBound,
+                      .uid = pod->meta.uid,
+                      .version = pod->meta.resource_version});
+  }
+  return ending;
+}
+
 // Nothing is lost when all its pods go: it has not trained, or its state lies in a checkpoint. Never while a generation
 // exists, or is about to, because its pods would be a loss.
 bool may_release(const Snapshot& snapshot) {
@@ -154,6 +168,7 @@ placement::Gang gang_of(const Snapshot& snapshot) {
     gang.seats.push_back(seat_of(slot, job, next ? next_incarnation(snapshot) : incarnation));
     any_bound = any_bound || gang.seats.back().state == SeatState::kBound;
   }
+  gang.ending = ending_of(snapshot);
   gang.running = job.status.start_time && job.spec.restart.strategy != api::RestartStrategy::kGang && any_bound;
   return gang;
 }

@@ -79,6 +79,9 @@ struct Gang {
   Duration held_for{};               // how long it has had pods without a gate, by the pods' own times
   std::vector<std::string> avoid{};  // nodes that get pods of it only where fewer than it needs fit without them
   std::vector<Seat> seats{};         // one for each slot, by slot
+  // Its pods that are being deleted, on the nodes where they take room until they are gone. A watch of all pods that
+  // begins late may not have shown them. kBound.
+  std::vector<Seat> ending{};
 
   bool operator==(const Gang&) const = default;
 };

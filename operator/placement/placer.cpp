@@ -63,6 +63,7 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
     std::erase_if(trouble.unschedulable, [&](const auto& pod) { return !pods.contains(pod.first); });
   }
   for (const Seat& seat : seats) adopt(entry, seat);
+  for (const Seat& seat : entry.gang.ending) count_as_open(entry, seat);
   entry.reached = gang.running ? std::min(gang.pods, std::max(entry.reached, count_bound(entry.gang))) : 0;
 }
 

@@ -38,6 +38,25 @@ TEST(GangOf, a_job_and_its_spec) {
   EXPECT_EQ(gang.seats[4], (placement::Seat{.slot = 4, .pod = "default/a-abcd-4-1", .node = {}}));
 }
 
+TEST(GangOf, a_pod_that_is_being_deleted_takes_room_until_it_is_gone) {
+  Placed s(2);
+  s.pod(1);
+  api::Pod& ending = s.pod(0);
+  EXPECT_TRUE(gang_of(s.snapshot()).ending.empty());
+  ending.meta.deleted = kStart;
+  const auto gang = gang_of(s.snapshot());
+  ASSERT_EQ(gang.ending.size(), 1U);
+  EXPECT_EQ(gang.ending[0].pod, "default/" + ending.meta.name);
+  EXPECT_EQ(gang.ending[0].node, "node-0");
+  EXPECT_EQ(gang.ending[0].uid, ending.meta.uid);
+  EXPECT_EQ(gang.seats[0].state, SeatState::kWanted);
+  ending.phase = "Failed";
+  EXPECT_TRUE(gang_of(s.snapshot()).ending.empty()) << "its containers have ended";
+  ending.phase = "Pending";
+  ending.node_name.clear();
+  EXPECT_TRUE(gang_of(s.snapshot()).ending.empty()) << "it is on no node";
+}
+
 TEST(GangOf, a_seat_shows_how_far_its_pod_has_come) {
   struct Row {
     const char* name;

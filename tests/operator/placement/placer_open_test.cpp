@@ -71,6 +71,27 @@ TEST(PlacerOpen, a_pod_whose_node_has_no_room_gets_another_one) {
   EXPECT_FALSE(desk.answer("a").open) << "the annotation is rewritten first";
 }
 
+// The operator begins with a list of all pods that is older than what it knows of the gang's own.
+TEST(PlacerOpen, a_node_is_not_given_out_while_a_pod_that_ends_is_on_it) {
+  Desk desk(1, 1, 1);
+  Gang& gang = desk.gang("a", 1);
+  const std::string node = desk.cluster.names().front();
+  const std::string version = desk.cluster.write("x/ending", node, 8, kBound);
+  gang.ending = {{.pod = "x/ending", .node = node, .state = SeatState::kBound, .uid = "x/ending", .version = version}};
+  desk.step();
+  EXPECT_TRUE(desk.answer("a").nodes.empty()) << "no list has shown that pod";
+  desk.cluster.deliver();
+  EXPECT_EQ(desk.cluster.openings(), 0U) << "now one has";
+  desk.step();
+  EXPECT_TRUE(desk.answer("a").nodes.empty());
+  desk.cluster.erase("x/ending");
+  desk.cluster.deliver();
+  desk.placer.capacity_changed();
+  desk.step();
+  EXPECT_EQ(desk.answer("a").nodes, (std::map<int, std::string>{{0, node}}));
+  EXPECT_EQ(desk.cluster.openings(), 0U) << "what the job still sees is older";
+}
+
 TEST(PlacerOpen, a_gang_that_was_refused_is_told_though_its_node_has_room_again) {
   Desk desk(1, 1, 1);
   desk.gang("a", 1);
