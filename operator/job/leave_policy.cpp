@@ -37,6 +37,26 @@ bool can_spare(const Snapshot& snapshot, const Survey& gang, int slot) {
          }) >= api::fewest_nodes(snapshot.job->spec);
 }
 
+// Placement keeps a node for the next pod of the slot.
+bool has_node(const Snapshot& snapshot, int slot) {
+  return snapshot.placing && snapshot.placing->answer && snapshot.placing->answer->reserved.contains(slot);
+}
+
+// Members may leave at all.
+bool runs_on(const Snapshot& snapshot, const Survey& gang) {
+  const auto& spec = snapshot.job->spec;
+  const bool runs = snapshot.view && snapshot.view->phase == rendezvous::Phase::kUp && !snapshot.settling;
+  return runs && gang.released.empty() && spec.rendezvous.kind == api::RendezvousKind::kLockstep &&
+         spec.restart.strategy != api::RestartStrategy::kGang;
+}
+
+// How long a sick pod stays in any case.
+Duration left_for(const Snapshot& snapshot, const api::TrainingJobStatus& status, const SlotView& slot,
+                  const Sickness& sick) {
+  const Duration stays = stays_for(status, *slot.pod, snapshot.now, {SlotTrouble::kUnhealthy, SlotTrouble::kNodeLost});
+  return std::max<Duration>(kSignLasts - sick.age, stays);
+}
+
 // It is one of those that leave from now on, and its place is empty. Stored before anything is deleted.
 Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& sick) {
   SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
@@ -87,23 +107,30 @@ Course tell_doubt(const Snapshot& snapshot, Course course) {
 }  // namespace
 
 Course leave_sick(const Snapshot& snapshot, Course course) {
-  const auto& spec = snapshot.job->spec;
-  const bool runs = snapshot.view && snapshot.view->phase == rendezvous::Phase::kUp && !snapshot.settling;
-  if (snapshot.sick_pods.empty() || !runs || !course.gang.released.empty() ||
-      spec.rendezvous.kind != api::RendezvousKind::kLockstep || spec.restart.strategy == api::RestartStrategy::kGang) {
-    return course;
-  }
+  if (snapshot.sick_pods.empty() || !runs_on(snapshot, course.gang)) return course;
   course = tell_doubt(snapshot, std::move(course));
   for (const SlotView& slot : course.gang.slots) {
     const Sickness* sick = sickness_of(snapshot, slot);
-    if (!is_to_leave(sick) || (!slot.outside && !can_spare(snapshot, course.gang, slot.slot))) continue;
-    const Duration stays =
-        stays_for(course.status, *slot.pod, snapshot.now, {SlotTrouble::kUnhealthy, SlotTrouble::kNodeLost});
-    const Duration wait = std::max<Duration>(kSignLasts - sick->age, stays);
-    if (wait <= Duration::zero()) return tell(snapshot, std::move(course), slot.slot, *sick);
-    course.plan.look_again_in(wait);
+    if (!is_to_leave(sick)) continue;
+    const Duration left = left_for(snapshot, course.status, slot, *sick);
+    if (left > Duration::zero()) {
+      course.plan.look_again_in(left);
+    } else if (slot.outside || can_spare(snapshot, course.gang, slot.slot) || has_node(snapshot, slot.slot)) {
+      return tell(snapshot, std::move(course), slot.slot, *sick);
+    }
   }
   return course;
+}
+
+std::optional<int> slot_that_needs_a_node(const Snapshot& snapshot, const Survey& gang) {
+  if (snapshot.sick_pods.empty() || !runs_on(snapshot, gang)) return std::nullopt;
+  for (const SlotView& slot : gang.slots) {
+    const Sickness* sick = sickness_of(snapshot, slot);
+    if (!is_to_leave(sick) || left_for(snapshot, snapshot.job->status, slot, *sick) > Duration::zero()) continue;
+    if (slot.outside || can_spare(snapshot, gang, slot.slot)) return std::nullopt;
+    return slot.slot;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::job

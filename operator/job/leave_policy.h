@@ -2,6 +2,8 @@
 // deleted pod does: after a step on which all ranks agree, without a charge.
 #pragma once
 
+#include <optional>
+
 #include "operator/job/course.h"
 #include "operator/job/snapshot.h"
 
@@ -10,10 +12,13 @@ namespace lockstep::job {
 // A sign has to last for this long, so that signs of many nodes at once are seen as such.
 inline constexpr auto kSignLasts = std::chrono::seconds(5);
 
-// Tells one sick member to leave, if enough others are there to go on without it: a spare, or minNodes of an elastic
-// job. A sick spare goes in any case. The next one follows when the first is gone. A pod stays for stays_for() on a
-// node that another one left. Nobody leaves a foreign program's gang, which would restart as a whole. A pod stays whose
-// sign is doubted; the plan's notice says so.
+// Tells one sick member to leave, if enough others are there to go on without it (a spare, or minNodes of an elastic
+// job), or if placement has reserved a node for its successor. A sick spare goes in any case. The next one follows when
+// the first is gone. A pod stays for stays_for() on a node that another one left. Nobody leaves a foreign program's
+// gang, which would restart as a whole. A pod stays whose sign is doubted; the plan's notice says so.
 Course leave_sick(const Snapshot& snapshot, Course course);
+
+// The slot whose member would leave now if a node were reserved for its successor. Empty: none, or it leaves without.
+std::optional<int> slot_that_needs_a_node(const Snapshot& snapshot, const Survey& gang);
 
 }  // namespace lockstep::job

@@ -9,6 +9,7 @@
 #include "operator/job/course.h"
 #include "operator/job/finish_policy.h"
 #include "operator/job/hold_policy.h"
+#include "operator/job/leave_policy.h"
 #include "operator/job/slot_troubles.h"
 
 namespace lockstep::job {
@@ -169,6 +170,12 @@ placement::Gang gang_of(const Snapshot& snapshot) {
     any_bound = any_bound || gang.seats.back().state == SeatState::kBound;
   }
   gang.ending = ending_of(snapshot);
+  if (const auto slot = slot_that_needs_a_node(snapshot, pods)) {
+    const api::Pod& leaves = *pods.slots.at(static_cast<std::size_t>(*slot)).pod;
+    gang.successors = {{.slot = *slot,
+                        .pod = placed_name(job.meta, pod_name(job, *slot, next_incarnation(snapshot))),
+                        .from = leaves.node_name}};
+  }
   gang.running = job.status.start_time && job.spec.restart.strategy != api::RestartStrategy::kGang && any_bound;
   return gang;
 }

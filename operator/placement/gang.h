@@ -50,6 +50,15 @@ struct Opening {
   bool operator==(const Opening&) const = default;
 };
 
+// The pod of a slot is to leave its node as soon as another node is reserved for the next pod of the slot.
+struct Successor {
+  int slot = 0;
+  std::string pod;   // the next one: as Seat::pod
+  std::string from;  // the node that is left
+
+  bool operator==(const Successor&) const = default;
+};
+
 // Levels count from 0, the outermost of the profile.
 struct Constraint {
   std::optional<int> required{};   // one domain of this level holds the whole gang
@@ -82,6 +91,7 @@ struct Gang {
   // Its pods that are being deleted, on the nodes where they take room until they are gone. A watch of all pods that
   // begins late may not have shown them. kBound.
   std::vector<Seat> ending{};
+  std::vector<Successor> successors{};
 
   bool operator==(const Gang&) const = default;
 };
@@ -125,14 +135,15 @@ struct Where {
 
 // What is to happen to a gang. It stays valid until the next step(); carrying it out twice changes nothing.
 struct Answer {
-  std::map<int, std::string> nodes;  // by slot. A slot that is not in it gets no pod
-  bool gated = true;                 // pods that are created get a gate
-  bool open = false;                 // the gate of a pod whose annotation is its node here may be removed
-  std::vector<std::string> replace;  // pods to delete; their slots are placed again
-  bool release = false;              // all pods are to be deleted; the gang goes back into the queue
-  Wait wait;                         // kNothing: as many pods have a node as train
-  bool apart = false;                // its pods lie outside one domain of the required level: nodes were relabelled
-  std::optional<Where> where;        // empty: not all slots below Gang::pods have a node
+  std::map<int, std::string> nodes;       // by slot. A slot that is not in it gets no pod
+  bool gated = true;                      // pods that are created get a gate
+  bool open = false;                      // the gate of a pod whose annotation is its node here may be removed
+  std::vector<std::string> replace;       // pods to delete; their slots are placed again
+  bool release = false;                   // all pods are to be deleted; the gang goes back into the queue
+  Wait wait;                              // kNothing: as many pods have a node as train
+  std::map<int, std::string> reserved{};  // by slot of Gang::successors: the node. It holds until the seat has that pod
+  bool apart = false;          // its pods lie outside one domain of the required level: nodes were relabelled
+  std::optional<Where> where;  // empty: not all slots below Gang::pods have a node
 
   bool operator==(const Answer&) const = default;
 };

@@ -35,7 +35,7 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
   entry.gang.held_for = gang.held_for;
   entry.gang.timeout = gang.timeout;
   entry.gang.constraint.preferred_left = gang.constraint.preferred_left;
-  if (entry.gang != gang) entry.trial.room = 0;
+  if (entry.gang != gang) entry.trial.room = entry.successor_trial = 0;
   entry.gang = gang;
   entry.gang.held_for = bounded(gang.held_for);
   entry.gang.timeout = bounded(gang.timeout);
@@ -52,6 +52,7 @@ void Placer::update(const Gang& gang, MonotonicTime now) {
     if (next == seats.end() || next->slot != slot || next->pod != place.pod) gone.push_back(slot);
   }
   for (const int slot : gone) drop(entry, slot);
+  hand_over(entry);
   Trouble& trouble = entry.trouble;
   if (!trouble.leaving.empty() || !trouble.unschedulable.empty()) {
     // That may still have to go. One that was replaced comes back under its name; one that was bound meanwhile stays.
@@ -105,10 +106,11 @@ void Placer::withdraw(const std::string& key) {
   if (found == entries_.end()) return;
   Entry& entry = found->second;
   while (!entry.places.empty()) drop(entry, entry.places.begin()->first);
+  while (!entry.successors.empty()) drop_successor(entry, entry.successors.begin()->first);
   if (hold_ && hold_->key == key) end_hold();
   if (entry.turn) queue_.erase(*entry.turn);
   forget_wake(entry);
-  for (auto* keys : {&dirty_, &touched_, &unsettled_}) keys->erase(key);
+  for (auto* keys : {&dirty_, &touched_, &unsettled_, &moving_}) keys->erase(key);
   entries_.erase(found);
 }
 
@@ -129,6 +131,7 @@ std::vector<std::string> Placer::step(MonotonicTime now) {
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) dirty_.insert(due->second);
   for (const std::string& key : std::exchange(dirty_, {})) review(entries_.at(key), now);
   while (serve(now)) continue;
+  for (const std::string& key : moving_) reserve_successors(entries_.at(key));
   std::vector<std::string> changed;
   for (const std::string& key : std::exchange(touched_, {})) {
     Entry& entry = entries_.at(key);
@@ -183,6 +186,37 @@ void Placer::drop(Entry& entry, int slot) {
   ++room_;
 }
 
+void Placer::hand_over(Entry& entry) {
+  const Gang& gang = entry.gang;
+  const auto of_slot = [](const auto& all, int slot) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.slot == slot; });
+  };
+  for (auto next = entry.successors.begin(); next != entry.successors.end();) {
+    const auto [slot, place] = *next++;
+    const auto wanted = of_slot(gang.successors, slot);
+    if (wanted != gang.successors.end() && wanted->pod == place.pod) continue;
+    const auto seat = of_slot(gang.seats, slot);
+    if (seat != gang.seats.end() && seat->pod == place.pod && !entry.places.contains(slot)) {
+      entry.places.insert_or_assign(slot, place);
+      entry.successors.erase(slot);
+    } else {
+      drop_successor(entry, slot);
+    }
+  }
+  if (gang.successors.empty()) {
+    moving_.erase(gang.key);
+  } else {
+    moving_.insert(gang.key);
+  }
+}
+
+void Placer::drop_successor(Entry& entry, int slot) {
+  cluster_.unreserve(entry.successors.at(slot).pod);
+  entry.successors.erase(slot);
+  ++room_;
+  touch(entry);
+}
+
 void Placer::say(Entry& entry, Wait wait) {
   if (entry.wait == wait) return;
   entry.wait = std::move(wait);
@@ -224,8 +258,10 @@ Answer Placer::build_answer(Entry& entry) {
   answer.wait = entry.wait;
   answer.apart = entry.required != gang.constraint.required;
   for (const auto& [slot, place] : entry.places) answer.nodes.emplace_hint(answer.nodes.end(), slot, place.node);
+  for (const auto& [slot, place] : entry.successors)
+    answer.reserved.emplace_hint(answer.reserved.end(), slot, place.node);
   int held = 0, ready = 0;
-  bool settled = true;
+  bool settled = entry.successors.empty();
   for (const Seat& seat : gang.seats) {
     if (trouble.leaving.contains(seat.pod)) {
       answer.replace.push_back(seat.pod);

@@ -10,7 +10,8 @@
 // * All or nothing: a gang that does not train gets nodes for `whole` of its pods, or none. The rest of its pods, and
 //   spares, follow where they fit.
 // * Order: repairs of running gangs, then priority, then age. Gangs that grow come after gangs that wait. Spares are
-//   placed when no gang waits that could be placed.
+//   placed when no gang waits that could be placed. Successors of pods that are to leave come last, each on a node that
+//   the gang neither left nor avoids; no pod leaves for them before its successor's node is reserved.
 // * The first gang that waits has one domain kept free for it (hold.h). A gang behind it is placed outside that domain.
 //   It keeps its turn for PlacerOptions::hold while it pauses or its pods go.
 // * A gang that has held nodes for longer than its timeout and is not whole is released, if it may be.
@@ -94,6 +95,10 @@ class Placer {
   // The pod's own state may be newer than the watch of all pods, and its gate removed by another leader.
   void count_as_open(const Entry& entry, const Seat& seat);
   void drop(Entry& entry, int slot);
+  // What is reserved for a successor becomes the place of its slot when the seat has its pod, and ends when neither the
+  // seat nor Gang::successors has it.
+  void hand_over(Entry& entry);
+  void drop_successor(Entry& entry, int slot);
   Answer build_answer(Entry& entry);
   std::optional<Where> where_of(Entry& entry);
   // Its answer may be another one.
@@ -122,6 +127,7 @@ class Placer {
   Why block_of(Entry& entry, MonotonicTime now);
   // Gives nodes to as many pods as the gang wants. False: there is no room.
   bool try_to_place(Entry& entry, bool outside_held, MonotonicTime now);
+  void reserve_successors(Entry& entry);
   // Where there is room for that many pods, were it not for others.
   Need need_of(const Entry& entry, int pods) const;
   std::vector<NodeId> closed_for(const Entry& entry) const;
@@ -149,6 +155,7 @@ class Placer {
   std::set<std::pair<MonotonicTime, std::string>> timers_;  // Entry::due, with the key
   std::set<std::string> dirty_;                             // keys to review in the next step
   std::set<std::string> touched_;                           // keys whose answer may be another one
+  std::set<std::string> moving_;                            // keys of the gangs that have successors
   std::set<std::string> unsettled_;                         // keys to review whenever the cluster changes
   std::uint64_t room_ = 1;                                  // grows when there may be room that was not there
   std::uint64_t tree_version_ = 0;                          // of the root, at the last step

@@ -87,6 +87,12 @@ void Placer::drop_untenable(Entry& entry) {
       reserve(entry, seat, place->second);
     }
   }
+  std::vector<int> lost;
+  for (const auto& [slot, place] : entry.successors) {
+    const NodeId node = cluster_.tree().find(place.node);
+    if (node == kNone || !cluster_.holds(node, entry.gang.shape)) lost.push_back(slot);
+  }
+  for (const int slot : lost) drop_successor(entry, slot);
 }
 
 // Whether places that can be given up break the constraint. An operator that dies while it rewrites annotations leaves
@@ -146,6 +152,7 @@ void Placer::judge_age(Entry& entry, MonotonicTime now) {
 void Placer::release(Entry& entry, MonotonicTime now) {
   Trouble& trouble = entry.trouble;
   while (!entry.places.empty()) drop(entry, entry.places.begin()->first);
+  while (!entry.successors.empty()) drop_successor(entry, entry.successors.begin()->first);
   trouble.releasing = has_pods(entry.gang);
   trouble.leaving.clear();
   entry.held_since.reset();

@@ -123,6 +123,42 @@ bool Placer::try_to_place(Entry& entry, bool outside_held, MonotonicTime now) {
   return false;
 }
 
+void Placer::reserve_successors(Entry& entry) {
+  const Gang& gang = entry.gang;
+  if (entry.want.line < Line::kSpare || entry.trouble.releasing) return;
+  if (entry.successor_trial == room_ || !cluster_.ready(gang.shape)) return;
+  for (const Successor& successor : gang.successors) {
+    if (entry.successors.contains(successor.slot)) continue;
+    Search search{.shape = gang.shape,
+                  .pods = 1,
+                  .required = entry.required,
+                  .preferred = gang.constraint.preferred,
+                  .exclusive = gang.constraint.exclusive,
+                  .spread = gang.constraint.spread,
+                  .survivors = survivors_of(entry),
+                  .closed = closed_for(entry)};
+    if (search.preferred) search.preferred = std::max(*search.preferred, entry.required.value_or(kClusterLevel));
+    std::vector<std::string> names = gang.avoid;
+    names.push_back(successor.from);
+    for (const auto& [slot, place] : entry.successors) {
+      if (gang.constraint.exclusive) names.push_back(place.node);
+    }
+    for (const std::string& name : names) {
+      if (const NodeId node = cluster_.tree().find(name); node != kNone) search.closed.push_back(node);
+    }
+    if (hold_ && hold_->key != gang.key) {
+      search.closed.insert(search.closed.end(), hold_->nodes.begin(), hold_->nodes.end());
+    }
+    const auto found = cluster_.place(search);
+    if (!found) continue;
+    const NodeId node = found->nodes.front().first;
+    cluster_.reserve(successor.pod, node, gang.shape);
+    entry.successors[successor.slot] = {successor.pod, cluster_.tree().node_name(node), true};
+    touch(entry);
+  }
+  entry.successor_trial = room_;
+}
+
 Search Placer::search_of(const std::string& key) const {
   const Entry& entry = entries_.at(key);
   Search search{.shape = entry.gang.shape,

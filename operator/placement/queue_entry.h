@@ -70,9 +70,11 @@ struct Turn {
 
 struct Entry {
   Gang gang;
-  std::map<int, Place> places;  // by slot
+  std::map<int, Place> places;      // by slot
+  std::map<int, Place> successors;  // by slot: what is reserved for Gang::successors
   Trouble trouble;
   Trial trial;
+  std::uint64_t successor_trial = 0;            // the placer's room when they were last searched for; 0: search again
   std::optional<MonotonicTime> held_since;      // pods without a gate, while it is not whole
   std::optional<MonotonicTime> reserved_since;  // places without any such pod
   MonotonicTime preferred_until{};              // of the constraint

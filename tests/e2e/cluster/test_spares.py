@@ -109,6 +109,32 @@ def test_a_member_leaves_a_sick_node_after_a_step_and_its_successor_goes_elsewhe
     assert cluster.trainer_result(name)["digest"] == digest
 
 
+def test_a_member_leaves_for_a_node_that_is_reserved_for_its_successor(cluster, job, digest):
+    # Without a spare, and with one pod on a node: the third node is free.
+    name = job(jobs.trainer("moves", *FLAGS, jobs.pace(0.025), nodes=2, scheduling={"backend": "Lockstep"},
+                            placement={"exclusive": True}))
+    cluster.wait_condition(name, "Running", deadline=90)
+    slots = cluster.by_slot(name)
+    victim, node = slots[1]["metadata"]["name"], slots[1]["spec"]["nodeName"]
+    (free,) = {found["metadata"]["name"] for found in cluster.get("nodes")["items"]} - \
+        {pod["spec"]["nodeName"] for pod in slots.values()}
+    since = time.monotonic()
+    cluster.kubectl("label", "node", node, f"{e2e.SICK}=yes")
+    try:
+        status = cluster.wait_for(name, "it runs with the successor", lambda: runs(cluster, name, 2), deadline=60)
+        attempt = status["attempts"][-1]
+        print(f"\n{name}: running on the reserved node {time.monotonic() - since:.2f} s after its node was called sick: {attempt}")
+        assert (attempt["cause"], attempt["counted"], attempt["node"]) == ("Unhealthy", False, node)
+        assert attempt["message"] == f"pod {victim} leaves node {node}: the node has label:{e2e.SICK}"
+        assert cluster.by_slot(name)[1]["spec"]["nodeName"] == free
+        found = cluster.wait_condition(name, "Succeeded", deadline=300)
+    finally:
+        cluster.kubectl("label", "node", node, f"{e2e.SICK}-")
+    assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["Unhealthy", "Completed"]
+    assert found["status"]["restarts"].get("charged", 0) == 0
+    assert cluster.trainer_result(name)["digest"] == digest
+
+
 def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
     # It runs until it is told to end; a shell runs its trap between two commands, so each is short. No one waits for this loop.
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'

@@ -125,6 +125,28 @@ TEST(DecideLeave, nobody_leaves_a_gang_that_could_not_go_on) {
   EXPECT_TRUE(s.plan().events.empty());
 }
 
+TEST(DecideLeave, a_member_leaves_a_gang_without_a_spare_when_a_node_is_reserved_for_its_successor) {
+  Gang s(0);
+  s.sicken(1);
+  placement::Answer& answer = s.placing.emplace().answer.emplace();
+  answer.nodes = {{0, "node-0"}, {1, "node-1"}, {2, "node-2"}};
+  EXPECT_EQ(s.leaves(), "") << "none is";
+  answer.reserved = {{0, "node-9"}};
+  EXPECT_EQ(s.leaves(), "") << "for another slot";
+  answer.reserved = {{1, "node-9"}};
+  const Plan plan = s.accept();
+  ASSERT_EQ(plan.deletes.size(), 1U);
+  EXPECT_EQ(plan.deletes[0].name, "a-abcd-1-1");
+  EXPECT_EQ(plan.deletes[0].grace_period_seconds, std::nullopt) << "it ends its step";
+  EXPECT_EQ(s.job.status.restarts.total, 0);
+  s.placing->answer->reserved.clear();
+  s.placing->answer->nodes[1] = "node-9";
+  s.placing->answer->gated = false;
+  const Plan next = s.accept();
+  ASSERT_EQ(next.creates.size(), 1U);
+  EXPECT_EQ(next.creates[0].node, "node-9");
+}
+
 struct Held {
   const char* why;
   void (*change)(Gang&);

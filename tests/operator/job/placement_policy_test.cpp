@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "operator/job/leave_policy.h"
 #include "operator/job/startup_policy.h"
 #include "operator/placement/placer.h"
 #include "tests/operator/job/placed.h"
@@ -55,6 +56,58 @@ TEST(GangOf, a_pod_that_is_being_deleted_takes_room_until_it_is_gone) {
   ending.phase = "Pending";
   ending.node_name.clear();
   EXPECT_TRUE(gang_of(s.snapshot()).ending.empty()) << "it is on no node";
+}
+
+// A gang of three that trains without a spare, and the pod of slot 1 is sick.
+struct Sick : TrainingThree {
+  Sick() : TrainingThree(0) {
+    placing.emplace();
+    sicken(1, kSignLasts);
+  }
+  Sickness& sicken(int slot, Duration age) {
+    return sick_pods[pods.at(static_cast<size_t>(slot)).meta.name] = {"sick", age};
+  }
+};
+
+TEST(GangOf, a_sick_member_that_cannot_be_spared_asks_for_a_node_for_its_successor) {
+  Sick s;
+  const auto gang = gang_of(s.snapshot());
+  ASSERT_EQ(gang.successors.size(), 1U);
+  EXPECT_EQ(gang.successors[0], (placement::Successor{.slot = 1, .pod = "default/a-abcd-1-2", .from = "node-1"}));
+  EXPECT_EQ(gang.seats[1].pod, "default/a-abcd-1-1") << "it stays until then";
+  s.sicken(0, kSignLasts);
+  ASSERT_EQ(gang_of(s.snapshot()).successors.size(), 1U) << "one after the other";
+  EXPECT_EQ(gang_of(s.snapshot()).successors[0].slot, 0);
+}
+
+TEST(GangOf, nobody_asks_for_a_node_who_leaves_without_one_or_stays_in_any_case) {
+  struct Row {
+    const char* why;
+    std::function<void(Sick&)> change;
+  };
+  const Row rows[] = {
+      {"the sign is young", [](Sick& s) { s.sicken(1, kSignLasts - 1s); }},
+      {"the sign is doubted", [](Sick& s) { s.sicken(1, kSignLasts).doubt = "doubted"; }},
+      {"enough others stay", [](Sick& s) { s.shrinks_to(2); }},
+      {"the leader is new", [](Sick& s) { s.settling = true; }},
+      {"a generation forms", [](Sick& s) { s.see(Phase::kProposing, 2); }},
+      {"the whole gang would restart", [](Sick& s) { s.job.spec.restart.strategy = RestartStrategy::kGang; }},
+      {"it came after another that left the node",
+       [](Sick& s) {
+         s.job.status.slots = {{{.slot = 2,
+                                 .trouble = api::SlotTrouble::kUnhealthy,
+                                 .pod = "a-abcd-2-0",
+                                 .node = "node-1",
+                                 .since = s.now,
+                                 .sign = "sick"}}};
+       }},
+  };
+  for (const Row& row : rows) {
+    Sick s;
+    ASSERT_FALSE(gang_of(s.snapshot()).successors.empty());
+    row.change(s);
+    EXPECT_TRUE(gang_of(s.snapshot()).successors.empty()) << row.why;
+  }
 }
 
 TEST(GangOf, a_seat_shows_how_far_its_pod_has_come) {

@@ -50,7 +50,8 @@ struct PlacementWorld::Job {
   rendezvous::JobView view;
   std::map<int, std::string> members;  // by slot: uids of the generation
   Duration trains_for{}, trained{};
-  std::set<std::string> hurt;  // pods that were bound when they were lost
+  std::map<std::string, WallTime> sick;  // pods, and since when; none is while it is calm
+  std::set<std::string> hurt;            // pods that were bound when they were lost
   int hurts = 0;
   std::set<std::string> opened;               // pods that placement let be bound
   std::vector<std::function<void()>> writes;  // of the last plan, that the executor has not made yet
@@ -168,7 +169,7 @@ void PlacementWorld::die() {
 
 void PlacementWorld::disturb() {
   const std::string& node = nodes_[static_cast<size_t>(below(static_cast<int>(nodes_.size())))];
-  switch (below(6)) {
+  switch (below(7)) {
     case 0:
       if (!intrude(node)) return;
       break;
@@ -194,6 +195,14 @@ void PlacementWorld::disturb() {
       }
       break;
     case 5:
+      for (const auto& job : jobs_) {
+        if (job->done || job->pods.empty() || !chance(40)) continue;
+        auto pod = job->pods.begin();
+        std::advance(pod, below(static_cast<int>(job->pods.size())));
+        if (works(pod->second)) job->sick.emplace(pod->first, now_);
+      }
+      break;
+    case 6:
       for (const auto& job : jobs_) {
         const bool refused =
             std::any_of(job->pods.begin(), job->pods.end(), [](auto& pod) { return pod.second.refused(); });
@@ -246,6 +255,9 @@ Snapshot PlacementWorld::gather(Job& job) {
   snapshot.service_present = job.service;
   if (job.plan) snapshot.view = job.view;
   snapshot.now = now_;
+  for (const auto& [pod, since] : job.sick) {
+    if (!calm_ && job.cache.contains(pod)) snapshot.sick_pods[pod] = {.sign = "sick", .age = now_ - since};
+  }
   if (job.plan && job.view.failure) snapshot.failure_age = now_ - job.view.failure->time;
   return snapshot;
 }
@@ -285,6 +297,7 @@ void PlacementWorld::reconcile(Job& job) {
 void PlacementWorld::check(const Job& job, const std::optional<placement::Gang>& gang, const Snapshot& snapshot,
                            const Plan& plan) {
   check_placed(snapshot, plan);
+  check_left(job, snapshot, plan);
   const auto& answer = snapshot.placing ? snapshot.placing->answer : std::nullopt;
   for (const PodToCreate& pod : plan.creates) {
     if (!job.by_operator) continue;
@@ -303,6 +316,25 @@ void PlacementWorld::check(const Job& job, const std::optional<placement::Gang>&
     ready += opened || gated ? 1 : 0;
   }
   EXPECT_GE(ready, api::fewest_nodes(job.job.spec)) << "opened a part of " << job.job.meta.name;
+}
+
+void PlacementWorld::check_left(const Job& job, const Snapshot& snapshot, const Plan& plan) {
+  const auto& before = snapshot.job->status.attempts;
+  if (!plan.status || plan.status->attempts.size() <= before.size()) return;
+  const auto& attempt = plan.status->attempts.back();
+  if (attempt.cause != api::Cause::kUnhealthy) return;
+  EXPECT_FALSE(attempt.counted);
+  const int slot = identity_of(job.pods.at(attempt.pod).meta)->slot;
+  int others = 0;
+  for (const auto& member : snapshot.view->members)
+    others += member.slot != slot && member.connected && !member.leaving;
+  const bool spare = slot >= job.job.spec.nodes;
+  if (spare || others >= api::fewest_nodes(job.job.spec)) return;
+  ASSERT_TRUE(snapshot.placing && snapshot.placing->answer);
+  const auto& reserved = snapshot.placing->answer->reserved;
+  ASSERT_TRUE(reserved.contains(slot)) << attempt.pod << " left for nothing";
+  EXPECT_NE(reserved.at(slot), attempt.node);
+  ++counts.left;
 }
 
 // Condition Placed says no more than the pods show. AllPodsPlaced stays until the loss of a pod is dealt with.
@@ -329,6 +361,7 @@ void PlacementWorld::check_attempts(const Job& job) {
   const auto& status = job.job.status;
   for (const auto& attempt : status.attempts) {
     if (attempt.pod.empty() || attempt.cause == api::Cause::kCompleted) continue;
+    if (attempt.cause == api::Cause::kUnhealthy && job.sick.contains(attempt.pod)) continue;
     EXPECT_TRUE(job.hurt.contains(attempt.pod)) << attempt.pod << ": " << attempt.message;
   }
   EXPECT_LE(status.restarts.total, job.hurts) << api::to_json(status).dump(1);
@@ -559,8 +592,16 @@ void PlacementWorld::coordinate(Job& job) {
     view.phase = Phase::kStopped;
     job.members.clear();
   } else if (view.phase == Phase::kUp) {
+    const auto leaves = [&](const std::string& uid) {
+      return std::any_of(job.plan->members.begin(), job.plan->members.end(),
+                         [&](const auto& member) { return member.pod_uid == uid && member.leaving; });
+    };
     for (const auto& [slot, uid] : job.members) {
       if (is_there(uid)) continue;
+      if (leaves(uid)) {  // after a step on which all agree
+        view.phase = Phase::kWaiting;
+        continue;
+      }
       view.phase = Phase::kBroken;
       view.failure = rendezvous::Failure{.generation = view.generation, .cause = api::Cause::kMemberLost, .slot = slot};
       view.failure->message = "it fell silent";

@@ -21,7 +21,7 @@ namespace lockstep::job {
 // How often it happened, in all worlds of a process.
 struct PlacementCounts {
   int refused = 0, replaced = 0, conflicts = 0, released = 0, moved = 0, opened = 0, ungated = 0, hurt = 0, died = 0,
-      switched = 0, closed = 0, gang_placed = 0, lost_answers = 0;
+      switched = 0, closed = 0, gang_placed = 0, lost_answers = 0, left = 0;
 };
 
 class PlacementWorld {
@@ -54,6 +54,8 @@ class PlacementWorld {
   Snapshot gather(Job& job);
   std::optional<placement::Gang> ask(Job& job, Snapshot& snapshot);
   void check(const Job& job, const std::optional<placement::Gang>& gang, const Snapshot& snapshot, const Plan& plan);
+  // A sick member leaves for a spare, minNodes, or a node that is reserved for its successor.
+  void check_left(const Job& job, const Snapshot& snapshot, const Plan& plan);
   void check_placed(const Snapshot& snapshot, const Plan& plan);
   void check_attempts(const Job& job);
   void execute(Job& job, const Plan& plan);

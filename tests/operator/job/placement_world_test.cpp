@@ -25,13 +25,12 @@ TEST(PlacementWorld, every_gang_is_bound_and_only_losses_are_attempts) {
   const auto& n = PlacementWorld::counts;
   std::cout << fmt::format(
       "{} refused, {} replaced, {} conflicts, {} released, {} moved, {} opened, {} left closed, {} without a gate, {} "
-      "lost, {} deaths, {} switches, {} with GangPlaced, {} answers "
-      "lost\n",
+      "lost, {} deaths, {} switches, {} with GangPlaced, {} answers lost, {} left for a reserved node\n",
       n.refused, n.replaced, n.conflicts, n.released, n.moved, n.opened, n.closed, n.ungated, n.hurt, n.died,
-      n.switched, n.gang_placed, n.lost_answers);
+      n.switched, n.gang_placed, n.lost_answers, n.left);
   if (worlds < 40) return;
   for (const int count : {n.refused, n.replaced, n.released, n.opened, n.closed, n.ungated, n.hurt, n.died,
-                          n.gang_placed, n.lost_answers}) {
+                          n.gang_placed, n.lost_answers, n.left}) {
     EXPECT_GT(count, 0) << "never happened";
   }
 }
