@@ -141,7 +141,7 @@ Json write(const Heartbeat& m) {
 Json write(const Ready& m) {
   Json json{
       {"type", "READY"}, {"addresses", m.addresses}, {"host", m.host}, {"masterPort", m.master_port}, {"life", m.life}};
-  put_epoch(json, m.epoch);
+  put_generation_id(json, m.id);
   for (const StateVersion& version : m.holdings) json["holdings"].push_back(write_version(version));
   if (!m.identities.empty()) json["identities"] = write(m.identities);
   put_problem(json, m.problem, m.message);
@@ -224,7 +224,7 @@ Heartbeat read_heartbeat(const Fields& fields) {
 }
 Ready read_ready(const Fields& fields) {
   Ready m;
-  m.epoch = read_epoch(fields);
+  m.id = read_generation_id(fields);
   fields.read("addresses", m.addresses);
   if (m.addresses.size() > kMaxRanksPerMember) throw Malformed("field addresses must be shorter");
   for (const std::string& address : m.addresses) {

@@ -239,7 +239,7 @@ void CoordinatorState::send_propose(const Member& member) {
   if (member.session == 0) return;
   const Proposal& proposal = *steps_.proposal();
   Propose propose;
-  propose.epoch = {keeper_.term(), proposal.generation};
+  propose.id = {keeper_.term(), proposal.generation};
   propose.first_rank = proposal.first_rank(member.expected.slot);
   propose.ranks = proposal.procs();
   propose.world_size = proposal.ranks();
@@ -327,7 +327,7 @@ void CoordinatorState::go(Now now) {
   gang.go_at = now.time;
 
   Go go = go_for(gang);
-  go.epoch = {keeper_.term(), gang.generation};
+  go.id = {keeper_.term(), gang.generation};
   std::vector<PeerBlock::Member> peers;
   peers.reserve(gang.size());
   for (const auto& [slot, incarnation] : gang.places()) {

@@ -38,7 +38,7 @@ Json write(const Propose& m) {
             {"ranks", m.ranks},
             {"worldSize", m.world_size},
             {"port", m.port}};
-  put_epoch(json, m.epoch);
+  put_generation_id(json, m.id);
   return json;
 }
 // Without the peers.
@@ -61,7 +61,7 @@ Json write(const Go& m) {
             {"checkpointEvery", m.program.checkpoint_every_seconds},
             {"maxRestarts", m.program.max_restarts},
             {"env", m.program.env}};
-  put_epoch(json, m.epoch);
+  put_generation_id(json, m.id);
   return json;
 }
 Json write(const Warm& m) {
@@ -79,12 +79,12 @@ Json write(const Ack& m) {
 }
 Json write(const Halt& m) {
   Json json{{"type", "HALT"}};
-  put_epoch(json, m.epoch);
+  put_generation_id(json, m.id);
   return json;
 }
 Json write(const Yield& m) {
   Json json{{"type", "YIELD"}};
-  put_epoch(json, m.epoch);
+  put_generation_id(json, m.id);
   return json;
 }
 Json write(const Abort& m) {
@@ -103,7 +103,7 @@ Json write(const Unknown&) {
 
 Propose read_propose(const Fields& fields) {
   Propose m;
-  m.epoch = read_epoch(fields);
+  m.id = read_generation_id(fields);
   fields.read("firstRank", m.first_rank, 0, kMostRanks);
   fields.read("ranks", m.ranks, 1, static_cast<std::int64_t>(kMaxRanksPerMember));
   fields.read("worldSize", m.world_size, 1, kMostRanks);
@@ -195,7 +195,7 @@ Echo read_echo(const Fields& fields, const PeerParts& parts) {
 
 Go read_go(const Fields& fields, const PeerParts& parts) {
   Go m;
-  m.epoch = read_epoch(fields);
+  m.id = read_generation_id(fields);
   fields.read("job", m.job);
   fields.read("jobUid", m.job_uid);
   read_enum(fields, "kind", kKinds, m.kind);
@@ -243,7 +243,7 @@ CoordinatorToAgent read_message(const std::string& type, const Fields& fields, c
   if (type == "WARM") {
     Warm m{read_go(fields, parts)};
     fields.read("first", m.first);
-    if (m.go.epoch.generation != 0) throw Malformed("field generation of a WARM must be 0");
+    if (m.go.id.generation != 0) throw Malformed("field generation of a WARM must be 0");
     return m;
   }
   if (type == "ECHO") return read_echo(fields, parts);
@@ -253,8 +253,8 @@ CoordinatorToAgent read_message(const std::string& type, const Fields& fields, c
     fields.read("rank", m.rank, 0, kMostRanks);
     return m;
   }
-  if (type == "HALT") return Halt{read_epoch(fields)};
-  if (type == "YIELD") return Yield{read_epoch(fields)};
+  if (type == "HALT") return Halt{read_generation_id(fields)};
+  if (type == "YIELD") return Yield{read_generation_id(fields)};
   if (type == "ABORT") return read_abort(fields);
   if (type == "STOP") {
     Stop m;

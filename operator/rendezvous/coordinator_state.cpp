@@ -106,7 +106,7 @@ void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
     if (hello.up) gang().note_up(slot);
     return;
   }
-  if (gang().go && hello.phase == MemberPhase::kReady && hello.promised == gang().go->epoch) {
+  if (gang().go && hello.phase == MemberPhase::kReady && hello.promised == gang().go->id) {
     send(member.session, gang().go_to(slot));
   } else if (step() != Step::kResuming) {
     lose_member(slot, "its agent came back without its processes", now.time, now);
@@ -206,7 +206,7 @@ bool CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& ch
 
 bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
   Proposal* proposal = steps_.proposal();
-  if (proposal == nullptr || ready.epoch != Epoch{keeper_.term(), proposal->generation} ||
+  if (proposal == nullptr || ready.id != GenerationId{keeper_.term(), proposal->generation} ||
       !proposal->has(member.expected.slot)) {
     ++ignored_;
     return false;

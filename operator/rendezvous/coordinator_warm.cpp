@@ -11,7 +11,7 @@ void CoordinatorState::warm(Member& member, bool first, Now now) {
   member.told.warmed_at = now.time;
   member.start = Member::Start::kAwaited;
   Go go = go_for(Roster({}, plan_->procs_per_node));
-  go.epoch = {keeper_.term(), 0};
+  go.id = {keeper_.term(), 0};
   // As if every slot took part, in order. None of it counts.
   go.world_size = plan_->slots * plan_->procs_per_node;
   go.group_world_size = plan_->slots;

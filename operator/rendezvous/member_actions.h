@@ -29,7 +29,7 @@ struct StartProcesses {
 };
 // AgentMessage::kRegroup to every process that is there; answered by a WorkerMessage::holding of each.
 struct AskHoldings {
-  Epoch epoch;
+  GenerationId id;
 };
 // AgentMessage::kJoin to every process: they go on in the generation of `go`.
 struct ContinueProcesses {

@@ -9,8 +9,8 @@ namespace lockstep::rendezvous {
 
 void MemberState::on(const Propose& propose, MonotonicTime now) {
   using Verdict = MemberProposal::Verdict;
-  const Verdict verdict = proposal_.judge(propose.epoch);
-  if (departure_.decided() || propose.epoch.term < contact_.term() || verdict == Verdict::kStale) {
+  const Verdict verdict = proposal_.judge(propose.id);
+  if (departure_.decided() || propose.id.term < contact_.term() || verdict == Verdict::kStale) {
     ++ignored_;
     return;
   }
@@ -23,13 +23,13 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
   proposal_.accept(propose);
   if (processes_.can_stay(propose.ranks)) {
     proposal_.keep(now + options_.hold_within);
-    actions_.push_back(AskHoldings{propose.epoch});
+    actions_.push_back(AskHoldings{propose.id});
     Propose anew = propose;
     anew.ranks = processes_.exited();
     if (anew.ranks > 0) actions_.push_back(PrepareSockets{anew});
     if (kMutation == Mutation::kKeepUnasked) {
       for (const auto& [rank, process] : processes_.by_rank()) {
-        hold(rank, {propose.epoch.term, propose.epoch.generation, {}});
+        hold(rank, {propose.id.term, propose.id.generation, {}});
       }
     }
     return;
@@ -41,7 +41,7 @@ void MemberState::on(const Propose& propose, MonotonicTime now) {
 // For the proposal under way, with ranks that listen there.
 Ready MemberState::ready_with(const Prepared& sockets) const {
   Ready ready;
-  ready.epoch = proposal_.promised();
+  ready.id = proposal_.promised();
   ready.addresses = sockets.addresses;
   ready.host = sockets.host;
   ready.master_port = sockets.master_port;
@@ -94,8 +94,8 @@ void MemberState::ready_to_go_on() {
   say_ready(ready, true);
 }
 
-void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now) {
-  if (warming_ && epoch == warming_->go.epoch) {
+void MemberState::on_prepared(const GenerationId& id, const Prepared& prepared, MonotonicTime now) {
+  if (warming_ && id == warming_->go.id) {
     const Warm warm = *std::exchange(warming_, std::nullopt);
     if (prepared.problem != api::Cause::kNone) {  // READY will say so when it matters
       actions_.push_back(DropSockets{});
@@ -105,7 +105,7 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
     processes_.wait(warm.first);
     return;
   }
-  if (!proposal_.awaits_ready() || epoch != proposal_.promised()) return;
+  if (!proposal_.awaits_ready() || id != proposal_.promised()) return;
   // They may be for processes that were to be started beside others, which have ended since, too.
   const bool keeping = proposal_.keeping();
   const auto wanted = keeping ? processes_.exited() : proposal_.propose()->ranks;
@@ -123,7 +123,7 @@ void MemberState::on_prepared(const Epoch& epoch, const Prepared& prepared, Mono
 
 // `go` is the generation of the processes that are there; they may have other ranks in it.
 void MemberState::adopt(const Go& go) {
-  proposal_.use(go.epoch.generation);
+  proposal_.use(go.id.generation);
   processes_.adopt(go);
   news_.forget_progress();
   actions_.push_back(RenumberProcesses{go.first_rank});
@@ -141,7 +141,7 @@ void MemberState::take_over(const Go& go) {
 void MemberState::on(const Go& go, MonotonicTime now) {
   const Propose* propose = proposal_.propose();
   const Ready* ready = proposal_.ready();
-  const bool promised = go.epoch == proposal_.promised() || kMutation == Mutation::kGoBelowPromise;
+  const bool promised = go.id == proposal_.promised() || kMutation == Mutation::kGoBelowPromise;
   if (departure_.decided() || propose == nullptr || !promised || go.ranks != propose->ranks ||
       go.first_rank != propose->first_rank || (ready != nullptr && ready->problem != api::Cause::kNone)) {
     ++ignored_;
@@ -166,7 +166,7 @@ void MemberState::on(const Go& go, MonotonicTime now) {
 }
 
 void MemberState::start(const Go& go, const Prepared& sockets, MonotonicTime now) {
-  proposal_.use(go.epoch.generation);
+  proposal_.use(go.id.generation);
   processes_.listen_at(sockets);
   processes_.start(go);
   news_.forget_progress();
@@ -177,7 +177,7 @@ void MemberState::start(const Go& go, const Prepared& sockets, MonotonicTime now
 // The processes that are there may be of a generation that is over; only those that have answered a regroup know that.
 void MemberState::on(const Warm& warm, MonotonicTime now) {
   const bool waiting = proposal_.keeping() && proposal_.ready() != nullptr;
-  if (departure_.decided() || warming_ || warm.go.epoch.term < contact_.term() ||
+  if (departure_.decided() || warming_ || warm.go.id.term < contact_.term() ||
       (processes_.alive() && !waiting && !processes_.all_exited())) {
     ++ignored_;
     return;
@@ -196,7 +196,7 @@ void MemberState::on(const Warm& warm, MonotonicTime now) {
 void MemberState::prepare_warm() {
   Propose as_if;
   const Go& go = warming_->go;
-  as_if.epoch = go.epoch;
+  as_if.id = go.id;
   as_if.first_rank = go.first_rank;
   as_if.ranks = go.ranks;
   as_if.world_size = go.world_size;
@@ -205,19 +205,19 @@ void MemberState::prepare_warm() {
 }
 
 void MemberState::on(const Halt& halt, MonotonicTime now) {
-  if (halt.epoch.term < contact_.term()) {
+  if (halt.id.term < contact_.term()) {
     ++ignored_;
     return;
   }
   const Propose* propose = proposal_.propose();
-  if (propose != nullptr && propose->epoch.generation <= halt.epoch.generation) drop_proposal();
-  if (processes_.alive() && generation() <= halt.epoch.generation) {
+  if (propose != nullptr && propose->id.generation <= halt.id.generation) drop_proposal();
+  if (processes_.alive() && generation() <= halt.id.generation) {
     end_processes(Exit::Reason::kOrdered, options_.kill_grace, false, now);
   }
 }
 
 void MemberState::on(const Yield& yield, MonotonicTime) {
-  if (!processes_.alive() || yield.epoch.term < contact_.term() || yield.epoch.generation != generation() ||
+  if (!processes_.alive() || yield.id.term < contact_.term() || yield.id.generation != generation() ||
       proposal_.under_way() || processes_.ending()) {
     ++ignored_;
     return;

@@ -135,7 +135,7 @@ void MemberProcesses::adopt(const Go& go) {
     process.entry = {};
     process.broken.reset();
     if (process.exit) {
-      process.exit->generation = go.epoch.generation;
+      process.exit->generation = go.id.generation;
       process.exit->rank = in_go;
     }
     ranks_[in_go] = std::move(process);

@@ -44,7 +44,7 @@ class MemberProcesses {
  public:
   // What the processes were last told: a generation, or that they are to wait for one.
   const std::optional<Go>& go() const { return go_; }
-  std::int64_t generation() const { return go_ ? go_->epoch.generation : 0; }
+  std::int64_t generation() const { return go_ ? go_->id.generation : 0; }
   const std::map<int, MemberProcess>& by_rank() const { return ranks_; }
   // Where they listen.
   const Prepared& sockets() const { return sockets_; }

@@ -9,14 +9,14 @@ void MemberProposal::use(std::int64_t generation) {
   used_ = std::max(used_, generation);
 }
 
-MemberProposal::Verdict MemberProposal::judge(const Epoch& epoch) const {
-  if (epoch < promised_ || epoch.generation <= used_) return Verdict::kStale;
-  if (epoch != promised_) return Verdict::kNew;
+MemberProposal::Verdict MemberProposal::judge(const GenerationId& id) const {
+  if (id < promised_ || id.generation <= used_) return Verdict::kStale;
+  if (id != promised_) return Verdict::kNew;
   return under_way_ ? Verdict::kKnown : Verdict::kStale;
 }
 
 void MemberProposal::accept(const Propose& propose) {
-  promised_ = propose.epoch;
+  promised_ = propose.id;
   under_way_.emplace();
   under_way_->propose = propose;
 }
@@ -46,7 +46,7 @@ MonotonicTime MemberProposal::hold_until() const {
 }
 
 bool MemberProposal::hold(int rank, const Holding& holding) {
-  if (!keeping() || under_way_->ready || Epoch{holding.term, holding.generation} != promised_) return false;
+  if (!keeping() || under_way_->ready || GenerationId{holding.term, holding.generation} != promised_) return false;
   under_way_->held[rank] = holding.version;
   return true;
 }

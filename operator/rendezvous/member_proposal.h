@@ -21,7 +21,7 @@ class MemberProposal {
  public:
   // ---- numbers ----
 
-  const Epoch& promised() const { return promised_; }
+  const GenerationId& promised() const { return promised_; }
   // A GO of this generation is followed.
   void use(std::int64_t generation);
   enum class Verdict {
@@ -29,7 +29,7 @@ class MemberProposal {
     kKnown,  // under way
     kNew,
   };
-  Verdict judge(const Epoch& epoch) const;
+  Verdict judge(const GenerationId& id) const;
 
   // ---- the proposal under way ----
 
@@ -79,7 +79,7 @@ class MemberProposal {
     bool of_existing = false;          // a READY was said for existing processes, which may have died since
   };
 
-  Epoch promised_;
+  GenerationId promised_;
   std::int64_t used_ = 0;
   std::optional<UnderWay> under_way_;
 };

@@ -57,7 +57,7 @@ class MemberState {
   void on_connected(MonotonicTime now);
   void on_disconnected(MonotonicTime now);
   void on_message(const CoordinatorToAgent& message, MonotonicTime now);
-  void on_prepared(const Epoch& epoch, const Prepared& prepared, MonotonicTime now);
+  void on_prepared(const GenerationId& id, const Prepared& prepared, MonotonicTime now);
   // `problem`: the first address that could not be reached, and why; empty: all were.
   void on_dialled(std::int64_t generation, const std::string& problem);
   void on_started(int rank, MonotonicTime now);
@@ -80,7 +80,7 @@ class MemberState {
 
   MemberPhase phase() const;
   std::int64_t generation() const { return processes_.generation(); }
-  const Epoch& promised() const { return proposal_.promised(); }
+  const GenerationId& promised() const { return proposal_.promised(); }
   bool welcomed() const { return contact_.welcomed(); }
   bool leaving() const { return departure_.decided(); }
   // Messages of an unknown type, or refused because they were too old.

@@ -2,16 +2,16 @@
 
 namespace lockstep::rendezvous {
 
-void put_epoch(Json& json, const Epoch& epoch) {
-  json["term"] = epoch.term;
-  json["generation"] = epoch.generation;
+void put_generation_id(Json& json, const GenerationId& id) {
+  json["term"] = id.term;
+  json["generation"] = id.generation;
 }
 
-Epoch read_epoch(const Fields& fields) {
-  Epoch epoch;
-  fields.read("term", epoch.term, 0, kMostCount);
-  fields.read("generation", epoch.generation, 0, kMostCount);
-  return epoch;
+GenerationId read_generation_id(const Fields& fields) {
+  GenerationId id;
+  fields.read("term", id.term, 0, kMostCount);
+  fields.read("generation", id.generation, 0, kMostCount);
+  return id;
 }
 
 Json write_version(const StateVersion& version) {

@@ -115,8 +115,8 @@ void read_enum(const Fields& fields, const char* name, const char* const (&names
   throw Malformed(fmt::format("field {} has an unknown value", name));
 }
 
-void put_epoch(Json& json, const Epoch& epoch);
-Epoch read_epoch(const Fields& fields);
+void put_generation_id(Json& json, const GenerationId& id);
+GenerationId read_generation_id(const Fields& fields);
 Json write_version(const StateVersion& version);
 StateVersion read_version(const Json& json);
 

@@ -50,10 +50,10 @@ inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);  // agents w
 inline constexpr Duration kFoundWithin = std::chrono::seconds(60);
 
 // A generation as agents compare it: the term of the leader that proposed it, then its number.
-struct Epoch {
+struct GenerationId {
   std::int64_t term = 0;
   std::int64_t generation = 0;
-  auto operator<=>(const Epoch&) const = default;
+  auto operator<=>(const GenerationId&) const = default;
 };
 
 // What an agent's processes are doing.
@@ -88,7 +88,7 @@ struct Hello {
   std::int64_t generation = 0;  // that its processes belong to; 0: none was started yet
   bool up = false;              // all its processes of `generation` are up
   bool regroups = false;        // all its processes live, and keep what they hold from one generation to the next
-  Epoch promised;               // highest PROPOSE accepted
+  GenerationId promised;        // highest PROPOSE accepted
   std::int64_t welcomed = 0;    // the highest term that welcomed it; it leaves a coordinator of a lower one
   std::int64_t life = 0;        // how often it started processes
   bool operator==(const Hello&) const = default;
@@ -111,7 +111,7 @@ struct Heartbeat {
 // A promise: nothing of a generation below this one is committed on this pod from now on, because its processes are
 // gone or have ended their communicators. This is where the ranks (will) listen.
 struct Ready {
-  Epoch epoch;
+  GenerationId id;
   std::vector<std::string> addresses;  // "ip:port" by local rank
   std::vector<StateVersion> holdings;  // by local rank, when the processes stayed; empty: new ones will be started
   std::string host;                    // MASTER_ADDR if its rank 0 is here
@@ -181,7 +181,7 @@ struct Refused {
 
 // A generation is to be formed: processes that can be regrouped end their communicators, all others end; then READY.
 struct Propose {
-  Epoch epoch;
+  GenerationId id;
   int first_rank = 0;
   int ranks = 1;  // processes of this member
   int world_size = 1;
@@ -191,7 +191,7 @@ struct Propose {
 
 // The generation is agreed and recorded: start its processes.
 struct Go {
-  Epoch epoch;
+  GenerationId id;
   std::string job, job_uid;
   Kind kind = Kind::kLockstep;
   int first_rank = 0;
@@ -236,14 +236,14 @@ struct Ack {
 
 // Generations up to this one are over: end their processes, stay.
 struct Halt {
-  Epoch epoch;
+  GenerationId id;
   bool operator==(const Halt&) const = default;
 };
 
 // Others are to join: the ranks end this generation after a step on which they agree, and hold what they have. Without
 // it they would be interrupted in the middle of a step.
 struct Yield {
-  Epoch epoch;
+  GenerationId id;
   bool operator==(const Yield&) const = default;
 };
 

@@ -74,11 +74,11 @@ void Agent::say(const std::string& sentence) {
 }
 
 void Agent::say_ranks(const rv::Go& go) {
-  if (go.epoch.generation <= said_ranks_of_) return;  // processes that wait for a rank have none
-  said_ranks_of_ = go.epoch.generation;
+  if (go.id.generation <= said_ranks_of_) return;  // processes that wait for a rank have none
+  said_ranks_of_ = go.id.generation;
   const std::string ranks = go.ranks == 1 ? fmt::format("rank {}", go.first_rank)
                                           : fmt::format("ranks {} to {}", go.first_rank, go.first_rank + go.ranks - 1);
-  say(fmt::format("generation {}: {} of {}", go.epoch.generation, ranks, go.world_size));
+  say(fmt::format("generation {}: {} of {}", go.id.generation, ranks, go.world_size));
 }
 
 std::string Agent::token() const {
@@ -200,7 +200,7 @@ void Agent::carry_out(MonotonicTime now) {
       } else if (const auto* prepare = std::get_if<rv::PrepareSockets>(&action)) {
         Offer offer = make_offer(settings_.pod_ip, prepare->propose, settings_.member.pod_uid);
         listeners_ = std::move(offer.listeners);
-        state_.on_prepared(prepare->propose.epoch, offer.prepared, now);
+        state_.on_prepared(prepare->propose.id, offer.prepared, now);
       } else if (std::holds_alternative<rv::DropSockets>(action)) {
         listeners_.clear();
       } else if (const auto* start = std::get_if<rv::StartProcesses>(&action)) {
@@ -209,7 +209,7 @@ void Agent::carry_out(MonotonicTime now) {
         processes_->start(start->go, start->only, std::exchange(listeners_, {}));
         reap_again = true;  // when none could be started there is no SIGCHLD to wait for
       } else if (const auto* ask = std::get_if<rv::AskHoldings>(&action)) {
-        processes_->regroup(ask->epoch);
+        processes_->regroup(ask->id);
       } else if (const auto* go_on = std::get_if<rv::ContinueProcesses>(&action)) {
         say_ranks(go_on->go);
         processes_->join(go_on->go);

@@ -19,14 +19,14 @@ using Variables = std::map<std::string, std::string>;
 void add_ours(Variables& variables, const Go& go) {
   variables[rendezvous::kEnvJobName] = go.job;
   variables[rendezvous::kEnvJobUid] = go.job_uid;
-  variables[rendezvous::kEnvGeneration] = std::to_string(go.epoch.generation);
+  variables[rendezvous::kEnvGeneration] = std::to_string(go.id.generation);
   if (!go.program.checkpoint_path.empty()) {
     variables[rendezvous::kEnvCheckpointDir] = go.program.checkpoint_path;
     variables[rendezvous::kEnvCheckpointEvery] = std::to_string(go.program.checkpoint_every_seconds);
   }
   variables[rendezvous::kEnvRestore] = go.restore;
   variables.erase(rendezvous::kEnvStandby);
-  if (go.epoch.generation == 0) variables[rendezvous::kEnvStandby] = "1";
+  if (go.id.generation == 0) variables[rendezvous::kEnvStandby] = "1";
   const rendezvous::StateSource& source = go.source;
   if (source.rank >= 0) {
     variables[rendezvous::kEnvStateSource] =
@@ -71,7 +71,7 @@ void add_torch(Variables& variables, const Go& go, int local_rank) {
   variables["MASTER_ADDR"] = go.master_addr;
   variables["MASTER_PORT"] = port;
   variables["TORCHELASTIC_RUN_ID"] = go.job_uid;
-  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(std::max<std::int64_t>(0, go.epoch.generation - 1));
+  variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(std::max<std::int64_t>(0, go.id.generation - 1));
   variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(go.program.max_restarts);
   variables["PET_NNODES"] = groups;
   variables["PET_NPROC_PER_NODE"] = std::to_string(go.ranks);
@@ -138,7 +138,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
   for (const auto& [name, value] : go.program.env) variables[name] = value;
   divide_gpus(variables, go, local_rank);
   add_ours(variables, go);
-  if (go.kind == Kind::kLockstep && go.epoch.generation > 0) add_peers(variables, go, descriptors.peers);
+  if (go.kind == Kind::kLockstep && go.id.generation > 0) add_peers(variables, go, descriptors.peers);
   if (go.kind != Kind::kNone) {
     add_torch(variables, go, local_rank);
     add_nccl_defaults(variables, interface);
@@ -153,7 +153,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& base
 }
 
 std::string peers_text(const Go& go) {
-  if (go.kind != Kind::kLockstep || go.epoch.generation == 0 || !go.peers) return "";
+  if (go.kind != Kind::kLockstep || go.id.generation == 0 || !go.peers) return "";
   const std::string addresses = addresses_of(go);
   const std::string slots = slots_of(go);
   if (std::max(addresses.size(), slots.size()) <= rendezvous::kMostInVariable) return "";

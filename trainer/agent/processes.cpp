@@ -277,10 +277,10 @@ void Processes::signal(int signal, bool ask) {
   }
 }
 
-void Processes::regroup(const rendezvous::Epoch& epoch) {
+void Processes::regroup(const rendezvous::GenerationId& id) {
   rendezvous::AgentMessage message;
   message.kind = rendezvous::AgentMessage::Kind::kRegroup;
-  message.regroup = {epoch.term, epoch.generation};
+  message.regroup = {id.term, id.generation};
   for (const auto& worker : workers_) tell(*worker, message);
 }
 
@@ -303,8 +303,8 @@ void Processes::join(const Go& go) {
   rendezvous::AgentMessage message;
   message.kind = rendezvous::AgentMessage::Kind::kJoin;
   rendezvous::Join& join = message.join;
-  join.term = go.epoch.term;
-  join.generation = go.epoch.generation;
+  join.term = go.id.term;
+  join.generation = go.id.generation;
   join.world_size = go.world_size;
   if (go.peers) {
     join.peers = go.peers->addresses();

@@ -35,7 +35,7 @@ class Processes {
   // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
   void signal(int signal, bool ask);
   // Asks every process to end its communicator and to report the state that it holds.
-  void regroup(const rendezvous::Epoch& epoch);
+  void regroup(const rendezvous::GenerationId& id);
   // Tells every process its place in the generation of `go`.
   void join(const rendezvous::Go& go);
   // Asks every process to end the generation after a step on which its ranks agree.

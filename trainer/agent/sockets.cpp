@@ -132,7 +132,7 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
     }
     return offer;
   }
-  const auto start = std::hash<std::string>{}(fmt::format("{}/{}", seed, propose.epoch.generation));
+  const auto start = std::hash<std::string>{}(fmt::format("{}/{}", seed, propose.id.generation));
   for (int i = 0; i < kPorts && offer.prepared.master_port == 0; ++i) {
     const int port = kFirstPort + static_cast<int>((start + static_cast<std::size_t>(i)) % kPorts);
     if (is_free(family, port)) offer.prepared.master_port = port;

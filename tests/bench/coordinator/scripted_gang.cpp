@@ -169,10 +169,10 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
       pause_ = 0;
       heartbeat();
     } else if (const auto* propose = std::get_if<rv::Propose>(&message)) {
-      promised_ = propose->epoch;
+      promised_ = propose->id;
       phase_ = rv::MemberPhase::kReady;
       rv::Ready ready;
-      ready.epoch = propose->epoch;
+      ready.id = propose->id;
       ready.addresses = {fmt::format("10.{}.{}.7:{}", slot_ / 250, slot_ % 250, 20'000 + slot_ % 10'000)};
       if (step_ > 0) ready.holdings = {{generation_, step_, "00ff00ff00ff00ff"}};
       ready.host = "10.0.0.7";
@@ -180,7 +180,7 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
       ready.life = 1;
       say(ready);
     } else if (const auto* go = std::get_if<rv::Go>(&message)) {
-      generation_ = go->epoch.generation;
+      generation_ = go->id.generation;
       phase_ = rv::MemberPhase::kRunning;
       step_ = go->source.rank >= 0 ? go->source.version.step : 0;
       ++gang_.started_;
@@ -202,7 +202,7 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
   int pause_ = 0;  // milliseconds
   std::chrono::milliseconds every_{250};
   rv::MemberPhase phase_ = rv::MemberPhase::kIdle;
-  rv::Epoch promised_;
+  rv::GenerationId promised_;
   std::int64_t generation_ = 0, sequence_ = 0, step_ = 0, broke_ = 0;
 };
 

@@ -46,7 +46,7 @@ class ScriptedGang {
     state_.on_written(Result<std::string>("1"), now());
     for (int slot = 0; slot < slots; ++slot) {
       Ready ready;
-      ready.epoch = {1, 1};
+      ready.id = {1, 1};
       ready.addresses = {fmt::format("10.0.{}.{}:1", slot / 250, slot % 250)};
       ready.host = "10.0.0.1";
       ready.master_port = 20'000;

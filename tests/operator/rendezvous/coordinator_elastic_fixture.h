@@ -76,7 +76,7 @@ class CoordinatorElasticTest : public CoordinatorStateTest {
     if (step > 0) heartbeat.progress = Progress{.step = step, .total_steps = 100};
     return heartbeat;
   }
-  std::int64_t proposed() { return sent<Propose>().back().epoch.generation; }
+  std::int64_t proposed() { return sent<Propose>().back().id.generation; }
   // The process of `rank` has ended that generation in band.
   void yielded(int slot, int rank, std::int64_t generation) {
     say(slot, Broken{rank, {generation, -1, "others join", true}});

@@ -60,7 +60,7 @@ TEST_F(CoordinatorElasticTest, the_state_comes_from_right_before_who_needs_it) {
   written();
   for (const int slot : {0, 1, 2}) {
     Ready message;
-    message.epoch = {1, proposed()};
+    message.id = {1, proposed()};
     message.addresses = {fmt::format("10.0.0.{}:1", slot)};
     if (slot != 1) message.holdings = {{1, 7, "aa"}};
     say(slot, message);

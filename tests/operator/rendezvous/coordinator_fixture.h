@@ -119,7 +119,7 @@ class CoordinatorStateTest : public testing::Test {
   }
   void ready(int slot, std::int64_t generation, std::int64_t term = 1) {
     Ready message;
-    message.epoch = {term, generation};
+    message.id = {term, generation};
     message.addresses = {fmt::format("10.0.0.{}:1", slot)};
     message.host = fmt::format("10.0.0.{}", slot);
     message.master_port = 20'000;

@@ -22,7 +22,7 @@ TEST_F(CoordinatorGrowthTest, who_is_left_out_is_warmed_and_taken_in_when_it_is_
   say(0, stays(2, 9));
   ASSERT_EQ(sent<Warm>().size(), 1U);
   const Go go = sent<Warm>().at(0).go;
-  EXPECT_EQ(go.epoch, (Epoch{1, 0}));
+  EXPECT_EQ(go.id, (GenerationId{1, 0}));
   EXPECT_EQ(go.first_rank, 2);
   EXPECT_EQ(go.world_size, 3);
   forget();
@@ -129,7 +129,7 @@ TEST_F(CoordinatorGrowthTest, a_gang_that_is_whole_again_takes_the_newcomer_in_a
   yielded(2, 1, 2);
   const auto proposals = sent<Propose>();
   ASSERT_EQ(proposals.size(), 3U);
-  EXPECT_EQ(proposals[0].epoch.generation, 3);
+  EXPECT_EQ(proposals[0].id.generation, 3);
   EXPECT_EQ(proposals[0].world_size, 3);
   EXPECT_EQ(proposals[2].first_rank, 2);
   written();

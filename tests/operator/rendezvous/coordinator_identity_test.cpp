@@ -20,7 +20,7 @@ class CoordinatorIdentityTest : public CoordinatorStateTest {
   }
   void ready_as(int slot, const std::string& line) {
     Ready message;
-    message.epoch = {1, 1};
+    message.id = {1, 1};
     message.addresses = {fmt::format("10.0.0.{}:1", slot)};
     if (!line.empty()) message.identities = {{1, line}};
     say(slot, message);
@@ -83,7 +83,7 @@ TEST_F(CoordinatorIdentityTest, two_processes_of_one_pod_are_named_as_such) {
   plan.procs_per_node = 2;
   propose();
   Ready message;
-  message.epoch = {1, 1};
+  message.id = {1, 1};
   message.addresses = {"10.0.0.0:1", "10.0.0.0:2"};
   message.identities = {{1, kAvx512}, {1, kAvx2}};
   say(0, message);

@@ -83,7 +83,7 @@ TEST_F(CoordinatorLinksTest, the_gang_waits_for_another_pod_in_its_place) {
   set_plan();
   join(1);
   ASSERT_EQ(sent<Propose>().size(), 2U);
-  EXPECT_EQ(sent<Propose>()[0].epoch.generation, 3);
+  EXPECT_EQ(sent<Propose>()[0].id.generation, 3);
 }
 
 TEST_F(CoordinatorLinksTest, an_elastic_gang_goes_on_without_it_at_once_and_does_not_keep_it_warm) {

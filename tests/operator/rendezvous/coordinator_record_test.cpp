@@ -73,7 +73,7 @@ TEST_F(CoordinatorRecordTest, of_a_later_format_is_re_formed_and_never_adopted) 
   EXPECT_TRUE(sent<Halt>().empty()) << "its processes keep their state";
   const auto proposals = sent<Propose>();
   ASSERT_EQ(proposals.size(), 3U);
-  EXPECT_EQ(proposals[0].epoch.generation, 5);
+  EXPECT_EQ(proposals[0].id.generation, 5);
 }
 
 TEST_F(CoordinatorRecordTest, a_job_that_a_later_version_finished_is_finished) {

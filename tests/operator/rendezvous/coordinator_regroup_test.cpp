@@ -15,7 +15,7 @@ class CoordinatorRegroupTest : public CoordinatorStateTest {
   // READY of a member whose process stayed; one without a version is of a member that starts a new one.
   void ready_with(int slot, std::int64_t generation, const std::optional<StateVersion>& held) {
     Ready message;
-    message.epoch = {1, generation};
+    message.id = {1, generation};
     message.addresses = {fmt::format("10.0.0.{}:1", slot)};
     message.host = fmt::format("10.0.0.{}", slot);
     if (held) message.holdings = {*held};

@@ -52,7 +52,7 @@ class CoordinatorScaleTest : public CoordinatorStateTest {
   void expect_two_go_on() {
     const auto proposals = sent<Propose>();
     ASSERT_EQ(proposals.size(), 2U);
-    EXPECT_EQ(proposals[0].epoch.generation, 2);
+    EXPECT_EQ(proposals[0].id.generation, 2);
     EXPECT_EQ(proposals[0].world_size, 2);
     EXPECT_EQ(job->view()->failure, std::nullopt);
     written();
@@ -158,7 +158,7 @@ TEST_F(CoordinatorScaleTest, one_that_is_to_leave_is_in_no_proposal) {
   const auto proposals = sent<Propose>();
   ASSERT_EQ(proposals.size(), 2U);
   EXPECT_EQ(proposals[0].world_size, 2);
-  EXPECT_EQ(proposals[0].epoch.generation, 2) << "the number of the first is not used again";
+  EXPECT_EQ(proposals[0].id.generation, 2) << "the number of the first is not used again";
 }
 
 TEST_F(CoordinatorScaleTest, of_a_foreign_program_the_others_wait_until_its_pod_is_gone) {

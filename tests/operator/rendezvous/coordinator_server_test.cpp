@@ -179,7 +179,7 @@ TEST_F(CoordinatorServerTest, a_member_joins_and_is_started) {
   const auto propose = client.next<Propose>();
   ASSERT_TRUE(propose);
   Ready ready;
-  ready.epoch = propose->epoch;
+  ready.id = propose->id;
   ready.addresses = {"127.0.0.1:1"};
   ready.host = "127.0.0.1";
   ready.master_port = 20'000;
@@ -211,7 +211,7 @@ TEST_F(CoordinatorServerTest, a_new_certificate_serves_new_connections_beside_ol
   EXPECT_TRUE(Client(coordinator->address(), both).connected());
 
   Ready ready;
-  ready.epoch = propose->epoch;
+  ready.id = propose->id;
   ready.addresses = {"127.0.0.1:1"};
   ready.host = "127.0.0.1";
   ready.master_port = 20'000;
@@ -278,7 +278,7 @@ class LargeGangTest : public CoordinatorServerTest {
       const auto propose = clients[static_cast<std::size_t>(slot)]->next<Propose>();
       ASSERT_TRUE(propose);
       Ready ready;
-      ready.epoch = propose->epoch;
+      ready.id = propose->id;
       for (int i = 0; i < kRanks; ++i)
         ready.addresses.push_back(fmt::format("[2001:db8:1234:5678:9abc:def0:1234:{:x}]:{}", slot, 20'000 + i));
       ready.host = "10.0.0.1";

@@ -66,7 +66,7 @@ TEST_F(CoordinatorStateTest, a_failed_write_discards_the_proposal_and_its_number
   EXPECT_TRUE(sent<Go>().empty()) << "READY of a discarded proposal";
   ready(0, 2);
   ready(1, 2);
-  EXPECT_EQ(sent<Go>().at(0).epoch.generation, 2);
+  EXPECT_EQ(sent<Go>().at(0).id.generation, 2);
 }
 
 TEST_F(CoordinatorStateTest, an_own_failure_breaks_at_once_and_waits_for_the_controller) {
@@ -79,7 +79,7 @@ TEST_F(CoordinatorStateTest, an_own_failure_breaks_at_once_and_waits_for_the_con
   EXPECT_TRUE(taken<WriteRecord>().empty());
   plan.handled_generation = 1;
   set_plan();
-  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
+  EXPECT_EQ(sent<Propose>().at(0).id.generation, 2);
   written();
   up_generation(2);
   EXPECT_EQ(phase(), Phase::kUp);
@@ -125,7 +125,7 @@ TEST_F(CoordinatorStateTest, what_was_asked_early_is_void_when_the_controller_wa
   EXPECT_TRUE(taken<WriteRecord>().empty());
   EXPECT_EQ(phase(), Phase::kWaiting);
   job->on_hello(kFirst + 9, hello(1), now());
-  EXPECT_EQ(sent<Propose>().back().epoch.generation, 3) << "the number is not used again";
+  EXPECT_EQ(sent<Propose>().back().id.generation, 3) << "the number is not used again";
 }
 
 TEST_F(CoordinatorStateTest, a_write_that_fails_while_a_failure_is_not_dealt_with_does_not_hide_it) {
@@ -158,7 +158,7 @@ TEST_F(CoordinatorStateTest, a_generation_that_its_members_have_renounced_is_fol
     for (const int slot : {0, 1}) say(slot, Heartbeat{.phase = MemberPhase::kReady, .generation = 1});
   }
   EXPECT_EQ(sent<Propose>().size(), 2U);
-  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 3);
+  EXPECT_EQ(sent<Propose>().at(0).id.generation, 3);
 }
 
 TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_began) {
@@ -366,7 +366,7 @@ TEST_F(CoordinatorStateTest, a_recorded_generation_that_never_started_is_no_fail
     message.promised = {1, 1};
     job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
   }
-  EXPECT_EQ(sent<Propose>().at(0).epoch, (Epoch{2, 2}));
+  EXPECT_EQ(sent<Propose>().at(0).id, (GenerationId{2, 2}));
 }
 
 TEST_F(CoordinatorStateTest, a_replaced_pod_joins_the_survivors_in_the_next_generation) {
@@ -459,7 +459,7 @@ TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
   written();
   EXPECT_EQ(sent<Propose>().at(0).port, 29'500);
   Ready message;
-  message.epoch = {1, 1};
+  message.id = {1, 1};
   message.problem = api::Cause::kPortInUse;
   message.message = "port 29500 is taken";
   say(0, message);

@@ -64,7 +64,7 @@ TEST_F(CoordinatorStopTest, a_job_that_was_stopped_starts_again_when_it_is_wante
   EXPECT_EQ(phase(), Phase::kWaiting);
   join(0);
   join(1);
-  EXPECT_EQ(sent<Propose>().at(0).epoch.generation, 2);
+  EXPECT_EQ(sent<Propose>().at(0).id.generation, 2);
 }
 
 TEST_F(CoordinatorStopTest, the_last_checkpoint_of_a_job_that_stops_is_recorded_at_once) {

@@ -54,7 +54,7 @@ TEST_F(CoordinatorTermTest, a_deleted_lease_does_not_end_the_care_for_a_job) {
   ASSERT_EQ(phase(), Phase::kBroken) << "a killed rank is noticed";
   plan.handled_generation = 1;
   set_plan();
-  EXPECT_EQ(sent<Propose>().back().epoch, (Epoch{4, 2}));
+  EXPECT_EQ(sent<Propose>().back().id, (GenerationId{4, 2}));
 }
 
 TEST_F(CoordinatorTermTest, no_order_leaves_before_the_new_term_is_in_the_record) {
@@ -80,7 +80,7 @@ TEST_F(CoordinatorTermTest, a_member_that_promised_a_later_term_moves_the_job_ab
   EXPECT_EQ(sent<Welcome>().back().term, 8);
   join(1);
   ASSERT_FALSE(sent<Propose>().empty()) << "there is no record yet that could be another's";
-  EXPECT_EQ(sent<Propose>().back().epoch, (Epoch{8, 3}));
+  EXPECT_EQ(sent<Propose>().back().id, (GenerationId{8, 3}));
   EXPECT_EQ(taken<WriteRecord>().back().next.term, 8);
 }
 
@@ -96,14 +96,14 @@ TEST_F(CoordinatorTermTest, a_proposal_under_an_outgrown_term_is_discarded) {
   another(1);
   join(0);
   join(1);
-  ASSERT_EQ(sent<Propose>().back().epoch, (Epoch{1, 1}));
+  ASSERT_EQ(sent<Propose>().back().id, (GenerationId{1, 1}));
   Hello message = hello(1);
   message.promised = {5, 4};
   job->on_hello(kFirst + 51, message, now());
   written();  // the first write was under way
   EXPECT_EQ(taken<WriteRecord>().back().next.term, 6) << "the record is claimed before the next proposal";
   written();
-  EXPECT_EQ(sent<Propose>().back().epoch, (Epoch{6, 5}));
+  EXPECT_EQ(sent<Propose>().back().id, (GenerationId{6, 5}));
 }
 
 TEST_F(CoordinatorTermTest, a_coordinator_without_the_lease_is_deposed_by_a_later_term) {
@@ -152,7 +152,7 @@ TEST_F(CoordinatorTermTest, a_write_whose_answer_was_lost_is_known_as_its_own) {
   time += seconds(1);
   job->on_tick(now());
   loaded();
-  EXPECT_EQ(sent<Propose>().back().epoch, (Epoch{1, 2})) << "its number is not used again, its term is";
+  EXPECT_EQ(sent<Propose>().back().id, (GenerationId{1, 2})) << "its number is not used again, its term is";
 }
 
 TEST_F(CoordinatorTermTest, a_member_cannot_push_the_term_out_of_range) {

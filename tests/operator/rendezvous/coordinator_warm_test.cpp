@@ -40,7 +40,7 @@ TEST_F(CoordinatorWarmTest, who_comes_first_starts_its_processes_while_others_ar
   ASSERT_EQ(sent<Warm>().size(), 1U);
   const Warm warm = sent<Warm>().at(0);
   EXPECT_TRUE(warm.first);
-  EXPECT_EQ(warm.go.epoch, (Epoch{1, 0}));
+  EXPECT_EQ(warm.go.id, (GenerationId{1, 0}));
   EXPECT_EQ(warm.go.first_rank, 0);
   EXPECT_EQ(warm.go.world_size, 2);
   EXPECT_EQ(job->view()->message, "waiting for slot 1 to connect");

@@ -181,19 +181,19 @@ class Stepper {
   void carry_out(const MemberAction& action) {
     if (const auto* out = std::get_if<SendToCoordinator>(&action)) {
       if (const auto* ready = std::get_if<Ready>(&out->message)) {
-        pod_.ready_for = std::max(pod_.ready_for, ready->epoch.generation);
+        pod_.ready_for = std::max(pod_.ready_for, ready->id.generation);
       }
       step_.said.push_back(out->message);
     } else if (const auto* prepare = std::get_if<PrepareSockets>(&action)) {
       Prepared prepared;
       prepared.host = fmt::format("pod-{}-{}", pod_.slot, pod_.incarnation);
-      prepared.master_port = static_cast<int>(prepare->propose.epoch.generation);
+      prepared.master_port = static_cast<int>(prepare->propose.id.generation);
       prepared.addresses.push_back(fmt::format("{}:{}", prepared.host, prepared.master_port));
-      pod_.state.on_prepared(prepare->propose.epoch, prepared, pod_.clock);
+      pod_.state.on_prepared(prepare->propose.id, prepared, pod_.clock);
     } else if (const auto* start = std::get_if<StartProcesses>(&action)) {
       start_process(start->go);
     } else if (const auto* ask = std::get_if<AskHoldings>(&action)) {
-      for (Process& process : pod_.processes) process.asked = ask->epoch;
+      for (Process& process : pod_.processes) process.asked = ask->id;
     } else if (const auto* go_on = std::get_if<ContinueProcesses>(&action)) {
       did("its process goes on");
       for (Process& process : pod_.processes) process.enter(go_on->go);
@@ -230,7 +230,7 @@ class Stepper {
     Process process;
     process.saves = !go.program.checkpoint_path.empty();
     process.enter(go);
-    process.introduced = go.epoch.generation == 0;
+    process.introduced = go.id.generation == 0;
     pod_.processes.push_back(process);
     if (!process.introduced) {
       did("starts a process");
@@ -241,15 +241,15 @@ class Stepper {
   }
 
   void follow(const Go& go) {
-    if (go.epoch.generation <= pod_.followed) {
+    if (go.id.generation <= pod_.followed) {
       step_.violation = fmt::format("slot {} follows the GO of generation {} after that of generation {}", pod_.slot,
-                                    go.epoch.generation, pod_.followed);
+                                    go.id.generation, pod_.followed);
     }
-    if (go.epoch.generation < pod_.ready_for) {
+    if (go.id.generation < pod_.ready_for) {
       step_.violation = fmt::format("slot {} follows the GO of generation {} after it was READY for generation {}",
-                                    pod_.slot, go.epoch.generation, pod_.ready_for);
+                                    pod_.slot, go.id.generation, pod_.ready_for);
     }
-    pod_.followed = std::max(pod_.followed, go.epoch.generation);
+    pod_.followed = std::max(pod_.followed, go.id.generation);
     step_.followed.push_back(go);
   }
 

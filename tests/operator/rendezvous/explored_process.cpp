@@ -24,7 +24,7 @@ bool other_state(const StateVersion& own, const StateVersion& wanted) {
 }
 
 void Process::enter(const Go& go) {
-  generation = go.epoch.generation;
+  generation = go.id.generation;
   rank = go.first_rank;
   slots = go.peers ? go.peers->slots() : std::vector<int>();
   key = go.key;

@@ -47,18 +47,18 @@ struct Process {
   std::string restore;
 
   Stage stage = Stage::kEntering;
-  bool introduced = false;       // has trained: it stays when its generation breaks
-  bool committing = false;       // the last all-reduce of a step has ended here
-  bool yields = false;           // asked to end the generation after a step
-  bool yielding = false;         // the ranks have agreed to do so after this step
-  bool done = false;             // training is over: it exits with 0
-  bool broke = false;            // its communicator has failed, and it has said so
-  bool told_to_end = false;      // SIGTERM
-  std::optional<Epoch> asked;    // a regroup that it has not answered yet
-  std::int64_t promised = 0;     // highest regroup that it has answered
-  std::optional<History> state;  // none: a new process
-  bool torn = false;             // its memory is a mixture, whatever it says
-  bool saves = false;            // rank 0 of a job with checkpoints
+  bool introduced = false;            // has trained: it stays when its generation breaks
+  bool committing = false;            // the last all-reduce of a step has ended here
+  bool yields = false;                // asked to end the generation after a step
+  bool yielding = false;              // the ranks have agreed to do so after this step
+  bool done = false;                  // training is over: it exits with 0
+  bool broke = false;                 // its communicator has failed, and it has said so
+  bool told_to_end = false;           // SIGTERM
+  std::optional<GenerationId> asked;  // a regroup that it has not answered yet
+  std::int64_t promised = 0;          // highest regroup that it has answered
+  std::optional<History> state;       // none: a new process
+  bool torn = false;                  // its memory is a mixture, whatever it says
+  bool saves = false;                 // rank 0 of a job with checkpoints
 
   // Whether a step of generation `number` may count on it.
   bool takes_part(std::int64_t number) const { return generation == number && promised <= number && !broke; }

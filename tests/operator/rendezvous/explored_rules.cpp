@@ -26,7 +26,7 @@ History confirmed_part(const Chronicle& chronicle, const std::optional<History>&
 // to which the processes of all its members have promised to be done with older ones. Of others no more is asked than
 // that theirs cannot make a step.
 std::string Explored::broken_by_following(const World& world, int slot, const Go& go) const {
-  const std::int64_t generation = go.epoch.generation;
+  const std::int64_t generation = go.id.generation;
   const auto recorded = chronicle(world).recorded.find(generation);
   if (recorded == chronicle(world).recorded.end()) {
     return fmt::format("slot {} follows the GO of generation {}, which is not in the record", slot, generation);

@@ -38,7 +38,7 @@ struct AgentWords {
                        m.progress ? fmt::format(" step {}", m.progress->step) : "");
   }
   std::string operator()(const Ready& m) const {
-    std::string words = fmt::format("READY g{}", m.epoch.generation);
+    std::string words = fmt::format("READY g{}", m.id.generation);
     for (const StateVersion& holding : m.holdings) words += ", holds " + in_words(holding);
     return words;
   }
@@ -59,7 +59,7 @@ struct CoordinatorWords {
   std::string operator()(const Welcome& m) const { return fmt::format("WELCOME term {}", m.term); }
   std::string operator()(const Refused& m) const { return "REFUSED: " + m.message; }
   std::string operator()(const Propose& m) const {
-    return fmt::format("PROPOSE (term {}, g{}) as rank {} of {}", m.epoch.term, m.epoch.generation, m.first_rank,
+    return fmt::format("PROPOSE (term {}, g{}) as rank {} of {}", m.id.term, m.id.generation, m.first_rank,
                        m.world_size);
   }
   std::string operator()(const Go& m) const {
@@ -67,17 +67,15 @@ struct CoordinatorWords {
     if (m.source.rank >= 0) {
       from = fmt::format("{} of rank {}{}", in_words(m.source.version), m.source.rank, m.source.send ? ", sent" : "");
     }
-    return fmt::format("GO (term {}, g{}) as rank {} of slots {}, from {}", m.epoch.term, m.epoch.generation,
-                       m.first_rank, fmt::join(m.peers->slots(), " "), from);
+    return fmt::format("GO (term {}, g{}) as rank {} of slots {}, from {}", m.id.term, m.id.generation, m.first_rank,
+                       fmt::join(m.peers->slots(), " "), from);
   }
   std::string operator()(const Warm& m) const { return m.first ? "WARM, first" : "WARM"; }
   std::string operator()(const Echo& m) const { return fmt::format("ECHO g{}", m.generation); }
   std::string operator()(const Abort& m) const { return fmt::format("ABORT g{} rank {}", m.generation, m.rank); }
   std::string operator()(const Ack& m) const { return fmt::format("ACK g{} rank {}", m.generation, m.rank); }
-  std::string operator()(const Halt& m) const {
-    return fmt::format("HALT (term {}, g{})", m.epoch.term, m.epoch.generation);
-  }
-  std::string operator()(const Yield& m) const { return fmt::format("YIELD g{}", m.epoch.generation); }
+  std::string operator()(const Halt& m) const { return fmt::format("HALT (term {}, g{})", m.id.term, m.id.generation); }
+  std::string operator()(const Yield& m) const { return fmt::format("YIELD g{}", m.id.generation); }
   std::string operator()(const Stop&) const { return "STOP"; }
   std::string operator()(const Done&) const { return "DONE"; }
   std::string operator()(const Unknown&) const { return "something unknown"; }

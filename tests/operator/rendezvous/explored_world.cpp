@@ -119,8 +119,8 @@ void Explored::Step::to_pod(int slot, PodEvent event) {
   for (const Go& go : result.step.followed) {
     violate(explored_.broken_by_following(world_, slot, go));
     change_chronicle([&](Chronicle& past) {
-      past.agreed.emplace(go.epoch.generation, fmt::format("{} {}", go.key, fmt::join(go.peers->addresses(), ",")));
-      past.generation_of_key.emplace(go.key, go.epoch.generation);
+      past.agreed.emplace(go.id.generation, fmt::format("{} {}", go.key, fmt::join(go.peers->addresses(), ",")));
+      past.generation_of_key.emplace(go.key, go.id.generation);
     });
   }
 }

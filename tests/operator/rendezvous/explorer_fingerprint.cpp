@@ -215,8 +215,8 @@ void Contents::add(Fingerprint& to, const Place& place) {
   to.add(slot, incarnation);
 }
 
-void Contents::add(Fingerprint& to, const Epoch& epoch) {
-  const auto& [term, generation] = epoch;
+void Contents::add(Fingerprint& to, const GenerationId& id) {
+  const auto& [term, generation] = id;
   to.add(term, generation);
 }
 
@@ -272,8 +272,8 @@ void Contents::add(Fingerprint& to, const Heartbeat& heartbeat) {
 }
 
 void Contents::add(Fingerprint& to, const Ready& ready) {
-  const auto& [epoch, addresses, holdings, host, master_port, life, problem, message, identities] = ready;
-  to.add(epoch, addresses, holdings, host, master_port, life, problem, identities);
+  const auto& [id, addresses, holdings, host, master_port, life, problem, message, identities] = ready;
+  to.add(id, addresses, holdings, host, master_port, life, problem, identities);
 }
 
 void Contents::add(Fingerprint& to, const Up& up) {
@@ -302,14 +302,14 @@ void Contents::add(Fingerprint& to, const Refused& refused) {
 }
 
 void Contents::add(Fingerprint& to, const Propose& propose) {
-  const auto& [epoch, first_rank, ranks, world_size, port] = propose;
-  to.add(epoch, first_rank, ranks, world_size, port);
+  const auto& [id, first_rank, ranks, world_size, port] = propose;
+  to.add(id, first_rank, ranks, world_size, port);
 }
 
 void Contents::add(Fingerprint& to, const Go& go) {
-  const auto& [epoch, job, job_uid, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers,
-               master_addr, master_port, key, source, restore, program] = go;
-  to.add(epoch, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, master_addr, master_port, key,
+  const auto& [id, job, job_uid, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, master_addr,
+               master_port, key, source, restore, program] = go;
+  to.add(id, kind, first_rank, ranks, world_size, group_rank, group_world_size, peers, master_addr, master_port, key,
          source, restore);
 }
 
@@ -345,13 +345,13 @@ void Contents::add(Fingerprint& to, const Ack& ack) {
 }
 
 void Contents::add(Fingerprint& to, const Halt& halt) {
-  const auto& [epoch] = halt;
-  to.add(epoch);
+  const auto& [id] = halt;
+  to.add(id);
 }
 
 void Contents::add(Fingerprint& to, const Yield& yield) {
-  const auto& [epoch] = yield;
-  to.add(epoch);
+  const auto& [id] = yield;
+  to.add(id);
 }
 
 void Contents::add(Fingerprint& to, const Stop& stop) {

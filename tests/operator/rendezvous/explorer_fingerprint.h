@@ -78,7 +78,7 @@ struct Contents {
   static void each(Steps& steps, const Visit& visit);
 
   static void add(Fingerprint& to, const Place& place);
-  static void add(Fingerprint& to, const Epoch& epoch);
+  static void add(Fingerprint& to, const GenerationId& id);
   static void add(Fingerprint& to, const StateVersion& version);
   static void add(Fingerprint& to, const StateSource& source);
   static void add(Fingerprint& to, const Progress& progress);

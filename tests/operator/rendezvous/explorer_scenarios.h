@@ -82,8 +82,8 @@ inline bool takes_another_state(const Explored& explored, const World& world) {
 inline bool has_go(const Explored& explored, const World& world, const std::vector<Id>& messages, bool below) {
   for (const Id id : messages) {
     const auto* go = std::get_if<Go>(&explored.parts().to_agents[id]);
-    if (go == nullptr || go->epoch.generation < 2) continue;
-    if (!below || explored.pod(world, 0).ready_for > go->epoch.generation) return true;
+    if (go == nullptr || go->id.generation < 2) continue;
+    if (!below || explored.pod(world, 0).ready_for > go->id.generation) return true;
   }
   return false;
 }

@@ -61,14 +61,14 @@ class MemberStateTest : public testing::Test {
   }
   Propose proposal(std::int64_t generation, std::int64_t term = 1) {
     Propose propose;
-    propose.epoch = {term, generation};
+    propose.id = {term, generation};
     propose.first_rank = 1;
     propose.world_size = 2;
     return propose;
   }
   Go go(std::int64_t generation, std::int64_t term = 1) {
     Go message;
-    message.epoch = {term, generation};
+    message.id = {term, generation};
     message.first_rank = 1;
     message.world_size = 2;
     return message;

@@ -10,13 +10,13 @@ using Verdict = MemberProposal::Verdict;
 
 Propose propose(std::int64_t generation, std::int64_t term = 1) {
   Propose message;
-  message.epoch = {term, generation};
+  message.id = {term, generation};
   return message;
 }
 
 Ready ready(std::int64_t generation) {
   Ready message;
-  message.epoch = {1, generation};
+  message.id = {1, generation};
   return message;
 }
 
@@ -31,7 +31,7 @@ TEST(MemberProposal, what_is_promised_never_falls) {
   EXPECT_EQ(proposal.judge({2, 2}), Verdict::kNew) << "of a later term";
   EXPECT_TRUE(proposal.drop());
   EXPECT_FALSE(proposal.drop());
-  EXPECT_EQ(proposal.promised(), (Epoch{1, 3}));
+  EXPECT_EQ(proposal.promised(), (GenerationId{1, 3}));
   EXPECT_EQ(proposal.judge({1, 3}), Verdict::kStale) << "called off";
 }
 

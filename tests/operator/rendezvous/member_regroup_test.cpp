@@ -49,7 +49,7 @@ class MemberRegroupTest : public MemberStateTest {
 TEST_F(MemberRegroupTest, a_process_that_regroups_is_asked_and_ready_tells_what_it_holds) {
   run();
   tell(proposal(2));
-  EXPECT_EQ(taken<AskHoldings>().at(0).epoch, (Epoch{1, 2}));
+  EXPECT_EQ(taken<AskHoldings>().at(0).id, (GenerationId{1, 2}));
   EXPECT_TRUE(taken<EndProcesses>().empty());
   EXPECT_TRUE(sent<Ready>().empty());
   say(holding(2, 7));
@@ -191,7 +191,7 @@ TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
   tell(proposal(2));
   say(holding(2, 7));
   tell(go(2));
-  EXPECT_EQ(taken<ContinueProcesses>().at(0).go.epoch.generation, 2);
+  EXPECT_EQ(taken<ContinueProcesses>().at(0).go.id.generation, 2);
   EXPECT_TRUE(taken<StartProcesses>().empty());
   EXPECT_TRUE(sent<Up>().empty());
   say({.progress = Progress{8, 10, 0, 1, 1, 1}});  // what it had still to say about the generation before
@@ -238,9 +238,9 @@ TEST_F(MemberRegroupTest, a_member_without_a_generation_warms_processes_and_keep
   Warm warm;
   warm.go = go(0);
   tell(warm);
-  EXPECT_EQ(taken<PrepareSockets>().at(0).propose.epoch, (Epoch{1, 0}));
+  EXPECT_EQ(taken<PrepareSockets>().at(0).propose.id, (GenerationId{1, 0}));
   prepared(0);
-  EXPECT_EQ(taken<StartProcesses>().at(0).go.epoch.generation, 0);
+  EXPECT_EQ(taken<StartProcesses>().at(0).go.id.generation, 0);
   EXPECT_EQ(member.phase(), MemberPhase::kRunning);
   forget();
   say({.up = true, .regroups = true});
@@ -344,7 +344,7 @@ TEST_F(MemberRegroupTest, a_holding_for_another_proposal_is_not_an_answer) {
   say(holding(2, 7));
   EXPECT_TRUE(sent<Ready>().empty());
   say(holding(3, 7));
-  EXPECT_EQ(sent<Ready>().at(0).epoch.generation, 3);
+  EXPECT_EQ(sent<Ready>().at(0).id.generation, 3);
 }
 
 TEST_F(MemberRegroupTest, a_process_that_dies_after_ready_takes_ready_back) {

@@ -70,7 +70,7 @@ TEST_F(MemberStateTest, what_was_promised_is_not_undercut) {
   tell(go(4));
   EXPECT_TRUE(taken<StartProcesses>().empty());
   EXPECT_EQ(member.ignored(), ignored + 4);
-  EXPECT_EQ(member.promised(), (Epoch{1, 5}));
+  EXPECT_EQ(member.promised(), (GenerationId{1, 5}));
 }
 
 TEST_F(MemberStateTest, go_counts_only_once_and_only_for_what_was_answered) {

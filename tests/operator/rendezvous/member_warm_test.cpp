@@ -93,7 +93,7 @@ TEST_F(MemberWarmTest, a_process_that_is_not_warm_when_the_generation_comes_star
   prepared(1);
   EXPECT_TRUE(sent<Ready>().at(0).holdings.empty());
   tell(go(1));
-  EXPECT_EQ(taken<StartProcesses>().at(0).go.epoch.generation, 1);
+  EXPECT_EQ(taken<StartProcesses>().at(0).go.id.generation, 1);
 }
 
 TEST_F(MemberWarmTest, one_that_fails_before_the_first_generation_is_told_of_in_it) {
@@ -126,7 +126,7 @@ TEST_F(MemberWarmTest, the_next_generation_starts_it_anew) {
   tell(proposal(2));
   prepared(2);
   tell(go(2));
-  EXPECT_EQ(taken<StartProcesses>().at(0).go.epoch.generation, 2);
+  EXPECT_EQ(taken<StartProcesses>().at(0).go.id.generation, 2);
 }
 
 TEST_F(MemberWarmTest, one_that_fails_takes_the_others_of_its_pod_along) {

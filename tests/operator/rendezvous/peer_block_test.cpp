@@ -29,7 +29,7 @@ Peers random_peers(std::mt19937& random, int members, int most_ranks) {
 
 Go go_of(const Peers& peers) {
   Go go;
-  go.epoch = {1, 1};
+  go.id = {1, 1};
   go.peers = peers;
   return go;
 }

@@ -37,7 +37,7 @@ std::vector<CoordinatorToAgent> read(const std::string& bytes) {
 
 Go full_go() {
   Go go;
-  go.epoch = {2, 8};
+  go.id = {2, 8};
   go.job = "a";
   go.job_uid = "uid";
   go.kind = Kind::kTorch;
@@ -161,7 +161,7 @@ TEST(Protocol, more_identities_than_an_agent_sends_are_refused) {
 TEST(Protocol, every_message_of_the_coordinator_survives_the_wire) {
   const Go go = full_go();
   Go no_rank = go;
-  no_rank.epoch.generation = 0;
+  no_rank.id.generation = 0;
   no_rank.peers = {};
   for (const CoordinatorToAgent& message : std::vector<CoordinatorToAgent>{
            Warm{no_rank}, Warm{no_rank, true}, Welcome{3}, Refused{"no", true}, Propose{{2, 8}, 2, 2, 4, 29'500}, go,
@@ -193,7 +193,7 @@ TEST(Protocol, protocol_1_is_written_byte_for_byte) {
                          tail + R"("GO","worldSize":4})";
   EXPECT_EQ(written(full_go(), 1), *encode_length(go.size()) + go);
   Warm warm{full_go()};
-  warm.go.epoch.generation = 0;
+  warm.go.id.generation = 0;
   const std::string warmed = head(0) + R"("members":[],"peers":[],)" + tail + R"("WARM","worldSize":4})";
   EXPECT_EQ(written(warm, 1), *encode_length(warmed.size()) + warmed);
   const std::string echo =
@@ -212,7 +212,7 @@ TEST(Protocol, heartbeats_of_large_jobs_are_rarer_and_those_of_old_agents_are_no
 
 TEST(Protocol, a_member_is_not_warmed_for_a_generation) {
   Go go;
-  go.epoch = {2, 7};
+  go.id = {2, 7};
   EXPECT_FALSE(CoordinatorReader().decode(written(Warm{go}, 2).substr(4)).ok());
 }
 

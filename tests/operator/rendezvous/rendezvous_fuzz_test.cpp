@@ -23,7 +23,7 @@ std::vector<std::string> seeds() {
   exit.report = FailureReport{FailureReport::Class::kCommunication, 2, "rank 2 went away"};
   exit.stderr_tail = "a line\n\"quoted\"\n";
   Go go;
-  go.epoch = {2, 8};
+  go.id = {2, 8};
   go.peers = Peers({{0, 0, {"10.0.0.1:1", "10.0.0.1:2"}}, {1, 0, {"10.0.0.2:1"}}});
   go.source = {2, {7, 42, "00fe"}, true};
   go.program.env = {{"NCCL_DEBUG", "INFO"}};

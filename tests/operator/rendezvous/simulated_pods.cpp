@@ -189,16 +189,16 @@ void SimulatedWorld::act(const PodPtr& pod, const MemberAction& action) {
     prepared.master_port = between(20'000, 29'999);
     for (int i = 0; i < prepare->propose.ranks; ++i)
       prepared.addresses.push_back(fmt::format("{}:{}", pod->uid, ++last_port_));
-    after(ms(between(0, 20)), [this, pod, epoch = prepare->propose.epoch, prepared] {
+    after(ms(between(0, 20)), [this, pod, id = prepare->propose.id, prepared] {
       if (!pod->alive || pod->left) return;
-      pod->state->on_prepared(epoch, prepared, now_);
+      pod->state->on_prepared(id, prepared, now_);
       pump(pod);
     });
   } else if (const auto* start = std::get_if<StartProcesses>(&action)) {
     start_processes(pod, start->go, start->only);
   } else if (const auto* ask = std::get_if<AskHoldings>(&action)) {
     for (const auto& process : pod->processes) {
-      if (process->alive) regroup(pod, process, ask->epoch);
+      if (process->alive) regroup(pod, process, ask->id);
     }
   } else if (const auto* go_on = std::get_if<ContinueProcesses>(&action)) {
     check_generation(pod, go_on->go);

@@ -9,20 +9,20 @@ void SimulatedWorld::renumber(const PodPtr& pod, int first_rank) {
   for (const auto& process : pod->processes) process->rank = first_rank++;
 }
 
-void SimulatedWorld::regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const Epoch& epoch) {
+void SimulatedWorld::regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const GenerationId& id) {
   if (chance(3)) process->hangs = true;
   if (process->hangs) return;
-  after(ms(between(0, 40)), [this, pod, process, epoch] {
+  after(ms(between(0, 40)), [this, pod, process, id] {
     if (!process->alive || !pod->alive) return;
     WorkerMessage message;
-    message.holding = Holding{epoch.term, epoch.generation, training_.regroup(process, epoch.generation)};
+    message.holding = Holding{id.term, id.generation, training_.regroup(process, id.generation)};
     pod->state->on_worker_message(process->rank, message, now_);
     pump(pod);
   });
 }
 
 void SimulatedWorld::check_generation(const PodPtr& pod, const Go& go) {
-  const std::int64_t generation = go.epoch.generation;
+  const std::int64_t generation = go.id.generation;
   if (generation <= pod->last_started) {
     violate(fmt::format("slot {} started generation {} after {}", pod->slot, generation, pod->last_started));
   }
@@ -87,17 +87,17 @@ void SimulatedWorld::enter(const PodPtr& pod, const SimulatedProcessPtr& process
         message.progress = Progress{.step = step};
         say(message);
       },
-      [say, generation = go.epoch.generation] {
+      [say, generation = go.id.generation] {
         WorkerMessage message;
         message.broken = BrokenReport{generation, -1, "others join", true};
         say(message);
       });
   // When all are there whose links are to stand.
-  if (!cut_pods_.empty()) after(ms(0), [this, generation = go.epoch.generation] { miss_unreached(generation, 400); });
+  if (!cut_pods_.empty()) after(ms(0), [this, generation = go.id.generation] { miss_unreached(generation, 400); });
 }
 
 void SimulatedWorld::start_processes(const PodPtr& pod, const Go& go, std::vector<int> only) {
-  const bool warm = go.epoch.generation == 0;
+  const bool warm = go.id.generation == 0;
   ++(warm ? warm_starts_ : starts_);
   if (only.empty()) {
     if (!warm) check_generation(pod, go);
@@ -113,7 +113,7 @@ void SimulatedWorld::start_processes(const PodPtr& pod, const Go& go, std::vecto
   }
   for (const int i : only) {
     const auto process = std::make_shared<Process>();
-    process->generation = go.epoch.generation;
+    process->generation = go.id.generation;
     process->rank = go.first_rank + i;
     process->pod = pod->uid;
     process->ignores_term = chance(20);

@@ -49,13 +49,13 @@ class SimulatedTraining {
   // state, `committed` after each step of the process, `yielded` after the last one if that was agreed on.
   void enter(const SimulatedProcessPtr& process, const Go& go, std::function<void()> up,
              std::function<void(std::int64_t step)> committed, std::function<void()> yielded) {
-    Gang& gang = gangs_[go.epoch.generation];
+    Gang& gang = gangs_[go.id.generation];
     gang.go = go;
     gang.ranks[process->rank] = process;
     gang.up[process->rank] = std::move(up);
     process->committed = std::move(committed);
     process->yielded = std::move(yielded);
-    process->generation = go.epoch.generation;
+    process->generation = go.id.generation;
     if (static_cast<int>(gang.ranks.size()) == go.world_size && whole(gang) && !cut(gang)) link(gang);
   }
 
@@ -104,7 +104,7 @@ class SimulatedTraining {
     std::map<int, SimulatedProcessPtr> ranks;
     std::map<int, std::function<void()>> up;
     bool yielded = false;
-    std::int64_t generation() const { return go.epoch.generation; }
+    std::int64_t generation() const { return go.id.generation; }
   };
 
   static bool in(const SimulatedProcess& process, std::int64_t generation) {

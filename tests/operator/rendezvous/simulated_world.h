@@ -160,7 +160,7 @@ class SimulatedWorld {
 
   void renumber(const PodPtr& pod, int first_rank);
 
-  void regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const Epoch& epoch);
+  void regroup(const PodPtr& pod, const SimulatedProcessPtr& process, const GenerationId& id);
 
   // Whether this member may run that generation now.
   void check_generation(const PodPtr& pod, const Go& go);

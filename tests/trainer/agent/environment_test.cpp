@@ -14,7 +14,7 @@ using testing::StartsWith;
 
 Go two_by_two(Kind kind) {
   Go go;
-  go.epoch = {1, 3};
+  go.id = {1, 3};
   go.job = "a";
   go.job_uid = "uid";
   go.kind = kind;

@@ -28,17 +28,17 @@ Order order_of(const SendToMember& send) {
   if (const auto* it = std::get_if<Welcome>(&send.message)) order.term = it->term;
   if (std::holds_alternative<Refused>(send.message)) order.kind = Kind::kRefused;
   if (const auto* it = std::get_if<Propose>(&send.message)) {
-    order = {Kind::kPropose, send.session, it->epoch.term, it->epoch.generation, it->first_rank, it->ranks};
+    order = {Kind::kPropose, send.session, it->id.term, it->id.generation, it->first_rank, it->ranks};
   } else if (const auto* go = std::get_if<Go>(&send.message)) {
-    order = {Kind::kGo, send.session, go->epoch.term, go->epoch.generation, go->first_rank, go->ranks};
+    order = {Kind::kGo, send.session, go->id.term, go->id.generation, go->first_rank, go->ranks};
   } else if (const auto* warm = std::get_if<Warm>(&send.message)) {
     order = {Kind::kWarm, send.session, 0, 0, warm->first ? 1 : 0, warm->go.ranks};
   } else if (const auto* echo = std::get_if<Echo>(&send.message)) {
     order = {Kind::kEcho, send.session, 0, echo->generation, 0, 0};
   } else if (const auto* halt = std::get_if<Halt>(&send.message)) {
-    order = {Kind::kHalt, send.session, halt->epoch.term, halt->epoch.generation, 0, 0};
+    order = {Kind::kHalt, send.session, halt->id.term, halt->id.generation, 0, 0};
   } else if (const auto* yield = std::get_if<Yield>(&send.message)) {
-    order = {Kind::kYield, send.session, yield->epoch.term, yield->epoch.generation, 0, 0};
+    order = {Kind::kYield, send.session, yield->id.term, yield->id.generation, 0, 0};
   } else if (const auto* abort = std::get_if<Abort>(&send.message)) {
     order = {Kind::kAbort, send.session, 0, abort->generation, abort->rank, 0};
   } else if (std::holds_alternative<Stop>(send.message)) {
@@ -276,7 +276,7 @@ class Driven : public equal_machines::Machine {
 
   static Ready ready_of(const Event& event) {
     Ready ready;
-    ready.epoch = {event.term, event.generation};
+    ready.id = {event.term, event.generation};
     for (int i = 0; i < event.addresses; ++i) ready.addresses.push_back(fmt::format("10.0.{}.{}:1", event.slot, i));
     for (const Event::Version& version : event.holdings) ready.holdings.push_back(version_of(version));
     ready.host = fmt::format("10.0.{}.1", event.slot);

@@ -35,7 +35,7 @@ MemberOrder heard(const AgentToCoordinator& message, Trace& trace) {
   MemberOrder order;
   order.kind = static_cast<OrderKind>(message.index());
   if (const auto* ready = std::get_if<Ready>(&message)) {
-    order = {OrderKind::kReady, ready->epoch.term, ready->epoch.generation};
+    order = {OrderKind::kReady, ready->id.term, ready->id.generation};
     for (const std::string& each : ready->addresses) order.ports.push_back(port_of(each));
     order.well = cause_in_words(ready->problem).empty();
   }
@@ -43,7 +43,7 @@ MemberOrder heard(const AgentToCoordinator& message, Trace& trace) {
 }
 
 MemberOrder of_go(OrderKind kind, const Go& go) {
-  return {kind, go.epoch.term, go.epoch.generation, go.first_rank, go.ranks};
+  return {kind, go.id.term, go.id.generation, go.first_rank, go.ranks};
 }
 
 // One action, the same way.
@@ -53,8 +53,7 @@ struct Carry {
   MemberOrder operator()(const SendToCoordinator& it) const { return heard(it.message, trace); }
   MemberOrder operator()(const PrepareSockets& it) const {
     trace.put(it.propose);
-    return {OrderKind::kPrepare, it.propose.epoch.term, it.propose.epoch.generation, it.propose.first_rank,
-            it.propose.ranks};
+    return {OrderKind::kPrepare, it.propose.id.term, it.propose.id.generation, it.propose.first_rank, it.propose.ranks};
   }
   MemberOrder operator()(const DropSockets&) const { return {OrderKind::kDropSockets}; }
   MemberOrder operator()(const StartProcesses& it) const {
@@ -64,8 +63,8 @@ struct Carry {
     return order;
   }
   MemberOrder operator()(const AskHoldings& it) const {
-    trace.put(it.epoch);
-    return {OrderKind::kAskHoldings, it.epoch.term, it.epoch.generation};
+    trace.put(it.id);
+    return {OrderKind::kAskHoldings, it.id.term, it.id.generation};
   }
   MemberOrder operator()(const ContinueProcesses& it) const {
     trace.put(it.go);
@@ -151,7 +150,7 @@ class DrivenMember : public equal_machines::MemberMachine {
 
   static Go go_of(const MemberEvent& event) {
     Go go;
-    go.epoch = {event.term, event.generation};
+    go.id = {event.term, event.generation};
     go.job = "job";
     go.job_uid = "uid";
     go.kind = program_kind(event.program);
@@ -174,14 +173,14 @@ class DrivenMember : public equal_machines::MemberMachine {
   }
 
   static CoordinatorToAgent message_of(const MemberEvent& event) {
-    const Epoch epoch{event.term, event.generation};
+    const GenerationId id{event.term, event.generation};
     switch (event.kind) {
       case Kind::kWelcome:
         return Welcome{event.term, event.number};
       case Kind::kRefused:
         return Refused{word("why", event.problem), event.flag};
       case Kind::kPropose:
-        return Propose{epoch, event.first_rank, event.ranks, event.world_size, event.number};
+        return Propose{id, event.first_rank, event.ranks, event.world_size, event.number};
       case Kind::kGo:
         return go_of(event);
       case Kind::kWarm:
@@ -191,9 +190,9 @@ class DrivenMember : public equal_machines::MemberMachine {
       case Kind::kAck:
         return Ack{event.generation, event.rank};
       case Kind::kHalt:
-        return Halt{epoch};
+        return Halt{id};
       case Kind::kYield:
-        return Yield{epoch};
+        return Yield{id};
       case Kind::kAbort:
         return Abort{event.generation, event.rank, word("hang", event.number)};
       case Kind::kStop:
@@ -206,7 +205,7 @@ class DrivenMember : public equal_machines::MemberMachine {
   }
 
   void take(const MemberEvent& event, MonotonicTime now) {
-    const Epoch epoch{event.term, event.generation};
+    const GenerationId id{event.term, event.generation};
     switch (event.kind) {
       case Kind::kConnected:
         return state_->on_connected(now);
@@ -219,7 +218,7 @@ class DrivenMember : public equal_machines::MemberMachine {
         prepared.master_port = event.number;
         say(prepared.problem, kProblems[event.problem % 3]);
         if (event.problem != 0) prepared.message = word("why", event.problem);
-        return state_->on_prepared(epoch, prepared, now);
+        return state_->on_prepared(id, prepared, now);
       }
       case Kind::kDialled:
         return state_->on_dialled(event.generation, word("address", event.problem));

@@ -113,10 +113,10 @@ class Trace {
   void one(MonotonicTime time) { one(time.time_since_epoch().count()); }
   void one(WallTime time) { one(time.time_since_epoch().count()); }
 
-  void all(const Epoch& epoch) { put(epoch.term, epoch.generation); }
+  void all(const GenerationId& id) { put(id.term, id.generation); }
   void all(const Welcome& welcome) { put(welcome.term, welcome.heartbeat_ms); }
   void all(const Refused& refused) { put(refused.message, refused.final); }
-  void all(const Propose& it) { put(it.epoch, it.first_rank, it.ranks, it.world_size, it.port); }
+  void all(const Propose& it) { put(it.id, it.first_rank, it.ranks, it.world_size, it.port); }
   void all(const StateVersion& version) { put(version.generation, version.step, version.digest); }
   void all(const Peers& peers) {
     put(static_cast<bool>(peers));
@@ -124,7 +124,7 @@ class Trace {
     for (const auto& member : peers->members()) put(member.slot, member.incarnation, member.addresses);
   }
   void all(const Go& go) {
-    put(go.epoch, go.job, go.job_uid, go.kind, go.first_rank, go.ranks, go.world_size, go.group_rank);
+    put(go.id, go.job, go.job_uid, go.kind, go.first_rank, go.ranks, go.world_size, go.group_rank);
     put(go.group_world_size, go.peers, go.master_addr, go.master_port, go.key, go.source.rank, go.source.version);
     put(go.source.send, go.restore);
     program(program_of(go));
@@ -136,8 +136,8 @@ class Trace {
   void all(const Warm& warm) { put(warm.go, warm.first); }
   void all(const Echo& echo) { put(echo.generation, echo.peers); }
   void all(const Ack& ack) { put(ack.generation, ack.rank); }
-  void all(const Halt& halt) { put(halt.epoch); }
-  void all(const Yield& yield) { put(yield.epoch); }
+  void all(const Halt& halt) { put(halt.id); }
+  void all(const Yield& yield) { put(yield.id); }
   void all(const Abort& abort) { put(abort.generation, abort.rank, abort.message); }
   void all(const Stop& stop) { put(stop.grace_seconds, stop.exit_code); }
   void all(const Done&) {}
@@ -160,7 +160,7 @@ class Trace {
     put(it.identities);
   }
   void all(const Ready& it) {
-    put(it.epoch, it.addresses, it.holdings, it.host, it.master_port, it.life, cause_in_words(it.problem), it.message);
+    put(it.id, it.addresses, it.holdings, it.host, it.master_port, it.life, cause_in_words(it.problem), it.message);
     put(it.identities);
   }
   void all(const Up& it) { put(it.generation, it.regroups, it.entry); }
