@@ -26,7 +26,7 @@ void CoordinatorState::evaluate_waiting(Now now) {
     if (!proposes(slots)) propose(slots, now);
     record_proposal(now);
   } else {
-    steps_.set_proposal(std::nullopt);
+    modes_.set_proposal(std::nullopt);
   }
 }
 
@@ -37,7 +37,7 @@ void CoordinatorState::evaluate_broken(Now now) {
   if (plan_->kind != Kind::kLockstep || gang().over) return;
   const std::vector<int> slots = next_gang(now);
   if (slots.empty()) {
-    steps_.set_proposal(std::nullopt);
+    modes_.set_proposal(std::nullopt);
   } else if (!proposes(slots)) {
     propose(slots, now);
   }
@@ -95,7 +95,7 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
 
 // Whether the proposal that is out is of these slots, as they are planned now.
 bool CoordinatorState::proposes(const std::vector<int>& slots) const {
-  const Proposal* proposal = steps_.proposal();
+  const Proposal* proposal = modes_.proposal();
   return proposal != nullptr && proposal->procs() == plan_->procs_per_node && contacts_.still_expects(*proposal) &&
          slots.size() == proposal->size() &&
          std::all_of(slots.begin(), slots.end(), [&](int slot) { return proposal->has(slot); });
@@ -158,7 +158,7 @@ bool CoordinatorState::stable(Now now) const {
 // larger than it is to be gives up the members that it does not need; they become spares. Ranks of our trainer end the
 // generation themselves, after a step; others, and those that do not come to the end of one, are interrupted.
 void CoordinatorState::evaluate_growth(Now now) {
-  if (step() != Step::kUp) return;
+  if (mode() != Mode::kUp) return;
   if (gang().yields_since) {
     if (now.time - *gang().yields_since > timing_.yield_within) end_gang();
     return;
@@ -211,8 +211,8 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
   static_cast<Roster&>(proposal) = Roster(in_order_of_rank(slots), plan_->procs_per_node);
   proposal.generation = keeper_.next_number();
   proposal.at = now.time;
-  steps_.set_proposal(std::move(proposal));
-  const Failure* failure = steps_.failure();
+  modes_.set_proposal(std::move(proposal));
+  const Failure* failure = modes_.failure();
   const bool recovers = failure != nullptr || !generation_.exists() || !gang().yields_since;
   if (recovers) {
     generation_.times() = {.after = failure != nullptr     ? failure->generation
@@ -223,21 +223,21 @@ void CoordinatorState::propose(const std::vector<int>& slots, Now now) {
 }
 
 void CoordinatorState::record_proposal(Now now) {
-  Proposal proposal = *steps_.take_proposal();
+  Proposal proposal = *modes_.take_proposal();
   proposal.permitted_at = now.time;
   Record record;
   record.generation = proposal.generation;
   for (const auto& [slot, incarnation] : proposal.places()) {
     record.members.push_back({slot, incarnation, contacts_.at(slot).life + 1});
   }
-  enter(step::Proposing{std::move(proposal)});
+  enter(mode::Proposing{std::move(proposal)});
   record.checkpoint = keeper_.checkpoint();
   write(record);
 }
 
 void CoordinatorState::send_propose(const Member& member) {
   if (member.session == 0) return;
-  const Proposal& proposal = *steps_.proposal();
+  const Proposal& proposal = *modes_.proposal();
   Propose propose;
   propose.id = {keeper_.term(), proposal.generation};
   propose.first_rank = proposal.first_rank(member.expected.slot);
@@ -250,11 +250,11 @@ void CoordinatorState::send_propose(const Member& member) {
 void CoordinatorState::discard_proposal() {
   keeper_.forget_next();
   if (kMutation == Mutation::kReuseNumber) keeper_.reuse_number();
-  enter(step::Waiting{});
+  enter(mode::Waiting{});
 }
 
 void CoordinatorState::evaluate_proposal(Now now) {
-  const Proposal& proposal = *steps_.proposal();
+  const Proposal& proposal = *modes_.proposal();
   if (!contacts_.still_expects(proposal) || contacts_.somebody_leaves(proposal) ||
       proposal.procs() != plan_->procs_per_node) {
     return discard_proposal();
@@ -289,8 +289,8 @@ void CoordinatorState::evaluate_proposal(Now now) {
 
 Gang CoordinatorState::proposed_gang() const {
   Gang gang;
-  static_cast<Roster&>(gang) = *steps_.proposal();
-  gang.generation = steps_.proposal()->generation;
+  static_cast<Roster&>(gang) = *modes_.proposal();
+  gang.generation = modes_.proposal()->generation;
   gang.kind = plan_->kind;
   return gang;
 }
@@ -309,7 +309,7 @@ void CoordinatorState::give_up_proposal(int slot, api::Cause cause, std::string 
 }
 
 std::vector<HeldState> CoordinatorState::held_states() const {
-  const Proposal& proposal = *steps_.proposal();
+  const Proposal& proposal = *modes_.proposal();
   std::vector<HeldState> held;
   for (const auto& [slot, incarnation] : proposal.places()) {
     const Ready& ready = proposal.ready.at(slot);
@@ -322,7 +322,7 @@ std::vector<HeldState> CoordinatorState::held_states() const {
 }
 
 void CoordinatorState::go(Now now) {
-  const Proposal& proposal = *steps_.proposal();
+  const Proposal& proposal = *modes_.proposal();
   Gang gang = proposed_gang();
   gang.go_at = now.time;
 
@@ -363,7 +363,7 @@ void CoordinatorState::go(Now now) {
     times.record_ms = milliseconds(proposal.recorded_at - proposal.permitted_at);
   }
   generation_.start(std::move(gang), now.time);
-  enter(step::Starting{});
+  enter(mode::Starting{});
 }
 
 }  // namespace lockstep::rendezvous

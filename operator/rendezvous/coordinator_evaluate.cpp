@@ -1,5 +1,5 @@
-// What follows from what is known: the steps of CoordinatorState. Each evaluate_*() looks and acts at most once;
-// evaluate() goes round until nothing changes.
+// What follows from what is known: what CoordinatorState does in each mode. Each evaluate_*() looks and acts at most
+// once; evaluate() goes round until nothing changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@ void CoordinatorState::evaluate(Now now) {
   evaluate_term(now);
   if (!plan_) return;
   for (int round = 0; round < 8; ++round) {
-    const Step before = step();
-    evaluate_step(now);
-    if (step() == before) break;
+    const Mode before = mode();
+    evaluate_mode(now);
+    if (mode() == before) break;
   }
   tell_members(now);
   evaluate_store(now);
@@ -33,55 +33,55 @@ void CoordinatorState::resume_stopped() {
   if (generation_.exists()) gang().over = true;
   // Who took over while it stopped has not looked yet which generation may be in force.
   const bool adopted = generation_.exists() || (keeper_.record() && keeper_.record()->generation == 0);
-  if (keeper_.seen() && adopted) return enter(step::Waiting{});
-  enter(step::Loading{});
+  if (keeper_.seen() && adopted) return enter(mode::Waiting{});
+  enter(mode::Loading{});
 }
 
-void CoordinatorState::evaluate_step(Now now) {
+void CoordinatorState::evaluate_mode(Now now) {
   if (keeper_.deposed()) return;
   if (plan_->stop) return evaluate_stop(now);
-  if (steps_.stop() != nullptr) resume_stopped();
-  if (step() == Step::kLoading) {
+  if (modes_.stop() != nullptr) resume_stopped();
+  if (mode() == Mode::kLoading) {
     if (keeper_.claimed()) adopt_record(now);
     return;
   }
   if (generation_.exists() && !gang().over) {
     const bool handled = plan_->handled_generation >= gang().generation;
-    if (handled || (steps_.active() && !contacts_.still_expects(gang()))) return end_gang();
+    if (handled || (modes_.active() && !contacts_.still_expects(gang()))) return end_gang();
   }
-  switch (step()) {
-    case Step::kResuming:
+  switch (mode()) {
+    case Mode::kResuming:
       return evaluate_resume(now);
-    case Step::kWaiting:
+    case Mode::kWaiting:
       return evaluate_waiting(now);
-    case Step::kProposing:
+    case Mode::kProposing:
       return evaluate_proposal(now);
-    case Step::kStarting:
-    case Step::kUp:
+    case Mode::kStarting:
+    case Mode::kUp:
       return evaluate_up(now);
-    case Step::kBroken:
+    case Mode::kBroken:
       return evaluate_broken(now);
     default:
       return;
   }
 }
 
-// Sends what the present step means for each connected member and has not been said on this connection.
+// Sends what the present mode means for each connected member and has not been said on this connection.
 void CoordinatorState::tell_members(Now now) {
   if (keeper_.deposed()) return;
-  const bool finished = step() == Step::kFinished && keeper_.record() && keeper_.record()->finished;
+  const bool finished = mode() == Mode::kFinished && keeper_.record() && keeper_.record()->finished;
   // Processes that get ready load programs and build models. On a machine of their own that is nobody's loss; beside
   // those that just recovered it would be their first step's.
-  const bool trains = step() == Step::kUp &&
+  const bool trains = mode() == Mode::kUp &&
                       (generation_.last_advance() > gang().up_at || now.time - gang().up_at >= timing_.warm_after);
   for (auto& [slot, member] : contacts_.members()) {
     if (member.session == 0) continue;
     if ((plan_->stop || finished) && !member.told.to_leave) {
       member.told.to_leave = true;
-      if (finished || steps_.finished()) {
+      if (finished || modes_.finished()) {
         send(member.session, Done{});
       } else {
-        const Failure* failure = steps_.failure();
+        const Failure* failure = modes_.failure();
         const int code = failure != nullptr ? std::max(1, failure->exit_code.value_or(1)) : 0;
         send(member.session, Stop{plan_->stop_grace_seconds, code});
       }
@@ -89,13 +89,13 @@ void CoordinatorState::tell_members(Now now) {
     if (keeper_.record() && !keeper_.claimed()) continue;  // an order has a term, which is not this coordinator's yet
     // Processes of the generation that just broke may be able to stay: PROPOSE will ask them, and end the others.
     const bool of_gang = generation_.exists() && generation_.has(member) && member.generation == gang().generation;
-    const bool may_stay = plan_->kind == Kind::kLockstep && step() != Step::kFinished;
+    const bool may_stay = plan_->kind == Kind::kLockstep && mode() != Mode::kFinished;
     // And of those that were asked, and then were left out, something may still wait.
-    const bool asked = member.phase == MemberPhase::kReady && steps_.active() && !generation_.has(member) &&
-                       !(steps_.proposal() != nullptr && steps_.proposal()->has(slot));
+    const bool asked = member.phase == MemberPhase::kReady && modes_.active() && !generation_.has(member) &&
+                       !(modes_.proposal() != nullptr && modes_.proposal()->has(slot));
     const bool stray = (member.phase == MemberPhase::kRunning || asked) && member.generation > member.told.halted &&
-                       !(of_gang && (steps_.active() || may_stay));
-    if (stray && step() != Step::kLoading && !plan_->stop) {
+                       !(of_gang && (modes_.active() || may_stay));
+    if (stray && mode() != Mode::kLoading && !plan_->stop) {
       member.told.halted = member.generation;
       send(member.session, Halt{{keeper_.term(), member.generation}});
     }
@@ -105,11 +105,11 @@ void CoordinatorState::tell_members(Now now) {
     const bool told = member.told.warmed_at && now.time - *member.told.warmed_at < timing_.warm_again;
     if (left_out && cold && !told && contacts_.all_regroup(gang())) warm(member, false, now);
     // Until all have come those that are here load their programs.
-    const bool early = step() == Step::kWaiting && !generation_.exists() && keeper_.record() &&
+    const bool early = mode() == Mode::kWaiting && !generation_.exists() && keeper_.record() &&
                        plan_->kind == Kind::kLockstep && !plan_->stop;
     const bool first = early && slot < plan_->slots && !member.expected.leaving && !member.told.warmed_at;
     if (first && member.phase == MemberPhase::kIdle) warm(member, true, now);
-    if (of_gang && steps_.active() && gang().yields_since && member.told.yields < gang().generation) {
+    if (of_gang && modes_.active() && gang().yields_since && member.told.yields < gang().generation) {
       member.told.yields = gang().generation;
       send(member.session, Yield{{keeper_.term(), gang().generation}});
     }
@@ -136,7 +136,7 @@ void CoordinatorState::adopt_gang() {
 void CoordinatorState::adopt_record(Now now) {
   if (keeper_.record()->generation == 0) {
     contacts_.evict_from(now.time);  // nothing was taken over
-    return enter(step::Waiting{});
+    return enter(mode::Waiting{});
   }
   adopt_gang();
   Gang& gang = generation_.gang();
@@ -155,10 +155,10 @@ void CoordinatorState::adopt_record(Now now) {
   }
   if (keeper_.record()->finished) {
     if (keeper_.record()->progress) generation_.note_final(*keeper_.record()->progress);
-    return enter(step::Finished{});
+    return enter(mode::Finished{});
   }
   if (keeper_.recorded().size() == 0) return end_gang();  // a later format: its members form another generation
-  enter(step::Resuming{});  // evaluate_step() ends it when the controller's word says that it is over
+  enter(mode::Resuming{});  // evaluate_mode() ends it when the controller's word says that it is over
 }
 
 // After a take-over: wait for the members of the record's generation to say that they run it.
@@ -174,24 +174,24 @@ void CoordinatorState::evaluate_resume(Now now) {
   }
   evaluate_exits(now);
   evaluate_renounced(now);
-  if (step() != Step::kResuming) return;
+  if (mode() != Mode::kResuming) return;
   if (gang().end.yielded) return end_gang();
   if (all_here) {
     gang().go_at = now.time;
-    return enter(step::Starting{});
+    return enter(mode::Starting{});
   }
   evaluate_losses(now);
 }
 
 void CoordinatorState::evaluate_up(Now now) {
   evaluate_exits(now);
-  if (steps_.active()) evaluate_losses(now);
+  if (modes_.active()) evaluate_losses(now);
   evaluate_renounced(now);
-  if (steps_.active() && gang().end.yielded) return end_gang();
-  if (steps_.active()) evaluate_identities(now);
+  if (modes_.active() && gang().end.yielded) return end_gang();
+  if (modes_.active()) evaluate_identities(now);
   evaluate_growth(now);
-  if (step() == Step::kUp) evaluate_hang(now);
-  if (step() != Step::kStarting) return;
+  if (mode() == Mode::kUp) evaluate_hang(now);
+  if (mode() != Mode::kStarting) return;
   const bool all_up = std::all_of(gang().places().begin(), gang().places().end(),
                                   [&](const Place& place) { return has_come_up(place.slot); });
   const bool rests = std::any_of(gang().rests_until.begin(), gang().rests_until.end(),
@@ -199,7 +199,7 @@ void CoordinatorState::evaluate_up(Now now) {
   if (all_up) {
     gang().up_at = now.time;
     if (generation_.recovered()) generation_.times().start_ms = milliseconds(now.time - gang().go_at);
-    enter(step::Up{});
+    enter(mode::Up{});
   } else if (plan_->deadlines.start_timeout_seconds > 0 && !rests &&
              now.time - gang().go_at > std::chrono::seconds(plan_->deadlines.start_timeout_seconds)) {
     break_gang(missed_start(now));
@@ -233,7 +233,7 @@ void CoordinatorState::evaluate_exits(Now now) {
   const Ending& end = gang().end;
   if (end.exits.empty() && end.broken.empty()) return;
   if (gang().succeeded_whole()) {
-    return enter(step::Finished{});
+    return enter(mode::Finished{});
   }
   if (end.broken.empty() && end.successes == static_cast<int>(end.exits.size())) return;
   const auto [exits, most, ordered, left] = weigh(end.exits, !end.broken.empty(), gang().kind,
@@ -286,7 +286,7 @@ void CoordinatorState::evaluate_losses(Now now) {
 // A member has no processes of the generation any more, or has promised an earlier coordinator, whose proposal came to
 // nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
-  if (!steps_.active() || !gang().resumed) return;
+  if (!modes_.active() || !gang().resumed) return;
   const bool renounced = std::any_of(contacts_.members().begin(), contacts_.members().end(), [this](const auto& entry) {
     const Member& member = entry.second;
     if (member.session == 0 || !generation_.has(member) || member.generation != gang().generation) return false;
@@ -315,21 +315,21 @@ void CoordinatorState::lose_member(int slot, const std::string& how, MonotonicTi
 void CoordinatorState::break_gang(Failure failure) {
   failure.generation = gang().generation;
   failure.step = generation_.progress().step;
-  enter(step::Broken{std::move(failure), std::nullopt});
+  enter(mode::Broken{std::move(failure), std::nullopt});
 }
 
 void CoordinatorState::end_gang() {
   gang().over = true;
-  enter(step::Waiting{steps_.take_proposal()});
+  enter(mode::Waiting{modes_.take_proposal()});
 }
 
 void CoordinatorState::evaluate_stop(Now now) {
-  if (steps_.stop() == nullptr) {
-    const Failure* failure = steps_.failure();
+  if (modes_.stop() == nullptr) {
+    const Failure* failure = modes_.failure();
     keeper_.forget_next();
-    enter(step::Stopping{{now.time, failure != nullptr ? std::optional(*failure) : std::nullopt, steps_.finished()}});
+    enter(mode::Stopping{{now.time, failure != nullptr ? std::optional(*failure) : std::nullopt, modes_.finished()}});
   }
-  const step::Stop stop = *steps_.stop();
+  const mode::Stop stop = *modes_.stop();
   const Duration waited = now.time - stop.since;
   const Duration settle = timing_.no_eviction_for;
   const bool overdue = waited > std::chrono::seconds(plan_->stop_grace_seconds) + settle;
@@ -352,8 +352,8 @@ void CoordinatorState::evaluate_stop(Now now) {
     }
   }
   left = left || (!overdue && checkpoint_awaited());
-  if (left) return enter(step::Stopping{stop});
-  enter(step::Stopped{stop});
+  if (left) return enter(mode::Stopping{stop});
+  enter(mode::Stopped{stop});
 }
 
 }  // namespace lockstep::rendezvous

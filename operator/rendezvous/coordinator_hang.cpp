@@ -31,7 +31,7 @@ bool may_rest(const WatchedRank& rank) {
 }  // namespace
 
 void CoordinatorState::note_activities(Member& member, const Heartbeat& heartbeat, Now now) {
-  if (step() == Step::kStarting) note_rest(member.expected.slot, heartbeat, now);
+  if (mode() == Mode::kStarting) note_rest(member.expected.slot, heartbeat, now);
   if (!gang().watch) return;
   member.activity_at = now.time;
   if (heartbeat.progress) gang().watch->note_step(heartbeat.progress->step, now.time);

@@ -10,8 +10,8 @@ void CoordinatorState::evaluate_term(Now now) {
   const RecordKeeper::TermChange change = keeper_.settle_term(now.leads);
   changed_ = changed_ || change.news;
   if (!change.moved) return;
-  if (step() == Step::kProposing) return discard_proposal();
-  steps_.set_proposal(std::nullopt);
+  if (mode() == Mode::kProposing) return discard_proposal();
+  modes_.set_proposal(std::nullopt);
 }
 
 void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loaded, Now now) {
@@ -19,11 +19,11 @@ void CoordinatorState::on_loaded(const Result<GenerationStore::Versioned>& loade
   changed_ = true;
   const RecordKeeper::Loaded what = keeper_.on_loaded(loaded, now.time);
   if (what != RecordKeeper::Loaded::kFailed) note_checkpoint(keeper_.record()->checkpoint);
-  if (what == RecordKeeper::Loaded::kForeign && step() != Step::kLoading) {
+  if (what == RecordKeeper::Loaded::kForeign && mode() != Mode::kLoading) {
     // Another coordinator has written it since this one last read it: what that one started runs. Nothing is started
     // of a job that stops.
     contacts_.evict_from(now.time + timing_.no_eviction_for);
-    if (steps_.stop() == nullptr) enter(step::Loading{});
+    if (modes_.stop() == nullptr) enter(mode::Loading{});
   }
   evaluate(now);
 }
@@ -32,11 +32,11 @@ void CoordinatorState::on_written(const Result<std::string>& version, Now now) {
   observe(now);
   changed_ = true;
   if (const auto generation = keeper_.on_written(version, now.time)) {
-    if (Proposal* proposal = steps_.proposal(); proposal != nullptr && proposal->generation == *generation) {
+    if (Proposal* proposal = modes_.proposal(); proposal != nullptr && proposal->generation == *generation) {
       proposal->recorded = true;
       proposal->recorded_at = now.time;
     }
-  } else if (step() == Step::kProposing) {
+  } else if (mode() == Mode::kProposing) {
     discard_proposal();
   }
   evaluate(now);
@@ -48,9 +48,9 @@ void CoordinatorState::write(Record next) {
 
 void CoordinatorState::evaluate_store(Now now) {
   RecordKeeper::Wanted wanted;
-  if (step() == Step::kFinished) wanted.finished_with = &generation_.progress();
-  wanted.stops = step() == Step::kStopping || step() == Step::kStopped;
-  if (step() == Step::kUp) wanted.up = gang().generation;
+  if (mode() == Mode::kFinished) wanted.finished_with = &generation_.progress();
+  wanted.stops = mode() == Mode::kStopping || mode() == Mode::kStopped;
+  if (mode() == Mode::kUp) wanted.up = gang().generation;
   if (auto operation = keeper_.next_operation(wanted, now)) actions_.push_back(std::move(*operation));
 }
 

@@ -194,7 +194,7 @@ class CoordinatorServer final : public Coordinator {
     }
     if (const auto& illegal = job.state.illegal(); illegal && illegal->count != job.illegal) {
       job.illegal = illegal->count;
-      log::error("the coordinator took a step that no rule allows: please report this",
+      log::error("the coordinator made a transition that no rule allows: please report this",
                  {{"job", job.plan.name_space + "/" + job.plan.name},
                   {"from", name_of(illegal->from)},
                   {"to", name_of(illegal->to)},

@@ -97,18 +97,18 @@ void CoordinatorState::on_hello(SessionId session, const Hello& hello, Now now) 
 // What a member that came (back) has missed.
 void CoordinatorState::greet(Member& member, const Hello& hello, Now now) {
   const int slot = member.expected.slot;
-  if (steps_.proposal() != nullptr && steps_.proposal()->has(slot)) {
+  if (modes_.proposal() != nullptr && modes_.proposal()->has(slot)) {
     send_propose(member);
     return;
   }
-  if (!steps_.active() || !generation_.has(member)) return;
+  if (!modes_.active() || !generation_.has(member)) return;
   if (hello.generation == gang().generation) {
     if (hello.up) gang().note_up(slot);
     return;
   }
   if (gang().go && hello.phase == MemberPhase::kReady && hello.promised == gang().go->id) {
     send(member.session, gang().go_to(slot));
-  } else if (step() != Step::kResuming) {
+  } else if (mode() != Mode::kResuming) {
     lose_member(slot, "its agent came back without its processes", now.time, now);
   }
 }
@@ -135,7 +135,7 @@ bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   member.arrivals.note(now.time, timing_.silent_after);
   if (generation_.exists() && heartbeat.phase == MemberPhase::kWarm && member.phase != MemberPhase::kWarm)
     contacts_.note_joined(now.time);
-  const bool runs = (step() == Step::kStarting || step() == Step::kUp) && generation_.has(member) &&
+  const bool runs = (mode() == Mode::kStarting || mode() == Mode::kUp) && generation_.has(member) &&
                     heartbeat.phase == MemberPhase::kRunning && heartbeat.generation == gang().generation;
   bool news = !runs && (member.phase != heartbeat.phase || member.regroups != heartbeat.regroups ||
                         member.generation != heartbeat.generation);
@@ -153,8 +153,8 @@ bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
   }
   news = generation_.note_in_force(member) || news;
   news = note_checkpoint(heartbeat.newest_checkpoint) || news;
-  if (step() == Step::kLoading) generation_.early(member.expected.slot).heartbeat = heartbeat;
-  if (!steps_.active() || !generation_.has(member) || heartbeat.generation != gang().generation) return news;
+  if (mode() == Mode::kLoading) generation_.early(member.expected.slot).heartbeat = heartbeat;
+  if (!modes_.active() || !generation_.has(member) || heartbeat.generation != gang().generation) return news;
   if (heartbeat.up && gang().note_up(member.expected.slot)) {
     changed_ = true;
     news = news || news_of_up();
@@ -171,7 +171,7 @@ bool CoordinatorState::on(Member& member, const Heartbeat& heartbeat, Now now) {
 }
 
 bool CoordinatorState::on(Member& member, const Up& up, Now) {
-  if (!steps_.active() || !generation_.has(member) || up.generation != gang().generation) return false;
+  if (!modes_.active() || !generation_.has(member) || up.generation != gang().generation) return false;
   gang().note_up(member.expected.slot);
   member.regroups = up.regroups;
   if (generation_.recovered()) {
@@ -192,7 +192,7 @@ bool CoordinatorState::note_progress(Member& member, const Progress& progress, N
   const bool news = progress.step > gang().restored_step && generation_.note_advance(member, progress.step, now.time);
   if (!generation_.note_progress(member.expected.slot, progress)) return news;
   progress_changed_ = true;
-  if (step() == Step::kUp && progress.step > gang().restored_step && generation_.note_first_step(now.time)) {
+  if (mode() == Mode::kUp && progress.step > gang().restored_step && generation_.note_first_step(now.time)) {
     changed_ = true;
   }
   return news;
@@ -205,7 +205,7 @@ bool CoordinatorState::note_checkpoint(const std::optional<CheckpointReport>& ch
 }
 
 bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
-  Proposal* proposal = steps_.proposal();
+  Proposal* proposal = modes_.proposal();
   if (proposal == nullptr || ready.id != GenerationId{keeper_.term(), proposal->generation} ||
       !proposal->has(member.expected.slot)) {
     ++ignored_;
@@ -226,12 +226,12 @@ bool CoordinatorState::on(Member& member, const Ready& ready, Now now) {
 }
 
 bool CoordinatorState::on(Member& member, const Broken& broken, Now) {
-  if (step() == Step::kLoading) {  // which ranks it has is not known yet
+  if (mode() == Mode::kLoading) {  // which ranks it has is not known yet
     auto& early = generation_.early(member.expected.slot).broken;
     if (early.size() < kMaxRanksPerMember) early[broken.rank] = broken.report;
     return false;
   }
-  if (!steps_.active() || !generation_.has(member) || broken.report.generation != gang().generation) return false;
+  if (!modes_.active() || !generation_.has(member) || broken.report.generation != gang().generation) return false;
   if (gang().slot_of(broken.rank) != member.expected.slot) {
     ++ignored_;
     return false;
@@ -245,7 +245,7 @@ bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
   contacts_.note_exit(member, exit);
   const bool failed = exit.reason == Exit::Reason::kOwn && (exit.code != 0 || exit.signal != 0);
   if (exit.generation == 0 && failed) member.start = Member::Start::kFailed;
-  if (step() == Step::kLoading) {
+  if (mode() == Mode::kLoading) {
     auto& early = generation_.early(member.expected.slot).exits;
     if (early.size() < kMaxRanksPerMember) early[exit.rank] = exit;
     return true;
@@ -259,7 +259,7 @@ bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
   if (gang().exited(member.expected.slot)) member.phase = MemberPhase::kExited;
   changed_ = true;
   // Of ranks that end well the last one is news, of those that saw a peer go away the first one.
-  if (step() != Step::kUp || !fresh) return true;
+  if (mode() != Mode::kUp || !fresh) return true;
   if (succeeded(exit)) return gang().succeeded_whole();
   const auto failures = static_cast<int>(gang().end.exits.size()) - gang().end.successes;
   return failures == 1 || blame_of(exit, gang().kind) != Blame::kCommunication;
@@ -267,7 +267,7 @@ bool CoordinatorState::on(Member& member, const Exit& exit, Now) {
 
 void CoordinatorState::on_tick(Now now) {
   observe(now);
-  if (step() == Step::kResuming && contacts_.may_evict(now.time)) changed_ = true;  // view() shows it from now on
+  if (mode() == Mode::kResuming && contacts_.may_evict(now.time)) changed_ = true;  // view() shows it from now on
   for (const SessionId session : contacts_.disconnect_silent(now.time)) {
     close(session);
     changed_ = true;
@@ -277,8 +277,8 @@ void CoordinatorState::on_tick(Now now) {
 
 MonotonicTime CoordinatorState::deadline() const {
   MonotonicTime next = evaluated_at_ + timing_.tick;
-  if (steps_.active() && gang().end.gather_until > evaluated_at_) next = std::min(next, gang().end.gather_until);
-  if (steps_.active() && loss_due_ > evaluated_at_) next = std::min(next, loss_due_);
+  if (modes_.active() && gang().end.gather_until > evaluated_at_) next = std::min(next, gang().end.gather_until);
+  if (modes_.active() && loss_due_ > evaluated_at_) next = std::min(next, loss_due_);
   return next;
 }
 

@@ -2,9 +2,9 @@
 // out. It has no socket, no store, no clock and no thread; coordinator_server.cpp carries the actions out.
 //
 // It is level-triggered: an event updates what is known; where that is news, and with each tick, evaluate() looks at
-// all of it and takes the next step. A heartbeat without news looks at its own member only, whatever the gang's size.
+// all of it and acts. A heartbeat without news looks at its own member only, whatever the gang's size.
 //
-// Its parts own what it knows: Contacts the members, RecordKeeper the record and the term, Generation the gang, Steps
+// Its parts own what it knows: Contacts the members, RecordKeeper the record and the term, Generation the gang, Modes
 // where the job stands. This class passes events on to them and decides what follows from several of them together.
 //
 // What it holds to (README.md has the whole story):
@@ -27,7 +27,7 @@
 #include "operator/rendezvous/contacts.h"
 #include "operator/rendezvous/coordinator.h"
 #include "operator/rendezvous/coordinator_actions.h"
-#include "operator/rendezvous/coordinator_steps.h"
+#include "operator/rendezvous/coordinator_modes.h"
 #include "operator/rendezvous/coordinator_timing.h"
 #include "operator/rendezvous/edge_watch.h"
 #include "operator/rendezvous/gang.h"
@@ -79,8 +79,8 @@ class CoordinatorState {
   // Why a HELLO would not be let in, empty when it would: {message, final}.
   std::optional<Refused> refusal(const Hello& hello) const;
   std::int64_t ignored() const { return ignored_; }
-  // The newest transition between steps that is not to be; empty: there was none.
-  const std::optional<Steps::Illegal>& illegal() const { return steps_.illegal(); }
+  // The newest transition between modes that is not to be; empty: there was none.
+  const std::optional<Modes::Illegal>& illegal() const { return modes_.illegal(); }
   // How often it looked at all members.
   std::int64_t evaluations() const { return evaluations_; }
 
@@ -91,7 +91,7 @@ class CoordinatorState {
   void evaluate(Now now);
   // Moves the job above a term of another coordinator, where this process leads; else this coordinator is deposed.
   void evaluate_term(Now now);
-  void evaluate_step(Now now);
+  void evaluate_mode(Now now);
   void resume_stopped();
   void tell_members(Now now);
   void evaluate_stop(Now now);
@@ -171,10 +171,10 @@ class CoordinatorState {
   void write(Record next);
   template <typename State>
   void enter(State next) {
-    if (steps_.enter(std::move(next))) changed_ = true;
+    if (modes_.enter(std::move(next))) changed_ = true;
   }
 
-  Step step() const { return steps_.now(); }
+  Mode mode() const { return modes_.now(); }
   Gang& gang() { return generation_.gang(); }  // the newest, where there is one
   const Gang& gang() const { return generation_.gang(); }
   bool elastic() const { return plan_->elastic.min_slots > 0 && plan_->elastic.min_slots < plan_->slots; }
@@ -204,7 +204,7 @@ class CoordinatorState {
   Contacts contacts_;
   RecordKeeper keeper_;
   Generation generation_;
-  Steps steps_;
+  Modes modes_;
 
   MonotonicTime evaluated_at_{};
   MonotonicTime loss_due_ = MonotonicTime::max();  // when the next member is lost without another heartbeat

@@ -22,10 +22,10 @@ std::string CoordinatorState::waiting_message() const {
   if (keeper_.deposed()) return "another coordinator of a later term has taken over";
   const std::string store = keeper_.error().empty() ? "" : " (" + keeper_.error() + ")";
   std::vector<int> slots;
-  switch (step()) {
-    case Step::kLoading:
+  switch (mode()) {
+    case Mode::kLoading:
       return "waiting for the job's record to be read" + store;
-    case Step::kWaiting:
+    case Mode::kWaiting:
       for (int slot = 0; slot < plan_->slots; ++slot) {
         const Member* member = contacts_.find(slot);
         if (member == nullptr || member->session == 0 || member->expected.leaving) slots.push_back(slot);
@@ -38,29 +38,29 @@ std::string CoordinatorState::waiting_message() const {
       }
       if (!slots.empty()) return "waiting for the processes of " + slots_in_words(slots) + " to be ready to start";
       return "waiting for a member that is silent";
-    case Step::kResuming:
+    case Mode::kResuming:
       for (const auto& [slot, member] : contacts_.members()) {
         if (member.session == 0 && generation_.has(member)) slots.push_back(slot);
       }
       return "waiting for " + slots_in_words(slots) + " to report after a new coordinator took over";
-    case Step::kProposing:
-      for (const auto& [slot, incarnation] : steps_.proposal()->places()) {
-        if (steps_.proposal()->ready.count(slot) == 0) slots.push_back(slot);
+    case Mode::kProposing:
+      for (const auto& [slot, incarnation] : modes_.proposal()->places()) {
+        if (modes_.proposal()->ready.count(slot) == 0) slots.push_back(slot);
       }
       if (!slots.empty()) return "waiting for " + slots_in_words(slots) + " to end older processes and be ready";
       return "waiting for the job's record to be written" + store;
-    case Step::kStarting:
+    case Mode::kStarting:
       for (const auto& [slot, incarnation] : gang().places()) {
         if (!gang().is_up(slot)) slots.push_back(slot);
       }
       return "waiting for the processes of " + slots_in_words(slots) + " to come up";
-    case Step::kBroken:
-      return steps_.failure()->message.substr(0, steps_.failure()->message.find('\n'));
-    case Step::kFinished:
+    case Mode::kBroken:
+      return modes_.failure()->message.substr(0, modes_.failure()->message.find('\n'));
+    case Mode::kFinished:
       return "every rank has exited with 0";
-    case Step::kStopping:
+    case Mode::kStopping:
       return "waiting for the processes to end";
-    case Step::kUp:
+    case Mode::kUp:
       for (const auto& [slot, member] : contacts_.members()) {
         if (const auto difference = differs_from_gang(member)) {
           return fmt::format("slot {} is not taken in: {}", slot, in_words(*difference));
@@ -76,7 +76,7 @@ std::string CoordinatorState::waiting_message() const {
       }
       if (!slots.empty()) return slots_in_words(slots) + " will join after this step";
       break;
-    case Step::kStopped:
+    case Mode::kStopped:
       break;
   }
   return "";
@@ -85,39 +85,39 @@ std::string CoordinatorState::waiting_message() const {
 std::optional<JobView> CoordinatorState::view() const {
   if (!plan_) return std::nullopt;
   if (!plan_->stop &&
-      (step() == Step::kLoading || (step() == Step::kResuming && !contacts_.may_evict(contacts_.last_event()))))
+      (mode() == Mode::kLoading || (mode() == Mode::kResuming && !contacts_.may_evict(contacts_.last_event()))))
     return std::nullopt;
   JobView view;
-  if (step() == Step::kProposing) {
-    view.generation = steps_.proposal()->generation;
+  if (mode() == Mode::kProposing) {
+    view.generation = modes_.proposal()->generation;
   } else if (generation_.exists()) {
     view.generation = gang().generation;
   }
-  switch (step()) {
-    case Step::kLoading:
-    case Step::kWaiting:
+  switch (mode()) {
+    case Mode::kLoading:
+    case Mode::kWaiting:
       view.phase = Phase::kWaiting;
       break;
-    case Step::kProposing:
+    case Mode::kProposing:
       view.phase = Phase::kProposing;
       break;
-    case Step::kResuming:
-    case Step::kStarting:
+    case Mode::kResuming:
+    case Mode::kStarting:
       view.phase = Phase::kStarting;
       break;
-    case Step::kUp:
+    case Mode::kUp:
       view.phase = Phase::kUp;
       break;
-    case Step::kBroken:
+    case Mode::kBroken:
       view.phase = Phase::kBroken;
       break;
-    case Step::kFinished:
+    case Mode::kFinished:
       view.phase = Phase::kFinished;
       break;
-    case Step::kStopping:
+    case Mode::kStopping:
       view.phase = Phase::kWaiting;
       break;
-    case Step::kStopped:
+    case Mode::kStopped:
       view.phase = Phase::kStopped;
       break;
   }
@@ -131,14 +131,14 @@ std::optional<JobView> CoordinatorState::view() const {
     seen.alive = member.session != 0 && member.generation > 0 &&
                  (member.phase == MemberPhase::kRunning || member.phase == MemberPhase::kReady);
     seen.in_gang = generation_.has(member) && !gang().over;
-    seen.up = steps_.active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
+    seen.up = modes_.active() && generation_.has(member) && gang().is_up(slot) && !gang().exited(slot);
     view.members.push_back(seen);
   }
   if (generation_.exists()) {
     view.world_size = gang().ranks();
     view.places = gang().places();
   }
-  if (const Failure* failure = steps_.failure()) view.failure = *failure;
+  if (const Failure* failure = modes_.failure()) view.failure = *failure;
   view.message = waiting_message();
   view.progress = generation_.progress();
   view.newest_checkpoint = keeper_.checkpoint();

@@ -24,7 +24,7 @@ void CoordinatorState::warm(Member& member, bool first, Now now) {
 // Processes that load before GO say what they are before GO, and the generation has its links the sooner. Where
 // somebody holds a state, or was in a generation, nobody waits: new processes start with GO, beside those that stay.
 bool CoordinatorState::awaits_warm(const std::vector<int>& slots, Now now) {
-  if (plan_->kind != Kind::kLockstep || steps_.proposal() != nullptr) return false;
+  if (plan_->kind != Kind::kLockstep || modes_.proposal() != nullptr) return false;
   bool waits = false;
   for (const int slot : slots) {
     Member& member = contacts_.at(slot);

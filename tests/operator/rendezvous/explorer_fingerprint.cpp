@@ -80,15 +80,15 @@ void Contents::add(Fingerprint& to, const MemberDeparture& departure) {
 }
 
 void Contents::add(Fingerprint& to, const CoordinatorState& state) {
-  const auto& [timing, make_key, actions, plan, contacts, keeper, generation, steps, evaluated_at, loss_due,
+  const auto& [timing, make_key, actions, plan, contacts, keeper, generation, modes, evaluated_at, loss_due,
                evaluations, changed, progress_changed, ignored] = state;
-  to.add(plan, contacts, keeper, generation, steps, actions.size());
+  to.add(plan, contacts, keeper, generation, modes, actions.size());
   if (!plan) return;
   using std::chrono::seconds;
   to.add_due(plan->elastic.min_slots > 0, contacts.joined_at_ + seconds(plan->elastic.stabilization_seconds));
-  if (!steps.active()) return;
+  if (!modes.active()) return;
   const Gang& gang = generation.gang();
-  to.add_due(steps.now() == Step::kStarting, gang.go_at + seconds(plan->deadlines.start_timeout_seconds));
+  to.add_due(modes.now() == Mode::kStarting, gang.go_at + seconds(plan->deadlines.start_timeout_seconds));
   to.add(generation.last_advance_, generation.last_advance_ > gang.up_at);
 }
 
@@ -164,37 +164,37 @@ void Contents::add(Fingerprint& to, const InForce& in_force) {
   to.add(in_force.kind, in_force.known);
 }
 
-void Contents::add(Fingerprint& to, const Steps& steps) {
-  const auto& [state, illegal] = steps;
+void Contents::add(Fingerprint& to, const Modes& modes) {
+  const auto& [state, illegal] = modes;
   to.add(state);
 }
 
-void Contents::add(Fingerprint& to, const step::Waiting& state) {
+void Contents::add(Fingerprint& to, const mode::Waiting& state) {
   const auto& [proposal] = state;
   to.add(proposal);
 }
 
-void Contents::add(Fingerprint& to, const step::Proposing& state) {
+void Contents::add(Fingerprint& to, const mode::Proposing& state) {
   const auto& [proposal] = state;
   to.add(proposal);
 }
 
-void Contents::add(Fingerprint& to, const step::Broken& state) {
+void Contents::add(Fingerprint& to, const mode::Broken& state) {
   const auto& [failure, proposal] = state;
   to.add(failure, proposal);
 }
 
-void Contents::add(Fingerprint& to, const step::Stop& stop) {
+void Contents::add(Fingerprint& to, const mode::Stop& stop) {
   const auto& [since, failure, finished] = stop;
   to.add(since, failure, finished);
 }
 
-void Contents::add(Fingerprint& to, const step::Stopping& state) {
+void Contents::add(Fingerprint& to, const mode::Stopping& state) {
   const auto& [stop] = state;
   to.add(stop);
 }
 
-void Contents::add(Fingerprint& to, const step::Stopped& state) {
+void Contents::add(Fingerprint& to, const mode::Stopped& state) {
   const auto& [stop] = state;
   to.add(stop);
 }

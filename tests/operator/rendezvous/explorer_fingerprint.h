@@ -47,18 +47,18 @@ struct Contents {
   static void add(Fingerprint& to, const Ending& end);
   static void add(Fingerprint& to, const InForce& in_force);
   static void add(Fingerprint& to, const Proposal& proposal);
-  static void add(Fingerprint& to, const Steps& steps);
-  static void add(Fingerprint&, const step::Loading&) {}
-  static void add(Fingerprint&, const step::Resuming&) {}
-  static void add(Fingerprint& to, const step::Waiting& state);
-  static void add(Fingerprint& to, const step::Proposing& state);
-  static void add(Fingerprint&, const step::Starting&) {}
-  static void add(Fingerprint&, const step::Up&) {}
-  static void add(Fingerprint& to, const step::Broken& state);
-  static void add(Fingerprint&, const step::Finished&) {}
-  static void add(Fingerprint& to, const step::Stop& stop);
-  static void add(Fingerprint& to, const step::Stopping& state);
-  static void add(Fingerprint& to, const step::Stopped& state);
+  static void add(Fingerprint& to, const Modes& modes);
+  static void add(Fingerprint&, const mode::Loading&) {}
+  static void add(Fingerprint&, const mode::Resuming&) {}
+  static void add(Fingerprint& to, const mode::Waiting& state);
+  static void add(Fingerprint& to, const mode::Proposing& state);
+  static void add(Fingerprint&, const mode::Starting&) {}
+  static void add(Fingerprint&, const mode::Up&) {}
+  static void add(Fingerprint& to, const mode::Broken& state);
+  static void add(Fingerprint&, const mode::Finished&) {}
+  static void add(Fingerprint& to, const mode::Stop& stop);
+  static void add(Fingerprint& to, const mode::Stopping& state);
+  static void add(Fingerprint& to, const mode::Stopped& state);
   static void add(Fingerprint& to, const Failure& failure);
 
   // Calls visit(name, field) for each field of a machine that counts (explorer_fingerprint_test.cpp).
@@ -75,7 +75,7 @@ struct Contents {
   template <typename Visit>
   static void each(Generation& part, const Visit& visit);
   template <typename Visit>
-  static void each(Steps& steps, const Visit& visit);
+  static void each(Modes& modes, const Visit& visit);
 
   static void add(Fingerprint& to, const Place& place);
   static void add(Fingerprint& to, const GenerationId& id);

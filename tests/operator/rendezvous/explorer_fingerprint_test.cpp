@@ -80,14 +80,14 @@ void Contents::each(MemberState& state, const Visit& visit) {
 
 template <typename Visit>
 void Contents::each(CoordinatorState& state, const Visit& visit) {
-  auto& [timing, make_key, actions, plan, contacts, keeper, generation, steps, evaluated_at, loss_due, evaluations,
+  auto& [timing, make_key, actions, plan, contacts, keeper, generation, modes, evaluated_at, loss_due, evaluations,
          changed, progress_changed, ignored] = state;
   visit("plan", plan);
   visit("actions", actions);
   each(contacts, visit);
   each(keeper, visit);
   each(generation, visit);
-  each(steps, visit);
+  each(modes, visit);
 }
 
 template <typename Visit>
@@ -185,20 +185,20 @@ void Contents::each(Generation& part, const Visit& visit) {
 }
 
 template <typename Visit>
-void Contents::each(Steps& steps, const Visit& visit) {
-  auto& [step, illegal] = steps;
-  visit("step", step);
-  if (auto* waiting = std::get_if<step::Waiting>(&step)) visit("proposal for later", waiting->proposal);
-  if (auto* broken = std::get_if<step::Broken>(&step)) {
+void Contents::each(Modes& modes, const Visit& visit) {
+  auto& [mode, illegal] = modes;
+  visit("mode", mode);
+  if (auto* waiting = std::get_if<mode::Waiting>(&mode)) visit("proposal for later", waiting->proposal);
+  if (auto* broken = std::get_if<mode::Broken>(&mode)) {
     visit("failure", broken->failure.generation);
     visit("proposal after a failure", broken->proposal);
   }
-  if (auto* stopping = std::get_if<step::Stopping>(&step)) {
+  if (auto* stopping = std::get_if<mode::Stopping>(&mode)) {
     visit("since", stopping->stop.since);
     visit("failure before the stop", stopping->stop.failure);
     visit("finished before the stop", stopping->stop.finished);
   }
-  if (auto* proposing = std::get_if<step::Proposing>(&step)) {
+  if (auto* proposing = std::get_if<mode::Proposing>(&mode)) {
     visit("number of the proposal", proposing->proposal.generation);
     visit("at", proposing->proposal.at);
     visit("recorded", proposing->proposal.recorded);
@@ -231,7 +231,7 @@ struct Change {
       value.emplace();
     }
   }
-  // A step that is up has one.
+  // A mode that is up has one.
   void operator()(std::optional<Gang>& gang) const { gang = Gang{}; }
   template <typename T>
   void operator()(std::vector<T>& values) const {
@@ -253,9 +253,9 @@ struct Change {
   template <typename... States>
   void operator()(std::variant<States...>& state) const {
     if (state.index() == 0) {
-      state = step::Finished{};
+      state = mode::Finished{};
     } else {
-      state = step::Loading{};
+      state = mode::Loading{};
     }
   }
 };

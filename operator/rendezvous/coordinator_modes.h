@@ -1,7 +1,7 @@
-// The steps of a job's coordinator: at each moment it is in exactly one, which owns what only that step has. Pure; part
-// of CoordinatorState, which decides when a step ends.
+// The modes of a job's coordinator: at each moment it is in exactly one, which owns what only that mode has. Pure; part
+// of CoordinatorState, which decides when a mode ends.
 //
-// kMayFollow says which steps may follow which. README.md shows it as a table (tests/structure compares the two). A
+// kMayFollow says which modes may follow which. README.md shows it as a table (tests/structure compares the two). A
 // transition that it does not have is counted and carried out all the same: the server logs it, tests fail.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace lockstep::rendezvous {
 
-enum class Step {
+enum class Mode {
   kLoading,    // the record is not known, or not claimed, so nor is what it has in force
   kResuming,   // the record's generation may run: its members have yet to say so
   kWaiting,    // no generation runs, and no proposal may be recorded yet
@@ -33,31 +33,31 @@ enum class Step {
   kStopping,   // the plan says stop, and something may still run
   kStopped,    // the plan says stop, and nothing runs
 };
-inline constexpr std::size_t kSteps = 10;
-const char* name_of(Step step);  // "loading"
+inline constexpr std::size_t kModes = 10;
+const char* name_of(Mode mode);  // "loading"
 
-constexpr std::uint16_t steps_of(std::initializer_list<Step> steps) {
+constexpr std::uint16_t modes_of(std::initializer_list<Mode> modes) {
   std::uint16_t mask = 0;
-  for (const Step step : steps) mask = static_cast<std::uint16_t>(mask | 1U << static_cast<unsigned>(step));
+  for (const Mode mode : modes) mask = static_cast<std::uint16_t>(mask | 1U << static_cast<unsigned>(mode));
   return mask;
 }
-// By step, those that may follow it. To stay is no transition.
-inline constexpr std::array<std::uint16_t, kSteps> kMayFollow = {
-    /* kLoading */ steps_of({Step::kResuming, Step::kWaiting, Step::kFinished, Step::kStopping}),
+// By mode, those that may follow it. To stay is no transition.
+inline constexpr std::array<std::uint16_t, kModes> kMayFollow = {
+    /* kLoading */ modes_of({Mode::kResuming, Mode::kWaiting, Mode::kFinished, Mode::kStopping}),
     /* kResuming */
-    steps_of({Step::kLoading, Step::kWaiting, Step::kStarting, Step::kBroken, Step::kFinished, Step::kStopping}),
-    /* kWaiting */ steps_of({Step::kLoading, Step::kProposing, Step::kStopping}),
-    /* kProposing */ steps_of({Step::kWaiting, Step::kStarting, Step::kBroken, Step::kStopping}),
+    modes_of({Mode::kLoading, Mode::kWaiting, Mode::kStarting, Mode::kBroken, Mode::kFinished, Mode::kStopping}),
+    /* kWaiting */ modes_of({Mode::kLoading, Mode::kProposing, Mode::kStopping}),
+    /* kProposing */ modes_of({Mode::kWaiting, Mode::kStarting, Mode::kBroken, Mode::kStopping}),
     /* kStarting */
-    steps_of({Step::kLoading, Step::kWaiting, Step::kUp, Step::kBroken, Step::kFinished, Step::kStopping}),
-    /* kUp */ steps_of({Step::kLoading, Step::kWaiting, Step::kBroken, Step::kFinished, Step::kStopping}),
-    /* kBroken */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
-    /* kFinished */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
-    /* kStopping */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopped}),
-    /* kStopped */ steps_of({Step::kLoading, Step::kWaiting, Step::kStopping}),
+    modes_of({Mode::kLoading, Mode::kWaiting, Mode::kUp, Mode::kBroken, Mode::kFinished, Mode::kStopping}),
+    /* kUp */ modes_of({Mode::kLoading, Mode::kWaiting, Mode::kBroken, Mode::kFinished, Mode::kStopping}),
+    /* kBroken */ modes_of({Mode::kLoading, Mode::kWaiting, Mode::kStopping}),
+    /* kFinished */ modes_of({Mode::kLoading, Mode::kWaiting, Mode::kStopping}),
+    /* kStopping */ modes_of({Mode::kLoading, Mode::kWaiting, Mode::kStopped}),
+    /* kStopped */ modes_of({Mode::kLoading, Mode::kWaiting, Mode::kStopping}),
 };
-constexpr bool may_follow(Step from, Step to) {
-  return from == to || (kMayFollow[static_cast<std::size_t>(from)] & steps_of({to})) != 0;
+constexpr bool may_follow(Mode from, Mode to) {
+  return from == to || (kMayFollow[static_cast<std::size_t>(from)] & modes_of({to})) != 0;
 }
 
 // A generation to be: PROPOSE is out.
@@ -68,8 +68,8 @@ struct Proposal : Roster {
   std::map<int, Ready> ready;  // by slot
 };
 
-// What each step owns.
-namespace step {
+// What each mode owns.
+namespace mode {
 
 struct Loading {};
 struct Resuming {};
@@ -98,18 +98,18 @@ struct Stopped {
   Stop stop;
 };
 
-}  // namespace step
+}  // namespace mode
 
-class Steps {
+class Modes {
  public:
-  Step now() const { return static_cast<Step>(state_.index()); }
+  Mode now() const { return static_cast<Mode>(state_.index()); }
   // A generation of this job may run.
-  bool active() const { return now() == Step::kResuming || now() == Step::kStarting || now() == Step::kUp; }
+  bool active() const { return now() == Mode::kResuming || now() == Mode::kStarting || now() == Mode::kUp; }
 
-  // Leaves what the present step owns. False when the step stays the same.
+  // Leaves what the present mode owns. False when the mode stays the same.
   template <typename State>
   bool enter(State next) {
-    const Step from = now();
+    const Mode from = now();
     state_ = std::move(next);
     if (!may_follow(from, now())) illegal_ = Illegal{from, now(), illegal_ ? illegal_->count + 1 : 1};
     return from != now();
@@ -126,10 +126,10 @@ class Steps {
   // Every rank has exited with 0; nothing else but a stop has happened since.
   bool finished() const;
   // Stopping or stopped; otherwise null.
-  const step::Stop* stop() const;
+  const mode::Stop* stop() const;
 
   struct Illegal {
-    Step from = Step::kLoading, to = Step::kLoading;
+    Mode from = Mode::kLoading, to = Mode::kLoading;
     std::int64_t count = 0;  // in all
   };
   // The newest transition that kMayFollow does not have.
@@ -138,10 +138,10 @@ class Steps {
  private:
   friend struct Contents;  // tests: a fingerprint of all that it holds
 
-  // In the order of Step.
-  using State = std::variant<step::Loading, step::Resuming, step::Waiting, step::Proposing, step::Starting, step::Up,
-                             step::Broken, step::Finished, step::Stopping, step::Stopped>;
-  static_assert(std::variant_size_v<State> == kSteps);
+  // In the order of Mode.
+  using State = std::variant<mode::Loading, mode::Resuming, mode::Waiting, mode::Proposing, mode::Starting, mode::Up,
+                             mode::Broken, mode::Finished, mode::Stopping, mode::Stopped>;
+  static_assert(std::variant_size_v<State> == kModes);
 
   State state_;
   std::optional<Illegal> illegal_;
