@@ -64,13 +64,13 @@ Outcome<int> Training::one_generation() {
   const std::int64_t last = rank_.flags.steps;
   while (step() < last && !ends_early()) {
     LOCKSTEP_CHECK_OK(supervised());
-    pass_time();
+    wait_for_min_step_time();
     const core::Control wished = wish();
     auto stepped = rank_.replica->step(wished);
     LOCKSTEP_TRY(const auto report, from(rank_.origin_of_step(), std::move(stepped)));
     LOCKSTEP_CHECK_OK(committed(report));
     if (report.control.stop || report.leaving == rank_.world.size) return stopped();
-    if (report.leaving > 0 && step() < last) return part(wished.leave, report.leaving);
+    if (report.leaving > 0 && step() < last) return ranks_leave(wished.leave, report.leaving);
     if (report.control.yield && step() < last) return generations_.yield();
     if (evaluation_is_due()) LOCKSTEP_CHECK_OK(evaluate());  // before the checkpoint, which has its outcome
     if (report.control.checkpoint || best_is_due()) {
@@ -153,7 +153,7 @@ Outcome<> Training::supervised() const {
 }
 
 // Waits for the rest of --min-step-seconds since the last step began, or until the generation is interrupted.
-void Training::pass_time() const {
+void Training::wait_for_min_step_time() const {
   const auto end = step_started_ + std::chrono::duration<double>(rank_.flags.min_step_seconds);
   while (!rank_.interruption->raised()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
@@ -205,7 +205,7 @@ Outcome<int> Training::stopped() {
 
 // Some ranks end after this step, and the others continue without them, with their state in memory. All save it all the
 // same: the others may be told to end before a replacement joins.
-Outcome<int> Training::part(bool leaves, int leaving) {
+Outcome<int> Training::ranks_leave(bool leaves, int leaving) {
   LOCKSTEP_CHECK_OK(checkpoints_.settle());
   if (leaves) {
     print(stdout, "left after step {} of {}\n", step(), rank_.flags.steps);

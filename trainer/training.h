@@ -49,7 +49,7 @@ class Training {
   Outcome<> enter();
   Outcome<> catch_up();
   Outcome<> supervised() const;
-  void pass_time() const;
+  void wait_for_min_step_time() const;
   core::Control wish() const;
   Outcome<> committed(const core::StepReport& report);
   Outcome<> evaluate();
@@ -57,7 +57,7 @@ class Training {
   bool best_is_due() const;
   bool ends_early() const;
   Outcome<int> stopped();
-  Outcome<int> part(bool leaves, int leaving);
+  Outcome<int> ranks_leave(bool leaves, int leaving);
   Outcome<int> finish();
   void name_best();
 

@@ -33,7 +33,7 @@ RandomEvents::RandomEvents(std::uint64_t seed) : random_(seed), scale_(seed % 3 
   }
 }
 
-void RandomEvents::pass_time() {
+void RandomEvents::advance_clock() {
   const int which = between(1, 1000);
   int ms = between(0, 40);
   if (which > 700) ms = between(40, 250);
@@ -44,7 +44,7 @@ void RandomEvents::pass_time() {
 }
 
 Event RandomEvents::next() {
-  pass_time();
+  advance_clock();
   Event event;
   if (!planned_) {
     planned_ = true;

@@ -41,7 +41,7 @@ class RandomEvents {
   bool chance(int percent) { return between(1, 100) <= percent; }
   bool rarely(int in) { return between(1, in) == 1; }
 
-  void pass_time();
+  void advance_clock();
   Event plan();
   Event hello(int slot);
   Event of(Event::Kind kind, int slot);

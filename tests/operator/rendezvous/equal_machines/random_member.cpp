@@ -7,7 +7,7 @@ namespace lockstep::equal_machines {
 RandomMember::RandomMember(std::uint64_t seed)
     : random_(seed * 0x9e3779b97f4a7c15U + 1), procs_(between(1, 3)), program_(rarely(5) ? between(1, 2) : 0) {}
 
-void RandomMember::pass_time() {
+void RandomMember::advance_clock() {
   if (chance(40)) return;
   time_ms_ += rarely(150) ? between(300, 4'000) : rarely(6) ? between(50, 300) : between(0, 30);
 }
@@ -64,7 +64,7 @@ MemberEvent RandomMember::fresh() {
 }
 
 MemberEvent RandomMember::next() {
-  pass_time();
+  advance_clock();
   if (left_) return fresh();
   if (rarely(25)) return nonsense();
   if (rarely(25)) return fault();

@@ -34,7 +34,7 @@ class RandomMember {
   bool chance(int percent) { return between(1, 100) <= percent; }
   bool rarely(int in) { return between(1, in) == 1; }
 
-  void pass_time();
+  void advance_clock();
   MemberEvent of(Kind kind);
   MemberEvent of_process(Kind kind, int rank);
   MemberEvent exit_of(int rank, int code, int signal);
