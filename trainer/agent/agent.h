@@ -11,10 +11,10 @@
 #include "trainer/agent/connection.h"
 #include "trainer/agent/dials.h"
 #include "trainer/agent/fd.h"
+#include "trainer/agent/offer.h"
 #include "trainer/agent/output.h"
 #include "trainer/agent/processes.h"
 #include "trainer/agent/settings.h"
-#include "trainer/agent/sockets.h"
 
 namespace lockstep::trainer::agent {
 

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "tests/trainer/agent/agents.h"
-#include "trainer/agent/sockets.h"
+#include "trainer/agent/offer.h"
 
 namespace lockstep::trainer::agent {
 namespace {

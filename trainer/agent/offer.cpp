@@ -1,4 +1,4 @@
-#include "trainer/agent/sockets.h"
+#include "trainer/agent/offer.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "trainer/agent/sockets.h"
+#include "trainer/agent/offer.h"
 
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
@@ -33,19 +33,19 @@ std::map<std::string, std::set<std::string>> interfaces() {
   return found;
 }
 
-TEST(Sockets, each_address_of_the_machine_is_found_on_its_interface) {
+TEST(Offer, each_address_of_the_machine_is_found_on_its_interface) {
   const auto all = interfaces();
   ASSERT_FALSE(all.empty());
   for (const auto& [address, names] : all) EXPECT_EQ(names.count(interface_of(address)), 1U) << address;
 }
 
-TEST(Sockets, the_loopback_holds_its_whole_network) {
+TEST(Offer, the_loopback_holds_its_whole_network) {
   const std::string loopback = interface_of("127.0.0.1");
   EXPECT_NE(loopback, "");
   EXPECT_EQ(interface_of("127.0.0.2"), loopback);
 }
 
-TEST(Sockets, an_address_of_another_machine_is_on_no_interface) {
+TEST(Offer, an_address_of_another_machine_is_on_no_interface) {
   for (const char* address : {"192.0.2.255", "::2"}) EXPECT_EQ(interface_of(address), "") << address;
 }
 
