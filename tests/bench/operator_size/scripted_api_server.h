@@ -15,8 +15,8 @@
 #include "operator/kube/api.h"
 #include "operator/local/memory_api.h"
 #include "tests/bench/operator_size/request_target.h"
+#include "tests/operator/kube/certificate_authority.h"
 #include "tests/operator/kube/scripted_server.h"
-#include "tests/operator/kube/test_certificates.h"
 
 namespace lockstep::bench {
 

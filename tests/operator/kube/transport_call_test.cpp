@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "operator/kube/cpprest_transport.h"
+#include "tests/operator/kube/certificate_authority.h"
 #include "tests/operator/kube/client.h"
 #include "tests/operator/kube/scripted_server.h"
-#include "tests/operator/kube/test_certificates.h"
 
 namespace lockstep::kube {
 namespace {
