@@ -209,7 +209,7 @@ Outcome<> Checkpoints::save(Busy busy) {
   if (!writer_ || saved_step_ == rank_.state().step) return {};
   core::Meanwhile saving(rank_.board.pulse, core::Doing::kSaving,
                          rank_.world.storage_deadline + checkpoint::kTimeToEnd);
-  LOCKSTEP_TRY(const checkpoint::Snapshot now, from(Origin::kSave, snapshot()));
+  LOCKSTEP_TRY(const checkpoint::Contents now, from(Origin::kSave, contents()));
   LOCKSTEP_TRY(bool taken, from(Origin::kSave, writer_->write(now, busy, rank_.world.storage_deadline)));
   if (taken) saved_step_ = rank_.state().step;
   return {};
@@ -224,10 +224,10 @@ Outcome<> Checkpoints::drain() {
   return publish();
 }
 
-Result<checkpoint::Snapshot> Checkpoints::snapshot() const {
+Result<checkpoint::Contents> Checkpoints::contents() const {
   LOCKSTEP_TRY(auto tensors, state_tensors(rank_.state(), rank_.task->stored));
   const std::int64_t samples = rank_.state().samples, epoch = rank_.task->data.epoch_samples;
-  return checkpoint::Snapshot{.step = rank_.state().step,
+  return checkpoint::Contents{.step = rank_.state().step,
                               .cursor = {.epoch = samples / epoch, .index = samples % epoch},
                               .metadata = to_metadata(rank_),
                               .keep_step = rank_.flags.keep_best ? rank_.best.step : -1,
@@ -246,7 +246,7 @@ Outcome<> Checkpoints::save_alone() {
     if (saved_step_ == rank_.state().step) return {};
   }
   LOCKSTEP_CHECK_OK(make_writer(true));
-  LOCKSTEP_TRY(const checkpoint::Snapshot now, from(Origin::kSave, snapshot()));
+  LOCKSTEP_TRY(const checkpoint::Contents now, from(Origin::kSave, contents()));
   // None is in flight, so it is taken.
   LOCKSTEP_TRY(const bool taken, from(Origin::kSave, writer_->write(now, Busy::kWait, rank_.world.storage_deadline)));
   static_cast<void>(taken);
@@ -263,7 +263,7 @@ Outcome<> Checkpoints::adopt() {
   auto verify = [directory = rank_.flags.checkpoint_dir, name] { return checkpoint::verify(directory, name); };
   LOCKSTEP_TRY(const auto manifest,
                read_in_time(Origin::kSave, rank_, rank_.flags.checkpoint_dir + "/" + name, std::move(verify)));
-  LOCKSTEP_TRY(const checkpoint::Snapshot now, from(Origin::kSave, snapshot()));
+  LOCKSTEP_TRY(const checkpoint::Contents now, from(Origin::kSave, contents()));
   LOCKSTEP_TRY(const std::string digest, from(Origin::kSave, checkpoint::state_digest(now.state)));
   if (manifest.digest != digest) {
     return fail(Origin::kSave, ErrorCode::kAlreadyExists,

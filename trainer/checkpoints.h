@@ -62,7 +62,7 @@ class Checkpoints {
   Outcome<> adopt();
   void tell(const checkpoint::Published& published) const;
   checkpoint::Identity identity() const;
-  Result<checkpoint::Snapshot> snapshot() const;
+  Result<checkpoint::Contents> contents() const;
 
   Rank& rank_;
   std::unique_ptr<checkpoint::Writer> writer_;  // of rank 0, if there is a directory

@@ -14,7 +14,7 @@ class BenchDisplay final : public Display {
         redraws_(mode == DisplayMode::kTerminal),
         inner_(make_display(mode, out, clock)) {}
 
-  void update(const Snapshot& now) override {
+  void update(const DisplayedState& now) override {
     if (redraws_) inner_->update(now);  // else rank 0's lines are progress enough
   }
   void say(const std::string& sentence) override { inner_->say(sentence); }

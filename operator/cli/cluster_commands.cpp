@@ -29,8 +29,8 @@ bool finished(const api::TrainingJob& job) {
   return api::is_true(job.status.conditions, "Succeeded") || api::is_true(job.status.conditions, "Failed");
 }
 
-Snapshot snapshot_of(const api::TrainingJob& job, Clock& clock) {
-  Snapshot now;
+DisplayedState displayed_state_of(const api::TrainingJob& job, Clock& clock) {
+  DisplayedState now;
   now.state = job.status.state.empty() ? "Pending" : job.status.state;
   now.ready = job.status.nodes.summary;
   now.restarts = job.status.restarts.total;
@@ -138,7 +138,7 @@ Result<int> follow_one(const Target& target, const std::string& name, std::stop_
   LOCKSTEP_CHECK_OK(follow_jobs(
       target, name,
       [&](const api::TrainingJob& job, bool deleted) {
-        display->update(snapshot_of(job, target.clock));
+        display->update(displayed_state_of(job, target.clock));
         if (deleted) {
           display->finish();
           fmt::print(target.out, "{} was deleted\n", name);

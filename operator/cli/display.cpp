@@ -20,7 +20,7 @@ std::string rate(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
-std::string counts(const Snapshot& now) {
+std::string counts(const DisplayedState& now) {
   std::string text;
   if (now.step > 0 || now.total_steps > 0) {
     text =
@@ -38,7 +38,7 @@ class TerminalDisplay final : public Display {
   TerminalDisplay(std::FILE* out) : out_(out), utf8_(locale_is_utf8()) {}
   ~TerminalDisplay() override { finish(); }
 
-  void update(const Snapshot& now) override {
+  void update(const DisplayedState& now) override {
     now_ = now;
     draw();
   }
@@ -71,7 +71,7 @@ class TerminalDisplay final : public Display {
 
   std::FILE* out_;
   const bool utf8_;
-  std::optional<Snapshot> now_;
+  std::optional<DisplayedState> now_;
   std::string drawn_;
 };
 
@@ -80,7 +80,7 @@ class LineDisplay final : public Display {
   LineDisplay(DisplayMode mode, std::FILE* out, Clock& clock, Duration every)
       : mode_(mode), out_(out), clock_(clock), every_(every) {}
 
-  void update(const Snapshot& now) override {
+  void update(const DisplayedState& now) override {
     if (mode_ == DisplayMode::kQuiet) return;
     const bool news = !last_ || last_->state != now.state || last_->restarts != now.restarts;
     const bool moved = last_ && (last_->step != now.step || (now.step == 0 && last_->note != now.note));
@@ -121,13 +121,13 @@ class LineDisplay final : public Display {
   std::FILE* out_;
   Clock& clock_;
   const Duration every_;
-  std::optional<Snapshot> last_;
+  std::optional<DisplayedState> last_;
   MonotonicTime last_time_{};
 };
 
 }  // namespace
 
-std::string plain_line(const Snapshot& now) {
+std::string plain_line(const DisplayedState& now) {
   std::string text = fmt::format("{:<10}", now.state);
   const std::string done = counts(now);
   if (!done.empty()) {
@@ -142,7 +142,7 @@ std::string plain_line(const Snapshot& now) {
   return text;
 }
 
-std::string progress_line(const Snapshot& now, int columns, bool utf8) {
+std::string progress_line(const DisplayedState& now, int columns, bool utf8) {
   constexpr int kBar = 20;
   std::string line = fmt::format("{} {}", clock_time(now.elapsed_seconds), now.state);
   if (now.total_steps > 0) {

@@ -11,7 +11,7 @@
 namespace lockstep::cli {
 
 // The contents of the line.
-struct Snapshot {
+struct DisplayedState {
   std::string state;  // of the job, one word
   std::string note;   // why it waits; shown before the first progress
   std::string ready;  // "3/4"
@@ -20,7 +20,7 @@ struct Snapshot {
   int restarts = 0;
   double elapsed_seconds = 0;
 
-  bool operator==(const Snapshot&) const = default;
+  bool operator==(const DisplayedState&) const = default;
 };
 
 enum class DisplayMode { kTerminal, kLines, kJson, kQuiet };
@@ -30,7 +30,7 @@ class Display {
  public:
   virtual ~Display() = default;
   // Shows the state; draws only what changed, and lines at most every `every` but for changes of the state.
-  virtual void update(const Snapshot& now) = 0;
+  virtual void update(const DisplayedState& now) = 0;
   // A sentence for the user: kept on the screen. Not in kJson and kQuiet.
   virtual void say(const std::string& sentence) = 0;
   // A line of a pod's log, as it was printed; shown in every mode but kJson.
@@ -44,9 +44,9 @@ std::unique_ptr<Display> make_display(DisplayMode mode, std::FILE* out, Clock& c
                                       Duration every = std::chrono::seconds(5));
 
 // The redrawn line for a terminal of that width; `utf8` allows block characters for the bar. Pure.
-std::string progress_line(const Snapshot& now, int columns, bool utf8);
+std::string progress_line(const DisplayedState& now, int columns, bool utf8);
 // The line for a file: "Running  step 120/1000 (12%)  loss 2.3456  1234 samples/s  eta 0:42  restarts 1". Pure.
-std::string plain_line(const Snapshot& now);
+std::string plain_line(const DisplayedState& now);
 
 // Whether the user's locale is UTF-8 (LC_ALL, LC_CTYPE, LANG).
 bool locale_is_utf8();

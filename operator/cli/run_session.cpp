@@ -289,7 +289,7 @@ class Session {
   }
 
   void show(const std::optional<rendezvous::JobView>& view) {
-    Snapshot now;
+    DisplayedState now;
     now.state = job_.status.state.empty() ? "Pending" : job_.status.state;
     now.ready = job_.status.nodes.summary;
     now.restarts = job_.status.restarts.total;

@@ -191,12 +191,12 @@ struct MemoryApi::State {
   std::map<std::string, std::map<NameKey, Stored>> objects;  // by resource
   std::deque<Change> history;                                // versions are consecutive
   std::uint64_t forgotten = 1;                               // a watch can start at this version or later
-  struct Snapshot {
+  struct UnfinishedList {
     std::string version;
     std::vector<Stored> items;
   };
-  std::map<std::uint64_t, Snapshot> snapshots;  // by order of their making
-  std::uint64_t next_snapshot = 1;
+  std::map<std::uint64_t, UnfinishedList> unfinished_lists;  // by order of their making
+  std::uint64_t next_list = 1;
   std::set<std::string> removed_uids;
   std::map<std::string, TokenOwner> tokens;
   LogReader log_reader;
@@ -366,11 +366,11 @@ Result<Json> MemoryApi::get(const Resource& resource, const std::string& name_sp
 Result<kube::ListPage> MemoryApi::list(const Resource& resource, const kube::ListOptions& options) {
   LOCKSTEP_TRY(const Selector selector, Selector::parse(options.label_selector, options.field_selector));
   const std::lock_guard guard(state_->mutex);
-  State::Snapshot rest;
+  State::UnfinishedList rest;
   if (!options.continue_token.empty()) {
     const auto number_of = number(options.continue_token);
-    const auto found = number_of ? state_->snapshots.find(*number_of) : state_->snapshots.end();
-    if (found == state_->snapshots.end()) {
+    const auto found = number_of ? state_->unfinished_lists.find(*number_of) : state_->unfinished_lists.end();
+    if (found == state_->unfinished_lists.end()) {
       return fail(ErrorCode::kGone, "the provided continue parameter is too old: list again from the start");
     }
     rest = found->second;  // kept, so that the same page can be asked for again
@@ -388,10 +388,10 @@ Result<kube::ListPage> MemoryApi::list(const Resource& resource, const kube::Lis
   for (size_t i = 0; i < count; ++i) page.items.push_back(*rest.items[i]);
   if (count < rest.items.size()) {
     rest.items.erase(rest.items.begin(), rest.items.begin() + static_cast<std::ptrdiff_t>(count));
-    page.continue_token = std::to_string(state_->next_snapshot);
-    state_->snapshots.emplace(state_->next_snapshot++, std::move(rest));
-    if (state_->snapshots.size() > state_->options.most_snapshots) {
-      state_->snapshots.erase(state_->snapshots.begin());
+    page.continue_token = std::to_string(state_->next_list);
+    state_->unfinished_lists.emplace(state_->next_list++, std::move(rest));
+    if (state_->unfinished_lists.size() > state_->options.most_unfinished_lists) {
+      state_->unfinished_lists.erase(state_->unfinished_lists.begin());
     }
   }
   return page;

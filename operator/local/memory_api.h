@@ -17,9 +17,9 @@
 namespace lockstep::local {
 
 struct MemoryApiOptions {
-  size_t history = 10'000;     // events kept for watches; an older resourceVersion is kGone
-  size_t most_events = 1'000;  // stored Event objects; the oldest go first, as a server's TTL does
-  size_t most_snapshots = 16;  // lists in the middle of paging; an older token is kGone
+  size_t history = 10'000;            // events kept for watches; an older resourceVersion is kGone
+  size_t most_events = 1'000;         // stored Event objects; the oldest go first, as a server's TTL does
+  size_t most_unfinished_lists = 16;  // lists in the middle of paging; an older token is kGone
   Duration bookmark_every = std::chrono::seconds(30);  // on a watch that had no event meanwhile
 };
 

@@ -29,7 +29,7 @@
 namespace lockstep::trainer::checkpoint {
 namespace {
 
-// One write in progress: the snapshot with its own copy of the bytes.
+// One write in progress: the contents, with its own copy of their bytes.
 struct Work {
   std::int64_t step = 0;
   std::int64_t generation = 0;
@@ -81,7 +81,7 @@ class FolderWriter final : public Writer {
     thread_.join();
   }
 
-  Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) override {
+  Result<bool> write(const Contents& contents, Busy busy, Duration deadline) override {
     std::unique_lock lock(mutex_);
     if (work_ && busy == Busy::kSkip) {
       if (busy_since_ && std::chrono::steady_clock::now() - *busy_since_ > deadline) return late(deadline);
@@ -91,19 +91,19 @@ class FolderWriter final : public Writer {
       return late(deadline);
     }
     auto work = std::make_unique<Work>();
-    work->step = snapshot.step;
-    work->cursor = snapshot.cursor;
-    work->metadata = snapshot.metadata;
-    work->keep_step = snapshot.keep_step;
+    work->step = contents.step;
+    work->cursor = contents.cursor;
+    work->metadata = contents.metadata;
+    work->keep_step = contents.keep_step;
     work->generation = generation_;
-    work->name = folder_name(snapshot.step, generation_);
+    work->name = folder_name(contents.step, generation_);
     work->since = std::chrono::steady_clock::now();
-    if (snapshot.step < 0) return fail(ErrorCode::kInvalid, fmt::format("a checkpoint of step {}", snapshot.step));
-    LOCKSTEP_TRY(const std::string unused, encode(Manifest{.metadata = snapshot.metadata}));
-    std::vector<NamedTensor> all = snapshot.state.parameters;
-    all.insert(all.end(), snapshot.state.optimizer.begin(), snapshot.state.optimizer.end());
+    if (contents.step < 0) return fail(ErrorCode::kInvalid, fmt::format("a checkpoint of step {}", contents.step));
+    LOCKSTEP_TRY(const std::string unused, encode(Manifest{.metadata = contents.metadata}));
+    std::vector<NamedTensor> all = contents.state.parameters;
+    all.insert(all.end(), contents.state.optimizer.begin(), contents.state.optimizer.end());
     LOCKSTEP_CHECK_OK(validate(all));
-    LOCKSTEP_CHECK_OK(copy_state(snapshot.state, *work));
+    LOCKSTEP_CHECK_OK(copy_state(contents.state, *work));
     busy_since_ = work->since;
     work_ = std::move(work);
     changed_.notify_all();

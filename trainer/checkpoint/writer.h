@@ -2,7 +2,7 @@
 // writer's thread puts the files into step-S.gG/ (temporary name, fsync, rename). confirm(S + 1) says that a collective
 // of a later step succeeded, which proves that this gang was the only one; only then is manifest.json written.
 //
-//   if (due) writer->write(snapshot, Busy::kSkip, deadline);
+//   if (due) writer->write(contents, Busy::kSkip, deadline);
 //   ... step S + 1 ...; writer->confirm(S + 1);
 //   while (auto outcome = writer->poll()) report(*outcome);
 //   at the end: one more collective; writer->confirm(S + 1); writer->flush(deadline);
@@ -39,7 +39,8 @@ struct WriterOptions {
   std::uint64_t shard_bytes = kShardBytes;  // a list of tensors above it has several files (shards.h)
 };
 
-struct Snapshot {
+// What a checkpoint is to hold.
+struct Contents {
   std::int64_t step = 0;
   DataCursor cursor;
   std::string metadata = "{}";  // a JSON object
@@ -74,8 +75,8 @@ class Writer {
   // Takes a copy of the state (one in flight: memory for one more state) and returns true; false: left out because one
   // is in flight and `busy` is kSkip. kDeadlineExceeded with kWait: the old one was still not published after a wait
   // of `deadline` (it may lack its confirm). kDeadlineExceeded with kSkip: the storage has not answered for `deadline`.
-  // kInvalid: the snapshot contradicts itself. Only one thread may call write() and confirm().
-  virtual Result<bool> write(const Snapshot& snapshot, Busy busy, Duration deadline) = 0;
+  // kInvalid: the contents contradict each other. Only one thread may call write() and confirm().
+  virtual Result<bool> write(const Contents& contents, Busy busy, Duration deadline) = 0;
 
   // Later writes are of `generation`. A checkpoint in flight keeps the generation that it was written in, and a later
   // step of the new one may confirm it. To be called by the thread that calls write().

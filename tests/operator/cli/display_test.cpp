@@ -27,8 +27,8 @@ class Displays : public testing::Test {
   ManualClock clock_;
 };
 
-Snapshot running(std::int64_t step) {
-  Snapshot now;
+DisplayedState running(std::int64_t step) {
+  DisplayedState now;
   now.state = "Running";
   now.ready = "4/4";
   now.step = step;
@@ -46,7 +46,7 @@ TEST(ProgressLine, says_everything_and_fits_the_width) {
       progress_line(running(500), 200, false),
       "0:12 Running  ##########----------  50%  step 500/1000  loss 2.3457  1234 samples/s  eta 0:42  restarts 1");
   EXPECT_EQ(progress_line(running(500), 20, false), "0:12 Running  #####");
-  Snapshot waiting;
+  DisplayedState waiting;
   waiting.state = "Pending";
   waiting.note = "waiting for slots 2, 3 to connect";
   EXPECT_EQ(progress_line(waiting, 80, false), "0:00 Pending  waiting for slots 2, 3 to connect");
@@ -62,7 +62,7 @@ TEST_F(Displays, lines_come_with_news_and_then_at_most_every_few_seconds) {
   display->update(running(2));
   clock_.advance(5s);
   display->update(running(3));
-  Snapshot news = running(4);
+  DisplayedState news = running(4);
   news.state = "Restarting";
   display->update(news);
   EXPECT_EQ(text(),
