@@ -258,7 +258,7 @@ bool silent_on_dead_node(const Snapshot& snapshot, const api::Pod& pod) {
 
 bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
   const bool told = find_trouble(snapshot.job->status, api::SlotTrouble::kNodeLost, pod.meta.name) != nullptr;
-  return silent_on_dead_node(snapshot, pod) && (told || (!snapshot.sought && !is_starting(snapshot, pod)));
+  return silent_on_dead_node(snapshot, pod) && (told || (!snapshot.reconnecting && !is_starting(snapshot, pod)));
 }
 
 bool may_save(const Snapshot& snapshot, const api::Pod& pod) {

@@ -94,7 +94,7 @@ Result<std::optional<Duration>> Reconciler::reconcile(const api::ObjectKey& key)
   memory.runs = snapshot->view && snapshot->view->phase == rendezvous::Phase::kUp;
   snapshot->progress_every = progress_interval(running());
   snapshot->settling = clock_.now() - started_ < options_.settle;
-  snapshot->sought = clock_.now() - started_ < options_.sought;
+  snapshot->reconnecting = clock_.now() - started_ < options_.reconnect;
   snapshot->now = clock_.wall_now();
   snapshot->failure_age = failure_age(*snapshot, memory);
   look_for_sick(*snapshot);

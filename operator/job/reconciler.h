@@ -29,7 +29,7 @@ struct ReconcilerOptions {
   // Right after taking over, a member's silence says nothing: it has to find the new leader first.
   Duration settle = std::chrono::seconds(5);
   // Until then a node that is called not ready and silent does not count as dead.
-  Duration sought = rendezvous::kFoundWithin;
+  Duration reconnect = rendezvous::kReconnectWithin;
   const SicknessWatch* sickness = nullptr;  // outlives the reconciler; null: no pod is sick
   const SicknessWatch* deaths = nullptr;    // outlives the reconciler; null: no node is called dead
   JobPlacement* placement = nullptr;        // outlives the reconciler; null: kube-scheduler places all pods

@@ -37,7 +37,7 @@ void carry_on_suspension(const Snapshot& snapshot, api::TrainingJobStatus& statu
   const auto pods_end = begun + std::chrono::seconds(snapshot.job->spec.checkpoint.grace_period_seconds + 1);
   std::vector<const api::Pod*> unwanted;
   for (const auto& pod : snapshot.pods) {
-    if (may_save(snapshot, *pod) && (snapshot.now < pods_end || snapshot.sought)) {
+    if (may_save(snapshot, *pod) && (snapshot.now < pods_end || snapshot.reconnecting)) {
       plan.look_again_in(std::max<Duration>(pods_end - snapshot.now, std::chrono::seconds(1)));
     } else {
       unwanted.push_back(pod.get());

@@ -334,7 +334,7 @@ void CoordinatorState::evaluate_stop(Now now) {
   const Duration settle = timing_.no_eviction_for;
   const bool overdue = waited > std::chrono::seconds(plan_->stop_grace_seconds) + settle;
   const bool may_come =
-      waited <= std::chrono::seconds(plan_->stop_grace_seconds) + (plan_->goes_on ? timing_.found_within : settle);
+      waited <= std::chrono::seconds(plan_->stop_grace_seconds) + (plan_->goes_on ? timing_.reconnect_within : settle);
   bool left = false;
   for (const auto& [slot, member] : contacts_.members()) {
     if (member.agent.empty()) {

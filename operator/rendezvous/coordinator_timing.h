@@ -16,7 +16,7 @@ struct CoordinatorTiming {
   Duration silent_after = std::chrono::seconds(3);
   Duration ready_within = kReadyDeadline + kKillGrace;  // PROPOSE to READY
   Duration no_eviction_for = std::chrono::seconds(5);   // after take-over
-  Duration found_within = kFoundWithin;                 // after take-over, by agents that look for it
+  Duration reconnect_within = kReconnectWithin;         // after take-over, for agents to reconnect
   Duration orphan_after = kOrphanAfter;                 // as the agents have it
   Duration tick = kHeartbeatEvery;                      // on_tick() is called at least this often
   Duration late_by = std::chrono::milliseconds(300);    // a tick that much too late restarts the timers

@@ -45,7 +45,7 @@ struct MemberOptions {
   Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
   // For a coordinator to be found that hears of a checkpoint of which none has heard. A pod's own grace ends it before.
-  Duration tell_checkpoint_within = kFoundWithin;
+  Duration tell_checkpoint_within = kReconnectWithin;
 };
 
 // One owner, one thread. The times of two calls may be a little out of order: an agent looks at its clock once for

@@ -355,12 +355,12 @@ TEST(Decide, a_gang_that_has_not_found_the_new_leader_is_not_lost) {
     s.node(slot, false);
     s.view->members[static_cast<size_t>(slot)].connected = false;
   }
-  s.sought = true;
+  s.reconnecting = true;
   const Plan plan = s.plan();
   EXPECT_FALSE(plan.status);
   EXPECT_TRUE(plan.deletes.empty());
   EXPECT_TRUE(plan.requeue_after);
-  s.sought = false;
+  s.reconnecting = false;
   s.accept();
   EXPECT_EQ(s.job.status.attempts.at(0).cause, api::Cause::kNodeLost);
 }
@@ -373,7 +373,7 @@ TEST(Decide, nor_is_one_that_was_not_whole_when_the_old_leader_went) {
     s.node(slot, false);
     s.view->members[static_cast<size_t>(slot)].connected = false;
   }
-  s.sought = true;
+  s.reconnecting = true;
   const Plan plan = s.accept();
   EXPECT_TRUE(s.job.status.attempts.empty());
   EXPECT_TRUE(plan.deletes.empty());

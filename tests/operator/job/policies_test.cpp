@@ -203,7 +203,7 @@ TEST(SuspendPolicy, a_pod_on_a_node_called_not_ready_stops_in_order_while_it_may
   s.job.spec.suspend = true;
   EXPECT_TRUE(s.accept().deletes.empty());
   s.view->members[1].connected = false;
-  s.sought = true;
+  s.reconnecting = true;
   const Plan stopping = s.accept();
   EXPECT_TRUE(stopping.deletes.empty());
   EXPECT_EQ(stopping.coordinator->members.size(), 2u) << "a stop without it would be over before it comes";
@@ -213,7 +213,7 @@ TEST(SuspendPolicy, a_pod_on_a_node_called_not_ready_stops_in_order_while_it_may
   Situation later = s;
   later.now += 61s;
   EXPECT_TRUE(later.accept().deletes.empty()) << "who has not been told has no grace that is over";
-  s.sought = false;
+  s.reconnecting = false;
   const Plan plan = s.accept();
   ASSERT_EQ(plan.deletes.size(), 1u);
   EXPECT_EQ(plan.deletes[0].name, s.pods[1].meta.name);

@@ -29,7 +29,7 @@ struct Situation {
   std::optional<CreateProblem> problem;
   std::optional<Placing> placing;
   std::optional<WallTime> last_write;
-  bool settling = false, sought = false;
+  bool settling = false, reconnecting = false;
   Duration progress_every = kProgressEvery;
   WallTime now = kStart;
 
@@ -126,7 +126,7 @@ struct Situation {
     snapshot.placing = placing;
     snapshot.last_status_write = last_write;
     snapshot.settling = settling;
-    snapshot.sought = sought;
+    snapshot.reconnecting = reconnecting;
     snapshot.progress_every = progress_every;
     snapshot.now = now;
     if (view && view->failure) snapshot.failure_age = std::max<Duration>(now - view->failure->time, Duration::zero());

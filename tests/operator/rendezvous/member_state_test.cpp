@@ -312,7 +312,7 @@ TEST_F(MemberLeavesTest, an_ack_may_take_as_long_as_the_checkpoint_takes_to_be_r
   save_alone();
   member.on_connected(now);
   tell(Welcome{2});
-  wait(kFoundWithin - seconds(1));
+  wait(kReconnectWithin - seconds(1));
   EXPECT_TRUE(taken<ExitAgent>().empty());
   wait(seconds(1));
   EXPECT_EQ(taken<ExitAgent>().size(), 1U);
@@ -320,8 +320,8 @@ TEST_F(MemberLeavesTest, an_ack_may_take_as_long_as_the_checkpoint_takes_to_be_r
 
 TEST_F(MemberLeavesTest, but_no_longer_than_a_new_leader_takes_to_be_found) {
   save_alone();
-  EXPECT_LE(member.deadline(), now + kFoundWithin);
-  wait(kFoundWithin - seconds(1));
+  EXPECT_LE(member.deadline(), now + kReconnectWithin);
+  wait(kReconnectWithin - seconds(1));
   EXPECT_TRUE(taken<ExitAgent>().empty());
   wait(seconds(1));
   EXPECT_EQ(taken<ExitAgent>().size(), 1U);

@@ -51,7 +51,7 @@ Order order_of(const SendToMember& send) {
 
 CoordinatorTiming timing_of(int scale) {
   CoordinatorTiming timing;
-  for (Duration* each : {&timing.silent_after, &timing.ready_within, &timing.no_eviction_for, &timing.found_within,
+  for (Duration* each : {&timing.silent_after, &timing.ready_within, &timing.no_eviction_for, &timing.reconnect_within,
                          &timing.orphan_after, &timing.checkpoint_every, &timing.yield_within, &timing.echo_within,
                          &timing.session_silence, &timing.abort_within}) {
     *each /= scale;
