@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "operator/base/timestamp.h"
+#include "operator/base/unique_fd.h"
 #include "operator/kube/cpprest_transport.h"
 #include "operator/kube/json_text.h"
 
@@ -28,23 +29,6 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxOutput = std::size_t{1} << 20;
 // A token that expires while the request travels is useless.
 constexpr auto kExpiryMargin = std::chrono::seconds(10);
-
-// A descriptor with an owner.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::string exec_info(const ExecPlugin& plugin, bool interactive) {
   Json info{{"apiVersion", plugin.api_version}, {"kind", "ExecCredential"}, {"spec", {{"interactive", interactive}}}};
@@ -101,7 +85,7 @@ bool read_all(int fd, MonotonicTime deadline, std::string& output) {
 
 // The exit status, or nothing at the deadline.
 std::optional<int> wait_exit(pid_t pid, MonotonicTime deadline) {
-  const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const UniqueFd handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (handle.get() >= 0) {
     pollfd ready{handle.get(), POLLIN, 0};
     int count = 0;
@@ -205,7 +189,7 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     return fail(ErrorCode::kExhausted, fmt::format("no pipe for a credential plugin: {}", std::strerror(errno)));
   }
-  Descriptor read_end(ends[0]), write_end(ends[1]);
+  UniqueFd read_end(ends[0]), write_end(ends[1]);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

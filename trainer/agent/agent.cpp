@@ -40,8 +40,8 @@ Result<std::unique_ptr<Agent>> Agent::make(Settings settings, std::vector<std::s
   ::signal(SIGPIPE, SIG_IGN);
   if (::pthread_sigmask(SIG_BLOCK, &handled, nullptr) != 0)
     return fail(ErrorCode::kInternal, "signals cannot be blocked");
-  made->signals_ = Fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  made->wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  made->signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
+  made->wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made->signals_ || !made->wake_) {
     return fail(ErrorCode::kExhausted, fmt::format("no descriptor is left: {}", std::strerror(errno)));
   }
@@ -84,7 +84,7 @@ void Agent::say_ranks(const rv::Go& go) {
 std::string Agent::token() const {
   // Read again for each HELLO: the kubelet replaces the token before it expires.
   std::string text(16 * 1024, '\0');
-  const Fd file(settings_.token_file.empty() ? -1 : ::open(settings_.token_file.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(settings_.token_file.empty() ? -1 : ::open(settings_.token_file.c_str(), O_RDONLY | O_CLOEXEC));
   const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : 0;
   text.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/member_state.h"
 #include "trainer/agent/connection.h"
 #include "trainer/agent/dials.h"
-#include "trainer/agent/fd.h"
 #include "trainer/agent/offer.h"
 #include "trainer/agent/output.h"
 #include "trainer/agent/processes.h"
@@ -41,15 +41,15 @@ class Agent {
 
   Settings settings_;
   pid_t parent_;
-  Fd signals_, wake_;
+  UniqueFd signals_, wake_;
   std::unique_ptr<Output> out_, err_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Processes> processes_;
   rendezvous::MemberState state_;
   Dials dials_;
-  std::vector<Fd> listeners_;       // for the proposal in progress
-  std::int64_t said_ranks_of_ = 0;  // generation
-  int end_signal_ = SIGTERM;        // how processes are told to end
+  std::vector<UniqueFd> listeners_;  // for the proposal in progress
+  std::int64_t said_ranks_of_ = 0;   // generation
+  int end_signal_ = SIGTERM;         // how processes are told to end
   bool terminated_ = false;
   std::string last_why_;                  // of a failed connection, to log it once
   std::optional<MonotonicTime> lost_at_;  // the connection of a member, until it is welcomed again

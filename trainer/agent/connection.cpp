@@ -162,7 +162,7 @@ void Connection::connect(MonotonicTime now, Happened& happened) {
     inet_pton(AF_INET6, host_.c_str(), &v6.sin6_addr);
     std::memcpy(&storage, &v6, length = sizeof v6);
   }
-  fd_ = Fd(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  fd_ = UniqueFd(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   phase_ = Phase::kConnecting;
   at_ = now + kConnectWithin;
   reader_ = rendezvous::FrameReader();

@@ -11,8 +11,8 @@
 
 #include "operator/base/backoff.h"
 #include "operator/base/clock.h"
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/protocol.h"
-#include "trainer/agent/fd.h"
 
 namespace lockstep::trainer::agent {
 
@@ -62,7 +62,7 @@ class Connection {
   int port_ = 0;
   std::unique_ptr<SSL_CTX, FreeSsl> context_;
   std::unique_ptr<SSL, FreeSsl> ssl_;
-  Fd fd_;
+  UniqueFd fd_;
   Phase phase_ = Phase::kWaiting;
   MonotonicTime at_{};  // of the next try, or the deadline of this one
   short want_ = 0;

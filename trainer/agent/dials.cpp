@@ -40,7 +40,7 @@ MonotonicTime Dials::deadline() const {
 std::string Dials::begin(std::string address, MonotonicTime now) {
   const auto target = parse_address(address);
   if (!target) return fmt::format("{} is no numeric address", address);
-  Fd fd(::socket(target->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd(::socket(target->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fmt::format("no socket to reach {}: {}", address, std::strerror(errno));
   if (::connect(fd.get(), target->get(), target->length) == 0) return "";
   if (errno != EINPROGRESS) return fmt::format("{}: {}", address, std::strerror(errno));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "operator/base/clock.h"
-#include "trainer/agent/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::agent {
 
@@ -33,7 +33,7 @@ class Dials {
  private:
   struct Dial {
     std::string address;
-    Fd fd;
+    UniqueFd fd;
     MonotonicTime until{};
   };
   // Empty: it is in progress, or connected. Else the reason.

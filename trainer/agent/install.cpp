@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "trainer/agent/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::agent {
 namespace {
@@ -30,10 +30,10 @@ Status copy(int from, int to) {
 }  // namespace
 
 Status install(const std::string& path) {
-  const Fd from(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const UniqueFd from(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   if (!from) return fail(ErrorCode::kInternal, fmt::format("this program cannot be read: {}", std::strerror(errno)));
   const std::string partial = fmt::format("{}.{}.partial", path, ::getpid());
-  Fd to(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755));
+  UniqueFd to(::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755));
   if (!to) return fail(ErrorCode::kInternal, fmt::format("{} cannot be written: {}", partial, std::strerror(errno)));
   Status copied = copy(from.get(), to.get());
   if (copied && (::fchmod(to.get(), 0755) != 0 || ::fsync(to.get()) != 0)) {

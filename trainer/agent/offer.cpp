@@ -49,8 +49,8 @@ Address address_of(int family, const std::string& ip, int port) {
 }
 
 // A bound socket, or none with errno set.
-Fd bound_socket(int family, const std::string& ip, int port) {
-  Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+UniqueFd bound_socket(int family, const std::string& ip, int port) {
+  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fd;
   const int on = 1;
   if (port != 0) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -73,7 +73,7 @@ int port_of(int fd) {
 }
 
 bool is_free(int family, int port) {
-  const Fd fd = bound_socket(family, "", port);
+  const UniqueFd fd = bound_socket(family, "", port);
   return fd && ::listen(fd.get(), 1) == 0;
 }
 
@@ -110,7 +110,7 @@ Offer make_offer(const std::string& pod_ip, const rendezvous::Propose& propose, 
   offer.prepared.host = pod_ip;
   const int family = pod_ip.find(':') == std::string::npos ? AF_INET : AF_INET6;
   for (int i = 0; i < propose.ranks; ++i) {
-    Fd fd = bound_socket(family, pod_ip, 0);
+    UniqueFd fd = bound_socket(family, pod_ip, 0);
     if (!fd && errno == EADDRNOTAVAIL) fd = bound_socket(family, "", 0);
     if (!fd || ::listen(fd.get(), kBacklog) != 0) {
       offer.prepared.problem = api::Cause::kPortInUse;

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/member_state.h"
-#include "trainer/agent/fd.h"
 
 namespace lockstep::trainer::agent {
 
 struct Offer {
   rendezvous::Prepared prepared;
-  std::vector<Fd> listeners;  // by local rank; close-on-exec
+  std::vector<UniqueFd> listeners;  // by local rank; close-on-exec
 };
 
 // Binds to `pod_ip`, a numeric address; to all addresses if the machine does not have it. `seed` differs between

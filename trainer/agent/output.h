@@ -8,7 +8,7 @@
 #include <string_view>
 #include <thread>
 
-#include "trainer/agent/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::agent {
 

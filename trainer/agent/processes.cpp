@@ -35,7 +35,7 @@ std::string tag_of(int rank) {
 struct Processes::Worker {
   int rank = 0;
   pid_t pid = -1;  // -1 once reaped; it leads a process group of the same number until then
-  Fd out, err, link;
+  UniqueFd out, err, link;
   LineTagger out_lines, err_lines;
   std::string link_line;  // the bytes after the last newline
   std::string to_tell;    // messages that the link had no room for
@@ -168,7 +168,7 @@ Processes::Processes(std::vector<std::string> command, std::vector<std::string> 
 
 Processes::~Processes() = default;
 
-void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> listeners) {
+void Processes::start(const Go& go, std::vector<int> only, std::vector<UniqueFd> listeners) {
   if (only.empty()) {
     for (int i = 0; i < go.ranks; ++i) only.push_back(i);
   }
@@ -184,7 +184,7 @@ void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> liste
   std::size_t next = 0;
   for (const int i : only) {
     Worker& worker = *workers_[static_cast<std::size_t>(i)];
-    const Fd none;
+    const UniqueFd none;
     const std::size_t mine = next++;
     const bool own = go.kind == rendezvous::Kind::kLockstep && mine < listeners.size();
     ProcessEnd failed;
@@ -198,7 +198,7 @@ void Processes::start(const Go& go, std::vector<int> only, std::vector<Fd> liste
   }
 }
 
-bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& listener, ProcessEnd& failed) {
+bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const UniqueFd& listener, ProcessEnd& failed) {
   int out[2], err[2], link[2], report[2];
   const auto out_of_descriptors = [&] {
     failed.problem = api::Cause::kProcessExit;
@@ -207,24 +207,24 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Fd& li
     return false;
   };
   if (::pipe2(out, O_CLOEXEC) != 0) return out_of_descriptors();
-  worker.out = Fd(out[0]);
-  const Fd out_there(out[1]);
+  worker.out = UniqueFd(out[0]);
+  const UniqueFd out_there(out[1]);
   if (::pipe2(err, O_CLOEXEC) != 0) return out_of_descriptors();
-  worker.err = Fd(err[0]);
-  const Fd err_there(err[1]);
+  worker.err = UniqueFd(err[0]);
+  const UniqueFd err_there(err[1]);
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, link) != 0) return out_of_descriptors();
-  worker.link = Fd(link[0]);
-  const Fd link_there(link[1]);
+  worker.link = UniqueFd(link[0]);
+  const UniqueFd link_there(link[1]);
   if (::pipe2(report, O_CLOEXEC) != 0) return out_of_descriptors();
-  const Fd report_here(report[0]);
-  Fd report_there(report[1]);
-  const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd report_here(report[0]);
+  UniqueFd report_there(report[1]);
+  const UniqueFd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) return out_of_descriptors();
-  for (const Fd* fd : {&worker.out, &worker.err, &worker.link}) set_nonblocking(fd->get());
+  for (const UniqueFd* fd : {&worker.out, &worker.err, &worker.link}) set_nonblocking(fd->get());
 
-  Fd peers;
+  UniqueFd peers;
   if (const std::string text = peers_text(go); !text.empty()) {
-    peers = Fd(::memfd_create("lockstep-peers", MFD_CLOEXEC));
+    peers = UniqueFd(::memfd_create("lockstep-peers", MFD_CLOEXEC));
     if (!peers || ::write(peers.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
       return out_of_descriptors();
     }
@@ -409,7 +409,7 @@ bool Processes::others_than_workers() const {
 }
 
 void Processes::read_stream(Worker& worker, bool is_err, std::size_t most) {
-  Fd& fd = is_err ? worker.err : worker.out;
+  UniqueFd& fd = is_err ? worker.err : worker.out;
   LineTagger& lines = is_err ? worker.err_lines : worker.out_lines;
   char buffer[16 * 1024];
   std::string tagged;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/member_state.h"
-#include "trainer/agent/fd.h"
 #include "trainer/agent/output.h"
 
 namespace lockstep::trainer::agent {
@@ -31,7 +31,7 @@ class Processes {
 
   // One process for each local rank of `go` that is in `only`, or for all where that is empty; each gets its listener.
   // A process that cannot be started ends at once, with a sentence. Earlier processes of those ranks must be gone.
-  void start(const rendezvous::Go& go, std::vector<int> only, std::vector<Fd> listeners);
+  void start(const rendezvous::Go& go, std::vector<int> only, std::vector<UniqueFd> listeners);
   // Sends `signal` to the group of every process that has not ended. With `ask`, AgentMessage::kStop as well.
   void signal(int signal, bool ask);
   // Asks every process to end its communicator and to report the state that it holds.
@@ -61,7 +61,7 @@ class Processes {
   struct Worker;
 
   void signal(int rank, int signal);
-  bool spawn(Worker& worker, const rendezvous::Go& go, int local_rank, const Fd& listener,
+  bool spawn(Worker& worker, const rendezvous::Go& go, int local_rank, const UniqueFd& listener,
              rendezvous::ProcessEnd& failed);
   void read_stream(Worker& worker, bool is_err, std::size_t most);
   void read_link(Worker& worker);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "operator/base/clock.h"
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/wire.h"
 
 namespace lockstep::trainer::comm {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "operator/base/address.h"
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/ring_communicator.h"
 
 namespace lockstep::trainer::comm {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "operator/base/result.h"
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/ring_communicator.h"
 #include "trainer/comm/shared_memory.h"
 #include "trainer/comm/wire.h"

@@ -1,5 +1,5 @@
 // Chooses the communicator that the options ask for.
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/nccl_communicator.h"
 #include "trainer/comm/ring_communicator.h"
 #include "trainer/comm/single_rank_communicator.h"

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <new>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/wire.h"
 
 namespace lockstep::trainer::comm {

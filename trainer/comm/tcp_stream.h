@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/stream.h"
 
 namespace lockstep::trainer::comm {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::elastic {
 
@@ -34,7 +34,7 @@ class AbortReport {
   const int watched_tid_;
   std::unique_ptr<std::byte[]> stack_;  // of the handler
   stack_t stack_before_{};
-  comm::UniqueFd signals_, wake_;
+  UniqueFd signals_, wake_;
   std::thread thread_;
 };
 

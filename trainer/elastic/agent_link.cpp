@@ -19,12 +19,11 @@
 
 #include "operator/base/log.h"
 #include "operator/base/thread.h"
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
 
-using comm::UniqueFd;
 using rendezvous::AgentMessage;
 using rendezvous::WorkerMessage;
 using std::chrono::milliseconds;

@@ -12,7 +12,7 @@
 namespace lockstep::trainer::elastic {
 
 Result<std::unique_ptr<Interruption>> Interruption::create() {
-  comm::UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  UniqueFd event(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event) {
     return fail(ErrorCode::kExhausted, fmt::format("no eventfd to interrupt a rank with: {}", std::strerror(errno)));
   }

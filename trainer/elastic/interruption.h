@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "operator/base/result.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/communicator.h"
-#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer::elastic {
 
@@ -37,10 +37,10 @@ class Interruption {
   int fd() const { return event_.get(); }
 
  private:
-  explicit Interruption(comm::UniqueFd event) : event_(std::move(event)) {}
+  explicit Interruption(UniqueFd event) : event_(std::move(event)) {}
 
   std::atomic<bool> flag_{false};
-  const comm::UniqueFd event_;
+  const UniqueFd event_;
   std::mutex mutex_;  // held while the communicator is aborted and wake_ runs, so that both still exist
   comm::Communicator* communicator_ = nullptr;
   std::function<void()> wake_;

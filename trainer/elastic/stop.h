@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::elastic {
 
@@ -45,7 +45,7 @@ class SigtermListener {
   void run();
 
   StopToken& token_;
-  comm::UniqueFd signals_, wake_;
+  UniqueFd signals_, wake_;
   std::thread thread_;
 };
 

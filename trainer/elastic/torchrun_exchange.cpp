@@ -20,14 +20,13 @@
 #include <thread>
 
 #include "operator/base/address.h"
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/identity_choice.h"
-#include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
 
-using comm::UniqueFd;
 using nlohmann::json;
 using std::chrono::milliseconds;
 

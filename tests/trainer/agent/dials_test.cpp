@@ -17,7 +17,7 @@ MonotonicTime now() {
 
 // Listens on a port of its own and takes nobody.
 struct Listener {
-  Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  UniqueFd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::string address;
 
   Listener() {
@@ -73,7 +73,7 @@ TEST(Dials, the_one_where_nobody_listens_is_named) {
 
 TEST(Dials, an_address_that_does_not_answer_has_two_seconds) {
   Listener full;  // whose queue takes nobody any more, so that the system leaves further ones unanswered
-  std::vector<Fd> queue;
+  std::vector<UniqueFd> queue;
   ASSERT_EQ(::listen(full.fd.get(), 0), 0);
   for (int i = 0; i < 3; ++i) {
     queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -37,8 +37,8 @@ TEST(LineTagger, a_line_of_exactly_64_KiB_is_one_line) {
 TEST(Output, a_reader_that_does_not_read_takes_the_room_and_gives_it_back) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd reading(ends[0]), writing(ends[1]);
-  const Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const UniqueFd reading(ends[0]), writing(ends[1]);
+  const UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   std::size_t sent = 0, received = 0;
   {
     Output output(writing.get(), wake.get());
@@ -65,7 +65,7 @@ TEST(Output, a_reader_that_does_not_read_takes_the_room_and_gives_it_back) {
 TEST(Output, what_is_queued_is_written_before_the_end) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd reading(ends[0]), writing(ends[1]);
+  const UniqueFd reading(ends[0]), writing(ends[1]);
   { Output(writing.get(), -1).write("last words\n"); }
   char buffer[64];
   EXPECT_EQ(::read(reading.get(), buffer, sizeof buffer), 11);
@@ -74,7 +74,7 @@ TEST(Output, what_is_queued_is_written_before_the_end) {
 TEST(Output, a_reader_that_is_gone_does_not_stop_anything) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd writing(ends[1]);
+  const UniqueFd writing(ends[1]);
   ::close(ends[0]);
   ::signal(SIGPIPE, SIG_IGN);
   Output output(writing.get(), -1);

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/nccl_api.h"
 
 namespace lockstep::trainer::comm::fake {

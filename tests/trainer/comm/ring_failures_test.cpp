@@ -9,9 +9,9 @@
 #include <future>
 #include <random>
 
+#include "operator/base/unique_fd.h"
 #include "tests/trainer/comm/ring_parts.h"
 #include "tests/trainer/comm/test_ring.h"
-#include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 
 extern char** environ;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "operator/base/address.h"
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/comm/ring_communicator.h"
 
 namespace lockstep::trainer::comm {

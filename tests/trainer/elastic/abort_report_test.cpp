@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/elastic/stop.h"
 
 namespace lockstep::trainer::elastic {
@@ -40,7 +40,7 @@ Ended run(void (*body)(), void (*disturb)(pid_t)) {
     }
     ::_exit(0);
   }
-  comm::UniqueFd here(said[0]), begins(begun[0]);
+  UniqueFd here(said[0]), begins(begun[0]);
   ::close(said[1]);
   ::close(begun[1]);
   char byte = 0;

@@ -12,12 +12,11 @@
 #include <string>
 #include <thread>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
 
-using comm::UniqueFd;
 using rendezvous::AgentMessage;
 using rendezvous::WorkerMessage;
 using std::chrono::milliseconds;

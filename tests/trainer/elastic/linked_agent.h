@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 #include "trainer/elastic/agent_link.h"
 
 namespace lockstep::trainer::elastic {
@@ -50,7 +50,7 @@ struct LinkedAgent {
   }
 
   StopToken stop;
-  comm::UniqueFd agent;
+  UniqueFd agent;
   std::unique_ptr<AgentLink> link;
 };
 

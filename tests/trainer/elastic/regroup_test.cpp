@@ -50,7 +50,7 @@ struct Survivor {
     });
   }
 
-  comm::UniqueFd listener;
+  UniqueFd listener;
   std::string address;
   World world;
   std::unique_ptr<Interruption> interruption = Interruption::create().value();

@@ -14,15 +14,14 @@
 #include <optional>
 #include <thread>
 
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/worker_contract.h"
-#include "trainer/comm/fd.h"
 #include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/ending.h"
 
 namespace lockstep::trainer::elastic {
 namespace {
 
-using comm::UniqueFd;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;

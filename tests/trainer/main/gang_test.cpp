@@ -6,17 +6,16 @@
 #include <cstdio>
 #include <memory>
 
+#include "operator/base/unique_fd.h"
 #include "tests/sanitizer.h"
 #include "tests/trainer/main/process.h"
 #include "tests/trainer/models/image_folder.h"
-#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer {
 namespace {
 
 constexpr int kFifty = sanitizer::steps(50);
 
-using comm::UniqueFd;
 using testing::bound;
 using testing::content;
 using testing::Ended;

@@ -19,7 +19,7 @@ inline std::string identity_line(const fs::path& folder, const std::vector<std::
                                  const char* program = nullptr, Environment environment = {}) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  comm::UniqueFd link(ends[0]), theirs(ends[1]);
+  UniqueFd link(ends[0]), theirs(ends[1]);
   environment["LOCKSTEP_AGENT_FD"] = std::to_string(theirs.get());
   Process process(folder, "rank", arguments, environment, Limits{.keep_fds = {theirs.get()}, .program = program});
   theirs.reset();

@@ -12,7 +12,6 @@
 namespace lockstep::trainer {
 namespace {
 
-using comm::UniqueFd;
 using testing::bound;
 using testing::Ended;
 using testing::Environment;

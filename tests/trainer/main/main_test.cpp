@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "operator/base/unique_fd.h"
 #include "tests/trainer/main/process.h"
 #include "tests/trainer/models/image_folder.h"
-#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -550,7 +550,7 @@ TEST_F(FullDisk, no_space_left_ends_training_with_the_last_good_checkpoint_intac
     save_the_good_one();
     std::string ballast = checkpoints() + "/ballast";
     std::string block(4096, 'x');
-    comm::UniqueFd file(::open(ballast.c_str(), O_CREAT | O_WRONLY, 0600));
+    UniqueFd file(::open(ballast.c_str(), O_CREAT | O_WRONLY, 0600));
     while (::write(file.get(), block.data(), block.size()) > 0) continue;
     file.reset();                                              // or its blocks would stay when it is removed
     fs::resize_file(ballast, fs::file_size(ballast) - 32768);  // leaves room for a part of it

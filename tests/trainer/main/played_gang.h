@@ -21,9 +21,9 @@
 #include <thread>
 #include <vector>
 
+#include "operator/base/unique_fd.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "tests/trainer/main/process.h"
-#include "trainer/comm/fd.h"
 
 namespace lockstep::trainer::testing {
 
@@ -60,7 +60,7 @@ class Gate {
   }
 
   fs::path path_;
-  comm::UniqueFd pipe_;
+  UniqueFd pipe_;
 };
 
 class PlayedGang {
@@ -69,7 +69,7 @@ class PlayedGang {
   // The result of `act`; nothing holds the gang back meanwhile.
   template <typename Act>
   auto with_open_gate(Act act) {
-    comm::UniqueFd closed(::eventfd(0, EFD_CLOEXEC));
+    UniqueFd closed(::eventfd(0, EFD_CLOEXEC));
     EXPECT_GE(closed.get(), 0);
     std::thread opener([&] { gate_.stay_open(closed.get()); });
     auto result = act();
@@ -263,8 +263,8 @@ class PlayedGang {
 
  private:
   struct Seat {
-    comm::UniqueFd listener;  // stays open, as with an agent
-    comm::UniqueFd link;
+    UniqueFd listener;  // stays open, as with an agent
+    UniqueFd link;
     std::string heard;
     std::string identity;
     std::unique_ptr<Process> process;
@@ -291,7 +291,7 @@ class PlayedGang {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     seat.link.reset(ends[0]);
     seat.heard.clear();
-    comm::UniqueFd theirs(ends[1]);
+    UniqueFd theirs(ends[1]);
     Environment environment = environment_;
     environment["RANK"] = std::to_string(rank);
     environment["WORLD_SIZE"] = std::to_string(seats_.size());

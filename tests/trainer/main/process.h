@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/comm/fd.h"
+#include "operator/base/unique_fd.h"
 
 namespace lockstep::trainer::testing {
 
@@ -153,8 +153,8 @@ class Process {
 };
 
 // A socket with a port of the loopback interface that no other process has.
-inline comm::UniqueFd bound(int* port) {
-  comm::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+inline UniqueFd bound(int* port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};

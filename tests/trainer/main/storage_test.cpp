@@ -27,7 +27,7 @@ class StorageGate {
  public:
   explicit StorageGate(std::string path) : path_(std::move(path)) { EXPECT_EQ(::mkfifo(path_.c_str(), 0600), 0); }
   ~StorageGate() {
-    const comm::UniqueFd open(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    const UniqueFd open(::open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
     ::unlink(path_.c_str());
   }
   StorageGate(const StorageGate&) = delete;
