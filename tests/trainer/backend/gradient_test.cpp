@@ -78,11 +78,12 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_for_every_isa_and_thread_cou
   std::vector<double> gradient = expected.gradient();
   const double evaluated = expected.loss(core::RunContext::Mode::kEvaluate);
   double tolerance = kTolerance * std::sqrt(70.0);
-  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
-    if (!backend::cpu::can_run(*loops)) continue;
+  for (const auto* kernels :
+       {&backend::cpu::row_kernels_baseline, &backend::cpu::row_kernels_v3, &backend::cpu::row_kernels_v4}) {
+    if (!backend::cpu::can_run(*kernels)) continue;
     for (int threads : testing::thread_counts()) {
-      SCOPED_TRACE(std::string(loops->name) + " with threads: " + std::to_string(threads));
-      auto cpu = backend::make_cpu_backend(threads, *loops).value();
+      SCOPED_TRACE(std::string(kernels->name) + " with threads: " + std::to_string(threads));
+      auto cpu = backend::make_cpu_backend(threads, *kernels).value();
       Bench bench(graph, *cpu, GetParam().classes);
       EXPECT_NEAR(bench.loss(), loss, std::fabs(loss) * tolerance);
       EXPECT_LT(worst_difference(bench.layout(), bench.gradient(), gradient), tolerance);
@@ -134,10 +135,11 @@ TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_of_ref) {
 
 TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_with_every_instruction_set) {
   core::Graph graph = GetParam().graph();
-  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
-    if (!backend::cpu::can_run(*loops)) continue;
-    SCOPED_TRACE(loops->name);
-    auto backend = backend::make_cpu_backend(1, *loops).value();
+  for (const auto* kernels :
+       {&backend::cpu::row_kernels_baseline, &backend::cpu::row_kernels_v3, &backend::cpu::row_kernels_v4}) {
+    if (!backend::cpu::can_run(*kernels)) continue;
+    SCOPED_TRACE(kernels->name);
+    auto backend = backend::make_cpu_backend(1, *kernels).value();
     Bench bench(graph, *backend, GetParam().classes);
     expect_a_nan_to_reach_the_loss(bench);
   }
@@ -169,12 +171,13 @@ TEST(Relu, passes_a_nan_on_forward_and_backward) {
 
 TEST(Relu, of_a_zero_of_either_sign_is_the_positive_zero) {
   const std::vector<float> zeros(33, -0.0f), ones(33, 1.0f);
-  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
-    if (!backend::cpu::can_run(*loops)) continue;
+  for (const auto* kernels :
+       {&backend::cpu::row_kernels_baseline, &backend::cpu::row_kernels_v3, &backend::cpu::row_kernels_v4}) {
+    if (!backend::cpu::can_run(*kernels)) continue;
     std::vector<float> y(33, 1.0f), dx(33, 1.0f);
-    loops->relu(zeros.data(), 33, y.data());
-    loops->relu_backward(zeros.data(), ones.data(), 33, false, dx.data());
-    for (size_t i = 0; i < 33; ++i) EXPECT_FALSE(std::signbit(y[i]) || dx[i] != 0) << loops->name << " at " << i;
+    kernels->relu(zeros.data(), 33, y.data());
+    kernels->relu_backward(zeros.data(), ones.data(), 33, false, dx.data());
+    for (size_t i = 0; i < 33; ++i) EXPECT_FALSE(std::signbit(y[i]) || dx[i] != 0) << kernels->name << " at " << i;
   }
 }
 
@@ -182,20 +185,21 @@ TEST(Gelu, is_that_of_ref_to_a_few_units_in_the_last_place_for_inputs_of_any_siz
   std::vector<float> x{-1e18f, -1e6f, -100.0f, 0.0f, -0.0f, 1e-30f, 100.0f, 1e18f};
   for (float v = -30.0f; v < 30.0f; v += 0.0037f) x.push_back(v);
   const std::vector<float> ones(x.size(), 1.0f);
-  for (const auto* loops : {&backend::cpu::loops_baseline, &backend::cpu::loops_v3, &backend::cpu::loops_v4}) {
-    if (!backend::cpu::can_run(*loops)) continue;
+  for (const auto* kernels :
+       {&backend::cpu::row_kernels_baseline, &backend::cpu::row_kernels_v3, &backend::cpu::row_kernels_v4}) {
+    if (!backend::cpu::can_run(*kernels)) continue;
     std::vector<float> y(x.size()), slope(x.size());
-    loops->gelu(x.data(), x.size(), y.data());
-    loops->gelu_backward(x.data(), ones.data(), x.size(), false, slope.data());
+    kernels->gelu(x.data(), x.size(), y.data());
+    kernels->gelu_backward(x.data(), ones.data(), x.size(), false, slope.data());
     for (size_t i = 0; i < x.size(); ++i) {
       double v = x[i];
       double tanh = std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v));
       ASSERT_NEAR(y[i], 0.5 * v * (1 + tanh), 1e-6 * std::max(1.0, std::fabs(0.5 * v * (1 + tanh))))
-          << loops->name << " at " << v;
+          << kernels->name << " at " << v;
       if (std::fabs(v) > 1e3) continue;  // the slope's formula is 0 times infinity there, in double as well
       double expected =
           0.5 * (1 + tanh) + 0.5 * v * (1 - tanh * tanh) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * v * v);
-      ASSERT_NEAR(slope[i], expected, 2e-6) << loops->name << " at " << v;
+      ASSERT_NEAR(slope[i], expected, 2e-6) << kernels->name << " at " << v;
     }
   }
 }

@@ -14,20 +14,20 @@ namespace lockstep::trainer::backend {
 
 namespace cpu {
 
-bool can_run(const Loops& loops) {
+bool can_run(const RowKernels& kernels) {
   __builtin_cpu_init();
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
             __builtin_cpu_supports("avx512vl");
-  if (&loops == &loops_v4) return v4;
-  if (&loops == &loops_v3) return v3;
+  if (&kernels == &row_kernels_v4) return v4;
+  if (&kernels == &row_kernels_v3) return v3;
   return true;
 }
 
-const Loops& best_loops() {
-  if (can_run(loops_v4)) return loops_v4;
-  return can_run(loops_v3) ? loops_v3 : loops_baseline;
+const RowKernels& best_kernels() {
+  if (can_run(row_kernels_v4)) return row_kernels_v4;
+  return can_run(row_kernels_v3) ? row_kernels_v3 : row_kernels_baseline;
 }
 
 }  // namespace cpu
@@ -43,7 +43,7 @@ const char* name_of(dnnl_cpu_isa_t isa) {
 
 class CpuBackend final : public HostBackend {
  public:
-  CpuBackend(int threads, const cpu::Loops& loops) : threads_(threads), loops_(loops) {}
+  CpuBackend(int threads, const cpu::RowKernels& kernels) : threads_(threads), kernels_(kernels) {}
 
   const char* name() const override { return "cpu"; }
   core::ElementType real() const override { return core::ElementType::kFloat32; }
@@ -51,7 +51,7 @@ class CpuBackend final : public HostBackend {
   std::string numerics() const override {
     const dnnl_version_t* version = dnnl_version();
     return fmt::format("cpu/float32/onednn-{}.{}.{}-{}/loops-{}.{}/threads-{}", version->major, version->minor,
-                       version->patch, name_of(dnnl_get_effective_cpu_isa()), loops_.name, cpu::kLoopsRevision,
+                       version->patch, name_of(dnnl_get_effective_cpu_isa()), kernels_.name, cpu::kKernelsRevision,
                        threads_);
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
@@ -71,12 +71,12 @@ class CpuBackend final : public HostBackend {
         const core::Node& node = cpu::main_node(graph, run);
         current = &node;
         NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
-        cpu::Site site{.at = std::move(at), .loops = loops_, .threads = threads_};
+        cpu::Site site{.at = std::move(at), .kernels = kernels_, .threads = threads_};
         return cpu::make_kernel(run, std::move(site));
       });
     });
   }
-  // The number of threads is a property of the calling thread, both for our loops and for oneDNN's.
+  // The number of threads is a property of the calling thread, both for our kernels and for oneDNN's.
   void enter() override {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);
   }
@@ -96,19 +96,19 @@ class CpuBackend final : public HostBackend {
   }
 
   int threads_;
-  const cpu::Loops& loops_;
+  const cpu::RowKernels& kernels_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<core::Backend>> make_cpu_backend(int threads, const cpu::Loops& loops) {
+Result<std::unique_ptr<core::Backend>> make_cpu_backend(int threads, const cpu::RowKernels& kernels) {
   if (threads < 1) return fail(ErrorCode::kInvalid, "a micro-batch needs at least one thread");
   if (threads > omp_get_thread_limit()) {
     return fail(ErrorCode::kInvalid, fmt::format("OMP_THREAD_LIMIT allows {} threads, but {} are asked for",
                                                  omp_get_thread_limit(), threads));
   }
   omp_set_dynamic(0);  // exactly as many threads as asked for
-  return std::unique_ptr<core::Backend>(std::make_unique<CpuBackend>(threads, loops));
+  return std::unique_ptr<core::Backend>(std::make_unique<CpuBackend>(threads, kernels));
 }
 
 }  // namespace lockstep::trainer::backend

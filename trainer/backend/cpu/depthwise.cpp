@@ -19,7 +19,7 @@ class DepthwiseKernel final : public Base {
     auto* const weight = static_cast<float*>(bindings().forward_scratch);
     transpose(weight);
     share_image_rows(image_.out_height, [&](size_t sample, size_t begin, size_t end) {
-      loops_.images.depthwise(x() + sample * read(), weight, image_, begin, end, y() + sample * written());
+      kernels_.images.depthwise(x() + sample * read(), weight, image_, begin, end, y() + sample * written());
     });
     return {};
   }
@@ -29,8 +29,8 @@ class DepthwiseKernel final : public Base {
     auto* const weight = static_cast<float*>(bindings().backward_scratch);
     transpose(weight);
     share_image_rows(image_.height, [&](size_t sample, size_t begin, size_t end) {
-      loops_.images.depthwise_input(dy() + sample * written(), weight, image_, begin, end, accumulate(),
-                                    dx() + sample * read());
+      kernels_.images.depthwise_input(dy() + sample * written(), weight, image_, begin, end, accumulate(),
+                                      dx() + sample * read());
     });
     return {};
   }
@@ -66,8 +66,8 @@ class DepthwiseKernel final : public Base {
     const size_t part = share_of(d_.samples * image_.out_height, 1);
     share_image_rows(image_.out_height, [&](size_t sample, size_t begin, size_t end) {
       const size_t thread = (sample * image_.out_height + begin) / part;
-      loops_.images.depthwise_weights(x() + sample * read(), dy() + sample * written(), image_, begin, end,
-                                      rows + window_ * thread, sums + window_ * thread);
+      kernels_.images.depthwise_weights(x() + sample * read(), dy() + sample * written(), image_, begin, end,
+                                        rows + window_ * thread, sums + window_ * thread);
     });
     const size_t places = image_.kernel * image_.kernel;
     for (size_t c = 0; c < d_.in; ++c) {

@@ -10,20 +10,20 @@ namespace lockstep::trainer::backend::cpu {
 // What the backward pass computes the slope from.
 enum class SlopeFrom { kInput, kOutput };
 
-// `kForward` and `kBackward` are members of Loops.
+// `kForward` and `kBackward` are members of RowKernels.
 template <auto kForward, auto kBackward, SlopeFrom kFrom>
 class ElementwiseKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    share_elements([&](size_t begin, size_t end) { (loops_.*kForward)(x() + begin, end - begin, y() + begin); });
+    share_elements([&](size_t begin, size_t end) { (kernels_.*kForward)(x() + begin, end - begin, y() + begin); });
     return {};
   }
   Status backward(const RunContext&) override {
     if (dx() == nullptr) return {};
     const float* from = kFrom == SlopeFrom::kInput ? x() : y();
     share_elements([&](size_t begin, size_t end) {
-      (loops_.*kBackward)(from + begin, dy() + begin, end - begin, accumulate(), dx() + begin);
+      (kernels_.*kBackward)(from + begin, dy() + begin, end - begin, accumulate(), dx() + begin);
     });
     return {};
   }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "trainer/backend/cpu/loops.h"
+#include "trainer/backend/cpu/row_kernels.h"
 #include "trainer/backend/node_kernel.h"
 #include "trainer/core/backend.h"
 
@@ -13,10 +13,10 @@ namespace lockstep::trainer::backend::cpu {
 
 using core::RunContext;
 
-// A node, and what computes it. The loops outlive the kernel.
+// A node, and what computes it. The row kernels outlive the node's kernel.
 struct Site {
   NodeSite at;
-  const Loops& loops;
+  const RowKernels& kernels;
   int threads;
 };
 
@@ -43,7 +43,7 @@ SlidImage windows_of(const Op& op, const Dimensions& d) {
 class Base : public NodeKernel<float> {
  public:
   explicit Base(Site site)
-      : NodeKernel(std::move(site.at)), loops_(site.loops), threads_(static_cast<size_t>(site.threads)) {}
+      : NodeKernel(std::move(site.at)), kernels_(site.kernels), threads_(static_cast<size_t>(site.threads)) {}
 
  protected:
   // Calls body(begin, end) with one range of [0, count) for each thread, in multiples of `grain`.
@@ -79,7 +79,7 @@ class Base : public NodeKernel<float> {
     share(columns, 64, body);
   }
 
-  const Loops& loops_;
+  const RowKernels& kernels_;
   const size_t threads_;
 };
 

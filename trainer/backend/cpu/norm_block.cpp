@@ -25,7 +25,8 @@ class NormBlockKernel final : public Base {
     const NormChannels norm = {kept(0), channels.scale, parameter(1)};
     backwards([&](size_t begin, size_t count) {
       const size_t at = begin * d_.in;
-      loops_.images.norm(x() + at, block_.adds ? x(1) + at : nullptr, count, d_.in, norm, block_.activation, y() + at);
+      kernels_.images.norm(x() + at, block_.adds ? x(1) + at : nullptr, count, d_.in, norm, block_.activation,
+                           y() + at);
     });
     return {};
   }
@@ -40,8 +41,8 @@ class NormBlockKernel final : public Base {
     const float* const value = block_.adds && block_.activation != Activation::kNone ? y() : nullptr;
     sum_up(channels.sums, [&](size_t begin, size_t count, double* sums) {
       const size_t at = begin * d_.in;
-      loops_.images.norm_backward_sums(x() + at, value == nullptr ? nullptr : value + at, dy() + at, count, d_.in, norm,
-                                       block_.activation, adds, other == nullptr ? nullptr : other + at, sums);
+      kernels_.images.norm_backward_sums(x() + at, value == nullptr ? nullptr : value + at, dy() + at, count, d_.in,
+                                         norm, block_.activation, adds, other == nullptr ? nullptr : other + at, sums);
     });
     const auto share = 1.0 / static_cast<double>(d_.rows);
     for (size_t c = 0; c < d_.in; ++c) {
@@ -57,9 +58,9 @@ class NormBlockKernel final : public Base {
     const bool passed = other != nullptr && !adds;
     backwards([&](size_t begin, size_t count) {
       const size_t at = begin * d_.in;
-      loops_.images.norm_backward(x() + at, value == nullptr || passed ? nullptr : value + at,
-                                  (passed ? other : dy()) + at, count, d_.in, norm, slopes,
-                                  passed ? Activation::kNone : block_.activation, accumulate(0), dx() + at);
+      kernels_.images.norm_backward(x() + at, value == nullptr || passed ? nullptr : value + at,
+                                    (passed ? other : dy()) + at, count, d_.in, norm, slopes,
+                                    passed ? Activation::kNone : block_.activation, accumulate(0), dx() + at);
     });
     return {};
   }
@@ -103,7 +104,7 @@ class NormBlockKernel final : public Base {
   // Mean and deviation of the micro-batch, and the statistics for the running ones. The first pixel is the origin.
   void measure(double* sums) const {
     sum_up(sums, [&](size_t begin, size_t count, double* of_thread) {
-      loops_.images.norm_sums(x() + begin * d_.in, count, d_.in, x(), of_thread);
+      kernels_.images.norm_sums(x() + begin * d_.in, count, d_.in, x(), of_thread);
     });
     const auto n = static_cast<double>(d_.rows);
     for (size_t c = 0; c < d_.in; ++c) {

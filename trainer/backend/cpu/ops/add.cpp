@@ -10,14 +10,15 @@ class AddKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    share_elements([&](size_t begin, size_t end) { loops_.add(x(0) + begin, x(1) + begin, end - begin, y() + begin); });
+    share_elements(
+        [&](size_t begin, size_t end) { kernels_.add(x(0) + begin, x(1) + begin, end - begin, y() + begin); });
     return {};
   }
   Status backward(const RunContext&) override {
     for (size_t i = 0; i < 2; ++i) {
       if (dx(i) == nullptr) continue;
       share_elements(
-          [&](size_t begin, size_t end) { loops_.give(dy() + begin, end - begin, accumulate(i), dx(i) + begin); });
+          [&](size_t begin, size_t end) { kernels_.give(dy() + begin, end - begin, accumulate(i), dx(i) + begin); });
     }
     return {};
   }

@@ -12,16 +12,16 @@ class BatchNormKernel final : public Base {
   Status forward(const RunContext& context) override {
     bool train = context.mode == RunContext::Mode::kTrain;
     share_columns(d_.in, [&](size_t begin, size_t end) {
-      loops_.batch_norm(x(), parameter(0), parameter(1), d_.rows, d_.in, begin, end, static_cast<float>(op_.epsilon),
-                        train, bindings().statistics[0], bindings().statistics[1], bindings().staged_statistics[0],
-                        bindings().staged_statistics[1], kept(0), kept(1), y());
+      kernels_.batch_norm(x(), parameter(0), parameter(1), d_.rows, d_.in, begin, end, static_cast<float>(op_.epsilon),
+                          train, bindings().statistics[0], bindings().statistics[1], bindings().staged_statistics[0],
+                          bindings().staged_statistics[1], kept(0), kept(1), y());
     });
     return {};
   }
   Status backward(const RunContext&) override {
     share_columns(d_.in, [&](size_t begin, size_t end) {
-      loops_.batch_norm_backward(x(), parameter(0), kept(0), kept(1), dy(), d_.rows, d_.in, begin, end, accumulate(),
-                                 dx(), dparameter(0), dparameter(1));
+      kernels_.batch_norm_backward(x(), parameter(0), kept(0), kept(1), dy(), d_.rows, d_.in, begin, end, accumulate(),
+                                   dx(), dparameter(0), dparameter(1));
     });
     return {};
   }

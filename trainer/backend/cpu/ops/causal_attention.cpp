@@ -22,7 +22,7 @@ class CausalAttentionKernel final : public Base {
       const float* q = x() + s * n * d_.in + h * head_;
       float* p = kept(0) + (s * heads_ + h) * n * n;
       products_.multiply(As::kIs, As::kTransposed, n, n, head_, q, d_.in, q + d_.out, d_.in, 0.0f, p, n);
-      loops_.causal_softmax(n, scale_, p);
+      kernels_.causal_softmax(n, scale_, p);
       products_.multiply(As::kIs, As::kIs, n, head_, n, p, n, q + 2 * d_.out, d_.in, 0.0f,
                          y() + s * n * d_.out + h * head_, d_.out);
     });
@@ -40,7 +40,7 @@ class CausalAttentionKernel final : public Base {
       float* dp = static_cast<float*>(bindings().backward_scratch) + thread * n * n;
       products_.multiply(As::kIs, As::kTransposed, n, n, head_, g, d_.out, q + 2 * d_.out, d_.in, 0.0f, dp, n);
       products_.multiply(As::kTransposed, As::kIs, n, head_, n, p, n, g, d_.out, beta, dq + 2 * d_.out, d_.in);
-      loops_.causal_softmax_backward(p, n, scale_, dp);
+      kernels_.causal_softmax_backward(p, n, scale_, dp);
       products_.multiply(As::kIs, As::kIs, n, head_, n, dp, n, q + d_.out, d_.in, beta, dq, d_.in);
       products_.multiply(As::kTransposed, As::kIs, n, head_, n, dp, n, q, d_.in, beta, dq + d_.out, d_.in);
     });

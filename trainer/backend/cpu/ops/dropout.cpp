@@ -15,7 +15,7 @@ class DropoutKernel final : public Base {
     if (context.mode == RunContext::Mode::kTrain) {
       run(context, x(), false, y());
     } else {
-      loops_.give(x(), elements(), false, y());
+      kernels_.give(x(), elements(), false, y());
     }
     return {};
   }
@@ -30,8 +30,8 @@ class DropoutKernel final : public Base {
     auto factor = static_cast<float>(1.0 / (1.0 - op_.rate));
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
-        loops_.dropout(from + s * each, each, dropout_key(context, layer_, s), dropout_threshold(op_.rate), factor, add,
-                       to + s * each);
+        kernels_.dropout(from + s * each, each, dropout_key(context, layer_, s), dropout_threshold(op_.rate), factor,
+                         add, to + s * each);
       }
     });
   }

@@ -13,7 +13,8 @@ class EmbeddingKernel final : public Base {
     LOCKSTEP_CHECK_OK(check_indices(node(), indices(0), d_.rows, vocabulary()));
     share_rows([&](size_t begin, size_t end) {
       for (size_t r = begin; r < end; ++r) {
-        loops_.add(parameter(0) + row(r) * d_.out, parameter(1) + (r % positions()) * d_.out, d_.out, y() + r * d_.out);
+        kernels_.add(parameter(0) + row(r) * d_.out, parameter(1) + (r % positions()) * d_.out, d_.out,
+                     y() + r * d_.out);
       }
     });
     return {};
@@ -22,8 +23,8 @@ class EmbeddingKernel final : public Base {
   Status backward(const RunContext&) override {
     LOCKSTEP_CHECK_OK(check_indices(node(), indices(0), d_.rows, vocabulary()));
     for (size_t r = 0; r < d_.rows; ++r) {
-      loops_.give(dy() + r * d_.out, d_.out, true, dparameter(0) + row(r) * d_.out);
-      loops_.give(dy() + r * d_.out, d_.out, true, dparameter(1) + (r % positions()) * d_.out);
+      kernels_.give(dy() + r * d_.out, d_.out, true, dparameter(0) + row(r) * d_.out);
+      kernels_.give(dy() + r * d_.out, d_.out, true, dparameter(1) + (r % positions()) * d_.out);
     }
     return {};
   }

@@ -10,13 +10,13 @@ class FlattenKernel final : public Base {
  public:
   using Base::Base;
   Status forward(const RunContext&) override {
-    share_elements([&](size_t begin, size_t end) { loops_.give(x() + begin, end - begin, false, y() + begin); });
+    share_elements([&](size_t begin, size_t end) { kernels_.give(x() + begin, end - begin, false, y() + begin); });
     return {};
   }
   Status backward(const RunContext&) override {
     if (dx() == nullptr) return {};
     share_elements(
-        [&](size_t begin, size_t end) { loops_.give(dy() + begin, end - begin, accumulate(), dx() + begin); });
+        [&](size_t begin, size_t end) { kernels_.give(dy() + begin, end - begin, accumulate(), dx() + begin); });
     return {};
   }
 };

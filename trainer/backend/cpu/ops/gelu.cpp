@@ -7,7 +7,7 @@ Needs needs_of(const core::ops::Gelu&, const Dimensions&, size_t) {
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::Gelu&, Site site) {
-  using GeluKernel = ElementwiseKernel<&Loops::gelu, &Loops::gelu_backward, SlopeFrom::kInput>;
+  using GeluKernel = ElementwiseKernel<&RowKernels::gelu, &RowKernels::gelu_backward, SlopeFrom::kInput>;
   return std::make_unique<GeluKernel>(std::move(site));
 }
 

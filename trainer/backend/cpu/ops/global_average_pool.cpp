@@ -15,7 +15,7 @@ class GlobalAveragePoolKernel final : public Base {
       for (size_t s = begin; s < end; ++s) {
         float* mean = y() + s * d_.in;
         std::fill_n(mean, d_.in, 0.0f);
-        loops_.add_column_sums(x() + s * d_.positions * d_.in, d_.positions, d_.in, 0, d_.in, mean);
+        kernels_.add_column_sums(x() + s * d_.positions * d_.in, d_.positions, d_.in, 0, d_.in, mean);
         for (size_t c = 0; c < d_.in; ++c) mean[c] *= share_of_pixel();
       }
     });

@@ -11,20 +11,20 @@ class LayerNormKernel final : public Base {
   LayerNormKernel(const core::ops::LayerNorm& op, Site site) : Base(std::move(site)), op_(op) {}
   Status forward(const RunContext&) override {
     share_rows([&](size_t begin, size_t end) {
-      loops_.layer_norm(x() + begin * d_.in, parameter(0), parameter(1), end - begin, d_.in,
-                        static_cast<float>(op_.epsilon), kept(0) + begin, kept(1) + begin, y() + begin * d_.in);
+      kernels_.layer_norm(x() + begin * d_.in, parameter(0), parameter(1), end - begin, d_.in,
+                          static_cast<float>(op_.epsilon), kept(0) + begin, kept(1) + begin, y() + begin * d_.in);
     });
     return {};
   }
   Status backward(const RunContext&) override {
     share_columns(d_.in, [&](size_t begin, size_t end) {
-      loops_.layer_norm_parameters(x(), kept(0), kept(1), dy(), d_.rows, d_.in, begin, end, dparameter(0),
-                                   dparameter(1));
+      kernels_.layer_norm_parameters(x(), kept(0), kept(1), dy(), d_.rows, d_.in, begin, end, dparameter(0),
+                                     dparameter(1));
     });
     if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {
-      loops_.layer_norm_backward(x() + begin * d_.in, parameter(0), kept(0) + begin, kept(1) + begin,
-                                 dy() + begin * d_.in, end - begin, d_.in, accumulate(), dx() + begin * d_.in);
+      kernels_.layer_norm_backward(x() + begin * d_.in, parameter(0), kept(0) + begin, kept(1) + begin,
+                                   dy() + begin * d_.in, end - begin, d_.in, accumulate(), dx() + begin * d_.in);
     });
     return {};
   }

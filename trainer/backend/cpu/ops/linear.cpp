@@ -13,8 +13,9 @@ class LinearKernel final : public Base {
   Status forward(const RunContext&) override {
     bool bias = bindings().parameters.size() > 1;
     if (bias) {
-      share_rows(
-          [&](size_t begin, size_t end) { loops_.fill_rows(parameter(1), end - begin, d_.out, y() + begin * d_.out); });
+      share_rows([&](size_t begin, size_t end) {
+        kernels_.fill_rows(parameter(1), end - begin, d_.out, y() + begin * d_.out);
+      });
     }
     products_.multiply(As::kIs, As::kTransposed, d_.rows, d_.out, d_.in, x(), d_.in, parameter(0), d_.in,
                        bias ? 1.0f : 0.0f, y(), d_.out);
@@ -25,7 +26,7 @@ class LinearKernel final : public Base {
                        d_.in);
     if (bindings().parameters.size() > 1) {
       share_columns(d_.out, [&](size_t begin, size_t end) {
-        loops_.add_column_sums(dy(), d_.rows, d_.out, begin, end, dparameter(1));
+        kernels_.add_column_sums(dy(), d_.rows, d_.out, begin, end, dparameter(1));
       });
     }
     if (dx() == nullptr) return products_.take(node());

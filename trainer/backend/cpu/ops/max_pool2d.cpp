@@ -16,7 +16,7 @@ class MaxPool2dKernel final : public Base {
   Status forward(const RunContext&) override {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
-        loops_.images.max_pool(x() + s * read(), image_, relu_, y() + s * written());
+        kernels_.images.max_pool(x() + s * read(), image_, relu_, y() + s * written());
       }
     });
     return {};
@@ -27,7 +27,7 @@ class MaxPool2dKernel final : public Base {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         if (!adds) std::fill_n(dx() + s * read(), read(), 0.0f);
-        loops_.images.max_pool_backward(x() + s * read(), dy() + s * written(), image_, relu_, dx() + s * read());
+        kernels_.images.max_pool_backward(x() + s * read(), dy() + s * written(), image_, relu_, dx() + s * read());
       }
     });
     return {};

@@ -12,7 +12,7 @@ class MeanSquaredErrorKernel final : public Base {
   Status forward(const RunContext&) override {
     size_t each = elements() / d_.samples;
     for (size_t s = 0; s < d_.samples; ++s) {
-      double sum = loops_.squared_error(x(0) + s * each, x(1) + s * each, each);
+      double sum = kernels_.squared_error(x(0) + s * each, x(1) + s * each, each);
       y()[s] = static_cast<float>(sum / static_cast<double>(each));
     }
     return {};
@@ -22,7 +22,7 @@ class MeanSquaredErrorKernel final : public Base {
     double each = static_cast<double>(elements()) / static_cast<double>(d_.samples);
     auto scale = static_cast<float>(2 * loss_scale(context) / each);
     share_elements([&](size_t begin, size_t end) {
-      loops_.squared_error_backward(x(0) + begin, x(1) + begin, end - begin, scale, accumulate(), dx() + begin);
+      kernels_.squared_error_backward(x(0) + begin, x(1) + begin, end - begin, scale, accumulate(), dx() + begin);
     });
     return {};
   }

@@ -7,7 +7,7 @@ Needs needs_of(const core::ops::Relu&, const Dimensions&, size_t) {
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::Relu&, Site site) {
-  using ReluKernel = ElementwiseKernel<&Loops::relu, &Loops::relu_backward, SlopeFrom::kOutput>;
+  using ReluKernel = ElementwiseKernel<&RowKernels::relu, &RowKernels::relu_backward, SlopeFrom::kOutput>;
   return std::make_unique<ReluKernel>(std::move(site));
 }
 

@@ -7,7 +7,7 @@ Needs needs_of(const core::ops::Relu6&, const Dimensions&, size_t) {
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::Relu6&, Site site) {
-  using Relu6Kernel = ElementwiseKernel<&Loops::relu6, &Loops::relu6_backward, SlopeFrom::kOutput>;
+  using Relu6Kernel = ElementwiseKernel<&RowKernels::relu6, &RowKernels::relu6_backward, SlopeFrom::kOutput>;
   return std::make_unique<Relu6Kernel>(std::move(site));
 }
 

@@ -15,8 +15,8 @@ class SoftmaxCrossEntropyKernel final : public Base {
     share(d_.samples, 1, [&](size_t begin, size_t end) {
       for (size_t s = begin; s < end; ++s) {
         size_t row = s * d_.positions;
-        double nats = loops_.softmax_cross_entropy(x() + row * d_.in, indices(1) + row, d_.positions, d_.in, smoothing_,
-                                                   kept(0) + row * d_.in);
+        double nats = kernels_.softmax_cross_entropy(x() + row * d_.in, indices(1) + row, d_.positions, d_.in,
+                                                     smoothing_, kept(0) + row * d_.in);
         y()[s] = static_cast<float>(nats / static_cast<double>(d_.positions));
       }
     });
@@ -27,8 +27,8 @@ class SoftmaxCrossEntropyKernel final : public Base {
     auto scale = static_cast<float>(loss_scale(context) / static_cast<double>(d_.positions));
     if (dx() == nullptr) return {};
     share_rows([&](size_t begin, size_t end) {
-      loops_.softmax_cross_entropy_backward(kept(0) + begin * d_.in, indices(1) + begin, end - begin, d_.in, smoothing_,
-                                            scale, accumulate(), dx() + begin * d_.in);
+      kernels_.softmax_cross_entropy_backward(kept(0) + begin * d_.in, indices(1) + begin, end - begin, d_.in,
+                                              smoothing_, scale, accumulate(), dx() + begin * d_.in);
     });
     return {};
   }

@@ -1,22 +1,22 @@
-// The inner loops of the cpu backend that are not matrix products: plain C-like functions over rows in float32,
-// compiled once for each instruction set (loops.cpp) and reached through a table. Each call works on a range of rows or
-// columns and is one thread's share; shares never overlap in what they write.
+// The inner kernels of the cpu backend that are not matrix products: plain C-like functions over rows in float32,
+// compiled once for each instruction set (row_kernels.cpp) and reached through a table. Each call works on a range of
+// rows or columns and is one thread's share; shares never overlap in what they write.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "trainer/backend/cpu/image_loops.h"
+#include "trainer/backend/cpu/image_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {
 
-// Part of the numerics. It grows with each change of the loops that changes a bit of their results, so that no
-// deterministic training continues from a checkpoint of other loops.
-inline constexpr int kLoopsRevision = 3;
+// Part of the numerics. It grows with each change of the kernels that changes a bit of their results, so that no
+// deterministic training continues from a checkpoint of other kernels.
+inline constexpr int kKernelsRevision = 3;
 
-struct Loops {
+struct RowKernels {
   const char* name;  // of the instruction set
-  const ImageLoops& images;
+  const ImageKernels& images;
 
   void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);
   // sums[c] += sum over rows of x(r, c), for columns [begin, end).
@@ -69,12 +69,12 @@ struct Loops {
                                  float* dx);
 };
 
-extern const Loops loops_baseline;  // SSE2
-extern const Loops loops_v3;        // AVX2 and FMA
-extern const Loops loops_v4;        // AVX-512
+extern const RowKernels row_kernels_baseline;  // SSE2
+extern const RowKernels row_kernels_v3;        // AVX2 and FMA
+extern const RowKernels row_kernels_v4;        // AVX-512
 
 // The best that this machine can run, and all that it can run (for tests).
-const Loops& best_loops();
-bool can_run(const Loops& loops);
+const RowKernels& best_kernels();
+bool can_run(const RowKernels& kernels);
 
 }  // namespace lockstep::trainer::backend::cpu

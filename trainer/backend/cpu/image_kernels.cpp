@@ -1,6 +1,6 @@
-// Compiled once for each instruction set with LOCKSTEP_IMAGE_LOOPS as the name of the table. As in loops.cpp, nothing
-// here may come from a header as code.
-#include "trainer/backend/cpu/image_loops.h"
+// Compiled once for each instruction set with LOCKSTEP_IMAGE_KERNELS as the name of the table. As in row_kernels.cpp,
+// nothing here may come from a header as code.
+#include "trainer/backend/cpu/image_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -72,7 +72,7 @@ template <Activation kActivation, bool kAdds>
 void norm_rows(const float* __restrict x, const float* __restrict other, size_t rows, size_t columns,
                const NormChannels& channels, float* __restrict y) {
   const float* __restrict mean = channels.mean;
-  const float *__restrict scale = channels.scale, *__restrict shift = channels.shift;
+  const float* __restrict scale = channels.scale, * __restrict shift = channels.shift;
   for (size_t r = 0; r < rows; ++r, x += columns, y += columns) {
     for (size_t c = 0; c < columns; ++c) {
       const float value = normal_of(x[c], mean[c], scale[c], shift[c]);
@@ -253,8 +253,7 @@ void depthwise(const float* x, const float* weight, const SlidImage& image, size
 
 // `kStride` 0: any, which is slower, because it divides.
 template <size_t kStride, bool kAccumulates>
-void input_rows(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end,
-                float* dx) {
+void input_rows(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end, float* dx) {
   const size_t channels = image.channels, stride = kStride == 0 ? image.stride : kStride;
   for (size_t h = begin; h < end; ++h) {
     for (size_t w = 0; w < image.width; ++w) {
@@ -284,8 +283,8 @@ void depthwise_input(const float* dy, const float* weight, const SlidImage& imag
   });
 }
 
-void depthwise_weights(const float* x, const float* dy, const SlidImage& image, size_t begin, size_t end,
-                       float* row, double* sums) {
+void depthwise_weights(const float* x, const float* dy, const SlidImage& image, size_t begin, size_t end, float* row,
+                       double* sums) {
   const size_t channels = image.channels, window = image.kernel * image.kernel * channels;
   for (size_t h = begin; h < end; ++h) {
     const Places rows = places_of(h * image.stride, image.kernel, image.padding, image.height);
@@ -371,8 +370,8 @@ void max_pool_backward(const float* x, const float* dy, const SlidImage& image, 
 
 }  // namespace
 
-extern const ImageLoops LOCKSTEP_IMAGE_LOOPS;
-const ImageLoops LOCKSTEP_IMAGE_LOOPS = {
+extern const ImageKernels LOCKSTEP_IMAGE_KERNELS;
+const ImageKernels LOCKSTEP_IMAGE_KERNELS = {
     .norm_sums = norm_sums,
     .norm = norm,
     .norm_backward_sums = norm_backward_sums,

@@ -1,5 +1,6 @@
-// The inner loops over images (rows of channels, one row for each pixel), in float32: norms with what follows them, and
-// max pooling. As in loops.h, they are compiled once for each instruction set, and each call is one thread's share.
+// The inner kernels over images (rows of channels, one row for each pixel), in float32: norms with what follows them,
+// and max pooling. As in row_kernels.h, they are compiled once for each instruction set, and each call is one thread's
+// share.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ struct SlidImage {
 // The largest kernel of a convolution of each channel by itself.
 inline constexpr size_t kLargestDepthwise = 7;
 
-struct ImageLoops {
+struct ImageKernels {
   // Adds to sums[c] the sum over the rows of x - origin, and to sums[columns + c] that of its square. An origin near
   // the mean keeps the squares small.
   void (*norm_sums)(const float* x, size_t rows, size_t columns, const float* origin, double* sums);
@@ -51,8 +52,7 @@ struct ImageLoops {
                         float* dx);
 
   // Rows [begin, end) of y (H', W', C); weight: (K, K, C).
-  void (*depthwise)(const float* x, const float* weight, const SlidImage& image, size_t begin, size_t end,
-                    float* y);
+  void (*depthwise)(const float* x, const float* weight, const SlidImage& image, size_t begin, size_t end, float* y);
   // Rows [begin, end) of dx (H, W, C).
   void (*depthwise_input)(const float* dy, const float* weight, const SlidImage& image, size_t begin, size_t end,
                           bool accumulate, float* dx);

@@ -1,7 +1,7 @@
-// Compiled once for each instruction set with LOCKSTEP_LOOPS as the name of the table. Nothing here may come from a
-// header as code (an inline function compiled for AVX-512 could be the one that the linker keeps for all), so there is
-// no <algorithm> and no <cmath>.
-#include "trainer/backend/cpu/loops.h"
+// Compiled once for each instruction set with LOCKSTEP_ROW_KERNELS as the name of the table. Nothing here may come from
+// a header as code (an inline function compiled for AVX-512 could be the one that the linker keeps for all), so there
+// is no <algorithm> and no <cmath>.
+#include "trainer/backend/cpu/row_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -389,11 +389,11 @@ constexpr const char* instruction_set() {
 
 }  // namespace
 
-extern const ImageLoops LOCKSTEP_IMAGE_LOOPS;
-extern const Loops LOCKSTEP_LOOPS;
-const Loops LOCKSTEP_LOOPS = {
+extern const ImageKernels LOCKSTEP_IMAGE_KERNELS;
+extern const RowKernels LOCKSTEP_ROW_KERNELS;
+const RowKernels LOCKSTEP_ROW_KERNELS = {
     .name = instruction_set(),
-    .images = LOCKSTEP_IMAGE_LOOPS,
+    .images = LOCKSTEP_IMAGE_KERNELS,
     .fill_rows = fill_rows,
     .add_column_sums = add_column_sums,
     .add = add,
