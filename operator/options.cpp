@@ -1,12 +1,12 @@
 #include "operator/options.h"
 
-#include <charconv>
 #include <iostream>
 #include <map>
 #include <tuple>
 
 #include <CLI/CLI.hpp>
 
+#include "operator/base/number.h"
 #include "operator/base/version.h"
 
 namespace lockstep {
@@ -16,14 +16,12 @@ namespace {
 bool split_address(const std::string& text, std::string& host, int& port) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, number);
-  if (parsed.ec != std::errc() || parsed.ptr != end || number < 0 || number > 65535) return false;
+  const auto number = parse_number<int>(std::string_view(text).substr(colon + 1), 0, 65535);
+  if (!number) return false;
   std::string name = text.substr(0, colon);
   if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
   if (!name.empty()) host = name;
-  port = number;
+  port = *number;
   return true;
 }
 

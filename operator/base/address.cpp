@@ -5,8 +5,11 @@
 #include <netinet/in.h>
 
 #include <cerrno>
-#include <charconv>
+#include <cstdint>
 #include <cstring>
+#include <string_view>
+
+#include "operator/base/number.h"
 
 namespace lockstep {
 namespace {
@@ -30,22 +33,20 @@ Result<Address> parse_address(const std::string& text) {
   std::string host = text.substr(0, colon);
   const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (brackets) host = host.substr(1, host.size() - 2);
-  unsigned port = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);
-  if (error != std::errc() || stop != end || port == 0 || port > 65535) return bad();
+  const auto port = parse_number<std::uint16_t>(std::string_view(text).substr(colon + 1), 1);
+  if (!port) return bad();
   Address address;
   if (brackets) {
     sockaddr_in6 six{};
     six.sin6_family = AF_INET6;
-    six.sin6_port = htons(static_cast<std::uint16_t>(port));
+    six.sin6_port = htons(*port);
     if (inet_pton(AF_INET6, host.c_str(), &six.sin6_addr) != 1) return bad();
     std::memcpy(&address.storage, &six, sizeof six);
     address.length = sizeof six;
   } else {
     sockaddr_in four{};
     four.sin_family = AF_INET;
-    four.sin_port = htons(static_cast<std::uint16_t>(port));
+    four.sin_port = htons(*port);
     if (inet_pton(AF_INET, host.c_str(), &four.sin_addr) != 1) return bad();
     std::memcpy(&address.storage, &four, sizeof four);
     address.length = sizeof four;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <random>
 #include <string_view>
+
+#include "operator/base/number.h"
 
 namespace lockstep::cli {
 namespace {
@@ -53,12 +54,6 @@ FaultKind draw_kind(Random& random, int slots) {
   return FaultKind::kKillWorker;
 }
 
-template <typename Number>
-bool read_number(std::string_view text, Number& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 }  // namespace
 
 std::vector<Fault> chaos_schedule(std::uint64_t seed, int faults, int slots) {
@@ -87,14 +82,14 @@ Result<ChaosWish> parse_chaos(const std::string& text) {
   const std::string_view all = text;
   const auto colon = all.find(':');
   ChaosWish wish;
-  const bool fine = read_number(all.substr(0, colon), wish.seed) &&
-                    (colon == all.npos || (read_number(all.substr(colon + 1), wish.faults) && wish.faults >= 1));
-  if (!fine || wish.faults > kMostFaults) {
+  const auto seed = parse_number<std::uint64_t>(all.substr(0, colon));
+  const auto faults = colon == all.npos ? wish.faults : parse_number(all.substr(colon + 1), 1, kMostFaults);
+  if (!seed || !faults) {
     return fail(ErrorCode::kInvalid, "--chaos \"" + text +
                                          "\": give a seed, and a number of faults up to 5000 where it is not 20, as "
                                          "in --chaos 7 or --chaos 7:60");
   }
-  return wish;
+  return ChaosWish{*seed, *faults};
 }
 
 const char* name_of(FaultKind kind) {

@@ -3,21 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
+
+#include "operator/base/number.h"
 
 namespace lockstep::cli {
 namespace {
 
 using Json = nlohmann::json;
-
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // Changes the value of "--name=..." or "--name ..." if command or args have it; false if they do not.
 bool replace_flag(Json& spec, const std::string& name, const std::string& value) {
@@ -73,10 +66,9 @@ void add_argument(Json& spec, const std::string& word) {
 
 Result<WorkerKill> parse_worker_kill(const std::string& text) {
   const auto at = text.find('@');
-  const auto rank = number<int>(std::string_view(text).substr(0, at));
-  const auto step =
-      at == std::string::npos ? std::nullopt : number<std::int64_t>(std::string_view(text).substr(at + 1));
-  if (!rank || !step || *rank < 0 || *step < 0) {
+  const auto rank = parse_number<int>(std::string_view(text).substr(0, at), 0);
+  const auto step = parse_number<std::int64_t>(at == text.npos ? "" : std::string_view(text).substr(at + 1), 0);
+  if (!rank || !step) {
     return fail(ErrorCode::kInvalid,
                 "--kill-worker \"" + text + "\": give a rank and a step, as in --kill-worker 2@100");
   }
@@ -96,7 +88,7 @@ Status apply_setting(Json& job, const std::string& setting) {
     const std::string name(path.substr(0, dot));
     path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
     if (at->is_array()) {
-      const auto index = number<size_t>(name);
+      const auto index = parse_number<size_t>(name);
       if (!index || *index >= at->size()) {
         return fail(ErrorCode::kInvalid, "--set \"" + setting + "\": the list has no element " + name);
       }

@@ -1,9 +1,10 @@
 #include "operator/job/coordinator_authority.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <nlohmann/json.hpp>
+
+#include "operator/base/number.h"
 
 namespace lockstep::job {
 namespace {
@@ -69,10 +70,7 @@ std::optional<std::string> annotation(const Json& secret, const char* name) {
 }
 
 std::int64_t term_of(const std::string& text) {
-  std::int64_t term = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, term);
-  return parsed.ec == std::errc() && parsed.ptr == end && term >= 0 && term <= kMostTerm ? term : 0;
+  return parse_number<std::int64_t>(text, 0, kMostTerm).value_or(0);
 }
 
 }  // namespace

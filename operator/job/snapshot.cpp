@@ -1,23 +1,10 @@
 #include "operator/job/snapshot.h"
 
-#include <charconv>
-
+#include "operator/base/number.h"
 #include "operator/cache/store.h"
 #include "operator/job/children.h"
 
 namespace lockstep::job {
-namespace {
-
-template <typename T>
-std::optional<T> number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
-
 std::string owner_index(const std::string& name_space, const std::string& uid) {
   return "owner/" + name_space + "/" + uid;
 }
@@ -28,8 +15,8 @@ std::string owner_index(const api::ObjectMeta& child) {
 }
 
 std::optional<PodIdentity> identity_of(const api::ObjectMeta& meta) {
-  const auto slot = number<int>(meta.label(api::kLabelSlot));
-  const auto incarnation = number<std::int64_t>(meta.label(api::kLabelIncarnation));
+  const auto slot = parse_number<int>(meta.label(api::kLabelSlot));
+  const auto incarnation = parse_number<std::int64_t>(meta.label(api::kLabelIncarnation));
   if (!slot || !incarnation || *slot < 0 || *incarnation < 0 || *incarnation > kMostIncarnation) return std::nullopt;
   return PodIdentity{*slot, *incarnation};
 }

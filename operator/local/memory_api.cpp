@@ -1,13 +1,13 @@
 #include "operator/local/memory_api.h"
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <random>
 #include <set>
 
+#include "operator/base/number.h"
 #include "operator/base/timestamp.h"
 #include "operator/local/selectors.h"
 
@@ -81,13 +81,6 @@ std::string text_of(const Json& object, const char* field) {
 
 const Json& meta_of(const Json& object) {
   return object.at("metadata");
-}
-
-std::optional<std::uint64_t> number(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 bool has_finalizers(const Json& object) {
@@ -368,7 +361,7 @@ Result<kube::ListPage> MemoryApi::list(const Resource& resource, const kube::Lis
   const std::lock_guard guard(state_->mutex);
   State::UnfinishedList rest;
   if (!options.continue_token.empty()) {
-    const auto number_of = number(options.continue_token);
+    const auto number_of = parse_number<std::uint64_t>(options.continue_token);
     const auto found = number_of ? state_->unfinished_lists.find(*number_of) : state_->unfinished_lists.end();
     if (found == state_->unfinished_lists.end()) {
       return fail(ErrorCode::kGone, "the provided continue parameter is too old: list again from the start");
@@ -418,7 +411,7 @@ Status MemoryApi::watch(const Resource& resource, const kube::WatchOptions& opti
       if (wanted(object)) ready.push_back({WatchEventType::kAdded, *object});
     }
   } else {
-    const auto start = number(options.resource_version);
+    const auto start = parse_number<std::uint64_t>(options.resource_version);
     if (!start) return fail(ErrorCode::kInvalid, "invalid resource version \"" + options.resource_version + "\"");
     if (*start > state_->version) {
       return fail(ErrorCode::kGone, "too large resource version: " + options.resource_version +
@@ -500,9 +493,11 @@ Result<Json> MemoryApi::create(const Resource& resource, const std::string& name
   const Stored stored = state_->commit(path_of(resource), key, nullptr, std::move(next));
   auto& events = state_->objects[path_of(kube::kEvents)];
   if (resource == kube::kEvents && events.size() > state_->options.most_events) {
-    const auto oldest = std::min_element(events.begin(), events.end(), [](const auto& a, const auto& b) {
-      return *number(meta_of(*a.second)["resourceVersion"]) < *number(meta_of(*b.second)["resourceVersion"]);
-    });
+    const auto version = [](const auto& event) {
+      return parse_number<std::uint64_t>(text_of(meta_of(*event.second), "resourceVersion")).value();
+    };
+    const auto oldest = std::min_element(events.begin(), events.end(),
+                                         [&](const auto& a, const auto& b) { return version(a) < version(b); });
     state_->erase(resource, NameKey(oldest->first), "Orphan");
   }
   // Created for an owner that was deleted meanwhile: the garbage collector takes it at once.

@@ -10,13 +10,14 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string_view>
+
+#include "operator/base/number.h"
 
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
@@ -198,10 +199,8 @@ std::vector<pid_t> children_of(pid_t parent) {
   if (parent == getpid() && !has_children()) return children;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (bad == std::errc() && end == name.data() + name.size() && parent_of(pid) == parent) children.push_back(pid);
+    const auto pid = parse_number<pid_t>(entry.path().filename().string());
+    if (pid && parent_of(*pid) == parent) children.push_back(*pid);
   }
   return children;
 }

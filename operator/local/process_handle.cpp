@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "operator/base/number.h"
 
 namespace lockstep::local {
 namespace {
@@ -58,10 +59,7 @@ std::vector<int> descriptors_of(pid_t pid) {
   for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     std::error_code gone;
     if (!std::filesystem::read_symlink(it->path(), gone).string().starts_with("socket:")) continue;
-    const std::string name = it->path().filename();
-    int fd = -1;
-    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), fd);
-    if (bad == std::errc()) list.push_back(fd);
+    if (const auto fd = parse_number<int>(it->path().filename().string())) list.push_back(*fd);
   }
   std::sort(list.begin(), list.end());
   return list;

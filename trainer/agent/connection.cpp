@@ -9,9 +9,10 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string_view>
+
+#include "operator/base/number.h"
 
 namespace lockstep::trainer::agent {
 namespace {
@@ -44,11 +45,9 @@ Result<std::unique_ptr<Connection>> Connection::make(const std::string& address,
   const bool numeric = inet_pton(AF_INET, host.c_str(), binary) == 1 || inet_pton(AF_INET6, host.c_str(), binary) == 1;
   int port = 0;
   if (colon != std::string::npos) {
-    const char* end = address.data() + address.size();
-    const auto parsed = std::from_chars(address.data() + colon + 1, end, port);
-    if (parsed.ec != std::errc() || parsed.ptr != end) port = 0;
+    port = parse_number<int>(std::string_view(address).substr(colon + 1), 1, 65535).value_or(0);
   }
-  if (!numeric || port < 1 || port > 65535) {
+  if (!numeric || port == 0) {
     return fail(ErrorCode::kInvalid, fmt::format("the coordinator's address \"{}\" is not a numeric ip:port", address));
   }
   made->host_ = host;

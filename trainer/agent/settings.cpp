@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
-#include <charconv>
 #include <map>
 
+#include "operator/base/number.h"
 #include "operator/rendezvous/coordinator.h"
 
 namespace lockstep::trainer::agent {
@@ -25,12 +25,9 @@ Result<std::string> text(const Variables& variables, const char* name) {
 
 Result<std::int64_t> number(const Variables& variables, const char* name) {
   LOCKSTEP_TRY(const std::string value, text(variables, name));
-  std::int64_t parsed = 0;
-  const auto end = std::from_chars(value.data(), value.data() + value.size(), parsed);
-  if (end.ec != std::errc() || end.ptr != value.data() + value.size() || parsed < 0 || parsed > 1'000'000'000) {
-    return fail(ErrorCode::kInvalid, fmt::format("{} is \"{}\", which is not a number from 0", name, value));
-  }
-  return parsed;
+  const auto parsed = parse_number<std::int64_t>(value, 0, 1'000'000'000);
+  if (!parsed) return parsed.error().in(name);
+  return *parsed;
 }
 
 // Differs for every agent process.

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "operator/base/number.h"
 #include "trainer/checkpoint/files.h"
 
 namespace lockstep::trainer::checkpoint {
@@ -33,11 +33,9 @@ std::string dump(const json& value) {
 }
 
 std::optional<std::int64_t> number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  if (text.size() > 1 && text[0] == '0') return std::nullopt;  // one name per checkpoint
-  return value;
+  const auto value = parse_number<std::int64_t>(text, 0);
+  if (!value || text[0] == '-' || (text.size() > 1 && text[0] == '0')) return std::nullopt;  // one name per checkpoint
+  return *value;
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "operator/base/address.h"
+#include "operator/base/number.h"
 #include "operator/rendezvous/worker_contract.h"
 #include "trainer/comm/shared_memory.h"
 #include "trainer/elastic/torchrun_exchange.h"
@@ -45,23 +45,17 @@ class Variables {
   Result<std::int64_t> integer(const char* name, std::int64_t otherwise, std::int64_t least, std::int64_t most) const {
     const std::string value = text(name);
     if (value.empty()) return otherwise;
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
-      return bad(fmt::format("{}={} is not a number from {} to {}", name, value, least, most));
-    }
-    return number;
+    const auto number = parse_number(value, least, most);
+    if (!number) return bad(fmt::format("{}={} is not a number from {} to {}", name, value, least, most));
+    return *number;
   }
 
   Result<double> seconds(const char* name) const {
     const std::string value = text(name);
     if (value.empty()) return 0.0;
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !(number >= 0) || number > 1e9) {
-      return bad(fmt::format("{}={} is not a number of seconds", name, value));
-    }
-    return number;
+    const auto number = parse_number(value, 0.0, 1e9);
+    if (!number) return bad(fmt::format("{}={} is not a number of seconds", name, value));
+    return *number;
   }
 
   // -1 if it is not set. The descriptor must be open; sets its close-on-exec flag.

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <numbers>
 #include <random>
 #include <sstream>
+
+#include "operator/base/number.h"
 
 namespace lockstep::bench {
 namespace {
@@ -97,11 +98,9 @@ Result<std::vector<Gang>> read_trace(const std::string& path, const Site& site, 
     if (columns.size() != 7) return fault("must have 7 columns separated by tabs");
     double values[3];  // steps, arrival, GPUs
     for (std::size_t i = 0; i < 3; ++i) {
-      const std::string& text = columns[4 + i];
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), values[i]);
-      if (error != std::errc() || end != text.data() + text.size() || !(values[i] >= 0 && values[i] < 1e15)) {
-        return fault("steps, arrival and GPUs must be numbers from 0 to 1e15");
-      }
+      const auto value = parse_number(columns[4 + i], 0.0, 1e15);
+      if (!value) return fault("steps, arrival and GPUs must be numbers from 0 to 1e15");
+      values[i] = *value;
     }
     const double gpus = values[2];
     if (gpus < 1 || gpus > site.all_nodes() * site.gpus || gpus != std::floor(gpus)) {
