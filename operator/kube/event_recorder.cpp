@@ -155,7 +155,8 @@ bool EventRecorder::handle(const Item& item) {
     drop("refused");
     return true;
   }
-  series_.push_back({key, name_space, name, 1, 1, item.time, now, now});
+  series_.push_back(
+      {.key = key, .name_space = name_space, .name = name, .last = item.time, .last_seen = now, .last_write = now});
   by_key_[key] = std::prev(series_.end());
   return true;
 }

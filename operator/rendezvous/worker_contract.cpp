@@ -239,8 +239,12 @@ Result<WorkerMessage> decode_worker_message(std::string_view line) {
     message.regroups = fields.flag("regroups");
     message.entry = {fields.milliseconds("initMilliseconds"), fields.milliseconds("transferMilliseconds")};
   } else if (kind == kProgress) {
-    message.progress = Progress{fields.integer("step"), fields.integer("totalSteps"),    fields.integer("epoch"),
-                                fields.real("loss"),    fields.real("samplesPerSecond"), fields.real("etaSeconds")};
+    message.progress = Progress{.step = fields.integer("step"),
+                                .total_steps = fields.integer("totalSteps"),
+                                .epoch = fields.integer("epoch"),
+                                .loss = fields.real("loss"),
+                                .samples_per_second = fields.real("samplesPerSecond"),
+                                .eta_seconds = fields.real("etaSeconds")};
   } else if (kind == kCheckpoint) {
     message.checkpoint = CheckpointReport{fields.text("name"), fields.integer("step"), fields.integer("generation"),
                                           clipped(fields.text("digest"), kMaxName)};

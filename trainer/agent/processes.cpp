@@ -239,16 +239,16 @@ bool Processes::spawn(Worker& worker, const Go& go, int local_rank, const Unique
   const std::vector<char*> argv_pointers = pointers(argv);
   const std::vector<char*> shell_pointers = pointers(shell_argv);
   const std::vector<char*> environment_pointers = pointers(environment);
-  const Launch plan{file.c_str(),
-                    argv_pointers.data(),
-                    shell_pointers.data(),
-                    environment_pointers.data(),
-                    out_there.get(),
-                    err_there.get(),
-                    input.get(),
-                    report_there.get(),
-                    {listener.get(), link_there.get(), peers.get()},
-                    ::getpid()};
+  const Launch plan{.file = file.c_str(),
+                    .argv = argv_pointers.data(),
+                    .shell_argv = shell_pointers.data(),
+                    .environment = environment_pointers.data(),
+                    .out = out_there.get(),
+                    .err = err_there.get(),
+                    .input = input.get(),
+                    .report = report_there.get(),
+                    .keep = {listener.get(), link_there.get(), peers.get()},
+                    .parent = ::getpid()};
   const pid_t pid = ::fork();
   if (pid < 0) return out_of_descriptors();
   if (pid == 0) launch(plan);

@@ -102,7 +102,14 @@ class ScriptedAgent : public std::enable_shared_from_this<ScriptedAgent> {
     if (phase_ == rv::MemberPhase::kRunning) {
       beat.up = beat.regroups = true;
       if (gang_.failing_ < 0) ++step_;
-      if (slot_ == 0) beat.progress = rv::Progress{step_, 1'000'000, 0, 2.5, 1024.5, 3600};
+      if (slot_ == 0) {
+        beat.progress = rv::Progress{.step = step_,
+                                     .total_steps = 1'000'000,
+                                     .epoch = 0,
+                                     .loss = 2.5,
+                                     .samples_per_second = 1024.5,
+                                     .eta_seconds = 3600};
+      }
       rv::Activity activity;
       activity.generation = generation_;
       activity.doing = rv::Activity::Doing::kBackward;

@@ -139,7 +139,14 @@ TEST(Validate, takes_every_field_that_a_struct_can_write) {
                              .agree_ms = 1,
                              .start_ms = 1,
                              .first_step_ms = 1});
-  status.progress = ProgressStatus{1, 2, 3, "1.0", "2.0", 50, 10, WallTime{}};
+  status.progress = ProgressStatus{.step = 1,
+                                   .total_steps = 2,
+                                   .epoch = 3,
+                                   .loss = "1.0",
+                                   .samples_per_second = "2.0",
+                                   .percentage = 50,
+                                   .eta_seconds = 10,
+                                   .last_update = WallTime{}};
   status.start_time = status.completion_time = WallTime{};
   status.state = status.selector = status.nodes.summary = "x";
   status.restarts.last_cause = Cause::kHang;

@@ -136,7 +136,10 @@ class CoordinatorStateTest : public testing::Test {
   }
   void beat(int slot, std::int64_t generation, std::int64_t step = 0) {
     Heartbeat heartbeat = runs(generation);
-    if (step > 0) heartbeat.progress = Progress{step, 100, 0, 1.0, 1.0, 1.0};
+    if (step > 0) {
+      heartbeat.progress = Progress{
+          .step = step, .total_steps = 100, .epoch = 0, .loss = 1.0, .samples_per_second = 1.0, .eta_seconds = 1.0};
+    }
     say(slot, heartbeat);
   }
   Exit exit(int rank, std::int64_t generation, int code, int signal = 0, std::int64_t ms = 1'700'000'000'000) {

@@ -41,8 +41,18 @@ class CoordinatorHangTest : public CoordinatorStateTest {
   }
   // Rank 1 stands still at its next step, and rank 0 waits for it in a collective.
   void hang(char state = 'S') {
-    says[0].said = Activity{1, Doing::kWaiting, says[0].said->step, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
-    says[1].said = Activity{1, Doing::kLoading, says[1].said->step, 49, 7};
+    says[0].said = Activity{.generation = 1,
+                            .doing = Doing::kWaiting,
+                            .step = says[0].said->step,
+                            .beats = 50,
+                            .sequence = 8,
+                            .stage = Activity::Stage::kExchange,
+                            .sent = 9,
+                            .received = 9,
+                            .waits_for_bytes_of = 1,
+                            .waits_for_room_at = -1};
+    says[1].said =
+        Activity{.generation = 1, .doing = Doing::kLoading, .step = says[1].said->step, .beats = 49, .sequence = 7};
     says[1].state = state;
     heartbeats();
   }
@@ -83,7 +93,16 @@ TEST_F(CoordinatorHangTest, the_rank_that_blocks_the_others_is_ended_and_named_a
 TEST_F(CoordinatorHangTest, a_rank_is_not_judged_by_its_activity_before_its_agent_returned) {
   plan.deadlines.progress_seconds = 2;
   begin();
-  says[0].said = Activity{1, Doing::kWaiting, says[0].said->step, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
+  says[0].said = Activity{.generation = 1,
+                          .doing = Doing::kWaiting,
+                          .step = says[0].said->step,
+                          .beats = 50,
+                          .sequence = 8,
+                          .stage = Activity::Stage::kExchange,
+                          .sent = 9,
+                          .received = 9,
+                          .waits_for_bytes_of = 1,
+                          .waits_for_room_at = -1};
   heartbeats();
   const RankActivity waits = says[0];
   for (int i = 0; i < 9; ++i) {  // slot 1 is cut off, and slot 0 waits for it
@@ -272,8 +291,26 @@ TEST_F(CoordinatorHangTest, a_process_that_waits_for_its_agents_word_does_not_ha
 TEST_F(CoordinatorHangTest, bytes_that_do_not_arrive_have_the_same_set_form_again) {
   begin();
   const std::int64_t step = says[0].said->step;
-  says[0].said = Activity{1, Doing::kWaiting, step, 50, 8, Activity::Stage::kExchange, 900, 500, 1, -1};
-  says[1].said = Activity{1, Doing::kWaiting, step, 50, 8, Activity::Stage::kExchange, 500, 800, 0, -1};
+  says[0].said = Activity{.generation = 1,
+                          .doing = Doing::kWaiting,
+                          .step = step,
+                          .beats = 50,
+                          .sequence = 8,
+                          .stage = Activity::Stage::kExchange,
+                          .sent = 900,
+                          .received = 500,
+                          .waits_for_bytes_of = 1,
+                          .waits_for_room_at = -1};
+  says[1].said = Activity{.generation = 1,
+                          .doing = Doing::kWaiting,
+                          .step = step,
+                          .beats = 50,
+                          .sequence = 8,
+                          .stage = Activity::Stage::kExchange,
+                          .sent = 500,
+                          .received = 800,
+                          .waits_for_bytes_of = 0,
+                          .waits_for_room_at = -1};
   heartbeats();
   pass(seconds(10));
   EXPECT_TRUE(sent<Abort>().empty());
@@ -290,7 +327,16 @@ TEST_F(CoordinatorHangTest, a_process_stopped_before_its_first_word_is_found) {
     ++says[0].said->step;
     pass(milliseconds(250));
   }
-  says[0].said = Activity{1, Doing::kWaiting, 4, 50, 8, Activity::Stage::kExchange, 9, 9, 1, -1};
+  says[0].said = Activity{.generation = 1,
+                          .doing = Doing::kWaiting,
+                          .step = 4,
+                          .beats = 50,
+                          .sequence = 8,
+                          .stage = Activity::Stage::kExchange,
+                          .sent = 9,
+                          .received = 9,
+                          .waits_for_bytes_of = 1,
+                          .waits_for_room_at = -1};
   for (int i = 0; i < 44; ++i) {
     says[1].age_ms += 250;
     pass(milliseconds(250));
@@ -327,7 +373,8 @@ TEST_F(CoordinatorHangTest, programs_that_tell_nothing_at_all_are_never_watched)
 TEST_F(CoordinatorHangTest, a_rank_that_has_ended_is_not_waited_for) {
   begin();
   say(1, exit(1, 1, 0));
-  says[0].said = Activity{1, Doing::kOther, says[0].said->step, 50, 8};
+  says[0].said =
+      Activity{.generation = 1, .doing = Doing::kOther, .step = says[0].said->step, .beats = 50, .sequence = 8};
   says[0].state = 'D';
   pass(seconds(11));
   ASSERT_EQ(sent<Abort>().size(), 1U);

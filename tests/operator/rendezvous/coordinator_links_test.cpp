@@ -241,7 +241,8 @@ class CoordinatorEchoTest : public CoordinatorLinksTest {
     for (const auto end = time + duration; time < end;) {
       time += milliseconds(250);
       Heartbeat trains{.phase = MemberPhase::kRunning, .generation = 1, .up = true, .regroups = true};
-      trains.progress = Progress{++step, 1000, 0, 1.0, 1.0, 1.0};
+      trains.progress = Progress{
+          .step = ++step, .total_steps = 1000, .epoch = 0, .loss = 1.0, .samples_per_second = 1.0, .eta_seconds = 1.0};
       say(0, trains);
       say(1, Heartbeat{.phase = newcomer, .regroups = true});
       job->on_tick(now());

@@ -279,7 +279,8 @@ TEST_F(CoordinatorStateTest, the_step_that_a_generation_began_with_is_no_advance
   for (int i = 0; i < 13; ++i) {
     time += milliseconds(250);
     if (i == 10) {
-      heartbeat.progress = Progress{0, 100, 0, 1.0, 1.0, 1.0};
+      heartbeat.progress = Progress{
+          .step = 0, .total_steps = 100, .epoch = 0, .loss = 1.0, .samples_per_second = 1.0, .eta_seconds = 1.0};
       heartbeat.ranks = {{'R', 10, Activity{1, Activity::Doing::kForward, 0}}};
     }
     say(0, heartbeat);

@@ -19,8 +19,28 @@ using Stage = Activity::Stage;
 std::vector<WatchedRank> ring(int size, int stuck) {
   std::vector<WatchedRank> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    Activity said{1, Doing::kWaiting, 41, 100, 7, Stage::kReduceScatter, 1000, 1000, (rank + size - 1) % size, -1};
-    if (rank == stuck) said = {1, Doing::kForward, 41, 99, 6, Stage::kIdle, 1000, 1000, -1, -1};
+    Activity said{.generation = 1,
+                  .doing = Doing::kWaiting,
+                  .step = 41,
+                  .beats = 100,
+                  .sequence = 7,
+                  .stage = Stage::kReduceScatter,
+                  .sent = 1000,
+                  .received = 1000,
+                  .waits_for_bytes_of = (rank + size - 1) % size,
+                  .waits_for_room_at = -1};
+    if (rank == stuck) {
+      said = {.generation = 1,
+              .doing = Doing::kForward,
+              .step = 41,
+              .beats = 99,
+              .sequence = 6,
+              .stage = Stage::kIdle,
+              .sent = 1000,
+              .received = 1000,
+              .waits_for_bytes_of = -1,
+              .waits_for_room_at = -1};
+    }
     ranks.push_back({rank, rank / 2, "n" + std::to_string(rank / 2), {'S', 100, said}, seconds(12)});
   }
   return ranks;
@@ -121,7 +141,12 @@ TEST(HangChoice, the_table) {
 }
 
 TEST(HangChoice, a_world_of_one_is_its_own_culprit) {
-  const WatchedRank alone{0, 0, "", {'R', 10, Activity{1, Doing::kLoading, 3, 9, 12}}, seconds(11)};
+  const WatchedRank alone{
+      0,
+      0,
+      "",
+      {'R', 10, Activity{.generation = 1, .doing = Doing::kLoading, .step = 3, .beats = 9, .sequence = 12}},
+      seconds(11)};
   WatchedRank reads{0, 0, "", {'D', 10, Activity{1, Doing::kStarting}}, seconds(11)};
   reads.activity.said->may_rest_ms = 0;
   EXPECT_NE(choose_hang({reads}).culprits.at(0).sentence.find("reading a checkpoint"), std::string::npos);
@@ -146,7 +171,17 @@ TEST(HangChoice, bytes_that_do_not_arrive_accuse_a_link_and_nobody) {
 
 TEST(HangChoice, the_sentence_says_where_it_is_what_its_process_does_and_who_waits) {
   std::vector<WatchedRank> ranks = ring(4, 2);
-  ranks[2].activity = {'T', 11'900, Activity{1, Doing::kBackward, 41, 99, 7, Stage::kAllGather, 1, 1, 1, -1}};
+  ranks[2].activity = {'T', 11'900,
+                       Activity{.generation = 1,
+                                .doing = Doing::kBackward,
+                                .step = 41,
+                                .beats = 99,
+                                .sequence = 7,
+                                .stage = Stage::kAllGather,
+                                .sent = 1,
+                                .received = 1,
+                                .waits_for_bytes_of = 1,
+                                .waits_for_room_at = -1}};
   EXPECT_EQ(
       choose_hang(ranks).culprits.at(0).sentence,
       "rank 2 (slot 1, node n1) has not moved for 12.0 s: it is stopped (state T), last seen inside the all-gather of "
@@ -167,16 +202,16 @@ TEST(HangChoice, of_anything_that_ranks_may_say_there_is_a_choice) {
     for (int rank = up_to(2); rank < 6; rank += 1 + up_to(1)) {
       WatchedRank made{rank, rank, "", {"RSDTtZ?"[up_to(6)], up_to(4000), std::nullopt}, seconds(up_to(20))};
       if (up_to(20) > 0) {
-        made.activity.said = Activity{1,
-                                      static_cast<Doing>(up_to(8)),
-                                      up_to(3),
-                                      up_to(3),
-                                      up_to(3),
-                                      static_cast<Stage>(up_to(4)),
-                                      up_to(3),
-                                      up_to(3),
-                                      up_to(7) - 1,
-                                      up_to(7) - 1};
+        made.activity.said = Activity{.generation = 1,
+                                      .doing = static_cast<Doing>(up_to(8)),
+                                      .step = up_to(3),
+                                      .beats = up_to(3),
+                                      .sequence = up_to(3),
+                                      .stage = static_cast<Stage>(up_to(4)),
+                                      .sent = up_to(3),
+                                      .received = up_to(3),
+                                      .waits_for_bytes_of = up_to(7) - 1,
+                                      .waits_for_room_at = up_to(7) - 1};
       }
       ranks.push_back(made);
     }

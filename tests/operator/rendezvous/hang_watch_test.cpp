@@ -15,7 +15,16 @@ RankActivity says(std::int64_t step, std::int64_t beats = 0) {
 }
 
 TEST(HangWatch, whatever_any_rank_gets_done_counts_and_where_it_waits_does_not) {
-  Activity before{1, Activity::Doing::kWaiting, 3, 4, 5, Activity::Stage::kExchange, 6, 7, 0, -1};
+  Activity before{.generation = 1,
+                  .doing = Activity::Doing::kWaiting,
+                  .step = 3,
+                  .beats = 4,
+                  .sequence = 5,
+                  .stage = Activity::Stage::kExchange,
+                  .sent = 6,
+                  .received = 7,
+                  .waits_for_bytes_of = 0,
+                  .waits_for_room_at = -1};
   struct Row {
     const char* what;
     void (*change)(Activity&);

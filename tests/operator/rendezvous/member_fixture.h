@@ -87,7 +87,14 @@ class MemberStateTest : public testing::Test {
     collect();
   }
   void end_process(int code, int signal = 0) {
-    member.on_exit(ProcessEnd{1, code, signal, 17, "tail", api::Cause::kNone, ""}, now);
+    member.on_exit(ProcessEnd{.rank = 1,
+                              .code = code,
+                              .signal = signal,
+                              .end_ms = 17,
+                              .stderr_tail = "tail",
+                              .problem = api::Cause::kNone,
+                              .message = ""},
+                   now);
     collect();
   }
 };

@@ -136,7 +136,14 @@ TEST_F(MemberPassesOnTest, the_end_of_a_process_and_a_failed_preparation_with_an
     member.on_prepared({1, 1}, Prepared{{}, "", 0, api::Cause::kPortInUse, text}, now);
     collect();
     run_generation(2);
-    member.on_exit(ProcessEnd{1, 126, 0, 17, text.substr(0, kMaxStderrTail), api::Cause::kCommandNotFound, text}, now);
+    member.on_exit(ProcessEnd{.rank = 1,
+                              .code = 126,
+                              .signal = 0,
+                              .end_ms = 17,
+                              .stderr_tail = text.substr(0, kMaxStderrTail),
+                              .problem = api::Cause::kCommandNotFound,
+                              .message = text},
+                   now);
     collect();
     EXPECT_FALSE(sent<Exit>().empty());
     EXPECT_FALSE(sent<Ready>().empty());

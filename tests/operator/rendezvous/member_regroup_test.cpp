@@ -89,7 +89,13 @@ class MemberOfThreeTest : public MemberRegroupTest {
     collect();
   }
   void end(int rank, bool left_behind = false) {
-    ProcessEnd how{rank, 137, 9, 17, "", api::Cause::kNone, ""};
+    ProcessEnd how{.rank = rank,
+                   .code = 137,
+                   .signal = 9,
+                   .end_ms = 17,
+                   .stderr_tail = "",
+                   .problem = api::Cause::kNone,
+                   .message = ""};
     how.left_behind = left_behind;
     member.on_exit(how, now);
     collect();
@@ -194,7 +200,12 @@ TEST_F(MemberRegroupTest, go_lets_it_go_on_and_up_is_said_again) {
   EXPECT_EQ(taken<ContinueProcesses>().at(0).go.id.generation, 2);
   EXPECT_TRUE(taken<StartProcesses>().empty());
   EXPECT_TRUE(sent<Up>().empty());
-  say({.progress = Progress{8, 10, 0, 1, 1, 1}});  // what it had still to say about the generation before
+  say({.progress = Progress{.step = 8,
+                            .total_steps = 10,
+                            .epoch = 0,
+                            .loss = 1,
+                            .samples_per_second = 1,
+                            .eta_seconds = 1}});  // what it had still to say about the generation before
   EXPECT_TRUE(sent<Up>().empty());
   say({.up = true, .regroups = true});
   EXPECT_EQ(sent<Up>().at(0).generation, 2);
@@ -444,7 +455,14 @@ TEST_F(MemberRegroupTest, a_process_that_stays_may_have_another_rank_in_the_next
   forget();
   member.on_worker_message(0, {.up = true, .regroups = true}, now);
   EXPECT_EQ(sent<Up>().at(0).generation, 2);
-  member.on_exit(ProcessEnd{0, 137, 9, 17, "tail", api::Cause::kNone, ""}, now);
+  member.on_exit(ProcessEnd{.rank = 0,
+                            .code = 137,
+                            .signal = 9,
+                            .end_ms = 17,
+                            .stderr_tail = "tail",
+                            .problem = api::Cause::kNone,
+                            .message = ""},
+                 now);
   EXPECT_EQ(sent<Exit>().at(0).rank, 0);
   EXPECT_EQ(sent<Exit>().at(0).generation, 2);
 }

@@ -221,7 +221,8 @@ TEST_F(MemberStateTest, heartbeats_carry_the_lowest_ranks_progress_and_newest_ch
   run_generation(1);
   forget();
   WorkerMessage message;
-  message.progress = Progress{12, 100, 0, 0.5, 10, 9};
+  message.progress =
+      Progress{.step = 12, .total_steps = 100, .epoch = 0, .loss = 0.5, .samples_per_second = 10, .eta_seconds = 9};
   message.checkpoint = CheckpointReport{"step-10.g1", 10, 1, "ab"};
   member.on_worker_message(1, message, now);
   message.checkpoint = CheckpointReport{"step-5.g1", 5, 1, "cd"};
@@ -240,7 +241,8 @@ TEST_F(MemberStateTest, the_last_step_and_checkpoint_leave_before_word_of_the_en
   run_generation(1);
   forget();
   WorkerMessage message;
-  message.progress = Progress{100, 100, 0, 0.5, 10, 0};
+  message.progress =
+      Progress{.step = 100, .total_steps = 100, .epoch = 0, .loss = 0.5, .samples_per_second = 10, .eta_seconds = 0};
   message.checkpoint = CheckpointReport{"step-100.g1", 100, 1, "ab"};
   member.on_worker_message(1, message, now);
   end_process(0);
@@ -257,7 +259,8 @@ TEST_F(MemberStateTest, a_new_coordinator_learns_the_last_step_that_the_old_one_
   run_generation(1);
   member.on_disconnected(now);
   WorkerMessage message;
-  message.progress = Progress{100, 100, 0, 0.5, 10, 0};
+  message.progress =
+      Progress{.step = 100, .total_steps = 100, .epoch = 0, .loss = 0.5, .samples_per_second = 10, .eta_seconds = 0};
   member.on_worker_message(1, message, now);
   end_process(0);
   forget();

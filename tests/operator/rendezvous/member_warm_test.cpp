@@ -25,7 +25,14 @@ class MemberWarmTest : public MemberStateTest {
     collect();
   }
   void ends(int rank, int code, int signal = 0) {
-    member.on_exit(ProcessEnd{rank, code, signal, 17, "tail", api::Cause::kNone, ""}, now);
+    member.on_exit(ProcessEnd{.rank = rank,
+                              .code = code,
+                              .signal = signal,
+                              .end_ms = 17,
+                              .stderr_tail = "tail",
+                              .problem = api::Cause::kNone,
+                              .message = ""},
+                   now);
     collect();
   }
   Propose proposal_of(int ranks, std::int64_t generation = 1) {

@@ -90,13 +90,36 @@ TEST(Protocol, every_message_of_an_agent_survives_the_wire) {
   hello.promised = {2, 8};
   hello.life = 4;
   Heartbeat heartbeat{
-      9, MemberPhase::kWarm, 7, true, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+      .sequence = 9,
+      .phase = MemberPhase::kWarm,
+      .generation = 7,
+      .up = true,
+      .regroups = true,
+      .progress =
+          Progress{.step = 1, .total_steps = 2, .epoch = 3, .loss = 0.5, .samples_per_second = 6.25, .eta_seconds = 7},
+      .newest_checkpoint = CheckpointReport{"step-1.g7", 1, 7, "ab"}};
   Heartbeat watched = heartbeat;
-  watched.ranks = {
-      {'T', 1250,
-       Activity{7, Activity::Doing::kForward, 41, 9, 512, Activity::Stage::kReduceScatter, 5, 6, 1, 0, 7500}},
-      {'D', 0, std::nullopt}};
-  Ready ready{{2, 8}, {"10.0.0.1:1", "10.0.0.1:2"}, {}, "10.0.0.1", 20'001, 4, api::Cause::kPortInUse, "taken"};
+  watched.ranks = {{'T', 1250,
+                    Activity{.generation = 7,
+                             .doing = Activity::Doing::kForward,
+                             .step = 41,
+                             .beats = 9,
+                             .sequence = 512,
+                             .stage = Activity::Stage::kReduceScatter,
+                             .sent = 5,
+                             .received = 6,
+                             .waits_for_bytes_of = 1,
+                             .waits_for_room_at = 0,
+                             .may_rest_ms = 7500}},
+                   {'D', 0, std::nullopt}};
+  Ready ready{.id = {2, 8},
+              .addresses = {"10.0.0.1:1", "10.0.0.1:2"},
+              .holdings = {},
+              .host = "10.0.0.1",
+              .master_port = 20'001,
+              .life = 4,
+              .problem = api::Cause::kPortInUse,
+              .message = "taken"};
   Ready kept = ready;
   kept.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   kept.identities = {{2, "gradients=fp32"}};
@@ -269,13 +292,23 @@ TEST(Protocol, holdings_are_one_for_each_address) {
 TEST(Protocol, activities_of_the_most_processes_fit_a_frame_and_one_more_is_refused) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 2;
   Heartbeat heartbeat;
-  heartbeat.progress = Progress{kMost, kMost, kMost, 1.0 / 3, 1.0 / 3, 1.0 / 3};
-  const Activity largest{kMost,      Activity::Doing::kCommitting,
-                         kMost,      kMost,
-                         kMost,      Activity::Stage::kReduceScatter,
-                         kMost,      kMost,
-                         1'000'000,  1'000'000,
-                         kMostRestMs};
+  heartbeat.progress = Progress{.step = kMost,
+                                .total_steps = kMost,
+                                .epoch = kMost,
+                                .loss = 1.0 / 3,
+                                .samples_per_second = 1.0 / 3,
+                                .eta_seconds = 1.0 / 3};
+  const Activity largest{.generation = kMost,
+                         .doing = Activity::Doing::kCommitting,
+                         .step = kMost,
+                         .beats = kMost,
+                         .sequence = kMost,
+                         .stage = Activity::Stage::kReduceScatter,
+                         .sent = kMost,
+                         .received = kMost,
+                         .waits_for_bytes_of = 1'000'000,
+                         .waits_for_room_at = 1'000'000,
+                         .may_rest_ms = kMostRestMs};
   heartbeat.ranks.assign(kMaxRanksPerMember, {'T', kMost, largest});
   EXPECT_EQ(there_and_back(AgentToCoordinator(heartbeat)), AgentToCoordinator(heartbeat));
   heartbeat.ranks.assign(kMaxRanksPerMember + 1, {'T', 0, std::nullopt});
@@ -346,8 +379,17 @@ TEST(Protocol, random_bytes_never_decode_into_anything_harmful) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   Heartbeat watched;
-  watched.ranks = {
-      {'S', 17, Activity{3, Activity::Doing::kWaiting, 41, 9, 512, Activity::Stage::kExchange, 5, 6, 1, 0}}};
+  watched.ranks = {{'S', 17,
+                    Activity{.generation = 3,
+                             .doing = Activity::Doing::kWaiting,
+                             .step = 41,
+                             .beats = 9,
+                             .sequence = 512,
+                             .stage = Activity::Stage::kExchange,
+                             .sent = 5,
+                             .received = 6,
+                             .waits_for_bytes_of = 1,
+                             .waits_for_room_at = 0}}};
   const std::string goods[] = {encode_frame(AgentToCoordinator(full_exit()))->substr(4),
                                encode_frame(AgentToCoordinator(watched))->substr(4)};
   for (int i = 0; i < sanitizer::cases(20'000); ++i) {

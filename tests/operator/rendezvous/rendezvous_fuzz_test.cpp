@@ -12,12 +12,36 @@ namespace {
 
 // The text of each message, and all of them as a stream of frames.
 std::vector<std::string> seeds() {
-  const Activity activity{3, Activity::Doing::kBackward, 41, 9, 512, Activity::Stage::kAllGather, 1 << 20, 7, 1, -1, 6};
+  const Activity activity{.generation = 3,
+                          .doing = Activity::Doing::kBackward,
+                          .step = 41,
+                          .beats = 9,
+                          .sequence = 512,
+                          .stage = Activity::Stage::kAllGather,
+                          .sent = 1 << 20,
+                          .received = 7,
+                          .waits_for_bytes_of = 1,
+                          .waits_for_room_at = -1,
+                          .may_rest_ms = 6};
   Heartbeat heartbeat{
-      9, MemberPhase::kWarm, 7, true, true, Progress{1, 2, 3, 0.5, 6.25, 7}, CheckpointReport{"step-1.g7", 1, 7, "ab"}};
+      .sequence = 9,
+      .phase = MemberPhase::kWarm,
+      .generation = 7,
+      .up = true,
+      .regroups = true,
+      .progress =
+          Progress{.step = 1, .total_steps = 2, .epoch = 3, .loss = 0.5, .samples_per_second = 6.25, .eta_seconds = 7},
+      .newest_checkpoint = CheckpointReport{"step-1.g7", 1, 7, "ab"}};
   heartbeat.ranks = {{'S', 17, activity}, {'D', 0, std::nullopt}};
   heartbeat.identities = {{1, "gradients=fp32"}, {3, ""}};
-  Ready ready{{2, 8}, {"10.0.0.1:1"}, {}, "10.0.0.1", 20'001, 4, api::Cause::kPortInUse, "taken"};
+  Ready ready{.id = {2, 8},
+              .addresses = {"10.0.0.1:1"},
+              .holdings = {},
+              .host = "10.0.0.1",
+              .master_port = 20'001,
+              .life = 4,
+              .problem = api::Cause::kPortInUse,
+              .message = "taken"};
   ready.holdings = {{7, 41, "00ff"}, {7, 42, "00fe"}};
   Exit exit;
   exit.report = FailureReport{FailureReport::Class::kCommunication, 2, "rank 2 went away"};

@@ -23,7 +23,12 @@ WorkerMessage there_and_back(const WorkerMessage& message) {
 TEST(WorkerContract, every_message_comes_back_as_it_was) {
   const WorkerMessage up{.up = true};
   EXPECT_EQ(there_and_back(up), up);
-  const WorkerMessage progress{.progress = Progress{120, 1000, 2, 1.25, 310.5, 42.0}};
+  const WorkerMessage progress{.progress = Progress{.step = 120,
+                                                    .total_steps = 1000,
+                                                    .epoch = 2,
+                                                    .loss = 1.25,
+                                                    .samples_per_second = 310.5,
+                                                    .eta_seconds = 42.0}};
   EXPECT_EQ(there_and_back(progress), progress);
   const WorkerMessage checkpoint{.checkpoint = CheckpointReport{"step-120.g3", 120, 3, "abc0"}};
   EXPECT_EQ(there_and_back(checkpoint), checkpoint);
@@ -34,8 +39,17 @@ TEST(WorkerContract, every_message_comes_back_as_it_was) {
   EXPECT_EQ(there_and_back(stays), stays);
   const WorkerMessage broken{.broken = BrokenReport{3, 1, "rank 1 went away", true}};
   EXPECT_EQ(there_and_back(broken), broken);
-  const WorkerMessage activity{.activity = Activity{3, Activity::Doing::kBackward, 41, 9, 512,
-                                                    Activity::Stage::kAllGather, 1 << 20, 7, 1, -1, 60'000}};
+  const WorkerMessage activity{.activity = Activity{.generation = 3,
+                                                    .doing = Activity::Doing::kBackward,
+                                                    .step = 41,
+                                                    .beats = 9,
+                                                    .sequence = 512,
+                                                    .stage = Activity::Stage::kAllGather,
+                                                    .sent = 1 << 20,
+                                                    .received = 7,
+                                                    .waits_for_bytes_of = 1,
+                                                    .waits_for_room_at = -1,
+                                                    .may_rest_ms = 60'000}};
   EXPECT_EQ(there_and_back(activity), activity);
   const WorkerMessage identity{.activity = Activity{}, .identity = "gradients=fp32 numerics=cpu/avx2"};
   EXPECT_EQ(there_and_back(identity), identity);
@@ -68,15 +82,15 @@ Result<AgentMessage> of_agent(const AgentMessage& message) {
 AgentMessage full_join() {
   AgentMessage message;
   message.kind = AgentMessage::Kind::kJoin;
-  message.join = {2,
-                  4,
-                  1,
-                  2,
-                  {"10.0.0.1:1", "10.0.0.2:1"},
-                  {0, 1},
-                  std::string(64, 'a'),
-                  {0, {3, 120, "00ff"}, true},
-                  "step-100.g3"};
+  message.join = {.term = 2,
+                  .generation = 4,
+                  .rank = 1,
+                  .world_size = 2,
+                  .peers = {"10.0.0.1:1", "10.0.0.2:1"},
+                  .member_of_rank = {0, 1},
+                  .key = std::string(64, 'a'),
+                  .source = {0, {3, 120, "00ff"}, true},
+                  .restore = "step-100.g3"};
   return message;
 }
 
@@ -180,7 +194,12 @@ TEST(WorkerContract, deep_nesting_and_random_bytes_are_survived) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  const std::string whole = encode(WorkerMessage{.progress = Progress{120, 1000, 2, 1.25, 310.5, 42.0}});
+  const std::string whole = encode(WorkerMessage{.progress = Progress{.step = 120,
+                                                                      .total_steps = 1000,
+                                                                      .epoch = 2,
+                                                                      .loss = 1.25,
+                                                                      .samples_per_second = 310.5,
+                                                                      .eta_seconds = 42.0}});
   for (int i = 0; i < sanitizer::cases(5000); ++i) {
     std::string line = whole.substr(0, whole.size() - 1);
     for (int changes = static_cast<int>(random() % 4); changes >= 0; --changes) {

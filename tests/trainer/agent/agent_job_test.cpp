@@ -281,7 +281,8 @@ TEST_F(AgentJobTest, a_flood_of_output_arrives_whole_and_does_not_cost_the_conne
 TEST_F(AgentJobTest, a_linked_worker_is_up_when_it_says_so_and_its_checkpoint_is_restored) {
   rv::WorkerMessage up, progress, checkpoint;
   up.up = true;
-  progress.progress = rv::Progress{7, 100, 0, 1.5, 10, 9};
+  progress.progress =
+      rv::Progress{.step = 7, .total_steps = 100, .epoch = 0, .loss = 1.5, .samples_per_second = 10, .eta_seconds = 9};
   checkpoint.checkpoint = rv::CheckpointReport{"step-5.g1", 5, 1, "abcd"};
   std::ofstream(folder / "messages") << rv::encode(up) << rv::encode(progress) << rv::encode(checkpoint);
   plan.kind = rv::Kind::kLockstep;

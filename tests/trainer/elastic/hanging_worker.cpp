@@ -131,16 +131,16 @@ Status run(StopToken& stop) {
   LOCKSTEP_TRY(const auto agent, AgentLink::open(world.agent_fd, stop));
   agent->watch([&board, &communicator = *communicator, generation = world.generation] {
     const comm::Activity seen = communicator.activity();
-    return Activity{generation,
-                    board.doing,
-                    board.step,
-                    board.beats,
-                    static_cast<std::int64_t>(seen.sequence),
-                    static_cast<Activity::Stage>(seen.stage),
-                    static_cast<std::int64_t>(seen.sent),
-                    static_cast<std::int64_t>(seen.received),
-                    seen.waits_for_bytes_of,
-                    seen.waits_for_room_at};
+    return Activity{.generation = generation,
+                    .doing = board.doing,
+                    .step = board.step,
+                    .beats = board.beats,
+                    .sequence = static_cast<std::int64_t>(seen.sequence),
+                    .stage = static_cast<Activity::Stage>(seen.stage),
+                    .sent = static_cast<std::int64_t>(seen.sent),
+                    .received = static_cast<std::int64_t>(seen.received),
+                    .waits_for_bytes_of = seen.waits_for_bytes_of,
+                    .waits_for_room_at = seen.waits_for_room_at};
   });
   Worker worker(std::move(world), *agent, *communicator, board);
   const Status outcome = worker.run();

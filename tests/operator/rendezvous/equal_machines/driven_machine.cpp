@@ -247,7 +247,14 @@ class Driven : public equal_machines::Machine {
     heartbeat.generation = event.generation;
     heartbeat.up = event.up;
     heartbeat.regroups = event.regroups;
-    if (event.step) heartbeat.progress = Progress{*event.step, 1000, 1, 0.5, 2.5, 10};
+    if (event.step) {
+      heartbeat.progress = Progress{.step = *event.step,
+                                    .total_steps = 1000,
+                                    .epoch = 1,
+                                    .loss = 0.5,
+                                    .samples_per_second = 2.5,
+                                    .eta_seconds = 10};
+    }
     if (event.checkpoint) {
       heartbeat.newest_checkpoint =
           CheckpointReport{fmt::format("step-{}.g{}", event.checkpoint->step, event.checkpoint->generation),
@@ -257,16 +264,16 @@ class Driven : public equal_machines::Machine {
       RankActivity activity;
       activity.state = rank.state;
       if (rank.said) {
-        activity.said = Activity{rank.generation,
-                                 static_cast<Activity::Doing>(rank.doing),
-                                 rank.step,
-                                 rank.beats,
-                                 rank.sequence,
-                                 Activity::Stage::kExchange,
-                                 rank.sent,
-                                 rank.received,
-                                 rank.waits_for_bytes_of,
-                                 rank.waits_for_room_at};
+        activity.said = Activity{.generation = rank.generation,
+                                 .doing = static_cast<Activity::Doing>(rank.doing),
+                                 .step = rank.step,
+                                 .beats = rank.beats,
+                                 .sequence = rank.sequence,
+                                 .stage = Activity::Stage::kExchange,
+                                 .sent = rank.sent,
+                                 .received = rank.received,
+                                 .waits_for_bytes_of = rank.waits_for_bytes_of,
+                                 .waits_for_room_at = rank.waits_for_room_at};
       }
       heartbeat.ranks.push_back(activity);
     }

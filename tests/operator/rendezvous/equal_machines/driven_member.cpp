@@ -259,7 +259,12 @@ class DrivenMember : public equal_machines::MemberMachine {
         message.entry = {event.number, event.number / 2};
         break;
       case Kind::kProgress:
-        message.progress = Progress{event.step, 1000, 1, 0.5, 2.5, event.number};
+        message.progress = Progress{.step = event.step,
+                                    .total_steps = 1000,
+                                    .epoch = 1,
+                                    .loss = 0.5,
+                                    .samples_per_second = 2.5,
+                                    .eta_seconds = event.number};
         break;
       case Kind::kCheckpoint:
         message.checkpoint = CheckpointReport{word("step", event.number), event.step, event.generation, digest};
