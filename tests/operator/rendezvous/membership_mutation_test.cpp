@@ -38,7 +38,8 @@ TEST_P(BrokenMembership, is_noticed_by_the_invariants) {
   std::cout << "LOCKSTEP_SEED=" << first << "\n";
   kMutation = GetParam().mutation;
   for (unsigned i = 0; i < 3000; ++i) {
-    SimulatedWorld world(first + i, true, i % 2 == 1 || kMutation == Mutation::kDisjointSuccessor, i % 4 == 0);
+    SimulatedWorld world(first + i,
+                         {.elastic = i % 2 == 1 || kMutation == Mutation::kDisjointSuccessor, .spares = i % 4 == 0});
     world.disturb(20);
     if (world.violation().empty()) continue;
     std::cout << "noticed in world " << i + 1 << ": " << world.violation() << "\n";
@@ -55,7 +56,7 @@ class BrokenNetworks : public testing::Test {
 TEST_F(BrokenNetworks, a_job_whose_bad_link_costs_nobody_never_goes_on) {
   kMutation = Mutation::kKeepBadLinks;
   for (unsigned seed = 1; seed < 20; ++seed) {
-    SimulatedWorld world(seed, true, false);
+    SimulatedWorld world(seed, {});
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }));
     const std::int64_t generation = world.leader_view()->generation;
     if (!world.cut_two()) continue;
@@ -68,7 +69,7 @@ TEST_F(BrokenNetworks, a_job_whose_bad_link_costs_nobody_never_goes_on) {
 TEST_F(BrokenNetworks, blaming_unheard_members_ends_a_generation_that_trains) {
   kMutation = Mutation::kBlameWhenCutOff;
   for (unsigned seed = 1; seed < 20; ++seed) {
-    SimulatedWorld world(seed, true, false);
+    SimulatedWorld world(seed, {});
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }));
     if (world.members() < 2) continue;
     const std::int64_t generation = world.leader_view()->generation;

@@ -23,16 +23,17 @@ unsigned first_seed() {
 
 struct Form {
   const char* name;
-  bool regroups, elastic, spares;
+  WorldOptions world;
 };
 class Membership : public testing::TestWithParam<Form> {};
 
 INSTANTIATE_TEST_SUITE_P(Processes, Membership,
-                         testing::Values(Form{"restart", false, false, false}, Form{"stay", true, false, false},
-                                         Form{"restart_with_fewer", false, true, false},
-                                         Form{"stay_with_fewer", true, true, false},
-                                         Form{"restart_with_spares", false, false, true},
-                                         Form{"stay_with_fewer_and_spares", true, true, true}),
+                         testing::Values(Form{"restart", {.regroups = false}}, Form{"stay", {.regroups = true}},
+                                         Form{"restart_with_fewer", {.regroups = false, .elastic = true}},
+                                         Form{"stay_with_fewer", {.regroups = true, .elastic = true}},
+                                         Form{"restart_with_spares", {.regroups = false, .spares = true}},
+                                         Form{"stay_with_fewer_and_spares",
+                                              {.regroups = true, .elastic = true, .spares = true}}),
                          [](const auto& which) { return std::string(which.param.name); });
 
 TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finishes) {
@@ -40,7 +41,7 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
   int generations = 0, starts = 0, warm = 0, smaller = 0, partly_kept = 0, released = 0;
   std::int64_t commits = 0, kept = 0, transfers = 0, yields = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
+    SimulatedWorld world(first + i, GetParam().world);
     world.disturb(20);
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     ASSERT_TRUE(world.reaches(40, [&] { return world.all_up(); }))
@@ -70,12 +71,12 @@ TEST_P(Membership, invariants_hold_under_faults_and_every_job_recovers_and_finis
             << smaller << " generations with fewer, " << yields << " ended in band, " << released << " pods released\n";
   EXPECT_GT(commits, 0);
   if (!sanitizer::kOn) {
-    EXPECT_EQ(kept > 0, GetParam().regroups);
-    EXPECT_EQ(partly_kept > 0, GetParam().regroups);
-    EXPECT_EQ(smaller > 0, GetParam().elastic);
+    EXPECT_EQ(kept > 0, GetParam().world.regroups);
+    EXPECT_EQ(partly_kept > 0, GetParam().world.regroups);
+    EXPECT_EQ(smaller > 0, GetParam().world.elastic);
     EXPECT_GT(warm, 0);
-    EXPECT_EQ(yields > 0, GetParam().elastic && GetParam().regroups);
-    EXPECT_EQ(released > 0, GetParam().elastic);
+    EXPECT_EQ(yields > 0, GetParam().world.elastic && GetParam().world.regroups);
+    EXPECT_EQ(released > 0, GetParam().world.elastic);
   }
 }
 
@@ -85,7 +86,10 @@ TEST_P(Membership, under_faults_every_hung_rank_is_ended_and_no_other) {
   const unsigned first = first_seed();
   int aborted = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, false, true);
+    WorldOptions options = GetParam().world;
+    options.spares = false;
+    options.watched = true;
+    SimulatedWorld world(first + i, options);
     world.disturb(10);
     ASSERT_EQ(world.violation(), "") << "LOCKSTEP_SEED=" << first + i;
     for (int round = 0; round < 2; ++round) {
@@ -112,7 +116,7 @@ TEST_P(Membership, of_two_pods_with_a_broken_link_one_is_recreated) {
   const unsigned first = first_seed();
   int cuts = 0, evicted = 0;
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
+    SimulatedWorld world(first + i, GetParam().world);
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const std::int64_t cut = world.leader_view()->generation;
@@ -143,7 +147,7 @@ TEST_P(Membership, of_two_pods_with_a_broken_link_one_is_recreated) {
 TEST_P(Membership, a_coordinator_that_loses_every_member_evicts_none) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
+    SimulatedWorld world(first + i, GetParam().world);
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const std::int64_t generation = world.leader_view()->generation;
@@ -161,7 +165,7 @@ TEST_P(Membership, a_coordinator_that_loses_every_member_evicts_none) {
 TEST_P(Membership, a_new_coordinator_leaves_a_running_generation_alone) {
   const unsigned first = first_seed();
   for (unsigned i = 0; i < kWorlds; ++i) {
-    SimulatedWorld world(first + i, GetParam().regroups, GetParam().elastic, GetParam().spares);
+    SimulatedWorld world(first + i, GetParam().world);
     ASSERT_TRUE(world.reaches(20, [&] { return world.all_up(); }))
         << "LOCKSTEP_SEED=" << first + i << " " << world.describe();
     const int starts = world.starts();

@@ -5,14 +5,14 @@
 
 namespace lockstep::rendezvous {
 
-SimulatedWorld::SimulatedWorld(unsigned seed, bool regroups, bool elastic, bool spares, bool watched)
+SimulatedWorld::SimulatedWorld(unsigned seed, WorldOptions options)
     : random_(seed),
       slots_(between(1, 5)),
       procs_(between(1, 2)),
-      regroups_(regroups),
-      min_slots_(elastic ? between(1, slots_) : 0),
-      spares_(spares ? between(1, 2) : 0),
-      watched_(watched),
+      regroups_(options.regroups),
+      min_slots_(options.elastic ? between(1, slots_) : 0),
+      spares_(options.spares ? between(1, 2) : 0),
+      watched_(options.watched),
       racks_(seed % 2 == 1) {
   for (int slot = 0; slot < slots_ + spares_; ++slot) create_pod(slot);
   start_leader();

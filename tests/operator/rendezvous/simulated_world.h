@@ -21,14 +21,17 @@
 
 namespace lockstep::rendezvous {
 
+struct WorldOptions {
+  bool regroups = true;  // processes keep their memory when others die
+  bool elastic = false;  // the gang may run with fewer, and is scaled
+  bool spares = false;   // there are more pods than the gang takes
+  bool watched = false;  // processes say what they are doing, and the job is watched for hangs
+};
+
 class SimulatedWorld {
  public:
-  // `regroups`: whether processes keep their memory when others die. `elastic`: whether the gang may run with fewer,
-  // and is scaled.
-  // `spares`: whether there may be more pods than the gang takes.
-  // `watched`: processes say what they are doing, and the job is watched for hangs.
-  explicit SimulatedWorld(unsigned seed, bool regroups = true, bool elastic = false, bool spares = false,
-                          bool watched = false);
+  // Everything else depends on `seed` alone.
+  SimulatedWorld(unsigned seed, WorldOptions options);
 
   // Faults for `seconds` of virtual time.
   void disturb(int seconds);
