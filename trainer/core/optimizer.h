@@ -72,11 +72,11 @@ inline double learning_rate(const Optimizer& optimizer, const Group& group, std:
 // One update over flat arenas of a backend's memory, which share a layout and its element type. Padding stays zero.
 struct Update {
   const Layout* layout = nullptr;
-  void* parameters = nullptr;
-  const void* gradients = nullptr;
-  std::span<void* const> slots;  // one arena for each of slots_of()
-  double gradient_scale = 1;     // of clipping: gradients are multiplied by it
-  std::int64_t step = 0;         // steps committed before this one; the schedule's clock
+  void* parameters = nullptr;       // (layout->count)
+  const void* gradients = nullptr;  // (layout->count)
+  std::span<void* const> slots;     // one arena, (layout->count), for each of slots_of()
+  double gradient_scale = 1;        // of clipping: gradients are multiplied by it
+  std::int64_t step = 0;            // steps committed before this one; the schedule's clock
 };
 
 // The number that a segment's parameters (`part` 0) or slot part - 1 have in the digest of a state with `slots` slots.

@@ -19,10 +19,10 @@ namespace lockstep::trainer::core {
 // with the same parameters and statistics: a program finds them by name.
 struct ProgramMemory {
   const Layout* layout = nullptr;
-  std::byte* parameters = nullptr;
-  std::byte* gradients = nullptr;  // null: the program only predicts
-  double* statistics = nullptr;
-  double* staged_statistics = nullptr;
+  std::byte* parameters = nullptr;      // (layout->count) of the backend's element type
+  std::byte* gradients = nullptr;       // (layout->count) of the same; null: the program only predicts
+  double* statistics = nullptr;         // one arena, as long as layout->statistics
+  double* staged_statistics = nullptr;  // the same
 };
 
 struct ProgramOptions {
