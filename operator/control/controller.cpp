@@ -41,7 +41,7 @@ void Controller::start() {
 
 void Controller::stop() {
   {
-    const std::lock_guard guard(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
     stopping_.notify_all();
   }
@@ -126,7 +126,7 @@ void Controller::settle(const api::ObjectKey& key, const Result<std::optional<Du
 }
 
 void Controller::resync() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop_) {
     const auto next = clock_.now() + options_.resync;
     while (!stop_ && clock_.now() < next) clock_.wait_until(lock, stopping_, next);

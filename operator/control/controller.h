@@ -13,6 +13,7 @@
 #include "operator/api/object.h"
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
+#include "operator/base/mutex.h"
 #include "operator/base/result.h"
 #include "operator/cache/informer.h"
 #include "operator/control/own_writes.h"
@@ -73,9 +74,9 @@ class Controller {
   const std::function<std::vector<api::ObjectKey>()> all_keys_;
   Histogram& seconds_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable stopping_;
-  bool stop_ = false;  // protected by mutex_
+  bool stop_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -10,7 +10,7 @@ void OwnWrites::add_cache(const std::string& kind, CacheView view) {
 
 void OwnWrites::wrote(const api::ObjectKey& job, const std::string& kind, const std::string& resource_version) {
   if (resource_version.empty() || !caches_.contains(kind)) return;
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   Expected& expected = expected_[job][kind];
   const auto order = api::compare_resource_versions(expected.resource_version, resource_version);
   // Answers of parallel writes may be noted in any order.
@@ -20,7 +20,7 @@ void OwnWrites::wrote(const api::ObjectKey& job, const std::string& kind, const 
 
 void OwnWrites::deleted(const api::ObjectKey& job, const std::string& kind, const std::string& uid) {
   if (uid.empty() || !caches_.contains(kind)) return;
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   Expected& expected = expected_[job][kind];
   expected.gone.insert(uid);
   expected.since = clock_.now();
@@ -34,7 +34,7 @@ bool OwnWrites::seen(const CacheView& view, const std::string& resource_version)
 }
 
 bool OwnWrites::ready(const api::ObjectKey& job) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   const auto of_job = expected_.find(job);
   if (of_job == expected_.end()) return true;
   for (auto it = of_job->second.begin(); it != of_job->second.end();) {
@@ -56,7 +56,7 @@ bool OwnWrites::ready(const api::ObjectKey& job) {
 }
 
 void OwnWrites::forget(const api::ObjectKey& job) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   expected_.erase(job);
 }
 

@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "operator/api/object.h"
 #include "operator/base/clock.h"
+#include "operator/base/mutex.h"
 
 namespace lockstep::control {
 
@@ -61,8 +61,8 @@ class OwnWrites {
   Clock& clock_;
   const Duration give_up_after_;
   std::map<std::string, CacheView> caches_;  // constant once the controller runs
-  std::mutex mutex_;                         // protects what follows
-  std::map<api::ObjectKey, std::map<std::string, Expected>> expected_;
+  Mutex mutex_;
+  std::map<api::ObjectKey, std::map<std::string, Expected>> expected_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::control

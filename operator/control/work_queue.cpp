@@ -30,12 +30,12 @@ WorkQueue::WorkQueue(Clock& clock, MetricsRegistry& metrics, WorkQueueOptions op
       tokens_at_(clock.now()) {}
 
 void WorkQueue::add(const api::ObjectKey& key) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   if (!shutting_down_) add_rested_locked(key, Pace::kNow);
 }
 
 void WorkQueue::add_soon(const api::ObjectKey& key) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   if (!shutting_down_) add_rested_locked(key, Pace::kSoon);
 }
 
@@ -81,7 +81,7 @@ void WorkQueue::add_locked(const api::ObjectKey& key) {
 }
 
 void WorkQueue::add_after(const api::ObjectKey& key, Duration delay) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   if (!shutting_down_) add_after_locked(key, delay);
 }
 
@@ -102,7 +102,7 @@ void WorkQueue::add_after_locked(const api::ObjectKey& key, Duration delay) {
 }
 
 void WorkQueue::retry(const api::ObjectKey& key) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   if (shutting_down_) return;
   const int failures = failures_[key]++;
   Duration delay = options_.most_backoff;
@@ -120,7 +120,7 @@ void WorkQueue::retry(const api::ObjectKey& key) {
 }
 
 void WorkQueue::forget(const api::ObjectKey& key) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   failures_.erase(key);
 }
 
@@ -138,7 +138,7 @@ std::optional<MonotonicTime> WorkQueue::promote_locked() {
 }
 
 std::optional<api::ObjectKey> WorkQueue::take(MonotonicTime deadline) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     const auto next = promote_locked();
     if (!queue_.empty()) {
@@ -158,7 +158,7 @@ std::optional<api::ObjectKey> WorkQueue::take(MonotonicTime deadline) {
 }
 
 void WorkQueue::done(const api::ObjectKey& key) {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = processing_.find(key);
   if (it == processing_.end()) return;
   const auto now = clock_.now();
@@ -179,7 +179,7 @@ void WorkQueue::done(const api::ObjectKey& key) {
 }
 
 void WorkQueue::shut_down() {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   shutting_down_ = true;
   waiting_.clear();
   due_.clear();
@@ -188,7 +188,7 @@ void WorkQueue::shut_down() {
 }
 
 void WorkQueue::shut_down_now() {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   shutting_down_ = true;
   waiting_.clear();
   due_.clear();
@@ -200,17 +200,17 @@ void WorkQueue::shut_down_now() {
 }
 
 bool WorkQueue::shutting_down() const {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   return shutting_down_;
 }
 
 std::size_t WorkQueue::depth() const {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   return queue_.size();
 }
 
 Duration WorkQueue::longest_running() const {
-  const std::lock_guard guard(mutex_);
+  const MutexLock lock(mutex_);
   Duration longest{0};
   for (const auto& [key, since] : processing_) longest = std::max<Duration>(longest, clock_.now() - since);
   return longest;

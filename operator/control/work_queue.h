@@ -15,7 +15,6 @@
 
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <queue>
 #include <set>
@@ -25,6 +24,7 @@
 #include "operator/api/object.h"
 #include "operator/base/clock.h"
 #include "operator/base/metrics.h"
+#include "operator/base/mutex.h"
 
 namespace lockstep::control {
 
@@ -81,15 +81,15 @@ class WorkQueue {
   };
   enum class Pace { kNow, kSoon };
 
-  void add_locked(const api::ObjectKey& key);
-  void add_rested_locked(const api::ObjectKey& key, Pace pace);
+  void add_locked(const api::ObjectKey& key) LOCKSTEP_REQUIRES(mutex_);
+  void add_rested_locked(const api::ObjectKey& key, Pace pace) LOCKSTEP_REQUIRES(mutex_);
   // When the key may be handed out.
-  MonotonicTime rested_locked(const api::ObjectKey& key, Pace pace) const;
-  void forget_rests_locked();
-  void add_after_locked(const api::ObjectKey& key, Duration delay);
+  MonotonicTime rested_locked(const api::ObjectKey& key, Pace pace) const LOCKSTEP_REQUIRES(mutex_);
+  void forget_rests_locked() LOCKSTEP_REQUIRES(mutex_);
+  void add_after_locked(const api::ObjectKey& key, Duration delay) LOCKSTEP_REQUIRES(mutex_);
   // Moves due keys into the queue; returns when the next becomes due.
-  std::optional<MonotonicTime> promote_locked();
-  void measure_locked();
+  std::optional<MonotonicTime> promote_locked() LOCKSTEP_REQUIRES(mutex_);
+  void measure_locked() LOCKSTEP_REQUIRES(mutex_);
 
   Clock& clock_;
   const WorkQueueOptions options_;
@@ -101,25 +101,25 @@ class WorkQueue {
   Histogram& queued_seconds_;
   Histogram& work_seconds_;
 
-  mutable std::mutex mutex_;  // protects what follows
+  mutable Mutex mutex_;
   std::condition_variable changed_;
   // Every key of queue_ is in dirty_ and not in processing_.
-  std::deque<api::ObjectKey> queue_;
+  std::deque<api::ObjectKey> queue_ LOCKSTEP_GUARDED_BY(mutex_);
   // Keys that need attention; a key that is in processing_ too goes into queue_ when it is done.
-  std::map<api::ObjectKey, MonotonicTime> dirty_;  // since when
+  std::map<api::ObjectKey, MonotonicTime> dirty_ LOCKSTEP_GUARDED_BY(mutex_);  // since when
   // Keys that are with a worker.
-  std::map<api::ObjectKey, MonotonicTime> processing_;  // since when
+  std::map<api::ObjectKey, MonotonicTime> processing_ LOCKSTEP_GUARDED_BY(mutex_);  // since when
   // Keys that will need attention: by time, and the earliest time of each.
-  std::set<std::pair<MonotonicTime, api::ObjectKey>> waiting_;
-  std::map<api::ObjectKey, MonotonicTime> due_;
+  std::set<std::pair<MonotonicTime, api::ObjectKey>> waiting_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<api::ObjectKey, MonotonicTime> due_ LOCKSTEP_GUARDED_BY(mutex_);
   // Keys in progress that were added meanwhile: they are queued when they are done and have rested.
-  std::map<api::ObjectKey, Pace> again_;
-  std::map<api::ObjectKey, Rest> rests_;
-  std::size_t rests_bound_ = 64;            // beyond this, rests that have ended are removed
-  std::map<api::ObjectKey, int> failures_;  // in a row
-  double tokens_;                           // of the retry bucket; below zero: reserved by waiting retries
-  MonotonicTime tokens_at_;
-  bool shutting_down_ = false;
+  std::map<api::ObjectKey, Pace> again_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<api::ObjectKey, Rest> rests_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::size_t rests_bound_ LOCKSTEP_GUARDED_BY(mutex_) = 64;  // beyond this, rests that have ended are removed
+  std::map<api::ObjectKey, int> failures_ LOCKSTEP_GUARDED_BY(mutex_);  // in a row
+  double tokens_ LOCKSTEP_GUARDED_BY(mutex_);  // of the retry bucket; below zero: reserved by waiting retries
+  MonotonicTime tokens_at_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool shutting_down_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::control
