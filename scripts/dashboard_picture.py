@@ -23,7 +23,7 @@ LEFT, RIGHT, TOP, LEGEND = 50, 12, 30, 15  # px: of a panel around its plot, and
 LETTER = 5.9  # px: a letter of the legend, about
 COLOURS = ("#3274d9", "#e0752d", "#2f9e6e", "#a352cc", "#d64550", "#8a7a1f", "#1b9db5", "#6b6f76", "#f2a900", "#8c4a2f",
            "#7fb800", "#e377b8")
-STYLE = """text {font: 11px system-ui, "DejaVu Sans", sans-serif; fill: #52545c}
+STYLE = """text {font: 10.5px system-ui, "DejaVu Sans", sans-serif; fill: #52545c}
 .t {font-size: 12.5px; font-weight: 600; fill: #24292e}
 .r {font-size: 13px; font-weight: 600; fill: #24292e}
 .p {fill: #fff; stroke: #dcdfe3}

@@ -19,8 +19,9 @@ TIMES = list(range(1200, 1801, 5))
 
 
 def shown(text):
-    """title -> (place, expressions) of each panel in a picture."""
-    return {panel.find(f"{SVG}title").text: (panel.get("transform"), panel.find(f"{SVG}desc").text)
+    """title -> (place, frame, expressions) of each panel in a picture."""
+    return {panel.find(f"{SVG}title").text: (panel.get("transform"), panel.find(f"{SVG}rect").attrib,
+                                             panel.find(f"{SVG}desc").text)
             for panel in xml.fromstring(text).iter(f"{SVG}g")}
 
 
@@ -38,7 +39,7 @@ def test_the_picture_is_of_todays_dashboard():
 
 
 def test_the_picture_is_of_a_run_with_faults():
-    assert {"ProcessSignal", "detect", "transfer", "created", "p99"} <= set(words_of(PICTURE.read_text()))
+    assert {"ProcessSignal", "MemberLost", "detect", "transfer", "created", "p99"} <= set(words_of(PICTURE.read_text()))
     assert PICTURE.stat().st_size < 100_000
 
 
