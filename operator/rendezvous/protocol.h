@@ -45,8 +45,8 @@ inline constexpr Duration kAbortGrace = std::chrono::milliseconds(1500);  // SIG
 inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);       // PROPOSE to READY, apart from kKillGrace
 inline constexpr Duration kHoldWithin = std::chrono::seconds(3);  // for a process to end its communicator: part of it
 inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);  // agents without a coordinator end processes
-// For agents to reconnect to a new leader. After an API server that was away kube-proxy knows the way late: client-go, with
-// which it watches, doubles its pauses up to 30 s and adds as much by chance.
+// For agents to reconnect to a new leader. After an API server that was away kube-proxy knows the way late: client-go,
+// with which it watches, doubles its pauses up to 30 s and adds as much by chance.
 inline constexpr Duration kReconnectWithin = std::chrono::seconds(60);
 
 // A generation as agents compare it: the term of the leader that proposed it, then its number.

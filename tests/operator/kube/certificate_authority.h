@@ -31,7 +31,8 @@ class TestAuthority {
     PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
     return {pem(certificate.get()), drained(bio)};
   }
-  // A server context that shows a certificate for `names`, and with `verify_clients` asks clients for one of this authority.
+  // A server context that shows a certificate for `names`, and with `verify_clients` asks clients for one of this
+  // authority.
   std::shared_ptr<SSL_CTX> server_context(const std::string& names, bool verify_clients = false) const {
     const auto pair = issue(names);
     std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
