@@ -125,7 +125,7 @@ TEST(DecideLeave, nobody_leaves_a_gang_that_could_not_go_on) {
   EXPECT_TRUE(s.plan().events.empty());
 }
 
-TEST(DecideLeave, a_member_leaves_a_gang_without_a_spare_when_a_node_is_reserved_for_its_successor) {
+TEST(DecideLeave, without_a_spare_a_member_leaves_for_a_node_reserved_for_its_successor) {
   Gang s(0);
   s.sicken(1);
   placement::Answer& answer = s.placing.emplace().answer.emplace();

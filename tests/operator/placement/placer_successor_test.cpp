@@ -99,7 +99,7 @@ TEST(PlacerSuccessor, a_reserved_node_that_takes_no_pods_any_more_is_given_up_fo
   EXPECT_NE(s.answer("a").reserved.at(1), first);
 }
 
-TEST(PlacerSuccessor, what_is_reserved_ends_with_the_wish_with_the_gang_and_with_another_name) {
+TEST(PlacerSuccessor, a_reservation_ends_with_the_wish_the_gang_or_the_name_of_the_pod) {
   Moving s(3);
   const std::size_t before = s.cluster.reservations();
   s.move();
@@ -116,7 +116,7 @@ TEST(PlacerSuccessor, what_is_reserved_ends_with_the_wish_with_the_gang_and_with
   EXPECT_EQ(s.cluster.reservations(), 0U);
 }
 
-TEST(PlacerSuccessor, gangs_that_can_be_placed_come_before_and_a_domain_that_is_kept_free_stays_so) {
+TEST(PlacerSuccessor, placeable_gangs_come_first_and_a_domain_kept_free_stays_free) {
   Moving s(3);
   s.a().successors = {{.slot = 1, .pod = "x/a-1-2", .from = s.left()}};
   s.gang("b", 1);
