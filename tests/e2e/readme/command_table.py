@@ -12,6 +12,10 @@ LEFT_OUT = {
         "make test-unit": "the suite `unit` of `make test`",
         "make test-kind": "the suite `kind` of `make test`",
     },
+    "docs/gpu.md": {
+        "docker build -f containers/trainer.Dockerfile --target cuda -t $REGISTRY/trainer:$TAG-cuda .":
+            "it downloads 1.2 GB; `tests/kind/run.sh cuda`, a form of `make soak`, builds this target by podman",
+    },
     "docs/migration.md": {
         "torchrun --nnodes=2 --nproc-per-node=8 --max-restarts=3 train.py --epochs=3":
             "PyTorch's launcher, which the page translates; it needs two nodes with 8 GPUs",
