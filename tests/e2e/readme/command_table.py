@@ -22,6 +22,7 @@ LEFT_OUT = {
     },
     "tests/kind/README.md": {
         "make test-kind": "the suite `kind` of `make test`",
+        "tests/kind/run.sh cuda": "a form of `make soak`",
         "tests/kind/run.sh -k xid": "the suite `kind` of `make test` runs these tests with the others",
         "LOCKSTEP_KIND_ENGINE=docker LOCKSTEP_KIND_NODE_IMAGE=kindest/node:v1.37.0@sha256:"
         "a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5 sudo -E tests/kind/run.sh":
@@ -42,6 +43,7 @@ LONG = {
     "make site": RECIPE,
     "make doxygen": RECIPE,
     "make capture": RECIPE,
+    "make dashboard": RECIPE,
     "make bench": RECIPE,
     "make bench-recovery": RECIPE,
     "make bench-recovery KILLS=20": RECIPE,
@@ -53,6 +55,9 @@ LONG = {
     "make bench-trainer": RECIPE,
     "make cuda-kernels": RECIPE,
     "make cuda-plans": RECIPE,
+    # Minutes, the second after a download. `make test` begins with the first, beside a cache.
+    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh release build/cold 2'": {"time scripts": "time bash -n scripts"},
+    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh cuda build/cold-cuda 2'": {"time scripts": "time bash -n scripts"},
     # One kill is a minute of undisturbed jobs and all-reduces, and torchft is a download of PyTorch.
     'tests/bench/recovery/bench_recovery.py --kills 20 --only "4 ranks, 16 MiB" --seed 7': " --help",
     "tests/bench/recovery/bench_peers.py --faults 4 --every 30 --only torchft": " --help",
