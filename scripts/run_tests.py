@@ -454,7 +454,7 @@ def bench(suite):
 SUITES = {
     "structure": (
         "rooms, includes, files; the arithmetic of the benchmarks",
-        lambda s: pytest(s, ["tests/structure", "tests/bench/recovery", "tests/bench/placement"], 60),
+        lambda s: pytest(s, ["tests/structure", "tests/bench/recovery", "tests/bench/placement"], 180),
     ),
     "unit": ("unit and property tests, release build", lambda s: ctest(s, "release", "unit")),
     "asan": ("the same under AddressSanitizer and UBSan", lambda s: ctest(s, "asan", "unit")),
