@@ -69,6 +69,17 @@ def wait_for(cluster, name, what, look):
     return cluster.wait_for(name, what, look, PATIENCE, 0.3)
 
 
+def newest_step(cluster, name):
+    """That a pod which is to stay has logged: after one was replaced, rank 0 is not always in slot 0."""
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", "--tail=50", check=False).stdout
+            for pod in cluster.by_slot(name).values()]
+    return max((int(step) for log in logs for step in re.findall(r"step (\d+)/", log)), default=0)
+
+
+def goes_on(cluster, name, step):
+    wait_for(cluster, name, f"a step after {step} is logged", lambda: newest_step(cluster, name) > step)
+
+
 def trains(cluster, name, world):
     """Waits until a job trains with this many processes and rank 0 has logged a step."""
     wait_for(
@@ -77,13 +88,12 @@ def trains(cluster, name, world):
         f"{world} processes train",
         lambda: (cluster.job(name).get("status") or {}).get("worldSize") == world,
     )
-    wait_for(cluster, name, "a step is logged", lambda: cluster.logged_step(name))
+    goes_on(cluster, name, 0)
 
 
 def makes_progress(cluster, name):
     """Waits until rank 0 has logged a step that is newer than the last."""
-    step = cluster.logged_step(name)
-    wait_for(cluster, name, f"a step after {step} is logged", lambda: cluster.logged_step(name) > step)
+    goes_on(cluster, name, newest_step(cluster, name))
 
 
 def environments(pod):
@@ -183,17 +193,6 @@ def test_a_gang_over_two_racks_has_its_ranks_in_their_order(cluster, racks):
     cluster.delete_job("across")
 
 
-def newest_step(cluster, name):
-    """That any pod has logged: where there are spares, rank 0 is not always in slot 0."""
-    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", "--tail=50", check=False).stdout
-            for pod in cluster.pods(name)]
-    return max((int(step) for log in logs for step in re.findall(r"step (\d+)/", log)), default=0)
-
-
-def goes_on(cluster, name, step):
-    wait_for(cluster, name, f"a step after {step} is logged", lambda: newest_step(cluster, name) > step)
-
-
 def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, racks):
     name = "leaves"
     cluster.apply(trainer(name, nodes=2, procs=1, spares={"nodes": 1}, gpusPerNode=4))
@@ -286,17 +285,26 @@ def test_a_killed_rank_restarts_and_no_pod_is_touched(cluster, gpu_job):
 
 def test_an_xid_turns_the_gpu_of_the_pod_unhealthy(cluster, gpu_job):
     pod = cluster.by_slot(gpu_job)[0]
-    node = pod["spec"]["nodeName"]
+    node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
+    taken = {one["spec"]["nodeName"] for one in cluster.pods(gpu_job)}
     device = sorted(health(pod))[0]
     cluster.happen(node, f"xid {cluster.listed_gpus(node).index(device)} 79")
-    wait_for(
-        cluster,
-        gpu_job,
-        f"the pod's {device} is Unhealthy",
-        lambda: health(cluster.by_slot(gpu_job)[0]).get(device) == "Unhealthy",
-    )
-    assert sorted(health(cluster.by_slot(gpu_job)[0]).values()) == ["Healthy"] * 3 + ["Unhealthy"]
+
+    def unhealthy():
+        found = [health(one) for one in cluster.pods(gpu_job) if one["metadata"]["uid"] == uid]
+        return found[0] if found and found[0].get(device) == "Unhealthy" else None
+
+    found = wait_for(cluster, gpu_job, f"the pod's {device} is Unhealthy", unhealthy)
+    assert sorted(found.values()) == ["Healthy"] * 3 + ["Unhealthy"]
     cluster.wait_for_gpus(node, 7)
+
+    def successor():
+        now = cluster.by_slot(gpu_job).get(0)
+        return now if now and now["metadata"]["uid"] != uid and now["status"]["phase"] == "Running" else None
+
+    # The job has no spare, but the third worker is free for a successor; so the pod leaves.
+    assert wait_for(cluster, gpu_job, "its successor runs", successor)["spec"]["nodeName"] not in taken
+    trains(cluster, gpu_job, 8)
     makes_progress(cluster, gpu_job)
     # The plugin never calls a GPU healthy again by itself.
     cluster.restart_plugin(node)
