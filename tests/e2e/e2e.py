@@ -293,8 +293,8 @@ class Ledgers:
         return max((lines[-1]["step"] for lines in self.commits()), default=0)
 
     def survivors(self):
-        """The ranks of the processes that committed steps in several generations. Such a process may have taken the state of
-        another: whoever had not committed the last step of a broken generation receives it."""
+        """The ranks of the processes that committed steps in several generations. Such a process may have received the
+        state of another: a rank does that had not committed the last step of a broken generation."""
         return sorted(lines[-1]["rank"] for lines in self.commits() if len({line["generation"] for line in lines}) > 1)
 
     def trains_with(self, world, newer_than=0, steps=5):
