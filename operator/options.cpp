@@ -79,7 +79,7 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   add_repeated(
       "--leave-nodes", left, "SIGN",
       "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
-      "it after a step if a spare or minNodes others are there; repeat it");
+      "it after a step if a spare, minNodes others or a node for a successor are there; repeat it");
   add_repeated("--dead-nodes", dead, "SIGN",
                "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
                "replaced at once; repeat it");
