@@ -52,7 +52,7 @@ def typed_before():
 def type_recipe(command):
     """What make would do: each program of tests/bench takes its words (behind --help none of them does anything)."""
     for line in run(changed(command, {"make ": "make -n "}), 60).splitlines():
-        program = re.search(r"tests/bench/\S+\.py|\S+/tests/bin/\w+", line)
+        program = re.search(r"tests/bench/\S+\.py|\S+/tests/bin/\w+_bench", line)
         if program and (e2e.ROOT / program[0]).exists():
             run(f"{line} --help", 60)
 
