@@ -12,6 +12,9 @@ LEFT_OUT = {
         "make test-unit": "the suite `unit` of `make test`",
         "make test-kind": "the suite `kind` of `make test`",
     },
+    "docs/elastic.md": {
+        "lockstep run job.yaml --deterministic --chaos 7:60": "test_readme.py types it, as a block of docs/laptop.md",
+    },
     "docs/gpu.md": {
         "docker build -f containers/trainer.Dockerfile --target cuda -t $REGISTRY/trainer:$TAG-cuda .":
             "it downloads 1.2 GB; `tests/kind/run.sh cuda`, a form of `make soak`, builds this target by podman",
