@@ -26,7 +26,9 @@ void Placer::review(Entry& entry, MonotonicTime now) {
   if (trouble.releasing) {
     entry.required = entry.gang.constraint.required;
   } else {
-    if (std::erase_if(trouble.avoided, [&](const auto& node) { return node.second <= now; }) > 0) entry.trial.room = 0;
+    if (std::erase_if(trouble.avoided, [&](const auto& node) { return node.second <= now; }) > 0) {
+      entry.trial.room = entry.successor_trial = 0;
+    }
     for (const auto& [node, until] : trouble.avoided) wake_at(entry, until, now);
     note_refusals(entry, now);
     judge_level(entry);

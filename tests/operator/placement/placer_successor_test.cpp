@@ -77,6 +77,23 @@ TEST(PlacerSuccessor, the_node_that_is_left_and_those_that_the_gang_avoids_are_n
   EXPECT_THAT(s.answer("a").reserved, IsEmpty());
 }
 
+TEST(PlacerSuccessor, a_node_that_refused_a_pod_is_searched_again_when_its_time_is_over) {
+  Moving s(3);
+  s.add_spares(s.a(), 1);
+  s.step();
+  Seat& spare = s.a().seats[2];
+  const std::string node = s.answer("a").nodes.at(2);
+  spare.node = node;
+  spare.state = SeatState::kRefused;
+  s.step();
+  s.a().seats.pop_back();
+  s.a().spares = 0;
+  s.move();
+  EXPECT_THAT(s.answer("a").reserved, IsEmpty());
+  s.step(PlacerOptions().avoid);
+  EXPECT_THAT(s.answer("a").reserved, ElementsAre(Pair(1, node))) << "nothing else has changed";
+}
+
 TEST(PlacerSuccessor, the_constraint_holds_with_the_others) {
   Desk desk(1, 2, 2);
   desk.gang("a", 2).constraint.required = kRackLevel;
