@@ -140,9 +140,6 @@ void Placer::reserve_successors(Entry& entry) {
     if (search.preferred) search.preferred = std::max(*search.preferred, entry.required.value_or(kClusterLevel));
     std::vector<std::string> names = gang.avoid;
     names.push_back(successor.from);
-    for (const auto& [slot, place] : entry.successors) {
-      if (gang.constraint.exclusive) names.push_back(place.node);
-    }
     for (const std::string& name : names) {
       if (const NodeId node = cluster_.tree().find(name); node != kNone) search.closed.push_back(node);
     }
@@ -186,8 +183,12 @@ Need Placer::need_of(const Entry& entry, int pods) const {
 
 std::vector<NodeId> Placer::closed_for(const Entry& entry) const {
   std::vector<NodeId> closed;
-  for (const auto& [name, until] : entry.trouble.avoided) {
+  const auto close = [&](const std::string& name) {
     if (const NodeId node = cluster_.tree().find(name); node != kNone) closed.push_back(node);
+  };
+  for (const auto& [name, until] : entry.trouble.avoided) close(name);
+  if (entry.gang.constraint.exclusive) {
+    for (const auto& [slot, place] : entry.successors) close(place.node);
   }
   return closed;
 }

@@ -105,6 +105,21 @@ TEST(PlacerSuccessor, the_constraint_holds_with_the_others) {
   EXPECT_THAT(desk.answer("a").reserved, IsEmpty()) << "the rack has no third node";
 }
 
+TEST(PlacerSuccessor, no_other_pod_of_an_exclusive_gang_gets_the_reserved_node) {
+  Desk desk(1, 1, 3);
+  Gang& gang = desk.gang("a", 2);
+  gang.shape = desk.cluster.shape(4);  // two fit on a node
+  gang.constraint.exclusive = true;
+  desk.step();
+  desk.run("a");
+  gang.successors = {{.slot = 1, .pod = "x/a-1-2", .from = gang.seats[1].node}};
+  desk.step();
+  ASSERT_THAT(desk.answer("a").reserved, SizeIs(1));
+  desk.add_spares(gang, 1);
+  desk.step();
+  EXPECT_FALSE(desk.answer("a").nodes.contains(2)) << "the spare would share " << desk.answer("a").reserved.at(1);
+}
+
 TEST(PlacerSuccessor, a_reserved_node_that_takes_no_pods_any_more_is_given_up_for_another) {
   Moving s(4);
   s.move();
