@@ -37,6 +37,14 @@ bool can_spare(const Snapshot& snapshot, const Survey& gang, int slot) {
          }) >= api::fewest_nodes(snapshot.job->spec);
 }
 
+// The state outlives the slot's member: another member has it in memory, or all save it as that one leaves.
+bool keeps_state(const Snapshot& snapshot, const Survey& gang, int slot) {
+  return !snapshot.job->spec.checkpoint.path.empty() ||
+         std::any_of(gang.slots.begin(), gang.slots.end(), [&](const SlotView& other) {
+           return other.slot != slot && stays(snapshot, other) && snapshot.view->member_of(other.slot)->in_gang;
+         });
+}
+
 // Placement keeps a node for the next pod of the slot.
 bool has_node(const Snapshot& snapshot, int slot) {
   return snapshot.placing && snapshot.placing->answer && snapshot.placing->answer->reserved.contains(slot);
@@ -115,7 +123,10 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
     const Duration left = left_for(snapshot, course.status, slot, *sick);
     if (left > Duration::zero()) {
       course.plan.look_again_in(left);
-    } else if (slot.outside || can_spare(snapshot, course.gang, slot.slot) || has_node(snapshot, slot.slot)) {
+      continue;
+    }
+    const bool goes_on = can_spare(snapshot, course.gang, slot.slot) || has_node(snapshot, slot.slot);
+    if (slot.outside || (goes_on && keeps_state(snapshot, course.gang, slot.slot))) {
       return tell(snapshot, std::move(course), slot.slot, *sick);
     }
   }
@@ -127,6 +138,7 @@ std::optional<int> slot_that_needs_a_node(const Snapshot& snapshot, const Survey
   for (const SlotView& slot : gang.slots) {
     const Sickness* sick = sickness_of(snapshot, slot);
     if (!is_to_leave(sick) || left_for(snapshot, snapshot.job->status, slot, *sick) > Duration::zero()) continue;
+    if (!slot.outside && !keeps_state(snapshot, gang, slot.slot)) continue;
     if (slot.outside || can_spare(snapshot, gang, slot.slot)) return std::nullopt;
     return slot.slot;
   }

@@ -147,6 +147,28 @@ TEST(DecideLeave, without_a_spare_a_member_leaves_for_a_node_reserved_for_its_su
   EXPECT_EQ(next.creates[0].node, "node-9");
 }
 
+TEST(DecideLeave, a_member_that_alone_holds_the_state_stays_unless_a_checkpoint_is_saved) {
+  for (const bool has_spare : {false, true}) {
+    Gang s(has_spare ? 1 : 0);
+    s.job.spec.nodes = 1;
+    s.pods.erase(s.pods.begin() + 1, s.pods.begin() + 3);
+    s.view->members.erase(s.view->members.begin() + 1, s.view->members.begin() + 3);
+    if (has_spare) {
+      s.pods.erase(s.pods.begin() + 1);
+      s.view->members.pop_back();
+      s.pod(1);
+      s.view->members.push_back({1, 1, true});
+    }
+    s.view->world_size = 1;
+    s.job.status.nodes.desired = 1;
+    s.sicken(0);
+    s.placing.emplace().answer.emplace().reserved = {{0, "node-9"}};
+    EXPECT_EQ(s.leaves(), "") << has_spare;
+    s.job.spec.checkpoint.path = "/checkpoint";
+    EXPECT_EQ(s.leaves(), "a-abcd-0-1") << has_spare;
+  }
+}
+
 struct Held {
   const char* why;
   void (*change)(Gang&);

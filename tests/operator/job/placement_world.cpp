@@ -325,10 +325,14 @@ void PlacementWorld::check_left(const Job& job, const Snapshot& snapshot, const 
   if (attempt.cause != api::Cause::kUnhealthy) return;
   EXPECT_FALSE(attempt.counted);
   const int slot = identity_of(job.pods.at(attempt.pod).meta)->slot;
-  int others = 0;
-  for (const auto& member : snapshot.view->members)
-    others += member.slot != slot && member.connected && !member.leaving;
+  int others = 0, keepers = 0;
+  for (const auto& member : snapshot.view->members) {
+    const bool stays = member.slot != slot && member.connected && !member.leaving;
+    others += stays;
+    keepers += stays && member.in_gang;
+  }
   const bool spare = slot >= job.job.spec.nodes;
+  EXPECT_TRUE(spare || keepers > 0 || !job.job.spec.checkpoint.path.empty()) << attempt.pod << " took the state along";
   if (spare || others >= api::fewest_nodes(job.job.spec)) return;
   ASSERT_TRUE(snapshot.placing && snapshot.placing->answer);
   const auto& reserved = snapshot.placing->answer->reserved;

@@ -60,7 +60,10 @@ class SickNodes : public ::testing::Test {
                       {"status", {{"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
       ASSERT_TRUE(running.api.create(kube::kNodes, "", node));
     }
-    running.create_job("a", 1, [](api::TrainingJobSpec& spec) { spec.spares = 1; });
+    running.create_job("a", 1, [](api::TrainingJobSpec& spec) {
+      spec.spares = 1;
+      spec.checkpoint.path = "/checkpoint";  // the spare has no state
+    });
     ASSERT_TRUE(holds_within(seconds(10), [&] { return running.pods("a") == 2; }));
     for (int slot = 0; slot < 2; ++slot) {
       members[slot] = pod_name(running.job("a"), slot, 1);
