@@ -50,6 +50,11 @@ Origin origin_of_backend(const Flags& flags) {
   return flags.backend == "cuda" || flags.precision == "bf16" ? Origin::kDevice : Origin::kConfig;
 }
 
+// Flags that ask for a GPU with a model that it cannot compute contradict themselves; anything else is of the device.
+Origin origin_of_model(const Flags& flags, const Error& error) {
+  return error.code == ErrorCode::kInvalid ? Origin::kConfig : origin_of_backend(flags);
+}
+
 }  // namespace
 
 Rank::~Rank() {
@@ -87,12 +92,13 @@ Outcome<> load(Rank& rank) {
   const Flags& flags = rank.flags;
   elastic::World& world = rank.world;
   LOCKSTEP_TRY(rank.task, from(Origin::kData, make_task(flags, rank.choice->backend().real())));
-  LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), rank.choice->suit(flags, rank.task->graph)));
+  const Status suits = rank.choice->suit(flags, rank.task->graph);
+  if (!suits) return Failure{suits.error(), origin_of_model(flags, suits.error())};
   if (const std::string sentence = rank.choice->sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
   rank.backend = rank.choice->take();
   tell_of_machine(rank);
   const Status room = find_room(*rank.backend, *rank.task, flags.deterministic);
-  LOCKSTEP_CHECK_OK(from(origin_of_backend(flags), room));
+  if (!room) return Failure{room.error(), origin_of_model(flags, room.error())};
   if (flags.follows_best() && rank.task->data.source->held_out() == 0) {
     return fail(Origin::kConfig, ErrorCode::kInvalid,
                 fmt::format("{} needs held-out samples, and the data has none",
@@ -145,9 +151,8 @@ Outcome<> make_replica(Rank& rank) {
   auto replica = core::Replica::create({rank.task->graph, *rank.backend, rank.task->optimizer, *rank.task->data.source,
                                         *rank.synchronizer, *rank.communicator},
                                        step, rank.interruption->flag());
-  // --backend=cuda with a model that it cannot compute contradicts itself; anything else is of the device.
-  const bool refused = !replica && replica.error().code == ErrorCode::kInvalid;
-  LOCKSTEP_TRY(rank.replica, from(refused ? Origin::kConfig : origin_of_backend(flags), std::move(replica)));
+  if (!replica) return Failure{replica.error(), origin_of_model(flags, replica.error())};
+  rank.replica = std::move(*replica);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -209,6 +210,23 @@ TEST_F(OnCuda, memory_of_a_process_that_has_just_ended_is_waited_for) {
         {{"FAKE_CUDA_MEMORY_MIB", "96"}, {"FAKE_CUDA_OTHERS_MIB", each.others}, {"FAKE_CUDA_OTHERS_LOOKS", "4"}});
     EXPECT_EQ(ended.code, 0) << ended.err;
     EXPECT_THAT(ended.err, ::testing::ContainsRegex("waiting up to 20 s for .* of its 96 MiB are free"));
+  }
+}
+
+TEST_F(OnCuda, a_model_that_it_cannot_compute_contradicts_the_flags) {
+  const std::string words = (folder_ / "long.txt").string();
+  std::ofstream(words) << std::string(100'000, 'a') << "b";
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* backend : {"cuda", "auto"}) {
+      if (backend == std::string("auto") && precision == std::string("fp32")) continue;  // it computes on the CPU
+      const Ended ended =
+          run_emulated(on_fake({"--model=char-transformer", "--data=" + words, "--steps=1", "--layers=1", "--width=8",
+                                "--heads=1", "--context=8193", "--batch-size=1", "--micro-batch-size=1",
+                                "--eval-samples=1", std::string("--precision=") + precision},
+                               backend));
+      EXPECT_EQ(ended.code, 78) << backend << " " << precision << ": " << ended.err;
+      EXPECT_THAT(ended.err, ::testing::HasSubstr("computes attention over at most 8192 positions, and this has 8193"));
+    }
   }
 }
 
