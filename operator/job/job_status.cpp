@@ -205,6 +205,11 @@ rendezvous::ExpectedMember to_member(const Snapshot& snapshot, const api::Pod& p
           .path = node == snapshot.nodes.end() ? std::vector<std::string>() : node->second->path};
 }
 
+// The pod should have gone long ago: its successor waits no longer.
+bool is_overdue(const Snapshot& snapshot, const api::Pod& pod) {
+  return pod.meta.deleted && *pod.meta.deleted + kLeaveOverdue <= snapshot.now;
+}
+
 // By slot. Where a pod that leaves is still there, the one that is to follow it has to wait.
 std::vector<rendezvous::ExpectedMember> expected_members(const Snapshot& snapshot, const Survey& survey) {
   std::map<int, rendezvous::ExpectedMember> members;
@@ -215,6 +220,7 @@ std::vector<rendezvous::ExpectedMember> expected_members(const Snapshot& snapsho
     for (const api::Pod* pod : pods) {
       const auto identity = *identity_of(pod->meta);
       const auto known = members.find(identity.slot);
+      if (leaving && known != members.end() && is_overdue(snapshot, *pod)) continue;
       // Of several that leave the oldest may still train.
       const bool older = known != members.end() && known->second.incarnation < identity.incarnation;
       if (!pod->terminal() && !(leaving && known != members.end() && known->second.leaving && older))

@@ -352,6 +352,11 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, const api::Traini
   }
   delete_pods(snapshot, unwanted, "not of the gang any more", plan);
   delete_pods(snapshot, survey.released, "it is to leave the gang", plan);
+  for (const api::Pod* pod : survey.released) {
+    if (!pod->meta.deleted) continue;
+    const Duration left = *pod->meta.deleted + kLeaveOverdue - snapshot.now;
+    if (left > Duration::zero()) plan.look_again_in(left);
+  }
   plan_placed_pods(snapshot, survey, incarnation, plan);
   missing = creates_with_nodes(snapshot, incarnation, std::move(missing), plan);
 

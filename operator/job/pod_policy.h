@@ -36,6 +36,10 @@ struct SlotView {
   bool usable() const { return state == SlotState::kLive || state == SlotState::kDone; }
 };
 
+// How long after its grace period a pod that leaves may keep its successor waiting. Its container may never end: a
+// process that hangs in a driver does not.
+inline constexpr auto kLeaveOverdue = std::chrono::seconds(10);
+
 struct Survey {
   std::vector<SlotView> slots;             // those of the gang and the spares
   std::vector<const api::Pod*> leftovers;  // older incarnations

@@ -91,6 +91,25 @@ TEST(DecideLeave, its_successor_is_created_at_once_and_avoids_the_node) {
   EXPECT_EQ(plan.creates[0].avoid_nodes, std::vector<std::string>{"node-1"});
 }
 
+TEST(DecideLeave, a_pod_that_does_not_go_keeps_its_successor_waiting_for_ten_seconds) {
+  Gang s;
+  s.sicken(1);
+  s.accept();
+  api::Pod& stuck = s.go(1);
+  const auto due = *stuck.meta.deleted;
+  s.pod(1, 2);
+  const auto member = [&] { return s.accept().coordinator->members[1]; };
+  EXPECT_EQ(member().incarnation, 1);
+  s.now = due + kLeaveOverdue - 1s;
+  EXPECT_EQ(member().incarnation, 1);
+  EXPECT_TRUE(member().leaving);
+  ASSERT_TRUE(s.plan().requeue_after);
+  EXPECT_LE(*s.plan().requeue_after, 1s);
+  s.now = due + kLeaveOverdue;
+  EXPECT_EQ(member().incarnation, 2);
+  EXPECT_FALSE(member().leaving);
+}
+
 TEST(DecideLeave, a_rule_may_end_the_job_instead) {
   Gang s;
   s.job.spec.restart.rules.push_back({.on_reasons = {"Unhealthy"}, .action = api::RuleAction::kFail});
