@@ -112,6 +112,22 @@ Course tell_doubt(const Snapshot& snapshot, Course course) {
   return course;
 }
 
+// Says that a pod stays because the gang could not go on without it, or would lose its state. One stands for all.
+void tell_stay(const Snapshot& snapshot, const SlotView& slot, const Sickness& sick, bool goes_on, Course& course) {
+  if (course.plan.notice) return;
+  const auto& spec = snapshot.job->spec;
+  std::string why = goes_on ? "only it has the state, and checkpoint.path is not set" : "no healthy spare is ready";
+  if (!goes_on && spec.elastic) {
+    why += fmt::format(", {}fewer than {} members would stay", snapshot.placing ? "" : "and ", api::fewest_nodes(spec));
+  }
+  if (!goes_on && snapshot.placing) why += ", and no other node is free";
+  course.plan.notice = EventToSend{.warning = true,
+                                   .reason = "SickMemberStays",
+                                   .action = "Stay",
+                                   .note = fmt::format("pod {} stays on node {}: {}, but {}", slot.pod->meta.name,
+                                                       slot.pod->node_name, sick.sign, why)};
+}
+
 }  // namespace
 
 Course leave_sick(const Snapshot& snapshot, Course course) {
@@ -129,6 +145,7 @@ Course leave_sick(const Snapshot& snapshot, Course course) {
     if (slot.outside || (goes_on && keeps_state(snapshot, course.gang, slot.slot))) {
       return tell(snapshot, std::move(course), slot.slot, *sick);
     }
+    tell_stay(snapshot, slot, *sick, goes_on, course);
   }
   return course;
 }

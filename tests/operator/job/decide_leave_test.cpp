@@ -129,6 +129,23 @@ TEST(DecideLeave, a_rule_that_counts_it_charges_it) {
   EXPECT_EQ(s.job.status.restarts.counted, 1);
 }
 
+TEST(DecideLeave, an_event_says_why_a_sick_member_stays) {
+  Gang s(0);
+  s.sicken(1, 2s);
+  EXPECT_FALSE(s.plan().notice) << "it may still get well";
+  s.sicken(1);
+  s.sicken(2);
+  const auto note = [&] { return s.plan().notice ? s.plan().notice->note : ""; };
+  const std::string stays = "pod a-abcd-1-1 stays on node node-1: nvidia.com/gpu GPU-0 is Unhealthy, but ";
+  EXPECT_EQ(note(), stays + "no healthy spare is ready");
+  s.shrinks_to(3);
+  EXPECT_EQ(note(), stays + "no healthy spare is ready, and fewer than 3 members would stay");
+  s.placing.emplace();
+  EXPECT_EQ(note(), stays + "no healthy spare is ready, fewer than 3 members would stay, and no other node is free");
+  s.shrinks_to(2);
+  EXPECT_EQ(note(), "") << "it leaves";
+}
+
 TEST(DecideLeave, an_elastic_member_leaves_if_min_nodes_stay) {
   Gang s = Gang::elastic();
   s.sicken(2);
