@@ -38,7 +38,8 @@ Status find_room(core::Backend& backend, const Task& task, bool deterministic) {
 void tell_of_machine(const Rank& rank) {
   if (const int gpu = rank.backend->gpu(); gpu >= 0) {
     const auto runtime = cuda::load_cuda_runtime(rank.flags.cudart_library);
-    if (runtime) print(stdout, "GPU {} is {}\n", gpu, gpu_uuid(**runtime, gpu));
+    const std::string uuid = runtime ? gpu_uuid(**runtime, gpu) : "";
+    if (!uuid.empty()) print(stdout, "GPU {} is {}\n", gpu, uuid);
   }
   if (!rank.world.nccl) return;
   for (const std::string& doubt : doubts_about_nccl(this_machine(), rank.world.local_size)) {
