@@ -166,7 +166,7 @@ def main():
     parser.add_argument("svg", help="the file to write")
     parser.add_argument("--prometheus", required=True, help="the address of a Prometheus")
     parser.add_argument("--minutes", type=float, required=True, help="draw so many minutes before now")
-    parser.add_argument("--scrape", type=int, required=True, help="seconds between two scrapes; also between two points")
+    parser.add_argument("--scrape", type=int, required=True, help="seconds between two scrapes, and two points")
     arguments = parser.parse_args()
     dashboard = json.loads(DASHBOARD.read_text())
     end = int(time.time())

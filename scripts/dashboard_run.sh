@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make dashboard: a real run for docs/dashboard.svg. On a test cluster, jobs lose ranks, a pod, a node, the leading operator
+# make dashboard: a real run for docs/dashboard.svg. On a test cluster, jobs lose ranks, a pod, a node, the leader
 # and the API server. Prometheus scrapes the operators, and scripts/dashboard_picture.py draws what it has. Needs root.
 #
 #   scripts/dashboard_run.sh SVG      after `make build`; NAME=dashboard names the cluster, PORT=9091 is Prometheus'
@@ -91,6 +91,8 @@ kill_rank() {
 # The pod of the leading operator; the holder's name is that of the pod and a random suffix.
 leader() { kubectl get lease -n lockstep-system lockstep-operator -o jsonpath='{.spec.holderIdentity}' | cut -d_ -f1; }
 
+# What has to happen is awaited (trains, operators, kubectl wait). A sleep is a stretch of the picture: rates need some
+# scrapes between two faults.
 say "two jobs, one of them with a spare"
 job wide 4 2 100000 'elastic: {minNodes: 2, maxNodes: 6, stabilizationSeconds: 1}'
 job spare 3 2 100000 'spares: {nodes: 1}'

@@ -135,13 +135,14 @@ struct Where {
 
 // What is to happen to a gang. It stays valid until the next step(); carrying it out twice changes nothing.
 struct Answer {
-  std::map<int, std::string> nodes;       // by slot. A slot that is not in it gets no pod
-  bool gated = true;                      // pods that are created get a gate
-  bool open = false;                      // the gate of a pod whose annotation is its node here may be removed
-  std::vector<std::string> replace;       // pods to delete; their slots are placed again
-  bool release = false;                   // all pods are to be deleted; the gang goes back into the queue
-  Wait wait;                              // kNothing: as many pods have a node as train
-  std::map<int, std::string> reserved{};  // by slot of Gang::successors: the node. It holds until the seat has that pod
+  std::map<int, std::string> nodes;  // by slot. A slot that is not in it gets no pod
+  bool gated = true;                 // pods that are created get a gate
+  bool open = false;                 // the gate of a pod whose annotation is its node here may be removed
+  std::vector<std::string> replace;  // pods to delete; their slots are placed again
+  bool release = false;              // all pods are to be deleted; the gang goes back into the queue
+  Wait wait;                         // kNothing: as many pods have a node as train
+  // By slot: the node that is reserved for one of Gang::successors, until the seat of the slot has that pod.
+  std::map<int, std::string> reserved{};
   bool apart = false;          // its pods lie outside one domain of the required level: nodes were relabelled
   std::optional<Where> where;  // empty: not all slots below Gang::pods have a node
 

@@ -127,7 +127,10 @@ class Placer {
   Why block_of(Entry& entry, MonotonicTime now);
   // Gives nodes to as many pods as the gang wants. False: there is no room.
   bool try_to_place(Entry& entry, bool outside_held, MonotonicTime now);
+  // Reserves a node for each of Gang::successors that has none yet.
   void reserve_successors(Entry& entry);
+  // For so many pods of the gang, still without survivors and closed nodes.
+  static Search search_by_constraint(const Entry& entry, int pods);
   // Where there is room for that many pods, were it not for others.
   Need need_of(const Entry& entry, int pods) const;
   std::vector<NodeId> closed_for(const Entry& entry) const;

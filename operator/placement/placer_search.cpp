@@ -53,20 +53,25 @@ Why Placer::block_of(Entry& entry, MonotonicTime now) {
   return now < until ? Why::kPaused : Why::kNothing;
 }
 
-bool Placer::try_to_place(Entry& entry, bool outside_held, MonotonicTime now) {
-  const Gang& gang = entry.gang;
-  const Constraint& constraint = gang.constraint;
-  const Want want = entry.want;
-  Trial& trial = entry.trial;
-  Search search{.shape = gang.shape,
-                .pods = want.most,
+Search Placer::search_by_constraint(const Entry& entry, int pods) {
+  const Constraint& constraint = entry.gang.constraint;
+  Search search{.shape = entry.gang.shape,
+                .pods = pods,
                 .required = entry.required,
                 .preferred = constraint.preferred,
                 .exclusive = constraint.exclusive,
                 .spread = constraint.spread,
                 .survivors = {},
                 .closed = {}};
-  if (constraint.preferred) search.preferred = std::max(*constraint.preferred, entry.required.value_or(kClusterLevel));
+  if (search.preferred) search.preferred = std::max(*search.preferred, entry.required.value_or(kClusterLevel));
+  return search;
+}
+
+bool Placer::try_to_place(Entry& entry, bool outside_held, MonotonicTime now) {
+  const Gang& gang = entry.gang;
+  const Want want = entry.want;
+  Trial& trial = entry.trial;
+  Search search = search_by_constraint(entry, want.most);
   const bool strict = search.preferred.value_or(kClusterLevel) > kClusterLevel && want.line == Line::kStart &&
                       now < entry.preferred_until;
   if ((trial.strict && !strict) || (trial.outside && !outside_held)) trial.room = 0;
@@ -129,15 +134,9 @@ void Placer::reserve_successors(Entry& entry) {
   if (entry.successor_trial == room_ || !cluster_.ready(gang.shape)) return;
   for (const Successor& successor : gang.successors) {
     if (entry.successors.contains(successor.slot)) continue;
-    Search search{.shape = gang.shape,
-                  .pods = 1,
-                  .required = entry.required,
-                  .preferred = gang.constraint.preferred,
-                  .exclusive = gang.constraint.exclusive,
-                  .spread = gang.constraint.spread,
-                  .survivors = survivors_of(entry),
-                  .closed = closed_for(entry)};
-    if (search.preferred) search.preferred = std::max(*search.preferred, entry.required.value_or(kClusterLevel));
+    Search search = search_by_constraint(entry, 1);
+    search.survivors = survivors_of(entry);
+    search.closed = closed_for(entry);
     std::vector<std::string> names = gang.avoid;
     names.push_back(successor.from);
     for (const std::string& name : names) {

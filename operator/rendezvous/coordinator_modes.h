@@ -118,7 +118,7 @@ class Modes {
   // Null when no PROPOSE is out.
   Proposal* proposal();
   const Proposal* proposal() const;
-  // Waiting, or broken: `proposal` takes the place of the one that was out; none ends it.
+  // Waiting, or broken: `proposal` replaces the proposal in flight; without one, none is in flight any more.
   void set_proposal(std::optional<Proposal> proposal);
   std::optional<Proposal> take_proposal();
   // Broken, or stopping after a failure; otherwise null.

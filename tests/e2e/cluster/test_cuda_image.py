@@ -1,4 +1,4 @@
-"""The CUDA variant of the trainer's image on a cluster, with stand-ins for NVIDIA's libraries and a fake GPU in each pod."""
+"""The CUDA variant of the trainer's image on a cluster: stand-ins for NVIDIA's libraries, a fake GPU in each pod."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ import jobs
 
 IMAGE = "docker.io/lockstep/trainer:fakes-cuda"
 STEPS = 120
-MODEL = ["--model=mlp", f"--steps={STEPS}", "--width=32", "--layers=2", "--batch-size=16", "--micro-batch-size=4", "--seed=7",
-         "--log-every=5", "--deterministic", "--backend=cuda"]
+MODEL = ["--model=mlp", f"--steps={STEPS}", "--width=32", "--layers=2", "--batch-size=16", "--micro-batch-size=4",
+         "--seed=7", "--log-every=5", "--deterministic", "--backend=cuda"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,8 @@ def digest():
     """Of the same training in one process."""
     libraries = [f"--{name}-library={e2e.BUILD}/tests/bin/libfake{fake}.so"
                  for name, fake in (("cudart", "cuda"), ("cublaslt", "cublaslt"), ("cudnn", "cudnn"))]
-    return e2e.trainer_result(e2e.run(e2e.BUILD / "tests/bin/lockstep-trainer-cuda", *MODEL, *libraries, deadline=120).stdout)["digest"]
+    done = e2e.run(e2e.BUILD / "tests/bin/lockstep-trainer-cuda", *MODEL, *libraries, deadline=120)
+    return e2e.trainer_result(done.stdout)["digest"]
 
 
 # The fake of NCCL reaches the processes of one pod alone.

@@ -124,7 +124,8 @@ def test_a_member_leaves_for_a_node_that_is_reserved_for_its_successor(cluster, 
     try:
         status = cluster.wait_for(name, "it runs with the successor", lambda: runs(cluster, name, 2), deadline=120)
         attempt = status["attempts"][-1]
-        print(f"\n{name}: running on the reserved node {time.monotonic() - since:.2f} s after its node was called sick: {attempt}")
+        took = time.monotonic() - since
+        print(f"\n{name}: running on the reserved node {took:.2f} s after its node was called sick: {attempt}")
         assert (attempt["cause"], attempt["counted"], attempt["node"]) == ("Unhealthy", False, node)
         assert attempt["message"] == f"pod {victim} leaves node {node}: the node has label:{e2e.SICK}"
         assert cluster.by_slot(name)[1]["spec"]["nodeName"] == free

@@ -57,7 +57,7 @@ TEST(PlacerSuccessor, the_next_pod_gets_the_reserved_node_though_others_wait_for
   s.leave();
   EXPECT_EQ(s.answer("a").nodes.at(1), node);
   EXPECT_THAT(s.answer("a").reserved, IsEmpty());
-  EXPECT_NE(s.answer("b").nodes.at(0), node) << "it gets the one that was left";
+  EXPECT_NE(s.answer("b").nodes.at(0), node) << "b gets the node that was left";
 }
 
 TEST(PlacerSuccessor, without_another_node_nothing_is_reserved_until_there_is_one) {

@@ -14,7 +14,7 @@ namespace lockstep::trainer::cuda {
 class DeviceMemory final : public core::Memory {
  public:
   // Memory whose bytes become zero in the order of the queue, which must outlive it. Waits up to `patience` for memory
-  // that another process holds, such as the one that this process replaces. kExhausted: there is not enough.
+  // that another process holds, such as its predecessor. kExhausted: there is not enough.
   static Result<std::unique_ptr<DeviceMemory>> allocate(DeviceQueue& queue, size_t bytes,
                                                         std::chrono::milliseconds patience = {});
   // Waits for the device's work, as the runtime does. A device that hangs keeps the memory.
