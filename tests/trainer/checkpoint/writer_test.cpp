@@ -19,6 +19,18 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Waits until all files of the write in progress are there and only its confirmation is missing.
+Result<bool> await_files(Writer& of) {
+  static const SmallModel next = SmallModel::of(1);
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
+  while (true) {
+    // An overrun is an error; a wait for a confirmation is none.
+    const auto left_out = of.write({.step = 99, .state = next.state()}, Busy::kSkip, {});
+    if (left_out.ok() || std::chrono::steady_clock::now() > end) return left_out;
+    std::this_thread::yield();
+  }
+}
+
 class WriterTest : public CheckpointTest {};
 
 TEST_F(WriterTest, nothing_can_be_started_from_before_a_later_step_confirms_it) {
@@ -72,12 +84,7 @@ TEST_F(WriterTest, a_write_that_overruns_is_reported_and_a_wait_for_confirmation
                     .optimizer = {}};
   ASSERT_TRUE(to->write({.step = 1, .state = large}, Busy::kSkip, {}).value());
   EXPECT_EQ(to->write({.step = 2, .state = large}, Busy::kSkip, {}).error().code, ErrorCode::kDeadlineExceeded);
-  const auto end = std::chrono::steady_clock::now() + seconds(60);
-  auto left_out = to->write({.step = 2, .state = large}, Busy::kSkip, {});
-  while (!left_out.ok() && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-    left_out = to->write({.step = 2, .state = large}, Busy::kSkip, {});
-  }
+  const auto left_out = await_files(*to);
   ASSERT_TRUE(left_out.ok()) << "all files are written, and only their confirmation is missing";
   EXPECT_FALSE(*left_out);
 }
@@ -144,6 +151,7 @@ TEST_F(WriterTest, one_among_others_depends_on_none_of_them_and_disturbs_none) {
   while (folders().empty()) std::this_thread::yield();
   ASSERT_TRUE(lives->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
   ASSERT_TRUE(third->write({.step = 10, .state = model.state()}, Busy::kSkip, {}).value());
+  ASSERT_TRUE(await_files(*third).ok()) << "one that begins after another has published is told that it exists";
   lives->confirm(11);
   ASSERT_TRUE(lives->flush(seconds(20)).ok());
   dies.reset();  // before it was confirmed
