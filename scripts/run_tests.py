@@ -423,6 +423,25 @@ def soak(suite):
             pytest_words("tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"),
             {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))},
         ),
+        (
+            "the bits on the fake of a GPU under twenty seeds of chaos",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
+            {
+                "LOCKSTEP_CHAOS_GPU_SEEDS": "20",
+                "LOCKSTEP_CHAOS_GPU_FAULTS": "5",
+                "LOCKSTEP_SEED": str(int(time.time())),
+            },
+        ),
+        (
+            "the bits of a ResNet on the fake of a GPU under chaos, in either precision",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
+            {
+                "LOCKSTEP_CHAOS_GPU_MODEL": "images",
+                "LOCKSTEP_CHAOS_GPU_SEEDS": "2",
+                "LOCKSTEP_CHAOS_WORKERS": "2",
+                "LOCKSTEP_SEED": str(int(time.time())),
+            },
+        ),
         ("a job scaled fifty times", pytest_words("tests/e2e/cluster/test_scale.py"), {"LOCKSTEP_SCALINGS": "50"}),
         (
             "each fault on three nodes, the API server away for a minute",
