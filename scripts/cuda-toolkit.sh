@@ -2,6 +2,7 @@
 # Installs pinned packages of NVIDIA's into the cache and prints their folder. Needs no GPU, no driver and no root.
 #
 #   scripts/cuda-toolkit.sh           the toolkit that compiles the kernels, of cuda-toolkit.txt (310 MB)
+#   scripts/cuda-toolkit.sh --test    the same where LOCKSTEP_CUDA=AUTO does not look; that toolkit, if it is there
 #   scripts/cuda-toolkit.sh --cudnn   cuDNN and the cuBLASLt that it loads, of cudnn.txt (1.4 GB)
 #   scripts/cuda-toolkit.sh --runtime what a trainer with a GPU loads, of cuda-runtime.txt, with licences (2.1 GB)
 #
@@ -13,7 +14,10 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 version_of() { sed -n "s/^$2==\([0-9.]*\).*/\1/p" "$here/$1"; }
 
 pins=cuda-toolkit.txt root=$cache/cuda-$(version_of cuda-toolkit.txt nvidia-cuda-nvcc) proof=bin/nvcc download='120 MB'
-if [ "${1:-}" = --cudnn ]; then
+if [ "${1:-}" = --test ]; then
+  shift
+  [ -e "$root/$proof" ] || root=$cache/test/${root##*/}
+elif [ "${1:-}" = --cudnn ]; then
   shift
   pins=cudnn.txt root=$cache/cudnn-$(version_of cudnn.txt nvidia-cudnn-cu13) proof=lib/libcudnn.so.9 download='920 MB'
 elif [ "${1:-}" = --runtime ]; then
@@ -29,7 +33,7 @@ case "${1:-}" in
     ;;
   "") ;;
   *)
-    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
     [ "$1" = --help ] || [ "$1" = -h ] && exit 0
     exit 2
     ;;
@@ -83,7 +87,10 @@ if [ ! -e "$root/$proof" ]; then
   echo "cuda-toolkit: installing the packages of $pins into $root ($download to download)" >&2
   /usr/bin/python3 -m venv "$making/venv"
   "$making/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
-    --target "$making/packages" --requirement "$here/$pins" >&2
+    --target "$making/packages" --requirement "$here/$pins" >&2 || {
+    echo "cuda-toolkit: pip cannot install the packages of $pins ($download): does this machine reach pypi.org?" >&2
+    exit 1
+  }
   rm -rf "$root"  # a folder without $proof
   case $pins in
     cudnn.txt) lay_out_cudnn "$making/packages" ;;

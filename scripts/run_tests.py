@@ -7,7 +7,8 @@
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
 LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs no two suites
-side by side; the sanitizers' builds go on beside the suites that wait, with the processor time that these leave.
+side by side; the sanitizers' builds, and what the suite kernels needs, go on beside the suites that wait, with the
+processor time that these leave.
 """
 
 import json
@@ -138,6 +139,8 @@ BUILT = set()
 IDLE_BUILDS = {}  # preset -> the thread that builds it
 IDLE_LOG = "idle"  # out/tests/idle.log
 ONE_THREAD = "one_thread"  # a label of tests (cmake/rooms.cmake)
+KERNELS = ROOT / "build/kernels"
+KERNELS_READY = []  # the thread that prepares the suite kernels
 TESTED = set()  # presets of which the tests of one thread have passed, or one has failed
 
 
@@ -156,10 +159,20 @@ def build(suite, preset, targets=()):
 
 
 def start_when_idle():
-    """Starts threads that build the sanitizers' unit tests, and run those of one thread, at idle priority.
+    """Starts threads at idle priority: one prepares the suite kernels, others build the sanitizers' unit tests and run
+    those of one thread.
 
-    The suites report what these find, and repeat a build that failed."""
+    The suites report what these find, and repeat a step that failed."""
     (OUT / f"{IDLE_LOG}.log").unlink(missing_ok=True)
+
+    def kernels():
+        begun = time.monotonic()
+        failed = prepare_kernels(IDLE_LOG, "1", ["scripts/idle.sh"])
+        outcome = failed.names[0] if failed else "prepared"
+        print(f"           kernels: {outcome} beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+
+    KERNELS_READY.append(threading.Thread(target=kernels))
+    KERNELS_READY[0].start()
 
     def build_preset(preset, before):
         if before:
@@ -232,10 +245,54 @@ def pytest(suite, paths, deadline, marker=None, env=None):
 
 def suite_gpu(suite):
     """On the fake first, so that these tests work once the machine has a GPU."""
-    counts = pytest(suite, ["tests/gpu"], 900, env={"LOCKSTEP_GPU_TESTS": "fake"})
-    real = pytest(suite, ["tests/gpu"], 900)
+    tests = ["tests/gpu", "--ignore=tests/gpu/test_kernel_table.py"]  # of the suite kernels
+    counts = pytest(suite, tests, 900, env={"LOCKSTEP_GPU_TESTS": "fake"})
+    real = pytest(suite, tests, 900)
     counts.add(real)
     counts.names += real.names
+    return counts
+
+
+def prepare_kernels(log, cores, prefix=()):
+    """Installs nvcc and cuDNN into the cache and compiles the kernels alone; the counts of a failure, or None."""
+    def install(option):
+        return run(log, [*prefix, "scripts/cuda-toolkit.sh", option], 1800)
+
+    def compile_kernels():
+        where = ["scripts/cuda-toolkit.sh", "--test", "--where"]
+        toolkit = subprocess.run(where, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        return run(log, [*prefix, "scripts/build.sh", "cuda", KERNELS, cores, "lockstep_cuda_kernels"], 2400,
+                   {"LOCKSTEP_CUDA_TOOLKIT": toolkit})
+
+    once = "takes it from PyPI, once"
+    return need(log, (f"no nvcc: `scripts/cuda-toolkit.sh --test` {once} (120 MB)", lambda: install("--test")),
+                (f"no cuDNN: `scripts/cuda-toolkit.sh --cudnn` {once} (920 MB)", lambda: install("--cudnn")),
+                ("nvcc does not compile the kernels", compile_kernels))
+
+
+def suite_kernels(suite):
+    """The kernels by nvcc, against their table; plans of cuDNN itself. A test that is skipped here has failed."""
+    if os.uname().machine != "x86_64":
+        counts = Counts(skipped=1)
+        counts.names.append("skipped kernels: NVIDIA's pinned packages are for x86-64")
+        return counts
+    for thread in KERNELS_READY:
+        thread.join()
+    targets = () if () in BUILT else ("cuda_plans_test",)
+    failed = prepare_kernels(suite, jobs()) or need(suite, ("the build", lambda: build(suite, "release", targets)))
+    if failed:
+        return failed
+    counts = pytest(suite, ["tests/gpu/test_kernel_table.py"], 300, env={"LOCKSTEP_BUILD": str(KERNELS)})
+    clear_reports(suite)
+    status = run(suite, ["build/release/tests/bin/cuda_plans_test"], 300, {"GTEST_OUTPUT": f"json:{reports_of(suite)}/"})
+    plans = count_gtest(reports_of(suite))
+    if status != 0 and not plans.failed:
+        plans.failed = 1
+        plans.names.append(f"FAILED  cuda_plans_test ended with {status} (see out/tests/{suite}.log)")
+    counts.add(plans)
+    counts.names += plans.names
+    counts.failed, counts.skipped = counts.failed + counts.skipped, 0
+    counts.names = [re.sub("^skipped ", "FAILED  skipped: ", line) for line in counts.names]
     return counts
 
 
@@ -255,7 +312,7 @@ def script(suite, command, deadline):
 
 
 def need(suite, *steps):
-    """Runs preparing steps; the name of the first that fails, or None."""
+    """Runs preparing steps; the counts with the name of the first that fails, or None."""
     for name, step in steps:
         if step() != 0:
             counts = Counts(failed=1)
@@ -365,6 +422,25 @@ def soak(suite):
             "the bits under twenty seeds of chaos",
             pytest_words("tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"),
             {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))},
+        ),
+        (
+            "the bits on the fake of a GPU under twenty seeds of chaos",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
+            {
+                "LOCKSTEP_CHAOS_GPU_SEEDS": "20",
+                "LOCKSTEP_CHAOS_GPU_FAULTS": "5",
+                "LOCKSTEP_SEED": str(int(time.time())),
+            },
+        ),
+        (
+            "the bits of a ResNet on the fake of a GPU under chaos, in either precision",
+            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
+            {
+                "LOCKSTEP_CHAOS_GPU_MODEL": "images",
+                "LOCKSTEP_CHAOS_GPU_SEEDS": "2",
+                "LOCKSTEP_CHAOS_WORKERS": "2",
+                "LOCKSTEP_SEED": str(int(time.time())),
+            },
         ),
         ("a job scaled fifty times", pytest_words("tests/e2e/cluster/test_scale.py"), {"LOCKSTEP_SCALINGS": "50"}),
         (
@@ -486,17 +562,18 @@ SUITES = {
     "readme": ("the command blocks of the pages, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
     "gpu": ("the CUDA runtime, and two ranks on one GPU over NCCL: on fakes, then on a GPU where there is one", suite_gpu),
+    "kernels": ("the CUDA kernels by nvcc, against their table; plans of cuDNN itself", suite_kernels),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
 }
 
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
-# computes while another waits; then the last, which were built meanwhile. LOCKSTEP_SERIAL=1: the lanes one after the
+# computes while another waits; then the last, which were prepared meanwhile. LOCKSTEP_SERIAL=1: the lanes one after the
 # other too (CI sets it).
 FIRST = ("structure", "unit")
 LANES = (
     ("jobs",),
-    ("faults", "leader", "ranks", "chart", "placement"),
+    ("faults", "leader", "ranks", "chart", "placement", "kernels"),
     ("cluster", "run", "compat", "readme", "gpu", "kind"),
 )
 LAST = ("asan", "tsan")

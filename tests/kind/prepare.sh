@@ -138,7 +138,9 @@ make_lockstep() {
   save docker.io/lockstep/operator:dev docker.io/lockstep/trainer:dev
   # The CUDA variant of stand-ins, where the host has built them.
   rm -f "$archives/trainer-cuda.tar"
-  if [ -x "$root/build/release/tests/bin/lockstep-trainer-cuda" ]; then
+  if [ -n "${LOCKSTEP_KIND_CUDA_IMAGE:-}" ]; then
+    cp "$LOCKSTEP_KIND_CUDA_IMAGE" "$archives/trainer-cuda.tar"
+  elif [ -x "$root/build/release/tests/bin/lockstep-trainer-cuda" ]; then
     "$root/tests/e2e/programs/cuda_image.sh" "$root/build/release" "$archives" | tail -n 1
   fi
 }

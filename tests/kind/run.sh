@@ -7,6 +7,7 @@
 #   tests/kind/run.sh [PYTEST ARGUMENTS...]    both; LOCKSTEP_KIND_PREPARED=1: the tests alone
 #
 # LOCKSTEP_KIND_ENGINE=docker LOCKSTEP_KIND_NODE_IMAGE=kindest/node:...   Docker and a node image of kind's, no sandbox
+# LOCKSTEP_KIND_CUDA_IMAGE=FILE   the CUDA image of tests/e2e/programs/cuda_image.sh; otherwise made from build/release
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tests/kind/layout.sh

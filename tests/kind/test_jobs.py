@@ -234,11 +234,12 @@ def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, rac
 def gpu_job(cluster, racks):
     """Two nodes with four processes and four GPUs each, under the chart of this tree.
 
-    It trains by the CUDA variant of the image, on fakes of NVIDIA's libraries, if build/release had these."""
+    It trains by the CUDA variant of the image, on fakes of NVIDIA's libraries."""
+    image = CACHE / "images/trainer-cuda.tar"
+    assert image.exists(), f"there is no {image}: build lockstep-trainer-cuda and the fakes in build/release first"
     job = trainer("gpus", nodes=2, procs=4, gpusPerNode=4, placement={"exclusive": True})
-    if (CACHE / "images/trainer-cuda.tar").exists():
-        job["spec"]["image"] = "docker.io/lockstep/trainer:fakes-cuda"
-        job["spec"]["command"] += ["--backend=cuda", "--width=16", "--layers=1"]
+    job["spec"]["image"] = "docker.io/lockstep/trainer:fakes-cuda"
+    job["spec"]["command"] += ["--backend=cuda", "--width=16", "--layers=1"]
     cluster.apply(job)
     trains(cluster, "gpus", 8)
     return "gpus"

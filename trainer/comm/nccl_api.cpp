@@ -8,7 +8,14 @@ namespace lockstep::trainer::comm {
 namespace {
 
 constexpr const char* kLibraryFlag = "--nccl-library";
-constexpr int kOldestNccl = 21400;  // the first with communicators that do not block
+// The functions are those of NCCL 2.14. The first that can share a GPU between ranks of one host, and not older than
+// what the tests and the CUDA image have.
+constexpr int kOldestNccl = 23003;
+
+// Of what ncclGetVersion returns, from 2.9 on: 23003 is 2.30.3.
+std::string version_text(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
 
 Status fill_nccl(cuda::Library& library, NcclApi& api) {
   library.find(api.get_version, "ncclGetVersion");
@@ -39,9 +46,9 @@ Result<NcclApi> load_nccl(const std::string& nccl, const std::string& cudart) {
   LOCKSTEP_CHECK_OK(fill_nccl(library, api));
   int version = 0;
   if (api.get_version(&version) != NcclResult::kSuccess || version < kOldestNccl) {
-    return fail(ErrorCode::kNotFound, fmt::format("{} is NCCL {}, and 2.14 is the oldest that can be used; give a "
-                                                  "newer one with {}",
-                                                  library.name(), version, kLibraryFlag));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} is NCCL {}, and --transport=nccl needs {} or later; give one with {}", library.name(),
+                            version_text(version), version_text(kOldestNccl), kLibraryFlag));
   }
   return api;
 }

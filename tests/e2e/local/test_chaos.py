@@ -1,7 +1,9 @@
 """`lockstep run --chaos`: a gang under constant faults ends with the bits of an undisturbed one.
 
-LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones, LOCKSTEP_CHAOS_SEEDS
-more of the small ones (3; `make soak`: 20). What has to hold is counted from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
+LOCKSTEP_SEED=<number> repeats a run; LOCKSTEP_CHAOS_FAULTS and LOCKSTEP_CHAOS_WORKERS make other and longer ones,
+LOCKSTEP_CHAOS_SEEDS more of the small ones (3; `make soak`: 20). On the fake of a GPU: LOCKSTEP_CHAOS_GPU_SEEDS (5),
+LOCKSTEP_CHAOS_GPU_FAULTS (2 for each seed) and LOCKSTEP_CHAOS_GPU_MODEL (a name in MODELS). What has to hold is counted
+from the ledgers by tests/ledger/check_ledger.py, which shares no code with what it checks."""
 
 import collections
 import functools
@@ -36,8 +38,16 @@ GANGS = ((3, 2), (2, 1), (5, 1), (2, 2), (4, 1), (2, 3), (6, 1), (3, 1))
 MODELS = {
     "transformer": ["--model=char-transformer", "--data=/usr/share/common-licenses", "--layers=2", "--width=32", "--heads=2", "--context=32", "--dropout=0.1"],
     "network": ["--model=mlp", "--width=64", "--layers=2", "--dropout=0.2"],  # with batch norm
+    "images": ["--model=resnet18", "--data=synthetic", "--image-size=32", "--classes=10", "--eval-samples=2",
+               "--learning-rate=0.001"],
 }
+BATCH = {"images": 4}  # 24 of the others
 SMALL_FAULTS = 5
+# On the fake of a GPU.
+GPU_SEEDS = int(os.environ.get("LOCKSTEP_CHAOS_GPU_SEEDS", "5"))
+GPU_FAULTS = int(os.environ.get("LOCKSTEP_CHAOS_GPU_FAULTS", "2"))
+GPU_MODEL = os.environ.get("LOCKSTEP_CHAOS_GPU_MODEL", "network")
+GPU_STEPS = GPU_FAULTS * (8 if GPU_MODEL == "images" else STEPS_PER_FAULT)  # seconds each for images
 
 
 def job(name, steps, *flags):
@@ -122,12 +132,12 @@ def digest_of():
 
 
 def words_of(model, steps):
-    return [*MODELS[model], "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}", "--seed=7", "--deterministic", "--log-every=100"]
+    return [*MODELS[model], f"--batch-size={BATCH.get(model, 24)}", "--micro-batch-size=2", f"--steps={steps}", "--seed=7", "--deterministic", "--log-every=100"]
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
 def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(run, digest_of, number):
-    seed, (nodes, procs), model = SEED + number, GANGS[number % len(GANGS)], list(MODELS)[number % 2]
+    seed, (nodes, procs), model = SEED + number, GANGS[number % len(GANGS)], ("transformer", "network")[number % 2]
     transport = ("auto", "tcp")[(number // 2 + number // len(GANGS)) % 2]
     steps = SMALL_FAULTS * STEPS_PER_FAULT
     given = job(f"bits-{number}", steps)
@@ -155,23 +165,39 @@ def test_a_device_that_computes_late_changes_no_bit(run, digest_of, tmp_path):
     assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, tmp_path, precision):
-    """The trainer with --backend=cuda, whose kernels are emulated on the fakes of NVIDIA's libraries."""
+@pytest.fixture(scope="module")
+def gpu_digest_of():
+    """Of the state after the last step, trained in one process on the fake of a GPU."""
+    @functools.cache
+    def train(precision):
+        command = on_fake_gpu(precision)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=1800)
+        return e2e.trainer_result(done.stdout)["digest"]
+
+    return train
+
+
+def on_fake_gpu(precision):
     bin = e2e.BUILD / "tests/bin"
-    steps = SMALL_FAULTS * STEPS_PER_FAULT
-    command_line = [str(bin / "lockstep-trainer-cuda"), *words_of("network", steps), "--backend=cuda",
-                    f"--precision={precision}",
-                    f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}"]
-    alone = subprocess.run(command_line, check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
-    given = job(f"cuda-{precision}", steps)
-    given["spec"]["command"] = [*command_line, jobs.pace(STEP_SECONDS), f"--ledger={tmp_path / 'ledger'}"]
-    command = run(given, "--chaos", f"{SEED}:{SMALL_FAULTS}", "--json")
-    assert command.wait(600) == 0, command
+    return [str(bin / "lockstep-trainer-cuda"), *words_of(GPU_MODEL, GPU_STEPS), "--backend=cuda", f"--precision={precision}",
+            f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}",
+            f"--cudnn-library={bin / 'libfakecudnn.so'}"]
+
+
+@pytest.mark.parametrize("number", range(GPU_SEEDS))
+def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, gpu_digest_of, tmp_path, number):
+    """The trainer with --backend=cuda, whose kernels are emulated on the fakes of NVIDIA's libraries."""
+    seed, precision = SEED + number, ("fp32", "bf16")[number % 2]
+    given = job(f"cuda-{number}", GPU_STEPS)
+    given["spec"]["command"] = [*on_fake_gpu(precision), jobs.pace(STEP_SECONDS),
+                                f"--ledger={tmp_path / 'ledger'}"]
+    command = run(given, "--chaos", f"{seed}:{GPU_FAULTS}", "--json")
+    assert command.wait(1800) == 0, command
     chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
-    assert chaos["good"] and chaos["made"] == SMALL_FAULTS
+    print(f"\n{GPU_MODEL} in {precision}, seed {seed}: {[event['kind'] for event in chaos['events']]}")
+    assert chaos["good"] and chaos["made"] == GPU_FAULTS
     told = e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())
-    assert told["digest"] == e2e.trainer_result(alone)["digest"]
+    assert told["digest"] == gpu_digest_of(precision), f"LOCKSTEP_SEED={seed}"
 
 
 def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):

@@ -142,7 +142,8 @@ def test_quiet_prints_nothing(train):
 
 def test_a_job_with_gpus_says_what_this_machine_does_instead(tmp_path):
     small = ("--image-size=32", "--batch-size=8", "--micro-batch-size=2", "--eval-samples=8", "--steps=1")
-    command = Command(tmp_path, "run", e2e.ROOT / "examples/gpu.yaml", "--output", "run", "--", *small)
+    here = ("--backend=cpu", "--precision=fp32", "--transport=auto")
+    command = Command(tmp_path, "run", e2e.ROOT / "examples/gpu.yaml", "--output", "run", "--", *here, *small)
     assert command.wait(120) == 0, command
     instead = "assigns no GPUs" if any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))) else "this machine has no GPU"
     assert re.search(rf"^spec\.gpusPerNode is 2.*{instead}", command.out, re.MULTILINE), command

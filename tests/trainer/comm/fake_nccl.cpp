@@ -47,7 +47,7 @@ struct NcclComm {
 namespace fake {
 namespace {
 
-constexpr int kVersion = 22809;
+constexpr int kVersion = 23003;
 constexpr char kMark[8] = {'F', 'A', 'K', 'E', 'N', 'C', 'C', 'L'};
 constexpr int kLooksWhileLinking = 3;
 constexpr int kLooksWhileLaunching = 2;

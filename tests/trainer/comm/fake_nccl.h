@@ -12,7 +12,7 @@
 // fake_nccl_misuses() counts calls that the real libraries leave undefined.
 //
 // Environment, read when the library is loaded: FAKE_NCCL_HANG_ABORTS=N and FAKE_NCCL_SEED as of fake_nccl_hang_aborts.
-// FAKE_NCCL_VERSION=N is the version that ncclGetVersion tells (22809).
+// FAKE_NCCL_VERSION=N is the version that ncclGetVersion tells (23003).
 #pragma once
 
 extern "C" {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace lockstep::trainer::comm {
 namespace {
 
@@ -19,7 +21,17 @@ TEST(NcclApi, a_library_with_all_functions_is_loaded_under_any_name) {
   ASSERT_TRUE(api.ok()) << api.error().message;
   int version = 0;
   EXPECT_EQ(api->get_version(&version), NcclResult::kSuccess);
-  EXPECT_EQ(version, 22809);
+  EXPECT_EQ(version, 23003);
+}
+
+TEST(NcclApi, an_older_release_is_refused_with_both_versions) {
+  ASSERT_EQ(setenv("FAKE_NCCL_VERSION", "22907", 1), 0);
+  const auto api = load_nccl(FAKE_NCCL_LIBRARY, FAKE_NCCL_LIBRARY);
+  ASSERT_EQ(unsetenv("FAKE_NCCL_VERSION"), 0);
+  ASSERT_FALSE(api.ok());
+  EXPECT_EQ(api.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(api.error().message.find("is NCCL 2.29.7, and --transport=nccl needs 2.30.3 or later"), std::string::npos)
+      << api.error().message;
 }
 
 TEST(NcclApi, a_missing_library_is_named_with_a_remedy) {
