@@ -10,7 +10,7 @@ NODES ?= 1000
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans site doxygen lint cluster cluster-down install clean
+.PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans cuda-roofline site doxygen lint cluster cluster-down install clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,10 @@ cuda-plans: setup-test ## print what cuDNN chooses for the models' convolutions 
 	@scripts/cuda-toolkit.sh --cudnn >/dev/null
 	@scripts/build.sh release $(BUILD) $(JOBS) cuda_plans >&2
 	@$(BUILD)/tests/bin/cuda_plans $$(scripts/cuda-toolkit.sh --cudnn --where)/lib
+
+cuda-roofline: setup-test ## print what the models' training steps can reach at most on A100, H100 and H200 (arithmetic; needs no GPU)
+	@scripts/build.sh release $(BUILD) $(JOBS) cuda_roofline >&2
+	@$(BUILD)/tests/bin/cuda_roofline
 
 site: setup-test ## the documentation as a site, in out/site/html
 	@scripts/site.py

@@ -58,6 +58,7 @@ LONG = {
     "make bench-trainer": RECIPE,
     "make cuda-kernels": RECIPE,
     "make cuda-plans": RECIPE,
+    "make cuda-roofline": RECIPE,
     # Minutes, the second after a download. `make test` begins with the first, beside a cache.
     "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh release build/cold 2'": {"time scripts": "time bash -n scripts"},
     "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh cuda build/cold-cuda 2'": {"time scripts": "time bash -n scripts"},

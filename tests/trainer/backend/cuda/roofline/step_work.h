@@ -1,0 +1,18 @@
+// The work of a training step of one micro-batch on one GPU.
+#pragma once
+
+#include <vector>
+
+#include "tests/trainer/backend/cuda/roofline/roofline.h"
+#include "trainer/backend/cuda/precision.h"
+#include "trainer/core/graph.h"
+
+namespace lockstep::trainer::testing {
+
+enum class Fused : std::uint8_t { kNo, kYes };
+
+// Besides that of the layers: clearing the gradients, their norm, and an update by a rule with `slots` numbers for each
+// parameter (SGD has one, AdamW two).
+std::vector<Work> works_of_step(const core::Graph& graph, backend::Precision precision, int slots, Fused fused);
+
+}  // namespace lockstep::trainer::testing
