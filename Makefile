@@ -30,8 +30,8 @@ setup: ## install what the build needs (Debian packages; sudo when not root)
 setup-test:
 	@scripts/setup.sh test >&2
 
-build: setup ## build everything into build/release
-	@scripts/build.sh release $(BUILD) $(JOBS) >&2
+build: setup ## build the programs into build/release/bin
+	@scripts/build.sh release $(BUILD) $(JOBS) programs >&2
 
 test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep run, the chart, real clusters, kind
 	@$(PYTHON) scripts/run_tests.py all

@@ -12,6 +12,12 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS system)
 find_package(Protobuf REQUIRED)
 
+# Debian has fmt as a shared library, which the static agent cannot link. Header-only, each file that formats a text
+# would compile the library once more, which takes seconds.
+add_library(lockstep_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt_library.cpp)
+get_target_property(fmt_folder fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(lockstep_fmt SYSTEM PUBLIC ${fmt_folder})
+
 # find_package(dnnl) of Debian 12 asks for OpenCL, which the CPU library does not need.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)

@@ -5,11 +5,18 @@ include_guard()
 # What `ctest -L unit` runs; a sanitizer's build needs nothing else.
 add_custom_target(unit_tests)
 
-# lockstep_room(<room> SOURCES a.cpp ... [APART b.cpp ...] [DEPENDS room ...] [LIBRARIES target ...])
-# APART: sources of the room that a unity build compiles by themselves, because their local names are others' too.
+# lockstep_room(<room> SOURCES a.cpp ... [MUTATED b.cpp ...] [APART c.cpp ...] [DEPENDS room ...] [LIBRARIES target ...])
+# MUTATED: sources that tests compile again with bugs in them. A unity build makes one object of them, which the linker
+# leaves out there.
+# APART: sources that a unity build compiles by themselves, because their local names are others' too.
 function(lockstep_room room)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;APART;DEPENDS;LIBRARIES" ${ARGN})
-  add_library(lockstep_${room} STATIC ${ROOM_SOURCES} ${ROOM_APART})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;MUTATED;APART;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(lockstep_${room} STATIC ${ROOM_SOURCES} ${ROOM_MUTATED} ${ROOM_APART})
+  if(ROOM_MUTATED)
+    set_target_properties(lockstep_${room} PROPERTIES UNITY_BUILD_MODE GROUP)
+    set_source_files_properties(${ROOM_SOURCES} PROPERTIES UNITY_GROUP room)
+    set_source_files_properties(${ROOM_MUTATED} PROPERTIES UNITY_GROUP mutated)
+  endif()
   set_source_files_properties(${ROOM_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_include_directories(lockstep_${room} PUBLIC ${PROJECT_SOURCE_DIR})
   list(TRANSFORM ROOM_DEPENDS PREPEND lockstep_)
@@ -18,7 +25,8 @@ endfunction()
 
 # lockstep_test(<room> SOURCES x_test.cpp ... [SEPARATE] [ONE_THREAD] [DEPENDS room ...] [LIBRARIES target ...]
 #               [LABELS unit])
-# SEPARATE: never as a unity build, because the files use the same local names for different things.
+# SEPARATE: never as a unity build, because the files use the same local names for different things. Better: a namespace
+# for each file, `namespace lockstep::<room>::<file>`.
 # ONE_THREAD: neither the room nor its tests start threads (tests/structure checks). ThreadSanitizer's build leaves it
 # out. It has no deadlines, so scripts/run_tests.py runs it under AddressSanitizer at idle priority.
 function(lockstep_test room)
@@ -64,7 +72,7 @@ endfunction()
 
 function(lockstep_add_if_there folder)
   # What waits for the network is compiled twice as fast with -O1, and no slower in use; what computes gets -O3.
-  if(folder MATCHES "^(operator|tests)")
+  if(folder MATCHES "^(operator|tests|trainer/(agent|elastic|report)$|trainer$)")
     set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
     # AddressSanitizer's -O1 takes three times as long to compile, which its tests never win back; ThreadSanitizer's does
     # not, and runs five times as fast.

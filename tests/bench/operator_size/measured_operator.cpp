@@ -23,7 +23,7 @@ namespace lockstep::bench {
 namespace {
 
 constexpr auto kListensWithin = std::chrono::seconds(60);
-constexpr auto kLookEvery = std::chrono::milliseconds(50);
+constexpr auto kReadLogEvery = std::chrono::milliseconds(50);
 
 // Of the line with which the operator says that it has started; "" before.
 std::string metrics_port(const std::string& log) {
@@ -76,7 +76,7 @@ Result<MeasuredOperator> MeasuredOperator::start(const std::string& program, con
     if (std::chrono::steady_clock::now() > until || ::waitpid(made.pid_, nullptr, WNOHANG) != 0) {
       return fail(ErrorCode::kUnavailable, "the operator does not start; see " + log);
     }
-    std::this_thread::sleep_for(kLookEvery);  // the log of another process; no event tells when it listens
+    std::this_thread::sleep_for(kReadLogEvery);  // the log of another process; no event tells when it listens
   }
   return made;
 }

@@ -8,7 +8,7 @@
 #include "operator/api/schema.h"
 #include "operator/api/strategy.h"
 
-namespace lockstep::api {
+namespace lockstep::api::cause_test {
 namespace {
 
 TEST(Cause, each_has_a_name_of_its_own_and_is_found_by_it) {
@@ -54,4 +54,4 @@ TEST(Cause, rules_of_the_crd_are_for_the_causes_of_attempts) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::cause_test

@@ -4,7 +4,7 @@
 
 #include "operator/base/timestamp.h"
 
-namespace lockstep::api {
+namespace lockstep::api::object_test {
 namespace {
 
 WallTime at(int seconds) {
@@ -96,4 +96,4 @@ TEST(ResourceVersion, that_is_no_decimal_number_is_refused) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::object_test

@@ -4,7 +4,7 @@
 
 #include "operator/base/timestamp.h"
 
-namespace lockstep::api {
+namespace lockstep::api::pod_test {
 namespace {
 
 TEST(Pod, the_states_of_its_containers_are_kept) {
@@ -103,4 +103,4 @@ TEST(Node, the_out_of_service_taint_and_cordon_are_seen) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::pod_test

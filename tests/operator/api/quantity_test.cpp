@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::api {
+namespace lockstep::api::quantity_test {
 namespace {
 
 std::int64_t ceil_of(const char* text) {
@@ -87,4 +87,4 @@ TEST(FormatBytes, uses_the_largest_unit_that_is_exact) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::quantity_test

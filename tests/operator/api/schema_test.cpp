@@ -9,7 +9,7 @@
 #include "operator/api/lookup.h"
 #include "operator/api/training_job.h"
 
-namespace lockstep::api {
+namespace lockstep::api::schema_test {
 namespace {
 
 // Calls `visit` for every schema below `schema`, with its place.
@@ -156,4 +156,4 @@ TEST(Crd, has_short_name_category_status_and_columns) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::schema_test

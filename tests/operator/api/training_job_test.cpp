@@ -4,7 +4,7 @@
 
 #include "tests/sanitizer.h"
 
-namespace lockstep::api {
+namespace lockstep::api::training_job_test {
 namespace {
 
 Json full_job() {
@@ -161,4 +161,4 @@ TEST(TrainingJob, any_value_in_any_field_is_a_job_or_a_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::training_job_test

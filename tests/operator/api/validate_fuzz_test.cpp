@@ -12,7 +12,7 @@
 
 extern "C" int validate_fuzz(const std::uint8_t* data, std::size_t size);
 
-namespace lockstep::api {
+namespace lockstep::api::validate_fuzz_test {
 namespace {
 
 TEST(JobFile, that_holds_anything_does_no_harm) {
@@ -31,4 +31,4 @@ TEST(JobFile, that_holds_anything_does_no_harm) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::validate_fuzz_test

@@ -15,7 +15,7 @@
 #include "operator/api/validation_rules.h"
 #include "tests/sanitizer.h"
 
-namespace lockstep::api {
+namespace lockstep::api::validate_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -190,4 +190,4 @@ TEST(Validate, any_value_anywhere_is_accepted_or_refused_with_a_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::validate_test

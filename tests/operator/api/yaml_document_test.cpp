@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace lockstep::api {
+namespace lockstep::api::yaml_document_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -81,4 +81,4 @@ TEST(Yaml, a_document_cannot_grow_without_bound) {
 }
 
 }  // namespace
-}  // namespace lockstep::api
+}  // namespace lockstep::api::yaml_document_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::cli::bench_display_test {
 namespace {
 
 TEST(BenchDisplay, only_rank_0_speaks_and_only_of_the_speed) {
@@ -17,4 +17,4 @@ TEST(BenchDisplay, only_rank_0_speaks_and_only_of_the_speed) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::bench_display_test

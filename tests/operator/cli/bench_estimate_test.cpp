@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::cli::bench_estimate_test {
 namespace {
 
 TEST(BenchEstimate, workers_that_share_cpus_take_turns) {
@@ -39,4 +39,4 @@ TEST(BenchEstimate, a_dry_run_lists_cells_memory_and_time) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::bench_estimate_test

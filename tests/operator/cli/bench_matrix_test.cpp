@@ -6,7 +6,7 @@
 
 #include "operator/api/validate.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::bench_matrix_test {
 namespace {
 
 TEST(BenchMatrix, has_every_model_with_every_data_and_every_number_of_workers) {
@@ -79,4 +79,4 @@ TEST(BenchMatrix, options_that_contradict_each_other_are_refused) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::bench_matrix_test

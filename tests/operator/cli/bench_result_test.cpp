@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace lockstep::cli {
+namespace lockstep::cli::bench_result_test {
 namespace {
 
 const char* const kResult =
@@ -111,4 +111,4 @@ TEST(BenchResult, csv_and_json_have_the_same_numbers) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::bench_result_test

@@ -5,7 +5,7 @@
 #include "operator/cli/bench_plot.h"
 #include "operator/cli/bench_trace.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::bench_views_test {
 namespace {
 
 BenchRow row_of(const std::string& model, int workers, double efficiency) {
@@ -66,4 +66,4 @@ TEST(BenchTrace, has_each_step_with_its_parts_one_after_the_other) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::bench_views_test

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::cli {
+namespace lockstep::cli::chaos_report_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -95,4 +95,4 @@ TEST(ChaosReport, the_budget_grows_by_the_faults_that_may_be_charged_to_it) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::chaos_report_test

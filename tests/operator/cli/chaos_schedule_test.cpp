@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-namespace lockstep::cli {
+namespace lockstep::cli::chaos_schedule_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -73,4 +73,4 @@ TEST(ChaosWish, is_a_seed_and_perhaps_a_number_of_faults) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::chaos_schedule_test

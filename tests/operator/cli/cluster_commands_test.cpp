@@ -13,7 +13,7 @@
 #include "operator/job/api_generation_store.h"
 #include "operator/local/memory_api.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::cluster_commands_test {
 namespace {
 
 using nlohmann::json;
@@ -216,4 +216,4 @@ TEST_F(ClusterCommands, a_job_without_pods_says_why) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::cluster_commands_test

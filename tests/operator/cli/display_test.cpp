@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace lockstep::cli {
+namespace lockstep::cli::display_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -96,4 +96,4 @@ TEST_F(Displays, quiet_is_quiet_and_json_is_json) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::display_test

@@ -5,7 +5,7 @@
 
 #include "operator/base/timestamp.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::explanation_test {
 namespace {
 
 WallTime at(const char* text) {
@@ -111,4 +111,4 @@ TEST(Explanation, keeps_control_characters_from_the_terminal) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::explanation_test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace lockstep::cli {
+namespace lockstep::cli::ledger_verdict_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -195,4 +195,4 @@ TEST(LedgerReader, reads_lines_as_files_grow_and_ignores_files_that_existed) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::ledger_verdict_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lockstep::cli {
+namespace lockstep::cli::loss_curve_test {
 namespace {
 
 LossCurve falling() {
@@ -72,4 +72,4 @@ TEST(LossCurve, the_svg_has_both_lines_the_restarts_and_an_escaped_title) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::loss_curve_test

@@ -8,7 +8,7 @@
 
 #include "tests/operator/cli/small_site.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::placement_commands_test {
 namespace {
 
 using nlohmann::json;
@@ -396,4 +396,4 @@ TEST_F(ExplainPending, jobs_that_end_or_are_placed_show_no_room) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::placement_commands_test

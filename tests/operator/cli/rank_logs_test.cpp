@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace lockstep::cli {
+namespace lockstep::cli::rank_logs_test {
 namespace {
 
 TEST(RankLogs, a_tag_is_a_number_in_brackets) {
@@ -38,4 +38,4 @@ TEST(RankLogs, every_rank_has_a_file_and_rank_0_is_listened_to) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::rank_logs_test

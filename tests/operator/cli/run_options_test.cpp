@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::cli::run_options_test {
 namespace {
 
 using nlohmann::json;
@@ -125,4 +125,4 @@ TEST(RunOptions, a_suspended_job_is_refused) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::run_options_test

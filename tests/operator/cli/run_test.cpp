@@ -11,7 +11,7 @@
 
 #include "tests/operator/cli/command.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::run_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -165,4 +165,4 @@ TEST_F(Run, json_output_ends_with_the_result) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::run_test

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace lockstep::cli {
+namespace lockstep::cli::storage_cells_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -71,4 +71,4 @@ TEST(StorageCells, the_plan_counts_the_cells_that_are_left) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::storage_cells_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::cli::storage_result_test {
 namespace {
 
 StorageResult result_of(const StorageCell& cell, std::vector<double> speeds) {
@@ -79,4 +79,4 @@ TEST(StorageResult, the_picture_has_a_line_for_each_store_and_form) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::storage_result_test

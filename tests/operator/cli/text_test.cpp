@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::cli {
+namespace lockstep::cli::text_test {
 namespace {
 
 TEST(Text, columns_of_a_table_are_as_wide_as_their_widest_cell) {
@@ -42,4 +42,4 @@ TEST(Text, output_of_a_program_cannot_move_the_cursor) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::text_test

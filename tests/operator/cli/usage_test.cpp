@@ -9,7 +9,7 @@
 #include "operator/cli/data_command.h"
 #include "tests/operator/cli/command.h"
 
-namespace lockstep::cli {
+namespace lockstep::cli::usage_test {
 namespace {
 
 // A file that this process alone has, removed at the end of the test.
@@ -236,4 +236,4 @@ TEST(Cluster, a_dead_api_server_is_one_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::cli
+}  // namespace lockstep::cli::usage_test

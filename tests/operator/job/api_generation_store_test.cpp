@@ -6,7 +6,7 @@
 #include "operator/api/object.h"
 #include "operator/local/memory_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::api_generation_store_test {
 namespace {
 
 using rendezvous::Record;
@@ -153,4 +153,4 @@ TEST(ApiGenerationStore, the_record_of_a_job_that_is_gone_is_taken_over_by_its_s
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::api_generation_store_test

@@ -8,7 +8,7 @@
 #include "tests/operator/job/running_controller.h"
 #include "tests/sanitizer.h"
 
-namespace lockstep::job {
+namespace lockstep::job::bulk_writes_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -231,4 +231,4 @@ TEST(BulkWrites, a_hundred_idle_jobs_cause_no_write) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::bulk_writes_test

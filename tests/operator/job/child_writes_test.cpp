@@ -15,7 +15,7 @@
 #include "tests/operator/job/hooked_api.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::child_writes_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -189,4 +189,4 @@ TEST_F(ChildWritesTest, a_pod_without_a_node_is_created_without_an_answer) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::child_writes_test

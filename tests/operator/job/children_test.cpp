@@ -7,7 +7,7 @@
 
 #include "operator/api/schema.h"
 
-namespace lockstep::job {
+namespace lockstep::job::children_test {
 namespace {
 
 using api::Json;
@@ -310,4 +310,4 @@ TEST(Pod, of_any_spec_is_a_pod_or_a_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::children_test

@@ -11,7 +11,7 @@
 
 #include "tests/operator/kube/fake_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::cluster_feed_test {
 namespace {
 
 using kube::Json;
@@ -498,4 +498,4 @@ TEST_F(ClusterFeedTest, watches_nothing_after_it_was_stopped) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::cluster_feed_test

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::job {
+namespace lockstep::job::coordinator_authority_test {
 namespace {
 
 using rendezvous::KeyPair;
@@ -149,4 +149,4 @@ TEST(CoordinatorAuthority, an_expired_one_serves_nobody_and_is_replaced_at_once)
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::coordinator_authority_test

@@ -9,7 +9,7 @@
 #include "tests/operator/job/world.h"
 #include "tests/sanitizer.h"
 
-namespace lockstep::job {
+namespace lockstep::job::crash_test {
 namespace {
 
 // Of the writes after which the operator dies.
@@ -316,4 +316,4 @@ TEST(Crash, random_faults_never_break_what_must_always_hold) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::crash_test

@@ -3,7 +3,7 @@
 
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_budget_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -160,4 +160,4 @@ TEST(DecideBudget, a_restart_waits_no_longer_when_the_clock_is_set_back) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_budget_test

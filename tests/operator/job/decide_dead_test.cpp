@@ -5,7 +5,7 @@
 #include "tests/operator/job/situation.h"
 #include "tests/operator/job/world.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_dead_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -241,4 +241,4 @@ TEST(DecideDead, nothing_is_judged_before_the_coordinator_knows_the_job) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_dead_test

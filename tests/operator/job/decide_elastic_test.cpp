@@ -4,7 +4,7 @@
 #include "operator/job/restart_policy.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_elastic_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -370,4 +370,4 @@ TEST(DecideElastic, a_failure_of_the_smaller_gang_is_its_own_attempt) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_elastic_test

@@ -4,7 +4,7 @@
 #include "operator/job/hold_policy.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_hold_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -110,4 +110,4 @@ TEST(DecideHold, a_job_that_is_suspended_meanwhile_is_suspended) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_hold_test

@@ -4,7 +4,7 @@
 #include "operator/job/leave_policy.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_leave_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -210,7 +210,7 @@ struct Held {
   void (*change)(Gang&);
 };
 
-class NobodyLeaves : public testing::TestWithParam<Held> {};
+class NobodyLeaves : public ::testing::TestWithParam<Held> {};
 
 TEST_P(NobodyLeaves, while) {
   Gang s;
@@ -222,7 +222,7 @@ TEST_P(NobodyLeaves, while) {
 
 INSTANTIATE_TEST_SUITE_P(
     DecideLeave, NobodyLeaves,
-    testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).doubt = kDoubt; }},
+    ::testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).doubt = kDoubt; }},
                     Held{"the spare is sick as well",
                          [](Gang& s) {
                            s.sicken(3).age = 0s;  // it would go itself, later
@@ -364,4 +364,4 @@ TEST(DecideLeave, a_sick_spare_is_replaced_though_no_other_is_there) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_leave_test

@@ -5,7 +5,7 @@
 #include "operator/job/slot_troubles.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_links_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -123,4 +123,4 @@ TEST(NodesToAvoid, are_those_of_the_last_ten_minutes_each_once) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_links_test

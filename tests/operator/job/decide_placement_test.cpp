@@ -8,7 +8,7 @@
 #include "operator/job/children.h"
 #include "tests/operator/job/placed.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_placement_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -416,4 +416,4 @@ TEST(DecidePlacement, a_released_gang_that_has_trained_loses_no_attempt_either) 
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_placement_test

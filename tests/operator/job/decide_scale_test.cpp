@@ -3,7 +3,7 @@
 
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_scale_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -310,4 +310,4 @@ TEST(DecideScale, releases_are_kept_as_long_as_one_of_their_pods_is_there) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_scale_test

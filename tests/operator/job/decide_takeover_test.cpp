@@ -5,7 +5,7 @@
 
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_takeover_test {
 namespace {
 
 TEST(Decide, a_status_that_was_lost_does_not_make_old_names_new_again) {
@@ -46,4 +46,4 @@ TEST(Decide, a_pod_that_failed_without_leader_stays_until_its_attempt_is_stored)
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_takeover_test

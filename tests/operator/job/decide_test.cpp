@@ -6,7 +6,7 @@
 #include "operator/job/restart_policy.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::decide_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -579,4 +579,4 @@ TEST(Decide, leftovers_go) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::decide_test

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-namespace lockstep::job {
+namespace lockstep::job::executor_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -263,4 +263,4 @@ TEST_F(ExecutorTest, without_threads_a_batch_is_carried_out_at_once) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::executor_test

@@ -5,7 +5,7 @@
 
 extern "C" int generation_record_fuzz(const std::uint8_t* data, std::size_t size);
 
-namespace lockstep::job {
+namespace lockstep::job::generation_record_fuzz_test {
 namespace {
 
 TEST(GenerationRecordFuzz, records_with_small_changes_do_no_harm) {
@@ -23,4 +23,4 @@ TEST(GenerationRecordFuzz, records_with_small_changes_do_no_harm) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::generation_record_fuzz_test

@@ -12,7 +12,7 @@
 #include "operator/local/memory_api.h"
 #include "tests/operator/job/hooked_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::job_controller_test {
 namespace {
 
 using kube::Json;
@@ -166,4 +166,4 @@ TEST_F(JobControllerTest, pods_made_after_a_change_of_access_dial_and_trust_what
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::job_controller_test

@@ -9,7 +9,7 @@
 #include "tests/operator/job/situation.h"
 #include "tests/operator/kube/fake_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::job_placement_test {
 namespace {
 
 class EmptyCluster final : public ClusterAccess {
@@ -65,4 +65,4 @@ TEST_F(JobPlacementTest, an_unknown_level_needs_another_spec) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::job_placement_test

@@ -18,7 +18,7 @@
 
 #include "operator/job/strategic_merge.h"
 
-namespace lockstep::job {
+namespace lockstep::job::kubectl_patch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST(StrategicMerge, agrees_with_kubectl_on_random_patches) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::kubectl_patch_test

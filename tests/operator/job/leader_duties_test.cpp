@@ -9,7 +9,7 @@
 #include "operator/local/memory_api.h"
 #include "tests/operator/job/hooked_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::leader_duties_test {
 namespace {
 
 using kube::Json;
@@ -277,4 +277,4 @@ TEST_F(LeaderDutiesTest, the_authority_rotates_once_every_pod_trusts_the_next) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::leader_duties_test

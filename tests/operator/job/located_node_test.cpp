@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::job {
+namespace lockstep::job::located_node_test {
 namespace {
 
 using Path = std::vector<std::string>;
@@ -45,7 +45,7 @@ struct Shown {
   const char* sickness;
 };
 
-class SickNode : public testing::TestWithParam<Shown> {};
+class SickNode : public ::testing::TestWithParam<Shown> {};
 
 TEST_P(SickNode, shows_the_first_of_the_signs) {
   const auto signs = placement::SickSigns::of_flags(
@@ -60,7 +60,7 @@ TEST_P(SickNode, shows_the_first_of_the_signs) {
 
 INSTANTIATE_TEST_SUITE_P(
     LocatedNode, SickNode,
-    testing::Values(
+    ::testing::Values(
         Shown{"none", R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})", ""},
         Shown{"condition", R"({"status": {"conditions": [{"type": "XIDErrors", "status": "True"}]}})",
               "condition:XIDErrors=True"},
@@ -93,4 +93,4 @@ TEST(LocatedNode, that_is_malformed_is_refused) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::located_node_test

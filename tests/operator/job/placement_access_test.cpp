@@ -6,7 +6,7 @@
 
 #include "tests/operator/kube/fake_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::placement_access_test {
 namespace {
 
 // Refuses lists by kind.
@@ -72,4 +72,4 @@ TEST(PlacementAccess, another_error_says_nothing_about_permissions) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::placement_access_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::job {
+namespace lockstep::job::placement_constraint_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -118,4 +118,4 @@ TEST(PlacementConstraint, that_the_topology_cannot_express_is_refused_with_a_sen
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::placement_constraint_test

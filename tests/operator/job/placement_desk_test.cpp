@@ -10,7 +10,7 @@
 #include "operator/base/metrics.h"
 #include "operator/job/placement_desk.h"
 
-namespace lockstep::job {
+namespace lockstep::job::placement_desk_test {
 namespace {
 
 using placement::Answer;
@@ -272,4 +272,4 @@ TEST_F(PlacementDeskTest, stops_while_it_waits) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::placement_desk_test

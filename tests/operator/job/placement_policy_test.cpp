@@ -10,7 +10,7 @@
 #include "operator/placement/placer.h"
 #include "tests/operator/job/placed.h"
 
-namespace lockstep::job {
+namespace lockstep::job::placement_policy_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -459,4 +459,4 @@ TEST(PlacementConditions, the_start_is_timed_from_the_binding_of_enough_pods) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::placement_policy_test

@@ -10,7 +10,7 @@
 
 #include "tests/sanitizer.h"
 
-namespace lockstep::job {
+namespace lockstep::job::placement_world_test {
 namespace {
 
 TEST(PlacementWorld, every_gang_is_bound_and_only_losses_are_attempts) {
@@ -36,4 +36,4 @@ TEST(PlacementWorld, every_gang_is_bound_and_only_losses_are_attempts) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::placement_world_test

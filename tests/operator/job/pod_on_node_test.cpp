@@ -5,7 +5,7 @@
 
 #include "operator/job/children.h"
 
-namespace lockstep::job {
+namespace lockstep::job::pod_on_node_test {
 namespace {
 
 using api::Json;
@@ -119,4 +119,4 @@ TEST(PodOnNode, of_an_affinity_that_is_none_is_a_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::pod_on_node_test

@@ -7,7 +7,7 @@
 #include "operator/job/startup_policy.h"
 #include "tests/operator/job/situation.h"
 
-namespace lockstep::job {
+namespace lockstep::job::policies_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -463,4 +463,4 @@ TEST(SlotTroubles, a_pod_that_is_gone_keeps_its_slot) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::policies_test

@@ -6,13 +6,13 @@
 
 #include "tests/operator/kube/fake_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::priority_test {
 namespace {
 
 using namespace std::chrono_literals;
 using kube::Json;
 
-class Priority : public testing::Test {
+class Priority : public ::testing::Test {
  protected:
   Priority() {
     api_.on_list = [this](const kube::ListOptions& options) -> Result<kube::ListPage> {
@@ -93,4 +93,4 @@ TEST_F(Priority, that_cannot_be_read_is_an_error_unless_no_class_is_named) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::priority_test

@@ -12,7 +12,7 @@
 #include "operator/kube/http_api.h"
 #include "operator/kube/kubeconfig.h"
 
-namespace lockstep::job {
+namespace lockstep::job::real_feed_test {
 namespace {
 
 using kube::Json;
@@ -176,4 +176,4 @@ TEST_F(RealFeed, counts_what_pods_of_every_scheduler_take) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::real_feed_test

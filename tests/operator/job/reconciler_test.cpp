@@ -5,7 +5,7 @@
 
 #include "tests/operator/job/world.h"
 
-namespace lockstep::job {
+namespace lockstep::job::reconciler_test {
 namespace {
 
 std::string reason_of(World& world, const char* type) {
@@ -355,4 +355,4 @@ TEST(Reconciler, a_job_takes_over_the_service_of_a_predecessor_that_is_gone) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::reconciler_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace lockstep::job {
+namespace lockstep::job::restart_policy_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -277,4 +277,4 @@ TEST(RestartPolicy, a_long_run_counts_as_progress_where_no_steps_are_reported) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::restart_policy_test

@@ -13,7 +13,7 @@
 #include "operator/job/children.h"
 #include "tests/operator/job/running_controller.h"
 
-namespace lockstep::job {
+namespace lockstep::job::sick_nodes_test {
 namespace {
 
 using kube::Json;
@@ -157,4 +157,4 @@ TEST_F(SickNodes, four_of_ten_nodes_at_once_are_told_and_none_is_left) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::sick_nodes_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep::job {
+namespace lockstep::job::sickness_watch_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -42,7 +42,7 @@ struct Together {
   bool many;
 };
 
-class SickTogether : public testing::TestWithParam<Together> {};
+class SickTogether : public ::testing::TestWithParam<Together> {};
 
 TEST_P(SickTogether, is_many) {
   const auto& [sick, nodes, many] = GetParam();
@@ -56,7 +56,7 @@ TEST_P(SickTogether, is_many) {
 
 // More than 20 % of the nodes, and at least three.
 INSTANTIATE_TEST_SUITE_P(SicknessWatch, SickTogether,
-                         testing::Values(Together{4, 10, true}, Together{3, 10, true}, Together{3, 14, true},
+                         ::testing::Values(Together{4, 10, true}, Together{3, 10, true}, Together{3, 14, true},
                                          Together{3, 15, false}, Together{2, 3, false}, Together{1, 1, false}),
                          [](const auto& test) {
                            return std::to_string(test.param.sick) + "_of_" + std::to_string(test.param.nodes);
@@ -109,4 +109,4 @@ TEST(SicknessWatch, many_stay_many_until_they_are_well) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::sickness_watch_test

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace lockstep::job {
+namespace lockstep::job::strategic_merge_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -90,4 +90,4 @@ TEST(StrategicMerge, an_original_without_keys_does_no_harm) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::strategic_merge_test

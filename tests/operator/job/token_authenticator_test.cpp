@@ -5,10 +5,10 @@
 
 #include "operator/local/memory_api.h"
 
-namespace lockstep::job {
+namespace lockstep::job::token_authenticator_test {
 namespace {
 
-class TokenAuthenticatorTest : public testing::Test {
+class TokenAuthenticatorTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const kube::Json pod{{"apiVersion", "v1"},
@@ -44,4 +44,4 @@ TEST_F(TokenAuthenticatorTest, a_token_ends_with_its_pod) {
 }
 
 }  // namespace
-}  // namespace lockstep::job
+}  // namespace lockstep::job::token_authenticator_test

@@ -52,42 +52,42 @@ Coordinator new_coordinator(int number, std::int64_t term) {
 }
 
 CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
-  using Kind = CoordinatorEvent::Kind;
-  if (event.kind == Kind::kClock) coordinator.clock += kQuarterSecond;
+  using Event = CoordinatorEvent::Kind;
+  if (event.kind == Event::kClock) coordinator.clock += kQuarterSecond;
   keys_made = &coordinator.keys;
   CoordinatorState& state = coordinator.state;
   const Now now{coordinator.clock, wall(coordinator.clock), event.leads};
   const std::int64_t ignored = state.ignored();
   switch (event.kind) {
-    case Kind::kHears:
+    case Event::kHears:
       if (const auto* hello = std::get_if<Hello>(event.message)) {
         state.on_hello(event.session, *hello, now);
       } else {
         state.on_message(event.session, *event.message, now);
       }
       break;
-    case Kind::kDisconnected:
+    case Event::kDisconnected:
       state.on_disconnected(event.session, now);
       break;
-    case Kind::kPlan:
+    case Event::kPlan:
       state.on_plan(*event.plan, now);
       break;
-    case Kind::kLoaded:
+    case Event::kLoaded:
       state.on_loaded(loaded(event.answer), now);
       break;
-    case Kind::kWritten:
+    case Event::kWritten:
       state.on_written(written(event.answer), now);
       break;
-    case Kind::kClock:
+    case Event::kClock:
       break;
-    case Kind::kTick:
+    case Event::kTick:
       state.on_tick(now);
       break;
-    case Kind::kFreezes:
-    case Kind::kThaws:
-      coordinator.frozen = event.kind == Kind::kFreezes;
+    case Event::kFreezes:
+    case Event::kThaws:
+      coordinator.frozen = event.kind == Event::kFreezes;
       break;
-    case Kind::kDies:
+    case Event::kDies:
       coordinator.alive = false;
       break;
   }
@@ -107,7 +107,7 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
     step.violation = fmt::format("the coordinator went from {} to {}", name_of(illegal->from), name_of(illegal->to));
   }
   // An agent tells of the ranks that it was given; its coordinator, or the one that took over, knows them.
-  const bool of_a_rank = event.kind == Kind::kHears && (std::holds_alternative<Exit>(*event.message) ||
+  const bool of_a_rank = event.kind == Event::kHears && (std::holds_alternative<Exit>(*event.message) ||
                                                         std::holds_alternative<Broken>(*event.message));
   if (of_a_rank && state.ignored() != ignored) step.violation = "the coordinator takes a rank for another slot's";
   const auto view = state.view();
