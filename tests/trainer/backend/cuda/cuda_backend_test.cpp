@@ -12,6 +12,7 @@
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/cuda/emulator/emulator.h"
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/backend/image_layers.h"
 #include "tests/trainer/backend/layer_checks.h"
@@ -30,6 +31,7 @@ namespace {
 using testing::Bench;
 using testing::fake_gpu;
 using testing::LayerCase;
+using cuda::emulator::Order;
 
 std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
@@ -41,19 +43,40 @@ std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
   return cases;
 }
 
-class CudaLayer : public ::testing::TestWithParam<LayerCase> {};
+// Two orders show a sanitizer each access.
+std::vector<Order> orders() {
+  if (sanitizer::kOn) return {Order::kAscending, Order::kShuffled};
+  return {Order::kAscending, Order::kDescending, Order::kLanesFirst, Order::kWarpsFirst, Order::kShuffled};
+}
 
-TEST_P(CudaLayer, loss_and_gradient_are_those_of_ref) {
+class CudaLayer : public ::testing::TestWithParam<LayerCase> {
+ protected:
+  ~CudaLayer() override { cuda::emulator::set_order(Order::kAscending); }
+};
+
+TEST_P(CudaLayer, loss_and_gradient_are_those_of_ref_in_every_order_of_threads) {
   auto ref = backend::make_backend("ref", 1).value();
   auto cuda = fake_gpu();
   const core::Graph graph = GetParam().graph();
   Bench expected(graph, *ref, GetParam().classes), actual(graph, *cuda, GetParam().classes);
   const double tolerance = testing::kTolerance * std::sqrt(70.0);
-  const double loss = expected.loss(), evaluated = expected.loss(core::RunContext::Mode::kEvaluate);
-  EXPECT_NEAR(actual.loss(), loss, std::fabs(loss) * tolerance);
-  EXPECT_LT(testing::worst_difference(expected.layout(), actual.gradient(), expected.gradient()), tolerance);
-  EXPECT_NEAR(actual.loss(core::RunContext::Mode::kEvaluate), evaluated, std::fabs(evaluated) * tolerance);
-  EXPECT_EQ(actual.gradient(), actual.gradient()) << "not the same bits again";
+  const double evaluated = expected.loss(core::RunContext::Mode::kEvaluate), loss = expected.loss();
+  const std::vector<double> gradient_of_ref = expected.gradient();
+  std::vector<double> gradient;
+  for (const Order order : orders()) {
+    SCOPED_TRACE(::testing::Message() << "order " << static_cast<int>(order));
+    cuda::emulator::set_order(order);
+    EXPECT_NEAR(actual.loss(core::RunContext::Mode::kEvaluate), evaluated, std::fabs(evaluated) * tolerance);
+    EXPECT_NEAR(actual.loss(), loss, std::fabs(loss) * tolerance);
+    const std::vector<double> now = actual.gradient();
+    EXPECT_LT(testing::worst_difference(expected.layout(), now, gradient_of_ref), tolerance);
+    if (gradient.empty()) gradient = now;
+    EXPECT_EQ(now, gradient) << "not the bits of the first order";
+    ASSERT_EQ(actual.staged().size(), expected.staged().size());
+    for (size_t i = 0; i < expected.staged().size(); ++i) {
+      EXPECT_NEAR(actual.staged()[i], expected.staged()[i], tolerance) << "statistic " << i << " of the batch";
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, CudaLayer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);
