@@ -11,6 +11,7 @@
 
 #include "operator/base/thread.h"
 #include "trainer/comm/validate.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::comm {
 namespace {
@@ -260,7 +261,8 @@ std::optional<bool> NcclRank::advance() {
 // Two calls of the library at most, so that a rank that was abandoned in the first gives NCCL no memory of the caller.
 bool NcclRank::launch() {
   computes_ = step_.after != nullptr;
-  if (step_.after != nullptr && !stands(in_library([&] { return channel_.await(step_.after); }))) return false;
+  const bool awaits = computes_ && cuda::mutation() != cuda::Mutation::kSumUnawaited;
+  if (awaits && !stands(in_library([&] { return channel_.await(step_.after); }))) return false;
   return stands(in_library([&] { return channel_.launch(step_); }));
 }
 

@@ -17,6 +17,10 @@ enum class Mutation {
   kStageTwice,    // batch statistics of an interrupted step stay, and its second run adds to them
   kTearTransfer,  // a state of which half has arrived is installed without a comparison
   kApplyBroken,   // a failed collective counts as done, whatever it left in its buffers
+  kReuseBucket,   // a bucket leaves after the rank's first micro-batch, and the others add to it on its way
+  kLeaveUnread,   // a bucket leaves the host's memory before the device has copied it there
+  kCommitEarly,   // a step counts before the backend has written its state (cuda/mutation.h: and is told so)
+  kSwapMomentum,  // the momentum of batch norm weighs the old statistics, and not the newest
 };
 
 #ifdef LOCKSTEP_MUTATIONS
@@ -29,6 +33,10 @@ inline Mutation mutation() {
     if (name == "kStageTwice") return Mutation::kStageTwice;
     if (name == "kTearTransfer") return Mutation::kTearTransfer;
     if (name == "kApplyBroken") return Mutation::kApplyBroken;
+    if (name == "kReuseBucket") return Mutation::kReuseBucket;
+    if (name == "kLeaveUnread") return Mutation::kLeaveUnread;
+    if (name == "kCommitEarly") return Mutation::kCommitEarly;
+    if (name == "kSwapMomentum") return Mutation::kSwapMomentum;
     return Mutation::kNone;
   }();
   return chosen;

@@ -307,7 +307,8 @@ ProgramMemory Replica::prediction() {
 // The step counts when the backend has written what the synchronizer installed.
 Status Replica::commit(double gradient_scale) {
   parts_.synchronizer.commit([this, gradient_scale] { optimize(gradient_scale); });
-  if (const Status written = parts_.backend.wait(parts_.backend.mark()); !written) {
+  const bool waits = mutation() != Mutation::kCommitEarly;
+  if (const Status written = waits ? parts_.backend.wait(parts_.backend.mark()) : Status(); !written) {
     return fail(ErrorCode::kInternal, written.error().message);  // no peer has a part in it
   }
   commit_statistics();
@@ -331,7 +332,8 @@ void Replica::optimize(double gradient_scale) {
 
 void Replica::commit_statistics() {
   for (const Segment& segment : layout_.statistics) {
-    const double weight = parts_.graph.tensor(segment.tensor).weight;
+    const double of_newest = parts_.graph.tensor(segment.tensor).weight;
+    const double weight = mutation() == Mutation::kSwapMomentum ? 1 - of_newest : of_newest;
     for (size_t i = segment.offset; i < segment.offset + segment.count; ++i) {
       state_->statistics[i] += weight * (staged_statistics_[i] - state_->statistics[i]);
     }

@@ -61,7 +61,7 @@ Result<core::Share> AllReduce::begin(int attempt) {
 
 Status AllReduce::ready(size_t bucket, core::Turn turn) {
   if (options_.deterministic) round(work_->layout.buckets[bucket], turn.first);
-  if (turn.last) leave(bucket);
+  if (core::mutation() == core::Mutation::kReuseBucket ? turn.first : turn.last) leave(bucket);
   return submit_reached();
 }
 
@@ -108,7 +108,9 @@ void AllReduce::leave(size_t bucket) {
 }
 
 Status AllReduce::submit_reached() {
-  while (submitted_ < leaving_.size() && (on_gpu_ != nullptr || work_->backend.reached(leaving_[submitted_].mark))) {
+  const bool unread = core::mutation() == core::Mutation::kLeaveUnread;
+  while (submitted_ < leaving_.size() &&
+         (on_gpu_ != nullptr || unread || work_->backend.reached(leaving_[submitted_].mark))) {
     LOCKSTEP_CHECK_OK(submit_next());
   }
   return {};

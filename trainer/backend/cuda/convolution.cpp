@@ -9,6 +9,7 @@
 
 #include "trainer/backend/cuda/error_code.h"
 #include "trainer/core/tensor.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::cuda {
 
@@ -120,17 +121,42 @@ Owned tensor(DnnCalls& calls, DnnDataType type, std::int64_t id, std::int64_t n,
   return made;
 }
 
+// How the kernel slides, in each spatial dimension.
+struct Window {
+  std::array<std::int64_t, 2> strides, dilations, before, after;
+};
+
+Window window_of(const ConvolutionShape& s) {
+  Window window{.strides = {s.stride, s.stride},
+                .dilations = {1, 1},
+                .before = {s.padding, s.padding},
+                .after = {s.padding, s.padding}};
+  const std::int64_t wide = (s.out_width - 1) * (s.stride + 1) + s.kernel - s.width - s.padding;
+  if (mutation() == Mutation::kWrongStride && wide >= 0) {
+    window.strides[1] += 1;
+    window.after[1] = wide;
+  }
+  if (mutation() == Mutation::kShiftedPadding && s.padding > 0) {
+    window.before[1] += 1;
+    window.after[1] -= 1;
+  }
+  if (mutation() == Mutation::kWrongDilation) {
+    window.dilations[1] = 2;
+    window.after[1] += s.kernel - 1;
+  }
+  return window;
+}
+
 Owned convolution(DnnCalls& calls, const ConvolutionShape& shape) {
-  const std::array<std::int64_t, 2> strides = {shape.stride, shape.stride}, padding = {shape.padding, shape.padding};
-  const std::array<std::int64_t, 2> dilations = {1, 1};
+  const Window window = window_of(shape);
   Owned made = calls.create(DnnKind::kConvolution);
   calls.set(made, DnnAttribute::kConvolutionType, DnnType::kDataType, DnnDataType::kFloat32);
   calls.set(made, DnnAttribute::kConvolutionMode, DnnType::kMode, DnnConvolutionMode::kCrossCorrelation);
   calls.set(made, DnnAttribute::kConvolutionSpatial, DnnType::kInt64, std::int64_t{2});
-  calls.set(made, DnnAttribute::kConvolutionDilations, DnnType::kInt64, 2, dilations.data());
-  calls.set(made, DnnAttribute::kConvolutionStrides, DnnType::kInt64, 2, strides.data());
-  calls.set(made, DnnAttribute::kConvolutionPrePaddings, DnnType::kInt64, 2, padding.data());
-  calls.set(made, DnnAttribute::kConvolutionPostPaddings, DnnType::kInt64, 2, padding.data());
+  calls.set(made, DnnAttribute::kConvolutionDilations, DnnType::kInt64, 2, window.dilations.data());
+  calls.set(made, DnnAttribute::kConvolutionStrides, DnnType::kInt64, 2, window.strides.data());
+  calls.set(made, DnnAttribute::kConvolutionPrePaddings, DnnType::kInt64, 2, window.before.data());
+  calls.set(made, DnnAttribute::kConvolutionPostPaddings, DnnType::kInt64, 2, window.after.data());
   calls.finalize(made);
   return made;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainer/backend/cuda/kernels/elementwise.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::backend::cuda {
 
@@ -100,11 +101,15 @@ class OnCopies final : public Kernel {
   };
   struct Conversions {
     std::vector<Conversion> rounded, widened, added;  // before and after the forward pass; after the backward pass
+    std::vector<Conversion> once;                     // of a mutation: before the first forward pass
   };
 
   OnCopies(DeviceQueue& queue, std::string where, Conversions conversions, std::unique_ptr<Kernel> kernel)
       : queue_(queue), where_(std::move(where)), conversions_(std::move(conversions)), kernel_(std::move(kernel)) {}
   Status forward(const RunContext& context) override {
+    for (const Conversion& it : std::exchange(conversions_.once, {})) {
+      LOCKSTEP_CHECK_OK(give(static_cast<const float*>(it.wide), static_cast<Bfloat16*>(it.narrow), it.count, false));
+    }
     for (const Conversion& it : conversions_.rounded) {
       LOCKSTEP_CHECK_OK(give(static_cast<const float*>(it.wide), static_cast<Bfloat16*>(it.narrow), it.count, false));
     }
@@ -130,7 +135,7 @@ class OnCopies final : public Kernel {
 
   DeviceQueue& queue_;
   const std::string where_;
-  const Conversions conversions_;
+  Conversions conversions_;
   const std::unique_ptr<Kernel> kernel_;
 };
 
@@ -149,7 +154,9 @@ void bind(const Copy& copy, Bindings& bindings, OnCopies::Conversions& conversio
       replace(bindings.inputs[copy.index], conversions.rounded);
       break;
     case What::kParameter:
-      replace(bindings.parameters[copy.index], conversions.rounded);
+      replace(bindings.parameters[copy.index], trainer::cuda::mutation() == trainer::cuda::Mutation::kKeepCopies
+                                                   ? conversions.once
+                                                   : conversions.rounded);
       break;
     case What::kOutput:
       replace(bindings.output, conversions.widened);

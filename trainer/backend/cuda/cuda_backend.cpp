@@ -20,6 +20,7 @@
 #include "trainer/backend/cuda/kernels/fixed_point.h"
 #include "trainer/backend/cuda/kernels/norm.h"
 #include "trainer/backend/cuda/update.h"
+#include "trainer/cuda/mutation.h"
 #include "trainer/cuda/runtime.h"
 
 namespace lockstep::trainer::backend {
@@ -177,9 +178,8 @@ class CudaBackend final : public core::Backend {
   }
 
   std::uint64_t update(const core::Optimizer& optimizer, const core::Update& update) override {
-    std::uint64_t digest = 0;
-    if (const Status done = try_update(optimizer, update, digest); !done) end_process(done.error());
-    return digest;
+    if (const Status done = try_update(optimizer, update); !done) end_process(done.error());
+    return digest_;
   }
 
  private:
@@ -267,13 +267,14 @@ class CudaBackend final : public core::Backend {
     return reserved;
   }
 
-  Status try_update(const core::Optimizer& optimizer, const core::Update& update, std::uint64_t& digest) {
+  Status try_update(const core::Optimizer& optimizer, const core::Update& update) {
     if (reserve(trainer::cuda::update_scratch(optimizer, *update.layout))) {
       LOCKSTEP_CHECK_OK(
           enqueue_update(*queue_, optimizer, update,
                          {.digest = &cells()->digest, .norms = cells()->norms, .scratch = scratch_->data()}));
-      queue_->read(&digest, &cells()->digest, sizeof digest);
+      queue_->read(&digest_, &cells()->digest, sizeof digest_);
     }
+    if (trainer::cuda::mutation() == trainer::cuda::Mutation::kCommitEarly) return {};
     return queue_->wait(queue_->mark());
   }
 
@@ -295,6 +296,7 @@ class CudaBackend final : public core::Backend {
   std::optional<DeviceScratch> scratch_;
   BlasPlace place_{.blas = blas_};
   std::optional<DnnPlace> dnn_place_;  // once a graph needs it
+  std::uint64_t digest_ = 0;           // of the latest update
 };
 
 Result<Dnn> open_dnn_beside(const Blas& blas, const std::string& library) {

@@ -8,6 +8,7 @@
 
 #include "trainer/backend/cuda/error_code.h"
 #include "trainer/backend/cuda/kernels/embedding.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::cuda {
 
@@ -152,7 +153,8 @@ void DeviceQueue::fetch(Landing landing, const void* from) {
 std::byte* DeviceQueue::room(size_t bytes) {
   const size_t rounded = core::align_up(bytes, core::kAlignment);
   if (const size_t left = kRingBytes - ring_end_ % kRingBytes; left < rounded) ring_end_ += left;
-  while (ring_end_ + rounded - ring_begin_ > kRingBytes || end_landing_ - first_landing_ == kMostLandings) {
+  const size_t bytes_of_ring = mutation() == Mutation::kReuseRing ? SIZE_MAX : kRingBytes;
+  while (ring_end_ + rounded - ring_begin_ > bytes_of_ring || end_landing_ - first_landing_ == kMostLandings) {
     if (first_landing_ == end_landing_) {
       ring_begin_ = ring_end_;
       continue;
@@ -234,7 +236,8 @@ bool DeviceQueue::done(std::uint64_t mark) {
   if (mark <= done_) return true;
   if (failure_) return false;
   enter();
-  const CudaError answer = runtime_.event_query(event_of(mark));
+  const CudaError answer =
+      mutation() == Mutation::kLandUnasked ? CudaError::kSuccess : runtime_.event_query(event_of(mark));
   if (answer == CudaError::kNotReady) return false;
   keep(answer);
   if (failure_) return false;

@@ -6,6 +6,7 @@
 
 #include "trainer/backend/cuda/error_code.h"
 #include "trainer/core/tensor.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::cuda {
 
@@ -62,7 +63,7 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   if (planner.failed()) return planner.error(shape);
   planner.set(blas.product_set, created, BlasProductAttribute::kTransposeA, operation_of(shape.b_as));
   planner.set(blas.product_set, created, BlasProductAttribute::kTransposeB, operation_of(shape.a_as));
-  if (shape.bias != nullptr) {
+  if (shape.bias != nullptr && mutation() != Mutation::kNoBias) {
     planner.set(blas.product_set, created, BlasProductAttribute::kEpilogue, BlasEpilogue::kBias);
     planner.set(blas.product_set, created, BlasProductAttribute::kBiasPointer, shape.bias);
   }
@@ -106,9 +107,10 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
 
 BlasStatus Matmul::run(const void* a, const void* b, bool adds, void* c, CudaStream* stream) const {
   const float alpha = 1, beta = adds ? 1 : 0;
+  const size_t part = mutation() == Mutation::kLittleWorkspace ? 64 : 1;
   return place_->blas.matmul(place_->handle, product_.get(), &alpha, b, left_.get(), a, right_.get(), &beta, c,
-                             result_.get(), c, result_.get(), &algorithm_, place_->workspace, place_->workspace_bytes,
-                             stream);
+                             result_.get(), c, result_.get(), &algorithm_, place_->workspace,
+                             place_->workspace_bytes / part, stream);
 }
 
 }  // namespace lockstep::trainer::cuda

@@ -2,6 +2,7 @@
 
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/batch_norm.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::backend::cuda {
 
@@ -12,9 +13,9 @@ class BatchNormKernel final : public Base {
   BatchNormKernel(const core::ops::BatchNorm& op, Site site) : Base(std::move(site)), epsilon_(op.epsilon) {}
   Status forward(const RunContext& context) override {
     if (context.mode == RunContext::Mode::kTrain) {
+      const auto staged = [&](size_t i) { return bindings().staged_statistics[swaps() ? 1 - i : i]; };
       return run([&]<typename E>() {
-        return trainer::cuda::batch_norm_train(stream(), x<E>(), parameter(0), parameter(1),
-                                               bindings().staged_statistics[0], bindings().staged_statistics[1],
+        return trainer::cuda::batch_norm_train(stream(), x<E>(), parameter(0), parameter(1), staged(0), staged(1),
                                                kept(0), kept(1), y<E>(), rows(), size(d_.in), epsilon_,
                                                bindings().forward_scratch);
       });
@@ -34,6 +35,8 @@ class BatchNormKernel final : public Base {
   }
 
  private:
+  static bool swaps() { return trainer::cuda::mutation() == trainer::cuda::Mutation::kSwappedStatistics; }
+
   const double epsilon_;
 };
 

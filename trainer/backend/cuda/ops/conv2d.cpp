@@ -7,6 +7,7 @@
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/bias.h"
 #include "trainer/backend/cuda/kernels/depthwise.h"
+#include "trainer/cuda/mutation.h"
 
 namespace lockstep::trainer::backend::cuda {
 
@@ -87,7 +88,8 @@ class ConvolutionKernel final : public ConvolutionBase {
                               pass, adds);
     if (!planned) return planned.error().in(where());
     plan.emplace(std::move(*planned));
-    const Status reserved = scratch_.reserve(plan->workspace_bytes());
+    const size_t part = trainer::cuda::mutation() == trainer::cuda::Mutation::kLittleScratch ? 2 : 1;
+    const Status reserved = scratch_.reserve(plan->workspace_bytes() / part);
     return reserved ? Status() : reserved.error().in(where());
   }
   Status convolve(const ConvolutionPlan& plan, const void* a, const void* b, void* result) const {
