@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -177,6 +178,15 @@ void leave_garbage(const Exchange& exchange) {
   for (const Exchange::In& in : exchange.in) std::memset(in.to, 0xff, in.bytes);
 }
 
+// Whether the process dies in this all-reduce.
+bool dies_in_sum_of(std::uint64_t elements) {
+  static const char* const given = std::getenv("FAKE_NCCL_KILL");
+  static const char* const colon = given == nullptr ? nullptr : std::strchr(given, ':');
+  if (colon == nullptr || elements < std::strtoull(given, nullptr, 10)) return false;
+  static std::atomic<long> left{std::atol(colon + 1)};
+  return left > 0 && --left == 0;
+}
+
 // Runs in a stream. False: it ended early.
 bool move_bytes(NcclComm& comm, const Exchange& exchange) {
   std::optional<Breakage> breakage;
@@ -197,6 +207,9 @@ bool move_bytes(NcclComm& comm, const Exchange& exchange) {
   if (comm.aborted) return false;
   if (breakage) return broken(breakage->result, breakage->early);
   for (const Exchange::Out& out : exchange.out) {
+    if (out.message.kind == Message::kAllReduce && dies_in_sum_of(out.message.count)) {
+      cuda::fake::kill_process("an all-reduce of " + std::to_string(out.message.count) + " elements");
+    }
     lock.unlock();
     const bool sent = send_parcel(comm.fd.get(), out.message, out.bytes);
     lock.lock();

@@ -12,7 +12,8 @@
 // fake_nccl_misuses() counts calls that the real libraries leave undefined.
 //
 // Environment, read when the library is loaded: FAKE_NCCL_HANG_ABORTS=N and FAKE_NCCL_SEED as of fake_nccl_hang_aborts.
-// FAKE_NCCL_VERSION=N is the version that ncclGetVersion tells (23003).
+// FAKE_NCCL_VERSION=N is the version that ncclGetVersion tells (23003). FAKE_NCCL_KILL=ELEMENTS:N ends the process by
+// SIGKILL in its Nth all-reduce (from 1) of at least so many elements, before it has sent its part.
 #pragma once
 
 extern "C" {

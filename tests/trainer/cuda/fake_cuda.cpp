@@ -1,16 +1,21 @@
 #include "tests/trainer/cuda/fake_cuda.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +32,23 @@ long environment(const char* name, long otherwise) {
   return text != nullptr ? std::atol(text) : otherwise;
 }
 
+// Of FAKE_CUDA_KILL.
+struct Kill {
+  Kill() {
+    const char* text = std::getenv("FAKE_CUDA_KILL");
+    const std::string_view given = text == nullptr ? "" : text;
+    const size_t colon = given.find(':');
+    if (colon == std::string_view::npos) return;
+    name = given.substr(0, colon);
+    left = std::atol(text + colon + 1);
+  }
+  // Whether the process dies in this kernel.
+  bool is(const char* kernel) { return left > 0 && std::string_view(kernel).starts_with(name) && --left == 0; }
+
+  std::string name;
+  std::atomic<long> left{0};  // kernels of the name up to that one; 0: none
+};
+
 // The state of the fake's machine. Never destroyed: streams may be at work when the process ends.
 struct Machine {
   const int driver = static_cast<int>(environment("FAKE_CUDA_DRIVER", kRuntimeVersion));
@@ -42,6 +64,7 @@ struct Machine {
   PinnedMemory pinned_memory;
   std::atomic<long> kernels_left{environment("FAKE_CUDA_FAIL_AFTER", -1)};  // until one fails; below 0: none does
   std::atomic<bool> copies_hang{false};
+  Kill kill;
 
   std::mutex mutex;
   std::condition_variable released;
@@ -120,7 +143,14 @@ void copy_down(void* to, const void* from, size_t bytes, CudaStream* stream) {
 
 }  // namespace
 
-CudaError launch(CudaStream* stream, std::function<void()> kernel) {
+void kill_process(const std::string& doing) {
+  std::fprintf(stderr, "libfakecuda: killed in %s\n", doing.c_str());
+  std::fflush(stderr);
+  ::kill(::getpid(), SIGKILL);
+  std::abort();  // never reached
+}
+
+CudaError launch(CudaStream* stream, std::function<void()> kernel, const char* name) {
   Streams& streams = machine().streams;
   const std::optional<int> device = streams.device_of(stream);
   if (device != current_device) return said(CudaError::kInvalidResourceHandle);
@@ -130,6 +160,7 @@ CudaError launch(CudaStream* stream, std::function<void()> kernel) {
   while (before >= 0 && !left.compare_exchange_weak(before, before - 1)) {
   }
   if (before == 0) kernel = [&streams, lost = *device] { streams.lose(lost, CudaError::kLaunchFailure); };
+  if (machine().kill.is(name)) kernel = [] { kill_process(machine().kill.name); };
   put_in(stream, std::move(kernel));
   return end_call();
 }

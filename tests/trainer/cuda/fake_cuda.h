@@ -21,11 +21,13 @@
 //   FAKE_CUDA_CAPABILITY=N   compute capability of each device, ten times (90)
 //   FAKE_CUDA_LAUNCH_ERROR=N the error that every launch answers (0)
 //   FAKE_CUDA_FAIL_AFTER=N   as fake_cuda_fail_after
+//   FAKE_CUDA_KILL=NAME:N    the process ends by SIGKILL when the Nth kernel (from 1) whose name begins with NAME runs
 //   FAKE_CUDA_EAGER=1        work is not held back
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 #include "trainer/cuda/types.h"
 
@@ -51,7 +53,9 @@ namespace lockstep::trainer::cuda::fake {
 inline constexpr size_t kMostHeldBack = 1024;
 
 // Enqueues a kernel. kInvalidResourceHandle: the stream is none, or belongs to another device than the thread's.
-CudaError launch(CudaStream* stream, std::function<void()> kernel);
+CudaError launch(CudaStream* stream, std::function<void()> kernel, const char* name = "");
+// Ends the process by SIGKILL, and says before it what it was doing.
+[[noreturn]] void kill_process(const std::string& doing);
 // Enqueues work of another library, which begins without being asked about. False: there is no such stream.
 bool put(CudaStream* stream, std::function<void()> work);
 // Where work sees the memory of the device at `address`, of which it uses so many bytes. Null stays null. Ends the

@@ -1,15 +1,20 @@
 // Stands in front of the C library (LD_PRELOAD): storage that does not answer. A call on a path that contains
 // LOCKSTEP_HANGS waits as long as the pipe LOCKSTEP_HANGS_WHILE exists; StorageGate (storage_test.cpp) opens it.
+// LOCKSTEP_KILLS=PART:N ends the process by SIGKILL before the Nth time (from 1) that it renames a file to a path that
+// contains PART.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace {
 
@@ -37,6 +42,15 @@ void wait_for_storage(int fd) {
   wait_for_storage(path);
 }
 
+bool dies_before(const char* path) {
+  const std::string_view kills = std::getenv("LOCKSTEP_KILLS") == nullptr ? "" : std::getenv("LOCKSTEP_KILLS");
+  const size_t colon = kills.find(':');
+  if (colon == kills.npos || std::string_view(path).find(kills.substr(0, colon)) == std::string_view::npos)
+    return false;
+  static std::atomic<long> left{std::atol(kills.data() + colon + 1)};
+  return left > 0 && --left == 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -44,6 +58,14 @@ extern "C" {
 int access(const char* path, int mode) {
   wait_for_storage(path);
   return next<int (*)(const char*, int)>("access")(path, mode);
+}
+
+int rename(const char* from, const char* to) {
+  if (dies_before(to)) {
+    std::fprintf(stderr, "hanging_storage: killed before %s exists\n", to);
+    ::kill(::getpid(), SIGKILL);
+  }
+  return next<int (*)(const char*, const char*)>("rename")(from, to);
 }
 
 int mkdir(const char* path, mode_t mode) {

@@ -27,7 +27,8 @@ void* inside(const void* pointer) {
   return hooks.inside(pointer);
 }
 
-CudaError launch_on(CudaStream* stream, const LaunchSize& size, std::function<void(bool translate)> work) {
+CudaError launch_on(CudaStream* stream, const char* kernel, const LaunchSize& size,
+                    std::function<void(bool translate)> work) {
   if (size.blocks <= 0) return CudaError::kSuccess;
   if (size.blocks > kMaxBlocks || size.threads < 1 || size.threads > kMaxThreads ||
       size.shared_bytes > kMaxSharedBytes) {
@@ -38,7 +39,7 @@ CudaError launch_on(CudaStream* stream, const LaunchSize& size, std::function<vo
     return CudaError::kSuccess;
   }
   if (hooks.enqueue == nullptr || hooks.inside == nullptr) violation("a launch on a stream, but no runtime set hooks");
-  return hooks.enqueue(stream, [work = std::move(work)] { work(true); });
+  return hooks.enqueue(stream, kernel, [work = std::move(work)] { work(true); });
 }
 
 void run_blocks(const LaunchSize& size, const std::function<void()>& kernel) {

@@ -37,8 +37,9 @@ void set_order(Order order);
 
 // How launches reach a stream. Both are set before the first launch on a stream, by the fake runtime.
 struct Hooks {
-  // Appends the work of a launch to the stream. What it returns is what launch() returns.
-  CudaError (*enqueue)(CudaStream* stream, std::function<void()> work) = nullptr;
+  // Appends the work of a launch to the stream; `kernel` begins with the kernel's name. What it returns is what
+  // launch() returns.
+  CudaError (*enqueue)(CudaStream* stream, const char* kernel, std::function<void()> work) = nullptr;
   // Where the work of a stream may touch the memory of the device at `pointer`, which is not null. Called from that
   // work, for each pointer among the kernel's parameters. Does not return for a pointer that is none of the device's.
   void* (*inside)(const void* pointer) = nullptr;
@@ -54,7 +55,8 @@ struct LaunchSize {
 
 // Called by launch(). Without a stream, runs the work at once on the calling thread with pointers as they are. With
 // one, hands it to the hook. kInvalidConfiguration: more threads, blocks or shared memory than a device has.
-CudaError launch_on(CudaStream* stream, const LaunchSize& size, std::function<void(bool translate)> work);
+CudaError launch_on(CudaStream* stream, const char* kernel, const LaunchSize& size,
+                    std::function<void(bool translate)> work);
 // Runs kernel() for each thread of each block, on the calling thread.
 void run_blocks(const LaunchSize& size, const std::function<void()>& kernel);
 // The hook.

@@ -224,7 +224,8 @@ std::vector<std::function<void()>>& stream_work() {
 
 TEST(Emulator, hands_launches_on_a_stream_to_the_hook_and_translates_pointers) {
   emulator::set_hooks({.enqueue =
-                           [](CudaStream*, std::function<void()> work) {
+                           [](CudaStream*, const char* kernel, std::function<void()> work) {
+                             EXPECT_EQ(std::string_view(kernel).substr(0, 10), "write_all,");
                              stream_work().push_back(std::move(work));
                              return CudaError::kNotReady;
                            },

@@ -136,18 +136,20 @@ inline long long __double_as_longlong(double x) {
 
 using std::isfinite;
 
-// What trainer/backend/cuda/kernels/launch.h promises.
+// What trainer/backend/cuda/kernels/launch.h promises of launch(). `words` begin with the kernel's name, unless it
+// comes by a variable.
 template <typename... Parameters, typename... Arguments>
-CudaError launch(void (*kernel)(Parameters...), std::int64_t blocks, int threads, size_t shared_bytes,
-                 CudaStream* stream, Arguments... arguments) {
+CudaError launch_as(const char* words, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
+                    size_t shared_bytes, CudaStream* stream, Arguments... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments));
   const emulator::LaunchSize size{.blocks = blocks, .threads = threads, .shared_bytes = shared_bytes};
-  return emulator::launch_on(stream, size, [=]([[maybe_unused]] bool translate) {
+  return emulator::launch_on(stream, words, size, [=]([[maybe_unused]] bool translate) {
     // Translated once, not by each thread.
     const auto call = [&](Parameters... parameters) { emulator::run_blocks(size, [&] { kernel(parameters...); }); };
     call(emulator::argument_of<Parameters>(arguments, translate)...);
   });
 }
+#define launch(...) launch_as(#__VA_ARGS__, __VA_ARGS__)
 
 }  // namespace lockstep::trainer::cuda
 // NOLINTEND(bugprone-reserved-identifier,bugprone-macro-parentheses)
