@@ -12,17 +12,21 @@ ROUNDS ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans cuda-roofline site doxygen lint cluster cluster-down install clean
 
+##@ Try it
+
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ /{printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} /^[a-z-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build ## train a small language model on 4 workers, kill one on the way
 	@scripts/demo.sh $(BUILD)
 
-capture: build ## record `make demo` as docs/demo.svg, the picture of the README
-	@scripts/capture.py docs/demo.svg --prompt 'make demo' -- scripts/demo.sh $(BUILD)
+cluster: setup-test build ## a real 3-node cluster with the operator installed: eval "$(make cluster)"
+	@scripts/cluster.sh up
 
-dashboard: setup-test build ## draw docs/dashboard.svg, the picture of the Grafana dashboard, from a run with faults (root, 10 minutes)
-	@scripts/dashboard_run.sh docs/dashboard.svg
+cluster-down: ## remove that cluster and all of it
+	@scripts/cluster.sh down
+
+##@ Build
 
 setup: ## install what the build needs (Debian packages; sudo when not root)
 	@scripts/setup.sh build >&2
@@ -32,6 +36,14 @@ setup-test:
 
 build: setup ## build the programs into build/release/bin
 	@scripts/build.sh release $(BUILD) $(JOBS) programs >&2
+
+install: build ## install to $(DESTDIR)$(PREFIX)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove the build folders
+	rm -rf build
+
+##@ Test
 
 test: setup-test ## what CI runs: structure, unit tests and sanitizers, lockstep run, the chart, real clusters, kind
 	@$(PYTHON) scripts/run_tests.py all
@@ -48,6 +60,11 @@ soak: setup-test ## the long forms of the tests, and the long commands of the pa
 EVENTS ?= 10000000
 equal-machines: ## the state machines of COMMIT and of the working tree: equal over EVENTS random events
 	@tests/operator/rendezvous/equal_machines/compare.sh $(COMMIT) $(EVENTS)
+
+lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
+	@scripts/lint.sh
+
+##@ Measure
 
 bench: setup-test ## benchmarks: ratios against a bound or a peer of the same run
 	@$(PYTHON) scripts/run_tests.py bench
@@ -87,6 +104,8 @@ bench-trainer: setup-test ## training steps of convolutional networks: against t
 	@$(BUILD)/tests/bin/convolution_bench
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/trainer/bench_pytorch.py
 
+##@ Look at the CUDA backend without a GPU
+
 cuda-kernels: setup-test ## compile the CUDA kernels and list what each takes of a GPU (downloads nvcc once; needs no GPU)
 	@scripts/cuda-toolkit.sh >/dev/null
 	@scripts/build.sh cuda build/cuda $(JOBS) cuda_kernels
@@ -100,6 +119,8 @@ cuda-roofline: setup-test ## print what the models' training steps can reach at 
 	@scripts/build.sh release $(BUILD) $(JOBS) cuda_roofline >&2
 	@$(BUILD)/tests/bin/cuda_roofline
 
+##@ Make the pages
+
 site: setup-test ## the documentation as a site, in out/site/html
 	@scripts/site.py
 
@@ -108,17 +129,8 @@ doxygen: setup-test ## the public headers as pages, in out/doxygen/html
 	@doxygen Doxyfile
 	@echo out/doxygen/html/index.html
 
-lint: setup-test ## clang-format, clang-tidy, helm lint, shellcheck
-	@scripts/lint.sh
+capture: build ## record `make demo` as docs/demo.svg, the picture of the README
+	@scripts/capture.py docs/demo.svg --prompt 'make demo' -- scripts/demo.sh $(BUILD)
 
-cluster: setup-test build ## a real 3-node cluster with the operator installed: eval "$(make cluster)"
-	@scripts/cluster.sh up
-
-cluster-down: ## remove that cluster and all of it
-	@scripts/cluster.sh down
-
-install: build ## install to $(DESTDIR)$(PREFIX)
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
-
-clean: ## remove the build folders
-	rm -rf build
+dashboard: setup-test build ## draw docs/dashboard.svg, the picture of the Grafana dashboard, from a run with faults (root, 10 minutes)
+	@scripts/dashboard_run.sh docs/dashboard.svg
