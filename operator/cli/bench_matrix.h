@@ -22,7 +22,7 @@ struct BenchOptions {
   std::int64_t warmup_steps = 10, steps = 100;    // not timed, timed
   int runs = 5;                                   // of each cell
   std::string output = "lockstep-bench";
-  std::vector<std::string> trainer_args;          // more flags of the trainer, after "--"
+  std::vector<std::string> trainer_args;  // more flags of the trainer, after "--"
   bool dry_run = false, trace = false;
 };
 

@@ -223,21 +223,21 @@ TEST_P(NobodyLeaves, while) {
 INSTANTIATE_TEST_SUITE_P(
     DecideLeave, NobodyLeaves,
     ::testing::Values(Held{"many nodes became sick together", [](Gang& s) { s.sicken(1).doubt = kDoubt; }},
-                    Held{"the spare is sick as well",
-                         [](Gang& s) {
-                           s.sicken(3).age = 0s;  // it would go itself, later
-                         }},
-                    Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
-                    Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
-                    Held{"the spare was deleted, and still speaks", [](Gang& s) { s.go(3); }},
-                    Held{"another member was deleted, and still trains", [](Gang& s) { s.go(2); }},
-                    Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
-                    Held{"the leader is new", [](Gang& s) { s.settling = true; }},
-                    Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
-                    Held{"the whole gang would restart",
-                         [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
-                    Held{"a foreign program would restart",
-                         [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
+                      Held{"the spare is sick as well",
+                           [](Gang& s) {
+                             s.sicken(3).age = 0s;  // it would go itself, later
+                           }},
+                      Held{"the spare is away", [](Gang& s) { s.view->members[3].connected = false; }},
+                      Held{"the spare leaves", [](Gang& s) { s.view->members[3].leaving = true; }},
+                      Held{"the spare was deleted, and still speaks", [](Gang& s) { s.go(3); }},
+                      Held{"another member was deleted, and still trains", [](Gang& s) { s.go(2); }},
+                      Held{"a generation forms", [](Gang& s) { s.see(Phase::kProposing, 2); }},
+                      Held{"the leader is new", [](Gang& s) { s.settling = true; }},
+                      Held{"nothing is known of the gang", [](Gang& s) { s.view.reset(); }},
+                      Held{"the whole gang would restart",
+                           [](Gang& s) { s.job.spec.restart.strategy = api::RestartStrategy::kGang; }},
+                      Held{"a foreign program would restart",
+                           [](Gang& s) { s.job.spec.rendezvous.kind = api::RendezvousKind::kTorch; }}),
     [](const auto& test) {
       std::string name = test.param.why;
       std::replace_if(

@@ -108,7 +108,7 @@ CoordinatorStep step(Coordinator& coordinator, const CoordinatorEvent& event) {
   }
   // An agent tells of the ranks that it was given; its coordinator, or the one that took over, knows them.
   const bool of_a_rank = event.kind == Event::kHears && (std::holds_alternative<Exit>(*event.message) ||
-                                                        std::holds_alternative<Broken>(*event.message));
+                                                         std::holds_alternative<Broken>(*event.message));
   if (of_a_rank && state.ignored() != ignored) step.violation = "the coordinator takes a rank for another slot's";
   const auto view = state.view();
   coordinator.broken = view && view->phase == Phase::kBroken ? view->generation : 0;

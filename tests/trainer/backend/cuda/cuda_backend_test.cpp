@@ -28,10 +28,10 @@
 namespace lockstep::trainer {
 namespace {
 
+using cuda::emulator::Order;
 using testing::Bench;
 using testing::fake_gpu;
 using testing::LayerCase;
-using cuda::emulator::Order;
 
 std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
