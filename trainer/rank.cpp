@@ -81,11 +81,12 @@ Outcome<> find_place(Rank& rank) {
   rank.agent->on_regroup([&interruption = *rank.interruption] { interruption.raise(); });
   LOCKSTEP_CHECK_OK(from(Origin::kConfig, resolve(rank.flags, world)));
   world.shared_memory = flags.transport == "auto";
+  // Where there is no GPU the backend's sentence says so, and NCCL's would name a library.
+  LOCKSTEP_TRY(rank.choice, from(origin_of_backend(flags), BackendChoice::make(flags, world.local_rank)));
   if (flags.transport == "nccl") {
-    LOCKSTEP_TRY(world.nccl, from(Origin::kConfig,
+    LOCKSTEP_TRY(world.nccl, from(origin_of_backend(flags),
                                   comm::make_nccl_setup(flags.nccl_library, flags.cudart_library, world.local_rank)));
   }
-  LOCKSTEP_TRY(rank.choice, from(origin_of_backend(flags), BackendChoice::make(flags, world.local_rank)));
   return {};
 }
 

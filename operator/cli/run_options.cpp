@@ -148,6 +148,13 @@ std::string gpu_note(const Json& job, bool machine_has_gpu) {
     return fmt::format(
         "spec.gpusPerNode is {}: lockstep run assigns no GPUs, so each process sees all of this machine's", gpus);
   }
+  if (is_our_trainer(spec) && flag_of(spec, "backend") == "cuda") {
+    return fmt::format(
+        "spec.gpusPerNode is {}, and this machine has no GPU: --backend=cuda ends; to compute on the CPU instead, "
+        "append "
+        "-- --backend=cpu --precision=fp32 --transport=auto",
+        gpus);
+  }
   return fmt::format("spec.gpusPerNode is {}, and this machine has no GPU: the processes run without one{}", gpus,
                      is_our_trainer(spec) ? "; lockstep-trainer computes on the CPU" : "");
 }
