@@ -3,7 +3,7 @@
 
 namespace fmt::detail {
 
-// What the headers declare as `extern template`, and what their inline functions call.
+// Declared `extern template` in the headers.
 template thousands_sep_result<char> thousands_sep_impl<char>(locale_ref);
 template thousands_sep_result<wchar_t> thousands_sep_impl<wchar_t>(locale_ref);
 template char decimal_point_impl(locale_ref);

@@ -5,7 +5,8 @@ include_guard()
 # What `ctest -L unit` runs; a sanitizer's build needs nothing else.
 add_custom_target(unit_tests)
 
-# lockstep_room(<room> SOURCES a.cpp ... [MUTATED b.cpp ...] [APART c.cpp ...] [DEPENDS room ...] [LIBRARIES target ...])
+# lockstep_room(<room> SOURCES a.cpp ... [MUTATED b.cpp ...] [APART c.cpp ...] [DEPENDS room ...]
+#               [LIBRARIES target ...])
 # MUTATED: sources that tests compile again with bugs in them. A unity build makes one object of them, which the linker
 # leaves out there.
 # APART: sources that a unity build compiles by themselves, because their local names are others' too.

@@ -10,7 +10,8 @@ unset LC_ALL LC_CTYPE LC_MESSAGES
 export LANG=C.UTF-8
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/ccache}
 mkdir -p "$CCACHE_DIR"
-toolkit=${LOCKSTEP_CUDA_TOOLKIT:-}
+toolkit=
+[ "$preset" != cuda ] || toolkit=${LOCKSTEP_CUDA_TOOLKIT:-}
 if [ ! -f "$folder/build.ninja" ] ||
   { [ -n "$toolkit" ] && ! grep -q "^LOCKSTEP_CUDA_TOOLKIT:.*=$toolkit\$" "$folder/CMakeCache.txt"; }; then
   mkdir -p "$folder"

@@ -284,7 +284,8 @@ def suite_kernels(suite):
         return failed
     counts = pytest(suite, ["tests/gpu/test_kernel_table.py"], 300, env={"LOCKSTEP_BUILD": str(KERNELS)})
     clear_reports(suite)
-    status = run(suite, ["build/release/tests/bin/cuda_plans_test"], 300, {"GTEST_OUTPUT": f"json:{reports_of(suite)}/"})
+    report = {"GTEST_OUTPUT": f"json:{reports_of(suite)}/"}
+    status = run(suite, ["build/release/tests/bin/cuda_plans_test"], 300, report)
     plans = count_gtest(reports_of(suite))
     if status != 0 and not plans.failed:
         plans.failed = 1

@@ -34,8 +34,9 @@ case "${1:-}" in
 esac
 
 # The packages and their versions are Debian 12's. LOCKSTEP_OS_RELEASE names another file for a test.
+release=${LOCKSTEP_OS_RELEASE:-/etc/os-release}
 # shellcheck disable=SC1090,SC1091
-system=$(. "${LOCKSTEP_OS_RELEASE:-/etc/os-release}" 2>/dev/null && echo "${ID:-}${VERSION_ID:+ $VERSION_ID}") || system=
+system=$(. "$release" 2>/dev/null && echo "${ID:-}${VERSION_ID:+ $VERSION_ID}") || system=
 if [ "$system" != "debian 12" ]; then
   echo "setup: Lockstep is built and tested on Debian 12 alone, and this is ${system:-an unknown system}." >&2
   echo "setup: on Debian 13 and Ubuntu 24.04 libraries are newer; use a container of debian:12 (.devcontainer/)." >&2

@@ -1,6 +1,6 @@
 #include "operator/base/log.h"
 
-// Header-only: the agent is linked statically, and Debian has spdlog and fmt only as shared libraries.
+// Header-only: the agent is linked statically, and Debian has spdlog only as a shared library.
 #define SPDLOG_HEADER_ONLY
 #define SPDLOG_FMT_EXTERNAL
 #include <spdlog/sinks/stdout_sinks.h>

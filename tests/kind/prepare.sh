@@ -4,7 +4,7 @@
 #   prepare.sh debian      docker.io/library/debian:12, from debootstrap: the Dockerfiles start from that name
 #   prepare.sh node        a node of kind with the pinned Kubernetes
 #   prepare.sh lockstep    the operator and the trainer by their Dockerfiles, from this working tree; the CUDA variant of
-#                          stand-ins where build/release has them
+#                          stand-ins from LOCKSTEP_KIND_CUDA_IMAGE, or where build/release has them
 #   prepare.sh baseline    the operator of the commit in tests/compat/BASELINE, and its chart
 #   prepare.sh gpu         NVIDIA's device plugin over the mock of NVML
 #   prepare.sh cuda        the CUDA variant of the trainer by its Dockerfile, and by containers/build-images.sh; it

@@ -26,7 +26,7 @@ def cmake_rooms(folder):
     for call in re.findall(r"lockstep_room\(([^)]*)\)", text):
         library, *words = call.split()
         words = words[words.index("DEPENDS") + 1:] if "DEPENDS" in words else []
-        ends = [at for at, word in enumerate(words) if word in ("SOURCES", "APART", "LIBRARIES")]
+        ends = [at for at, word in enumerate(words) if word in ("SOURCES", "MUTATED", "APART", "LIBRARIES")]
         yield library, set(words[:ends[0]] if ends else words)
 
 

@@ -8,8 +8,7 @@ namespace lockstep::trainer::comm {
 namespace {
 
 constexpr const char* kLibraryFlag = "--nccl-library";
-// The functions are those of NCCL 2.14. The first that can share a GPU between ranks of one host, and not older than
-// what the tests and the CUDA image have.
+// 2.30.3 is the oldest release that the tests and the CUDA image have had; the functions are those of 2.14.
 constexpr int kOldestNccl = 23003;
 
 // Of what ncclGetVersion returns, from 2.9 on: 23003 is 2.30.3.

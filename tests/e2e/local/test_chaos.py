@@ -132,7 +132,8 @@ def digest_of():
 
 
 def words_of(model, steps):
-    return [*MODELS[model], f"--batch-size={BATCH.get(model, 24)}", "--micro-batch-size=2", f"--steps={steps}", "--seed=7", "--deterministic", "--log-every=100"]
+    return [*MODELS[model], f"--batch-size={BATCH.get(model, 24)}", "--micro-batch-size=2", f"--steps={steps}",
+            "--seed=7", "--deterministic", "--log-every=100"]
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
@@ -179,8 +180,8 @@ def gpu_digest_of():
 
 def on_fake_gpu(precision):
     bin = e2e.BUILD / "tests/bin"
-    return [str(bin / "lockstep-trainer-cuda"), *words_of(GPU_MODEL, GPU_STEPS), "--backend=cuda", f"--precision={precision}",
-            f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}",
+    return [str(bin / "lockstep-trainer-cuda"), *words_of(GPU_MODEL, GPU_STEPS), "--backend=cuda",
+            f"--precision={precision}", f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}",
             f"--cudnn-library={bin / 'libfakecudnn.so'}"]
 
 
