@@ -8,7 +8,7 @@ namespace lockstep::trainer::comm {
 namespace {
 
 constexpr const char* kLibraryFlag = "--nccl-library";
-// 2.30.3 is the oldest release that the tests and the CUDA image have had; the functions are those of 2.14.
+// The functions are those of 2.14. The CUDA image has 2.30.7, and releases before 2.30.3 are not supported.
 constexpr int kOldestNccl = 23003;
 
 // Of what ncclGetVersion returns, from 2.9 on: 23003 is 2.30.3.

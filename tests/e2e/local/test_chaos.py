@@ -181,8 +181,8 @@ def gpu_digest_of():
 def on_fake_gpu(precision):
     bin = e2e.BUILD / "tests/bin"
     return [str(bin / "lockstep-trainer-cuda"), *words_of(GPU_MODEL, GPU_STEPS), "--backend=cuda",
-            f"--precision={precision}", f"--cudart-library={bin / 'libfakecuda.so'}", f"--cublaslt-library={bin / 'libfakecublaslt.so'}",
-            f"--cudnn-library={bin / 'libfakecudnn.so'}"]
+            f"--precision={precision}", f"--cudart-library={bin / 'libfakecuda.so'}",
+            f"--cublaslt-library={bin / 'libfakecublaslt.so'}", f"--cudnn-library={bin / 'libfakecudnn.so'}"]
 
 
 @pytest.mark.parametrize("number", range(GPU_SEEDS))

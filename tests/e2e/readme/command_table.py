@@ -60,8 +60,10 @@ LONG = {
     "make cuda-plans": RECIPE,
     "make cuda-roofline": RECIPE,
     # Minutes, the second after a download.
-    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh release build/cold 2 programs'": {"time scripts": "time bash -n scripts"},
-    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh cuda build/cold-cuda 2 programs'": {"time scripts": "time bash -n scripts"},
+    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh release build/cold 2 programs'":
+        {"time scripts": "time bash -n scripts"},
+    "CCACHE_DISABLE=1 bash -c 'time scripts/build.sh cuda build/cold-cuda 2 programs'":
+        {"time scripts": "time bash -n scripts"},
     # One kill is a minute of undisturbed jobs and all-reduces, and torchft is a download of PyTorch.
     'tests/bench/recovery/bench_recovery.py --kills 20 --only "4 ranks, 16 MiB" --seed 7': " --help",
     "tests/bench/recovery/bench_peers.py --faults 4 --every 30 --only torchft": " --help",
