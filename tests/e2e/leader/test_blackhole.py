@@ -2,52 +2,17 @@
 
 LOCKSTEP_AWAY_SECONDS is how long the outage lasts."""
 
-import contextlib
 import os
 import re
 import time
-import urllib.parse
 
-import e2e
 import watch
+from way import Way
 
 PODS = 600
 # Seconds of the outage: longer than the minute after which a stuck write makes liveness red.
 AWAY = int(os.environ.get("LOCKSTEP_AWAY_SECONDS", "65"))
 LEASE = AWAY * 2 + 170  # the leader keeps it through the outage: nothing but a red liveness could end the process
-PORT = 16443
-
-
-class Way:
-    """A second port of the API server's address, which can be cut."""
-
-    def __init__(self, cluster):
-        kubeconfig = open(cluster.kubeconfig, encoding="utf-8").read()
-        listed = urllib.parse.urlparse(re.search(r"server: (\S+)", kubeconfig)[1])
-        self.server = f"https://{listed.hostname}:{PORT}"
-        self._rules = contextlib.ExitStack()
-        self._rule("-t", "nat", "OUTPUT", "-p", "tcp", "-d", listed.hostname, "--dport", str(PORT),
-                   "-j", "DNAT", "--to-destination", f"{listed.hostname}:{listed.port}")
-
-    def _rule(self, *words):
-        place = next(number for number, word in enumerate(words) if word.isupper())
-        for how in ("-I", "-D"):
-            command = ["iptables", "-w", *words[:place], how, *words[place:]]
-            e2e.run(*command) if how == "-I" else self._rules.callback(e2e.run, *command)
-
-    @contextlib.contextmanager
-    def cut(self):
-        """Drops every packet in both directions, silently."""
-        outer, self._rules = self._rules, contextlib.ExitStack()
-        try:
-            with self._rules:
-                self._rule("OUTPUT", "-m", "conntrack", "--ctproto", "tcp", "--ctorigdstport", str(PORT), "-j", "DROP")
-                yield
-        finally:
-            self._rules = outer
-
-    def close(self):
-        self._rules.close()
 
 
 def gang(name):
@@ -68,7 +33,8 @@ def reconciles_of_a_minute(operator):
 
 
 def test_a_leader_outlives_an_api_server_that_vanishes_among_its_creates(cluster, namespace, start):
-    way = Way(cluster)
+    kubeconfig = open(cluster.kubeconfig, encoding="utf-8").read()
+    way = Way(re.search(r"server: (\S+)", kubeconfig)[1])
     pods = watch.Watch(cluster, f"/api/v1/namespaces/{namespace}/pods")
     operator = start(lease=LEASE, server=way.server)
     try:
