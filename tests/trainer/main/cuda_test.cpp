@@ -237,6 +237,13 @@ TEST_F(OnCuda, without_cudnn_a_convolution_is_one_sentence_with_its_layers_name)
   EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
 }
 
+TEST_F(OnCuda, without_nccl_it_is_one_sentence_with_the_same_code) {
+  const Ended ended = run_emulated(on_fake(regression({"--transport=nccl", "--nccl-library=/nowhere/libnccl.so"})));
+  EXPECT_EQ(ended.code, 69) << ended.err;
+  EXPECT_THAT(ended.err, ::testing::ContainsRegex("no NCCL can be loaded.*--nccl-library"));
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+}
+
 TEST_F(OnCuda, auto_computes_on_a_gpu_where_it_can_and_says_what_it_chose) {
   const Ended gpu = run_emulated(on_fake(regression(), "auto"));
   ASSERT_EQ(gpu.code, 0) << gpu.err;
