@@ -18,56 +18,10 @@ bool is(const core::Node& node) {
   return std::holds_alternative<Op>(node.op);
 }
 
-bool is_activation(const core::Node& node) {
-  return is<ops::Relu>(node) || is<ops::Relu6>(node);
-}
-
-// Finds out which nodes may be computed with the next one.
-class Chains {
- public:
-  explicit Chains(const core::Graph& graph) : graph_(graph), readers_(graph.tensors.size(), 0) {
-    for (const core::Node& node : graph.nodes) {
-      for (core::TensorId id : node.inputs) ++readers_[static_cast<size_t>(id)];
-    }
-    for (const core::NamedOutput& output : graph.outputs) ++readers_[static_cast<size_t>(output.tensor)];
-  }
-
-  // Whether only the node after `i` reads what node `i` writes, and that once.
-  bool flows(size_t i) const {
-    if (i + 1 == graph_.nodes.size()) return false;
-    const core::TensorId id = graph_.nodes[i].output;
-    const std::vector<core::TensorId>& inputs = graph_.nodes[i + 1].inputs;
-    return readers_[static_cast<size_t>(id)] == 1 && std::count(inputs.begin(), inputs.end(), id) == 1;
-  }
-
-  size_t length_from(size_t i) const {
-    const std::vector<core::Node>& nodes = graph_.nodes;
-    const Dimensions d = dimensions_of(graph_, nodes[i]);
-    if (is<ops::Relu>(nodes[i]) && flows(i) && is<ops::MaxPool2d>(nodes[i + 1])) return 2;
-    if (!is<ops::BatchNorm>(nodes[i]) || !is_over_images(d)) return 1;
-    size_t last = i;
-    if (flows(last) && is<ops::Add>(nodes[last + 1]) && !reads(nodes[last + 1], nodes[i].inputs[0])) ++last;
-    if (flows(last) && is_activation(nodes[last + 1])) ++last;
-    return last - i + 1;
-  }
-
- private:
-  static bool reads(const core::Node& node, core::TensorId id) {
-    return std::count(node.inputs.begin(), node.inputs.end(), id) > 0;
-  }
-
-  const core::Graph& graph_;
-  std::vector<int> readers_;  // of each tensor
-};
-
-NormBlock norm_block_of(const core::Graph& graph, const Run& run) {
-  NormBlock block{.norm = std::get<ops::BatchNorm>(graph.nodes[run.first].op)};
-  for (size_t i = run.first + 1; i < run.first + run.count; ++i) {
-    if (is<ops::Add>(graph.nodes[i])) block.adds = true;
-    if (is<ops::Relu>(graph.nodes[i])) block.activation = Activation::kRelu;
-    if (is<ops::Relu6>(graph.nodes[i])) block.activation = Activation::kRelu6;
-  }
-  return block;
+size_t length_from(const core::Graph& graph, const Chains& chains, size_t i) {
+  const std::vector<core::Node>& nodes = graph.nodes;
+  if (is<ops::Relu>(nodes[i]) && chains.flows(i) && is<ops::MaxPool2d>(nodes[i + 1])) return 2;
+  return is_over_images(dimensions_of(graph, nodes[i])) ? std::max<size_t>(1, chains.norm_block_from(i)) : 1;
 }
 
 // Calls body(what the run is).
@@ -85,7 +39,7 @@ std::vector<Run> runs_of(const core::Graph& graph) {
   const Chains chains(graph);
   std::vector<Run> runs;
   for (size_t i = 0; i < graph.nodes.size(); i += runs.back().count) {
-    runs.push_back({.first = i, .count = chains.length_from(i)});
+    runs.push_back({.first = i, .count = length_from(graph, chains, i)});
   }
   return runs;
 }

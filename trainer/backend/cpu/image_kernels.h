@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep::trainer::backend::cpu {
+#include "trainer/backend/activation.h"
 
-enum class Activation : std::uint8_t { kNone, kRelu, kRelu6 };
+namespace lockstep::trainer::backend::cpu {
 
 // What a norm does to each channel: (x - mean) scale + shift.
 struct NormChannels {

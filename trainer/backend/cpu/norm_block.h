@@ -5,15 +5,9 @@
 #include <memory>
 
 #include "trainer/backend/cpu/kernel.h"
+#include "trainer/backend/norm_block.h"
 
 namespace lockstep::trainer::backend::cpu {
-
-// y = activation(norm(x) + other).
-struct NormBlock {
-  core::ops::BatchNorm norm;
-  bool adds = false;  // `other` is the second input
-  Activation activation = Activation::kNone;
-};
 
 // Norms of other rows (ops/batch_norm.cpp) have too few of them to be shared out by rows.
 inline bool is_over_images(const Dimensions& d) {
