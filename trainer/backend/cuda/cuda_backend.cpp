@@ -15,6 +15,7 @@
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/error_code.h"
+#include "trainer/backend/cuda/fusion.h"
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/attention.h"
 #include "trainer/backend/cuda/kernels/fixed_point.h"
@@ -41,7 +42,7 @@ using trainer::cuda::DnnPlace;
 using trainer::cuda::DnnStatus;
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results.
-constexpr int kKernelsRevision = 1;
+constexpr int kKernelsRevision = 2;
 
 // Of the compute capability: the oldest machine that cmake/cuda.cmake compiles the kernels for.
 constexpr int kLeastMajor = 8;
@@ -108,9 +109,9 @@ class CudaBackend final : public core::Backend {
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     for (const core::Node& node : graph.nodes) LOCKSTEP_CHECK_OK(get_ready(graph, node));
-    core::Lowered lowered = lower_nodes(graph, trains, real(), nodes_alone(graph), [&](const Run& run) {
-      const core::Node& node = graph.nodes[run.first];
-      return rounds() ? cuda::with_copies(graph, node, needs_of(graph, node)) : needs_of(graph, node);
+    core::Lowered lowered = lower_nodes(graph, trains, real(), cuda::runs_of(graph, rounds()), [&](const Run& run) {
+      const Needs needs = needs_of(graph, run);
+      return takes_copies(run) ? cuda::with_copies(graph, graph.nodes[run.first], needs) : needs;
     });
     if (rounds()) narrow(graph, lowered);
     return lowered;
@@ -128,11 +129,12 @@ class CudaBackend final : public core::Backend {
                       .scratch = *scratch_,
                       .bad_index = &cells()->bad_index,
                       .precision = precision_};
-      const auto make = [&node](cuda::Site of_kernel) {
+      const auto make = [&](cuda::Site of_kernel) {
+        if (run.count > 1) return cuda::make_kernel(norm_block_of(graph, run), std::move(of_kernel));
         return std::visit([&](const auto& op) { return cuda::make_kernel(op, std::move(of_kernel)); }, node.op);
       };
       auto kernel =
-          rounds() ? cuda::make_on_copies(std::move(site), needs_of(graph, node), make) : make(std::move(site));
+          takes_copies(run) ? cuda::make_on_copies(std::move(site), needs_of(graph, run), make) : make(std::move(site));
       if (kernel) return std::move(*kernel);
       if (status) status = kernel.error();
       return std::unique_ptr<Kernel>();
@@ -185,8 +187,14 @@ class CudaBackend final : public core::Backend {
  private:
   bool rounds() const { return precision_ == Precision::kBfloat16; }
 
-  static Needs needs_of(const core::Graph& graph, const core::Node& node) {
-    return std::visit([&](const auto& op) { return cuda::needs_of(op, dimensions_of(graph, node)); }, node.op);
+  // Runs of several nodes are chosen so that they need none.
+  bool takes_copies(const Run& run) const { return rounds() && run.count == 1; }
+
+  static Needs needs_of(const core::Graph& graph, const Run& run) {
+    const core::Node& first = graph.nodes[run.first];
+    const Dimensions d = dimensions_of(graph, first);
+    if (run.count > 1) return cuda::needs_of(norm_block_of(graph, run), d);
+    return std::visit([&](const auto& op) { return cuda::needs_of(op, d); }, first.op);
   }
 
   // Activations and their gradients take half the bytes.

@@ -13,6 +13,7 @@
 #include "trainer/backend/cuda/matmul.h"
 #include "trainer/backend/cuda/precision.h"
 #include "trainer/backend/node_kernel.h"
+#include "trainer/backend/norm_block.h"
 #include "trainer/core/backend.h"
 
 namespace lockstep::trainer::backend::cuda {
@@ -59,6 +60,10 @@ struct Site {
   Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::name& op, Site site);
 LOCKSTEP_CUDA_OPS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
+
+// The same of a batch norm with what follows it. `d` is that of the norm, and so is the site's node.
+Needs needs_of(const NormBlock& block, const Dimensions& d);
+Result<std::unique_ptr<Kernel>> make_kernel(const NormBlock& block, Site site);
 
 // Whether cuDNN computes the convolution, rather than the kernels of kernels/depthwise.h.
 bool needs_dnn(const core::ops::Conv2d& op, const Dimensions& d);

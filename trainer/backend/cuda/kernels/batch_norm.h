@@ -1,29 +1,51 @@
-// Normalises each column over all rows in training, by running statistics in evaluation.
+// Normalises each column over all rows in training, by running statistics in evaluation. In the same kernels: the sum
+// with another tensor, and an activation.
 #pragma once
 
+#include "trainer/backend/activation.h"
 #include "trainer/backend/cuda/kernels/types.h"
 
 namespace lockstep::trainer::cuda {
 
-// y = (x - mean) inverse gain + shift, where inverse = 1 / sqrt(variance + epsilon), with the biased variance. x, y
-// (rows, width), at least two rows; gain, shift (width). Written: staged_mean and staged_variance (width), which is the
-// unbiased one; mean and inverse (width), for the backward pass.
+// y = activation((x - mean) inverse gain + shift + other), where inverse = 1 / sqrt(variance + epsilon), with the
+// biased variance.
 template <typename Element>
-CudaError batch_norm_train(CudaStream* stream, const Element* x, const float* gain, const float* shift,
-                           double* staged_mean, double* staged_variance, float* mean, float* inverse, Element* y,
-                           std::int64_t rows, std::int64_t width, double epsilon, void* scratch);
+struct BatchNormSite {
+  std::int64_t rows, width;  // at least two rows
+  const Element* x;          // (rows, width)
+  const Element* other;      // (rows, width); null: 0
+  const float* gain;         // (width)
+  const float* shift;        // (width)
+  // (width) Of the forward pass, which writes them for the backward pass.
+  float* mean;
+  float* inverse;
+  backend::Activation activation;
+};
 
-// The same by the running statistics (width). mean and inverse (width) are written on the way.
+// Where gradients go.
 template <typename Element>
-CudaError batch_norm_evaluate(CudaStream* stream, const Element* x, const float* gain, const float* shift,
-                              const double* running_mean, const double* running_variance, float* mean, float* inverse,
-                              Element* y, std::int64_t rows, std::int64_t width, double epsilon);
+struct BatchNormGradients {
+  Element* dx;     // null: not wanted
+  Element* other;  // null: not wanted, or there is no other tensor
+  bool adds_to_dx, adds_to_other;
+  float* gain;   // (width); added to
+  float* shift;  // (width); added to
+};
 
-// dgain += and dshift += the gradients of the parameters (width); dx (+)= the gradient of the input, unless it is null.
+// Written: y (rows, width); staged_mean and staged_variance (width), which is the unbiased one.
 template <typename Element>
-CudaError batch_norm_backward(CudaStream* stream, const Element* x, const float* gain, const float* mean,
-                              const float* inverse, const Element* dy, Element* dx, float* dgain, float* dshift,
-                              std::int64_t rows, std::int64_t width, bool accumulate, void* scratch);
+CudaError batch_norm_train(CudaStream* stream, const BatchNormSite<Element>& site, double* staged_mean,
+                           double* staged_variance, Element* y, double epsilon, void* scratch);
+
+// The same by the running statistics (width).
+template <typename Element>
+CudaError batch_norm_evaluate(CudaStream* stream, const BatchNormSite<Element>& site, const double* running_mean,
+                              const double* running_variance, Element* y, double epsilon);
+
+// y: what the forward pass wrote. It is read where there are another tensor and an activation; else it may be null.
+template <typename Element>
+CudaError batch_norm_backward(CudaStream* stream, const BatchNormSite<Element>& site, const Element* y,
+                              const Element* dy, const BatchNormGradients<Element>& gradients, void* scratch);
 
 // Bytes of scratch of either pass, which must be aligned to 8.
 size_t batch_norm_scratch(std::int64_t rows, std::int64_t width);

@@ -197,29 +197,54 @@ TEST(Bfloat16Kernels, layer_norm) {
   });
 }
 
-TEST(Bfloat16Kernels, batch_norm) {
-  expect_float_rounded_once([]<typename E>(bool accumulate) {
+void expect_batch_norm_rounded_once(bool adds, backend::Activation activation) {
+  expect_float_rounded_once([=]<typename E>(bool accumulate) {
     constexpr std::int64_t kRows = 130, kWidth = 37;
-    Activations<E> x(halves(kRows * kWidth, 1)), dy(halves(kRows * kWidth, 2)), y(kRows * kWidth);
-    Activations<E> evaluated(kRows * kWidth);
-    auto dx = gradient<E>(kRows * kWidth, accumulate);
+    Activations<E> x(halves(kRows * kWidth, 1)), other(halves(kRows * kWidth, 7)), dy(halves(kRows * kWidth, 2));
+    Activations<E> y(kRows * kWidth), evaluated(kRows * kWidth);
+    auto dx = gradient<E>(kRows * kWidth, accumulate), dother = gradient<E>(kRows * kWidth, accumulate);
     Guarded<float> gain(numbers(kWidth, 3)), shift(numbers(kWidth, 4)), mean(kWidth), inverse(kWidth);
     Guarded<float> running_mean(kWidth), running_inverse(kWidth);
     Guarded<float> dgain(numbers(kWidth, 5)), dshift(numbers(kWidth, 6));
     Guarded<double> staged_mean(kWidth), staged_variance(kWidth);
     Guarded<double> scratch(batch_norm_scratch(kRows, kWidth) / sizeof(double));
-    expect_success(batch_norm_train(nullptr, x.data(), gain.data(), shift.data(), staged_mean.data(),
-                                    staged_variance.data(), mean.data(), inverse.data(), y.data(), kRows, kWidth, 1e-5,
-                                    scratch.data()));
-    expect_success(batch_norm_evaluate(nullptr, x.data(), gain.data(), shift.data(), staged_mean.data(),
-                                       staged_variance.data(), running_mean.data(), running_inverse.data(),
-                                       evaluated.data(), kRows, kWidth, 1e-5));
-    expect_success(batch_norm_backward(nullptr, x.data(), gain.data(), mean.data(), inverse.data(), dy.data(),
-                                       dx.data(), dgain.data(), dshift.data(), kRows, kWidth, accumulate,
+    BatchNormSite<E> site{.rows = kRows,
+                          .width = kWidth,
+                          .x = x.data(),
+                          .other = adds ? other.data() : nullptr,
+                          .gain = gain.data(),
+                          .shift = shift.data(),
+                          .mean = mean.data(),
+                          .inverse = inverse.data(),
+                          .activation = activation};
+    expect_success(
+        batch_norm_train(nullptr, site, staged_mean.data(), staged_variance.data(), y.data(), 1e-5, scratch.data()));
+    expect_success(batch_norm_backward(nullptr, site, static_cast<const E*>(y.data()), static_cast<const E*>(dy.data()),
+                                       BatchNormGradients<E>{.dx = dx.data(),
+                                                             .other = adds ? dother.data() : nullptr,
+                                                             .adds_to_dx = accumulate,
+                                                             .adds_to_other = accumulate,
+                                                             .gain = dgain.data(),
+                                                             .shift = dshift.data()},
                                        scratch.data()));
-    return Results{.activations = {y.values(), evaluated.values(), dx.values()},
-                   .floats = {mean.values(), inverse.values(), dgain.values(), dshift.values()}};
+    site.mean = running_mean.data();
+    site.inverse = running_inverse.data();
+    expect_success(
+        batch_norm_evaluate(nullptr, site, staged_mean.data(), staged_variance.data(), evaluated.data(), 1e-5));
+    Results results{.activations = {y.values(), evaluated.values(), dx.values()},
+                    .floats = {mean.values(), inverse.values(), dgain.values(), dshift.values()}};
+    if (adds) results.activations.push_back(dother.values());
+    return results;
   });
+}
+
+TEST(Bfloat16Kernels, batch_norm) {
+  expect_batch_norm_rounded_once(false, backend::Activation::kNone);
+}
+
+TEST(Bfloat16Kernels, batch_norm_with_sum_and_relu) {
+  expect_batch_norm_rounded_once(false, backend::Activation::kRelu);
+  expect_batch_norm_rounded_once(true, backend::Activation::kRelu);
 }
 
 TEST(Bfloat16Kernels, causal_attention) {

@@ -15,13 +15,8 @@ namespace ops = core::ops;
 class Fusion {
  public:
   Fusion(const core::Graph& graph, backend::Precision precision)
-      : graph_(graph),
-        precision_(precision),
-        adds_(additions_of(graph)),
-        works_(works_of_nodes(graph, precision)),
-        taken_(graph.nodes.size()) {
+      : graph_(graph), precision_(precision), works_(works_of_nodes(graph, precision)), taken_(graph.nodes.size()) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      if (std::holds_alternative<ops::BatchNorm>(graph.nodes[i].op)) fuse_norm(i);
       const auto* const convolution = std::get_if<ops::Conv2d>(&graph.nodes[i].op);
       if (convolution != nullptr && convolution->bias) fuse_bias(i);
     }
@@ -30,7 +25,9 @@ class Fusion {
   std::vector<std::vector<Work>> take() { return std::move(works_); }
 
  private:
-  NodeBytes bytes_of(size_t node) const { return {graph_, graph_.nodes[node], precision_, adds_[node]}; }
+  NodeBytes bytes_of(size_t node) const {
+    return {graph_, graph_.nodes[node], precision_, std::vector<bool>(graph_.nodes[node].inputs.size())};
+  }
 
   // The node that alone reads what this one writes, if no other fused layer has it yet and its op is one of `Ops`. Else
   // the node itself.
@@ -43,39 +40,6 @@ class Fusion {
     }
     if (readers.size() != 1 || taken_[readers[0]]) return node;
     return (std::holds_alternative<Ops>(graph_.nodes[readers[0]].op) || ...) ? readers[0] : node;
-  }
-
-  void take_over(size_t node) {
-    taken_[node] = true;
-    works_[node].clear();
-  }
-
-  // The statistics read the input, and the result reads it again with the other term of the sum. In the backward pass
-  // each of two kernels reads input and gradient. The sign before the ReLU follows from the input; after a sum it
-  // takes the output.
-  void fuse_norm(size_t norm) {
-    const size_t sum = follower<ops::Add>(norm), last = follower<ops::Relu, ops::Relu6>(sum);
-    const bool sums = sum != norm, bends = last != sum;
-    if (sums) take_over(sum);
-    if (bends) take_over(last);
-    const NodeBytes of = bytes_of(norm), end = bytes_of(last);
-    double other = 0, other_gradient = 0;
-    if (sums) {
-      const NodeBytes terms = bytes_of(sum);
-      const size_t i = graph_.nodes[sum].inputs[0] == graph_.nodes[norm].output ? 1 : 0;
-      other = terms.x(i);
-      other_gradient = terms.dx(i);
-    }
-    const double sign = sums && bends ? end.y() : 0, read = of.x() + end.dy() + sign + of.kept();
-    for (Work& work : works_[norm]) {
-      if (work.pass == Pass::kForward) {
-        work.bytes = 2 * of.x() + other + of.weights() + end.y() + of.kept() + 2 * of.forward_scratch();
-      } else if (work.pass == Pass::kWeightGradient) {
-        work.bytes = read + of.dweights() + 2 * of.backward_scratch();
-      } else {
-        work.bytes = read + of.weight() + of.dx() + other_gradient;
-      }
-    }
   }
 
   // The first work is the convolution's, the second adds the bias. A depthwise convolution has no second one.
@@ -93,7 +57,6 @@ class Fusion {
 
   const core::Graph& graph_;
   const backend::Precision precision_;
-  const std::vector<std::vector<bool>> adds_;
   std::vector<std::vector<Work>> works_;
   std::vector<bool> taken_;
 };

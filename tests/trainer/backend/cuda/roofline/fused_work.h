@@ -1,5 +1,4 @@
-// The same work with the fusions that the backend does not have: a batch norm, the sum and the ReLU that follow it as
-// one layer whose statistics take one pass, and bias and ReLU in the kernel of a convolution.
+// The same work with fusions that the backend does not have: bias and ReLU in the kernel of a convolution.
 #pragma once
 
 #include <vector>
@@ -8,7 +7,7 @@
 
 namespace lockstep::trainer::testing {
 
-// As works_of_nodes(). The work of a fused layer is its first node's, and its other nodes have none.
+// As works_of_nodes().
 std::vector<std::vector<Work>> fused_works_of_nodes(const core::Graph& graph, backend::Precision precision);
 
 }  // namespace lockstep::trainer::testing

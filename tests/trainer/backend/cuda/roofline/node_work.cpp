@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "tests/trainer/backend/cuda/roofline/node_bytes.h"
+#include "trainer/backend/cuda/fusion.h"
 
 namespace lockstep::trainer::testing {
 
@@ -20,6 +21,14 @@ namespace ops = core::ops;
 LOCKSTEP_OPS(LOCKSTEP_KIND)
 #undef LOCKSTEP_KIND
 
+// What a norm reads and writes besides its input, in bytes.
+struct AroundNorm {
+  double y, dy;
+  double other, other_gradient;  // of the sum
+  double passed;                 // the gradient that the sum's other term got, if it got no other one; else 0
+  double value;                  // what decides in the backward pass what an activation lets through
+};
+
 // Collects the work of one node. Scratch is written once and read once, for which the ops' functions count it twice.
 class NodeWorks {
  public:
@@ -27,13 +36,37 @@ class NodeWorks {
       : graph_(graph), node_(node), bytes_(graph, node, precision, std::move(adds)) {
     std::visit([this](const auto& op) { add(op); }, node.op);
     add_copies();
-    if (graph.tensor(node.output).has_gradient) return;
-    std::erase_if(works_, [](const Work& work) { return work.pass != Pass::kForward; });
+    keep_passes_of(node.output);
+  }
+
+  // Of a run that begins with a batch norm.
+  NodeWorks(const core::Graph& graph, const backend::Run& run, backend::Precision precision,
+            const std::vector<std::vector<bool>>& adds)
+      : graph_(graph), node_(graph.nodes[run.first]), bytes_(graph, node_, precision, adds[run.first]) {
+    const size_t last = run.first + run.count - 1;
+    const NodeBytes end(graph, graph.nodes[last], precision, adds[last]);
+    AroundNorm around{.y = end.y(), .dy = end.dy(), .other = 0, .other_gradient = 0, .passed = 0, .value = 0};
+    const backend::NormBlock block = backend::norm_block_of(graph, run);
+    if (block.adds) {
+      const NodeBytes terms(graph, graph.nodes[run.first + 1], precision, adds[run.first + 1]);
+      const size_t i = graph.nodes[run.first + 1].inputs[0] == node_.output ? 1 : 0;
+      around.other = terms.x(i);
+      around.other_gradient = terms.dx(i);
+      if (!adds[run.first + 1][i]) around.passed = terms.dx(i);
+      if (block.activation != backend::Activation::kNone) around.value = end.y();
+    }
+    add_norm(around);
+    keep_passes_of(graph.nodes[last].output);
   }
 
   std::vector<Work> take() { return std::move(works_); }
 
  private:
+  // Without a gradient there is no backward pass.
+  void keep_passes_of(core::TensorId output) {
+    if (graph_.tensor(output).has_gradient) return;
+    std::erase_if(works_, [](const Work& work) { return work.pass != Pass::kForward; });
+  }
   void put(Pass pass, double bytes, double flops = 0, bool library = false) {
     if (bytes == 0) return;
     const std::string kind = std::visit([](const auto& op) { return kind_of(op); }, node_.op);
@@ -88,11 +121,17 @@ class NodeWorks {
     bias_gradient(node_.parameters.size());
     input(bytes_.dy() + transposed, flops);
   }
-  // Mean, deviation and result are three kernels.
   void add(const ops::BatchNorm&) {
-    forward(3 * bytes_.x() + bytes_.weights() + bytes_.y() + bytes_.kept() + 2 * bytes_.forward_scratch());
-    weights(bytes_.x() + bytes_.dy() + bytes_.kept() + bytes_.dweights() + 2 * bytes_.backward_scratch());
-    input(bytes_.x() + bytes_.dy() + bytes_.kept() + bytes_.weight());
+    add_norm({.y = bytes_.y(), .dy = bytes_.dy(), .other = 0, .other_gradient = 0, .passed = 0, .value = 0});
+  }
+  // The statistics read the input, and the result reads it again. In the backward pass the sums read gradient and
+  // input, and write the gradient of the sum's other term; the gradient of the input follows from that one where it
+  // can.
+  void add_norm(const AroundNorm& of) {
+    forward(2 * bytes_.x() + of.other + bytes_.weights() + of.y + bytes_.kept() + 2 * bytes_.forward_scratch());
+    weights(bytes_.x() + of.dy + of.value + of.other_gradient + bytes_.kept() + bytes_.dweights() +
+            2 * bytes_.backward_scratch());
+    input(bytes_.x() + (of.passed > 0 ? of.passed : of.dy + of.value) + bytes_.kept() + bytes_.weight());
   }
   void add(const ops::LayerNorm&) {
     forward(bytes_.x() + bytes_.weights() + bytes_.y() + bytes_.kept());
@@ -171,8 +210,10 @@ std::vector<std::vector<bool>> additions_of(const core::Graph& graph) {
 std::vector<std::vector<Work>> works_of_nodes(const core::Graph& graph, backend::Precision precision) {
   const std::vector<std::vector<bool>> adds = additions_of(graph);
   std::vector<std::vector<Work>> works;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    works.push_back(NodeWorks(graph, graph.nodes[i], precision, adds[i]).take());
+  for (const backend::Run& run : backend::cuda::runs_of(graph, precision == backend::Precision::kBfloat16)) {
+    works.push_back(run.count > 1 ? NodeWorks(graph, run, precision, adds).take()
+                                  : NodeWorks(graph, graph.nodes[run.first], precision, adds[run.first]).take());
+    works.resize(run.first + run.count);
   }
   return works;
 }

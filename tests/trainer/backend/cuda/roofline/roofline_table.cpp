@@ -110,9 +110,8 @@ std::string aim_rows(const Case& of, const Gpu& gpu) {
     if (of.precision != Precision::kBfloat16 || aim.model != of.trained.model || aim.gpu != std::string(gpu.name)) {
       continue;
     }
-    rows += fmt::format("{} {} {:>7.0f} {:>5.0f} % {:>5.0f} %\n", of.name(), gpu.name, aim.samples,
-                        percent(aim.samples, samples_per_second(bound_of(of.plain, gpu))),
-                        percent(aim.samples, samples_per_second(bound_of(of.fused, gpu))));
+    rows += fmt::format("{} {} {:>7.0f} {:>5.0f} %\n", of.name(), gpu.name, aim.samples,
+                        percent(aim.samples, samples_per_second(bound_of(of.plain, gpu))));
   }
   return rows;
 }
@@ -135,14 +134,13 @@ std::string roofline_table() {
     table += fmt::format("# {} {:g} {:g} {:g}\n", gpu.name, gpu.tensor_flops / 1e12, gpu.float_flops / 1e12,
                          gpu.bandwidth / 1e12);
   }
-  table += "\n# Of a sample: Gflop of products, MB read and written, MB with batch norm, sum and ReLU fused.\n";
+  table += "\n# Of a sample: Gflop of products, MB read and written, MB with bias and ReLU in the convolution.\n";
   for (const Case& one : cases) table += work_row(one);
-  table +=
-      "\n# Samples per second at most; with these fusions; the share of time that memory bounds; costliest kinds.\n";
+  table += "\n# Samples per second at most; with this fusion; the share of time that memory bounds; costliest kinds.\n";
   for (const Case& one : cases) {
     for (const Gpu& gpu : kGpus) table += bound_row(one, gpu);
   }
-  table += "\n# Samples per second aimed at; as a share of the bound; as a share of the bound with these fusions.\n";
+  table += "\n# Samples per second aimed at; as a share of the bound.\n";
   for (const Case& one : cases) {
     for (const Gpu& gpu : kGpus) table += aim_rows(one, gpu);
   }
