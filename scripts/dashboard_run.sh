@@ -9,7 +9,6 @@ svg=${1:?usage: scripts/dashboard_run.sh SVG}
 name=${NAME:-dashboard}
 port=${PORT:-9091}
 scrape=5 # seconds
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/prometheus
 work=$(mktemp -d)
 prometheus=
 
@@ -22,12 +21,7 @@ trap finish EXIT
 
 say() { printf '  %5d s  %s\n' "$SECONDS" "$*" >&2; }
 
-# Debian's package, unpacked and not installed: a package of Prometheus starts the machine's own service.
-if [ ! -x "$cache/usr/bin/prometheus" ]; then
-  (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root prometheus >&2 && dpkg-deb -x prometheus_*.deb "$work/prometheus")
-  mkdir -p "$(dirname "$cache")"
-  mv "$work/prometheus" "$cache"
-fi
+programs=$(scripts/prometheus.sh)
 
 say "the cluster"
 eval "$(NAME=$name scripts/cluster.sh up 2>"$work/up.log" || { cat "$work/up.log" >&2; echo false; })"
@@ -45,7 +39,7 @@ operators() {
   mv "$work/targets.part" "$work/targets.json"
 }
 operators
-"$cache/usr/bin/prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
+"$programs/prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 prometheus=$!
 curl -sf --retry 30 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/-/ready" >/dev/null ||
