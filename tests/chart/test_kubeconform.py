@@ -19,28 +19,7 @@ import e2e  # noqa: E402
 import schemas  # noqa: E402
 from test_chart import CHART, rendered  # noqa: E402
 
-EVERYTHING = {
-    "image": {"tag": "v1"},
-    "imagePullSecrets": [{"name": "registry"}],
-    "watchNamespace": "team",
-    "topology": [{"name": "rack", "label": "example.com/rack"}],
-    "avoidNodes": ["preset:eks"],
-    "leaveNodes": ["condition:XIDErrors=True"],
-    "deadNodes": ["taint:example.com/off"],
-    "monitoring": {
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-        "rules": {"enabled": True, "labels": {"release": "prometheus"}},
-        "dashboard": {"enabled": True},
-    },
-    "serviceAccount": {"name": "operator", "annotations": {"example.com/role": "lockstep"}},
-    "podLabels": {"team": "research"},
-    "podAnnotations": {"example.com/note": "x"},
-    "nodeSelector": {"kubernetes.io/os": "linux"},
-    "tolerations": [{"key": "control", "operator": "Exists", "effect": "NoSchedule"}],
-    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "example.com/control", "operator": "Exists"}]}]}}},
-    "priorityClassName": "system-cluster-critical",
-}
+EVERYTHING = pathlib.Path(__file__).with_name("everything.yaml")
 FILES = sorted([*(e2e.ROOT / "manifests").glob("*.yaml"), *(e2e.ROOT / "examples").rglob("*.yaml")])
 
 
@@ -72,10 +51,8 @@ def documents(text):
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory):
-    values = tmp_path_factory.mktemp("values") / "values.yaml"
-    values.write_text(yaml.safe_dump(EVERYTHING))
-    return rendered("--values", values)
+def everything():
+    return rendered("--values", EVERYTHING)
 
 
 def test_the_chart_with_its_defaults_conforms(conform):
@@ -97,7 +74,8 @@ def test_everything_is_turned_on():
             elif value in (False, "", [], {}) and not chosen.get(key):
                 yield f"{path}{key}"
 
-    assert list(off(yaml.safe_load((CHART / "values.yaml").read_text()), EVERYTHING, "")) == []
+    chosen = yaml.safe_load(EVERYTHING.read_text())
+    assert list(off(yaml.safe_load((CHART / "values.yaml").read_text()), chosen, "")) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(e2e.ROOT)))
