@@ -106,6 +106,8 @@ def test_a_member_leaves_a_sick_node_after_a_step_and_its_successor_goes_elsewhe
     assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["Unhealthy", "Completed"]
     assert found["status"]["restarts"].get("charged", 0) == 0
     assert "Unhealthy" in cluster.kubectl("describe", "trainingjob", name).stdout
+    explained = e2e.run(e2e.BUILD / "bin/lockstep", "explain", name, env=cluster.env).stdout
+    assert f"pod {victim} leaves node {node}: the node has label:{e2e.SICK}" in explained, explained
     assert cluster.trainer_result(name)["digest"] == digest
 
 
