@@ -79,7 +79,7 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
   add_repeated(
       "--leave-nodes", left, "SIGN",
       "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
-      "it after a step if a spare, minNodes others or a node for a successor are there; repeat it");
+      "it after a step (if a spare, minNodes others or a successor's node is there); repeat it");
   add_repeated("--dead-nodes", dead, "SIGN",
                "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
                "replaced at once; repeat it");
@@ -88,7 +88,7 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
       ->capture_default_str();
   app.add_option("--placement-backend", options.placement_backend,
                  "places the pods of jobs without scheduling.backend: lockstep (this operator, as gangs), none "
-                 "(kube-scheduler, pod by pod), auto (lockstep where it may list the nodes and the pods of all "
+                 "(kube-scheduler, pod by pod), auto (lockstep if it may list nodes and the pods of all "
                  "namespaces, else none)")
       ->transform(one_of<job::DefaultBackend>({{"auto", job::DefaultBackend::kAuto},
                                                {"lockstep", job::DefaultBackend::kLockstep},

@@ -1,5 +1,5 @@
-// The faults of `lockstep run --chaos SEED`: kind, victim, order and step, as a pure function of the seed, their number
-// and the number of slots, so that a failed run can be repeated.
+// The faults of `lockstep run --chaos SEED`: kind, victim, order and step. They are a pure function of the seed, their
+// number and the number of slots, so a failed run can be repeated.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The proof from a job's ledgers that each step was committed once, whole and with bitwise identical weights on all
-// ranks, and the share of time spent on steps that count. Pure. It does not know the right bytes of a micro-batch:
-// tests/ledger/check_ledger.py recomputes those too.
+// ranks. It also has the share of time spent on steps that count. Pure. It does not know the right bytes of a
+// micro-batch: tests/ledger/check_ledger.py recomputes those too.
 #pragma once
 
 #include <cstdint>

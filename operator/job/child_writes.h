@@ -88,8 +88,8 @@ class ChildWrites {
   // What is known of an object after a write; empty: nothing was written.
   using Written = std::optional<api::ObjectMeta>;
 
-  // Applies a patch that holds under conditions only. Empty when they do not hold any more: the decision is outdated,
-  // and the caches will show why. `made`: whether the pod shows that an earlier try succeeded, whose answer was lost.
+  // Applies a patch that holds under conditions only. Empty when they no longer hold: the decision is outdated, and the
+  // caches will show why. `made`: whether the pod shows that an earlier try succeeded, whose answer was lost.
   Result<Written> patch_pod(const std::string& name, const kube::Json& patch, const char* doing,
                             const std::function<bool(const kube::Json& pod)>& made = {});
   Result<Written> open_pod(const PodToOpen& opening);

@@ -53,8 +53,8 @@ api::Json build_service(const api::TrainingJob& job);
 Result<api::Json> build_pod(const api::TrainingJob& job, const PodToCreate& wanted, const AgentSettings& settings);
 
 // The JSON patch (RFC 6902) that removes the gate of a pod and binds it to its node alone. It holds only for the pod
-// with that uid, with the gate, and with that node in its annotation, so that an outdated decision changes nothing.
-// `live`: the pod as the API server has it, when it has node affinity of its own; each of its terms gets the node.
+// with that uid, with the gate, and with that node in its annotation. So an outdated decision changes nothing. `live`:
+// the pod as the API server has it, when it has node affinity of its own; each of its terms gets the node.
 Result<api::Json> open_pod(const PodToOpen& opening, const api::Json* live);
 // The patch that rewrites the annotation of a gated pod, under the same conditions.
 api::Json move_pod(const PodToMove& move);

@@ -14,7 +14,7 @@
 namespace lockstep::job {
 namespace {
 
-// A pod that becomes terminal takes nothing any more. With this selector it leaves the watch as a deleted one.
+// A terminal pod takes nothing of a node. With this selector it leaves the watch as a deleted one.
 constexpr const char* kNotTerminal = "status.phase!=Succeeded,status.phase!=Failed";
 
 cache::ReflectorOptions of_pods() {

@@ -1,6 +1,6 @@
 // Nodes that other tools call dead by a sign. Such a node counts as lost, though its kubelet and the agents of its pods
-// may speak. An agent that does is told that its slot is not its own any more, as that of any lost pod, and ends its
-// processes.
+// may speak. The coordinator tells such an agent that it has lost its slot, as it tells that of any lost pod. The agent
+// ends its processes.
 #pragma once
 
 #include <string>

@@ -147,7 +147,7 @@ Course run(const Snapshot& snapshot, Course course) {
   return course;
 }
 
-// The garbage collector takes the pods; nothing may be created any more (foreground deletion would never end).
+// The garbage collector takes the pods; nothing more may be created (foreground deletion would never end).
 Plan stop_deleted(const Snapshot& snapshot) {
   Plan plan;
   plan.coordinator = job_plan(snapshot, survey(snapshot), snapshot.job->status);

@@ -2,7 +2,7 @@
 //
 // Guarantees, whatever order events come in:
 //  * pods of an incarnation are created only when status.incarnation of the stored object is that incarnation;
-//  * a generation is passed on as handled only when its attempt is in the stored status or in the status of this plan,
+//  * a generation is passed on as handled only when its attempt is in a status: the stored one, or that of this plan,
 //    which the reconciler writes first;
 //  * Succeeded and Failed are never left;
 //  * with nothing new, the plan writes nothing.

@@ -59,9 +59,9 @@ struct JobControllerOptions {
 class JobController {
  public:
   virtual ~JobController() = default;
-  // Refuses new work, waits for running reconciles (at most until their calls' own deadlines), stops the watches and
-  // delivers the events recorded so far (within 2 s); a leader gives its Lease back after this. The coordinator listens
-  // on until destruction. Idempotent; any thread but a worker's.
+  // Refuses new work and waits for running reconciles (at most until their calls' own deadlines). Then stops the
+  // watches and delivers the events recorded so far (within 2 s); a leader gives its Lease back after this. The
+  // coordinator listens on until destruction. Idempotent; any thread but a worker's.
   virtual void stop() = 0;
   // "ip:port" that pods are told to dial.
   virtual std::string advertise_address() const = 0;

@@ -93,7 +93,7 @@ void take_placement(const Snapshot& snapshot, api::TrainingJobStatus& status) {
     status.placement.reset();
     return;
   }
-  if (!snapshot.placing->answer) return;  // nothing is decided yet, or nodes are not wanted any more
+  if (!snapshot.placing->answer) return;  // nothing is decided, or no nodes are wanted
   const auto& where = snapshot.placing->answer->where;
   if (!where) {
     status.placement.reset();

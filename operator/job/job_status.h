@@ -43,7 +43,7 @@ void finish(const Snapshot& snapshot, api::TrainingJobStatus& status, Plan& plan
 rendezvous::JobPlan job_plan(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status);
 
 // The same for a job that stops and resumes later. A pod that may still save or report a checkpoint is a member, even
-// if it was told to go, or if its node is not ready and its agent has not found a new leader yet.
+// if it was told to go. So is one whose node is not ready and whose agent has not found a new leader yet.
 rendezvous::JobPlan stop_plan(const Snapshot& snapshot, const api::TrainingJobStatus& status);
 
 // Placed, Running, Restarting of a job that should run, from what pods and coordinator say.

@@ -1,10 +1,10 @@
 // What only a leader does for its agents, as one level-triggered reconcile of three objects: the Secret with authority
 // and term, the Service without a selector that agents dial, and the EndpointSlice by which it points at this process.
 //
-// Guarantees: every write asks the fence right before it and is conditional on the resourceVersion that was read, so a
+// Guarantees: every write asks the fence right before it and is conditional on the resourceVersion that was read. So a
 // former leader that stalled overwrites nothing of its successor's. A term, once claimed, never falls, whichever of
-// Lease and Secret somebody deletes. Caveat: when both are gone, terms begin at 1 again; records of jobs then move
-// job by job.
+// Lease and Secret somebody deletes. Caveat: when both are gone, terms begin at 1 again; records of jobs then move job
+// by job.
 #pragma once
 
 #include <functional>

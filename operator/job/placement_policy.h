@@ -3,9 +3,8 @@
 //
 // Guarantees:
 //  * a slot gets a pod only when the answer has a node for it, and only in a round that is stored;
-//  * a pod that its node refused, or that cannot be scheduled there, is deleted and created again under the same name,
-//    without an attempt and without a new round. Condition Placed is not AllPodsPlaced first, so that its absence is
-//    no loss;
+//  * a pod that its node refused, or that cannot be scheduled there, is recreated under the same name, without an
+//    attempt or a new round. Condition Placed is not AllPodsPlaced first, so that its absence is no loss;
 //  * a released gang gets a new round without an attempt. A gang with a generation is never released.
 #pragma once
 

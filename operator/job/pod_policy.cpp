@@ -100,7 +100,7 @@ Cause cause_of_disruption(const std::string& reason) {
 }
 
 // An agent ends with 0 only when its job is over. One that did so while the coordinator still forms generations cannot
-// take part any more; right after a take-over the others may just not have reported their own end yet.
+// take part in them; right after a take-over the others may just not have reported their own end yet.
 bool others_need_it(const Snapshot& snapshot) {
   if (!snapshot.view || snapshot.settling) return false;
   const auto phase = snapshot.view->phase;
@@ -138,7 +138,7 @@ void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
 
 // A pod that never ran may go without a loss: its node refused it, or it was deleted before it was bound. So says
 // placement, which paces its next try and avoids the node. Where kube-scheduler chooses the nodes, nothing else would
-// pace it, so there it is a loss, and the restart budget ends what would go on for ever.
+// pace it. There it is a loss, and the restart budget ends what would go on for ever.
 bool goes_without_loss(const Snapshot& snapshot, const SlotView& slot) {
   if (slot.pod == nullptr) return false;
   const api::Pod& pod = *slot.pod;
@@ -190,8 +190,8 @@ void classify(const Snapshot& snapshot, bool unhandled_generation, bool placed, 
     }
     return;
   }
-  // A pod is missing. Its loss is news when all pods had been there, when it belonged to a generation that nobody has
-  // dealt with, or when it was of the newest round, whose name cannot be used again. Otherwise a round is under way.
+  // A pod is missing. Its loss is news in three cases: all pods had been there; it belonged to a generation that nobody
+  // has dealt with; or it was of the newest round, whose name cannot be used again. Otherwise a round is under way.
   const bool news = placed || unhandled_generation || (slot.pod != nullptr && slot.incarnation == incarnation);
   slot.state = news && incarnation > 0 ? SlotState::kLost : SlotState::kEmpty;
   if (slot.pod == nullptr && slot.state == SlotState::kLost) {

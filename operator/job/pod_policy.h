@@ -43,7 +43,7 @@ inline constexpr auto kLeaveOverdue = std::chrono::seconds(10);
 struct Survey {
   std::vector<SlotView> slots;             // those of the gang and the spares
   std::vector<const api::Pod*> leftovers;  // older incarnations
-  std::vector<const api::Pod*> surplus;    // of slots that the job does not have any more, not released yet
+  std::vector<const api::Pod*> surplus;    // of slots beyond those of the job, not released yet
   std::vector<const api::Pod*> released;   // those that leave, of whatever slot
 
   bool all_placed() const;  // every slot has a usable pod that is bound to a node
@@ -52,8 +52,8 @@ struct Survey {
   int ready() const;        // slots whose pod is live and ready
 };
 
-// The stored entry that tells of a silence of the slot's pod, without which the others went on, while nothing more is
-// known of that pod; null when there is none.
+// The stored entry of a silence of the slot's pod, without which the others went on. Null when there is none, or more
+// is known of that pod.
 const api::SlotStatus* find_silence(const api::TrainingJobStatus& status, const SlotView& slot);
 
 // The highest incarnation that status or pods know: a status that was lost does not make old names new again.

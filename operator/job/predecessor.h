@@ -9,9 +9,9 @@
 
 namespace lockstep::job {
 
-// Whether `object` carries our labels for `job` under another uid, nothing else controls it, and the API server says
-// that the job of this name has `uid`: then no job has the other uid. The caller replaces the object under
-// the resourceVersion that it read.
+// Whether `object` carries our labels for `job` under another uid, and nothing else controls it. The API server has to
+// say that the job of this name has `uid`: then no job has the other uid. The caller replaces the object under the
+// resourceVersion that it read.
 Result<bool> left_by_predecessor(kube::Api& api, const api::ObjectMeta& object, const std::string& job,
                                  const std::string& uid);
 

@@ -18,8 +18,8 @@ constexpr int kSigkillCode = 128 + 9;
 constexpr int kSigtermCode = 128 + 15;
 // Entries of the window. Beyond it the two that are closest in time become one, which counts until the newer leaves.
 constexpr size_t kMostEntries = 32;
-// A job that ran for this long has made progress if it reports no steps, or new ones (the kubelet's own rule for
-// resetting the back-off of a container).
+// A job that ran for this long has made progress if it reports no steps, or new ones. The kubelet resets the back-off
+// of a container by the same rule.
 constexpr auto kLongRun = std::chrono::minutes(10);
 
 // A process that ended for a reason of its own: what a crash loop is made of.

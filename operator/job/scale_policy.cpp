@@ -24,8 +24,8 @@ bool too_few_would_stay(const Snapshot& snapshot, int first) {
   return staying < api::fewest_nodes(spec);
 }
 
-// The processes of a foreign program cannot be asked to leave their generation, so a gang that has more members than it
-// is to have gives up pods, even where there is room for spares.
+// The processes of a foreign program cannot be asked to leave their generation. So a gang with more members than it is
+// to have gives up pods, even where there is room for spares.
 void give_up_members(const Snapshot& snapshot, Survey& survey) {
   const auto& spec = snapshot.job->spec;
   if (spec.rendezvous.kind == api::RendezvousKind::kLockstep || !snapshot.view || !survey.released.empty()) return;

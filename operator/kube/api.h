@@ -115,9 +115,9 @@ class Api {
   virtual Result<Json> get(const Resource& resource, const std::string& name_space, const std::string& name) = 0;
   virtual Result<ListPage> list(const Resource& resource, const ListOptions& options) = 0;
 
-  // Calls `on_event` for each event, on the calling thread, until the server ends the watch (success), `stop` is
-  // requested (kCancelled), `on_event` returns false (success), the resourceVersion is too old in either shape (kGone),
-  // or no byte arrived for the idle deadline (kDeadlineExceeded). Undecodable lines are counted, logged and skipped.
+  // Calls `on_event` for each event, on the calling thread. Ends when the server ends the watch (success), when `stop`
+  // is requested (kCancelled) or `on_event` returns false (success). kGone: the resourceVersion is too old, in either
+  // shape. kDeadlineExceeded: no byte arrived for the idle deadline. Undecodable lines are counted, logged and skipped.
   virtual Status watch(const Resource& resource, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
 

@@ -287,8 +287,8 @@ class CpprestTransport final : public Transport {
     // The library verifies the certificate against the Host header, and sends it as SNI.
     if (!access_.server_name.empty()) made.headers().add("Host", access_.server_name);
     if (!request.body.empty()) {
-      // From a stream that cannot be rewound: otherwise the library sends a POST a second time when a pooled connection
-      // turns out to be dead, though the server may have acted on the first.
+      // From a stream that cannot be rewound: otherwise the library sends a POST again when a pooled connection turns
+      // out to be dead, though the server may have acted on the first.
       concurrency::streams::producer_consumer_buffer<std::uint8_t> body;
       body.putn_nocopy(reinterpret_cast<const std::uint8_t*>(request.body.data()), request.body.size()).wait();
       body.close(std::ios_base::out).wait();

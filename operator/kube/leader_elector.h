@@ -1,9 +1,9 @@
 // Elects one of several operators: the holder of a Lease.
 //
-// Guarantees: judged by this process's monotonic clock alone (wall clocks may be anywhere), no other process takes the
-// Lease before leaseDuration has passed since the last renewal. is_leader_now() turns false at renewDeadline, earlier
-// than that. Caveats: a process that is frozen between is_leader_now() and its write can still write late. So every
-// write is conditional on a resourceVersion or uid, and terms order the messages of two leaders.
+// Guarantees: no other process takes the Lease before leaseDuration has passed since the last renewal, by this
+// process's monotonic clock (wall clocks may be anywhere). is_leader_now() turns false at renewDeadline, earlier than
+// that. Caveats: a process that is frozen between is_leader_now() and its write can still write late. So every write is
+// conditional on a resourceVersion or uid, and terms order the messages of two leaders.
 #pragma once
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 namespace lockstep::kube {
 
 // Requests of different lanes never wait for each other's connections. The operator renews a lease and writes a status
-// while it creates thousands of pods, and a watch that is silent for a minute delays no other request.
+// while it creates thousands of pods. A watch that is silent for a minute delays no other request.
 enum class Lane { kCall, kLease, kWatch, kBulk };
 inline constexpr std::size_t kLanes = 4;
 

@@ -1,6 +1,5 @@
 // Translates a pod of a job for one machine: the agent with the command of its main container, the environment with the
-// downward API filled in, and folders of the job in place of volumes. Pure but for reading the file system; starts
-// nothing.
+// downward API filled in, and folders in place of volumes. Pure but for reading the file system; starts nothing.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

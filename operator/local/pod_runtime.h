@@ -1,5 +1,5 @@
-// The kubelet of one machine without a cluster. It binds the pods that appear in the MemoryApi, runs each as a process,
-// writes phases, container states and exit codes back, ends deleted pods, and keeps their output.
+// The kubelet of one machine without a cluster. It binds the pods that appear in the MemoryApi and runs each as a
+// process. It writes phases, container states and exit codes back, ends deleted pods, and keeps their output.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Processes of one machine that cannot outlive this one unseen. Each is watched by a pidfd, leads a session of its own,
-// adopts its orphans, and is killed by the kernel when the thread that started it ends.
+// Processes of one machine that cannot outlive this one unseen. Each is watched by a pidfd, leads a session of its own
+// and adopts its orphans. The kernel kills it when the thread that started it ends.
 #pragma once
 
 #include <sys/types.h>

@@ -101,8 +101,8 @@ class Cluster {
 
   // The pod is about to be bound: its gate is removed, or it is created without one. False, without an effect: the node
   // takes no such pod, or has no room beside the pods that can be bound already. From a true on, the pod counts as one
-  // of those, until opened() says that the write failed, or the watch passes the version that it was given. `uid`: of
-  // the pod; zero: it is created now. A second call begins again.
+  // of those. That ends when opened() says that the write failed, or the watch passes the version that it was given.
+  // `uid`: of the pod; zero: it is created now. A second call begins again.
   bool open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape);
   // How the write ended: the pod's uid, and the resourceVersion of the write; "": it failed, and nothing is open.
   // Empty: its answer was lost. Then the pod counts as open until the watch shows that it is or that it is gone, until

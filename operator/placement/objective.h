@@ -40,8 +40,8 @@ inline constexpr int kMostPodsOfANode = 1 << 14;  // of any shape
 // An objective for pods of one shape, in whole numbers.
 class Prices {
  public:
-  // kInvalid where `objective` is not of `levels` levels, has a negative or infinite weight or weights too far apart,
-  // or `node_pods` (how many pods an empty node holds) is not in 1 .. kMostPodsOfANode.
+  // kInvalid where `objective` is not of `levels` levels, or has a negative or infinite weight or weights too far
+  // apart. kInvalid as well where `node_pods` (the pods that an empty node holds) is not in 1 .. kMostPodsOfANode.
   static Result<Prices> make(const Objective& objective, int levels, int node_pods);
 
   // What `taken` pods in a domain with `nodes` nodes and room for `free` pods cost the domain itself. A covered domain

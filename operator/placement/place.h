@@ -92,8 +92,8 @@ struct ShrinkRequest {
   std::int64_t budget = kDefaultBudget;
 };
 
-// Which pods stay: place() of `keep` pods where only the nodes of `current` have room, each for its pods, and holes are
-// those that there would be if all of them left.
+// Which pods stay: place() of `keep` pods where only the nodes of `current` have room, each for its pods. Holes are
+// those that would be there if all of them left.
 Placement shrink(const Tree& tree, const ShrinkRequest& request);
 Placement shrink(const Tree& tree, Tables& tables, const ShrinkRequest& request);
 

@@ -136,7 +136,7 @@ std::vector<std::string> Placer::step(MonotonicTime now) {
   for (const std::string& key : std::exchange(touched_, {})) {
     Entry& entry = entries_.at(key);
     Answer answer = build_answer(entry);
-    // Who was refused has to look again though its node has room by now.
+    // A refused gang has to search again though its node has room by now.
     if (!std::exchange(entry.refused, false) && entry.answer == answer) continue;
     entry.answer = std::move(answer);
     changed.push_back(key);

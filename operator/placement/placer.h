@@ -47,8 +47,8 @@ struct PlacerOptions {
   Duration hold = std::chrono::minutes(5);           // then the domain that is kept free is chosen again
 };
 
-// Not thread-safe. A step costs O(pods of gangs that were updated or are due + gangs that wait) beside its searches,
-// and a look at every gang after a node came, went or was relabelled.
+// Not thread-safe. A step costs O(pods of gangs that were updated or are due + gangs that wait) beside its searches.
+// After a node came, went or was relabelled, it also looks at every gang.
 class Placer {
  public:
   // `cluster` outlives this, and changes only between two calls.
@@ -61,7 +61,7 @@ class Placer {
   const std::set<std::string>& expected() const { return expected_; }
   // The gang as it is now; an unknown key joins the queue.
   void update(const Gang& gang, MonotonicTime now);
-  // The gang wants nothing any more. Its reservations end.
+  // The gang wants nothing more. Its reservations end.
   void withdraw(const std::string& key);
   // Room may have grown anywhere, or a node may have lost what was reserved on it.
   void capacity_changed();
@@ -95,7 +95,7 @@ class Placer {
   // The pod's own state may be newer than the watch of all pods, and its gate removed by another leader.
   void count_as_open(const Entry& entry, const Seat& seat);
   void drop(Entry& entry, int slot);
-  // What is reserved for a successor becomes the place of its slot when the seat has its pod, and ends when neither the
+  // What is reserved for a successor becomes the place of its slot when the seat has its pod. It ends when neither the
   // seat nor Gang::successors has it.
   void hand_over(Entry& entry);
   void drop_successor(Entry& entry, int slot);

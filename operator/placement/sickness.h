@@ -51,9 +51,9 @@ class SickSigns {
 
   SickSigns() = default;  // no sign
 
-  // Of the values of flags: "condition:TYPE=STATUS", "taint:KEY[=VALUE]", "label:KEY[=VALUE]", "preset:NAME".
-  // kInvalid, with one sentence: a value of another form, a key or value that is empty, a condition with another status
-  // than True, False or Unknown, or more than kMost signs.
+  // Of the values of flags: "condition:TYPE=STATUS", "taint:KEY[=VALUE]", "label:KEY[=VALUE]", "preset:NAME". kInvalid,
+  // with one sentence: a value of another form, an empty key or value, a condition with another status than True, False
+  // or Unknown, or more than kMost signs.
   static Result<SickSigns> of_flags(const std::vector<std::string>& flags);
 
   const std::vector<Sign>& all() const { return signs_; }

@@ -1,5 +1,5 @@
-// The subtrees that one decision sees: those of the tables, but for the nodes that the request treats differently
-// (excluded ones, survivors, the pods of a gang that shrinks) and the domains above them.
+// The subtrees that one decision sees: those of the tables. Nodes that the request treats differently (excluded ones,
+// survivors, pods of a gang that shrinks), and the domains above them, have others.
 #pragma once
 
 #include <cstdint>

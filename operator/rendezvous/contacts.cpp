@@ -220,7 +220,7 @@ Contacts::Silence Contacts::look(const Roster& gang, MonotonicTime now) {
 }
 
 // A heartbeat arrives after all members were silent for `quiet`. Agents that dropped their connections get time to
-// reconnect. Where all kept them, the other heartbeats arrive with the next TCP retransmission, which waits at most as
+// reconnect. Where all kept them, the other heartbeats arrive with the next TCP retransmission. TCP waits at most as
 // long again as the silence was (RFC 6298, section 5.5), plus one heartbeat interval. A member that died meanwhile is
 // lost no later than that.
 Contacts::Silence Contacts::hear_again(const Roster& gang, Duration quiet, MonotonicTime now) {

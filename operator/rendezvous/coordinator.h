@@ -143,8 +143,8 @@ struct MemberView {
 struct RecoveryTimes {
   std::int64_t after = 0;  // the generation whose end it followed
   std::int64_t into = 0;   // the one that it led to; 0: none yet
-  // PROPOSE to GO, and what of that it took, partly at the same time: until the controller had dealt with the failure,
-  // until the last READY (all processes of before have ended their communicators, or themselves), and the
+  // PROPOSE to GO, and three parts of it, partly at the same time: until the controller had dealt with the failure;
+  // until the last READY (all processes of before have ended their communicators, or themselves); and the
   // compare-and-set of the record.
   std::int64_t agree_ms = -1, decide_ms = -1, abort_ms = -1, record_ms = -1;
   // GO to the last UP, and what of that the slowest rank needed for its links and for the state.
@@ -206,7 +206,7 @@ struct Record {
   std::vector<Member> members;  // empty, of a generation: not known
   std::optional<CheckpointReport> checkpoint;
   bool finished = false;  // every rank of `generation` exited with 0: agents may leave, nothing follows
-  // With `finished`: how training ended, for a leader that no agent tells it any more.
+  // With `finished`: how training ended, for a leader that no agent will tell it.
   std::optional<Progress> progress;
   bool operator==(const Record&) const = default;
 };

@@ -87,7 +87,7 @@ std::vector<int> CoordinatorState::may_form(std::vector<int> slots, Now now) con
     if (member.session != 0 || member.expected.leaving || known_lost || (full && !generation_.has(member))) continue;
     if (!member.agent.empty() && !contacts_.silent(member, now.time)) return {};
   }
-  // Who is left of a generation goes on at once. A job that starts, and one whose members have yet to find this
+  // The survivors of a generation go on at once. A job that starts, and one whose members have yet to find this
   // coordinator, waits for the others.
   const bool goes_on = (generation_.exists() || full) && contacts_.may_evict(now.time);
   return goes_on || stable(now) ? slots : std::vector<int>();
@@ -177,7 +177,7 @@ void CoordinatorState::evaluate_growth(Now now) {
   }
   const std::size_t size = std::min(fit.size(), gang_size());
   if (!too_large && size <= now_size) return;
-  // Who has foreign processes is told to leave by the controller.
+  // The controller tells a member with foreign processes to leave.
   if (too_large && plan_->kind != Kind::kLockstep) return;
   for (const auto& [slot, incarnation] : gang().places()) {
     if (!among(there, slot) || gang().exited(slot)) return;

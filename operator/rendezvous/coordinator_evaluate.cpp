@@ -283,8 +283,8 @@ void CoordinatorState::evaluate_losses(Now now) {
   }
 }
 
-// A member has no processes of the generation any more, or has promised an earlier coordinator, whose proposal came to
-// nothing, that they are done with it. Where a failure was the cause, word of it comes with the same agents.
+// A member has no processes left of the generation, or has promised an earlier coordinator that they are done with it.
+// That coordinator's proposal came to nothing. Where a failure was the cause, word of it comes with the same agents.
 void CoordinatorState::evaluate_renounced(Now now) {
   if (!modes_.active() || !gang().resumed) return;
   const bool renounced = std::any_of(contacts_.members().begin(), contacts_.members().end(), [this](const auto& entry) {
@@ -346,7 +346,7 @@ void CoordinatorState::evaluate_stop(Now now) {
     } else if (overdue) {
       continue;
     } else if (member.session != 0 || !member.told.to_leave) {
-      // Who is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
+      // A member that is READY, or warm, may hold a state in memory, which it saves when it is told to stop.
       const bool holds = member.phase != MemberPhase::kIdle && member.phase != MemberPhase::kExited;
       left = left || holds || (member.session != 0 && !member.told.to_leave);
     }

@@ -118,7 +118,7 @@ class Modes {
   // Null when no PROPOSE is out.
   Proposal* proposal();
   const Proposal* proposal() const;
-  // Waiting, or broken: `proposal` replaces the proposal in flight; without one, none is in flight any more.
+  // Waiting, or broken: `proposal` replaces the proposal in flight; without one, none is in flight.
   void set_proposal(std::optional<Proposal> proposal);
   std::optional<Proposal> take_proposal();
   // Broken, or stopping after a failure; otherwise null.

@@ -32,7 +32,7 @@ using boost::system::error_code;
 
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
 // A view costs time with each member. Between two views the thread serves connections for many times as long as a view
-// takes, so that thousands of members who come at once are not kept waiting by views of one another.
+// takes. So thousands of members that come at once do not wait for views of one another.
 constexpr Duration kViewRestPerMember = std::chrono::microseconds(5);
 
 std::string random_key() {
@@ -205,7 +205,7 @@ class CoordinatorServer final : public Coordinator {
         if (Session* session = connections_.find(out->session)) session->send(out->message);
       } else if (const auto* closing = std::get_if<CloseSession>(&action)) {
         if (Session* session = connections_.find(closing->session)) {
-          session->joined = false;  // the state machine does not want to hear of it any more
+          session->joined = false;  // the state machine is done with it
           log::info("an agent's connection is closed", {{"pod", session->pod}});
           session->finish();
         }

@@ -10,9 +10,9 @@
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
-//   * GO waits until nothing of the generation before can be committed: every member has said READY or is not expected
-//     any more, or, of our own trainer, one of them has said READY;
-//   * a loss of contact is a loss only while nothing advances, not in the first seconds of a term, and not when this
+//   * GO waits until nothing of the generation before can be committed: every member has said READY or is no longer
+//     expected, or, of our own trainer, one of them has said READY;
+//   * a loss of contact is a loss only while nothing advances. It is none in the first seconds of a term, or when this
 //     side was the late one.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace lockstep::rendezvous {
 std::optional<EdgeWatch::Eviction> EdgeWatch::failed(const std::vector<Report>& reports, bool stepped,
                                                      const std::set<Place>& gang) {
   if (stepped) failures_.clear();
-  // Who is not there any more can be in nobody's way.
+  // A member that has gone can be in nobody's way.
   std::erase_if(failures_, [&](const auto& entry) {
     return gang.count(entry.first.first) == 0 || gang.count(entry.first.second) == 0;
   });

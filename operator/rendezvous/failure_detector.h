@@ -4,7 +4,7 @@
 //
 // phi(t) = -log10(P(a heartbeat comes later than t)), with gaps taken as normal. A member is suspected from phi = 8 on:
 // one wrong suspicion in 10^8 heartbeats if the model held. It does not hold on a busy machine, whose gaps have a long
-// tail, so the longest recent gap counts as well, and the answer has bounds.
+// tail. So the longest recent gap counts as well, and the answer has bounds.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@ bool Generation::note_in_force(const Member& member) {
 }
 
 // Each member of the generation in force has promised to be done with it, or its pod is gone. Every step of our trainer
-// needs every member of its generation, so the promise of one ends it for those that are not asked, where it is known
+// needs every member of its generation. So the promise of one ends it for those that are not asked, where it is known
 // which generation that is.
 bool Generation::ends_with(const Contacts& contacts, const std::function<bool(int slot)>& promises) const {
   if (!in_force_) return true;

@@ -63,7 +63,7 @@ class Generation {
   bool in_force_has(const Member& member) const { return in_force_ && member.is_in(*in_force_); }
   // What the member runs, or has run, may tell that the record's generation is in force. Whether that is news.
   bool note_in_force(const Member& member);
-  // Rule 2: nothing of it can be committed any more once the slots that `promises` are READY.
+  // Rule 2: nothing more of it can be committed once the slots that `promises` are READY.
   bool ends_with(const Contacts& contacts, const std::function<bool(int slot)>& promises) const;
 
   // ---- reports before the record is known ----

@@ -65,7 +65,7 @@ void MemberState::on(const Welcome& welcome, MonotonicTime now) {
   }
   if (departure_.decided() && !processes_.alive()) departure_.listen(now, wait_for_acks());
   news_.identity_is_new();
-  send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens any more
+  send_heartbeat(now);  // before the exits: with the last of them the generation is over and nobody listens
   processes_.forget_acknowledgements();
   if (kMutation == Mutation::kForgetReports) return;
   for (const auto& [number, process] : processes_.by_rank()) {

@@ -12,7 +12,7 @@ enum class Mutation {
   kKeepUnasked,               // READY for processes that stay does not wait for them to end their communicators
   kDisjointSuccessor,         // a smaller gang may follow one of which nobody has promised to be done
   kNoTransfer,                // ranks that hold another state than the source, or none, go on without it
-  kVersionWithoutGeneration,  // states of the same number of steps count as the same, whoever committed them
+  kVersionWithoutGeneration,  // states of the same number of steps count as the same, by any rank
   kForgetReports,             // what an agent told an earlier coordinator of failures is not told to the next one
   kGoBelowPromise,            // a GO counts that is not of the proposal which was promised last
   kReuseKey,                  // a generation has the key of the one before

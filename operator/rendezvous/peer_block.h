@@ -1,4 +1,4 @@
-// Who is in a generation, and where its ranks listen. One block is made for a generation; every GO and ECHO of it
+// The members of a generation, and where its ranks listen. One block is made for a generation; every GO and ECHO of it
 // shares that block, and so does every connection that it is written to. Its form on the wire is encoded once.
 #pragma once
 
@@ -84,8 +84,8 @@ class PeerParts {
  public:
   static constexpr std::size_t kMostBytes = 64 * 1024 * 1024;  // of addresses in one block
 
-  // A PEERS frame: part `part` of `parts`. kInvalid when it does not follow the one before, when the block grows
-  // beyond its bounds, or when the last part does not complete the block of that digest.
+  // A PEERS frame: part `part` of `parts`. kInvalid: it does not follow the one before, the block grows beyond its
+  // bounds, or the last part does not complete the block of that digest.
   Status add(const std::string& digest, int part, int parts, std::vector<PeerBlock::Member> members);
   // The newest block that is whole, if that is its digest; none otherwise.
   Peers find(const std::string& digest) const;

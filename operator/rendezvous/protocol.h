@@ -2,7 +2,7 @@
 // JSON, and one struct per message. README.md tells how a conversation goes; who may say what, and when, is left to the
 // state machines (member_state.h, coordinator_state.h), and the sockets to the server and the agent.
 //
-// Decoding never throws and never trusts: unknown fields are ignored, an unknown type decodes to Unknown, anything
+// Decoding never throws and never trusts: unknown fields are ignored, and an unknown type decodes to Unknown. Anything
 // else that is not exactly a message is kInvalid, and the caller closes that connection.
 #pragma once
 
@@ -219,8 +219,8 @@ struct Warm {
   bool operator==(const Warm&) const = default;
 };
 
-// Answered by ECHOED: are these data addresses of a generation that runs to be reached from there? Who is not in it is
-// asked before the others end a step for it.
+// Answered by ECHOED: are these data addresses of a generation that runs to be reached from there? A member outside of
+// it is asked before the others end a step for it.
 struct Echo {
   std::int64_t generation = 0;
   Peers peers;

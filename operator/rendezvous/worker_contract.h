@@ -32,11 +32,11 @@
 
 namespace lockstep::rendezvous {
 
-// Environment of a worker. The torchrun set (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK,
-// GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID,
-// TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*) is there as well, with the values of the generation.
-// So are NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_RAS_ENABLE, with values that follow from the pod, unless the user has
-// set them.
+// Environment of a worker. It has the values of the generation as torchrun names them: RANK, WORLD_SIZE, LOCAL_RANK,
+// LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR,
+// MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*. It also has
+// NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_RAS_ENABLE, with values that follow from the pod, unless the user has set
+// them.
 inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";            // metadata.name
 inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";         // metadata.uid
 inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each restart
