@@ -1,7 +1,7 @@
 // Checkpoints of a training: where it starts from, what it saves, and when a checkpoint is published.
 //
-// Rank 0 writes, beside training. A checkpoint is published once a collective that follows its step has succeeded, so
-// that each published one is of a state that all ranks committed.
+// Rank 0 writes, beside training. A checkpoint is published once a collective that follows its step has succeeded. So
+// each published one is of a state that all ranks committed.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace lockstep::trainer {
 
-// Failures come from kRestore where a checkpoint is read to continue from it, from kSave where one is written, and
-// from kCommunication where the ranks agree on it. One thread.
+// Failures come from kRestore where a checkpoint is read to continue from it, and from kSave where one is written. They
+// come from kCommunication where the ranks agree on it. One thread.
 class Checkpoints {
  public:
   // `rank` must outlive it.

@@ -37,10 +37,19 @@ Examples:
     lockstep-trainer --model=resnet50 --data=/data/imagenet --batch-size=256 --micro-batch-size=32 --steps=450000
     lockstep-trainer --model=resnet50 --data=synthetic --micro-batch-size=16 --steps=20
 
-A run continues from the newest checkpoint in the directory; --steps counts from step 0. Exit codes: 0 done,
-64 bad flags, 65 data, 66 checkpoint cannot be used, 74 checkpoint cannot be written, 78 settings that contradict each
-other, 80 a peer went away, 82 storage did not answer in time (try again; data has 120 s, a checkpoint 120 s and 1 s for
-each 16 MiB of state), 83 stopped after a checkpoint, 84 the loss is not finite.
+A run continues from the newest checkpoint in the directory; --steps counts from step 0.
+
+Exit codes:
+  0   done
+  64  bad flags
+  65  data
+  66  checkpoint cannot be used
+  74  checkpoint cannot be written
+  78  settings that contradict each other
+  80  a peer went away
+  82  storage did not answer in time: try again (data has 120 s, a checkpoint 120 s and 1 s for each 16 MiB of state)
+  83  stopped after a checkpoint
+  84  the loss is not finite
 )";
 
 std::vector<std::string> model_names() {

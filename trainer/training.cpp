@@ -81,8 +81,8 @@ Outcome<int> Training::one_generation() {
   return finish();
 }
 
-// With an agent a rank connects before it loads. Peers that keep their memory wait for its links for seconds, and for
-// what it does with them as long as its storage may take (elastic/regroup.h, elastic/world.h).
+// With an agent a rank connects before it loads. Peers that keep their memory wait for its links for seconds
+// (elastic/regroup.h). For what it does with them they wait as long as its storage may take (elastic/world.h).
 Outcome<> Training::set_up() {
   LOCKSTEP_CHECK_OK(find_place(rank_));
   const bool connects_first = rank_.world.source == elastic::World::Source::kAgent;
@@ -115,8 +115,8 @@ Outcome<> Training::enter() {
   return {};
 }
 
-// What follows from the number of the step that the ranks share. A rank that was interrupted in the middle of it and a
-// rank that has just joined do it with the others, so that all submit the same collectives.
+// What follows from the number of the step that the ranks share. A rank that was interrupted in the middle of it, or
+// has just joined, does it with the others: all submit the same collectives.
 Outcome<> Training::catch_up() {
   evaluated_step_ = -1;
   if (step() == 0) {

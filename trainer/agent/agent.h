@@ -1,4 +1,4 @@
-// PID 1 of a training pod: one loop that polls signals, the connection to the coordinator and the pipes of the
+// PID 1 of a training pod: one loop. It polls signals, the connection to the coordinator and the pipes of the
 // processes, and carries out what the member's state machine asks for.
 #pragma once
 

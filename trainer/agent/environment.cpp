@@ -53,8 +53,8 @@ void add_peers(Variables& variables, const Go& go, int peers_fd) {
   variables[rendezvous::kEnvGenerationKey] = go.key;
 }
 
-// The set that torchrun gives to its workers, and its own settings by environment (PET_*), so that a command that
-// starts with torchrun finds them as well.
+// The set that torchrun gives to its workers, and its own settings by environment (PET_*): a command that starts with
+// torchrun finds them as well.
 void add_torch(Variables& variables, const Go& go, int local_rank) {
   const std::string rank = std::to_string(go.first_rank + local_rank);
   const std::string world_size = std::to_string(go.world_size);

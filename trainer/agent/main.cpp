@@ -23,8 +23,8 @@ constexpr const char* kHelp =
     "  lockstep-agent --help\n"
     "\n"
     "`run` reads LOCKSTEP_COORDINATOR and its other settings from the environment, where the operator and\n"
-    "`lockstep run` put them. It exits with 0 when the job is done or was stopped in good order, with the exit\n"
-    "code of the failure when the job has failed, and with 128 + the signal when it was told to end.\n";
+    "`lockstep run` put them. It exits with 0 when the job is done or was stopped in good order. When the\n"
+    "job has failed, it exits with the code of the failure; when it was told to end, with 128 + the signal.\n";
 
 int usage(const std::string& sentence) {
   std::fprintf(stderr, "lockstep-agent: %s\nTry lockstep-agent --help.\n", sentence.c_str());

@@ -26,13 +26,13 @@ Result<std::vector<Listed>> list_valid(const std::string& directory);
 Result<Manifest> verify(const std::string& directory, const std::string& name);
 
 // Fills the buffers from directory/name and returns its manifest. Reads each file once. Before the first byte of a
-// buffer changes it checks the files' sizes, that the checkpoint is of `expected` (an empty numerics_id in `expected`
-// accepts any), and name, type and shape of every tensor, both ways; the SHA-256 of each file while it is read.
-// kInvalid: the checkpoint is of another model, configuration, seed or numerics; the buffers are as they were.
-// kCorrupt: as in verify(); the buffers may hold garbage. `name` is a folder name, never a path.
+// buffer changes it checks the files' sizes, and that the checkpoint is of `expected` (an empty numerics_id accepts
+// any). It then also checks name, type and shape of every tensor, both ways. It checks the SHA-256 of each file while
+// it reads it. kInvalid: the checkpoint is of another model, configuration, seed or numerics; the buffers are as they
+// were. kCorrupt: as in verify(); the buffers may hold garbage. `name` is a folder name, never a path.
 //
-// A checkpoint of format 1 has the names and the order of memory, and loads as well as one of format 2, which has the
-// stored forms of the buffers.
+// A checkpoint of format 1 has the names and the order of memory; one of format 2 has the stored forms of the buffers.
+// Both load.
 Result<Manifest> load(const std::string& directory, const std::string& name, const Identity& expected,
                       const StateBuffers& buffers);
 
@@ -40,12 +40,12 @@ Result<Manifest> load(const std::string& directory, const std::string& name, con
 Result<Manifest> load_parameters(const std::string& directory, const std::string& name, const Identity& expected,
                                  const std::vector<NamedBuffer>& parameters);
 
-// Removes checkpoints that no run will start from. They are finished ones older than `newest` (the one that the record
-// names) beyond the keep - 1 youngest of them, and unfinished folders older than it. The newest checkpoint of
-// `keep_step` stays as well; -1: none does. Touches only folders of
-// generations <= own_generation or of an earlier lineage, and never `newest` itself or anything younger. Removes each
-// manifest first, so an interrupted removal leaves no half checkpoint that looks whole. Returns the names removed.
-// kInvalid: keep is below 1; kNotFound or kCorrupt: `newest` is no finished checkpoint, and nothing was removed.
+// Removes checkpoints that no run will start from. They are older than `newest` (the one that the record names):
+// unfinished folders, and finished ones beyond the keep - 1 youngest of these. The newest checkpoint of `keep_step`
+// stays as well; -1: none does. Touches only folders of generations <= own_generation or of an earlier lineage, and
+// never `newest` itself or anything younger. Removes each manifest first, so an interrupted removal leaves no half
+// checkpoint that looks whole. Returns the names removed. kInvalid: keep is below 1; kNotFound or kCorrupt: `newest` is
+// no finished checkpoint, and nothing was removed.
 Result<std::vector<std::string>> collect(const std::string& directory, int keep, std::int64_t own_generation,
                                          const std::string& newest, std::int64_t keep_step = -1);
 

@@ -14,9 +14,9 @@ namespace lockstep::trainer::checkpoint {
 inline constexpr std::uint64_t kShardBytes = 5'000'000'000;  // of tensors in a file
 
 // Writes folder/<base>.safetensors. If the tensors have more than `shard_bytes`, writes
-// <base>-00001-of-0000N.safetensors and so on instead, each of at most `shard_bytes` or one tensor, and
-// <base>.safetensors.index.json, which says in which file each tensor is. Returns all files. kInvalid: as validate();
-// other errors are those of writing.
+// <base>-00001-of-0000N.safetensors and so on instead, each of at most `shard_bytes` or one tensor. Then
+// <base>.safetensors.index.json says in which file each tensor is. Returns all files. kInvalid: as validate(); other
+// errors are those of writing.
 Result<std::vector<FileDigest>> write_shards(const std::string& folder, const std::string& base,
                                              const std::vector<NamedTensor>& tensors, std::uint64_t shard_bytes);
 

@@ -57,8 +57,8 @@ struct StateBuffers {
 };
 
 // SHA-256 over (name, type, shape, bytes) of all tensors as memory has them, in order of name, in hexadecimal. Does not
-// depend on the order of the lists, on which list holds a tensor, on files and stored forms, on world size or on time.
-// kInvalid: a duplicate name, or a size that does not fit its shape.
+// depend on the order of the lists, on which list holds a tensor, on files, stored forms, world size or time. kInvalid:
+// a duplicate name, or a size that does not fit its shape.
 Result<std::string> state_digest(const State& state);
 
 }  // namespace lockstep::trainer::checkpoint

@@ -1,7 +1,7 @@
 // Collectives between the ranks of one generation, as an asynchronous seam: submit() hands an operation to the
 // communicator's own thread and returns a ticket; wait() gives its result. Every rank submits the same operations in
-// the same order (each is checked against its peers' by sequence number, kind, type and count, so a skipped or
-// different one fails at once). Every rank gets the same bits from an all-reduce.
+// the same order. Each is checked against its peers' by sequence number, kind, type and count, so a skipped or
+// different one fails at once. Every rank gets the same bits from an all-reduce.
 //
 // After an error or abort() the communicator is dead: every later submit and wait fails. Buffers of an aborted
 // operation hold garbage, which the caller must not apply.
@@ -38,8 +38,8 @@ struct Broadcast {
   int root = 0;
 };
 
-// Passes bytes along the ring, only where they are needed: a rank that receives gets those of the previous rank, a rank
-// that sends gives its own to the next rank, and one that does both forwards what it receives. Neighbours agree (the
+// Passes bytes along the ring, only where they are needed: a rank that receives gets those of the previous rank, and a
+// rank that sends gives its own to the next rank. One that does both forwards what it receives. Neighbours agree (the
 // rank after a sender receives), and at least one rank does not receive.
 struct HandOn {
   void* data = nullptr;  // out where it receives, else in; owned by the caller until wait() has returned

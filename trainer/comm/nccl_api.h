@@ -1,5 +1,6 @@
-// The parts of NCCL that a communicator needs, as a table of function pointers that is filled at run time, beside that
-// of the CUDA runtime. Neither NCCL nor its header is needed to build; one program runs with a GPU and without.
+// The parts of NCCL that a communicator needs, as a table of function pointers that is filled at run time. The CUDA
+// runtime has such a table, too. Neither NCCL nor its header is needed to build; one program runs with a GPU and
+// without.
 //
 // Declares the binary interface of nccl.h of NCCL 2.28: numbers, structs and signatures. NCCL reads as much of the
 // configuration as its `size` says, so later releases accept it too.

@@ -37,8 +37,8 @@ class NcclCommunicator final : public Communicator, public DeviceReducer {
  public:
   // As RingCommunicator::create, and with the same errors; options.nccl is given. Returns when all ranks are connected
   // over NCCL as well; `init_deadline` is for both together. Besides: kConflict (the ranks have different releases of
-  // NCCL or different chunks), kExhausted (memory of the GPU) and kInternal (the library hangs or the GPU cannot be
-  // used: this process must be restarted). Blocks the calling thread.
+  // NCCL or different chunks) and kExhausted (memory of the GPU). kInternal: the library hangs or the GPU cannot be
+  // used, and this process must be restarted. Blocks the calling thread.
   static Result<std::unique_ptr<NcclCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
   // Leaves in order if nothing is in flight, otherwise aborts. Joins the thread; one that hangs for kMostToEnd goes to

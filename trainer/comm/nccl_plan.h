@@ -1,7 +1,7 @@
 // One operation cut into steps for NCCL. Where the caller's memory is the host's, and NCCL's is the GPU's, every step
-// copies a chunk up from a pinned buffer of the host, lets NCCL work on a buffer of the GPU, and copies the result
-// down. A sum of GPU memory is a single step, in place. Pure: says which step is next, and which of the caller's data
-// belongs to it.
+// has three parts. It copies a chunk up from a pinned buffer of the host, has NCCL work on a buffer of the GPU, and
+// copies that back. A sum of GPU memory is a single step, in place. Pure: says which step is next, and which of the
+// caller's data belongs to it.
 #pragma once
 
 #include <cstddef>

@@ -54,11 +54,11 @@ enum class Transport { kTcp, kSharedMemory };
 
 class RingCommunicator final : public Communicator {
  public:
-  // Connects this rank with its neighbours. Returns when both links are up, or with kInvalid (the options contradict
-  // each other), kDeadlineExceeded (names the missing neighbour and the reason, if known), kUnavailable (a neighbour
-  // went away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, if given, is
-  // set to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation call this
-  // at about the same time. Blocks the calling thread.
+  // Connects this rank with its neighbours. Returns when both links are up, or with an error: kInvalid (the options
+  // contradict each other), kDeadlineExceeded (names the missing neighbour and the reason, if known); kUnavailable (a
+  // neighbour went away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, if
+  // given, is set to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation
+  // call this at about the same time. Blocks the calling thread.
   static Result<std::unique_ptr<RingCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
   // Tells the neighbours: BYE if nothing is in flight, otherwise an abort. Joins the thread.

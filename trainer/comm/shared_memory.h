@@ -1,5 +1,5 @@
 // Byte streams over shared memory between ranks of one machine. Each rank owns one segment, which it alone writes: the
-// ring of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, and whether it
+// ring of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, whether it
 // sleeps. Neighbours map it read-only, so a rank of an older generation that still runs can spoil only its own.
 //
 // Nothing here blocks. A rank that finds neither bytes nor room makes `naps` odd, looks once more and sleeps in poll()
@@ -31,7 +31,7 @@ struct SegmentHeader {
 
 // Identifies the memory behind the folder `dir`: two processes get equal ids if one can map a file that the other
 // creates there. A hash of the machine's boot id and of the mounted file system's number, as pods of one machine may
-// each have a /dev/shm of their own. 0: unknown, and equal to none.
+// each have a /dev/shm. An id of 0 is unknown, and equal to none.
 std::uint64_t memory_id(const std::string& dir);
 
 // A mapping of a segment: the owner's, or a neighbour's read-only view.

@@ -1,5 +1,5 @@
 // The seam between the graph and the machine that computes it. A backend *lowers* a graph to steps and says what memory
-// each needs, core *plans* where all of it lies (program.h), and the backend *binds* the steps to these addresses. So a
+// each needs. Core *plans* where all of it lies (program.h), and the backend *binds* the steps to these addresses. So a
 // backend may compute several nodes at once, choose how it stores activations, and keep what its backward pass needs.
 // `ref` (double, naive) and `cpu` (oneDNN) are behind it.
 #pragma once
@@ -136,8 +136,8 @@ class Backend {
 
   // The GPU that the memory is of, as the CUDA runtime of this process counts. Negative: of none.
   virtual int gpu() const { return -1; }
-  // Where gpu() is one: an event that happens when the work before the mark is done, or some later work that was given
-  // to the backend by the time that another library begins to wait for it. Valid as long as the backend.
+  // Where gpu() is one: an event that happens when the work before the mark is done. It may happen later: after work
+  // that the backend was given before another library began to wait. Valid as long as the backend.
   virtual cuda::CudaEvent* event(Mark mark) {
     static_cast<void>(mark);
     return nullptr;

@@ -2,8 +2,8 @@
 // word always changes it. It does not resist forged collisions (checkpoints have SHA-256 for that).
 //
 // The digest covers a list of arrays in blocks of kBlock elements. Each block has a digest of its own, keyed by its
-// place, and the whole is their sum. So the code that writes a block can compute its share while the block is still in
-// the cache, in any order and on any thread.
+// place, and the whole is their sum. So the code that writes a block can compute its share while the block is in the
+// cache, in any order, on any thread.
 #pragma once
 
 #include <atomic>

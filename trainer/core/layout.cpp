@@ -9,7 +9,7 @@ constexpr size_t kAlignElements = kAlignment / sizeof(float);
 }
 
 Layout lay_out(const Graph& graph, BucketSizes sizes) {
-  // The backward pass runs through the nodes from the last to the first, so the first of the nodes that share a
+  // The backward pass runs through the nodes from the last to the first. So the first of the nodes that share a
   // parameter finishes its gradient.
   std::vector<size_t> finished_by(graph.tensors.size(), graph.nodes.size());
   for (size_t node = graph.nodes.size(); node-- > 0;) {

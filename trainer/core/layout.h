@@ -1,6 +1,7 @@
 // Where each parameter lies in the flat arenas (parameters, gradients and optimizer state share one layout), and the
 // gradient buckets, which are ranges of it. Parameters are laid out in the order in which the backward pass finishes
-// their gradients, so a bucket is one contiguous range and its all-reduce can start while earlier layers still compute.
+// their gradients. So a bucket is one contiguous range, and its all-reduce can start while earlier layers still
+// compute.
 #pragma once
 
 #include <string>

@@ -22,10 +22,9 @@ struct Sgd {
   bool nesterov = false;
 };
 
-// Adam's moments with bias correction, and weight decay apart from the gradient (Loshchilov and Hutter):
-// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-// p = (1 - rate decay) p - rate m' / (sqrt(v') + epsilon), where m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) in
-// step t, from 1.
+// Adam's moments with bias correction, and weight decay apart from the gradient (Loshchilov and Hutter): m = beta1 m +
+// (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p = (1 - rate decay) p - rate m' / (sqrt(v') + epsilon); m' = m / (1 -
+// beta1^t) and v' = v / (1 - beta2^t) in step t, from 1.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.99;

@@ -62,8 +62,8 @@ class Program {
   // Memory of a tensor: inputs stay until they are written again, Graph::losses and Graph::outputs until the
   // next forward(), anything else holds something only while the plan says so.
   void* data(TensorId id) const { return addresses_.values[static_cast<size_t>(id)]; }
-  // The losses of the last forward(): enqueues a copy of loss_bytes() to memory of the host, and sums those of the
-  // first `samples` samples in such a copy, each loss times its weight.
+  // The losses of the last forward(): enqueues a copy of loss_bytes() to memory of the host. The other sums those of
+  // the first `samples` samples in such a copy, each loss times its weight.
   size_t loss_bytes() const;
   void read_losses(std::byte* to) const;
   double sum_of_losses(const std::byte* losses, std::int64_t samples) const;

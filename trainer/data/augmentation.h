@@ -30,9 +30,9 @@ struct View {
 // A pure function: every rank sees a sample in the same way, in each epoch in another one.
 View view_of(const Augmentation& augmentation, std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
 
-// A part of an image with 8 to 100 % of its pixels whose sides have a ratio of 3:4 to 4:3, as Inception is trained on
-// (Szegedy et al. 2014). A pure function. Where ten tries at random do not fit, the middle: all of it but what such a
-// ratio leaves over. Sizes are in pixels, at least 1.
+// A part of an image with 8 to 100 % of its pixels; its sides have a ratio of 3:4 to 4:3. Inception is trained on such
+// parts (Szegedy et al. 2014). A pure function. Where ten tries at random do not fit, the middle: all of it but what
+// such a ratio leaves over. Sizes are in pixels, at least 1.
 Crop random_crop(std::int64_t height, std::int64_t width, std::uint64_t key);
 // The square in the middle whose side is 7/8 of the shorter one: 224 pixels of an image that is 256 high.
 Crop middle_crop(std::int64_t height, std::int64_t width);

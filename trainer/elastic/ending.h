@@ -7,8 +7,8 @@
 
 namespace lockstep::trainer::elastic {
 
-// Whether another process (it went away, stalled or aborted) or an interruption caused a communicator's error, so that
-// the same operation may succeed in another generation.
+// Whether another process (it went away, stalled or aborted) or an interruption caused a communicator's error. Then the
+// same operation may succeed in another generation.
 bool caused_by_peer(ErrorCode code);
 
 struct Ending {

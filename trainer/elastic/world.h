@@ -60,11 +60,11 @@ Result<World> joined(const World& world, const rendezvous::Join& join);
 
 // The options for comm::make_communicator, by which ranks that see the same /dev/shm use it, if `world` allows it.
 // kAgent: a translation. listen_fd is a duplicate of the world's, because the communicator closes its own (kExhausted:
-// no descriptor left). A collective may stall for ten minutes, because the coordinator watches for hangs. kTorchrun:
-// a collective may stall for 30 s. Either may stall for 30 s beyond storage_deadline and data_deadline of the world, if
+// no descriptor left). A collective may stall for ten minutes, because the coordinator watches for hangs. kTorchrun: a
+// collective may stall for 30 s. Either may stall for 30 s beyond storage_deadline and data_deadline of the world, if
 // that is longer: between two collectives a rank may wait for both. Under kTorchrun it opens a data socket and
-// exchanges addresses and a key through MASTER_ADDR:MASTER_PORT (rank 0 listens there, at MASTER_PORT + 1 if torchrun's
-// own store holds that port). kDeadlineExceeded names what is missing after `deadline`, kUnavailable says that the port
+// exchanges addresses and a key through MASTER_ADDR:MASTER_PORT. Rank 0 listens there, at MASTER_PORT + 1 if torchrun's
+// own store holds that port. kDeadlineExceeded names what is missing after `deadline`. kUnavailable says that the port
 // is taken, kInvalid that two processes claim one rank, or that sizes or identity lines differ. Key and addresses cross
 // the network unencrypted: plain torchrun has no secret to start from. kAlone, and in standby: options of size 1.
 // Blocks.

@@ -1,6 +1,6 @@
 // Compiled once for each instruction set with LOCKSTEP_ROW_KERNELS as the name of the table. Nothing here may come from
-// a header as code (an inline function compiled for AVX-512 could be the one that the linker keeps for all), so there
-// is no <algorithm> and no <cmath>.
+// a header as code, so there is no <algorithm> and no <cmath>: an inline function compiled for AVX-512 could be the one
+// that the linker keeps for all.
 #include "trainer/backend/cpu/row_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {

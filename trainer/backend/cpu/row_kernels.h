@@ -10,7 +10,7 @@
 
 namespace lockstep::trainer::backend::cpu {
 
-// Part of the numerics. It grows with each change of the kernels that changes a bit of their results, so that no
+// Part of the numerics. It grows with each change of the kernels that changes a bit of their results. So no
 // deterministic training continues from a checkpoint of other kernels.
 inline constexpr int kKernelsRevision = 3;
 

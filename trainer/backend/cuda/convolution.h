@@ -21,8 +21,8 @@ struct DnnPlace {
 };
 
 // x (samples, height, width, channels) with weight (outputs, kernel, kernel, channels / groups) is y (samples,
-// out_height, out_width, outputs), each row-major and of `type`, as are their gradients. Sums are of float32 and round
-// once. `padding`: zeros on each side.
+// out_height, out_width, outputs). All of them and their gradients are row-major and of `type`. Sums are of float32 and
+// round once. `padding`: zeros on each side.
 struct ConvolutionShape {
   std::int64_t samples = 0, height = 0, width = 0, channels = 0;
   std::int64_t out_height = 0, out_width = 0, outputs = 0;
@@ -43,10 +43,10 @@ inline constexpr size_t kConvolutionWorkspaceBytes = size_t{2} << 30;
 // One pass of a convolution. One thread.
 class ConvolutionPlan {
  public:
-  // `adds`: run() adds to the result, else it overwrites. The plan has the first engine in the order of the library's
-  // heuristics that is deterministic, rounds nothing but its result (no TF32, no sums in bfloat16), transforms nothing
-  // (no FFT, no Winograd) and needs at most `most_workspace` bytes. What `place` refers to must outlive the plan.
-  // kInternal: the library has no such engine. kExhausted: the library lacks memory.
+  // `adds`: run() adds to the result, else it overwrites. The plan has the first suitable engine in the order of the
+  // library's heuristics. Such an engine is deterministic, rounds nothing but its result (no TF32, no sums in bfloat16)
+  // and transforms nothing (no FFT, no Winograd). It needs at most `most_workspace` bytes. What `place` refers to must
+  // outlive the plan. kInternal: the library has no such engine. kExhausted: the library lacks memory.
   static Result<ConvolutionPlan> plan(const DnnPlace& place, const ConvolutionShape& shape, ConvolutionPass pass,
                                       bool adds, size_t most_workspace = kConvolutionWorkspaceBytes);
 

@@ -25,11 +25,10 @@ struct CudaOptions {
 // The exit code of a process whose GPU breaks in Backend::update() (worker_contract.h: try again).
 inline constexpr int kExitDeviceLost = 75;
 
-// kNotFound, with one sentence: a library is missing, there is no driver or it is too old, this process sees no GPU, or
-// the kernels are not compiled for it.
-// kExhausted: the GPU has too little memory left, or does not answer.
-// Without cuDNN lower() refuses a graph with a convolution, unless each channel is one by itself: kNotFound, with the
-// layer's name and why.
+// kNotFound, with one sentence: a library is missing, the driver is missing or too old, this process sees no GPU, or
+// the kernels are not compiled for it. kExhausted: the GPU has too little memory left, or does not answer. Without
+// cuDNN lower() refuses a graph with a convolution, unless each channel is one by itself: kNotFound, with the layer's
+// name and why.
 Result<std::unique_ptr<core::Backend>> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace lockstep::trainer::backend

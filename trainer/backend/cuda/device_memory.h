@@ -38,7 +38,7 @@ class DeviceScratch {
   // The queue must outlive it.
   explicit DeviceScratch(DeviceQueue& queue) : queue_(queue) {}
   // At least so many bytes are at data() from now on. To grow waits for the device's work. kExhausted: there is not
-  // enough memory, and nothing is reserved any more.
+  // enough memory, and nothing stays reserved.
   Status reserve(size_t bytes) {
     if (memory_ && bytes <= memory_->bytes()) return {};
     memory_.reset();  // first: there may be no room for both

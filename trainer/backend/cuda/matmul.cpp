@@ -51,8 +51,8 @@ Matmul::Matmul(const BlasPlace& place, Owned<BlasProduct> product, Owned<BlasLay
       result_(std::move(result)),
       algorithm_(algorithm) {}
 
-// In column-major order the memory of a row-major matrix is its transpose, and the transpose of A B is that of B times
-// that of A. So B comes first, nothing is moved, and the bias of a row-major column is the library's of a row.
+// In column-major order the memory of a row-major matrix is its transpose. The transpose of A B is that of B times that
+// of A. So B comes first, nothing is moved, and the bias of a row-major column is the library's of a row.
 Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   const Blas& blas = place.blas;
   Planner planner(blas);

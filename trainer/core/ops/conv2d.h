@@ -9,8 +9,8 @@
 
 namespace lockstep::trainer::core::ops {
 
-// (N, H, W, C) with weight (O, K, K, C / groups) and bias (O) or none -> (N, H', W', O), where
-// H' = (H + 2 padding - K) / stride + 1, rounded down. Output channel o reads the channels of group o / (O / groups).
+// (N, H, W, C) with weight (O, K, K, C / groups) and bias (O) or none -> (N, H', W', O). H' = (H + 2 padding - K) /
+// stride + 1, rounded down. Output channel o reads the channels of group o / (O / groups).
 struct Conv2d {
   std::int64_t kernel = 1;  // K
   std::int64_t stride = 1;

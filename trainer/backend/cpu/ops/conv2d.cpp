@@ -46,7 +46,8 @@ bool is_compiled(const Description& description) {
 }
 
 // make(x, y) describes a convolution whose images have these layouts: those of the graph, which need no reorder, or
-// those that the library chooses, if it has nothing compiled for the graph's or is known to be `slow` with them.
+// those that the library chooses. It chooses if it has nothing compiled for the graph's, or is known to be `slow` with
+// them.
 template <typename Make>
 auto describe(const Tensors& t, const Make& make, bool slow = false) {
   auto described = make(t.x, t.y);
@@ -104,7 +105,7 @@ class Convolution {
   using Forward = dnnl::convolution_forward;
 
   // Measured with oneDNN 2.6 on AVX-512. Over N, H, W, C the weights' gradient takes twice as long with the three
-  // channels of a photo, and so does the input's gradient with many channels and long rows.
+  // channels of a photo. So does the input's gradient with many channels and long rows.
   static constexpr dnnl::memory::dim kFewChannels = 8, kManyChannels = 512, kLongRow = 14;
   bool input_gradient_is_slow() const {
     const auto y = t_.y.dims();

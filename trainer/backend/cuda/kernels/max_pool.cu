@@ -36,7 +36,7 @@ __global__ void forward_kernel(SlidImages k, const Element* x, Element* y, std::
   store(chosen + i * kCount, first);
 }
 
-// A thread for each pixel of the images and each pack of channels looks through the windows that hold the pixel, so no
+// A thread for each pixel of the images and each pack of channels looks through the windows that hold the pixel. So no
 // two threads add to one element.
 template <int kCount, typename Element>
 __global__ void backward_kernel(SlidImages k, const Element* dy, const std::int32_t* chosen, Element* dx,

@@ -1,4 +1,4 @@
-// The rules of core/optimizer.h over one segment of the arenas, bit by bit as trainer/optim does it on the host, with
+// The rules of core/optimizer.h over one segment of the arenas, bit by bit as trainer/optim does it on the host. With
 // the digest (core/digest.h) of what they wrote.
 #pragma once
 
@@ -28,8 +28,8 @@ struct LarsScalars {
   bool trust_ratio = false;  // else the ratio is 1
 };
 
-// Each updates `count` parameters and slots in place and adds the digest of all of them to *digest, which the caller
-// clears before the first segment. `segment` is its number in the layout.
+// Each updates `count` parameters and slots in place and adds the digest of all of them to *digest. The caller clears
+// that before the first segment. `segment` is its number in the layout.
 
 CudaError sgd_update(CudaStream* stream, const SgdScalars& scalars, std::int64_t segment, float* parameters,
                      const float* gradients, float* momentum, std::int64_t count, std::uint64_t* digest);

@@ -30,8 +30,8 @@ class MaxPool2dKernel final : public Base {
 
 }  // namespace
 
-// Keeps which pixel each window chose. A stride of 2 makes that a quarter of the input, which the backward pass then
-// need not read, and need not compare again for each window that holds a pixel.
+// Keeps which pixel each window chose. A stride of 2 makes that a quarter of the input. The backward pass then need not
+// read the input, nor compare it again for each window that holds a pixel.
 Needs needs_of(const core::ops::MaxPool2d&, const Dimensions& d) {
   static_assert(sizeof(std::int32_t) == sizeof(float));
   return {.keeps = {d.samples * d.out_height * d.out_width * d.in}};
