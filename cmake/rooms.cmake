@@ -75,8 +75,8 @@ function(lockstep_add_if_there folder)
   # What waits for the network is compiled twice as fast with -O1, and no slower in use; what computes gets -O3.
   if(folder MATCHES "^(operator|tests|trainer/(agent|elastic|report)$|trainer$)")
     set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
-    # AddressSanitizer's -O1 takes three times as long to compile, which its tests never win back; ThreadSanitizer's does
-    # not, and runs five times as fast.
+    # AddressSanitizer's -O1 takes three times as long to compile, which its tests never win back; ThreadSanitizer's
+    # does not, and runs five times as fast.
     if(LOCKSTEP_SANITIZE MATCHES "address")
       set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
     endif()
