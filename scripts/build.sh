@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=$1 folder=$2 jobs=$3
 shift 3
-# These keep the compiler's cache valid when the checkout moves to another folder or into a container; its key includes LANG.
+# These keep the compiler's cache valid when the checkout moves to another folder or into a container; its key includes
+# LANG.
 unset LC_ALL LC_CTYPE LC_MESSAGES
 export LANG=C.UTF-8
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/ccache}

@@ -3,8 +3,8 @@
 
   scripts/dashboard_picture.py docs/dashboard.svg --prometheus http://127.0.0.1:9090 --minutes 10 --scrape 5
 
-Prometheus evaluates the expressions of charts/lockstep/files/dashboard.json. Panels, units and legends are those of that
-file. It is not a screenshot of Grafana. `make dashboard` makes the metrics for it.
+Prometheus evaluates the expressions of charts/lockstep/files/dashboard.json. Panels, units and legends are those of
+that file. It is not a screenshot of Grafana. `make dashboard` makes the metrics for it.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 // The distance of the ring all-reduce from the limit of this machine's memory, measured in the same run.
 //
-// The bound: each of n ranks sends 2 (n - 1) / n of its bytes (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", 2009), and whatever carries them must at least copy them once. So the
-// bound is n threads that each copy that many bytes, at the same time, from memory to memory. A ratio of 1 would be an
-// all-reduce that costs one copy and whose additions are free.
+// The bound: each of n ranks sends 2 (n - 1) / n of its bytes, and whatever carries them must at least copy them once.
+// The source is Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. So
+// the bound is n threads that each copy that many bytes, at the same time, from memory to memory. A ratio of 1 would be
+// an all-reduce that costs one copy and whose additions are free.
 //
 // Without arguments a table of many sizes; with --ranks, --transport and --bytes one row alone, as JSON for other
 // benchmarks.

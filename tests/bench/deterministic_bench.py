@@ -4,8 +4,9 @@
     tests/bench/deterministic_bench.py                  # the transformer, in one process and as two ranks
     tests/bench/deterministic_bench.py --pairs 9
 
-With --deterministic the trainer keeps each micro-batch's gradient apart and sums them in an order that does not depend on the number of ranks.
-The order within a pair alternates, so that a machine that becomes slower meanwhile favours neither; the median of the ratios counts."""
+With --deterministic the trainer keeps each micro-batch's gradient apart and sums them in an order that does not depend
+on the number of ranks. The order within a pair alternates, so that a machine that becomes slower meanwhile favours
+neither; the median of the ratios counts."""
 
 import argparse
 import json

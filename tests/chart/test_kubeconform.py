@@ -1,7 +1,7 @@
 """What the chart renders, the manifests and the examples have fields that Kubernetes and the CRDs know, and no others.
 
-kubeconform checks them without a cluster. CEL rules are left to the tests on real clusters. The schemas are those of the
-test cluster's version of Kubernetes.
+kubeconform checks them without a cluster. CEL rules are left to the tests on real clusters. The schemas are those of
+the test cluster's version of Kubernetes.
 """
 
 import json

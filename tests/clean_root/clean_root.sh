@@ -6,7 +6,7 @@
 #   tests/clean_root/clean_root.sh sh -c 'make test && make test'     cold, then warm
 #
 # Needs root, debootstrap, and a kernel with mount namespaces. The pristine tree is kept in the cache
-# (lockstep/clean-root.tar); every run unpacks it anew, so what a run installs is gone with it. The new root is a mount
+# (lockstep/clean-root.tar); every run unpacks it again, so what a run installs is gone with it. The new root is a mount
 # of its own (pivot_root, not chroot), because containers cannot be started from a chroot. CLEAN_ROOT_KEEP=1 keeps it.
 # CLEAN_ROOT_LEND=1 lends it this machine's compiled objects and programs of the test cluster, which take longest;
 # packages, commands and files stay those of the fresh root.

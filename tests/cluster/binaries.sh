@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs of the test cluster once, from the Go module proxy, into the cache, and prints the folder that holds them.
+# Builds the programs of the test cluster once, from the Go module proxy, into the cache, and prints the folder that
+# holds them.
 #
 #   tests/cluster/binaries.sh [NAME...]     all of them, or only the named ones
 #
@@ -32,7 +33,7 @@ pins=$(cat "$here"/modules/*/go.mod | sha256sum | cut -c1-12)
 bin=$cache/cluster/$kubernetes_version-$pins/bin
 
 if [ "${1:-}" = "-h" ] || [ "${1:-}" = "--help" ]; then
-  sed -n '2,7s/^# \{0,1\}//p' "$0"
+  sed -n '2,8s/^# \{0,1\}//p' "$0"
   exit 0
 fi
 wanted=("$@")

@@ -49,7 +49,8 @@ kubernetes_flags() {
   done
 }
 
-# build_go_program NAME MODULE_FOLDER PACKAGE OUT [LINKER_FLAGS]: builds OUT, whole or not at all, and says how long it took.
+# build_go_program NAME MODULE_FOLDER PACKAGE OUT [LINKER_FLAGS]: builds OUT, whole or not at all, and says how long it
+# took.
 go_program=
 build_go_program() {
   local name=$1 module=$2 package=$3 out=$4 flags="-s -w ${5:-}" started=$SECONDS

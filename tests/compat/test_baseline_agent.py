@@ -1,4 +1,5 @@
-"""Agents of the commit in BASELINE under this coordinator: pods that live through an upgrade of the operator keep theirs."""
+"""Agents of the commit in BASELINE under this coordinator: pods that live through an upgrade of the operator keep
+theirs."""
 
 import copy
 import hashlib

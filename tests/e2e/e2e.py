@@ -180,7 +180,8 @@ class Cluster:
         return found
 
     def leader(self):
-        """Who leads: the holder of the Lease, which is another with each start of a process, and the name of its pod."""
+        """Who leads: the holder of the Lease, which is another with each start of a process, and the name of its
+        pod."""
         holder = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")["spec"]["holderIdentity"]
         return holder, holder.rpartition("_")[0]
 
@@ -204,7 +205,8 @@ class Cluster:
 
     @contextlib.contextmanager
     def following(self, pod, namespace="default"):
-        """Follows a pod's log, and at the end of the block to its end; `.text` is it then. A pod that goes takes its log with it."""
+        """Follows a pod's log, and at the end of the block to its end; `.text` is it then. A pod that goes takes its
+        log with it."""
         with tempfile.TemporaryFile("w+") as stream:
             process = subprocess.Popen([str(self._kubectl), "logs", "-n", namespace, "-f", "--tail=5", pod, "-c", "trainer"],
                                        stdout=stream, env={**os.environ, **self.env})
@@ -260,7 +262,8 @@ class Cluster:
 
 
 class Ledgers:
-    """The ledgers of a job (trainer/report/ledger.h), read while they grow: what training does, also while the API server is away."""
+    """The ledgers of a job (trainer/report/ledger.h), read while they grow: what training does, also while the API
+    server is away."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -313,7 +316,8 @@ def ledger_verdict(folder, reference):
 
 
 def processes(name, **environment):
-    """Host numbers of the living processes of that name with all of that in their environment, those inside of nodes included."""
+    """Host numbers of the living processes of that name with all of that in their environment, those inside of nodes
+    included."""
     wanted = {f"{key}={value}".encode() for key, value in environment.items()}
     found = []
     for folder in pathlib.Path("/proc").iterdir():

@@ -29,7 +29,8 @@ def reference(folder, *flags):
 
 
 class Gang:
-    """A job with a ledger, and what is done to it. Slots are ranks, because each fault begins when all are there again."""
+    """A job with a ledger, and what is done to it. Slots are ranks, because each fault begins when all are there
+    again."""
 
     def __init__(self, cluster, job, name, *flags, steps, pace, nodes=NODES, elastic=True, **spec):
         flags += (f"--steps={steps}",)
@@ -115,7 +116,8 @@ class Gang:
                 for before, after in zip(lines, lines[1:]) if quiet(before, after)]
 
     def stood_still(self, begun, ended):
-        """The longest gap between two commits of a rank that was there before the fault and in the generation that followed it."""
+        """The longest gap between two commits of a rank that was there before the fault and in the generation that
+        followed it."""
         commits = self.ledgers.commits()
         now = max(line["generation"] for lines in commits for line in lines if line["ns"] < begun)
         later = [line["generation"] for lines in commits for line in lines if line["generation"] > now and line["ns"] < ended]
@@ -127,8 +129,8 @@ class Gang:
         return max(gaps)
 
     def longest_allowed(self):
-        """Seconds between two commits while nobody is lost: so many times what 99 of 100 gaps are within, or the floor; or
-        what this machine, whose disk may stall everybody, does to a gang to which nothing is done."""
+        """Seconds between two commits while nobody is lost: so many times what 99 of 100 gaps are within, or the floor;
+        or what this machine, whose disk may stall everybody, does to a gang to which nothing is done."""
         undisturbed = self.undisturbed()
         return max(TIMES * p99(undisturbed), FLOOR, max(undisturbed))
 
@@ -148,7 +150,8 @@ class Gang:
                 print(f"{'' if number else what:44}{'' if number else seconds:>12}  {attempt['cause']:16}{took}{'' if number else verdict}")
 
     def hurry(self):
-        """Has what is left of the steps made without the pace: the job is suspended for that, since a command stays as it is."""
+        """Has what is left of the steps made without the pace: the job is suspended for that, since a command stays as
+        it is."""
         self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
         self.cluster.wait_condition(self.name, "Suspended", deadline=90)
         e2e.wait_for("no pod is left", lambda: not self.cluster.pods(self.name), deadline=120)

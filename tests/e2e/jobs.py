@@ -29,15 +29,16 @@ def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
 
 
 def patient():
-    """A pod template that bears a node which is not ready for five minutes, as pods do by default; here it is five seconds,
-    in which a kubelet on a busy machine may not find an API server that was away."""
+    """A pod template that bears a node which is not ready for five minutes, as pods do by default; here it is five
+    seconds, in which a kubelet on a busy machine may not find an API server that was away."""
     tolerations = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
                    for what in ("not-ready", "unreachable")]
     return pod_template(tolerations=tolerations)
 
 
 def pace(seconds):
-    """The flag with which no step takes less: a job to which something is done is not over before, however fast the machine is."""
+    """The flag with which no step takes less: a job to which something is done is not over before, however fast the
+    machine is."""
     return f"--min-step-seconds={seconds}"
 
 

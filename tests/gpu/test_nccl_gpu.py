@@ -1,4 +1,5 @@
-"""Two ranks on one GPU over the real NCCL: the bits, and what becomes of a rank whose peer is killed, in each phase. README.md says how."""
+"""Two ranks on one GPU over the real NCCL: the bits, and what becomes of a rank whose peer is killed, in each phase.
+README.md says how."""
 
 import os
 import pathlib
@@ -17,7 +18,8 @@ import e2e  # noqa: E402
 TRAINER = e2e.BUILD / "bin/lockstep-trainer"
 MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", "--seed=7", "--deterministic", "--log-every=1"]
 PEER_WENT_AWAY = 80
-# Processes without an agent have 60 s to find each other and 20 s to link; later a rank that is gone is seen at once, and an abort has 2 s.
+# Processes without an agent have 60 s to find each other and 20 s to link; later a rank that is gone is seen at once,
+# and an abort has 2 s.
 WITHIN = {"linking": 100, "first steps": 15, "training": 15}
 
 

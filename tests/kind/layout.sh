@@ -4,7 +4,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 kind_state=$cache/kind
 
 # Gives podman storage, networks and temporary files of its own: it touches no image or container of the machine.
-# /run is the sandbox's own, and so podman takes each sandbox for a machine that has just booted.
+# The sandbox has a /run of its own, and so podman takes each sandbox for a machine that has just booted.
 write_configuration() {
   local limit
   limit=$(ulimit -Hn)

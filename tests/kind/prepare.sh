@@ -173,7 +173,8 @@ make_baseline() {
   printf '%-60s %6s MiB\n' docker.io/lockstep/operator:baseline "$(du -m --apparent-size "$archives/operator-baseline.tar" | cut -f1)"
 }
 
-# The toolkit has a folder of its own here: where the build looks for one, its presence would turn LOCKSTEP_CUDA=AUTO on.
+# The toolkit has a folder of its own here: where the build looks for one, its presence would turn LOCKSTEP_CUDA=AUTO
+# on.
 make_cuda() {
   make_debian
   share_compiler_cache

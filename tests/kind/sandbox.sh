@@ -80,7 +80,8 @@ inside() {
   if [ "$network" = own ]; then ip link set lo up; fi
   # Nested mounts of the nodes travel by propagation within the sandbox alone.
   mount --make-rshared /
-  # Process 1 ignores signals without a handler. On SIGTERM it gives the command 10 s, and ends with all other processes.
+  # Process 1 ignores signals without a handler. On SIGTERM it gives the command 10 s, and ends with all other
+  # processes.
   "$@" &
   local child=$! status=0 ended=
   trap 'ended=143; kill -TERM "$child" 2>/dev/null; { sleep 10; kill -KILL "$child"; } 2>/dev/null &' TERM INT

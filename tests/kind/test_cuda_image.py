@@ -1,4 +1,5 @@
-"""The CUDA variant of the trainer's image by its Dockerfile, with NVIDIA's libraries. `tests/kind/run.sh cuda` makes it."""
+"""The CUDA variant of the trainer's image by its Dockerfile, with NVIDIA's libraries. `tests/kind/run.sh cuda` makes
+it."""
 
 import contextlib
 import os

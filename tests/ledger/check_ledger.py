@@ -132,7 +132,8 @@ class Check:
     # --- one generation ---
 
     def _look_at(self, generation):
-        """Its ranks start from the same state and commit the same; each micro-batch is one rank's, with the right bytes."""
+        """Its ranks start from the same state and commit the same; each micro-batch is one rank's, with the right
+        bytes."""
         number = generation.number
         starts = collections.defaultdict(list)
         for rank, line in sorted(generation.entered.items()):

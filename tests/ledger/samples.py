@@ -36,7 +36,8 @@ def normal(key, counter):
 
 
 def permuted(index, count, key):
-    """Where the permutation of [0, count) that `key` chooses sends `index`: six Feistel rounds, walked into the range."""
+    """Where the permutation of [0, count) that `key` chooses sends `index`: six Feistel rounds, walked into the
+    range."""
     bits = 1 if count < 2 else (count - 1).bit_length()
     half = (bits + 1) // 2
     mask = (1 << half) - 1

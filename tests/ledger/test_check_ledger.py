@@ -53,8 +53,8 @@ def test_a_run_on_text_is_exact_over_several_epochs_and_files(tmp_path):
 
 
 class Gate:
-    """Holds a gang back until the test has acted, however fast the machine: rank 0 writes a line for each step into a pipe
-    that has room for some thirty."""
+    """Holds a gang back until the test has acted, however fast the machine: rank 0 writes a line for each step into a
+    pipe that has room for some thirty."""
 
     def __init__(self, path):
         os.mkfifo(path)
@@ -164,7 +164,8 @@ def write(files):
 
 
 def synthetic(folder):
-    """Two ranks, ten steps: generation 1 commits 1 to 4 (rank 1 dies before it says so of step 4), generation 2 the rest."""
+    """Two ranks, ten steps: generation 1 commits 1 to 4 (rank 1 dies before it says so of step 4), generation 2 the
+    rest."""
     folder.mkdir()
     alone = next(iter(lines_of(train(folder.with_name("alone"), *MLP, "--steps=10")).values()))
     steps = {line["step"]: line for line in alone if line["kind"] == "step"}

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Time to the last pod of a job: our operator and JobSet against a raw client that posts the same pods, by turns in one run.
+"""Time to the last pod of a job: our operator and JobSet against a raw client that posts the same pods, by turns in one
+run.
 
     make bench-control-plane                                       # all cases, 3 rounds: the better part of an hour on 2 cores
     make bench-control-plane PODS=300 ROUNDS=1                     # a quick run
     tests/bench/control_plane/bench_control_plane.py --only gang --rounds 5
 
-An observer, the same for all three, posts the job (or the pods) and watches the namespace; its clock alone counts. The fleet's nodes exist
-only as objects that KWOK plays, so pods are scheduled and run while others are still created. README.md beside it explains the columns."""
+An observer, the same for all three, posts the job (or the pods) and watches the namespace; its clock alone counts. The
+fleet's nodes exist only as objects that KWOK plays, so pods are scheduled and run while others are still created.
+README.md beside it explains the columns."""
 
 import argparse
 import contextlib
@@ -51,7 +53,8 @@ def best_connections(fleet, template, pods):
 
 
 def measure(fleet, side, jobs, pods, template, connections):
-    """One measurement: seconds to the last pod, CPU and peak of the controller, CPU of the control plane's Job controller."""
+    """One measurement: seconds to the last pod, CPU and peak of the controller, CPU of the control plane's Job
+    controller."""
     manager = fleet.component("kube-controller-manager")
     make = {"raw": contextlib.nullcontext, "lockstep": lambda: controllers.Lockstep(fleet), "jobset": lambda: controllers.JobSet(fleet)}[side]
     with make() as controller:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the programs that the bench of the control plane runs beside the operator, once, into the cache, and prints the folder that holds it:
+# Builds the programs that the bench of the control plane runs beside the operator, once, into the cache, and prints the
+# folder that holds it:
 #
 #   jobset                JobSet's controller, the version pinned by jobset/go.mod and go.sum, from the Go module proxy (some minutes)
 #   probe                 the raw client and observer, probe/main.go

@@ -4,8 +4,8 @@
     tests/bench/control_plane/sleepers.py                       # 100, 300 and 600 workers that sleep 25 s
     tests/bench/control_plane/sleepers.py --workers 50,100 --seconds 10
 
-The ratio per worker of the largest gang to the smallest is 1 if a worker costs the same in any gang. `in all` counts lockstep, its
-agents and the workers; `lockstep` is the process of it that holds the operator."""
+The ratio per worker of the largest gang to the smallest is 1 if a worker costs the same in any gang. `in all` counts
+lockstep, its agents and the workers; `lockstep` is the process of it that holds the operator."""
 
 import argparse
 import os

@@ -1,5 +1,5 @@
 // The API server of a large cluster, over TLS: a local::MemoryApi for everything that an operator writes, and beside it
-// nodes and pods of others in any number, of which nothing is stored but their texts' forms. Lists come in pages,
+// nodes and pods of others in any number. Of these nothing is stored but their texts' forms. Lists come in pages,
 // watches as lines, as a real server sends them.
 #pragma once
 

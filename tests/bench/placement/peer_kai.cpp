@@ -1,11 +1,11 @@
 // KAI Scheduler's topology plugin, after "Topology Aware Scheduling" of its documentation and designs and the behaviour
 // of release 0.17.
 //
-// Levels are tried from the preferred one up to the required one. At the first level with a domain that holds all pods,
-// the domain comes first whose parents and itself are the most filled by the job (pods ÷ room, largest first). If that
-// level is above the preferred one, nodes are scored by their preferred-level domain in the same order; a score is
-// rounded down to one of eleven values, so that domains tie in large clusters. Equal nodes: the fullest, then by name.
-// A replacement stays in the required domain; `preferred` looks at no survivor.
+// Levels are tried from the preferred one up to the required one. The search stops at the first level with a domain
+// that holds all pods. There the domain comes first that the job fills the most, with its parents (pods ÷ room, largest
+// first). If that level is above the preferred one, nodes are scored by their preferred-level domain in the same order;
+// a score is rounded down to one of eleven values, so that domains tie in large clusters. Equal nodes: the fullest,
+// then by name. A replacement stays in the required domain; `preferred` looks at no survivor.
 #include <cmath>
 
 #include "tests/bench/placement/peer_cells.h"

@@ -2,9 +2,9 @@
 // solver of release 1.8 (MustGather and PreferGather).
 //
 // The candidates are the subtrees of the deepest layer, nodes included, that hold all pods within a domain of the
-// MustGather layer. The best has the most pods of the gang, compared layer by layer upwards, then the least room in the
-// same way, then the first name. Inside of it, children are filled in the order of the most pods of the gang, the most
-// room, the first name; each as far as it goes.
+// MustGather layer. The best has the most pods of the gang, compared layer by layer upwards. Then the least room
+// counts, in the same way, then the first name. Inside of it, children are filled in the order of the most pods of the
+// gang, the most room, the first name; each as far as it goes.
 #include <map>
 
 #include "tests/bench/placement/peer_cells.h"

@@ -2,7 +2,7 @@
 //
 // Clusters have three levels (zone, block, rack) of racks of 16 nodes; each node holds one pod. Busy nodes are spread
 // at random, which is the worst case: hardly two blocks are equal. After each decision the gang takes its nodes, and as
-// many random busy nodes become free, so that the load stays and the tables above all these nodes are unknown.
+// many random busy nodes become free. So the load stays, and the tables above all these nodes are unknown.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Kills one process of four at a fixed interval: the cost of a fault under Lockstep, torchrun and torchft, in one run.
 
-All train a multilayer perceptron with 16 MiB of float32 parameters and AdamW on the CPU of this machine, four processes, one
-thread each. torchrun and torchft have gloo and the settings with which they recover fastest here (peers.py). Two figures:
+All train a multilayer perceptron with 16 MiB of float32 parameters and AdamW on the CPU of this machine, four
+processes, one thread each. torchrun and torchft have gloo and the settings with which they recover fastest here
+(peers.py). Two figures:
 
-  stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all ranks
-                 where all are restarted
-  seconds lost   from the kill until 3 s after the gang is whole again, but no longer than half of the time to the next kill: how
-                 much longer that was than its steps take undisturbed, by the mean step of the whole gang in as much time before it
-                 and after it. Steps done again since a checkpoint, steps with fewer ranks, the join of the replacement and slower
-                 steps after it are all in it. A machine that others use is now faster and now slower: the longer the time, the more
-                 of that is in the figure, too. The error is that of the mean over the faults
+  stands still   from the kill until all that have to go on have committed a step that is new: the survivors, or all
+                 ranks where all are restarted
+  seconds lost   from the kill until 3 s after the gang is whole again, but no longer than half of the time to the next
+                 kill: how much longer that was than its steps take undisturbed, by the mean step of the whole gang in
+                 as much time before it and after it. Steps done again since a checkpoint, steps with fewer ranks, the
+                 join of the replacement and slower steps after it are all in it. A machine that others use is now
+                 faster and now slower: the longer the time, the more of that is in the figure, too. The error is that
+                 of the mean over the faults
 
-A fault after which nothing new is committed until the next one is due, or after which the gang is not whole in half of that time,
-costs infinity ("never").
+A fault costs infinity ("never") if nothing new is committed until the next one is due. So does one after which the gang
+is not whole in half of that time.
 """
 
 import argparse

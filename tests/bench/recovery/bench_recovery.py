@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Kills members of a training job and measures how long the survivors stand still.
 
-Each case trains a multilayer perceptron with AdamW under `lockstep run` (agents, TLS, coordinator: what a cluster runs) and kills
-a rank chosen by chance at an instant chosen by chance, repeatedly, each time after the gang is whole again and has made some
-steps. The figures of a kill come from the ledgers that the ranks write at each commit:
+Each case trains a multilayer perceptron with AdamW under `lockstep run` (agents, TLS, coordinator: what a cluster
+runs). It kills a rank chosen by chance at an instant chosen by chance, repeatedly. Each time the gang is whole again
+and has made some steps. The figures of a kill come from the ledgers that the ranks write at each commit:
 
-  overhead   from the kill to the first commit of the last survivor in the next generation, less the step itself: the median
-             step of an undisturbed job of as many ranks, measured in the same run
-  bound      30 ms and one all-reduce of the parameters' bytes on as many ranks and the same transport, measured in the same run
+  overhead   from the kill to the first commit of the last survivor in the next generation, less the step itself: the
+             median step of an undisturbed job of as many ranks, measured in the same run
+  bound      30 ms and one all-reduce of the parameters' bytes on as many ranks and the same transport, measured in the
+             same run
   join       by how much the survivors' longest gap between two commits exceeds a step when the replacement joins
 
-A kill after which some survivor commits nothing within 60 s has an overhead of infinity ("never"), and the next job begins.
+A kill after which some survivor commits nothing within 60 s has an overhead of infinity ("never"), and the next job
+begins.
 """
 
 import argparse

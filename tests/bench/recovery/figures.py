@@ -1,4 +1,5 @@
-"""The arithmetic of the recovery benchmark: from commits and kills to milliseconds. Pure; times are CLOCK_MONOTONIC in nanoseconds."""
+"""The arithmetic of the recovery benchmark: from commits and kills to milliseconds. Pure; times are CLOCK_MONOTONIC in
+nanoseconds."""
 
 import dataclasses
 import math
@@ -39,7 +40,8 @@ def percentile(values, share):
 
 
 def step_gaps(commits, skip=1):
-    """Milliseconds between consecutive commits of one process within a generation, without the first `skip` of each generation."""
+    """Milliseconds between consecutive commits of one process within a generation, without the first `skip` of each
+    generation."""
     gaps, since = [], 0
     for before, after in zip(commits, commits[1:]):
         if after.generation != before.generation:
@@ -104,8 +106,9 @@ def whole_again_ns(generation, newest, processes, world):
 
 
 def lost_ms(processes, begin_ns, end_ns, step_ms):
-    """How much longer the time from `begin_ns`, before which there is a commit, to `end_ns` was than its steps would have taken
-    undisturbed. Both are moved back to the commit before them, so that a step that was under way there is not counted in part."""
+    """How much longer the time from `begin_ns`, before which there is a commit, to `end_ns` was than its steps would
+    have taken undisturbed. Both are moved back to the commit before them, so that a step that was under way there is
+    not counted in part."""
     first, last = newest_commit(processes, begin_ns), newest_commit(processes, end_ns)
     end = end_ns if last == first else last.ns
     return (end - first.ns) / 1e6 - (last.step - first.step) * step_ms
@@ -119,8 +122,9 @@ def undisturbed_ms(processes, world, begin_ns, end_ns):
 
 
 def cost(processes, world, killed_ns, whole_ns, after_ns, until_ns):
-    """(milliseconds lost, the undisturbed step) by a kill after which the gang was whole again at `whole_ns`: until `after_ns` later,
-    but until `until_ns` at most. Infinite if the gang was not whole by then, or no undisturbed step is known."""
+    """(milliseconds lost, the undisturbed step) by a kill after which the gang was whole again at `whole_ns`: until
+    `after_ns` later, but until `until_ns` at most. Infinite if the gang was not whole by then, or no undisturbed step
+    is known."""
     if whole_ns is None or whole_ns > until_ns:
         return math.inf, math.nan
     over = min(whole_ns + after_ns, until_ns)
@@ -144,7 +148,8 @@ def join(survivors, before_world, world):
 
 
 def bandwidth(bytes_reduced, ranks, milliseconds):
-    """Bytes per millisecond that each link carries in a ring all-reduce: every rank sends 2 (n - 1) / n of the bytes."""
+    """Bytes per millisecond that each link carries in a ring all-reduce: every rank sends 2 (n - 1) / n of the
+    bytes."""
     return 2 * (ranks - 1) / ranks * bytes_reduced / milliseconds
 
 

@@ -1,4 +1,5 @@
-"""Follows the ledgers that lockstep-trainer writes with --ledger=DIR: one file per process, one JSON object per line."""
+"""Follows the ledgers that lockstep-trainer writes with --ledger=DIR: one file per process, one JSON object per
+line."""
 
 import json
 import pathlib

@@ -88,5 +88,6 @@ class Gang(Followed):
         return None if status is None else f"`lockstep run` ended with {status}"
 
     def kill(self, pid, whole_pod=False):
-        """SIGKILL to a process, or to the agent above it: PID 1 of a pod, with which all of the pod ends. The time right after."""
+        """SIGKILL to a process, or to the agent above it: PID 1 of a pod, with which all of the pod ends. The time
+        right after."""
         return kill(parent(pid) if whole_pod else pid)

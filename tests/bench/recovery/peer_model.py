@@ -1,6 +1,8 @@
-"""The model of the PyTorch peers of the recovery benchmark: the multilayer perceptron of tests/bench/recovery/lockstep_gang.py in PyTorch.
+"""The model of the PyTorch peers of the recovery benchmark: the multilayer perceptron of
+tests/bench/recovery/lockstep_gang.py in PyTorch.
 
-Each process writes the same ledger as lockstep-trainer, so that one reader measures all: a line for the process, then one per step.
+Each process writes the same ledger as lockstep-trainer, so that one reader measures all: a line for the process, then
+one per step.
 """
 
 import json

@@ -27,10 +27,11 @@ def end(process, patience=20):
 
 
 class Torchrun(Followed):
-    """One torchrun, which restarts all ranks when one dies; they continue from the newest checkpoint, written every ten steps.
+    """One torchrun, which restarts all ranks when one dies; they continue from the newest checkpoint, written every ten
+    steps.
 
-    Out of the box a restart over gloo fails (pytorch#135712); TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 mends that. The default is also to
-    poll the processes every 100 ms.
+    Out of the box a restart over gloo fails (pytorch#135712); TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 mends that. The
+    default is also to poll the processes every 100 ms.
     """
 
     name, restarts_all = "torchrun", True

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prints the path of a Python that has PyTorch and torchft, for the benchmark that runs them beside Lockstep; creates it if
-# there is none.
+# Prints the path of a Python that has PyTorch and torchft, for the benchmark that runs them beside Lockstep; creates it
+# if there is none.
 #
-# It lives in ${XDG_CACHE_HOME:-~/.cache}/lockstep/torchft-<version> and takes PyTorch from where tests/e2e/torch.sh keeps it. It
-# installs the packages that `import torchft` needs. Two at once wait for each other; one that was killed leaves a folder without
-# its stamp, which the next one recreates.
+# It lives in ${XDG_CACHE_HOME:-~/.cache}/lockstep/torchft-<version> and takes PyTorch from where tests/e2e/torch.sh
+# keeps it. It installs the packages that `import torchft` needs. Two at once wait for each other; one that was killed
+# leaves a folder without its stamp, which the next one recreates.
 set -euo pipefail
 
 version=0.2.0

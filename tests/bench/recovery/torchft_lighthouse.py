@@ -1,4 +1,5 @@
-"""torchft's lighthouse on a port of its own choice, whose address is printed. torchft_lighthouse.py HEARTBEAT_MS JOIN_MS"""
+"""torchft's lighthouse on a port of its own choice, whose address is printed. torchft_lighthouse.py HEARTBEAT_MS
+JOIN_MS"""
 
 import socket
 import sys

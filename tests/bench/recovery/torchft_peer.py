@@ -1,4 +1,5 @@
-"""A replica group of one process under torchft: its manager averages gradients, and a newcomer takes a survivor's state.
+"""A replica group of one process under torchft: its manager averages gradients, and a newcomer takes a survivor's
+state.
 
 torchft_peer.py LEDGER REPLICA LAYERS WIDTH, with TORCHFT_LIGHTHOUSE in the environment.
 """

@@ -1,4 +1,5 @@
-"""A rank under torchrun: DistributedDataParallel over gloo, a checkpoint every ten steps, from which all continue after a restart.
+"""A rank under torchrun: DistributedDataParallel over gloo, a checkpoint every ten steps, from which all continue after
+a restart.
 
 torchrun_peer.py LEDGER CHECKPOINT LAYERS WIDTH
 """

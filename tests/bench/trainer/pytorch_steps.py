@@ -1,4 +1,4 @@
-"""Trains a convolutional network with PyTorch, one step for each line of the standard input, and answers with the step's
+"""Trains a convolutional network with PyTorch, one step for each line of the standard input. It answers with the step's
 wall time and CPU time in seconds. Its peer is `convolution_bench --on-request`.
 
 Runs under the Python that tests/e2e/torch.sh prints. Images are channels_last, the faster order of PyTorch on a CPU.

@@ -2,7 +2,7 @@
 
 A cluster owns one folder in every tree: <cluster>/control and, for each node, <cluster>/n1 (the kubelet's root) with
 <cluster>/n1/system for the node's own daemons. One tree is the register: every process that `up` starts enters it
-before it becomes another program, so that tear-down also finds those that a killed `up` had no time to record.
+before it becomes another program. So tear-down also finds those that a killed `up` had no time to record.
 """
 
 import os

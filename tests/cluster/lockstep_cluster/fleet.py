@@ -15,8 +15,8 @@ from .node_config import HERE, topology
 def node_grace_seconds(fleet_size):
     """How long the controller manager waits before it calls a silent node dead.
 
-    Each lease is renewed twice within that time; for a large fleet that would use up the machine. So only clusters with a
-    small fleet or none detect dead nodes fast.
+    Each lease is renewed twice within that time; for a large fleet that would use up the machine. So only clusters with
+    a small fleet or none detect dead nodes fast.
     """
     return 8 if fleet_size <= 100 else 600
 

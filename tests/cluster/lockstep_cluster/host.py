@@ -42,8 +42,8 @@ def succeeds(*argv, timeout=60):
 def wait_until(what, condition, seconds, interval=0.05):
     """Polls until condition() is true and returns its value. `what` completes "it took too long until ...".
 
-    A condition may raise OSError or Problem until it holds; a timeout quotes the last one. Fatal is for a condition that
-    can never hold, and ends the wait at once.
+    A condition may raise OSError or Problem until it holds; a timeout quotes the last one. Fatal is for a condition
+    that can never hold, and ends the wait at once.
     """
     end = time.monotonic() + seconds
     reason = ""

@@ -1,7 +1,7 @@
 """Names, addresses and folders of one cluster: everything that differs between two clusters side by side.
 
 A cluster has a name (given by the person) and a slot (1 to 15, claimed here). All addresses and interface names follow
-from the slot, all folders and cgroups from the name, so that tear-down finds everything that a killed `up` left.
+from the slot, all folders and cgroups from the name. So tear-down finds everything that a killed `up` left.
 """
 
 import ipaddress

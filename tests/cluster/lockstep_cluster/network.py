@@ -1,7 +1,7 @@
 """The wires of a cluster: one bridge on the host, one veth pair ("cable") per node, routes to the nodes' pods.
 
-This file makes only the host's end of a cable; a node gives its own end its address (see node/boot.sh). Pods of two nodes
-talk over the bridge without the host's forwarding, so the host's own routing is left as it was.
+This file makes only the host's end of a cable; a node gives its own end its address (see node/boot.sh). Pods of two
+nodes talk over the bridge without the host's forwarding, so the host's own routing is left as it was.
 """
 
 import json
@@ -19,8 +19,8 @@ def links(cluster):
 
 
 def make_bridge(cluster):
-    # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes: then all nodes
-    # would send packets for the API server to a dead address until their ARP entry expires.
+    # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes: then all
+    # nodes would send packets for the API server to a dead address until their ARP entry expires.
     run(
         "ip",
         "-batch",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # First process of a node, in new network, mount, UTS, IPC and PID namespaces: gives the node a root folder of its own,
-# with nothing of the host in it but programs, devices and cgroups, and continues there with boot.sh.
+# with nothing of the host in it but programs, devices and cgroups. Continues there with boot.sh.
 #
 #   enter.sh NODE_FOLDER BIN_FOLDER IMAGES_FOLDER SHARED_FOLDER
 set -euo pipefail
@@ -9,8 +9,9 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 folder=$1 bin=$2 images=$3 shared=$4
 root=$folder/root
 
-# From here on the host sees no mount of this node, and no unmount of the node affects the host. In a chroot into a plain
-# folder "/" is no mount point; then only the visible mounts can be made private, which are all that this script touches.
+# From here on the host sees no mount of this node, and no unmount of the node affects the host. In a chroot into a
+# plain folder "/" is no mount point; then only the visible mounts can be made private, which are all that this script
+# touches.
 if awk '$5 == "/" { found = 1 } END { exit !found }' /proc/self/mountinfo; then
   plain_chroot=false
   mount --make-rprivate /

@@ -1,4 +1,4 @@
-"""What the chart renders, and the manifests, on a real API server that stores nothing: `kubectl apply --dry-run=server`."""
+"""What the chart renders, and the manifests, on a real API server that stores nothing (`--dry-run=server`)."""
 
 import pytest
 import yaml

@@ -1,7 +1,7 @@
 """One job on three nodes, one fault after the other, and the cost of each: a table, an exact ledger, equal bits.
 
-LOCKSTEP_AWAY_SECONDS is for how long the API server is away, LOCKSTEP_FAULT_LEASE after how many seconds another operator
-takes over from one that fell silent; the long form has a minute and the shipped 15 s."""
+LOCKSTEP_AWAY_SECONDS is for how long the API server is away, LOCKSTEP_FAULT_LEASE after how many seconds another
+operator takes over from one that fell silent; the long form has a minute and the shipped 15 s."""
 
 import os
 import signal
@@ -59,7 +59,8 @@ def without_kubelet(gang, node, generation):
 
 
 def freeze_the_leader_while_a_generation_is_agreed_on(gang, generation):
-    """An agent that does not answer holds the agreement up between PROPOSE and GO, for less than a silence that is a loss."""
+    """An agent that does not answer holds the agreement up between PROPOSE and GO, for less than a silence that is a
+    loss."""
     cluster = gang.cluster
     holder, pod = cluster.leader()
     operator, agent = operator_of(pod), gang.process(2, "lockstep-agent")
@@ -170,7 +171,8 @@ def test_no_member_is_lost_while_nodes_are_not_ready_after_an_api_outage(operato
     gang = Gang(operators, job, "unfound", *FLAGS, pace=PACE, steps=4000, gpusPerNode=8)
     with gang.fault("the API server is away", costs_a_member=False):
         api_server_is_away(gang)
-        # Until the kubelets have found it again, and kube-proxies the new leader, that sees dead nodes and silent agents.
+        # Until the kubelets have found it again, and kube-proxies the new leader, that sees dead nodes and silent
+        # agents.
         operators.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=120s", deadline=150)
         gang.makes_steps(20)
 

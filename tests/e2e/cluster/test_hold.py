@@ -17,7 +17,8 @@ def reason(cluster, name):
 def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, job):
     name = "hold"
     cluster.command("volume", "default", "hold-state")
-    # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by time.
+    # Each pod takes all GPUs of a node, so that on nodes that are cordoned nothing can be replaced. No checkpoint by
+    # time.
     job(jobs.trainer(name, *FLAGS, jobs.pace(0.01), claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
                      elastic={"minNodes": 2, "holdSeconds": 3, "stabilizationSeconds": 1}))
     cluster.wait_for(name, "all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)

@@ -1,5 +1,5 @@
-"""Networks that carry a part of the traffic: no agent reaches the coordinator; two pods reach everything but each other;
-a newcomer does not reach all of the others."""
+"""Networks that carry a part of the traffic: no agent reaches the coordinator; two pods reach everything but each
+other; a newcomer does not reach all of the others."""
 
 import contextlib
 import ipaddress

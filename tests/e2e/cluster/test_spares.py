@@ -21,7 +21,8 @@ def by_slot(cluster, name):
 
 
 def gang_and_spare(cluster, name):
-    """Slots of the generation in force, and the one beside it. The first members to connect form the first generation."""
+    """Slots of the generation in force, and the one beside it. The first members to connect form the first
+    generation."""
     gang = cluster.gang(name)
     (spare,) = set(by_slot(cluster, name)) - set(gang)
     return gang, spare
@@ -140,7 +141,8 @@ def test_a_member_leaves_for_a_node_that_is_reserved_for_its_successor(cluster, 
 
 
 def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
-    # It runs until it is told to end; a shell runs its trap between two commands, so each is short. No one waits for this loop.
+    # It runs until it is told to end; a shell runs its trap between two commands, so each is short. No one waits for
+    # this loop.
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'
     name = job(jobs.shell("foreign-spare", script, nodes=2, spares={"nodes": 1}))
     cluster.wait_condition(name, "Running", deadline=90)

@@ -154,7 +154,8 @@ def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(
 
 
 def test_a_device_that_computes_late_changes_no_bit(run, digest_of, tmp_path):
-    """The trainer on the backend of tests/trainer/backend/late_backend.h, which computes on a thread of its own as late as it may."""
+    """The trainer on the backend of tests/trainer/backend/late_backend.h, which computes on a thread of its own as late
+    as it may."""
     steps, model = SMALL_FAULTS * STEPS_PER_FAULT, "network"
     given = job("late", steps)
     given["spec"]["command"] = [str(e2e.BUILD / "tests/bin/lockstep-trainer-late"), *words_of(model, steps), jobs.pace(STEP_SECONDS),

@@ -1,6 +1,6 @@
 """A rank with `--backend=cuda` that is killed within a phase of a step: no sample is lost, and no bit of the weights.
 
-The fakes of NVIDIA's libraries end the process by SIGKILL in a named kernel or in a sum between GPUs, and a library in
+The fakes of NVIDIA's libraries end the process by SIGKILL in a named kernel or in a sum between GPUs. A library in
 front of the C library does so before a checkpoint has its manifest. So each death is within its phase, whatever the
 machine does.
 """

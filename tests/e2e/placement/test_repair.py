@@ -1,4 +1,4 @@
-"""The operator places a pod that stays unbound on its node again within 10 s, and a gang that cannot become whole gives
+"""The operator places a pod that stays unbound on its node again within 10 s. A gang that cannot become whole gives
 its nodes back. The job is charged nothing: no attempt, no restart. Nodes that refuse pods are in test_killed.py."""
 
 import contextlib

@@ -1,5 +1,5 @@
 // A program that knows nothing of Lockstep: it reads what torchrun sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
-// gathers one number per rank over TCP, STEPS times, and fails like any other when a peer goes away.
+// and gathers one number per rank over TCP, STEPS times. It fails like any other when a peer goes away.
 // Usage: torchrun_style STEPS MILLISECONDS_PER_STEP
 #include <arpa/inet.h>
 #include <netinet/in.h>

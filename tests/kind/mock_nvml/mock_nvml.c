@@ -1,5 +1,5 @@
-// A MOCK of NVIDIA's management library (libnvidia-ml.so.1): as many H100s as a control file says, and what befalls
-// them. No GPU, no driver and no code of NVIDIA's is behind it. It has the functions that NVIDIA's device plugin
+// A MOCK of NVIDIA's management library (libnvidia-ml.so.1): as many H100s as a control file says, and their
+// faults. No GPU, no driver and no code of NVIDIA's is behind it. It has the functions that NVIDIA's device plugin
 // v0.19.1 calls.
 //
 // The control file is $MOCK_NVML_CONTROL (/var/lib/mock-nvml/control), read again at every call; without one there are
@@ -303,7 +303,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned ty
   if (result == NVML_SUCCESS) *errors = type == 1 ? control.ecc[device->index] : 0;
   return result;
 }
-// All GPUs of a node are behind one switch of PCI, with 18 links of NVLink to switches, of which the far end is no GPU.
+// All GPUs of a node are behind one switch of PCI, with 18 links of NVLink to switches; their far end is no GPU.
 EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other, unsigned* level) {
   (void)other;
   *level = 10;

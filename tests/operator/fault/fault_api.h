@@ -1,9 +1,9 @@
-// The operator's way to the server in a test: writes down each write that the server took, and ends the process with
+// The operator's way to the server in a test: writes down each write that the server took. Ends the process with
 // SIGKILL right after the k-th, or after the first of a kind, before the operator learns of its success.
 //
-// What counts is what stays behind: creates, replaces, patches and deletes that succeeded. Not counted: Leases, which
-// are renewed by the clock, Events, which leave on a thread of their own and decide nothing, and TokenReviews, which
-// the server answers and does not store. Writes of several threads are counted one after the other.
+// What counts is what stays behind: creates, replaces, patches and deletes that succeeded. Not counted: Leases (the
+// clock renews them), Events (they leave on a thread of their own and decide nothing), and TokenReviews (the server
+// stores none). Writes of several threads are counted one after the other.
 #pragma once
 
 #include <fcntl.h>

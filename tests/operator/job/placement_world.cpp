@@ -209,7 +209,7 @@ void PlacementWorld::disturb() {
         if (job->done || refused || !chance(10)) continue;  // where kube-scheduler places, a refusal is a loss
         job->by_operator = !job->by_operator;               // spec.scheduling.backend
         job->writes.clear();                                // the plan is out of date
-        job->wrote = true;                                  // a refused pod that is gone is not seen any more
+        job->wrote = true;                                  // a refused pod that is gone is not seen
         ++counts.switched;
       }
       break;

@@ -1,6 +1,6 @@
-// A small world in which jobs are placed: the real placer over a real cluster of a few nodes, decide(), and an API
-// server, kube-scheduler, kubelets, a coordinator and an adversary that do at random what they may do. Checks after
-// every plan what must always hold.
+// A small world in which jobs are placed: the real placer over a real cluster of a few nodes, and decide(). An API
+// server, kube-scheduler, kubelets, a coordinator and an adversary do at random what they may do. Checks after every
+// plan what must always hold.
 #pragma once
 
 #include <map>

@@ -21,7 +21,7 @@
 
 namespace lockstep::kube::contract {
 
-// An Api to test, with a namespace of its own that is empty at first.
+// An Api to test, with a namespace of its own that is empty when the test begins.
 struct Subject {
   virtual ~Subject() = default;
   virtual Api& api() = 0;

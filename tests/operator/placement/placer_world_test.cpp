@@ -1,5 +1,5 @@
-// The placer in random worlds: gangs of all kinds come and go, an adversary takes GPUs from under reservations, nodes
-// fail, return and are relabelled, kubelets refuse, watches lag, the placer dies. What must always hold is checked
+// The placer in random worlds: gangs of all kinds come and go; an adversary takes GPUs from under reservations; nodes
+// fail, return and are relabelled; kubelets refuse, watches lag, the placer dies. What must always hold is checked
 // after every step; what must hold in the end is checked when the trouble is over.
 #include "operator/placement/placer.h"
 

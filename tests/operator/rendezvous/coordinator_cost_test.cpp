@@ -1,5 +1,5 @@
-// What the coordinator's machine costs at size: a heartbeat without news looks at its own member only, and no phase of
-// a gang's life costs a walk over all members for each message.
+// What the coordinator's machine costs at size: a heartbeat without news looks at its own member only. No phase of a
+// gang's life costs a walk over all members for each message.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -223,7 +223,7 @@ TEST_F(CoordinatorElasticTest, a_new_leader_leaves_a_smaller_gang_alone) {
 }
 
 // Rule 2 of operator/rendezvous/README.md: no successor is disjoint from the gang in force. Slots 0 and 1 may still
-// train with slot 2, in generation 1, while the record tells of a generation 2 of slots 0 and 2 that perhaps never
+// train with slot 2, in generation 1. Meanwhile the record tells of a generation 2 of slots 0 and 2 that perhaps never
 // began.
 TEST_F(CoordinatorElasticTest, a_new_leader_evicts_nobody_before_it_knows_the_generation) {
   plan.elastic.min_slots = 1;

@@ -58,7 +58,7 @@ bool Explored::can_reduce(const World& world, const Process& process) const {
   });
 }
 
-// A rank ends its links when all have committed, or cannot any more.
+// A rank ends its links when all have committed, or can no longer do so.
 bool Explored::may_yield(const World& world, const Process& process) const {
   return std::all_of(process.slots.begin(), process.slots.end(), [&](int slot) {
     return gone(world, slot, process.generation) || !pod(world, slot).process_in(process.generation)->committing;
@@ -209,10 +209,10 @@ void Explored::add_faults(const World& world, std::vector<Choice>& to) const {
   }
 }
 
-// Partial-order reduction. Once nothing more can go wrong, a message to an agent whose process can neither do nor be
-// asked for anything is heard before all else happens: only further messages of the same connection could do something
-// to that pod, so nothing that happens meanwhile makes it another message, or is made another by it. A GO or an end is
-// left out, because rules look at the whole world when it is followed.
+// Partial-order reduction. It begins once nothing more can go wrong. Then a message to an agent whose process can
+// neither do nor be asked for anything is heard before all else happens. Only further messages of the same connection
+// could do something to that pod. So nothing that happens meanwhile changes that message, or is changed by it. A GO or
+// an end is left out, because rules look at the whole world when it is followed.
 bool Explored::can_only_listen(const World& world, int slot) const {
   const Pod& here = pod(world, slot);
   const Link* open = open_link(world, slot);

@@ -1,5 +1,5 @@
-// The parts that an explored world is made of, each kept once: a world names them by number, worlds that differ in one
-// part share all others, and what an event does to a part is worked out once.
+// The parts that an explored world is made of, each kept once: a world names them by number, and worlds that differ in
+// one part share all others. What an event does to a part is worked out once.
 #pragma once
 
 #include <cstdint>

@@ -22,9 +22,9 @@ History confirmed_part(const Chronicle& chronicle, const std::optional<History>&
 
 }  // namespace
 
-// A member may follow the GO of a generation that is recorded with it, that all its members were told the same of, and
-// to which the processes of all its members have promised to be done with older ones. Of others no more is asked than
-// that theirs cannot make a step.
+// A member may follow the GO of a generation that is recorded with it, and that all its members were told the same of.
+// The processes of all its members have promised it to be done with older ones. Of others no more is asked than that
+// theirs cannot make a step.
 std::string Explored::broken_by_following(const World& world, int slot, const Go& go) const {
   const std::int64_t generation = go.id.generation;
   const auto recorded = chronicle(world).recorded.find(generation);

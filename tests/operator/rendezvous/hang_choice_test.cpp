@@ -14,8 +14,7 @@ using std::chrono::seconds;
 using Doing = Activity::Doing;
 using Stage = Activity::Stage;
 
-// Ranks of a ring in collective 7 of step 42, each of which waits for bytes of the one before it, but `stuck`, which is
-// not in it.
+// Ranks of a ring in collective 7 of step 42, each of which waits for bytes of the one before it. `stuck` is not in it.
 std::vector<WatchedRank> ring(int size, int stuck) {
   std::vector<WatchedRank> ranks;
   for (int rank = 0; rank < size; ++rank) {

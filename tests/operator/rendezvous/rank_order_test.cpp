@@ -217,8 +217,8 @@ class RankOrderProperty : public testing::Test {
     for (const Place& place : world.before) ranks.emplace(place, static_cast<int>(ranks.size()));
     return ranks;
   }
-  // In every domain, those inside of it that have survivors follow in the order of their lowest surviving rank, and the
-  // new ones by name, nodes and members by slot.
+  // In every domain, those inside of it that have survivors follow in the order of their lowest surviving rank. The new
+  // ones follow by name, nodes and members by slot.
   static bool keeps_domains(const World& world, const std::vector<Place>& ranks) {
     const auto before = ranks_before(world);
     std::map<std::vector<std::string>, int> lowest;

@@ -49,7 +49,7 @@ void SimulatedWorld::check_generation(const PodPtr& pod, const Go& go) {
   if (std::any_of(everyone.begin(), everyone.end(), went_on)) return;
   for (const auto& other : everyone) {
     for (const auto& process : other->processes) {
-      // Of a slot that the generation does without something may be left, if it cannot make a step any more.
+      // Of a slot that the generation does without something may be left, if that can make no further step.
       const bool without =
           recorded != nullptr && (recorded->count(other->slot) == 0 || recorded->at(other->slot) != other->incarnation);
       if (without && !training_.can_step(process->generation)) continue;

@@ -1,5 +1,5 @@
-// The records of a simulated world: a compare-and-set that may fail before or after it was made, and the check that a
-// generation's number is recorded with one set of members only and never goes back.
+// The records of a simulated world: a compare-and-set that may fail before or after it was made, and a check. A
+// generation's number is recorded with one set of members only, and never goes back.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Training in virtual time, as far as it concerns the protocol: processes with a state that only commits change, gangs
-// that need every rank for a step, and the checks that no commit is lost, repeated, or made by two gangs.
+// Training in virtual time, as far as it concerns the protocol: processes with a state that only commits change, and
+// gangs that need every rank for a step. It checks that no commit is lost, repeated, or made by two gangs.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ struct SimulatedProcess {
   bool ignores_term = false;
   bool regroups = false;
   bool hangs = false;         // in a regroup: it does not answer
-  bool stuck = false;         // makes no step any more
+  bool stuck = false;         // makes no further step
   bool stopped = false;       // and says nothing: SIGSTOP
   std::int64_t promised = 0;  // highest regroup that it has answered
   std::int64_t yields = 0;    // generation that it was asked to end after a step
@@ -46,7 +46,7 @@ class SimulatedTraining {
   explicit SimulatedTraining(World world) : world_(std::move(world)) {}
 
   // The process starts, or goes on, in the generation of `go`; `up` is called when all ranks are linked and hold the
-  // state, `committed` after each step of the process, `yielded` after the last one if that was agreed on.
+  // state. `committed` is called after each step of the process, `yielded` after the last one if that was agreed on.
   void enter(const SimulatedProcessPtr& process, const Go& go, std::function<void()> up,
              std::function<void(std::int64_t step)> committed, std::function<void()> yielded) {
     Gang& gang = gangs_[go.id.generation];

@@ -1,4 +1,4 @@
-// What is asked of the simulated world, and the faults that befall it.
+// What is asked of the simulated world, and the faults that it suffers.
 #include "tests/operator/rendezvous/simulated_world.h"
 
 #include <algorithm>

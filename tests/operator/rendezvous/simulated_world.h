@@ -1,5 +1,5 @@
 // A world in virtual time for the state machines: pods with agents and processes, a store of records, coordinators that
-// come, linger and go, links that delay and break, a user who scales, and a controller that does what decide() does. It
+// come, linger and go, and links that delay and break. A user scales, and a controller does what decide() does. It
 // checks the invariants of the protocol at each step and keeps the first violation as a sentence.
 #pragma once
 
@@ -46,7 +46,7 @@ class SimulatedWorld {
   bool all_left_with_zero() const;
   std::optional<JobView> leader_view() const { return leader_ == nullptr ? std::nullopt : leader_->state->view(); }
   void finish_all_processes();
-  // One process of the generation that is up makes no step any more, and is stopped or sleeps. False: none is up.
+  // One process of the generation that is up makes no further step, and is stopped or sleeps. False: none is up.
   bool hang();
   // From now on nothing gets from one pod of the generation that is up to the next one, while both speak with the
   // coordinator. False: none is up, or it has one member.

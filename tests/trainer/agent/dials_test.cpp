@@ -72,7 +72,7 @@ TEST(Dials, the_one_where_nobody_listens_is_named) {
 }
 
 TEST(Dials, an_address_that_does_not_answer_has_two_seconds) {
-  Listener full;  // whose queue takes nobody any more, so that the system leaves further ones unanswered
+  Listener full;  // whose queue is full, so that the system leaves further ones unanswered
   std::vector<UniqueFd> queue;
   ASSERT_EQ(::listen(full.fd.get(), 0), 0);
   for (int i = 0; i < 3; ++i) {

@@ -1,6 +1,6 @@
-// A backend for tests that behaves as a device does: it computes as `cpu`, on a thread of its own, in memory that no
-// other thread can read or write, and as late as it may. It finds code that reads memory of a backend, that uses a
-// result before it has waited, or that gives memory back while work on it is enqueued.
+// A backend for tests that behaves as a device does: it computes as `cpu`, on a thread of its own and as late as it
+// may. No other thread can read or write its memory. It finds code that reads memory of a backend, or uses a result
+// before it has waited. It also finds code that gives memory back while work on it is enqueued.
 #pragma once
 
 #include <memory>

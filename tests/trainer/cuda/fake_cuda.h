@@ -1,8 +1,9 @@
 // A fake of the CUDA runtime for machines without a GPU, as a shared library (libfakecuda.so) with the names of the
 // real one: trainer/cuda/runtime.h loads it unchanged. It is not NVIDIA's. Kernels run on it as functions of the host.
 // Where programs tend to fail it behaves as badly as the real runtime may:
-//   * Work is late. A stream is a queue with a thread, which does nothing until a call waits for the work or asks about
-//     it, directly or through an event on which wanted work waits, or until kMostHeldBack pieces are in the queue.
+//   * Work is late. A stream is a queue with a thread. The thread does nothing until a call waits for the work or asks
+//     about it, directly or through an event on which wanted work waits. It begins as well when kMostHeldBack pieces
+//     are in the queue.
 //   * The host cannot touch memory of the device: work sees it at another address. It begins as all-ones bytes (NaN),
 //     pinned memory too. Pages that cannot be touched lie around it.
 //   * An event stands for its latest record. A query that is not ready leaves kNotReady as the thread's last error.

@@ -20,7 +20,7 @@ constexpr size_t kBytes = kFloats * sizeof(float);
 class FakeCuda : public ::testing::Test {
  protected:
   void SetUp() override {
-    // The child of a death test starts anew: a mere fork would lack the threads of the streams.
+    // The child of a death test is a new process: a mere fork would lack the threads of the streams.
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     const auto loaded = load_cuda_runtime(FAKE_CUDA_LIBRARY);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;

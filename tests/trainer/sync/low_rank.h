@@ -1,5 +1,5 @@
 // Low-rank compression in two rounds (PowerSGD, Vogels et al., 2019): the gradient M of a matrix travels as P = M Q and
-// then Q = M^T P with orthonormal P, and what P Q^T lacks of M is added to the next gradient.
+// then Q = M^T P with orthonormal P. What P Q^T lacks of M is added to the next gradient.
 #pragma once
 
 #include <cmath>

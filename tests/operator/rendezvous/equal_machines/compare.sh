@@ -1,6 +1,6 @@
 #!/bin/bash
 # compare.sh COMMIT [EVENTS] [SEED]: builds the machines of COMMIT, the coordinator's and the agent's, beside those of
-# the working tree, and drives both versions with the same random events (main.cpp). Ends with 1 when an answer differs.
+# the working tree. Drives both versions with the same random events (main.cpp). Ends with 1 when an answer differs.
 # Environment: MACHINES which are driven (coordinator agent), OUT where it builds (build/equal_machines), JOBS how many
 # compilers run (2), FLAGS what they are told besides (-O2).
 set -euo pipefail

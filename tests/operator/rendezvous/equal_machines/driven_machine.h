@@ -1,5 +1,5 @@
-// A coordinator's machine behind an interface that names none of its types, so that two versions of it can be driven
-// by the same events in one program. driven_machine.cpp is compiled once for each version (compare.sh).
+// A coordinator's machine behind an interface that names none of its types. So one program can drive two versions of it
+// by the same events. driven_machine.cpp is compiled once for each version (compare.sh).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// An agent's machine behind an interface that names none of its types, so that two versions of it can be driven by the
-// same events in one program. driven_member.cpp is compiled once for each version (compare.sh).
+// An agent's machine behind an interface that names none of its types. So one program can drive two versions of it by
+// the same events. driven_member.cpp is compiled once for each version (compare.sh).
 #pragma once
 
 #include <cstdint>

@@ -403,7 +403,7 @@ Event RandomEvents::fault() {
     case 12:
       leads_ = !leads_ || chance(70);
       break;
-    case 13:  // nothing of it moves any more
+    case 13:  // nothing of it moves
       hung_ = !hung_;
       for (Agent& each : agents_) each.stuck = hung_;
       break;

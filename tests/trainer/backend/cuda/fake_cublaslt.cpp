@@ -1,14 +1,15 @@
 // A fake of cuBLASLt for machines without a GPU, as a shared library (libfakecublaslt.so) with the names of the real
 // one: trainer/backend/cuda/blas.h loads it unchanged. It is not NVIDIA's. A product is computed from what its
-// descriptors hold, in double, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h), and is
-// rounded once to the result's type. Where the preference allows sums in that type, it is split, and each half rounded.
+// descriptors hold, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h). It is computed in
+// double, and rounded once to the result's type. Where the preference allows sums in that type, it is split, and each
+// half rounded.
 //
 // As strict as the library may be:
 //   * an attribute of another size, or a number that this fake does not know: kInvalidValue;
 //   * sizes that do not fit each other, a stride shorter than a column: kInvalidValue;
 //   * two operands of different types, or a result that is less precise than they are: kNotSupported;
-//   * an algorithm runs the product that it was found for, with the workspace that it asked for, on addresses that are
-//     as aligned as the preference promised: else kInvalidValue;
+//   * an algorithm runs the product that it was found for, with the workspace that it asked for, on addresses aligned
+//     as the preference promised: else kInvalidValue;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
 #include <array>
 #include <cstdint>

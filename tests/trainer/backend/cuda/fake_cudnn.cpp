@@ -1,5 +1,5 @@
 // A fake of cuDNN's backend API for machines without a GPU, as a shared library (libfakecudnn.so) with the names of the
-// real one: trainer/backend/cuda/dnn.h loads it unchanged. It is not NVIDIA's. A graph is one convolution, which is
+// real one: trainer/backend/cuda/dnn.h loads it unchanged. It is not NVIDIA's. A graph is one convolution. It is
 // computed from what its finalized descriptors hold (fake_convolution.h), in the order of the stream of the fake
 // runtime (tests/trainer/cuda/fake_cuda.h).
 //
@@ -8,14 +8,14 @@
 //     that lacks an attribute when it is finalized, is set after that or is used before it: an error. Where the library
 //     has defaults, for paddings or the factors alpha and beta, a program must say them here;
 //   * sizes that do not fit each other, strides that are not of N, H, W, C, two tensors with one number: kBadParam;
-//   * a pack that lacks a tensor of the plan, an address that is less aligned than its tensor says, no workspace for a
-//     plan that needs one: kBadParam or kMisaligned;
+//   * a pack that lacks a tensor of the plan, an address less aligned than its tensor says, no workspace for a plan
+//     that needs one: kBadParam or kMisaligned;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
 //
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
 //
-// The heuristics propose first what a program may not want: an engine whose bits differ from run to run, one that
-// rounds its sums on the way, one on tensor cores, which rounds float32 to TF32, one that needs a terabyte, one that
+// The heuristics propose first what a program may not want: an engine whose bits differ from run to run; one that
+// rounds its sums on the way; one on tensor cores, which rounds float32 to TF32; one that needs a terabyte; one that
 // does not compile. Then comes one that suits, with a small workspace, except for grouped convolutions: these have only
 // what the fallback adds. Where the tensors are not all of one type, there is none, as cuDNN 9.26 has none for it.
 #include <algorithm>

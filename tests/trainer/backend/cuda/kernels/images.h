@@ -31,8 +31,8 @@ inline size_t elements_out(const SlidImages& images) {
   return static_cast<size_t>(images.places() * images.channels);
 }
 
-// Calls body(index of the pixel's channel, number of the pixel in the window, index of the place's channel, channel)
-// for each pixel of the image in each window, window by window, in the order of rows and columns.
+// Calls body() for each pixel of the image in each window, window by window, in the order of rows and columns. Its
+// arguments: index of the pixel's channel, number of the pixel in the window, index of the place's channel, channel.
 inline void for_each_pixel(const SlidImages& k, const std::function<void(size_t, size_t, size_t, size_t)>& body) {
   for (std::int64_t place = 0; place < k.places(); ++place) {
     const std::int64_t sample = place / (k.out_height * k.out_width);
