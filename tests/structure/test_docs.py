@@ -11,43 +11,21 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import api_reference  # noqa: E402
+from prose import lines_of_prose, pages, too_long  # noqa: E402
 
-MOST_COLUMNS = 100
 FOLDERS = ("charts", "containers", "docs", "examples", "manifests", "operator", "scripts", "tests", "trainer")
 REFERENCE = ROOT / "docs" / "reference.md"
 
 
-def pages():
-    skipped = ("build", "out", "lockstep-runs")
-    return [path for path in sorted(ROOT.rglob("*.md"))
-            if not any(part in skipped or part.startswith(".") for part in path.relative_to(ROOT).parts)]
-
-
-def prose(text):
-    """(number, line) of each line outside fenced blocks."""
-    fenced = False
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif not fenced:
-            yield number, line
-
-
-def too_long(text):
-    """Lines beyond the limit that are no table row, no indented block, and hold no link that makes them so."""
-    return [number for number, line in prose(text)
-            if len(line) > MOST_COLUMNS and not line.startswith(("|", "    ")) and "](" not in line]
-
-
 def anchors(text):
     """The anchors that GitHub gives to the headings of a page."""
-    headings = [line.lstrip("#").strip() for _, line in prose(text) if re.match(r"#+ ", line)]
+    headings = [line.lstrip("#").strip() for _, line in lines_of_prose(text) if re.match(r"#+ ", line)]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken_links(path, text):
     """The relative links of a page whose file or heading does not exist."""
-    for number, line in prose(text):
+    for number, line in lines_of_prose(text):
         for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
             if re.match(r"[a-z]+:", target):
                 continue
@@ -120,7 +98,7 @@ class Docs(unittest.TestCase):
     def test_files_that_a_page_names_exist(self):
         missing = []
         for path in pages():
-            for number, line in prose(path.read_text()):
+            for number, line in lines_of_prose(path.read_text()):
                 for name in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", line):
                     if not (ROOT / name).exists():
                         missing.append(f"{path.relative_to(ROOT)}:{number}: {name}")

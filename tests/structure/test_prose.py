@@ -1,91 +1,96 @@
-"""How the pages speak: sentences of at most 25 words, and none of the words that CONTRIBUTING.md's rules replace."""
+"""How pages, comments and --help speak: scripts/prose.py finds no sentence that breaks a rule, but planted ones."""
 
+import pathlib
 import re
+import subprocess
+import sys
 import unittest
 
-from test_docs import ROOT, pages, prose
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts/prose.py"
+sys.path.insert(0, str(ROOT / "scripts"))
+import prose  # noqa: E402
 
-MOST_WORDS = 25
 MOST_NAME = 70  # characters of a test's name
-# The left side is the home-made word, the right side the field's.
-BANNED = {
-    r"whoever": "the actor's name",
-    r"anew": "again, recreated, reconnects",
-    r"gets? on": "makes progress",
-    r"heard of": "heartbeat received",
-    r"blazing|seamless(ly)?|simply|world-class|cutting-edge": "a fact",
-}
-ITEM = re.compile(r"^\s*([*-]|\d+\.) ")
-
-
-def passages(text):
-    """(number, text) of each paragraph, list item and table cell; blocks of code and headings are none."""
-    found, current = [], []
-
-    def end():
-        if current:
-            found.append((current[0][0], " ".join(line for _, line in current)))
-            current.clear()
-
-    for number, line in [*prose(text), (0, "")]:
-        if line.startswith("|"):
-            end()
-            found += [(number, cell.strip()) for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
-        elif line.startswith(("#", "    ")) or not line.strip():
-            end()
-        else:
-            if ITEM.match(line):
-                end()
-            current.append((number, ITEM.sub("", line).strip()))
-    return found
-
-
-def sentences(passage):
-    """A colon and a semicolon end a sentence here; code and a link count as one word."""
-    plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", passage)).replace("**", "")
-    return [one for one in re.split(r"(?<=[.!?])\s+(?=[A-Za-z*(])|[;:]\s", plain) if one]
-
-
-def long_sentences(text):
-    return [(number, one) for number, passage in passages(text) for one in sentences(passage)
-            if len(one.split()) > MOST_WORDS]
-
-
-def banned_words(text):
-    return [(number, word[0], instead) for number, line in prose(text) for pattern, instead in BANNED.items()
-            if (word := re.search(rf"\b({pattern})\b", line, re.I))]
+LONG = "word " * (prose.MOST_WORDS + 1)
 
 
 def long_names(text):
     return [name for name in re.findall(r"TEST(?:_[FP])?\(\s*\w+,\s*(\w+)\)", text) if len(name) > MOST_NAME]
 
 
+def wrong(found):
+    """The first lines of the passages with a sentence that breaks a rule."""
+    return [first for first, _, passage in found for one in prose.split(passage) if prose.wrong_words(one)]
+
+
 class Prose(unittest.TestCase):
     def test_names_of_tests_have_at_most_70_characters(self):
-        wrong = [f"{path.relative_to(ROOT)}: {name}" for path in sorted((ROOT / "tests").rglob("*.cpp"))
+        found = [f"{path.relative_to(ROOT)}: {name}" for path in sorted((ROOT / "tests").rglob("*.cpp"))
                  for name in long_names(path.read_text())]
-        self.assertEqual(wrong, [])
+        self.assertEqual(found, [])
 
     def test_a_long_name_is_found(self):
         long = "a" * (MOST_NAME + 1)
         self.assertEqual(long_names(f"TEST_F(Fixture,\n       {long}) {{}} TEST(A, {long[1:]})"), [long])
 
-    def test_sentences_have_at_most_25_words(self):
-        wrong = [f"{path.relative_to(ROOT)}:{number}: {one}" for path in pages()
-                 if path.name != "api.md" for number, one in long_sentences(path.read_text())]
-        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+    def test_no_sentence_breaks_a_rule(self):
+        broken = prose.violations()
+        self.assertFalse(broken, "\n" + "\n".join(broken))
 
-    def test_a_long_sentence_is_found(self):
-        text = (f"# Head\n{'word ' * 26}\nends.\n\n* **Bold.** {'item ' * 25}ends: {'here ' * 9}\n\n"
-                f"| a | {'cell ' * 26}|\n\n    {'code ' * 30}\n")
-        self.assertEqual([number for number, _ in long_sentences(text)], [2, 5, 7])
+    def test_each_kind_of_text_is_read(self):
+        found = [(one.kind, str(one.path.relative_to(ROOT))) for one in prose.sentences()]
+        for kind, path in (("page", "README.md"), ("page", "docs/health.md"), ("comment", "operator/job/decide.h"),
+                           ("comment", "trainer/backend/cuda/kernels/max_pool.cu"), ("comment", "scripts/run_tests.py"),
+                           ("comment", "scripts/build.sh"), ("comment", "charts/lockstep/values.yaml"),
+                           ("help", "operator/options.cpp"), ("help", "operator/cli/cli.cpp"),
+                           ("help", "trainer/flags.cpp"), ("help", "trainer/agent/main.cpp"),
+                           ("help", "trainer/pack/data_cli.cpp")):
+            self.assertGreater(found.count((kind, path)), 3, path)
 
-    def test_pages_use_the_words_of_the_field(self):
-        wrong = [f"{path.relative_to(ROOT)}:{number}: {word}; say: {instead}" for path in pages()
-                 for number, word, instead in banned_words(path.read_text())]
-        self.assertFalse(wrong, "\n" + "\n".join(wrong))
-        found = banned_words("Whoever\n```\nanew\n```\nIt gets on\n")
-        self.assertEqual([word for _, word, _ in found], ["Whoever", "gets on"])
+    def test_a_long_sentence_of_a_page_is_found(self):
+        text = (f"# Head\n{LONG}\nends.\n\n* **Bold.** {'item ' * 25}ends: {'here ' * 9}\n\n"
+                f"| a | {LONG}|\n\n    {LONG}\n")
+        self.assertEqual(wrong(prose.passages(text)), [2, 5, 7])
+
+    def test_a_long_sentence_of_a_comment_is_found(self):
+        half = "word " * (prose.MOST_WORDS // 2 + 1)
+        text = (f'// {half}\n// {half}\nauto a = "// {LONG}";  // {half}\n                 // new {half}\n'
+                f"int b;  // {half}\n        // {half}\n//   row    {half}\n//   row    {half}\n"
+                f"//\n// * {half}\n//   {half}\n")
+        self.assertEqual(wrong(prose.comments(text)), [1, 5, 10])
+
+    def test_a_long_sentence_of_a_script_is_found(self):
+        self.assertEqual(wrong(prose.hash_comments(f"#!/bin/bash\n# {LONG}\necho '{LONG}'\n")), [2])
+        self.assertEqual(wrong(prose.python_comments(f'"""Head.\n\n{LONG}"""\nx = "{LONG}"\n  # {LONG}\n')), [5, 3])
+
+    def test_a_long_sentence_of_help_is_found(self):
+        half = "word " * (prose.MOST_WORDS // 2 + 1)
+        text = (f'app.footer("Examples:\\n  {LONG}\\n\\n{half}\\n"\n           "{half}");  // {LONG}\n'
+                f'app.add("--x", x, "{half}", "{half}");\nconstexpr auto kText = R"(\nHead.\n{half}\n{half}\n)";\n')
+        self.assertEqual(wrong(prose.help_texts(text)), [1, 5])
+
+    def test_a_banned_word_is_found(self):
+        for text in ("Whoever is late.", "It gets on.", "They do not get on.", "Who is left goes on.",
+                     "It is gone any more.", "They start anew.", "It is empty at first.", "What befalls it.", "Simply run it."):
+            self.assertEqual(len(prose.wrong_words(text)), 1, text)
+        for text in ("A member that is late makes progress.", "The one who is late waits.", "Anyone may say more."):
+            self.assertEqual(prose.wrong_words(text), [])
+
+    def test_a_line_that_is_too_long_is_found(self):
+        long = "a" * prose.COMMENT_COLUMNS
+        for line, count in ((f"// {long}", 1), (f"// {long[4:]}", 0), (f"//   row    {long}", 0)):
+            (sentence,) = [prose.Sentence("comment", None, 1, 1, line)]
+            self.assertEqual(len(prose.remarks(sentence, [line])), count, line)
+        self.assertEqual(prose.too_long(f"{'a' * 101}\n| {'a' * 101} |\n```\n{'a' * 101}\n```\n"), [1])
+
+    def test_a_seed_picks_the_same_40_sentences_of_each_kind(self):
+        first, second = (subprocess.run([SCRIPT, "--seed", "7", "--count", "40"], text=True, capture_output=True,
+                                        timeout=60, check=True).stdout.splitlines() for _ in range(2))
+        self.assertEqual(first, second)
+        self.assertEqual(first[-1], "seed 7: 0 of 40 sentences break a rule")
+        kinds = [line.split(" | ")[1] for line in first[:-1]]
+        self.assertEqual([kinds.count(kind) for kind in ("page", "comment", "help")], [16, 16, 8])
 
 
 if __name__ == "__main__":
