@@ -11,8 +11,9 @@ import tarfile
 import pytest
 import yaml
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("e2e", "structure")]
 import e2e  # noqa: E402
+from test_docs import table  # noqa: E402
 
 CHART = e2e.ROOT / "charts/lockstep"
 
@@ -141,31 +142,47 @@ def rules(documents):
             yield document, rule
 
 
-def test_permissions_are_those_that_the_operator_uses(documents):
-    allowed = {
-        ("", "nodes"): {"list", "watch"},
-        ("authentication.k8s.io", "tokenreviews"): {"create"},
-        ("scheduling.k8s.io", "priorityclasses"): {"list"},
-        ("lockstep.dev", "trainingjobs"): {"list", "watch", "delete"},
-        ("lockstep.dev", "trainingjobs/status"): {"update"},
-        ("lockstep.dev", "trainingjobs/finalizers"): {"update"},
-        ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
-        ("", "services"): {"get", "list", "watch", "create", "update"},
-        ("", "configmaps"): {"get", "create", "update"},
-        ("events.k8s.io", "events"): {"create", "patch"},
-        ("coordination.k8s.io", "leases"): {"get", "update", "create"},
-        ("discovery.k8s.io", "endpointslices"): {"get", "update", "create"},
-        ("", "secrets"): {"get", "update", "create"},
-    }
-    granted = {}
+# The API group of each resource that is not in the core group.
+GROUPS = {"tokenreviews": "authentication.k8s.io", "priorityclasses": "scheduling.k8s.io",
+          "trainingjobs": "lockstep.dev", "trainingjobs/status": "lockstep.dev",
+          "trainingjobs/finalizers": "lockstep.dev", "events": "events.k8s.io", "leases": "coordination.k8s.io",
+          "endpointslices": "discovery.k8s.io"}
+
+
+def rights_of_the_page():
+    """scope -> {(group, resource): verbs}, as docs/install.md lists them."""
+    rights = {}
+    for scope, resources, verbs, _ in table((e2e.ROOT / "docs/install.md").read_text(), "Rights of the operator"):
+        for resource in resources.split(", "):
+            of_scope = rights.setdefault(scope, {})
+            of_scope.setdefault((GROUPS.get(resource, ""), resource), set()).update(verbs.split(", "))
+    return rights
+
+
+def granted(documents, kind, namespace=None):
+    """{(group, resource): verbs} of the roles of a kind in a namespace."""
+    found = {}
     for document, rule in rules(documents):
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                granted.setdefault((group, resource), set()).update(rule["verbs"])
-                if resource in ("secrets", "leases", "endpointslices"):
-                    assert document["kind"] == "Role" and document["metadata"]["namespace"] == "lockstep-system"
-                    assert rule.get("resourceNames") or rule["verbs"] == ["create"], rule
-    assert granted == allowed
+        if (document["kind"], document["metadata"].get("namespace")) == (kind, namespace):
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_the_roles_grant_what_the_page_lists(documents):
+    page = rights_of_the_page()
+    assert sorted(page) == ["cluster", "jobs", "own namespace"]
+    assert page["cluster"].keys().isdisjoint(page["jobs"])
+    assert granted(documents, "ClusterRole") == page["cluster"] | page["jobs"]
+    assert granted(documents, "Role", "lockstep-system") == page["own namespace"]
+    assert granted(render("watchNamespace=team"), "Role", "team") == page["jobs"]
+
+
+def test_in_its_namespace_the_operator_changes_only_what_it_names(documents):
+    for document, rule in rules(documents):
+        if document["kind"] == "Role":
+            assert rule.get("resourceNames") or rule["verbs"] == ["create"], rule
 
 
 def cluster_wide(documents):
