@@ -45,7 +45,7 @@ clean: ## remove the build folders
 
 ##@ Test
 
-test: setup-test ## what CI runs: structure, unit tests and sanitizers, CUDA kernels, lockstep run, the chart, real clusters, kind
+test: setup-test ## every suite: structure, unit tests and sanitizers, CUDA kernels, lockstep run, the chart, real clusters, kind (root)
 	@$(PYTHON) scripts/run_tests.py all
 
 test-unit: setup-test ## the unit tests alone (under a minute after the build)

@@ -6,9 +6,9 @@
   scripts/run_tests.py SUITE...        named suites (see --list)
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
-LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (CI sets it). LOCKSTEP_SERIAL=1 runs no two suites
-side by side; the sanitizers' builds, and what the suite kernels needs, go on beside the suites that wait, with the
-processor time that these leave.
+LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (.ci/run sets it). LOCKSTEP_SERIAL=1 runs no two
+suites side by side; the sanitizers' builds, and what the suite kernels needs, go on beside the suites that wait, with
+the processor time that these leave.
 """
 
 import json
@@ -570,7 +570,7 @@ SUITES = {
 
 # The suites of `all`: the first, which use every core, one after the other; then these lanes in parallel, so that one
 # computes while another waits; then the last, which were prepared meanwhile. LOCKSTEP_SERIAL=1: the lanes one after the
-# other too (CI sets it).
+# other too (.ci/run sets it).
 FIRST = ("structure", "unit")
 LANES = (
     ("jobs",),

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yaml"))
@@ -52,3 +53,37 @@ def test_a_release_builds_every_program_that_is_installed():
 def test_the_kind_job_covers_three_minor_versions():
     minors = re.findall(r"kindest/node:v1\.(\d+)\.\d+@", (ROOT / ".github/workflows/ci.yaml").read_text())
     assert len(minors) == len(set(minors)) == 3
+
+
+CI = (ROOT / ".github/workflows/ci.yaml").read_text()
+
+
+def suites_of_ci():
+    """The suites that the steps of ci.yaml run."""
+    suites = set()
+    for job in yaml.safe_load(CI)["jobs"].values():
+        for step in job["steps"]:
+            command = step.get("run", "")
+            found = re.search(r"scripts/run_tests\.py ([^\n]+)", command)
+            if found:
+                matrix = job.get("strategy", {}).get("matrix", {}).get("suite", [])
+                suites |= set(found[1].replace("${{ matrix.suite }}", " ".join(matrix)).split())
+            if "tests/kind/run.sh" in command:
+                suites.add("kind")
+    return suites
+
+
+def test_the_workflow_names_the_suites_that_it_runs():
+    named = re.search(r"^# Suites of scripts/run_tests\.py: ([^.]+)\.", CI, re.M)
+    assert named and set(named[1].split(", ")) == suites_of_ci()
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".ci/run", "scripts/run_tests.py"])
+def test_no_file_says_that_ci_runs_every_suite(name):
+    """.github/workflows/ci.yaml runs some."""
+    assert re.findall(r".*(?i:what CI runs|\bCI sets it).*", (ROOT / name).read_text()) == []
+
+
+def test_ci_builds_the_site():
+    steps = [step.get("run") for job in yaml.safe_load(CI)["jobs"].values() for step in job["steps"]]
+    assert "scripts/site.py" in steps
