@@ -11,6 +11,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import api_reference  # noqa: E402
+import metrics_reference  # noqa: E402
 from prose import lines_of_prose, pages, too_long  # noqa: E402
 
 FOLDERS = ("charts", "containers", "docs", "examples", "manifests", "operator", "scripts", "tests", "trainer")
@@ -44,22 +45,6 @@ def table(text, heading):
 
 def names(cell):
     return re.findall(r"`([^`]+)`", cell)
-
-
-def sources(folder):
-    return [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
-
-
-def metrics_in_code():
-    """Names and types of the metrics that the operator registers."""
-    found = set()
-    for path in sources("operator"):
-        text = path.read_text()
-        for kind, name in re.findall(r'\b(counter|gauge|histogram)\(\s*"(\w+)"\s*,', text):
-            found.add((name, kind))
-        for kind, name in re.findall(r'\b(counter|gauge|histogram)\(\s*"(\w+)" \+ resource\.plural', text):
-            found |= {(name + plural, kind) for plural in ("nodes", "pods")}
-    return found
 
 
 def unknown_keys(given, known, path=""):
@@ -135,10 +120,21 @@ class Tables(unittest.TestCase):
         constants = {int(number) for number in re.findall(r"\bkExit\w+ = (\d+);", code)}
         self.assertEqual({int(row[0]) for row in table(self.text, "Exit codes")}, constants | {0, 1})
 
-    def test_the_metrics_are_those_of_the_code(self):
-        told = {(name, row[1]) for row in table(self.text, "Metrics") for name in names(row[0])}
-        self.assertGreater(len(told), 20)
-        self.assertEqual(told, metrics_in_code())
+    def test_metrics_have_the_labels_and_the_meaning_of_the_code(self):
+        command = [sys.executable, ROOT / "scripts/metrics_reference.py", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(len(table(self.text, "Metrics")), 20)
+
+    def test_a_changed_label_or_meaning_of_a_metric_changes_the_page(self):
+        metrics = metrics_reference.metrics_in_code()
+        self.assertEqual(metrics_reference.page(self.text, metrics), self.text)
+        one = metrics["rest_client_requests_total"]
+        self.assertEqual(one.labels, ("code", "method", "host"))
+        for other in (one._replace(labels=("code",)), one._replace(help="Others."), one._replace(kind="gauge")):
+            self.assertNotEqual(metrics_reference.page(self.text, {**metrics, one.name: other}), self.text)
+        found = list(metrics_reference.metrics_of('m.gauge("a_" + resource.plural, "All.", {{"b", f(1)}}, {0.1}))'))
+        self.assertEqual(found, [("a_nodes", "gauge", ("b",), "All."), ("a_pods", "gauge", ("b",), "All.")])
 
     def test_each_policy_of_the_operator_has_a_row_and_tests(self):
         rows = table((ROOT / "operator/README.md").read_text(), "One direction")
