@@ -9,20 +9,21 @@ import re
 import sys
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
 from command_table import LONG  # noqa: E402
-from pages import blocks, changed, run, types_blocks, yaml_blocks  # noqa: E402
+from pages import blocks, changed, pages, run, types_blocks, yaml_blocks  # noqa: E402
 
 WHOLE = os.environ.get("LOCKSTEP_README") == "whole"
 PATH = f"{e2e.BUILD}/bin:{os.environ['PATH']}"
 CLUSTER = "readme"  # beside a cluster that the developer has; the commands themselves know nothing of it
 
 
-def write_job(folder, page="README.md"):
-    """Makes job.yaml, the first job that the page shows; returns the folder."""
-    (folder / "job.yaml").write_text(yaml_blocks(page)[0])
+def write_job(folder):
+    """Makes job.yaml, the first job that README.md shows; returns the folder."""
+    (folder / "job.yaml").write_text(yaml_blocks("README.md")[0])
     return folder
 
 
@@ -33,10 +34,28 @@ def cluster_of_make():
     e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/migration.md"])
-def test_the_job_of_a_page_is_valid(page, tmp_path):
-    write_job(tmp_path, page)
-    run("lockstep validate job.yaml", 60, cwd=tmp_path, PATH=PATH)
+def jobs_of(page):
+    """The YAML blocks of a page that are whole jobs of Lockstep."""
+    return [block for block in yaml_blocks(page) if "apiVersion: lockstep.dev/" in block]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if jobs_of(page)])
+def test_the_jobs_of_a_page_are_valid(page, tmp_path):
+    for number, job in enumerate(jobs_of(page)):
+        (tmp_path / f"{number}.yaml").write_text(job)
+    run("lockstep validate *.yaml", 60, cwd=tmp_path, PATH=PATH)
+
+
+def test_each_tool_is_translated_from_its_file_to_ours():
+    text = (e2e.ROOT / "docs/migration.md").read_text()
+    sections = dict(re.findall(r"^## From (?:an? )?(\w+).*\n((?:(?!## ).*\n)*)", text, re.M))
+    assert list(sections) == ["torchrun", "PyTorchJob", "TrainJob", "JobSet"]
+    for tool, section in sections.items():
+        theirs, ours = re.findall(r"^```(?:yaml)?\n(.*?)^```", section, re.M | re.S)
+        assert re.search(rf"^(kind: )?{tool}\b", theirs, re.M), tool
+        assert yaml.safe_load(ours)["kind"] == "TrainingJob"
+        if tool != "torchrun":
+            assert yaml.safe_load(theirs)["kind"] == tool
 
 
 @types_blocks("README.md", "Lockstep")
