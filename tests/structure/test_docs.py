@@ -144,6 +144,22 @@ class Tables(unittest.TestCase):
             for name in names(tests):
                 self.assertTrue((ROOT / "tests/operator/job" / name).is_file(), f"{policy}: {name}")
 
+    def test_each_tool_of_the_readme_has_its_sources_in_the_comparison(self):
+        page = (ROOT / "docs/comparison.md").read_text()
+        columns = re.search(r"^\| \| (Lockstep \|.*) \|$", (ROOT / "README.md").read_text(), re.M)[1]
+        tools = re.split(r" \| | / ", columns)
+        self.assertIn("KAI", tools)
+        self.assertEqual([row[0] for row in table(page, "Size, spares, budgets")], tools)
+        versions = re.findall(r"^\| ([\w ]+) \| .*$", page.partition("\n## ")[0], re.M)
+        self.assertEqual(versions, ["tool", *tools])
+        for heading in ("What restarts when a process dies", "Size, spares, budgets", "Placement and quotas"):
+            for tool, *cells in table(page, heading):
+                self.assertIn(tool, tools, heading)
+                if heading.startswith("What"):
+                    cells = cells[1:]
+                unsourced = [cell for cell in cells if cell != "-" and "](" not in cell]
+                self.assertEqual(unsourced, [], f"{heading}, {tool}")
+
     def test_the_conditions_are_those_of_the_code(self):
         code = (ROOT / "operator/job/job_status.cpp").read_text()
         kinds = re.findall(r'"(\w+)"', re.search(r"kTypes\[\] = \{(.*?)\}", code, re.S)[1])
