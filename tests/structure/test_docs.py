@@ -47,6 +47,46 @@ def names(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
+# Words of operator/job that look like a reason and are none.
+NO_REASONS = {
+    "types of conditions": "Placed Restarting Failed",
+    "actions of events": "Finish Leave Recover Release Replace Restart Resume Scale Start Stay Suspend",
+    "reasons of others, which Lockstep reads":
+        "DeletionByPodGC DeletionByTaintManager ErrImagePull ImageInspectError PreemptionByScheduler RegistryUnavailable",
+    "other words of Kubernetes":
+        "ALL ConfigMap Exists FallbackToLogsOnError False IPv4 IPv6 In Never None Normal NotIn Pending Pod RuntimeDefault Secret "
+        "Service TCP TrainingJob True Warning",
+    "others": "Memory NaN",
+}
+
+
+def other_words():
+    return {word for words in NO_REASONS.values() for word in words.split()}
+
+
+def literals_of_the_policies():
+    """Each string literal in operator/job that is a word with a capital; comments do not count."""
+    found = set()
+    for path in (ROOT / "operator/job").iterdir():
+        if path.suffix in (".h", ".cpp"):
+            for line in path.read_text().splitlines():
+                found |= set(re.findall(r'"([A-Z]\w+)"', re.sub(r"(^|\s)//.*", "", line)))
+    return found
+
+
+def causes_in_code():
+    code = (ROOT / "operator/api/cause.cpp").read_text()
+    return {name: "infrastructure" in rest for name, rest in re.findall(r'\.name = "(\w+)"(.*)\}', code)}
+
+
+def reasons_of(text):
+    """The reasons that the reference lists: of conditions, failed jobs and events, and causes."""
+    cells = [cell for row in table(text, "States and conditions") for cell in row[1:]]
+    cells += [row[0] for heading in ("Why a job fails", "Causes", "Events") for row in table(text, heading)]
+    told = [name for cell in cells for name in names(re.sub(r"a reason of `\w+`(?: or `\w+`)?", "", cell))]
+    return {name for name in told if re.fullmatch(r"[A-Z]\w+", name)}
+
+
 def unknown_keys(given, known, path=""):
     """Paths of `given` that `known` does not have; lists and empty maps of `known` take anything."""
     for key, value in given.items():
@@ -107,13 +147,27 @@ class Tables(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_causes_are_those_of_the_code(self):
-        code = (ROOT / "operator/api/cause.cpp").read_text()
-        causes = {name: "infrastructure" in rest for name, rest in re.findall(r'\.name = "(\w+)"(.*)\}', code)}
+        causes = causes_in_code()
         told = {names(row[0])[0]: row[2] for row in table(self.text, "Causes")}
         self.assertEqual(list(told), list(causes))
         for name, infrastructure in causes.items():
             self.assertFalse(infrastructure and told[name] != "no", f"{name} is not charged")
             self.assertFalse(not infrastructure and told[name] == "no" and name not in ("Suspended", "Completed"), name)
+
+    def test_the_reasons_are_those_of_the_code(self):
+        literals = literals_of_the_policies()
+        self.assertEqual(other_words() - literals, set())
+        types = {names(row[0])[0] for row in table(self.text, "States and conditions")}
+        self.assertEqual(reasons_of(self.text) - types, (literals - other_words() | set(causes_in_code())) - types)
+
+    def test_each_reason_has_an_entry_in_troubleshooting(self):
+        text = (ROOT / "docs/troubleshooting.md").read_text()
+        entries = {name for line in text.splitlines() if line.startswith("| ")
+                   for name in names(re.split(r"(?<!\\)\|", line)[1])}
+        self.assertEqual(reasons_of(self.text) - entries, set())
+        for line in text.splitlines():  # a row has a cause and a solution
+            self.assertNotIn("", [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+                             if line.startswith("| `") else [], line)
 
     def test_the_exit_codes_are_those_of_the_code(self):
         code = (ROOT / "operator/rendezvous/worker_contract.h").read_text()
