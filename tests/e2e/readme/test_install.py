@@ -87,7 +87,7 @@ def type_what_admins_look_at(cluster, type_in):
         assert "Succeeded" in said or "Completed" in said, said
 
 
-@types_blocks(PAGE, "1. Build and push the images", "3. Install", "4. Run a job", "Upgrade", "Uninstall")
+@types_blocks(PAGE, "1. Build and push the images", "3. Install", "4. Run a job", "Upgrade", "Roll back", "Uninstall")
 @types_blocks("docs/placement.md", "Check the labels")
 @types_blocks("docs/troubleshooting.md", "Troubleshooting")
 def test_the_page_installs_runs_upgrades_and_uninstalls(cluster, checkout, type_in):
@@ -102,8 +102,7 @@ def test_the_page_installs_runs_upgrades_and_uninstalls(cluster, checkout, type_
     type_what_admins_look_at(cluster, type_in)
 
     type_in(commands["Upgrade"][0], 240)
-    rollback, = re.findall(r"`(helm rollback [^`]*)`", (e2e.ROOT / PAGE).read_text().replace("\n", " "))
-    type_in(rollback + " --wait", 240)
+    type_in(commands["Roll back"][0], 240)
 
     type_in(commands["Uninstall"][0], 240)
     try:
