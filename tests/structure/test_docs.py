@@ -52,10 +52,11 @@ NO_REASONS = {
     "types of conditions": "Placed Restarting Failed",
     "actions of events": "Finish Leave Recover Release Replace Restart Resume Scale Start Stay Suspend",
     "reasons of others, which Lockstep reads":
-        "DeletionByPodGC DeletionByTaintManager ErrImagePull ImageInspectError PreemptionByScheduler RegistryUnavailable",
+        "DeletionByPodGC DeletionByTaintManager ErrImagePull ImageInspectError PreemptionByScheduler "
+        "RegistryUnavailable",
     "other words of Kubernetes":
-        "ALL ConfigMap Exists FallbackToLogsOnError False IPv4 IPv6 In Never None Normal NotIn Pending Pod RuntimeDefault Secret "
-        "Service TCP TrainingJob True Warning",
+        "ALL ConfigMap Exists FallbackToLogsOnError False IPv4 IPv6 In Never None Normal NotIn Pending Pod "
+        "RuntimeDefault Secret Service TCP TrainingJob True Warning",
     "others": "Memory NaN",
 }
 
@@ -129,6 +130,19 @@ class Docs(unittest.TestCase):
                         missing.append(f"{path.relative_to(ROOT)}:{number}: {name}")
         self.assertFalse(missing, "\n" + "\n".join(missing))
 
+
+    def test_the_laptop_page_makes_the_job_of_the_readme(self):
+        jobs = [re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.S)
+                for page in ("README.md", "docs/laptop.md")]
+        self.assertEqual(jobs[0], jobs[1])
+
+    def test_the_laptop_page_names_each_fault_as_the_output_does(self):
+        chaos = (ROOT / "docs/laptop.md").read_text().partition("## Chaos")[2]
+        printed = re.findall(r"^([a-z][a-z ]+?)  +\d+ +\d+ ", chaos, re.M)
+        told = " ".join(re.search(r"The faults are: ([^.]*)\.", chaos)[1].split())
+        self.assertEqual(told.split(", "), printed)
+        code = (ROOT / "operator/cli/chaos_schedule.cpp").read_text()
+        self.assertEqual([name for name in printed if f'"{name}"' not in code], [])
 
     def test_the_values_on_the_install_page_are_those_of_the_chart(self):
         known = yaml.safe_load((ROOT / "charts/lockstep/values.yaml").read_text())

@@ -22,8 +22,9 @@ CLUSTER = "readme"  # beside a cluster that the developer has; the commands them
 
 
 def write_job(folder):
-    """Makes job.yaml, the first job that README.md shows; returns the folder."""
-    (folder / "job.yaml").write_text(yaml_blocks("README.md")[0])
+    """Makes job.yaml as docs/laptop.md shows it; returns the folder."""
+    (job,) = yaml_blocks("docs/laptop.md")
+    (folder / "job.yaml").write_text(job)
     return folder
 
 
