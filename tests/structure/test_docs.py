@@ -144,6 +144,12 @@ class Docs(unittest.TestCase):
         code = (ROOT / "operator/cli/chaos_schedule.cpp").read_text()
         self.assertEqual([name for name in printed if f'"{name}"' not in code], [])
 
+    def test_the_glossary_has_the_parts_and_the_states_of_nodes(self):
+        terms = {name for row in table("\n## Names\n" + (ROOT / "docs/glossary.md").read_text(), "Names")
+                 for name in row[0].split(", ")}
+        wanted = {"operator", "coordinator", "agent", "worker", "sick", "dead", "level", "domain"}
+        self.assertEqual(wanted - terms, set())
+
     def test_the_values_on_the_install_page_are_those_of_the_chart(self):
         known = yaml.safe_load((ROOT / "charts/lockstep/values.yaml").read_text())
         (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.S)
