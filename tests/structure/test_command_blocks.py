@@ -82,6 +82,26 @@ class CommandBlocks(unittest.TestCase):
                               ("accepted = max(3 * a)", False), ("bytes -> event", False), ("don't", False)):
             self.assertEqual(pages.is_command(line), command, line)
 
+    def test_no_block_with_a_command_escapes(self):
+        for block in ("```sh\ncat x\n```", "```bash title=a\nsed y\n```", "```shell\n$ ls\nout\n```",
+                      "~~~console\nls\n~~~", "````Bash\nls\n````", "```\n# first\nmake it\n```",
+                      "```text\nout\nmake it\n```", "```yaml\na: b\nmake it\n```", "\n    # first\n    make it\n",
+                      "\n    out\n    $ make it\n",
+                      "\n\tmake it\n", "1. item\n\n   ```sh\n   ls\n   ```", "```\nA=1 \\\n  make it\n```",
+                      "```\n./scripts/x.py\n```", "```sh\nls"):
+            found = pages.commands_on(f"# A\n{block}\n")
+            self.assertEqual(len(found), 1, block)
+            self.assertTrue(pages.commands_of(found[0][1]), block)
+
+    def test_output_and_data_are_no_commands(self):
+        for block in ("```\nkilled rank 2\n```", "```yaml\nkubectl: make\n- make it\n```", "\n    NAME  STATE\n",
+                      "```text\nlockstep (guard)   adopts orphans\n```", "text\n    make it\n",
+                      "```mermaid\ngo->>make: it\n```"):
+            self.assertEqual(pages.commands_on(f"# A\n{block}\n"), [], block)
+
+    def test_the_pages_of_hidden_folders_are_read(self):
+        self.assertIn(".github/PULL_REQUEST_TEMPLATE.md", pages.pages())
+
     def test_a_fresh_root_is_told_the_blocks_of_the_pages(self):
         command = [ROOT / "tests/clean_root/follow_pages.sh", "--dry-run"]
         done = subprocess.run([*command, "laptop", "cluster"], capture_output=True, text=True, check=True)

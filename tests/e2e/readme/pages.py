@@ -19,29 +19,34 @@ from command_table import LEFT_OUT
 PROGRAMS = ("apt-get", "bash", "cd", "cmake", "ctest", "curl", "docker", "eval", "export", "git", "go", "helm", "kind",
             "kubectl", "lockstep", "lockstep-agent", "lockstep-data", "lockstep-operator", "lockstep-trainer", "make",
             "mkdir", "pip", "podman", "python3", "sh", "sudo", "torchrun", "/usr/bin/python3")
-FOLDERS = ("charts", "containers", "docs", "examples", "manifests", "scripts", "tests", "trainer", "operator")
+FOLDERS = (".ci", ".devcontainer", ".github", "charts", "cmake", "containers", "docs", "examples", "manifests",
+           "operator", "scripts", "tests", "trainer")
+SHELLS = ("sh", "bash", "console", "shell")  # the languages of fenced blocks that are commands in any case
+FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*([\w-]*)")
 Block = collections.namedtuple("Block", "page heading text")
 
 
 def is_command(line):
     """Whether a line begins with a program, one of this repository's files to run, or an assignment."""
+    if re.match(r"[\w-]+ +\(", line):  # no shell takes that
+        return False
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
         return False
     rest = [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
-    ours = bool(rest) and re.fullmatch(r"(build|scripts|tests)/[\w./-]+", rest[0]) is not None
+    ours = bool(rest) and re.fullmatch(r"(\./)?(build|scripts|tests)/[\w./-]+", rest[0]) is not None
     return bool(words) and (not rest or rest[0] in PROGRAMS or ours)
 
 
 def raw_blocks(text):
     """(heading, kind, text) of each block of a page: fenced, its kind the word behind the fence, or indented behind an
     empty line."""
-    heading, block, kind, before = "", [], None, ""
-    for line in text.splitlines() + ["# end"]:
+    heading, block, kind, before, fence = "", [], None, "", ""
+    for line in text.expandtabs(4).splitlines() + ["# end"]:
         if kind not in (None, "indented"):
-            if line.strip().startswith("```"):
-                yield heading, kind, "\n".join(block)
+            if re.fullmatch(rf"{fence[0]}{{{len(fence)},}}", line.strip()):
+                yield heading, kind, textwrap.dedent("\n".join(block))
                 block, kind = [], None
             else:
                 block.append(line)
@@ -54,28 +59,35 @@ def raw_blocks(text):
             if kind:
                 yield heading, kind, textwrap.dedent("\n".join(block)).strip()
                 block, kind = [], None
-            if line.strip().startswith("```"):
-                kind = line.strip()[3:] or "plain"
+            if opening := FENCE.match(line):
+                fence, kind = opening[1], opening[2].lower() or "plain"
             elif line.startswith("#"):
                 heading = line.lstrip("# ")
         before = line
+    if kind:  # a fence that nothing closes
+        yield heading, kind, textwrap.dedent("\n".join(block[:-1]))
 
 
 def commands_of(text):
     """The commands of a block, without comments. A line that ends in a backslash goes on. Where lines begin with `$ `,
     the others are output."""
     lines = text.replace("\\\n", " ").splitlines()
-    if text.startswith("$ "):
+    if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
     lines = (re.sub(r"\s+#.*", "", line) if not line.startswith("#") else "" for line in lines)
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 
+def commands_on(text):
+    """(heading, text) of the blocks of commands: those of a shell, and any other with a line that is a command."""
+    return [(heading, block) for heading, kind, block in raw_blocks(text)
+            if kind in SHELLS or any(is_command(line.removeprefix("$ "))
+                                     for line in block.replace("\\\n", " ").splitlines())]
+
+
 def command_blocks(page):
-    """The blocks of commands of a page. A block of anything else begins with no command, or names its language."""
-    return [Block(page, heading, text) for heading, kind, text in raw_blocks((e2e.ROOT / page).read_text())
-            if kind in ("indented", "plain", "sh", "bash", "console") and
-            is_command(text.removeprefix("$ ").replace("\\\n", " ").split("\n")[0])]
+    """The blocks of commands of a page."""
+    return [Block(page, *block) for block in commands_on((e2e.ROOT / page).read_text())]
 
 
 def blocks(page="README.md"):

@@ -71,8 +71,9 @@ def wrong_with(command):
         wrong += [f"lockstep-trainer has no {flag}" for flag in missing]
     elif "/" not in program and program not in ("kubectl", "helm", "docker", "podman", "bash", "sh"):
         return []
+    in_a_folder = rf"({'|'.join(map(re.escape, FOLDERS))})/[\w./-]+"
     wrong += [f"there is no {word}" for word in words
-              if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./-]+", word) and not (e2e.ROOT / word).exists()]
+              if re.fullmatch(in_a_folder, word) and not (e2e.ROOT / word).exists()]
     return wrong
 
 
