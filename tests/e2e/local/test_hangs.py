@@ -20,6 +20,7 @@ import yaml
 
 import e2e
 import jobs
+from stalling_disk import StallingDisk
 
 WORKER = e2e.BUILD / "tests/bin/hanging_worker"
 ROUNDS = int(os.environ.get("LOCKSTEP_HANG_ROUNDS", "2"))
@@ -117,22 +118,9 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
 @pytest.fixture
 def stalling_disk(tmp_path):
     """A file system of its own, and a function that stalls it: each write waits for that many seconds."""
-    image, folder = tmp_path / "disk.img", tmp_path / "disk"
-    folder.mkdir()
-    with image.open("wb") as file:
-        file.truncate(256 << 20)
-    e2e.run("mkfs.ext4", "-q", image)
-    e2e.run("mount", "-o", "loop", image, folder)
-
-    def stall(seconds):
-        e2e.run("fsfreeze", "--freeze", folder)
-        try:
-            time.sleep(seconds)  # the disk does not answer meanwhile
-        finally:
-            e2e.run("fsfreeze", "--unfreeze", folder)
-
-    yield folder, stall
-    e2e.run("umount", "--lazy", folder)
+    disk = StallingDisk(tmp_path)
+    yield disk.folder, disk.stall
+    disk.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a disk that can stall")
