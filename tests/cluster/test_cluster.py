@@ -82,6 +82,8 @@ def up_of_a_cluster_that_is_up_says_so_and_other_wishes_are_refused():
     expect("export KUBECONFIG=" in cluster("up", "--audit"), "no kubeconfig")
     expect(time.monotonic() - begun < 5, "it took long")
     expect("down --name selftest" in cluster("up", "--audit", "--nodes", "2", fails=True), "no advice")
+    said = cluster("up", "--audit", "--owner", os.getppid(), fails=True)
+    expect(f"belongs to process {os.getpid()}" in said, f"another owner is not refused: {said}")
 
 
 @check
@@ -301,6 +303,13 @@ def a_killed_up_is_cleaned_away_by_down_and_by_the_next_up_whose_cluster_goes_wh
             expect(remains(KILLED) != [], "the kill came too early to show anything")
             cluster("down", name=KILLED)
             expect(remains(KILLED) == [], f"after a kill at '{after}' is left: {remains(KILLED)}")
+    # The next test may start before the guard has seen the end of the owner.
+    guard, _ = (cache() / "run" / KILLED / "processes/guard").read_text().split()
+    os.kill(int(guard), signal.SIGKILL)
+    owner.kill()
+    owner.wait()
+    owner = subprocess.Popen(["sleep", "1000"])
+    cluster("up", "--nodes", "1", "--owner", owner.pid, name=KILLED)
     owner.kill()
     owner.wait()
     seconds = until("the cluster was gone", lambda: remains(KILLED) == [], 30)

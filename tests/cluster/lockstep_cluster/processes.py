@@ -28,6 +28,12 @@ def start_time(pid):
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def lives(identity):
+    """Whether the process "PID:START_TIME" runs."""
+    pid, begun = identity.split(":")
+    return str(start_time(int(pid))) == begun
+
+
 def spawn(cluster, name, argv, cgroup, log, urgent=False):
     """Starts a daemon that outlives this process, in the cgroup (None: the same), its output appended to the log;
     returns its pid."""

@@ -50,16 +50,21 @@ def take_down(cluster):
         pass
 
 
-def start_guard(cluster, owner):
-    """Starts a process that takes the cluster down when the process `owner` has ended, however it ended."""
+def identity(owner):
+    """The process as "PID:START_TIME", which no later process has."""
     begun = processes.start_time(owner)
     if begun is None:
         raise Problem(f"--owner {owner}: there is no such process.")
+    return f"{owner}:{begun}"
+
+
+def start_guard(cluster, owner):
+    """Starts a process that takes the cluster down when the process "PID:START_TIME" has ended, however it ended."""
     # Outside of the cluster's cgroups, or it would end itself half-way.
     processes.spawn(
         cluster,
         "guard",
-        [sys.executable, HERE / "cluster", "down", "--name", cluster.name, "--when-gone", f"{owner}:{begun}"],
+        [sys.executable, HERE / "cluster", "down", "--name", cluster.name, "--when-gone", owner],
         None,
         cluster.folder / "guard.log",
     )

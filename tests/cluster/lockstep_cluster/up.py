@@ -46,6 +46,12 @@ def is_whole(cluster):
         return False
 
 
+def _holder(cluster):
+    """PID:START_TIME of the owner of a cluster that came up, None if it has none."""
+    spec = cluster.read_spec() or {}
+    return spec.get("owner") if spec.get("ready") else None
+
+
 def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
     """Leaves the cluster up, or raises a Problem and then leaves nothing (with keep: everything, for inspection)."""
     if not 1 <= node_count <= MAX_NODES:
@@ -53,7 +59,16 @@ def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
     if gpus < 0 or not 0 <= fleet_size <= 5000:
         raise Problem("--gpus-per-node must not be negative, and --kwok must be 0 to 5000.")
     asked = {"nodes": node_count, "gpus": gpus, "kwok": fleet_size, "audit": audit}
-    if is_whole(cluster):
+    orphaned, whole = False, is_whole(cluster)
+    holder = _holder(cluster)
+    if holder:
+        orphaned = not processes.lives(holder)
+        pid = int(holder.split(":")[0])
+        if not orphaned and owner != pid and (owner or not whole):
+            raise Problem(
+                f"Cluster '{cluster.name}' belongs to process {pid}, which runs: wait for its end, or use another --name."
+            )
+    if whole and not orphaned:
         have = {key: cluster.read_spec()[key] for key in asked}
         if have != asked:
             raise Problem(
@@ -94,9 +109,12 @@ def _make(cluster, say, asked, bin_folder, owner):
 
     cluster.folder.mkdir(parents=True, exist_ok=True)
     cluster.claim()
-    cluster.write_spec(**asked, ready=False, bin=str(bin_folder))
+    spec = {**asked, "bin": str(bin_folder), "owner": None}
     if owner:
-        teardown.start_guard(cluster, owner)
+        spec["owner"] = teardown.identity(owner)
+    cluster.write_spec(**spec, ready=False)
+    if owner:
+        teardown.start_guard(cluster, spec["owner"])
     sysctls.remember_and_raise()
     make_bridge(cluster)
     cluster.data.mkdir(exist_ok=True)
@@ -125,5 +143,5 @@ def _make(cluster, say, asked, bin_folder, owner):
     if asked["kwok"]:
         fleet.wait_ready(cluster, api, asked["kwok"])
         done(f"{asked['kwok']} nodes of the fleet ready")
-    cluster.write_spec(**asked, ready=True, bin=str(bin_folder))
+    cluster.write_spec(**spec, ready=True)
     done(f"cluster {cluster.name} is up")
