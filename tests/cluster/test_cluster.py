@@ -18,6 +18,8 @@ import time
 
 sys.dont_write_bytecode = True
 
+from lockstep_cluster import teardown, up  # noqa: E402
+from lockstep_cluster.host import Problem  # noqa: E402
 from test_support import (  # noqa: E402
     HERE,
     KILLED,
@@ -84,6 +86,27 @@ def up_of_a_cluster_that_is_up_says_so_and_other_wishes_are_refused():
     expect("down --name selftest" in cluster("up", "--audit", "--nodes", "2", fails=True), "no advice")
     said = cluster("up", "--audit", "--owner", os.getppid(), fails=True)
     expect(f"belongs to process {os.getpid()}" in said, f"another owner is not refused: {said}")
+
+
+@check
+def an_owner_gets_no_cluster_that_another_one_started():
+    mine = teardown.identity(os.getpid())
+    theirs = teardown.identity(os.getppid())
+    for owner_of_it, owner, whole, sentence in (
+        (mine, os.getpid(), False, ""),
+        (theirs, os.getpid(), True, f"belongs to process {os.getppid()}"),
+        (theirs, None, True, ""),
+        (theirs, None, False, f"belongs to process {os.getppid()}"),
+        (None, os.getpid(), True, "was started without --owner"),
+        (None, os.getpid(), False, ""),  # the remains of one before a reboot
+        (None, None, True, ""),
+    ):
+        said = ""
+        try:
+            up.require_own("a", {"ready": True, "owner": owner_of_it}, owner, whole)
+        except Problem as problem:
+            said = str(problem)
+        expect(sentence in said if sentence else not said, f"{owner_of_it}, {owner}, {whole}: {said!r}")
 
 
 @check

@@ -46,10 +46,27 @@ def is_whole(cluster):
         return False
 
 
-def _holder(cluster):
-    """PID:START_TIME of the owner of a cluster that came up, None if it has none."""
-    spec = cluster.read_spec() or {}
-    return spec.get("owner") if spec.get("ready") else None
+def is_orphaned(spec):
+    """Whether the owner of a cluster that came up has ended; its guard takes it down, or was killed."""
+    return bool(spec.get("ready") and spec.get("owner") and not processes.lives(spec["owner"]))
+
+
+def require_own(name, spec, owner, whole):
+    """Raises a Problem if the cluster, which is not orphaned, is there and another one started it."""
+    if not spec.get("ready"):
+        return
+    if not spec.get("owner"):
+        if owner and whole:
+            raise Problem(
+                f"Cluster '{name}' was started without --owner: run 'cluster down --name {name}' first,"
+                " or use another --name."
+            )
+        return
+    holder = int(spec["owner"].split(":")[0])
+    if owner != holder and (owner or not whole):
+        raise Problem(
+            f"Cluster '{name}' belongs to process {holder}, which runs: wait for its end, or use another --name."
+        )
 
 
 def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
@@ -59,17 +76,12 @@ def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
     if gpus < 0 or not 0 <= fleet_size <= 5000:
         raise Problem("--gpus-per-node must not be negative, and --kwok must be 0 to 5000.")
     asked = {"nodes": node_count, "gpus": gpus, "kwok": fleet_size, "audit": audit}
-    orphaned, whole = False, is_whole(cluster)
-    holder = _holder(cluster)
-    if holder:
-        orphaned = not processes.lives(holder)
-        pid = int(holder.split(":")[0])
-        if not orphaned and owner != pid and (owner or not whole):
-            raise Problem(
-                f"Cluster '{cluster.name}' belongs to process {pid}, which runs: wait for its end, or use another --name."
-            )
+    spec, whole = cluster.read_spec() or {}, is_whole(cluster)
+    orphaned = is_orphaned(spec)
+    if not orphaned:
+        require_own(cluster.name, spec, owner, whole)
     if whole and not orphaned:
-        have = {key: cluster.read_spec()[key] for key in asked}
+        have = {key: spec[key] for key in asked}
         if have != asked:
             raise Problem(
                 f"Cluster '{cluster.name}' is up with {have}, you asked for {asked}:"
