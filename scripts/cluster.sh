@@ -9,7 +9,7 @@ tool=tests/cluster/cluster
 case "${1:-}" in
   up)
     tests/cluster/binaries.sh >/dev/null
-    "$tool" up --name "$name" --nodes "${NODES:-3}" >/dev/null
+    "$tool" up --name "$name" --nodes "${NODES:-3}" ${OWNER:+--owner "$OWNER"} >/dev/null
     kubeconfig=$("$tool" kubeconfig --name "$name")
     images=$(mktemp -d)
     trap 'rm -rf "$images"' EXIT
@@ -25,7 +25,7 @@ case "${1:-}" in
     ;;
   down) "$tool" down --name "$name" ;;
   *)
-    echo "usage: scripts/cluster.sh up|down   (NAME=dev, NODES=3)" >&2
+    echo "usage: scripts/cluster.sh up|down   (NAME=dev, NODES=3, OWNER=PID: removed when it ends)" >&2
     exit 2
     ;;
 esac

@@ -9,12 +9,15 @@ svg=${1:?usage: scripts/dashboard_run.sh SVG}
 name=${NAME:-dashboard}
 port=${PORT:-9091}
 scrape=5 # seconds
+if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+  echo "dashboard_run.sh: port $port is in use: set PORT to a free one" >&2
+  exit 1
+fi
+
 work=$(mktemp -d)
 prometheus=
-
 finish() {
   [ -z "$prometheus" ] || kill "$prometheus" 2>/dev/null || true
-  NAME=$name scripts/cluster.sh down >&2 || true
   rm -rf "$work"
 }
 trap finish EXIT
@@ -23,8 +26,9 @@ say() { printf '  %5d s  %s\n' "$SECONDS" "$*" >&2; }
 
 programs=$(scripts/prometheus.sh)
 
+# The cluster and Prometheus end with this shell, even when it is killed. A cluster of that name that is up is refused.
 say "the cluster"
-eval "$(NAME=$name scripts/cluster.sh up 2>"$work/up.log" || { cat "$work/up.log" >&2; echo false; })"
+eval "$(NAME=$name OWNER=$$ scripts/cluster.sh up 2>"$work/up.log" || { cat "$work/up.log" >&2; echo false; })"
 cat >"$work/prometheus.yml" <<END
 global: {scrape_interval: ${scrape}s}
 scrape_configs:
@@ -39,7 +43,7 @@ operators() {
   mv "$work/targets.part" "$work/targets.json"
 }
 operators
-"$programs/prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
+setpriv --pdeathsig TERM -- "$programs/prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 prometheus=$!
 curl -sf --retry 30 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/-/ready" >/dev/null ||
