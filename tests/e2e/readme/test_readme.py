@@ -31,7 +31,7 @@ def write_job(folder):
 @pytest.fixture
 def cluster_of_make():
     """The environment in which `make cluster` makes a cluster of its own; the cluster is gone after the test."""
-    yield {"NAME": CLUSTER}
+    yield {"NAME": CLUSTER, "OWNER": str(os.getpid())}
     e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
 
 
@@ -107,7 +107,8 @@ def test_the_block_of_the_test_cluster_shows_its_nodes():
     (block,) = blocks("tests/cluster/README.md")["The test cluster"]
     up, get, down = (line.partition("#")[0].strip() for line in block.splitlines())
     try:  # under a name of its own: a developer may have a cluster of the name that the page takes
-        out = run("\n".join([changed(up, {"cluster up": f"cluster up --name {CLUSTER}"}), get,
+        own = f"cluster up --name {CLUSTER} --owner {os.getpid()}"
+        out = run("\n".join([changed(up, {"cluster up": own}), get,
                              changed(down, {"down": f"down --name {CLUSTER}"})]), 300)
     finally:
         e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
