@@ -65,11 +65,11 @@ class Operator:
             kubeconfig.write_text(open(cluster.kubeconfig, encoding="utf-8").read().replace(listed, server))
         environment = {**os.environ, "LOCKSTEP_FAULT_JOURNAL": str(self.journal), **environment}
         with open(self._log_path, "wb") as log:
-            self.process = subprocess.Popen(
+            self.process = e2e.ends_with_us(subprocess.Popen(
                 [program, f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", f"--watch-namespace={namespace}",
                  f"--leader-elect-lease-duration={lease}", "--metrics-address=127.0.0.1:0", "--coordinator-port=0",
                  f"--pod-ip={urllib.parse.urlparse(listed).hostname}", f"--agent-image={image}", *flags],
-                stdout=log, stderr=subprocess.STDOUT, env=environment)
+                stdout=log, stderr=subprocess.STDOUT, env=environment))
 
     def log(self):
         return self._log_path.read_text(errors="replace")

@@ -44,6 +44,7 @@ class Rank:
         with self.out.open("wb") as out:
             self.process = subprocess.Popen([TRAINER, *MODEL, "--transport=nccl", *libraries(), *flags], env={**os.environ, **variables}, stdout=out,
                                             stderr=subprocess.STDOUT)
+        e2e.ends_with_us(self.process)
 
     def text(self):
         return self.out.read_text(errors="replace")

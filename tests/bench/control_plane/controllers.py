@@ -39,7 +39,7 @@ class Controller:
         self.log = fleet.folder / f"{type(self).__name__.lower()}.log"
         with self.log.open("wb") as stream:
             self.process = subprocess.Popen(
-                [str(word) for word in command],
+                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],  # it ends with the bench
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -133,7 +133,8 @@ def test_nobody_is_lost_beside_busy_cores_and_a_disk_that_stalls(lockstep, stall
     log = disk / "run/logs/rank-0.log"
     e2e.wait_for("step 10", lambda: log.exists() and "step 10/" in log.read_text(), deadline=120)
     spin = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass\n"
-    others = [subprocess.Popen([sys.executable, "-c", spin, str(QUIET_SECONDS)]) for _ in range(os.cpu_count() or 1)]
+    others = [e2e.ends_with_us(subprocess.Popen([sys.executable, "-c", spin, str(QUIET_SECONDS)]))
+              for _ in range(os.cpu_count() or 1)]
     begun, stalls = time.monotonic(), 0
     try:
         while time.monotonic() + STALL < begun + QUIET_SECONDS:

@@ -151,6 +151,7 @@ def run(script, deadline, cwd=e2e.ROOT, **environment):
     process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", script], cwd=cwd, stdin=subprocess.DEVNULL, text=True,
                                start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                env={**inherited, **environment})
+    e2e.ends_with_us(process, "group")
     try:
         out, _ = process.communicate(timeout=deadline)
     except subprocess.TimeoutExpired:
