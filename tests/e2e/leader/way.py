@@ -17,14 +17,15 @@ class Way:
 
     def __init__(self, url):
         listed = urllib.parse.urlparse(url)
-        self.server = f"https://{listed.hostname}:{PORT}"
+        self._host = listed.hostname
+        self.server = f"https://{self._host}:{PORT}"
         self.table = f"lockstep-way-{os.getpid()}"
         self._nft = subprocess.Popen(["nft", "-i"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         self._say(f"add table ip {self.table} {{ flags owner; }}",
                   f"add chain ip {self.table} lead {{ type nat hook output priority -100; }}",
                   f"add chain ip {self.table} cut {{ type filter hook output priority 0; }}",
-                  f"add rule ip {self.table} lead ip daddr {listed.hostname} tcp dport {PORT} "
-                  f"dnat to {listed.hostname}:{listed.port}")
+                  f"add rule ip {self.table} lead ip daddr {self._host} tcp dport {PORT} "
+                  f"dnat to {self._host}:{listed.port}")
         e2e.wait_for("the second port leads to the API server", lambda: "dnat to" in self._rules(), 10)
 
     def _say(self, *commands):
@@ -37,7 +38,8 @@ class Way:
     @contextlib.contextmanager
     def cut(self):
         """Drops every packet in both directions, silently."""
-        self._say(f"add rule ip {self.table} cut meta l4proto tcp ct original proto-dst {PORT} drop")
+        self._say(f"add rule ip {self.table} cut meta l4proto tcp ct original ip daddr {self._host} "
+                  f"ct original proto-dst {PORT} drop")
         e2e.wait_for("packets are dropped", lambda: "drop" in self._rules(), 10)
         try:
             yield
