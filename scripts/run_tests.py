@@ -38,21 +38,41 @@ class Counts:
         self.skipped += other.skipped
 
 
+GUARD = []  # the process that ends the suites when this one is killed
 LIVE = set()  # leaders of the process groups that this run has started
 STOPPING = threading.Event()
 
 
-def end_group(process):
-    """Ends a command with all its processes; it has 30 s to end in order."""
+def group_lives(group):
+    """Whether a process group has a process that is no zombie."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = path.read_text().rsplit(")", 1)[1].split()[:3]
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(its_group) == group and state not in "ZX":
+            return True
+    return False
+
+
+def end_group(process, patience=30):
+    """Ends a command with all processes of its group; they have 30 s to end in order, also after the command itself."""
     for number in (signal.SIGTERM, signal.SIGKILL):
+        end = time.monotonic() + patience
         try:
             os.killpg(process.pid, number)
-            process.wait(timeout=30)
-            return
         except ProcessLookupError:
             return
-        except subprocess.TimeoutExpired:
-            pass
+        while time.monotonic() < end:
+            process.poll()
+            if not group_lives(process.pid):
+                return
+            time.sleep(0.05)
+
+
+def tell_guard():
+    """Run by a command before it starts, so that no kill of this process comes between."""
+    os.write(GUARD[0].stdin.fileno(), f"group {os.getpid()}\n".encode())
 
 
 def run(suite, command, deadline, env=None):
@@ -62,7 +82,8 @@ def run(suite, command, deadline, env=None):
         stream.write(f"$ {' '.join(map(str, command))}\n".encode())
         stream.flush()
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, **(env or {})}, start_new_session=True)
+                                   env={**os.environ, **(env or {})}, start_new_session=True,
+                                   preexec_fn=tell_guard if GUARD else None)
         LIVE.add(process)
         try:
             if STOPPING.is_set():
@@ -649,6 +670,8 @@ def main(arguments):
     OUT.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    # In a session of its own, which no signal to this one's process group reaches.
+    GUARD.append(subprocess.Popen([ROOT / "scripts/guard.py"], stdin=subprocess.PIPE, start_new_session=True))
     report = Report()
     if arguments == ["all"]:
         run_suites(FIRST, report)

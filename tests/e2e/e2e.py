@@ -55,29 +55,6 @@ def wait_for(what, look, deadline=60.0, every=0.1):
         time.sleep(every)  # the condition is outside this process: looking again is the only event there is
 
 
-# Holds processes by pidfd, so a number that the kernel gives to another process is never signalled.
-GUARD = """
-import os, select, signal, sys
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN)
-
-def lives(handle):
-    return not select.select([handle], [], [], 0)[0]
-
-held = {}
-for line in sys.stdin:
-    for ended in [handle for handle in held if not lives(handle)]:
-        del held[ended]
-        os.close(ended)
-    kind, pid = line.split()
-    try:
-        held[os.pidfd_open(int(pid))] = (kind, int(pid))
-    except ProcessLookupError:
-        pass
-for handle, (kind, pid) in held.items():
-    if lives(handle):
-        os.killpg(pid, signal.SIGKILL) if kind == "group" else os.kill(pid, signal.SIGKILL)
-"""
 _guard = []
 
 
@@ -86,7 +63,7 @@ def ends_with_us(process, kind="process"):
 
     PR_SET_PDEATHSIG ends a process with the thread that started it, and tests start operators from threads."""
     if not _guard:
-        _guard.append(subprocess.Popen([sys.executable, "-c", GUARD], stdin=subprocess.PIPE, text=True,
+        _guard.append(subprocess.Popen([ROOT / "scripts/guard.py"], stdin=subprocess.PIPE, text=True,
                                        start_new_session=True))
     _guard[0].stdin.write(f"{kind} {process.pid}\n")
     _guard[0].stdin.flush()
