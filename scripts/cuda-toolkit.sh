@@ -82,6 +82,7 @@ if [ ! -e "$root/$proof" ]; then
   }
 fi
 if [ ! -e "$root/$proof" ]; then
+  rm -rf "$root".??????  # of installations that were killed: the lock is ours
   making=$(mktemp -d "$root.XXXXXX")
   trap 'rm -rf "$making"' EXIT
   echo "cuda-toolkit: installing the packages of $pins into $root ($download to download)" >&2
