@@ -17,6 +17,9 @@ find_go() {
     return
   fi
   local root=$cache/toolchain/$go_toolchain
+  mkdir -p "$(dirname "$root")"
+  exec 8>"$root.lock"  # of this subshell; the scripts that call it have locks of their own
+  flock 8
   if [ ! -x "$root/bin/go" ]; then
     echo "  go        $version is older than $go_toolchain: fetching that toolchain" >&2
     local work dir
@@ -25,7 +28,7 @@ find_go() {
     dir=$(cd "$work" && GOFLAGS=-mod=mod "$found" mod download -json "golang.org/toolchain@v0.0.1-$go_toolchain.linux-amd64" |
       sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p')
     [ -d "$dir" ] || { echo "${0##*/}: $go_toolchain could not be fetched from the Go module proxy; is the network there?" >&2; exit 1; }
-    mkdir -p "$(dirname "$root")"
+    rm -rf "$root" "$root.part"  # of a copy that was killed
     # The module cache is read-only and its files are not executable: copy the toolchain out first.
     cp -r "$dir" "$root.part"
     chmod -R u+w "$root.part"
