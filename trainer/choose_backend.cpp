@@ -11,13 +11,19 @@ namespace lockstep::trainer {
 
 namespace {
 
-// No other backend has bfloat16.
+// No other backend has another precision.
 bool needs_gpu(const Flags& flags) {
-  return flags.precision == "bf16";
+  return flags.precision != "fp32";
 }
 
-Error no_gpu(const Error& why) {
-  return fail(why.code, "--precision=bf16 needs a GPU; --precision=fp32 computes on the CPU: " + why.message);
+backend::Precision precision_of(const Flags& flags) {
+  if (flags.precision == "tf32") return backend::Precision::kTf32;
+  return flags.precision == "bf16" ? backend::Precision::kBfloat16 : backend::Precision::kFloat32;
+}
+
+Error no_gpu(const Flags& flags, const Error& why) {
+  return fail(why.code, fmt::format("--precision={} needs a GPU; --precision=fp32 computes on the CPU: {}",
+                                    flags.precision, why.message));
 }
 
 }  // namespace
@@ -26,18 +32,17 @@ static_assert(backend::kExitDeviceLost == rendezvous::kExitTemporary, "backend/ 
 
 Result<BackendChoice> BackendChoice::make(const Flags& flags, int local_rank) {
   const bool automatic = flags.backend == "auto";
-  const backend::CudaOptions cuda{
-      .local_rank = local_rank,
-      .precision = needs_gpu(flags) ? backend::Precision::kBfloat16 : backend::Precision::kFloat32,
-      .cudart = flags.cudart_library,
-      .cublaslt = flags.cublaslt_library,
-      .cudnn = flags.cudnn_library};
+  const backend::CudaOptions cuda{.local_rank = local_rank,
+                                  .precision = precision_of(flags),
+                                  .cudart = flags.cudart_library,
+                                  .cublaslt = flags.cublaslt_library,
+                                  .cudnn = flags.cudnn_library};
   auto made = backend::make_backend(automatic ? "cuda" : flags.backend, flags.threads, cuda);
   if (made || !automatic) {
     if (!made) return made.error();
     return BackendChoice(std::move(*made), automatic, "");
   }
-  if (needs_gpu(flags)) return no_gpu(made.error());
+  if (needs_gpu(flags)) return no_gpu(flags, made.error());
   LOCKSTEP_TRY(auto cpu, backend::make_backend("cpu", flags.threads));
   return BackendChoice(std::move(cpu), true, made.error().message);
 }
@@ -46,7 +51,7 @@ Status BackendChoice::suit(const Flags& flags, const core::Graph& graph) {
   if (!automatic_ || !why_not_.empty()) return {};
   const auto lowered = backend_->lower(graph, true);
   if (lowered) return {};
-  if (needs_gpu(flags)) return no_gpu(lowered.error());
+  if (needs_gpu(flags)) return no_gpu(flags, lowered.error());
   why_not_ = lowered.error().message;
   LOCKSTEP_TRY(backend_, backend::make_backend("cpu", flags.threads));
   return {};

@@ -13,14 +13,14 @@ namespace lockstep::trainer {
 
 class BackendChoice {
  public:
-  // For --backend=auto `cuda` if there is a GPU that it can use, else `cpu`, which has no --precision=bf16. Errors are
-  // those of make_backend().
+  // For --backend=auto `cuda` if there is a GPU that it can use, else `cpu`, which has --precision=fp32 alone. Errors
+  // are those of make_backend().
   // `local_rank`: of this process, whose number its GPU has.
   static Result<BackendChoice> make(const Flags& flags, int local_rank);
 
   core::Backend& backend() { return *backend_; }
   // --backend=auto computes with `cpu` if `cuda` lacks an op of the graph. Errors are those of make_backend(), and with
-  // --precision=bf16 those of Backend::lower().
+  // another --precision than fp32 those of Backend::lower().
   Status suit(const Flags& flags, const core::Graph& graph);
   // One sentence for --backend=auto, that says what computes and why; else empty.
   std::string sentence() const;

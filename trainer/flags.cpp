@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <map>
+#include <string_view>
 
 #include "operator/base/cpus.h"
 #include "operator/base/version.h"
@@ -156,8 +158,9 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::IsMember(backends))
       ->capture_default_str();
   app.add_option("--precision", flags.precision,
-                 "On a GPU: fp32, or bf16 (activations in bfloat16; parameters, statistics and optimizer in float32)")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+                 "On a GPU: fp32, tf32 (float32 whose matrix products and convolutions may round their operands to "
+                 "TF32), or bf16 (activations in bfloat16; parameters, statistics and optimizer in float32)")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "Threads that compute one micro-batch")
       ->check(CLI::Range(1, 1024))
@@ -352,6 +355,12 @@ Status resolve(Flags& flags, const elastic::World& world) {
         fmt::format("--precision={} needs a GPU, and --backend={} uses none; give --backend=cuda, or leave out "
                     "--precision",
                     flags.precision, flags.backend));
+  }
+  const char* const allows_tf32 = std::getenv("NVIDIA_TF32_OVERRIDE");
+  if (flags.precision == "tf32" && allows_tf32 != nullptr && allows_tf32 == std::string_view("0")) {
+    return refuse(
+        "--precision=tf32 contradicts the environment: NVIDIA_TF32_OVERRIDE=0 forbids TF32; unset it, or leave out "
+        "--precision");
   }
   if (flags.transport != "nccl" && !flags.nccl_library.empty()) return refuse("--nccl-library needs --transport=nccl");
   if (flags.transport != "nccl" && !may_use_gpu && !flags.cudart_library.empty()) {

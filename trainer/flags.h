@@ -20,7 +20,7 @@ struct Flags {
   int data_threads = 0;       // 0: by the machine
   std::int64_t prefetch = 0;  // micro-batches; 0: the default
   std::string backend = "cpu";
-  std::string precision = "fp32";  // or bf16
+  std::string precision = "fp32";  // or tf32, bf16
   int threads = 1;
   std::uint64_t seed = 1;
   bool deterministic = false;

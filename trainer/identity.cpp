@@ -43,8 +43,8 @@ void add(Fields& fields, const core::PolynomialDecay& decay) {
 void add(Fields&, const core::CosineDecay&) {}
 void add(Fields&, const core::ConstantRate&) {}
 
-// What the GPU's numbers depend on, "cuda/fp32/NAME/sm-90/driver-13.0/runtime-13.2/...", without the driver: nodes get
-// a newer one while jobs run. With --deterministic it is in `numerics`.
+// What the GPU's numbers depend on, "cuda/float32/NAME/sm-90/driver-13.0/runtime-13.2/...", without the driver: nodes
+// get a newer one while jobs run. With --deterministic it is in `numerics`.
 std::string gpu_of(const Rank& rank) {
   std::string text = rank.backend->numerics();
   const size_t begin = text.find("/driver-");

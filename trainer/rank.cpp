@@ -48,7 +48,7 @@ void tell_of_machine(const Rank& rank) {
 }
 
 Origin origin_of_backend(const Flags& flags) {
-  return flags.backend == "cuda" || flags.precision == "bf16" ? Origin::kDevice : Origin::kConfig;
+  return flags.backend == "cuda" || flags.precision != "fp32" ? Origin::kDevice : Origin::kConfig;
 }
 
 // Flags that ask for a GPU with a model that it cannot compute contradict themselves; anything else is of the device.

@@ -219,9 +219,10 @@ void Reports::add_circumstances(report::Record& record) const {
   const size_t arenas = elements * core::size_of(real) * (2 + state.slots.size());  // parameters, gradients, slots
   const std::string_view carrier = rank_.communicator->carrier();
   record.emplace_back("batch_size", rank_.flags.batch_size);
-  const bool rounds = rank_.flags.precision == "bf16";
+  const std::string& precision = rank_.flags.precision;
   record.emplace_back("precision", std::string(real == core::ElementType::kFloat64 ? "float64"
-                                               : rounds                            ? "bfloat16"
+                                               : precision == "bf16"               ? "bfloat16"
+                                               : precision == "tf32"               ? "tf32"
                                                                                    : "float32"));
   record.emplace_back("transport", carrier.empty() ? std::string("none") : std::string(carrier));
   record.emplace_back("memory_bytes", static_cast<std::int64_t>(arenas + rank_.replica->arena_bytes()));

@@ -26,6 +26,8 @@ enum class Mutation {
   kNoBias,             // a product without its epilogue
   kLittleWorkspace,    // a product gets a part of the workspace that its plan was promised
   kLittleScratch,      // a convolution's plan finds half of the workspace that it needs
+  kTf32Unasked,        // libraries may round float32 to TF32 without --precision=tf32
+  kNoTf32,             // they may not with it
   kSwappedStatistics,  // a batch's mean lies where its variance belongs, and the other way round
 };
 
@@ -44,6 +46,8 @@ inline Mutation mutation() {
         {"kNoBias", Mutation::kNoBias},
         {"kLittleWorkspace", Mutation::kLittleWorkspace},
         {"kLittleScratch", Mutation::kLittleScratch},
+        {"kTf32Unasked", Mutation::kTf32Unasked},
+        {"kNoTf32", Mutation::kNoTf32},
         {"kSwappedStatistics", Mutation::kSwappedStatistics},
     };
     const char* text = std::getenv("TRAINER_MUTATION");

@@ -109,17 +109,77 @@ TEST_F(OnCuda, in_bfloat16_models_train_near_the_losses_of_cpu) {
   }
 }
 
-TEST_F(OnCuda, bfloat16_is_not_left_for_the_cpu) {
-  const Ended none = run_emulated(on_fake(regression({"--precision=bf16"}), "auto"), {{"FAKE_CUDA_DEVICES", "0"}});
-  EXPECT_EQ(none.code, 69) << none.err;
-  EXPECT_THAT(none.err, ::testing::HasSubstr("--precision=bf16 needs a GPU; --precision=fp32 computes on the CPU: "));
-  EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
-  std::vector<std::string> lacks = without_cudnn("auto");
-  lacks.emplace_back("--precision=bf16");
-  const Ended refused = run_emulated(lacks);
-  EXPECT_EQ(refused.code, 69) << refused.err;
-  EXPECT_THAT(refused.err, ::testing::HasSubstr("--precision=bf16 needs a GPU; --precision=fp32 computes on the CPU: "
-                                                "layer 'conv1': no cuDNN can be loaded"));
+TEST_F(OnCuda, in_tf32_models_train_near_the_losses_of_cpu) {
+  const std::vector<std::vector<std::string>> models = {
+      {"--model=mlp", "--data=synthetic", "--steps=10", "--width=16"},
+      {"--model=resnet18-cifar", "--data=synthetic", "--steps=2", "--width=4", "--eval-samples=4"}};
+  for (std::vector<std::string> model : models) {
+    SCOPED_TRACE(model[0]);
+    model.insert(model.end(), {"--batch-size=8", "--micro-batch-size=4"});
+    const Ended cpu = run(model), wide = run_emulated(on_fake(model));
+    model.emplace_back("--precision=tf32");
+    const Ended cuda = run_emulated(on_fake(model));
+    ASSERT_EQ(cuda.code, 0) << cuda.err;
+    ASSERT_EQ(cpu.code, 0) << cpu.err;
+    EXPECT_THAT(cuda.out, ::testing::HasSubstr("cuda/tf32/"));
+    EXPECT_THAT(cuda.out, ::testing::HasSubstr("\"precision\":\"tf32\""));
+    EXPECT_NE(value_of(cuda.out, "train_loss"), value_of(wide.out, "train_loss")) << "float32 has other bits";
+    for (const char* loss : {"train_loss", "held_out_loss"}) {
+      const double expected = std::atof(value_of(cpu.out, loss).c_str());
+      EXPECT_GT(expected, 0) << loss;
+      // A ResNet of 4 channels has few numbers whose errors could cancel.
+      EXPECT_NEAR(std::atof(value_of(cuda.out, loss).c_str()), expected, 0x1.0p-5 * expected) << loss;
+    }
+  }
+}
+
+TEST_F(OnCuda, a_checkpoint_continues_in_tf32_unless_its_bits_are_promised) {
+  const auto training = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"--model=mlp", "--data=synthetic", "--width=16", "--batch-size=8", "--schedule=constant",
+                             "--warmup-steps=0", "--eval-samples=8", "--checkpoint-dir=" + (folder_ / name).string()});
+    return on_fake(more);
+  };
+  for (const auto& [first, second] : {std::pair("fp32", "tf32"), {"tf32", "fp32"}}) {
+    const std::string name = std::string("from-") + first;
+    const std::string before = std::string("--precision=") + first, after = std::string("--precision=") + second;
+    ASSERT_EQ(run_emulated(training(name, {"--steps=3", before})).code, 0);
+    const Ended rest = run_emulated(training(name, {"--steps=6", after}));
+    EXPECT_EQ(rest.code, 0) << rest.err;
+    EXPECT_EQ(value_of(rest.out, "step"), "6");
+  }
+  ASSERT_EQ(run_emulated(training("bits", {"--steps=3", "--deterministic"})).code, 0);
+  const Ended refused = run_emulated(training("bits", {"--steps=6", "--deterministic", "--precision=tf32"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, ::testing::ContainsRegex("was computed with the numerics 'cuda/float32/.*', this run is "
+                                                    "--deterministic with 'cuda/tf32/"));
+}
+
+TEST_F(OnCuda, no_other_precision_than_float32_is_left_for_the_cpu) {
+  for (const std::string precision : {"--precision=tf32", "--precision=bf16"}) {
+    const std::string sentence = precision + " needs a GPU; --precision=fp32 computes on the CPU: ";
+    for (const Environment& environment :
+         {Environment{{"FAKE_CUDA_DEVICES", "0"}}, Environment{{"FAKE_CUDA_CAPABILITY", "75"}}}) {
+      const Ended none = run_emulated(on_fake(regression({precision}), "auto"), environment);
+      EXPECT_EQ(none.code, 69) << none.err;
+      EXPECT_THAT(none.err, ::testing::HasSubstr(sentence));
+      EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
+    }
+    std::vector<std::string> lacks = without_cudnn("auto");
+    lacks.push_back(precision);
+    const Ended refused = run_emulated(lacks);
+    EXPECT_EQ(refused.code, 69) << refused.err;
+    EXPECT_THAT(refused.err, ::testing::HasSubstr(sentence + "layer 'conv1': no cuDNN can be loaded"));
+  }
+}
+
+TEST_F(OnCuda, an_environment_that_forbids_tf32_contradicts_it) {
+  const Environment forbids = {{"NVIDIA_TF32_OVERRIDE", "0"}};
+  const Ended refused = run_emulated(on_fake(regression({"--precision=tf32"})), forbids);
+  EXPECT_EQ(refused.code, 78);
+  EXPECT_EQ(refused.err,
+            "lockstep-trainer: --precision=tf32 contradicts the environment: NVIDIA_TF32_OVERRIDE=0 forbids TF32; "
+            "unset it, or leave out --precision\n");
+  EXPECT_EQ(run_emulated(on_fake(regression()), forbids).code, 0);
 }
 
 TEST_F(OnCuda, ranks_of_another_precision_are_told_apart_before_they_train) {
@@ -127,6 +187,11 @@ TEST_F(OnCuda, ranks_of_another_precision_are_told_apart_before_they_train) {
     return testing::identity_line(folder_, on_fake(regression({"--precision=" + precision})), LOCKSTEP_TRAINER_CUDA);
   };
   EXPECT_EQ(testing::identity_difference(line("fp32"), line("bf16")), "precision");
+  EXPECT_EQ(testing::identity_difference(line("fp32"), line("tf32")), "precision");
+  const std::vector<rendezvous::IdentityRun> first = {{1, line("fp32")}}, second = {{1, line("tf32")}};
+  const auto found = rendezvous::identity_difference({{0, &first}, {1, &second}});
+  ASSERT_TRUE(found);
+  EXPECT_THAT((std::vector{found->value, found->other_value}), ::testing::UnorderedElementsAre("fp32", "tf32"));
 }
 
 TEST_F(OnCuda, ranks_of_another_gpu_are_told_apart_before_they_train) {
@@ -171,6 +236,7 @@ TEST_F(OnCuda, without_a_usable_gpu_it_says_why_with_a_code_of_its_own) {
       {on_fake(regression()), {{"FAKE_CUDA_DRIVER", "0"}}, "driver"},
       {on_fake(regression()), {{"FAKE_CUDA_DRIVER", "11040"}}, "driver"},
       {on_fake(regression()), {{"FAKE_CUDA_CAPABILITY", "75"}}, "has compute capability 7.5"},
+      {on_fake(regression({"--precision=tf32"})), {{"FAKE_CUDA_CAPABILITY", "75"}}, "has compute capability 7.5"},
       {on_fake(regression()), {{"FAKE_CUDA_LAUNCH_ERROR", "35"}}, "cannot run this program's kernels: "},
       {on_fake(regression()), {{"FAKE_CUDA_LAUNCH_ERROR", "209"}}, "cannot run this program's kernels: "},
       {on_fake(regression()), {{"FAKE_CUDA_LAUNCH_ERROR", "222"}}, "cannot run this program's kernels: "},

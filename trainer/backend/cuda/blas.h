@@ -25,7 +25,8 @@ enum class BlasStatus : int {
 };
 
 enum class BlasType : int { kFloat32 = 0, kBfloat16 = 14 };
-enum class BlasCompute : int { kFloat32 = 68 };  // sums in float32; products of float32 never in TF32
+// Sums are float32. kTf32: operands, which are float32, may be rounded to TF32; with kFloat32 they never are.
+enum class BlasCompute : int { kFloat32 = 68, kTf32 = 77 };
 enum class BlasOperation : std::int32_t { kNone = 0, kTranspose = 1 };
 enum class BlasEpilogue : std::uint32_t { kDefault = 1, kBias = 4 };  // kBias: adds a vector to each column
 

@@ -223,10 +223,16 @@ Engine engine_of(DnnCalls& calls, const Owned& config) {
   return engine;
 }
 
-// The same bits in every run, of operands as they are. A note that is not known may mean anything.
-bool suits(const Engine& engine, DnnDataType type) {
-  return std::all_of(engine.notes.begin(), engine.notes.end(), [type](DnnNote note) {
-    return note == DnnNote::kStrictNan || (note == DnnNote::kTensorCore && type == DnnDataType::kBfloat16);
+// Tensor cores take bfloat16 as it is, and float32 rounded to TF32.
+bool may_use_tensor_cores(const ConvolutionShape& shape) {
+  if (shape.type == DnnDataType::kBfloat16 || mutation() == Mutation::kTf32Unasked) return true;
+  return shape.tf32 && mutation() != Mutation::kNoTf32;
+}
+
+// The same bits in every run, of operands as they are or as TF32. A note that is not known may mean anything.
+bool suits(const Engine& engine, const ConvolutionShape& shape) {
+  return std::all_of(engine.notes.begin(), engine.notes.end(), [&shape](DnnNote note) {
+    return note == DnnNote::kStrictNan || (note == DnnNote::kTensorCore && may_use_tensor_cores(shape));
   });
 }
 
@@ -255,7 +261,7 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
     for (Owned& config : configs) {
       DnnCalls attempt(place.dnn);  // an engine that fails leaves the next
       Engine engine = engine_of(attempt, config);
-      if (!attempt.failed() && !suits(engine, shape.type)) continue;
+      if (!attempt.failed() && !suits(engine, shape)) continue;
       Owned planned = attempt.create(DnnKind::kExecutionPlan);
       if (place.handle != nullptr) attempt.set(planned, DnnAttribute::kPlanHandle, DnnType::kHandle, place.handle);
       if (place.device != nullptr) attempt.set(planned, DnnAttribute::kPlanDevice, DnnType::kDescriptor, place.device);

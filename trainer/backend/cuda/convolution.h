@@ -1,4 +1,4 @@
-// Convolutions of images by cuDNN, in float32 or bfloat16, planned once for their sizes.
+// Convolutions of images by cuDNN, in float32, TF32 or bfloat16, planned once for their sizes.
 #pragma once
 
 #include <array>
@@ -22,12 +22,13 @@ struct DnnPlace {
 
 // x (samples, height, width, channels) with weight (outputs, kernel, kernel, channels / groups) is y (samples,
 // out_height, out_width, outputs). All of them and their gradients are row-major and of `type`. Sums are of float32 and
-// round once. `padding`: zeros on each side.
+// round once. `tf32`, for float32: the library may round what it multiplies to TF32. `padding`: zeros on each side.
 struct ConvolutionShape {
   std::int64_t samples = 0, height = 0, width = 0, channels = 0;
   std::int64_t out_height = 0, out_width = 0, outputs = 0;
   std::int64_t kernel = 1, stride = 1, padding = 0, groups = 1;
   DnnDataType type = DnnDataType::kFloat32;
+  bool tf32 = false;
 };
 
 enum class ConvolutionPass : std::uint8_t {
@@ -44,9 +45,10 @@ inline constexpr size_t kConvolutionWorkspaceBytes = size_t{2} << 30;
 class ConvolutionPlan {
  public:
   // `adds`: run() adds to the result, else it overwrites. The plan has the first suitable engine in the order of the
-  // library's heuristics. Such an engine is deterministic, rounds nothing but its result (no TF32, no sums in bfloat16)
-  // and transforms nothing (no FFT, no Winograd). It needs at most `most_workspace` bytes. What `place` refers to must
-  // outlive the plan. kInternal: the library has no such engine. kExhausted: the library lacks memory.
+  // library's heuristics. Such an engine is deterministic, rounds nothing but its result (no sums in bfloat16, TF32 only
+  // if the shape allows it) and transforms nothing (no FFT, no Winograd). It needs at most `most_workspace` bytes. What
+  // `place` refers to must outlive the plan. kInternal: the library has no such engine. kExhausted: the library lacks
+  // memory.
   static Result<ConvolutionPlan> plan(const DnnPlace& place, const ConvolutionShape& shape, ConvolutionPass pass,
                                       bool adds, size_t most_workspace = kConvolutionWorkspaceBytes);
 

@@ -252,10 +252,10 @@ class CudaBackend final : public core::Backend {
                   fmt::format("GPU {} ({}) has compute capability {}.{}, and this program's kernels need {}.0 or later",
                               device_, queue_->device_name(), major, minor, kLeastMajor));
     }
-    numerics_ = fmt::format("cuda/{}/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/cudnn-{}/kernels-{}",
-                            rounds() ? "bfloat16" : "float32", queue_->device_name(), major, minor,
-                            version_text(driver), version_text(runtime), blas_.get_version(),
-                            dnn_ ? std::to_string(dnn_->get_version()) : "none", kKernelsRevision);
+    numerics_ =
+        fmt::format("cuda/{}/{}/sm-{}{}/driver-{}/runtime-{}/cublaslt-{}/cudnn-{}/kernels-{}", name_of(precision_),
+                    queue_->device_name(), major, minor, version_text(driver), version_text(runtime),
+                    blas_.get_version(), dnn_ ? std::to_string(dnn_->get_version()) : "none", kKernelsRevision);
     return {};
   }
 

@@ -130,6 +130,8 @@ class Base : public NodeKernel<float> {
   bool reads_float() const { return !rounds() || reads_float_; }
   bool writes_float() const { return !rounds() || writes_float_; }
   bool rounds() const { return precision_ == Precision::kBfloat16; }
+  // Whether libraries may round float32 operands to TF32.
+  bool tf32() const { return precision_ == Precision::kTf32; }
   // What a launcher of kernels returned: an error of its own with the layer's name, one of earlier work with the GPU's.
   Status launched(CudaError error) const { return queue_.status_of(error, where()); }
   // What launcher.operator()<E>() returned.

@@ -40,6 +40,13 @@ BlasOperation operation_of(As as) {
   return as == As::kIs ? BlasOperation::kNone : BlasOperation::kTranspose;
 }
 
+BlasCompute compute_of(const ProductShape& shape) {
+  bool tf32 = shape.tf32;
+  if (mutation() == Mutation::kTf32Unasked) tf32 = shape.operands == BlasType::kFloat32;
+  if (mutation() == Mutation::kNoTf32) tf32 = false;
+  return tf32 ? BlasCompute::kTf32 : BlasCompute::kFloat32;
+}
+
 }  // namespace
 
 Matmul::Matmul(const BlasPlace& place, Owned<BlasProduct> product, Owned<BlasLayout> left, Owned<BlasLayout> right,
@@ -58,7 +65,7 @@ Result<Matmul> Matmul::plan(const BlasPlace& place, const ProductShape& shape) {
   Planner planner(blas);
 
   BlasProduct* created = nullptr;
-  planner(blas.product_create(&created, BlasCompute::kFloat32, BlasType::kFloat32));
+  planner(blas.product_create(&created, compute_of(shape), BlasType::kFloat32));
   Owned<BlasProduct> product(created, blas.product_destroy);
   if (planner.failed()) return planner.error(shape);
   planner.set(blas.product_set, created, BlasProductAttribute::kTransposeA, operation_of(shape.b_as));

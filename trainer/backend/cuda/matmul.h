@@ -1,4 +1,4 @@
-// Products of row-major matrices by cuBLASLt, in float32 or bfloat16, planned once for their sizes.
+// Products of row-major matrices by cuBLASLt, in float32, TF32 or bfloat16, planned once for their sizes.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,15 @@ enum class As : std::uint8_t { kIs, kTransposed };
 
 // C (m, n) = A (m, k) B (k, n). kTransposed reads a matrix that is stored as (k, m) or (n, k). A stride is the number
 // of elements from one stored row to the next. `bias` (n), memory of the device, is added to each row; null: none.
-// `operands` is the type of A and B, `result` that of C and of the bias; sums are of float32 and round once.
+// `operands` is the type of A and B, `result` that of C and of the bias; sums are of float32 and round once. `tf32`,
+// for operands of float32: the library may round A and B to TF32.
 struct ProductShape {
   As a_as = As::kIs, b_as = As::kIs;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   const void* bias = nullptr;
   BlasType operands = BlasType::kFloat32, result = BlasType::kFloat32;
+  bool tf32 = false;
 };
 
 // One thread.

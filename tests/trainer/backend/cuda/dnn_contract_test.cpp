@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+#include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "trainer/backend/cuda/convolution.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
@@ -81,6 +82,20 @@ void for_each_product(const ConvolutionShape& s, const std::function<void(size_t
   }
 }
 
+using Sums = std::array<std::vector<double>, 3>;
+
+// What the passes add to y, x and weight, by loops.
+Sums sums_of(const ConvolutionShape& s, const Values& x, const Values& weight, const Values& y) {
+  Sums sums = {std::vector<double>(y.size()), std::vector<double>(x.size()), std::vector<double>(weight.size())};
+  for_each_product(s, [&](size_t i, size_t j, size_t k) {
+    const auto a = static_cast<double>(x[i]), b = static_cast<double>(weight[j]), c = static_cast<double>(y[k]);
+    sums[0][k] += a * b;
+    sums[1][i] += c * b;
+    sums[2][j] += c * a;
+  });
+  return sums;
+}
+
 class Convolutions : public ::testing::Test {
  protected:
   Convolutions() { EXPECT_EQ(dnn_.create(&place_.handle), DnnStatus::kSuccess); }
@@ -119,14 +134,7 @@ TEST_F(Convolutions, are_those_of_loops_for_every_shape_and_pass) {
     const Values x = reals(1, s.samples * s.height * s.width * s.channels);
     const Values weight = reals(2, s.outputs * s.kernel * s.kernel * s.channels / s.groups);
     const Values y = reals(3, s.samples * s.out_height * s.out_width * s.outputs);
-    std::array<std::vector<double>, 3> expected = {std::vector<double>(y.size()), std::vector<double>(x.size()),
-                                                   std::vector<double>(weight.size())};
-    for_each_product(s, [&](size_t i, size_t j, size_t k) {
-      const auto a = static_cast<double>(x[i]), b = static_cast<double>(weight[j]), c = static_cast<double>(y[k]);
-      expected[0][k] += a * b;
-      expected[1][i] += c * b;
-      expected[2][j] += c * a;
-    });
+    const Sums expected = sums_of(s, x, weight, y);
     for (const auto pass :
          {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
       for (const bool adds : {false, true}) {
@@ -174,16 +182,7 @@ TEST_F(Convolutions, of_bfloat16_are_rounded_once) {
     const Halves x = halves(1, s.samples * s.height * s.width * s.channels);
     const Halves weight = halves(2, s.outputs * s.kernel * s.kernel * s.channels / s.groups);
     const Halves y = halves(3, s.samples * s.out_height * s.out_width * s.outputs);
-    std::array<std::vector<double>, 3> expected = {std::vector<double>(y.bits.size()),
-                                                   std::vector<double>(x.bits.size()),
-                                                   std::vector<double>(weight.bits.size())};
-    for_each_product(s, [&](size_t i, size_t j, size_t k) {
-      const auto a = static_cast<double>(x.values[i]), b = static_cast<double>(weight.values[j]);
-      const auto c = static_cast<double>(y.values[k]);
-      expected[0][k] += a * b;
-      expected[1][i] += c * b;
-      expected[2][j] += c * a;
-    });
+    const Sums expected = sums_of(s, x.values, weight.values, y.values);
     for (const auto pass :
          {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
       for (const bool adds : {false, true}) {
@@ -206,6 +205,48 @@ TEST_F(Convolutions, of_bfloat16_are_rounded_once) {
           const double tolerance = 0x1.0p-8 * std::exp2(std::floor(std::log2(std::fabs(sum) + 1e-30))) + 1e-6;
           ASSERT_NEAR(static_cast<double>(fake::from_bfloat16(got[i])), sum, tolerance) << i;
         }
+      }
+    }
+  }
+}
+
+Values in_tf32(Values values) {
+  for (float& value : values) value = fake::to_tf32(value);
+  return values;
+}
+
+TEST_F(Convolutions, round_their_operands_to_tf32_only_if_asked) {
+  for (const Case& at : cases()) {
+    ConvolutionShape s = with_outputs(at.shape);
+    const Values x = reals(1, s.samples * s.height * s.width * s.channels);
+    const Values weight = reals(2, s.outputs * s.kernel * s.kernel * s.channels / s.groups);
+    const Values y = reals(3, s.samples * s.out_height * s.out_width * s.outputs);
+    const Sums exact = sums_of(s, x, weight, y), rounded = sums_of(s, in_tf32(x), in_tf32(weight), in_tf32(y));
+    for (const bool tf32 : {false, true}) {
+      s.tf32 = tf32;
+      for (const auto pass :
+           {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
+        const auto number = static_cast<size_t>(pass);
+        SCOPED_TRACE(std::string(at.name) + ", pass " + std::to_string(number) + (tf32 ? ", in TF32" : ""));
+        const Values before = reals(4, static_cast<std::int64_t>(exact[number].size()));
+        auto a = put(pass == ConvolutionPass::kInputGradient ? y : x);
+        auto b = put(pass == ConvolutionPass::kWeightGradient ? y : weight), result = put(before);
+        auto plan = ConvolutionPlan::plan(place_, s, pass, true);
+        ASSERT_TRUE(plan.ok()) << plan.error().message;
+        EXPECT_THAT(plan->notes(), ::testing::Each(tf32 ? DnnNote::kTensorCore : DnnNote::kStrictNan));
+        auto workspace = DeviceMemory::allocate(*queue_, plan->workspace_bytes()).value();
+        ASSERT_EQ(plan->run(a->data(), b->data(), result->data(), workspace->data(), queue_->stream()),
+                  DnnStatus::kSuccess)
+            << why();
+        const Values got = get(*result);
+        double error = 0, other_error = 0;
+        for (size_t i = 0; i < got.size(); ++i) {
+          const double added = static_cast<double>(got[i]) - static_cast<double>(before[i]);
+          error = std::max(error, std::fabs(added - (tf32 ? rounded : exact)[number][i]));
+          other_error = std::max(other_error, std::fabs(added - (tf32 ? exact : rounded)[number][i]));
+        }
+        EXPECT_LT(error, 1e-5);
+        EXPECT_GT(other_error, 1e-4);
       }
     }
   }

@@ -1,19 +1,12 @@
 #include "tests/trainer/backend/cuda/fake_convolution.h"
 
 #include <atomic>
-#include <bit>
-#include <cmath>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+#include "tests/trainer/backend/cuda/fake_numbers.h"
 
 namespace lockstep::trainer::cuda::fake {
 namespace {
-
-float as_tf32(float value) {
-  if (!std::isfinite(value)) return value;
-  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000U) & ~0x1fffU);
-}
 
 // Calls body(place in the tensor's memory) for each element, in the order N, H, W, C.
 template <typename Body>
@@ -34,8 +27,10 @@ std::vector<double> packed(const ConvolutionTensor& t, const void* memory, Flaw 
   const float* const values = numbers.data();
   std::vector<double> all;
   for_each(t, [&](std::int64_t at) {
-    const float value = values[at];
-    all.push_back(static_cast<double>(flaw == Flaw::kRoundsInputs ? as_tf32(value) : value));
+    float value = values[at];
+    if (flaw == Flaw::kRoundsInputs) value = to_tf32(value);
+    if (flaw == Flaw::kNarrowsInputs) value = from_bfloat16(to_bfloat16(value));
+    all.push_back(static_cast<double>(value));
   });
   return all;
 }

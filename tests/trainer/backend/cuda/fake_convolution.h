@@ -24,6 +24,7 @@ enum class Flaw : std::uint8_t {
   kNone,
   kNondeterministic,  // the last bits differ from run to run
   kRoundsInputs,      // to the 11 bits of TF32
+  kNarrowsInputs,     // to the 8 bits of bfloat16
   kRoundsSums,        // on the way, which leaves 6 bits of them
 };
 

@@ -2,12 +2,13 @@
 // one: trainer/backend/cuda/blas.h loads it unchanged. It is not NVIDIA's. A product is computed from what its
 // descriptors hold, in the order of the stream of the fake runtime (tests/trainer/cuda/fake_cuda.h). It is computed in
 // double, and rounded once to the result's type. Where the preference allows sums in that type, it is split, and each
-// half rounded.
+// half rounded. Where the product's type of arithmetic allows TF32, both operands are rounded to it.
 //
 // As strict as the library may be:
 //   * an attribute of another size, or a number that this fake does not know: kInvalidValue;
 //   * sizes that do not fit each other, a stride shorter than a column: kInvalidValue;
-//   * two operands of different types, or a result that is less precise than they are: kNotSupported;
+//   * two operands of different types, a result that is less precise than they are, or TF32 of others than float32:
+//     kNotSupported;
 //   * an algorithm runs the product that it was found for, with the workspace that it asked for, on addresses aligned
 //     as the preference promised: else kInvalidValue;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
@@ -17,7 +18,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+#include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/cuda/fake_cuda.h"
 #include "trainer/backend/cuda/blas.h"
 
@@ -28,6 +29,7 @@ struct BlasHandle {
   int unused = 0;
 };
 struct BlasProduct {
+  BlasCompute compute = BlasCompute::kFloat32;
   BlasOperation a_as = BlasOperation::kNone, b_as = BlasOperation::kNone;
   BlasEpilogue epilogue = BlasEpilogue::kDefault;
   const void* bias = nullptr;
@@ -87,6 +89,7 @@ bool sizes_of(const BlasProduct& product, const BlasLayout& a, const BlasLayout&
 std::uint64_t problem_of(const BlasProduct& product, const BlasLayout& a, const BlasLayout& b, const BlasLayout& d) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   const auto add = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3ULL; };
+  add(static_cast<std::uint64_t>(product.compute));
   add(static_cast<std::uint64_t>(product.a_as));
   add(static_cast<std::uint64_t>(product.b_as));
   add(static_cast<std::uint64_t>(product.epilogue));
@@ -141,16 +144,18 @@ struct Work {
     // Partial sums of an algorithm that splits k lie there: whatever it held is gone.
     if (workspace_bytes > 0) std::memset(fake::inside(workspace, workspace_bytes), 0xff, workspace_bytes);
     const bool a_is = product.a_as == BlasOperation::kNone, b_is = product.b_as == BlasOperation::kNone;
+    const bool tf32 = product.compute == BlasCompute::kTf32;
+    const auto operand = [tf32](float value) { return static_cast<double>(tf32 ? fake::to_tf32(value) : value); };
     const auto a_stride = static_cast<size_t>(a_layout.stride), b_stride = static_cast<size_t>(b_layout.stride);
     const auto d_stride = static_cast<size_t>(d_layout.stride);
     std::vector<double> column(sizes.m);
     for (size_t j = 0; j < sizes.n; ++j) {
       for (size_t i = 0; i < sizes.m; ++i) column[i] = biased ? added[i] : 0;
       for (size_t l = 0; l < sizes.k; ++l) {
-        const double factor = static_cast<double>(alpha) * right[b_is ? l + j * b_stride : j + l * b_stride];
+        const double factor = static_cast<double>(alpha) * operand(right[b_is ? l + j * b_stride : j + l * b_stride]);
         const float* values = left + (a_is ? l * a_stride : l);
         const size_t step = a_is ? 1 : a_stride;
-        for (size_t i = 0; i < sizes.m; ++i) column[i] += factor * values[i * step];
+        for (size_t i = 0; i < sizes.m; ++i) column[i] += factor * operand(values[i * step]);
         if (!splits || l != sizes.k / 2 || !is_bfloat16(d_layout)) continue;
         for (double& sum : column) sum = fake::from_bfloat16(fake::to_bfloat16(static_cast<float>(sum)));
       }
@@ -198,8 +203,9 @@ const char* cublasLtGetStatusString(BlasStatus status) {
 }
 
 BlasStatus cublasLtMatmulDescCreate(BlasProduct** product, BlasCompute compute, BlasType scale) {
-  if (compute != BlasCompute::kFloat32 || scale != BlasType::kFloat32) return BlasStatus::kInvalidValue;
-  *product = new BlasProduct;
+  if (compute != BlasCompute::kFloat32 && compute != BlasCompute::kTf32) return BlasStatus::kInvalidValue;
+  if (scale != BlasType::kFloat32) return BlasStatus::kInvalidValue;
+  *product = new BlasProduct{.compute = compute};
   return BlasStatus::kSuccess;
 }
 
@@ -271,6 +277,7 @@ BlasStatus cublasLtMatmulAlgoGetHeuristic(BlasHandle* handle, BlasProduct* produ
   if (handle == nullptr || wanted < 1) return BlasStatus::kInvalidValue;
   if (!sizes_of(*product, *a, *b, *c, *d, sizes)) return BlasStatus::kInvalidValue;
   if (a->type != b->type || (is_bfloat16(*d) && !is_bfloat16(*a))) return BlasStatus::kNotSupported;
+  if (product->compute == BlasCompute::kTf32 && is_bfloat16(*a)) return BlasStatus::kNotSupported;
   const bool biased = product->epilogue == BlasEpilogue::kBias;
   if (!biased && product->epilogue != BlasEpilogue::kDefault) return BlasStatus::kNotSupported;
   if (biased && product->bias == nullptr) return BlasStatus::kInvalidValue;

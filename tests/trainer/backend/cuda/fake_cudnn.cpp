@@ -15,9 +15,10 @@
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).
 //
 // The heuristics propose first what a program may not want: an engine whose bits differ from run to run; one that
-// rounds its sums on the way; one on tensor cores, which rounds float32 to TF32; one that needs a terabyte; one that
-// does not compile. Then comes one that suits, with a small workspace, except for grouped convolutions: these have only
-// what the fallback adds. Where the tensors are not all of one type, there is none, as cuDNN 9.26 has none for it.
+// rounds its sums on the way; two on tensor cores, of which the first takes bfloat16 alone and the second rounds
+// float32 to TF32; one that needs a terabyte; one that does not compile. Then comes one that suits, with a small
+// workspace, except for grouped convolutions: these have only what the fallback adds. Where the tensors are not all of
+// one type, there is none, as cuDNN 9.26 has none for it.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -66,13 +67,15 @@ struct Engine {
 };
 
 const std::vector<Engine>& engines() {
-  static const std::vector<Engine> all = {{0, Flaw::kNondeterministic, {DnnNote::kNondeterministic}},
-                                          {0, Flaw::kRoundsSums, {DnnNote::kReducedPrecisionReduction}},
-                                          {0, Flaw::kRoundsInputs, {DnnNote::kTensorCore}},
-                                          {std::int64_t{1} << 40, Flaw::kNone, {}},
-                                          {0, Flaw::kNone, {}, DnnStatus::kCompilationFailed},
-                                          {std::int64_t{1} << 17, Flaw::kNone, {DnnNote::kStrictNan}},
-                                          {0, Flaw::kNone, {}}};
+  static const std::vector<Engine> all = {
+      {0, Flaw::kNondeterministic, {DnnNote::kNondeterministic}},
+      {0, Flaw::kRoundsSums, {DnnNote::kReducedPrecisionReduction}},
+      {0, Flaw::kNarrowsInputs, {DnnNote::kTensorCore, DnnNote::kDownConvertsInputs}},
+      {0, Flaw::kRoundsInputs, {DnnNote::kTensorCore}},
+      {std::int64_t{1} << 40, Flaw::kNone, {}},
+      {0, Flaw::kNone, {}, DnnStatus::kCompilationFailed},
+      {std::int64_t{1} << 17, Flaw::kNone, {DnnNote::kStrictNan}},
+      {0, Flaw::kNone, {}}};
   return all;
 }
 
@@ -81,7 +84,7 @@ const Engine& engine_of(const Contents& config) {
   return engines()[static_cast<size_t>(engine.one<std::int64_t>(DnnAttribute::kEngineIndex))];
 }
 
-constexpr size_t kFirstSuiting = 5, kFirstFallback = 6;
+constexpr size_t kFirstSuiting = 6, kFirstFallback = 7;
 constexpr std::int64_t kLargestKernel = 31;  // for a larger one there is no engine
 constexpr std::int64_t kFailingKernel = 29;  // for which the heuristics fail, and the fallback does not
 

@@ -3,13 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+#include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "trainer/backend/cuda/device_memory.h"
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/core/random.h"
@@ -158,9 +159,58 @@ TEST_F(Products, of_bfloat16_are_rounded_once_to_the_type_of_the_result) {
   }
 }
 
+TEST_F(Products, round_their_operands_to_tf32_only_if_asked) {
+  const std::int64_t m = 5, n = 7, k = 40;
+  const auto a = reals(1, m * k), b = reals(2, n * k), bias = reals(3, n), old = reals(4, m * n);
+  auto a_memory = put(a), b_memory = put(b), bias_memory = put(bias);
+  const auto largest_error = [&](const std::vector<float>& got, bool rounded) {
+    const auto operand = [rounded](float value) { return static_cast<double>(rounded ? fake::to_tf32(value) : value); };
+    double largest = 0;
+    for (std::int64_t i = 0; i < m * n; ++i) {
+      const auto at = static_cast<size_t>(i), row = at / n * k, column = at % n * k;
+      double expected = static_cast<double>(old[at]) + static_cast<double>(bias[at % n]);
+      for (size_t l = 0; l < static_cast<size_t>(k); ++l) expected += operand(a[row + l]) * operand(b[column + l]);
+      largest = std::max(largest, std::fabs(static_cast<double>(got[at]) - expected));
+    }
+    return largest;
+  };
+  for (const bool tf32 : {false, true}) {
+    auto result = put(old);
+    const auto product = Matmul::plan(place_, {.b_as = As::kTransposed,
+                                               .m = m,
+                                               .n = n,
+                                               .k = k,
+                                               .a_stride = k,
+                                               .b_stride = k,
+                                               .c_stride = n,
+                                               .bias = bias_memory->data(),
+                                               .tf32 = tf32});
+    ASSERT_TRUE(product.ok()) << product.error().message;
+    ASSERT_EQ(product->run(a_memory->data(), b_memory->data(), true, result->data(), queue_->stream()),
+              BlasStatus::kSuccess);
+    const std::vector<float> got = get(*result);
+    EXPECT_LT(largest_error(got, tf32), 2e-6) << tf32;
+    EXPECT_GT(largest_error(got, !tf32), 1e-4) << tf32;
+  }
+}
+
 TEST_F(Products, of_a_float32_and_a_bfloat16_result_do_not_exist) {
   const auto product = Matmul::plan(
       place_, {.m = 2, .n = 2, .k = 2, .a_stride = 2, .b_stride = 2, .c_stride = 2, .result = BlasType::kBfloat16});
+  ASSERT_FALSE(product.ok());
+  EXPECT_EQ(product.error().message,
+            "cuBLASLt cannot plan the product of (2, 2) and (2, 2): no algorithm computes this");
+}
+
+TEST_F(Products, of_bfloat16_in_tf32_do_not_exist) {
+  const auto product = Matmul::plan(place_, {.m = 2,
+                                             .n = 2,
+                                             .k = 2,
+                                             .a_stride = 2,
+                                             .b_stride = 2,
+                                             .c_stride = 2,
+                                             .operands = BlasType::kBfloat16,
+                                             .tf32 = true});
   ASSERT_FALSE(product.ok());
   EXPECT_EQ(product.error().message,
             "cuBLASLt cannot plan the product of (2, 2) and (2, 2): no algorithm computes this");

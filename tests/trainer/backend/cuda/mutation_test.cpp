@@ -53,6 +53,13 @@ const Bug kBugs[] = {
     {"kLittleWorkspace", "Small/CudaLayer.*/linear", "program_->forward\\(context, abort\\).ok\\(\\)"},
     {"kLittleScratch", kConvolutions, "libfakecuda: a kernel: .* are not within an allocation of the device"},
     {"kSwapMomentum", "CommitOnCuda.running_statistics_take_the_momentums_part_of_what_ref_sees", "after\\[i\\]"},
+    {"kTf32Unasked", "Products.round_their_operands_to_tf32_only_if_asked", "largest_error\\(got, tf32\\)"},
+    {"kTf32Unasked", "Convolutions.round_their_operands_to_tf32_only_if_asked", "plan->notes\\(\\)"},
+    {"kTf32Unasked", "Small/CudaLayer.*/linear", kLoss},
+    {"kTf32Unasked", kConvolutions, kLoss},
+    {"kNoTf32", "Products.round_their_operands_to_tf32_only_if_asked", "largest_error\\(got, tf32\\)"},
+    {"kNoTf32", "Convolutions.round_their_operands_to_tf32_only_if_asked", "plan->notes\\(\\)"},
+    {"kNoTf32", "Tf32.changes_products_and_convolutions_alone", "one != other"},
     {"kSwappedStatistics", "Small/CudaLayer.*/batch_norm", "actual.staged\\(\\)\\[i\\]"},
 };
 

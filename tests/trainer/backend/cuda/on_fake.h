@@ -21,6 +21,10 @@ inline std::unique_ptr<core::Backend> fake_gpu(int number = 0) {
   return backend::make_cuda_backend(options).value();
 }
 
+inline std::unique_ptr<core::Backend> fake_gpu_in_tf32() {
+  return backend::make_cuda_backend(on_fake(backend::Precision::kTf32)).value();
+}
+
 inline std::unique_ptr<core::Backend> fake_gpu_in_bfloat16() {
   return backend::make_cuda_backend(on_fake(backend::Precision::kBfloat16)).value();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "tests/sanitizer.h"
@@ -115,6 +116,51 @@ TEST(TrainingOnCuda, a_char_transformer_has_the_losses_of_cpu) {
 TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
   if (sanitizer::kThreads) GTEST_SKIP() << "the other models show ThreadSanitizer every thread";
   expect_losses_of_cpu("resnet18", resnet18(true), resnet18(false), sanitizer::steps(12), kResNetTolerance);
+}
+
+Recipe in_tf32(Recipe recipe) {
+  recipe.device = [](int) { return testing::fake_gpu_in_tf32(); };
+  return recipe;
+}
+
+// What 11 bits of each operand do to a loss.
+constexpr double kTf32Tolerance = 1e-3;
+
+TEST(TrainingInTf32, an_mlp_is_near_the_losses_of_cpu) {
+  expect_losses_of_cpu("mlp", in_tf32(mlp(true, false)), mlp(false, false), kSteps, kTf32Tolerance);
+}
+
+TEST(TrainingInTf32, a_char_transformer_is_near_the_losses_of_cpu) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "the MLP shows ThreadSanitizer every thread";
+  expect_losses_of_cpu("char-transformer", in_tf32(transformer(true, false, kWidth)), transformer(false, false, kWidth),
+                       sanitizer::steps(12), kTf32Tolerance);
+}
+
+TEST(TrainingInTf32, a_resnet_is_near_the_losses_of_cpu) {
+  if (sanitizer::kOn) GTEST_SKIP() << "the layers show a sanitizer each kernel, and the MLP each thread";
+  expect_losses_of_cpu("resnet18", in_tf32(resnet18(true)), resnet18(false), 12,
+                       8 * kTf32Tolerance);  // as in float32, a ReLU may pass another gradient
+}
+
+TEST(TrainingInTf32, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
+  const Recipe recipe = in_tf32(mlp(true, true));
+  const int steps = sanitizer::steps(4);
+  const GangResult one = train(recipe, 1, steps), two = train(recipe, 2, steps);
+  EXPECT_EQ(two.losses, one.losses);
+  for (const testing::Bytes& state : two.states) EXPECT_TRUE(state == one.states[0]);
+  EXPECT_NE(train(mlp(true, true), 1, steps).losses, one.losses) << "float32 has other bits";
+}
+
+TEST(TrainingInTf32, a_state_of_float32_continues_and_the_other_way_round) {
+  if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
+  const Recipe wide = mlp(true, false), rounding = in_tf32(wide);
+  const GangResult whole = train(wide, 1, 4);
+  for (const auto& [first, second] : {std::pair(&wide, &rounding), {&rounding, &wide}}) {
+    const GangResult rest = train(*second, 1, 2, train(*first, 1, 2).states[0]);
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(rest.losses[i], whole.losses[2 + i], kTf32Tolerance * whole.losses[2 + i]);
+  }
 }
 
 Recipe in_bfloat16(Recipe recipe) {

@@ -84,7 +84,8 @@ class ConvolutionKernel final : public ConvolutionBase {
                                .stride = op_.stride,
                                .padding = op_.padding,
                                .groups = op_.groups,
-                               .type = rounds() ? DnnDataType::kBfloat16 : DnnDataType::kFloat32},
+                               .type = rounds() ? DnnDataType::kBfloat16 : DnnDataType::kFloat32,
+                               .tf32 = tf32()},
                               pass, adds);
     if (!planned) return planned.error().in(where());
     plan.emplace(std::move(*planned));

@@ -29,7 +29,8 @@ class LinearKernel final : public Base {
                                      .c_stride = out,
                                      .bias = has_bias() ? bindings().parameters[1] : nullptr,
                                      .operands = type(),
-                                     .result = writes_float() ? BlasType::kFloat32 : type()}));
+                                     .result = writes_float() ? BlasType::kFloat32 : type(),
+                                     .tf32 = tf32()}));
     if (dparameter(0) == nullptr) return {};
     LOCKSTEP_CHECK_OK(plan(weight_, {.a_as = As::kTransposed,
                                      .m = out,
@@ -38,7 +39,8 @@ class LinearKernel final : public Base {
                                      .a_stride = out,
                                      .b_stride = in,
                                      .c_stride = in,
-                                     .operands = type()}));
+                                     .operands = type(),
+                                     .tf32 = tf32()}));
     if (!wants_dx()) return {};
     return plan(input_, {.m = rows(),
                          .n = in,
@@ -47,7 +49,8 @@ class LinearKernel final : public Base {
                          .b_stride = in,
                          .c_stride = in,
                          .operands = type(),
-                         .result = type()});
+                         .result = type(),
+                         .tf32 = tf32()});
   }
   Status forward(const RunContext&) override {
     return multiply(output_, bindings().inputs[0], bindings().parameters[0], false, bindings().output);

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/fake_bfloat16.h"
+#include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/backend/cuda/kernels/images.h"
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 #include "trainer/backend/cuda/kernels/attention.h"

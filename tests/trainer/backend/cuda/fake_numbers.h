@@ -1,4 +1,5 @@
-// bfloat16 for the fakes of cuBLASLt and cuDNN: the upper half of a float32, written apart from the backend's own.
+// bfloat16 and TF32 for the fakes of cuBLASLt and cuDNN. bfloat16 is the upper half of a float32, written apart from
+// the backend's own.
 #pragma once
 
 #include <bit>
@@ -20,6 +21,13 @@ inline std::uint16_t to_bfloat16(float value) {
   const std::uint32_t below = bits & 0xffff, kept = bits >> 16;
   const bool up = below > 0x8000 || (below == 0x8000 && (kept & 1) != 0);
   return static_cast<std::uint16_t>(kept + (up ? 1 : 0));
+}
+
+// To the 10 bits of mantissa of TF32: to nearest, ties away from zero, as PTX's cvt.rna.tf32.f32 does, the only such
+// conversion that compute capability 8.0 has. cuBLASLt and cuDNN do not document how they round.
+inline float to_tf32(float value) {
+  if (!std::isfinite(value)) return value;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000U) & ~0x1fffU);
 }
 
 // Numbers in memory of the host that are float32 or bfloat16, to be read as float32.
