@@ -19,7 +19,11 @@ namespace {
 using cuda::ConvolutionPass;
 using cuda::ConvolutionShape;
 
-ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions& d, cuda::DnnDataType type) {
+cuda::DnnDataType type_of(backend::Precision precision) {
+  return precision == backend::Precision::kBfloat16 ? cuda::DnnDataType::kBfloat16 : cuda::DnnDataType::kFloat32;
+}
+
+ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions& d, backend::Precision precision) {
   const auto size = [](size_t value) { return static_cast<std::int64_t>(value); };
   return {.samples = size(d.samples),
           .height = size(d.height),
@@ -32,7 +36,8 @@ ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions
           .stride = op.stride,
           .padding = op.padding,
           .groups = op.groups,
-          .type = type};
+          .type = type_of(precision),
+          .tf32 = precision == backend::Precision::kTf32};
 }
 
 // Whether a later node reads the tensor: the backward pass goes from the last node to the first, so that node has
@@ -46,7 +51,7 @@ bool later_node_reads(const core::Graph& graph, size_t node, core::TensorId tens
 auto key_of(const ModelPass& p) {
   const ConvolutionShape& s = p.shape;
   return std::make_tuple(s.height, s.width, s.channels, s.outputs, s.kernel, s.stride, s.padding, s.groups, s.type,
-                         p.pass, p.adds);
+                         s.tf32, p.pass, p.adds);
 }
 
 const char* name_of(const ModelPass& p) {
@@ -61,7 +66,7 @@ const char* name_of(const ModelPass& p) {
   return "";
 }
 
-void add_passes(std::vector<ModelPass>& passes, cuda::DnnDataType type) {
+void add_passes(std::vector<ModelPass>& passes, backend::Precision precision) {
   std::set<decltype(key_of(ModelPass{}))> seen;
   for (const models::Model& model : models::all_models()) {
     if (model.data != models::Model::Data::kImages) continue;
@@ -72,14 +77,14 @@ void add_passes(std::vector<ModelPass>& passes, cuda::DnnDataType type) {
       if (op == nullptr) continue;
       const backend::Dimensions d = backend::dimensions_of(graph, node);
       if (!backend::cuda::needs_dnn(*op, d)) continue;
-      ModelPass pass{.model = model.name, .layer = node.name, .shape = shape_of(*op, d, type)};
+      ModelPass pass{.model = model.name, .layer = node.name, .shape = shape_of(*op, d, precision)};
       const auto add = [&](ConvolutionPass which, bool adds) {
         pass.pass = which;
         pass.adds = adds;
         if (seen.insert(key_of(pass)).second) passes.push_back(pass);
       };
       add(ConvolutionPass::kForward, false);
-      add(ConvolutionPass::kWeightGradient, type == cuda::DnnDataType::kFloat32);
+      add(ConvolutionPass::kWeightGradient, type_of(precision) == cuda::DnnDataType::kFloat32);
       const core::TensorId input = node.inputs.front();
       if (graph.tensor(input).has_gradient) {
         add(ConvolutionPass::kInputGradient, later_node_reads(graph, i, input));
@@ -92,7 +97,10 @@ void add_passes(std::vector<ModelPass>& passes, cuda::DnnDataType type) {
 
 std::vector<ModelPass> passes_of_models() {
   std::vector<ModelPass> passes;
-  for (const auto type : {cuda::DnnDataType::kFloat32, cuda::DnnDataType::kBfloat16}) add_passes(passes, type);
+  using backend::Precision;
+  for (const auto precision : {Precision::kFloat32, Precision::kTf32, Precision::kBfloat16}) {
+    add_passes(passes, precision);
+  }
   return passes;
 }
 
@@ -101,7 +109,11 @@ std::string row_of(const ModelPass& pass) {
   return fmt::format("{:<14} {:<21} {:>12} {:>14} {:>2} {:>2}  {} {:<5}", pass.model, pass.layer,
                      fmt::format("{}x{}x{}", s.height, s.width, s.channels),
                      fmt::format("{}x{}x{}x{}", s.outputs, s.kernel, s.kernel, s.channels / s.groups), s.stride,
-                     s.padding, s.type == cuda::DnnDataType::kFloat32 ? "fp32" : "bf16", name_of(pass));
+                     s.padding,
+                     s.type == cuda::DnnDataType::kBfloat16 ? "bf16"
+                     : s.tf32                               ? "tf32"
+                                                            : "fp32",
+                     name_of(pass));
 }
 
 }  // namespace lockstep::trainer::testing

@@ -1,4 +1,4 @@
-// What cuDNN computes in the models of trainer/models: each distinct pass of their convolutions, in either precision.
+// What cuDNN computes in the models of trainer/models: each distinct pass of their convolutions, in each precision.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct ModelPass {
 };
 
 // Of all models with images, in the registry's order and with their default options; the other models have no
-// convolutions: first in float32, then in bfloat16. Left out are depthwise convolutions, which have kernels of our own,
-// and gradients of the images.
+// convolutions: first in float32, then in TF32, then in bfloat16. Left out are depthwise convolutions, which have
+// kernels of our own, and gradients of the images.
 std::vector<ModelPass> passes_of_models();
 
 // The pass as a row of the table begins: model, layer, images, weights, stride, padding, precision, and what it

@@ -11,8 +11,9 @@ Result<std::string> plan_table(const cuda::Dnn& dnn) {
   const size_t version = dnn.get_version();
   std::string table = fmt::format(
       "# `make cuda-plans` prints this file: cuDNN {}.{}.{}, micro-batches of {} samples. fp32: without TF32.\n"
-      "# bf16: with sums in float32. Both are deterministic. Columns: the first model and layer that have it, images,\n"
-      "# weights, stride, padding, precision, result; for",
+      "# tf32: with or without TF32, as the heuristics prefer. All have sums in float32 and are deterministic.\n"
+      "# Columns: the first model and layer that have it, images, weights, stride, padding, precision, result;\n"
+      "# for",
       version / 10000, version / 100 % 100, version % 100, kPlannedSamples);
   for (const DescribedGpu& gpu : kDescribedGpus) table += fmt::format(" {},", gpu.name);
   table += " each: the engine's number and its workspace in KiB.\n";

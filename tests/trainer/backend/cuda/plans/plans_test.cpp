@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -114,10 +115,28 @@ TEST_F(RealCudnn, plans_each_pass_for_each_gpu_within_the_tables_workspace) {
       EXPECT_LE(plan->workspace_bytes(), choices[gpu].workspace_kib * kKib)
           << kDescribedGpus[gpu].name << "\n"
           << rows[i] << "\nif that is well, run `make cuda-plans`";
-      const bool rounded = passes[i].shape.type == cuda::DnnDataType::kBfloat16;
-      const cuda::DnnNote also = rounded ? cuda::DnnNote::kTensorCore : cuda::DnnNote::kStrictNan;
+      const ConvolutionShape& shape = passes[i].shape;
+      const bool on_tensor_cores = shape.tf32 || shape.type == cuda::DnnDataType::kBfloat16;
+      const cuda::DnnNote also = on_tensor_cores ? cuda::DnnNote::kTensorCore : cuda::DnnNote::kStrictNan;
       EXPECT_THAT(plan->notes(), ::testing::Each(::testing::AnyOf(cuda::DnnNote::kStrictNan, also))) << rows[i];
     }
+  }
+}
+
+TEST_F(RealCudnn, multiplies_on_tensor_cores_where_tf32_is_asked_for) {
+  for (const DescribedGpu& gpu : kDescribedGpus) {
+    const auto device = describe(dnn_, gpu);
+    ASSERT_TRUE(device) << device.error().message;
+    int passes = 0, on_tensor_cores = 0;
+    for (const ModelPass& pass : passes_of_models()) {
+      if (!pass.shape.tf32) continue;
+      const auto plan = ConvolutionPlan::plan({.dnn = dnn_, .device = device->get()}, pass.shape, pass.pass, pass.adds);
+      ASSERT_TRUE(plan) << row_of(pass) << "\n" << plan.error().message;
+      ++passes;
+      on_tensor_cores += std::ranges::find(plan->notes(), cuda::DnnNote::kTensorCore) != plan->notes().end();
+    }
+    EXPECT_GT(on_tensor_cores, passes * 9 / 10) << gpu.name;
+    std::printf("%s: %d of %d passes on tensor cores\n", gpu.name, on_tensor_cores, passes);
   }
 }
 
