@@ -45,10 +45,10 @@ inline constexpr size_t kConvolutionWorkspaceBytes = size_t{2} << 30;
 class ConvolutionPlan {
  public:
   // `adds`: run() adds to the result, else it overwrites. The plan has the first suitable engine in the order of the
-  // library's heuristics. Such an engine is deterministic, rounds nothing but its result (no sums in bfloat16, TF32 only
-  // if the shape allows it) and transforms nothing (no FFT, no Winograd). It needs at most `most_workspace` bytes. What
-  // `place` refers to must outlive the plan. kInternal: the library has no such engine. kExhausted: the library lacks
-  // memory.
+  // library's heuristics. Such an engine is deterministic and transforms nothing (no FFT, no Winograd). It rounds
+  // nothing but its result: no sums in bfloat16, and TF32 only if the shape allows it. It needs at most
+  // `most_workspace` bytes. What `place` refers to must outlive the plan. kInternal: the library has no such engine.
+  // kExhausted: the library lacks memory.
   static Result<ConvolutionPlan> plan(const DnnPlace& place, const ConvolutionShape& shape, ConvolutionPass pass,
                                       bool adds, size_t most_workspace = kConvolutionWorkspaceBytes);
 

@@ -8,9 +8,8 @@
 
 namespace lockstep::trainer::backend::cuda {
 
-// All nodes in order. Together are a batch norm, the sum with another tensor or none, and ReLU, ReLU6 or none, wherever
-// only the next node reads what a node writes (norm_block.h). `rounds`: activations are bfloat16. A node then stays by
-// itself if it would need copies (copies.h).
+// All nodes in order. A batch norm is together with the sum and the activation that follow it, where norm_block.h
+// allows it. `rounds`: activations are bfloat16. A node then stays by itself if it would need copies (copies.h).
 std::vector<Run> runs_of(const core::Graph& graph, bool rounds);
 
 }  // namespace lockstep::trainer::backend::cuda
