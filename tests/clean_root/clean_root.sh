@@ -17,11 +17,19 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 [ "$(id -u)" -eq 0 ] || { echo "clean_root: needs root to make a root file system; run it with sudo" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "clean_root: debootstrap is missing; run: apt-get install debootstrap" >&2; exit 1; }
 
-mkdir -p "$cache"
+# A run holds a lock on its root, as each process inside does. Those without one are of killed runs.
+roots=$cache/clean-roots
+mkdir -p "$roots"
+exec 9>"$roots/.lock"
+flock 9
+for old in "$roots"/*/; do
+  if [ -d "$old" ] && [ ! -e "$old/.kept" ] && flock -n "$old" true; then rm -rf --one-file-system "$old"; fi
+done
+
 pristine=$cache/clean-root.tar
 if [ ! -f "$pristine" ]; then
   echo "clean_root: making a pristine Debian 12 (once)" >&2
-  work=$(mktemp -d "$cache/clean-root.XXXXXX")
+  work=$(mktemp -d "$roots/pristine.XXXXXX")
   debootstrap --variant=minbase --include=git,make,ca-certificates bookworm "$work" >"$cache/clean-root.log" 2>&1 ||
     { tail -n 5 "$cache/clean-root.log" >&2; rm -rf "$work"; exit 1; }
   tar -C "$work" -cf "$pristine.part" .
@@ -29,7 +37,11 @@ if [ ! -f "$pristine" ]; then
   rm -rf "$work"
 fi
 
-root=$(mktemp -d "$cache/clean-root.XXXXXX")
+root=$(mktemp -d "$roots/XXXXXX")
+exec 8<"$root"
+flock 8
+exec 9>&-
+[ -z "${CLEAN_ROOT_KEEP:-}" ] || touch "$root/.kept"
 cleanup() {
   [ -n "${CLEAN_ROOT_KEEP:-}" ] && { echo "clean_root: kept at $root" >&2; return; }
   rm -rf --one-file-system "$root"
@@ -71,6 +83,6 @@ cd lockstep
 exec "$@"
 INNER
 
-# A PID namespace of its own: whatever the command leaves running ends with it.
+# A PID namespace of its own: whatever the command leaves running ends with it, and it ends with this script.
 env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 CI="${CI:-}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-  unshare --mount --pid --fork --kill-child bash "$root/enter.sh" "$root" "${lent[*]}" "$@"
+  setpriv --pdeathsig KILL -- unshare --mount --pid --fork --kill-child bash "$root/enter.sh" "$root" "${lent[*]}" "$@"
