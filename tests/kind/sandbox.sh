@@ -28,11 +28,13 @@ sweep() {
     done
   done
   rm -rf "$kind_state/networks"
-  # Containers of a killed sandbox have ended, but podman keeps their files and volumes.
+  # Trees that a killed prepare.sh was about to pack.
+  find "$kind_state/tmp" -mindepth 1 -maxdepth 1 ! -name buildah-cache -exec rm -rf --one-file-system {} + 2>/dev/null || true
+  # Containers of a killed sandbox have ended, but podman keeps their files and volumes; those of a build are external.
   write_configuration
   if grep -q '"id"' "$kind_state/storage/overlay-containers/containers.json" 2>/dev/null; then
     unshare "${namespaces[@]}" --net bash "$0" --inside own sh -c \
-      'podman rm --all --force --volumes && podman volume prune --force' >/dev/null 2>&1 || true
+      'podman ps --all --external --quiet | xargs -r podman rm --force --volumes && podman volume prune --force' >/dev/null 2>&1 || true
   fi
 }
 

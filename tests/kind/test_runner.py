@@ -57,7 +57,7 @@ def test_a_killed_runner_leaves_nothing(sandbox):
     e2e.wait_for("no cgroup is left", lambda: not cgroups(), PATIENCE, 0.2)
     assert [name for name in links() - before if name.startswith("podman")] == []
     assert [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if "lockstep-kind" in line] == []
-    listing = "podman ps --all --quiet; podman volume ls --quiet; podman network ls --quiet"
+    listing = "podman ps --all --external --quiet; podman volume ls --quiet; podman network ls --quiet"
     done = subprocess.run([sandbox, "sh", "-c", listing], text=True, capture_output=True, timeout=PATIENCE, check=True)
     # One network: podman's default, which every sandbox has.
     assert done.stdout.split() == ["podman"], "the next sandbox finds something of the killed one"

@@ -11,7 +11,7 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[0] / "e2e"))
 import e2e  # noqa: E402
-
+from kind_cluster import CACHE  # noqa: E402
 
 
 def cgroups():
@@ -38,6 +38,8 @@ def test_a_sandbox_that_ends_early_leaves_nothing(sandbox, number):
     process = subprocess.Popen([sandbox, "bash", "-c", script], start_new_session=True)
     e2e.wait_for("the sandbox runs", lambda: marked(seconds), deadline=60)
     assert cgroups()
+    half_packed = CACHE / "tmp/tmp.killed/debian"
+    half_packed.mkdir(parents=True, exist_ok=True)
     process.send_signal(number)
     process.wait(timeout=30)
     e2e.wait_for("its processes are gone", lambda: not marked(seconds), deadline=20)
@@ -47,6 +49,7 @@ def test_a_sandbox_that_ends_early_leaves_nothing(sandbox, number):
     assert [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if "lockstep-kind" in line] == []
     done = subprocess.run([sandbox, "true"], timeout=60)
     assert done.returncode == 0, "the next sandbox waits for nothing"
+    assert not half_packed.exists()
 
 
 def test_a_sandbox_ends_as_its_command_does(sandbox):
