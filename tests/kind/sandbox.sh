@@ -8,7 +8,8 @@
 set -euo pipefail
 # shellcheck source=tests/kind/layout.sh
 source "$(dirname "${BASH_SOURCE[0]}")/layout.sh"
-group=lockstep-kind
+mkdir -p "$kind_state"
+group=lockstep-kind-$(stat -c %i "$kind_state")  # of this cache; a clean root has another one at the same path
 namespaces=(--mount --pid --cgroup --ipc --uts --fork --kill-child)
 
 # Prints the mounts of cgroup version 1, and of version 2 beside them; nothing on a machine with version 2 alone.
@@ -122,7 +123,6 @@ if [ $# -eq 0 ]; then
   exit 2
 fi
 
-mkdir -p "$kind_state"
 exec 8>"$kind_state/lock"
 flock -w 3000 8 || { echo "sandbox.sh: another sandbox held $kind_state/lock for 50 minutes; end it and try again" >&2; exit 1; }
 sweep

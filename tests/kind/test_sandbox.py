@@ -15,7 +15,7 @@ from kind_cluster import CACHE  # noqa: E402
 
 
 def cgroups():
-    return [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob("*/lockstep-kind")]
+    return [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"*/lockstep-kind-{CACHE.stat().st_ino}")]
 
 
 def marked(word):
