@@ -18,8 +18,9 @@ import time
 
 sys.dont_write_bytecode = True
 
-from lockstep_cluster import teardown, up  # noqa: E402
+from lockstep_cluster import cgroups, teardown, up  # noqa: E402
 from lockstep_cluster.host import Problem  # noqa: E402
+from lockstep_cluster.layout import SLOTS, claims  # noqa: E402
 from test_support import (  # noqa: E402
     HERE,
     KILLED,
@@ -337,6 +338,33 @@ def a_killed_up_is_cleaned_away_by_down_and_by_the_next_up_whose_cluster_goes_wh
     owner.wait()
     seconds = until("the cluster was gone", lambda: remains(KILLED) == [], 30)
     print(f"      gone {seconds:.1f} s later")
+
+
+@check
+def a_cluster_that_was_killed_with_its_root_folder_holds_no_slot():
+    slot = next(slot for slot in reversed(SLOTS) if slot not in claims() and not cgroups.of_slot(slot))
+    bridge, name = pathlib.Path(f"/sys/class/net/ls{slot}br"), f"lockstep-gone-{slot}"
+    process = subprocess.Popen(["sleep", "1000"])
+    try:
+        subprocess.run(["ip", "link", "add", bridge.name, "type", "bridge"], check=True)
+        teardown.remove_abandoned()
+        expect(bridge.exists(), "it took the bridge of a cluster that has no cgroups yet")
+        for tree in cgroups.trees():
+            (tree / name / "control").mkdir(parents=True)
+        for top in cgroups.of_slot(slot):
+            if (top / "pids.current").exists():
+                (top / "control/cgroup.procs").write_text(str(process.pid))
+        teardown.remove_abandoned()
+        expect(bridge.exists() and cgroups.of_slot(slot), "it took a cluster that has a process")
+        process.kill()
+        process.wait()
+        teardown.remove_abandoned()
+        expect(not bridge.exists() and not cgroups.of_slot(slot), "it is left")
+    finally:
+        process.kill()
+        process.wait()
+        cgroups.remove_folders(cgroups.of_slot(slot))
+        subprocess.run(["ip", "link", "delete", bridge.name], capture_output=True)
 
 
 @check

@@ -107,6 +107,27 @@ def existing(cluster, below=""):
     return found
 
 
+def of_slot(slot):
+    """The top folders of clusters of that slot in every tree, also those of clusters in other root folders."""
+    return [folder for tree in trees() for folder in tree.glob(f"lockstep-*-{slot}")]
+
+
+def remove_folders(tops):
+    """Removes these folders with all below them, as far as no process is in one."""
+    for top in tops:
+        for folder, _, _ in os.walk(top, topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+
+
+def are_empty(folders):
+    """Whether no process is in these folders or below, in whatever PID namespace; a counter says so."""
+    counters = [folder / "pids.current" for folder in folders]
+    return all(int(counter.read_text()) == 0 for counter in counters if counter.exists())
+
+
 def remove(cluster, below="", seconds=10):
     """Removes the folders; the kernel refuses while a dying process still holds one, so this waits for that."""
     end = time.monotonic() + seconds

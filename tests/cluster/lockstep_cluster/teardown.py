@@ -10,10 +10,11 @@ import select
 import shutil
 import sys
 import time
+import types
 
 from . import cgroups, network, processes, sysctls
 from .host import Problem, succeeds
-from .layout import CLAIMS, claims
+from .layout import CLAIMS, SLOTS, claims
 from .node_config import HERE
 
 
@@ -48,6 +49,30 @@ def take_down(cluster):
         cluster.folder.parent.rmdir()
     except OSError:
         pass
+
+
+def remove_abandoned():
+    """Removes links and cgroups of clusters that were killed with their root folder, and thus have lost their claims.
+
+    Otherwise each would hold its slot until the machine restarts."""
+
+    def abandoned():
+        claimed = claims()
+        return {
+            slot
+            for slot in SLOTS
+            if slot not in claimed
+            and pathlib.Path(f"/sys/class/net/ls{slot}br").exists()
+            and cgroups.of_slot(slot)
+            and cgroups.are_empty(cgroups.of_slot(slot))
+        }
+
+    found = abandoned()
+    if found:
+        time.sleep(1)  # an `up` in another root folder may have made its cgroups, and is about to start etcd
+    for slot in found & abandoned():
+        network.remove(types.SimpleNamespace(slot=slot, bridge=f"ls{slot}br"))
+        cgroups.remove_folders(cgroups.of_slot(slot))
 
 
 def identity(owner):

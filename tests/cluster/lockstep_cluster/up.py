@@ -95,6 +95,8 @@ def bring_up(cluster, say, node_count, gpus, fleet_size, audit, owner, keep):
         say(f"cleaning up what is left of an earlier cluster {cluster.name}")
         teardown.take_down(cluster)
 
+    teardown.remove_abandoned()
+
     def interrupted(number, _):
         raise Interrupted(number)
 
