@@ -323,9 +323,9 @@ class Ledgers:
         return generation > newer_than and done == [steps] * world
 
 
-def ledger_verdict(folder, reference):
+def ledger_verdict(folder, reference, finished=True):
     """tests/ledger/check_ledger.py of a job's ledgers, against those of an undisturbed run."""
-    result = check_ledger.check(folder, reference)
+    result = check_ledger.check(folder, reference, finished)
     print(result.summary())
     return result
 

@@ -8,9 +8,12 @@ import pytest
 from kind_cluster import CACHE, GPU, PATIENCE, e2e
 
 import jobs
+from gang import FLAGS, reference
 
 FOREVER = 1000000
 RACK = "example.com/rack"
+LEDGER = "/var/lib/lockstep-ledger"  # of each worker
+STEPS = 6000  # of a job whose ledger is compared: ten minutes at its pace, of which the test needs a part
 
 
 def trainer(name, **spec):
@@ -193,9 +196,41 @@ def test_a_gang_over_two_racks_has_its_ranks_in_their_order(cluster, racks):
     cluster.delete_job("across")
 
 
-def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, racks):
+def with_ledger(cluster, name, **spec):
+    """A job of STEPS steps of 0.1 s whose processes write ledgers into a folder of their node.
+
+    It outlives a pod that is deleted."""
+    for node in cluster.workers():
+        cluster.on(node, "install", "-d", "-m", "0777", LEDGER)  # the trainer is not root
+    job = trainer(
+        name,
+        volumes=[{"name": "ledger", "hostPath": {"path": LEDGER, "type": "Directory"}}],
+        volumeMounts=[{"name": "ledger", "mountPath": "/ledger"}],
+        **spec,
+    )
+    job["spec"]["command"] = ["lockstep-trainer", *FLAGS, f"--steps={STEPS}", jobs.pace(0.1), "--ledger=/ledger"]
+    return job
+
+
+def collect_ledgers(cluster, folder):
+    """Copies the ledgers of all workers into one folder."""
+    folder.mkdir()
+    for node in cluster.workers():
+        for file in cluster.on(node, "ls", LEDGER).stdout.split():
+            (folder / f"{node}-{file}").write_text(cluster.on(node, "cat", f"{LEDGER}/{file}").stdout)
+    return folder
+
+
+def last_steps(folder, generation):
+    """The last step that each process of the generation committed in it."""
+    commits = [[line["step"] for line in lines if line["generation"] == generation]
+               for lines in e2e.Ledgers(folder).read().commits()]
+    return [steps[-1] for steps in commits if steps]
+
+
+def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, racks, tmp_path):
     name = "leaves"
-    cluster.apply(trainer(name, nodes=2, procs=1, spares={"nodes": 1}, gpusPerNode=4))
+    cluster.apply(with_ledger(cluster, name, nodes=2, procs=1, spares={"nodes": 1}, gpusPerNode=4))
     goes_on(cluster, name, 0)
     wait_for(cluster, name, "the spare is there", lambda: cluster.job(name)["status"]["nodes"].get("spare") == 1)
     gang = cluster.gang(name)
@@ -204,27 +239,47 @@ def test_a_member_leaves_its_unhealthy_gpu_and_its_spare_takes_over(cluster, rac
     node, uid = pod["spec"]["nodeName"], pod["metadata"]["uid"]
     wait_for(cluster, name, "the kubelet reports its GPUs", lambda: health(cluster.by_slot(name)[gang[0]]))
     device = sorted(health(cluster.by_slot(name)[gang[0]]))[0]
-    since = time.monotonic()
-    cluster.happen(node, f"xid {cluster.listed_gpus(node).index(device)} 79")
+    generation = cluster.job(name)["status"]["membershipGeneration"]
 
     def attempt():
         status = cluster.job(name)["status"]
         return (status.get("attempts") or [None])[-1]
 
-    found = wait_for(cluster, name, "the attempt is recorded", attempt)
-    print(f"\n{1000 * (time.monotonic() - since):.0f} ms after the Xid: {found}")
-    assert (found["cause"], found["counted"], found["pod"]) == ("Unhealthy", False, pod["metadata"]["name"])
-    assert found["message"].endswith(f"{GPU} {device} is Unhealthy")
-    wait_for(cluster, name, "the spare is in the gang", lambda: spare in cluster.gang(name))
-    assert cluster.gang(name) == sorted([gang[1], spare])
-    goes_on(cluster, name, newest_step(cluster, name))
-
     def successor():
         now = cluster.by_slot(name).get(gang[0])
         return now if now and now["metadata"]["uid"] != uid and now["status"]["phase"] == "Running" else None
 
-    assert wait_for(cluster, name, "its successor runs", successor)["spec"]["nodeName"] != node
+    def after(what, look):
+        """Waits, and prints the milliseconds since the Xid."""
+        seen = wait_for(cluster, name, what, look)
+        print(f"{1000 * (time.monotonic() - since):.0f} ms after the Xid: {what}")
+        return seen
+
+    with cluster.following(pod["metadata"]["name"]) as said:
+        since = time.monotonic()
+        cluster.happen(node, f"xid {cluster.listed_gpus(node).index(device)} 79")
+        found = after("the attempt is recorded", attempt)
+        after("the spare is in the gang", lambda: spare in cluster.gang(name))
+    print(found)
+    assert (found["cause"], found["counted"], found["pod"]) == ("Unhealthy", False, pod["metadata"]["name"])
+    assert found["message"].endswith(f"{GPU} {device} is Unhealthy")
+    assert cluster.gang(name) == sorted([gang[1], spare])
+    assert after("its successor runs", successor)["spec"]["nodeName"] != node
+    goes_on(cluster, name, newest_step(cluster, name))
+    status = cluster.job(name)["status"]
+    assert [one["cause"] for one in status["attempts"]] == ["Unhealthy"]
+    assert status["restarts"].get("charged", 0) == 0
     cluster.delete_job(name)
+
+    # The member left at a step boundary: all ranks of its generation committed the same last step, and none was redone.
+    left_after = int(re.search(r"left after step (\d+) of", said.text)[1])
+    ledgers = collect_ledgers(cluster, tmp_path / "ledgers")
+    assert last_steps(ledgers, generation) == [left_after, left_after]
+    # A ledger against that of an undisturbed run compares the bits of the weights after every step.
+    reference(tmp_path / "alone", *FLAGS, f"--steps={STEPS}")
+    result = e2e.ledger_verdict(ledgers, tmp_path / "alone", finished=False)
+    assert result.violations == []
+    assert result.superseded == 0 and max(result.effective) > left_after
     # The plugin never calls a GPU healthy again by itself.
     cluster.restart_plugin(node)
     cluster.wait_for_gpus(node, 8)
