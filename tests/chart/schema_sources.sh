@@ -18,6 +18,8 @@ echo "$kubernetes/api/openapi-spec/swagger.json"
 
 # The module has the Go types alone; their authors generate the CRDs in the same way.
 crds=$(dirname "$generator")/crds
+exec 9>"$crds.lock"
+flock 9
 if [ ! -d "$crds" ]; then
   rm -rf "$crds.part"
   (cd "$here/modules/controller-gen" && PATH=$(dirname "$go"):$PATH "$generator" crd "output:crd:dir=$crds.part" \
