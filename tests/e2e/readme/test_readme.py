@@ -13,6 +13,7 @@ import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
+import lockstep_cluster.layout  # noqa: E402
 from command_table import LONG  # noqa: E402
 from pages import blocks, changed, pages, run, types_blocks, yaml_blocks  # noqa: E402
 
@@ -28,11 +29,18 @@ def write_job(folder):
     return folder
 
 
+def take_down():
+    """Removes the cluster if it is of this run."""
+    spec = lockstep_cluster.layout.Cluster(CLUSTER).read_spec() or {}
+    if (spec.get("owner") or "").startswith(f"{os.getpid()}:"):
+        e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
+
+
 @pytest.fixture
 def cluster_of_make():
     """The environment in which `make cluster` makes a cluster of its own; the cluster is gone after the test."""
     yield {"NAME": CLUSTER, "OWNER": str(os.getpid())}
-    e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
+    take_down()
 
 
 def jobs_of(page):
@@ -111,7 +119,7 @@ def test_the_block_of_the_test_cluster_shows_its_nodes():
         out = run("\n".join([changed(up, {"cluster up": own}), get,
                              changed(down, {"down": f"down --name {CLUSTER}"})]), 300)
     finally:
-        e2e.run(e2e.ROOT / "tests/cluster/cluster", "down", "--name", CLUSTER, deadline=180)
+        take_down()
     assert re.findall(r"^(n\d) +Ready\b", out, re.M) == ["n1", "n2", "n3"], out
 
 
