@@ -34,6 +34,7 @@ from test_support import (  # noqa: E402
     get,
     kubectl,
     machine,
+    new_since,
     node_ready,
     phase,
     pod,
@@ -372,7 +373,7 @@ def down_leaves_nothing_behind():
     cluster("down")
     for name in NAMES:
         expect(remains(name) == [], f"left: {remains(name)}")
-    new = [line for line in machine() if line not in BEFORE]
+    new = new_since(BEFORE)
     expect(not new, f"new on this machine: {new}")
 
 

@@ -214,6 +214,20 @@ def remains(name):
     return found + ([f"folder {folder}"] if pathlib.Path(folder).exists() else [])
 
 
+def _rules():
+    """The lines of nft's ruleset without the tables of tests (tests/e2e/leader/way.py), which run beside these."""
+    tables = re.split(r"^(?=table )", "\n".join(_said("nft", "list", "ruleset")), flags=re.M)
+    kept = [table for table in tables if " lockstep-way-" not in table.split("{")[0]]
+    return [line.strip() for table in kept for line in table.splitlines()]
+
+
+def new_since(before):
+    """What is new on this machine. The kernel's settings count if no other cluster had changed them before."""
+    settings_known = any(line.startswith("/proc/sys/") for line in before)
+    new = [line for line in machine() if line not in before]
+    return [line for line in new if settings_known or not line.startswith("/proc/sys/")]
+
+
 def machine():
     """The objects of clusters on this machine, as lines, without those of other clusters (which hold a claim)."""
     others = tuple(f"ls{path.name}" for path in pathlib.Path("/run/lockstep-cluster").glob("[0-9]*"))
@@ -222,15 +236,13 @@ def machine():
         for line in _said("ip", "-o", "link")
         if not line.split(":")[1].strip().startswith(others or ("-",))
     ]
-    lines += [f"netns {line}" for line in _said("ip", "netns")] + [
-        f"nft {line.strip()}" for line in _said("nft", "list", "ruleset")
-    ]
+    lines += [f"netns {line}" for line in _said("ip", "netns")] + [f"nft {line}" for line in _rules()]
     lines += [f"iptables {line}" for line in _said("iptables", "-S")]
     lines += [f"route {line}" for line in _said("ip", "route") if not any(f"dev {other}" in line for other in others)]
     lines += [
         f"mount {line.split()[1]}"
         for line in pathlib.Path("/proc/mounts").read_text().splitlines()
-        if "/lockstep/run/" not in line
+        if "/lockstep/run/" not in line and "/pytest-of-" not in line
     ]
     if not others:
         lines += [
