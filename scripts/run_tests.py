@@ -268,7 +268,7 @@ def suite_gpu(suite):
     """On the fake first, so that these tests work once the machine has a GPU."""
     tests = ["tests/gpu", "--ignore=tests/gpu/test_kernel_table.py"]  # of the suite kernels
     counts = pytest(suite, tests, 900, env={"LOCKSTEP_GPU_TESTS": "fake"})
-    real = pytest(suite, tests, 900)
+    real = pytest(suite, tests, 5400)
     counts.add(real)
     counts.names += real.names
     return counts
@@ -583,7 +583,7 @@ SUITES = {
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
     "readme": ("the command blocks of the pages, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
-    "gpu": ("the CUDA runtime, and two ranks on one GPU over NCCL: on fakes, then on a GPU where there is one", suite_gpu),
+    "gpu": ("the CUDA backend, its libraries, and two ranks on one GPU: on fakes, then on a GPU where there is one", suite_gpu),
     "kernels": ("the CUDA kernels by nvcc, against their table; plans of cuDNN itself", suite_kernels),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),

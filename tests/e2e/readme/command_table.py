@@ -23,6 +23,9 @@ LEFT_OUT = {
         "torchrun --nnodes=2 --nproc-per-node=8 --max-restarts=3 train.py --epochs=3":
             "PyTorch's launcher, which the page translates; it needs two nodes with 8 GPUs",
     },
+    "tests/gpu/README.md": {
+        "tests/gpu/run.sh": "it needs a GPU; the suite `gpu` of `make test` runs these tests on the fakes",
+    },
     "tests/kind/README.md": {
         "make test-kind": "the suite `kind` of `make test`",
         "tests/kind/run.sh cuda": "a form of `make soak`",

@@ -1,4 +1,4 @@
-// Layers in bfloat16 on the fakes, beside ref, which has neither its rounding nor its ties.
+// Layers in bfloat16 on the CUDA backend under test, beside ref, which has neither its rounding nor its ties.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
-#include "tests/trainer/backend/cuda/on_fake.h"
+#include "tests/trainer/backend/cuda/under_test.h"
 #include "tests/trainer/backend/image_layers.h"
 #include "tests/trainer/backend/layer_checks.h"
 #include "tests/trainer/backend/layers.h"
@@ -21,7 +21,7 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
-using testing::fake_gpu_in_bfloat16;
+using testing::gpu_in_bfloat16;
 using testing::LayerCase;
 
 // From one number of 8 bits to the next, relative to it. Rounding moves a number by half of that at most.
@@ -67,7 +67,7 @@ class Bfloat16Layer : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(Bfloat16Layer, loss_and_gradient_are_those_of_ref) {
   auto ref = backend::make_backend("ref", 1).value();
-  auto cuda = fake_gpu_in_bfloat16();
+  auto cuda = gpu_in_bfloat16();
   const core::Graph graph = GetParam().graph();
   Bench expected(graph, *ref, GetParam().classes), actual(graph, *cuda, GetParam().classes);
   const double loss = expected.loss(), evaluated = expected.loss(core::RunContext::Mode::kEvaluate);
@@ -92,7 +92,7 @@ class Bfloat16OnlyPath : public ::testing::TestWithParam<LayerCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bfloat16OnlyPath);  // under ThreadSanitizer
 
 TEST_P(Bfloat16OnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
-  auto cuda = fake_gpu_in_bfloat16();
+  auto cuda = gpu_in_bfloat16();
   const core::Graph graph = GetParam().graph();
   Bench bench(graph, *cuda, GetParam().classes);
   testing::expect_a_nan_to_reach_the_loss(bench);
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(SmallImages, Bfloat16OnlyPath,
 
 // The state of another rank is installed while a program exists: what it derived from the old one is stale.
 TEST(Bfloat16, copies_of_parameters_follow_the_state) {
-  auto cuda = fake_gpu_in_bfloat16();
+  auto cuda = gpu_in_bfloat16();
   for (const LayerCase& layer : {testing::layer_cases(5, 4).front(), testing::image_layer_cases(5, 4)[3]}) {
     SCOPED_TRACE(layer.name);
     const core::Graph graph = layer.graph();
@@ -129,7 +129,7 @@ TEST(Bfloat16, copies_of_parameters_follow_the_state) {
 
 // What evaluation ranks classes by: 8 bits would tie many of them.
 TEST(Bfloat16, scores_of_a_linear_layer_are_float32) {
-  auto cuda = fake_gpu_in_bfloat16();
+  auto cuda = gpu_in_bfloat16();
   const core::Graph graph = models::mlp({.batch = 16, .width = 32, .layers = 2});
   Bench bench(graph, *cuda, 10);
   bench.loss();
@@ -143,7 +143,7 @@ TEST(Bfloat16, scores_of_a_linear_layer_are_float32) {
 }
 
 TEST(Bfloat16, halves_the_memory_of_activations) {
-  auto narrow = fake_gpu_in_bfloat16(), wide = testing::fake_gpu();
+  auto narrow = gpu_in_bfloat16(), wide = testing::gpu();
   const core::Graph graph = models::mlp({.batch = 16, .width = 256, .layers = 4});
   Bench bench(graph, *narrow, 10), other(graph, *wide, 10);
   const auto activations = [&graph](core::Backend& backend) {

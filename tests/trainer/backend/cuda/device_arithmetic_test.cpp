@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/trainer/backend/cuda/on_fake.h"
+#include "tests/trainer/backend/cuda/under_test.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/core/fixed_point.h"
 #include "trainer/core/norm.h"
@@ -17,7 +17,7 @@
 namespace lockstep::trainer {
 namespace {
 
-using testing::fake_gpu;
+using testing::gpu;
 
 std::vector<float> reals(size_t count, float scale) {
   std::vector<float> all(count);
@@ -41,7 +41,7 @@ class Arenas : public ::testing::Test {
   }
 
   static constexpr size_t kCount = 9001;
-  std::unique_ptr<core::Backend> cuda_ = fake_gpu();
+  std::unique_ptr<core::Backend> cuda_ = gpu();
 };
 
 TEST_F(Arenas, sums_and_flags_of_rounding_are_those_of_the_host) {
@@ -107,7 +107,7 @@ TEST_F(Arenas, a_norm_is_taken_on_the_right_gpu_after_another_was_used) {
   auto memory = put(reals(kCount, 1));
   double first = 0, second = 0;
   cuda_->norm(memory->data(), kCount, &first);
-  backend::CudaOptions options = testing::on_fake();
+  backend::CudaOptions options = testing::libraries();
   options.local_rank = 1;
   auto other = backend::make_cuda_backend(options).value();
   cuda_->norm(memory->data(), kCount, &second);

@@ -1,4 +1,4 @@
-// Whole training steps of models on the CUDA backend, on the fakes, beside those of `cpu`.
+// Whole training steps of models on the CUDA backend under test, beside those of `cpu`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,79 +8,19 @@
 #include <vector>
 
 #include "tests/sanitizer.h"
-#include "tests/trainer/backend/cuda/on_fake.h"
+#include "tests/trainer/backend/cuda/recipes.h"
+#include "tests/trainer/backend/cuda/under_test.h"
 #include "tests/trainer/core/gang.h"
-#include "tests/trainer/core/made_text.h"
-#include "tests/trainer/cuda/fake_cuda.h"
-#include "trainer/core/footprint.h"
-#include "trainer/data/generated.h"
-#include "trainer/data/synthetic_images.h"
-#include "trainer/data/text_source.h"
-#include "trainer/models/char_transformer.h"
-#include "trainer/models/mlp.h"
-#include "trainer/models/resnet.h"
 
 namespace lockstep::trainer {
 namespace {
 
 using testing::GangResult;
+using testing::mlp;
 using testing::Recipe;
+using testing::resnet18;
 using testing::train;
-
-Recipe mlp(bool on_cuda, bool deterministic) {
-  Recipe recipe{
-      .graph = [] { return models::mlp({.batch = 4, .width = 24, .layers = 2, .dropout = 0.1}); },
-      .source = [](core::ElementType real) { return std::make_unique<data::BlobSource>(real, 3); },
-      .optimizer = {.rule = core::AdamW{},
-                    .schedule = {.peak = 3e-3, .warmup_steps = 5},
-                    .matrices = {.weight_decay = 0.01}},
-      .options = {.seed = 3, .micro_batches = 6, .clip_norm = 0.5, .buckets = {.first_bytes = 512, .bytes = 2048}},
-      .backend = "cpu",
-      .deterministic = deterministic};
-  if (on_cuda) recipe.device = [](int) { return testing::fake_gpu(); };
-  return recipe;
-}
-
-Recipe transformer(bool on_cuda, bool deterministic, std::int64_t width = 32) {
-  Recipe recipe = mlp(on_cuda, deterministic);
-  recipe.graph = [width] {
-    return models::char_transformer({.batch = 2,
-                                     .vocabulary = 26,
-                                     .context = 16,
-                                     .layers = 2,
-                                     .width = width,
-                                     .heads = width / 16,
-                                     .dropout = 0.05});
-  };
-  recipe.source = [](core::ElementType) {
-    static const data::Text text = testing::made_text(5800);
-    return std::make_unique<data::TextSource>(data::TextSource::create(text, 16, 3, 0).value());
-  };
-  return recipe;
-}
-
-// A quarter of the channels.
-Recipe resnet18(bool on_cuda) {
-  constexpr std::int64_t kPixels = 32, kClasses = 10;
-  Recipe recipe{.graph =
-                    [] {
-                      return models::resnet18({.batch = 8,
-                                               .pixels = kPixels,
-                                               .classes = kClasses,
-                                               .width = 16,
-                                               .stem = models::ResNetOptions::Stem::kCifar});
-                    },
-                .source =
-                    [](core::ElementType real) {
-                      return std::make_unique<data::SyntheticImages>(data::SyntheticOptions{
-                          .pixels = kPixels, .classes = kClasses, .real = real, .seed = 3, .most_held_out = 8});
-                    },
-                .optimizer = {.rule = core::Sgd{}, .schedule = {.peak = 0.001, .warmup_steps = 5}},
-                .options = {.seed = 3, .micro_batches = 1},
-                .backend = "cpu"};
-  if (on_cuda) recipe.device = [](int) { return testing::fake_gpu(); };
-  return recipe;
-}
+using testing::transformer;
 
 // Float32 in another order; dropout hides the same elements.
 constexpr double kTolerance = 2e-4;
@@ -119,7 +59,7 @@ TEST(TrainingOnCuda, a_resnet_has_the_losses_of_cpu) {
 }
 
 Recipe in_tf32(Recipe recipe) {
-  recipe.device = [](int) { return testing::fake_gpu_in_tf32(); };
+  recipe.device = [](int) { return testing::gpu_in_tf32(); };
   return recipe;
 }
 
@@ -164,7 +104,7 @@ TEST(TrainingInTf32, a_state_of_float32_continues_and_the_other_way_round) {
 }
 
 Recipe in_bfloat16(Recipe recipe) {
-  recipe.device = [](int) { return testing::fake_gpu_in_bfloat16(); };
+  recipe.device = [](int) { return testing::gpu_in_bfloat16(); };
   return recipe;
 }
 
@@ -218,23 +158,6 @@ TEST(TrainingOnCuda, a_restart_from_the_middle_changes_no_bit) {
   const int before = sanitizer::kThreads ? 1 : 2, after = sanitizer::kThreads ? 1 : 3;
   const testing::Bytes whole = train(recipe, 1, before + after).states[0], until = train(recipe, 2, before).states[0];
   EXPECT_TRUE(train(recipe, 1, after, until).states[0] == whole);
-}
-
-// Room is looked for before any of it is taken. Scratch grows when kernels run.
-TEST(TrainingOnCuda, a_replica_takes_the_memory_that_was_foretold) {
-  for (const Recipe& recipe : {mlp(true, false), transformer(true, false), resnet18(true)}) {
-    const size_t nothing = fake_cuda_device_bytes();
-    const auto probe = testing::fake_gpu();
-    const size_t of_backend = fake_cuda_device_bytes() - nothing;
-    const core::Graph graph = recipe.graph();
-    const size_t foretold = core::replica_bytes(graph, *probe, recipe.optimizer).value();
-    comm::SingleRankCommunicator alone;
-    const testing::Rank rank(recipe, alone);
-    const size_t taken = fake_cuda_device_bytes() - nothing - 2 * of_backend;
-    constexpr size_t kScratch = size_t{128} << 10;
-    EXPECT_GE(taken, foretold);
-    EXPECT_LE(taken, foretold + kScratch);
-  }
 }
 
 }  // namespace
