@@ -5,6 +5,7 @@
 #   scripts/cuda-toolkit.sh --test    the same where LOCKSTEP_CUDA=AUTO does not look; that toolkit, if it is there
 #   scripts/cuda-toolkit.sh --cudnn   cuDNN and the cuBLASLt that it loads, of cudnn.txt (1.4 GB)
 #   scripts/cuda-toolkit.sh --runtime what a trainer with a GPU loads, of cuda-runtime.txt, with licences (2.1 GB)
+#   scripts/cuda-toolkit.sh --sanitizer compute-sanitizer, which runs on a GPU alone, of cuda-sanitizer.txt (52 MB)
 #
 # --where behind each only prints where that is, or would be.
 set -euo pipefail
@@ -24,6 +25,10 @@ elif [ "${1:-}" = --runtime ]; then
   shift
   pins=cuda-runtime.txt proof=lib/libnccl.so.2 download='1.1 GB'
   root=$cache/cuda-runtime-$(cat "$here/cudnn.txt" "$here/cuda-runtime.txt" | sha256sum | cut -c1-12)
+elif [ "${1:-}" = --sanitizer ]; then
+  shift
+  pins=cuda-sanitizer.txt root=$cache/cuda-sanitizer-$(version_of cuda-sanitizer.txt nvidia-cuda-sanitizer-api)
+  proof=bin/compute-sanitizer download='18 MB'
 fi
 
 case "${1:-}" in
@@ -33,7 +38,7 @@ case "${1:-}" in
     ;;
   "") ;;
   *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     [ "$1" = --help ] || [ "$1" = -h ] && exit 0
     exit 2
     ;;
@@ -96,6 +101,7 @@ if [ ! -e "$root/$proof" ]; then
   case $pins in
     cudnn.txt) lay_out_cudnn "$making/packages" ;;
     cuda-runtime.txt) lay_out_runtime "$making/packages" ;;
+    cuda-sanitizer.txt) mv -T "$making/packages/nvidia/cu13" "$root" ;;
     *) lay_out_toolkit "$making/packages" ;;
   esac
 fi
