@@ -41,6 +41,12 @@ def library(variable):
     return str(BIN / FAKES[variable]) if FAKE else os.environ.get(variable)
 
 
+def flags(*names):
+    """What tells lockstep-trainer of libraries: cudart, cublaslt, cudnn or nccl."""
+    given = {name: library(f"LOCKSTEP_{name.upper()}_LIBRARY") for name in names}
+    return [f"--{name}-library={path}" for name, path in given.items() if path]
+
+
 def environment():
     """That of a program of tests/gpu/CMakeLists.txt."""
     return {**os.environ, **({name: library(name) for name in FAKES} if FAKE else {})}
@@ -52,6 +58,14 @@ def program(name):
     if not path.exists() and not FAKE:
         pytest.skip(f"this build has no CUDA kernels, so no {name} (tests/gpu/README.md says how to build it)")
     return path
+
+
+def trainer():
+    """lockstep-trainer with the backend `cuda`."""
+    if FAKE:
+        return BIN / "lockstep-trainer-cuda"
+    program("cuda_contract")  # skips where it is not there: the trainer has no kernels either
+    return e2e.BUILD / "bin/lockstep-trainer"
 
 
 def needs(variable, *names):

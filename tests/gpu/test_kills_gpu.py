@@ -31,11 +31,6 @@ PHASES = {"backward": (1, 66), "all-reduce": (1, 9), "optimizer": (1, 45), "chec
 ON_ONE_GPU = "export NCCL_MAX_CTAS=4 CUDA_MODULE_LOADING=EAGER"
 
 
-def libraries(*names):
-    given = {name: gpu.library(f"LOCKSTEP_{name.upper()}_LIBRARY") for name in names}
-    return [f"--{name}-library={path}" for name, path in given.items() if path]
-
-
 def job(name, victim, kill, mark, *flags):
     """The first process of rank `victim`, which makes the folder `mark`, is killed."""
     script = (f'{ON_ONE_GPU}; [ "$RANK" != {victim} ] || ! mkdir {mark} 2>&- || export LOCKSTEP_KILL_IN={kill}; '
@@ -47,7 +42,7 @@ def job(name, victim, kill, mark, *flags):
         "spec": {
             "image": "none",
             "command": ["/bin/sh", "-c", script, str(gpu.program("lockstep-trainer-killed")), *MODEL,
-                        *libraries("cudart", "cublaslt", "cudnn", "nccl"), "--transport=nccl",
+                        *gpu.flags("cudart", "cublaslt", "cudnn", "nccl"), "--transport=nccl",
                         "--min-step-seconds=0.1", "--checkpoint-every-steps=4", *flags],
             "nodes": 2,
             "elastic": {"minNodes": 1, "stabilizationSeconds": 20},
@@ -88,7 +83,7 @@ def run(tmp_path):
 def undisturbed(tmp_path_factory):
     """The ledger and the digest of the same training in one process."""
     ledger = tmp_path_factory.mktemp("undisturbed") / "ledger"
-    words = [gpu.program("lockstep-trainer-killed"), *MODEL, *libraries("cudart", "cublaslt", "cudnn"),
+    words = [gpu.program("lockstep-trainer-killed"), *MODEL, *gpu.flags("cudart", "cublaslt", "cudnn"),
              f"--ledger={ledger}"]
     ended = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
     return ledger, gpu.e2e.trainer_result(ended.stdout)["digest"]
