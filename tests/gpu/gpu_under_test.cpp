@@ -1,6 +1,6 @@
-// The contract tests of the CUDA backend run on a GPU and on the libraries that LOCKSTEP_CUDART_LIBRARY,
-// LOCKSTEP_CUBLASLT_LIBRARY and LOCKSTEP_CUDNN_LIBRARY name, or else the dynamic linker finds. Where the backend cannot
-// be created, the program ends with the reason and exit code 69, as the trainer does.
+// The contract tests of the CUDA backend run on a GPU. Its libraries are those that LOCKSTEP_CUDART_LIBRARY,
+// LOCKSTEP_CUBLASLT_LIBRARY and LOCKSTEP_CUDNN_LIBRARY name; an unset one is what the dynamic linker finds. Where the
+// backend cannot be created, the program ends with the reason and exit code 69, as the trainer does.
 #include <gtest/gtest.h>
 
 #include <cmath>
