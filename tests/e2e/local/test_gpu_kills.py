@@ -28,7 +28,7 @@ NCCL = ["--transport=nccl", f"--nccl-library={BIN}/libfakenccl.so"]
 NO_MANIFEST = f"LD_PRELOAD={BIN}/libhangingstorage.so LOCKSTEP_KILLS=manifest.json:2"
 # The number of ranks, the rank that dies, what its environment has for it, and its last words.
 PHASES = {
-    "backward": (3, 1, "FAKE_CUDA_KILL=relu_backward_kernel:60", "libfakecuda: killed in relu_backward_kernel"),
+    "backward": (3, 1, "FAKE_CUDA_KILL=classifier_backward:30", "libfakecuda: killed in classifier_backward"),
     "all-reduce": (3, 1, "FAKE_NCCL_KILL=1000:9", "libfakecuda: killed in an all-reduce of "),
     "optimizer": (3, 1, "FAKE_CUDA_KILL=adamw_kernel:45", "libfakecuda: killed in adamw_kernel"),
     "checkpoint": (3, 0, NO_MANIFEST, "hanging_storage: killed before "),
