@@ -26,8 +26,8 @@ def main():
         kind, pid = line.split()
         try:
             held[os.pidfd_open(int(pid))] = (kind, int(pid))
-        except ProcessLookupError:
-            continue  # it has ended
+        except OSError:
+            continue  # it has ended, or this machine has no pidfd
     for handle, (kind, pid) in held.items():
         if lives(handle):
             (os.killpg if kind == "group" else os.kill)(pid, signal.SIGKILL)

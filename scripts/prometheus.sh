@@ -10,7 +10,8 @@ flock 9
 if [ ! -x "$folder/usr/bin/promtool" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root prometheus >&2)
+  download() { (cd "$work" && apt-get download -qq -o APT::Sandbox::User=root prometheus >&2); }
+  download || { apt-get update -qq >&2; download; } # the machine's lists may be missing, or older than the package
   rm -rf "$folder" "$folder.part"
   dpkg-deb -x "$work"/prometheus_*.deb "$folder.part"
   mv "$folder.part" "$folder"

@@ -209,7 +209,7 @@ def wrong_words(text):
 
 
 def sources(*endings):
-    listed = subprocess.run(["git", "ls-files", *endings], cwd=ROOT, text=True, capture_output=True, check=True)
+    listed = subprocess.run(["git", "-c", f"safe.directory={ROOT}", "ls-files", *endings], cwd=ROOT, text=True, capture_output=True, check=True)
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 

@@ -227,6 +227,10 @@ class Cluster:
                                        stdout=stream, env={**os.environ, **self.env})
             said = types.SimpleNamespace(text="")
             try:
+                # The pod may be gone before kubectl asks for its log. Of a log that is empty nothing comes at all.
+                end = time.monotonic() + 5
+                while not os.fstat(stream.fileno()).st_size and process.poll() is None and time.monotonic() < end:
+                    time.sleep(0.05)
                 yield said
                 process.wait(60)
             finally:

@@ -8,4 +8,4 @@ scripts/cuda-toolkit.sh >/dev/null
 libraries=$(scripts/cuda-toolkit.sh --runtime)/lib
 scripts/build.sh cuda build/cuda "$(nproc)"
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} LOCKSTEP_BUILD=$PWD/build/cuda
-exec python3 -m pytest -s -rs -p no:cacheprovider tests/gpu "$@"
+exec /usr/bin/python3 -m pytest -s -rs -p no:cacheprovider tests/gpu "$@"

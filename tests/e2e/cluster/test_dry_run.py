@@ -22,6 +22,7 @@ def server(cluster):
     cluster.kubectl("create", *files)
     try:
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+        e2e.wait_for("their kinds are served", lambda: cluster.read("/apis/monitoring.coreos.com/v1"), 30)
         yield cluster
     finally:
         cluster.kubectl("delete", "--timeout=30s", *files)

@@ -38,7 +38,7 @@ def test_a_leader_outlives_an_api_server_that_vanishes_among_its_creates(cluster
     pods = watch.Watch(cluster, f"/api/v1/namespaces/{namespace}/pods")
     operator = start(lease=LEASE, server=way.server)
     try:
-        operator.wait_until_ready()
+        operator.wait_until_ready(120)  # with this Lease a failed try is repeated after 40 s
         cluster.apply(gang("large"), namespace)
         pods.wait("the first pod is created", namespace, lambda events: events, 30)
         with way.cut():

@@ -9,7 +9,7 @@ import urllib.parse
 
 import e2e
 
-PORT = 16443
+PORT = 16444
 
 
 class Way:
