@@ -12,7 +12,7 @@ OPERATOR = f"system:serviceaccount:{e2e.NAMESPACE}:"
 
 def test_an_operator_with_nothing_to_do_writes_only_its_lease(cluster, job):
     """One job has ended; the others run and make no progress."""
-    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "60"))  # ten minutes in the long form
+    window = int(os.environ.get("LOCKSTEP_IDLE_SECONDS", "30"))  # ten minutes in the long form
     running = int(os.environ.get("LOCKSTEP_IDLE_JOBS", "10"))  # a hundred there
     done = job(jobs.shell("idle", "exit 0"))
     names = [job(jobs.shell(f"idle-{number}", "exec sleep 7200")) for number in range(running)]

@@ -290,7 +290,7 @@ class RankOrderProperty : public testing::Test {
 };
 
 TEST_F(RankOrderProperty, every_member_once_depth_first_and_domains_keep_their_order) {
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < sanitizer::cases(400); ++round) {
     World world = start(40);
     for (int generation = 0; generation < 8; ++generation) {
       const std::vector<Place> ranks = order(world);
@@ -312,7 +312,7 @@ TEST_F(RankOrderProperty, every_member_once_depth_first_and_domains_keep_their_o
 }
 
 TEST_F(RankOrderProperty, the_same_gang_keeps_its_ranks_in_whatever_order_it_is_given) {
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < sanitizer::cases(400); ++round) {
     World world = start(40);
     for (int generation = 0; generation < 4; ++generation) {
       const std::vector<Place> ranks = order(world);
@@ -327,7 +327,7 @@ TEST_F(RankOrderProperty, the_same_gang_keeps_its_ranks_in_whatever_order_it_is_
 }
 
 TEST_F(RankOrderProperty, successors_in_the_domain_change_only_the_failed_ranks) {
-  for (int round = 0; round < 1'000; ++round) {
+  for (int round = 0; round < sanitizer::cases(1'000); ++round) {
     World world = start(40);
     // A node for each pod: a successor leaves nobody behind on its node.
     for (std::size_t i = 0; i < world.gang.size(); ++i) world.gang[i].path.back() = fmt::format("node-{}", i);
@@ -351,7 +351,7 @@ TEST_F(RankOrderProperty, successors_in_the_domain_change_only_the_failed_ranks)
 
 // Against every depth-first order in which domains keep theirs.
 TEST_F(RankOrderProperty, as_many_ranks_are_unchanged_as_the_rules_allow) {
-  for (int round = 0; round < 3'000; ++round) {
+  for (int round = 0; round < sanitizer::cases(3'000); ++round) {
     World world = start(6);
     world.before = order(world);
     disturb(world, 6);
