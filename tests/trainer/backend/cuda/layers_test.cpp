@@ -80,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(EvenImages, CudaLayer, ::testing::ValuesIn(without_thre
                          case_name);
 
 class CudaOnlyPath : public ::testing::TestWithParam<LayerCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CudaOnlyPath);  // under ThreadSanitizer
 
 TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   auto cuda = gpu();
@@ -88,7 +89,8 @@ TEST_P(CudaOnlyPath, a_nan_in_a_parameter_reaches_the_loss) {
   testing::expect_a_nan_to_reach_the_loss(bench);
 }
 
-INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(Small, CudaOnlyPath, ::testing::ValuesIn(without_threads(testing::layer_cases(5, 4, false))),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(SmallImages, CudaOnlyPath,
                          ::testing::ValuesIn(without_threads(testing::image_layer_cases(5, 4, false))), case_name);
 

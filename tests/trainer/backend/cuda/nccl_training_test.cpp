@@ -101,8 +101,11 @@ void expect_equal(const GangResult& actual, const GangResult& expected) {
 }
 
 TEST(TrainingOverNccl, gradients_summed_in_place_have_the_bits_of_those_that_went_by_the_host) {
+  // 1: a rank has none, and adds zeros.
+  const std::vector<std::int64_t> counts =
+      sanitizer::kThreads ? std::vector<std::int64_t>{2} : std::vector<std::int64_t>{6, 1};
   for (const bool deterministic : {false, true}) {
-    for (const std::int64_t micro_batches : {6, 1}) {  // 1: a rank has none, and adds zeros
+    for (const std::int64_t micro_batches : counts) {
       SCOPED_TRACE(::testing::Message() << "deterministic " << deterministic << ", " << micro_batches << " batches");
       const Recipe recipe = mlp(deterministic, micro_batches);
       const size_t buckets = core::lay_out(recipe.graph(), recipe.options.buckets).buckets.size();
