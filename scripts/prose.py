@@ -209,7 +209,8 @@ def wrong_words(text):
 
 
 def sources(*endings):
-    listed = subprocess.run(["git", "-c", f"safe.directory={ROOT}", "ls-files", *endings], cwd=ROOT, text=True, capture_output=True, check=True)
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", *endings]
+    listed = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
@@ -283,11 +284,11 @@ def main():
         broken = violations()
         print("\n".join([*broken, f"{len(broken)} sentences break a rule"]))
         return 1 if broken else 0
-    broken = 0
-    for one, found in judged(list(picked(arguments.seed, arguments.count))):
+    broken, chosen = 0, list(picked(arguments.seed, arguments.count))
+    for one, found in judged(chosen):
         broken += bool(found)
         print(f"{', '.join(found) or 'ok'} | {one.kind} | {one.path.relative_to(ROOT)}:{one.first} | {one.text}")
-    print(f"seed {arguments.seed}: {broken} of {arguments.count} sentences break a rule")
+    print(f"seed {arguments.seed}: {broken} of {len(chosen)} sentences break a rule")
     return 1 if broken else 0
 
 

@@ -13,9 +13,10 @@ import pytest
 
 pytestmark = [gpu.needed, gpu.cudart, gpu.cublaslt, gpu.cudnn]
 
-# Images per second that docs/gpu.md aims at, by network and a word in the GPU's name.
-AIMS = {("resnet50", "H100"): 4100, ("resnet50", "H200"): 4600,
-        ("mobilenet-v2", "H100"): 9000, ("mobilenet-v2", "H200"): 9000}
+# Images per second aimed at, by network and a word in the GPU's name: the last rows of `make cuda-roofline`.
+TABLE = gpu.e2e.ROOT / "tests/trainer/backend/cuda/roofline/table.txt"
+AIMS = {(network, word): int(aim)
+        for network, word, aim in re.findall(r"^(\S+) +bf16 (\S+) +(\d+) +\d+ %$", TABLE.read_text(), re.MULTILINE)}
 BATCH, PIXELS, WARMUP, STEPS = (2, 32, 1, 1) if gpu.FAKE else (256, 224, 20, 100)
 ROUNDS = 1 if gpu.FAKE else 3  # of each program, in turns; the median counts
 SECONDS = 300 if gpu.FAKE else 90  # of a program: seven in ten minutes on a GPU

@@ -1,7 +1,7 @@
 """Ranks that hang: the right one is named and ended, its stack is in the attempt, and no slow rank is ended.
 
 LOCKSTEP_HANG_ROUNDS: how often each kind of hang is tried (2; `make soak`: 20).
-LOCKSTEP_QUIET_SECONDS: how long a job trains beside other work and a disk that stalls, and nobody may be lost
+LOCKSTEP_QUIET_SECONDS: how long a job trains beside other work and a disk that stalls, without losing a member
 (15; `make soak`: 3600).
 """
 
