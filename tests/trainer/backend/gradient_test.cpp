@@ -23,6 +23,7 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
+using testing::case_name;
 using testing::expect_a_nan_to_reach_the_loss;
 using testing::kTolerance;
 using testing::LayerCase;
@@ -60,10 +61,6 @@ TEST_P(Layer, gradient_of_ref_is_what_central_differences_say) {
   Bench bench(graph, *backend, GetParam().classes);
   std::vector<double> gradient = bench.gradient();
   EXPECT_LT(worst_difference(bench.layout(), gradient, central_differences(bench)), 1e-7);
-}
-
-std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
-  return info.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, Layer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);

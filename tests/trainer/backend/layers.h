@@ -1,10 +1,13 @@
 // One small graph for each layer, with something learnt on every path, so that each gradient can be checked.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/sanitizer.h"
 #include "trainer/core/graph.h"
 
 namespace lockstep::trainer::testing {
@@ -14,6 +17,16 @@ struct LayerCase {
   std::function<core::Graph()> graph;
   std::int32_t classes = 1;
 };
+
+inline std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
+  return info.param.name;
+}
+
+// ThreadSanitizer sees each layer once: images are slow there, and other sizes and a NaN are matters of one thread.
+inline std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
+  if (sanitizer::kThreads) cases.clear();
+  return cases;
+}
 
 inline void PrintTo(const LayerCase& layer, std::ostream* out) {
   *out << layer.name;

@@ -21,8 +21,10 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
+using testing::case_name;
 using testing::gpu_in_bfloat16;
 using testing::LayerCase;
+using testing::without_threads;
 
 // From one number of 8 bits to the next, relative to it. Rounding moves a number by half of that at most.
 constexpr double kUnit = 0x1.0p-7;
@@ -52,15 +54,6 @@ double worst_difference(const core::Layout& layout, const std::vector<double>& a
     worst = std::max(worst, std::sqrt(differences / squares));
   }
   return worst;
-}
-
-std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
-  return info.param.name;
-}
-
-std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
-  if (sanitizer::kThreads) cases.clear();
-  return cases;
 }
 
 class Bfloat16Layer : public ::testing::TestWithParam<LayerCase> {};

@@ -25,18 +25,10 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
+using testing::case_name;
 using testing::gpu;
 using testing::LayerCase;
-
-std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
-  return info.param.name;
-}
-
-// ThreadSanitizer sees each layer once: images are slow there, and other sizes and a NaN are matters of one thread.
-std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
-  if (sanitizer::kThreads) cases.clear();
-  return cases;
-}
+using testing::without_threads;
 
 class CudaLayer : public ::testing::TestWithParam<LayerCase> {
  protected:

@@ -18,19 +18,12 @@ namespace lockstep::trainer {
 namespace {
 
 using testing::Bench;
+using testing::case_name;
 using testing::LayerCase;
+using testing::without_threads;
 
 // The stated tolerance of TF32: 1e-3 times the root of the longest sum.
 const double kTolerance = 1e-3 * std::sqrt(70.0);
-
-std::string case_name(const ::testing::TestParamInfo<LayerCase>& info) {
-  return info.param.name;
-}
-
-std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
-  if (sanitizer::kThreads) cases.clear();
-  return cases;
-}
 
 class Tf32Layer : public ::testing::TestWithParam<LayerCase> {};
 
