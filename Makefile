@@ -10,7 +10,7 @@ NODES ?= 1000
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans cuda-roofline site doxygen lint cluster cluster-down install clean
+.PHONY: help demo capture dashboard setup setup-test build test test-unit test-kind soak equal-machines bench bench-recovery bench-coordinator bench-placement bench-peers bench-control-plane bench-trainer cuda-kernels cuda-plans cuda-roofline site doxygen lint cluster cluster-check cluster-down install clean
 
 ##@ Try it
 
@@ -20,8 +20,11 @@ help: ## this list
 demo: build ## train a small language model on 4 workers, kill one on the way
 	@scripts/demo.sh $(BUILD)
 
-cluster: setup-test build ## a real 3-node cluster with the operator installed: eval "$(make cluster)"
+cluster: setup-test cluster-check build ## a real 3-node cluster with the operator installed: eval "$(make cluster)"
 	@scripts/cluster.sh up
+
+cluster-check: # before what takes a quarter of an hour
+	@tests/cluster/cluster check --nodes $${NODES:-3}
 
 cluster-down: ## remove that cluster and all of it
 	@scripts/cluster.sh down

@@ -128,6 +128,21 @@ def bad_words_get_one_sentence():
         expect(sentence in said and "Traceback" not in said, f"{words}: {said}")
 
 
+@check
+def what_a_machine_lacks_is_said_before_anything_is_built():
+    begun = time.monotonic()
+    said = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'umount --recursive --lazy /sys/fs/cgroup && exec "$0" check',
+         HERE / "cluster"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    expect(said.returncode == 1 and "are not mounted under /sys/fs/cgroup" in said.stderr, said)
+    expect(time.monotonic() - begun < 10, "it took as long as a build")
+    expect(cluster("check") == "", "this machine can run one")
+    steps = subprocess.run(["make", "-n", "cluster"], cwd=HERE.parents[1], capture_output=True, text=True, check=True)
+    expect(steps.stdout.index("cluster check") < steps.stdout.index("build.sh"), steps.stdout)
+
+
 # Inside the pods of this file no event says when a name resolves or a port is open: they poll.
 CALL_SERVER = "until nc -w 5 server.gang 9000 </dev/null; do sleep 0.1; done"
 

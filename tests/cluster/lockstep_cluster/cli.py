@@ -72,6 +72,10 @@ def opened(asked, node=None):
     return cluster, Api(cluster), spec
 
 
+def do_check(asked):
+    preflight.check(asked.nodes)
+
+
 def do_up(asked):
     cluster = Cluster(asked.name)
     with locked(cluster):
@@ -288,6 +292,8 @@ def parser():
             sub.add_argument("node", metavar="NODE", help="n1, n2, ...")
         return sub
 
+    sub = command("check", do_check, "say what this machine lacks for a cluster; it makes nothing", "check --nodes 3")
+    sub.add_argument("--nodes", type=int, default=3, help="real nodes (default: 3)")
     sub = command(
         "up",
         do_up,
