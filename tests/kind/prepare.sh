@@ -48,17 +48,10 @@ save() {
   done
 }
 
-# The image uses the mirror of the machine's own apt; no file of the repository has its address.
-mirror() {
-  awk '/^URIs:/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }' \
-    /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | grep . ||
-    { echo "prepare: no Debian mirror in /etc/apt; add one to /etc/apt/sources.list" >&2; return 1; }
-}
-
 make_debian() {
   if has docker.io/library/debian:12 || [ "$engine" = docker ]; then return; fi
   local from
-  from=$(mirror)
+  from=$("$here/mirror.sh")
   quietly debootstrap --variant=minbase bookworm "$work/debian" "$from"
   printf 'deb %s %s main\n' "$from" bookworm "$from" bookworm-updates "${from%/debian}/debian-security" bookworm-security \
     >"$work/debian/etc/apt/sources.list"
