@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Creates the files of a release from a build: a Debian package, the static agent, the chart, an SBOM and checksums.
 #
-#   scripts/release-files.sh BUILD_FOLDER OUT_FOLDER VERSION
+#   scripts/release-files.sh BUILD_FOLDER OUT_FOLDER VERSION IMAGE
+#
+# IMAGE is the operator's image without a tag, under the name that users pull; the chart uses it by default.
 set -euo pipefail
-if [ $# -ne 3 ]; then
-  sed -n '2,4s/^# \{0,1\}//p' "$0"
+if [ $# -ne 4 ]; then
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
   exit 2
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-build=$1 out=$2 version=$3
+build=$1 out=$2 version=$3 image=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
@@ -41,7 +43,9 @@ if ldd "$out/lockstep-agent-linux-$(uname -m)" >/dev/null 2>&1; then
   exit 1
 fi
 helm=$(tests/cluster/binaries.sh helm | tail -n 1)/helm
-"$helm" package charts/lockstep --version "$version" --app-version "$version" -d "$out" >/dev/null
+cp -r charts/lockstep "$work/chart"
+sed -i "s|^  repository: .*|  repository: $image|" "$work/chart/values.yaml"
+"$helm" package "$work/chart" --version "$version" --app-version "$version" -d "$out" >/dev/null
 
 # SPDX 2.3: the package, and the packages that it depends on.
 /usr/bin/python3 - "$version" "$work/packages" >"$out/lockstep-$version.spdx.json" <<'PYTHON'

@@ -11,11 +11,13 @@ import tarfile
 import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / folder) for folder in ("e2e", "e2e/readme")]
+import e2e  # noqa: E402
 import pages  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build" / "release"))
 VERSION = "1.2.3"
+IMAGE = "registry.example.com/lockstep/operator"  # as in the command
 
 
 def run(*command, **options):
@@ -69,6 +71,12 @@ def test_the_chart_names_the_version(release):
     with tarfile.open(release / f"lockstep-{VERSION}.tgz") as chart:
         text = chart.extractfile("lockstep/Chart.yaml").read().decode()
     assert f"version: {VERSION}" in text and re.search(rf'appVersion: "?{re.escape(VERSION)}"?$', text, re.M)
+
+
+def test_the_chart_names_the_image_of_the_release(release):
+    chart = release / f"lockstep-{VERSION}.tgz"
+    text = run(e2e.program("helm"), "template", "lockstep", chart, "--kube-version", "1.30.0")
+    assert re.findall(r"^ *image: (.*)$", text, re.M) == [f"{IMAGE}:{VERSION}"]
 
 
 def test_the_sbom_lists_the_package_and_its_dependencies(release):

@@ -50,6 +50,17 @@ def test_a_release_builds_every_program_that_is_installed():
     assert installed and installed == set(built[1].split())
 
 
+def test_the_released_chart_names_the_image_that_is_pushed():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yaml").read_text())
+    assert list(workflow["env"]) == ["IMAGES"]
+    steps = {name: "\n".join(step.get("run", "") for step in job["steps"]) for name, job in workflow["jobs"].items()}
+    chart = re.search(r'^scripts/release-files\.sh .* "(\S+)"$', steps["files"], re.M)[1]
+    pushed = re.search(r"^name=(\S+):\S+\n(?:.*\n)*docker push \"\$name\"$", steps["images"], re.M)[1]
+    images = workflow["jobs"]["images"]
+    assert images["env"] == {"IMAGE": "${{ matrix.image }}"}
+    assert chart in [re.sub(r"\$IMAGE\b", image, pushed) for image in images["strategy"]["matrix"]["image"]]
+
+
 def test_the_kind_job_covers_three_minor_versions():
     minors = re.findall(r"kindest/node:v1\.(\d+)\.\d+@", (ROOT / ".github/workflows/ci.yaml").read_text())
     assert len(minors) == len(set(minors)) == 3
