@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -273,6 +274,48 @@ def test_the_agents_image_is_the_operators(documents):
     container = of_kind(render("image.tag=dev"), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == "docker.io/lockstep/operator:dev"
     assert {"name": "LOCKSTEP_AGENT_IMAGE", "value": container["image"]} in container["env"]
+
+
+def notes(tmp_path, **values):
+    """What `helm install` prints after it has installed the chart with these values."""
+    shutil.copytree(CHART, tmp_path / "chart")
+    (tmp_path / "chart/templates/NOTES.txt").rename(tmp_path / "chart/files/NOTES.txt")
+    (tmp_path / "chart/templates/notes.yaml").write_text('notes: {{ tpl (.Files.Get "files/NOTES.txt") . | toJson }}\n')
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    text = rendered("-f", tmp_path / "values.yaml", "-s", "templates/notes.yaml", chart=tmp_path / "chart")
+    return yaml.safe_load(text)["notes"]
+
+
+def job_of(text):
+    """The job in the notes."""
+    return yaml.safe_load(re.search(r"<<END\n(.*?)^  END$", text, re.M | re.S)[1])
+
+
+def test_the_notes_name_the_trainer_and_no_namespace_by_default(tmp_path):
+    text = notes(tmp_path)
+    assert job_of(text)["spec"]["image"].startswith("docker.io/lockstep/trainer:")
+    assert "imagePullSecrets" not in job_of(text)["spec"]
+    assert " -n " not in text.replace("-n lockstep-system", "")
+
+
+def test_the_notes_use_the_watched_namespace(tmp_path):
+    text = notes(tmp_path, watchNamespace="team")
+    commands = re.findall(r"kubectl (?:apply|get|describe) .*", text)
+    assert len(commands) == 3 and [line for line in commands if " -n team" not in line] == []
+
+
+def test_the_job_of_the_notes_names_the_pull_secrets(tmp_path):
+    secrets = [{"name": "registry"}, {"name": "mirror"}]
+    assert job_of(notes(tmp_path, imagePullSecrets=secrets))["spec"]["imagePullSecrets"] == secrets
+
+
+@pytest.mark.parametrize("repository, image", [
+    ("example.com/operators/operator", "example.com/operators/trainer"),
+    ("example.com/team/lockstep-operator", "example.com/team/lockstep-trainer"),
+])
+def test_the_notes_change_only_the_end_of_the_images_name(tmp_path, repository, image):
+    text = notes(tmp_path, image={"repository": repository, "tag": "1"})
+    assert job_of(text)["spec"]["image"] == f"{image}:1"
 
 
 # What lets a user call chroot.
