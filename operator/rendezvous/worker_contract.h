@@ -39,7 +39,7 @@ namespace lockstep::rendezvous {
 // them.
 inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";            // metadata.name
 inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";         // metadata.uid
-inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each restart
+inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each agreement
 inline constexpr const char* kEnvPeers = "LOCKSTEP_PEERS";            // "ip:port,..." by rank: data addresses
 inline constexpr const char* kEnvMemberOfRank =
     "LOCKSTEP_MEMBERS";  // "0,0,1,1": which ranks share a pod (and /dev/shm)
