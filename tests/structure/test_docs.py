@@ -234,6 +234,18 @@ class Tables(unittest.TestCase):
                 unsourced = [cell for cell in cells if cell != "-" and "](" not in cell]
                 self.assertEqual(unsourced, [], f"{heading}, {tool}")
 
+    def test_the_bounds_of_silence_are_those_of_the_code(self):
+        rendezvous = ROOT / "operator/rendezvous"
+        timing = (rendezvous / "coordinator_timing.h").read_text()
+        least = int(re.search(r"silent_least = std::chrono::milliseconds\((\d+)\)", timing)[1]) / 1000
+        most = re.search(r"silent_after = std::chrono::seconds\((\d+)\)", timing)[1]
+        every = int(re.search(r"kHeartbeatEvery = std::chrono::milliseconds\((\d+)\)",
+                              (rendezvous / "protocol.h").read_text())[1]) / 1000
+        page = (ROOT / "docs/elastic.md").read_text()
+        self.assertIn(f"by silence: {least:g} s to {most} s on an open connection", page)
+        self.assertIn(f"two heartbeats ({2 * every:g} s)", page)
+        self.assertIn(f"The {most} s of silence", page)
+
     def test_the_conditions_are_those_of_the_code(self):
         code = (ROOT / "operator/job/job_status.cpp").read_text()
         kinds = re.findall(r'"(\w+)"', re.search(r"kTypes\[\] = \{(.*?)\}", code, re.S)[1])
