@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import e2e  # noqa: E402
-from pages import blocks, changed, run, types_blocks, yaml_blocks  # noqa: E402
+from pages import blocks, changed, commands_of, run, types_blocks, yaml_blocks  # noqa: E402
 
 PAGE = "docs/install.md"
 CLUSTER = "install"
@@ -109,6 +109,15 @@ def test_the_page_installs_runs_upgrades_and_uninstalls(cluster, checkout, type_
         e2e.wait_for("nothing of Lockstep and of the job is left", lambda: what_is_left(cluster) == [], 60)
     except AssertionError as error:
         raise AssertionError(f"{error}, but {what_is_left(cluster)}") from None
+
+
+@types_blocks(PAGE, "The command")
+def test_the_command_is_installed_and_starts(tmp_path):
+    install, path, version = commands_of(blocks(PAGE)["The command"][0])
+    to_here = {"$HOME/.local": str(tmp_path)}
+    said = run("\n".join([changed(install, to_here), changed(path, to_here), version, "command -v lockstep"]), 900)
+    *_, printed, program = said.splitlines()
+    assert printed.startswith("lockstep ") and program == f"{tmp_path}/bin/lockstep"
 
 
 def test_the_values_name_the_image_that_the_page_pushes():
