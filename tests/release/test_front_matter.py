@@ -2,11 +2,16 @@
 
 import pathlib
 import re
+import sys
 
 import pytest
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/structure")]
+from prose import pages  # noqa: E402
+from test_docs import table  # noqa: E402
+
 FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yaml"))
 
 
@@ -49,3 +54,21 @@ def test_the_changelog_begins_with_what_is_unreleased():
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased"
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading) for heading in headings[1:])
+
+
+def without_a_release(text):
+    """Whether a page says that Lockstep has no release or published image."""
+    return re.search(r"(?i)\bno (\w+ )?(release|public image)\b", text) is not None
+
+
+def test_the_release_page_lists_the_sentences_that_a_release_makes_false():
+    """Before the first release they are on their pages; after it neither they nor their table are left."""
+    text = (ROOT / "RELEASE.md").read_text()
+    heading = "Sentences that the first release makes false"
+    released = len(re.findall(r"^## ", (ROOT / "CHANGELOG.md").read_text(), re.M)) > 1
+    rows = [] if released else table(text, heading)
+    assert [row for row in rows if row[1] not in " ".join((ROOT / row[0]).read_text().split())] == []
+    told = {str(path.relative_to(ROOT)) for path in pages()
+            if path.name != "RELEASE.md" and without_a_release(path.read_text())}
+    assert told <= {row[0] for row in rows}
+    assert released == (heading not in text)

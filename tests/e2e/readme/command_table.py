@@ -6,6 +6,12 @@
 # page -> command -> why no test types it
 LEFT_OUT = {
     "README.md": {"make cluster": "the block `On a cluster` begins with it"},
+    "RELEASE.md": {
+        "tests/clean_root/clean_root.sh <out/release/lockstep_0.1.0_amd64.deb sh -c "
+        "'cat >/tmp/lockstep.deb && apt-get update && apt-get install -y /tmp/lockstep.deb && lockstep --version'":
+            "it installs packages of Debian, as root; tests/release/test_release_files.py starts the programs of the "
+            "package, and compares what they load with what it depends on",
+    },
     "CONTRIBUTING.md": {
         "make test": "this test is a part of it",
         "make soak": "its last form types the long commands of the pages, and so this one",
