@@ -1,6 +1,7 @@
 """Each command in a block of a page is typed by a test, or left out for a reason that is on record."""
 
 import importlib
+import os
 import pathlib
 import re
 import subprocess
@@ -10,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/e2e/readme"), str(ROOT / "tests/release")]
 import pages  # noqa: E402
-from command_table import LEFT_OUT, LONG, WHOLE_PAGES  # noqa: E402
+from command_table import LEFT_OUT, LONG, STAND_INS, WHOLE_PAGES  # noqa: E402
 from suites import runs_in_a_suite  # noqa: E402
 
 TESTS = ("test_install", "test_pages", "test_readme", "test_release_files")
@@ -54,6 +55,14 @@ class CommandBlocks(unittest.TestCase):
         gone += [place for place in typed_blocks() if place[1] not in pages.blocks(place[0])]
         self.assertEqual(gone, [])
         self.assertEqual([page for page in WHOLE_PAGES if not on_page[page]], [])
+
+    def test_each_program_that_a_stand_in_replaces_is_on_record(self):
+        files = [path for path in (ROOT / "tests/e2e/readme").iterdir() if path.is_file()]
+        there = {path.name for path in files if os.access(path, os.X_OK)}
+        self.assertEqual(there, set(STAND_INS))
+        for program, reason in STAND_INS.items():
+            named = re.findall(r"tests/[\w./]+\.(?:py|sh)", reason)
+            self.assertTrue(named and all((ROOT / name).is_file() for name in named), program)
 
     def test_make_types_no_target_as_printed(self):
         """test_pages.py types what is in neither table as it is; on these pages a target of make takes minutes."""

@@ -1,4 +1,5 @@
-"""The commands of the pages that `make test` does not type as printed: what it types instead, or why nothing.
+"""The commands of the pages that `make test` does not type as printed: what it types instead, or why nothing. And the
+programs that a stand-in replaces.
 
 `make soak` types those of LONG as printed. tests/structure/test_command_blocks.py holds that each entry is on a page.
 """
@@ -40,6 +41,12 @@ LEFT_OUT = {
         "a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5 sudo -E tests/kind/run.sh":
             "Docker and an image of a public registry are needed",
     },
+}
+
+# program -> why a file of its name beside this one takes its place where a test types it, and what tests the program
+STAND_INS = {
+    "docker": "neither Docker nor a registry is there; tests/kind/prepare.sh builds the Dockerfiles by podman, and "
+              "tests/kind/test_images.py compares their images",
 }
 
 RECIPE = object()  # `make -n`, and the programs of the recipe with --help behind their words
