@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/structure")]
+import badges  # noqa: E402
 from prose import pages  # noqa: E402
 from test_docs import table  # noqa: E402
 
@@ -31,15 +33,18 @@ def test_the_version_is_the_same_everywhere():
     assert chart["version"] == chart["appVersion"] == project
 
 
-def test_the_first_line_of_the_readme_is_true():
+def test_the_badges_of_the_readme_are_true():
+    """scripts/badges.py reads the facts from the tree."""
     line = (ROOT / "README.md").read_text().splitlines()[2]
-    told = re.fullmatch(r"\[(\S+)\]\(LICENSE\).* · Kubernetes (1\.\d+) or newer · Debian (\d+)", line)
-    licence, minor, debian = told.groups()
-    assert licence == "Apache-2.0" and "Apache License\n" in (ROOT / "LICENSE").read_text()
-    assert f"Version {licence.split('-')[1]}" in (ROOT / "LICENSE").read_text()
-    chart = yaml.safe_load((ROOT / "charts/lockstep/Chart.yaml").read_text())
-    assert chart["kubeVersion"] == f">={minor}.0-0"
-    assert f'"debian {debian}"' in (ROOT / "scripts/setup.sh").read_text()
+    told = {name: alt for alt, name in re.findall(r"!\[([^\]]+)\]\(docs/badges/(\w+)\.svg\)", line)}
+    assert told == {name: f"{label}: {value}" for name, (label, value) in badges.facts().items()}
+    done = subprocess.run([ROOT / "scripts/badges.py", "--check"], text=True, capture_output=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_fact_changes_its_badge():
+    for name, (label, value) in badges.facts().items():
+        assert (ROOT / f"docs/badges/{name}.svg").read_text() != badges.drawn(label, value + "x")
 
 
 def test_the_install_page_names_the_versions_of_the_tests():
