@@ -97,6 +97,34 @@ def unknown_keys(given, known, path=""):
             yield from unknown_keys(value, known[key], f"{path}{key}.")
 
 
+# Row of the README's table of tools -> heading of the comparison, and column where each column has its own source.
+COMPARED = {
+    "restarts when a process dies": ("What restarts when a process dies", None),
+    "the state comes from": ("Where the state comes from", None),
+    "membership is agreed by": ("Where membership is agreed", None),
+    "finds a hung rank": ("Hangs", None),
+    "changes size while it trains": ("Size, spares, budgets", 1),
+    "warm spare": ("Size, spares, budgets", 2),
+    "restart budget with a time window": ("Size, spares, budgets", 3),
+    "places by network topology": ("Placement and quotas", 1),
+    "quotas between teams": ("Placement and quotas", 2),
+}
+
+
+def unsourced(readme, comparison):
+    """The cells of the README's table of tools, as (row, tool), whose row in the comparison has no link."""
+    tools, *rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                    for line in re.findall(r"^\|.*\|$", readme.partition("\n## Beside other tools\n")[2], re.M)
+                    if not line.startswith("|--")][:len(COMPARED) + 2]
+    for name, *cells in rows[1:]:
+        heading, column = COMPARED[name]
+        sources = {row[0]: " ".join(row[1:]) if column is None else row[column] for row in table(comparison, heading)}
+        for tool, cell in zip(tools[1:], cells):
+            for one in tool.split(" / "):
+                if cell != "-" and "](" not in sources.get(one, ""):
+                    yield name, one
+
+
 class Docs(unittest.TestCase):
     def test_links_lead_to_a_file_and_a_heading(self):
         broken = [link for path in pages() for link in broken_links(path, path.read_text())]
@@ -233,6 +261,14 @@ class Tables(unittest.TestCase):
                     cells = cells[1:]
                 unsourced = [cell for cell in cells if cell != "-" and "](" not in cell]
                 self.assertEqual(unsourced, [], f"{heading}, {tool}")
+
+    def test_each_cell_of_the_readme_has_its_source_in_the_comparison(self):
+        readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/comparison.md"))
+        self.assertEqual(list(unsourced(readme, page)), [])
+        self.assertEqual(len(re.findall(r"^## (?!What the others|Measured)", page, re.M)),
+                         len({heading for heading, _ in COMPARED.values()}))
+        without = re.sub(r"^\| Volcano \| No field.*\n", "", page, flags=re.M)
+        self.assertEqual(list(unsourced(readme, without)), [("finds a hung rank", "Volcano")])
 
     def test_the_bounds_of_silence_are_those_of_the_code(self):
         rendezvous = ROOT / "operator/rendezvous"
