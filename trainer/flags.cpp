@@ -43,10 +43,13 @@ A run continues from the newest checkpoint in the directory; --steps counts from
 
 Exit codes:
   0   done
+  1   a bug of the trainer
   64  bad flags
   65  data
   66  checkpoint cannot be used
+  69  no GPU, driver, library or kernels for the backend or precision that was asked for
   74  checkpoint cannot be written
+  75  memory, threads or file descriptors are short, or a GPU is lost or busy: try again
   78  settings that contradict each other
   80  a peer went away
   82  storage did not answer in time: try again (data has 120 s, a checkpoint 120 s and 1 s for each 16 MiB of state)

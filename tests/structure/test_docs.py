@@ -221,6 +221,8 @@ class Tables(unittest.TestCase):
         code = (ROOT / "operator/rendezvous/worker_contract.h").read_text()
         constants = {int(number) for number in re.findall(r"\bkExit\w+ = (\d+);", code)}
         self.assertEqual({int(row[0]) for row in table(self.text, "Exit codes")}, constants | {0, 1})
+        usage = (ROOT / "trainer/flags.cpp").read_text().partition("\nExit codes:\n")[2].partition(')"')[0]
+        self.assertEqual({int(code) for code in re.findall(r"^  (\d+) ", usage, re.M)}, constants | {0, 1})
 
     def test_metrics_have_the_labels_and_the_meaning_of_the_code(self):
         command = [sys.executable, ROOT / "scripts/metrics_reference.py", "--check"]
