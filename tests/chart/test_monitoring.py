@@ -99,11 +99,23 @@ def test_the_page_explains_each_alert():
     assert explained == {rule["alert"]: rule["labels"]["severity"] for rule in rules}
 
 
+def test_the_page_says_that_an_absent_metric_may_mean_no_scrape():
+    rows = (e2e.ROOT / "docs/monitoring.md").read_text().splitlines()
+    absent = [rule["alert"] for group in ALERTS["groups"] for rule in group["rules"] if "absent(" in rule["expr"]]
+    assert absent == ["LockstepHasNoLeader"]
+    for alert in absent:
+        row, = [line for line in rows if line.startswith(f"| `{alert}` |")]
+        assert "scrape" in row and "`monitoring.serviceMonitor`" in row
+
+
 def test_an_alert_names_labels_that_its_expression_keeps():
     for group in ALERTS["groups"]:
         for rule in group["rules"]:
             kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", rule["expr"]))))
-            assert set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))) <= kept, rule["alert"]
+            named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+            assert named <= kept, rule["alert"]
+            # A scrape by annotations may set neither pod nor namespace.
+            assert not named & {"pod", "namespace"}, rule["alert"]
             assert rule["annotations"]["summary"] and rule["annotations"]["description"]
 
 
