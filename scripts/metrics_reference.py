@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "reference.md"
 HEAD = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
 Metric = collections.namedtuple("Metric", "name kind labels help")
 
-# counter("NAME" + resource.plural, "HELP", {{"LABEL", ...
-CALL = re.compile(r'\b(counter|gauge|histogram)\(\s*"(\w+)"(\s*\+ resource\.plural)?\s*,\s*"([^"]*)"')
+# counter("NAME", "HELP", {{"LABEL", ...
+CALL = re.compile(r'\b(counter|gauge|histogram)\(\s*"(\w+)"\s*,\s*"([^"]*)"')
 
 
 def arguments_behind(text, begin):
@@ -31,10 +31,9 @@ def arguments_behind(text, begin):
 def metrics_of(text):
     """The metrics that a source file registers."""
     for call in CALL.finditer(text):
-        kind, name, by_resource, told = call.groups()
+        kind, name, told = call.groups()
         labels = tuple(re.findall(r'\{\s*"(\w+)",', arguments_behind(text, call.end())))
-        for plural in ("nodes", "pods") if by_resource else ("",):
-            yield Metric(name + plural, kind, labels, told)
+        yield Metric(name, kind, labels, told)
 
 
 def metrics_in_code(root=ROOT):

@@ -42,13 +42,12 @@ std::optional<placement::ScannedPod> named_pod(std::string_view text) {
 // What both sinks have: counts, and whether the list under way could be read as a whole.
 class ClusterFeed::Sink : public cache::TextSink {
  public:
-  Sink(ClusterFeed& feed, MetricsRegistry& metrics, const kube::Resource& resource)
+  Sink(ClusterFeed& feed, MetricsRegistry& metrics, const kube::Resource& resource, Gauge& known)
       : feed_(feed),
         kind_(resource.kind),
         unreadable_(metrics.counter("lockstep_cache_unreadable_total", "Objects that could not be parsed.",
                                     {{"resource", resource.plural}})),
-        known_(metrics.gauge("lockstep_placement_" + resource.plural,
-                             "What placement knows of the cluster: nodes, and pods that are not terminal.")) {}
+        known_(known) {}
 
   bool listed() const { return listed_; }
 
@@ -72,7 +71,8 @@ class ClusterFeed::Sink : public cache::TextSink {
 
 class ClusterFeed::NodeSink final : public Sink {
  public:
-  using Sink::Sink;
+  NodeSink(ClusterFeed& feed, MetricsRegistry& metrics)
+      : Sink(feed, metrics, kube::kNodes, metrics.gauge("lockstep_placement_nodes", "Nodes that placement knows.")) {}
 
  private:
   using Version = const std::string&;
@@ -127,7 +127,9 @@ class ClusterFeed::NodeSink final : public Sink {
 
 class ClusterFeed::PodSink final : public Sink {
  public:
-  using Sink::Sink;
+  PodSink(ClusterFeed& feed, MetricsRegistry& metrics)
+      : Sink(feed, metrics, kube::kPods,
+             metrics.gauge("lockstep_placement_pods", "Pods that placement knows, without those that are terminal.")) {}
 
  private:
   using Version = const std::string&;
@@ -188,8 +190,8 @@ ClusterFeed::ClusterFeed(kube::Api& api, Clock& clock, MetricsRegistry& metrics,
     : signs_(std::move(signs)),
       on_change_(std::move(on_change)),
       cluster_(std::move(profile)),
-      node_sink_(std::make_unique<NodeSink>(*this, metrics, kube::kNodes)),
-      pod_sink_(std::make_unique<PodSink>(*this, metrics, kube::kPods)),
+      node_sink_(std::make_unique<NodeSink>(*this, metrics)),
+      pod_sink_(std::make_unique<PodSink>(*this, metrics)),
       nodes_(api, clock, metrics, kube::kNodes, {}, *node_sink_),
       pods_(api, clock, metrics, kube::kPods, of_pods(), *pod_sink_) {}
 

@@ -237,8 +237,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(one.labels, ("code", "method", "host"))
         for other in (one._replace(labels=("code",)), one._replace(help="Others."), one._replace(kind="gauge")):
             self.assertNotEqual(metrics_reference.page(self.text, {**metrics, one.name: other}), self.text)
-        found = list(metrics_reference.metrics_of('m.gauge("a_" + resource.plural, "All.", {{"b", f(1)}}, {0.1}))'))
-        self.assertEqual(found, [("a_nodes", "gauge", ("b",), "All."), ("a_pods", "gauge", ("b",), "All.")])
+        found = list(metrics_reference.metrics_of('m.gauge("a_nodes", "All.", {{"b", f(1)}}, {0.1}))'))
+        self.assertEqual(found, [("a_nodes", "gauge", ("b",), "All.")])
+
+    def test_no_two_metrics_have_the_same_meaning(self):
+        told = [one.help for one in metrics_reference.metrics_in_code().values()]
+        self.assertEqual([text for text in told if told.count(text) > 1], [])
 
     def test_each_policy_of_the_operator_has_a_row_and_tests(self):
         rows = table((ROOT / "operator/README.md").read_text(), "One direction")
