@@ -13,7 +13,7 @@ enum class Mutation {
   kHolesBelowAlone,   // holes of the domains above the chosen one do not count
   kSurvivorsPay,      // a domain where a survivor is costs as much as another
   kForgetRequired,    // the required level does not bind
-  kForgetPreferred,   // levels below the preferred one are sought as well
+  kForgetPreferred,   // levels below the preferred one count as deeper
   kForgetExclude,     // excluded nodes are used
   kAllowIncomplete,   // a node without the required label is used
   kSharedByCapacity,  // subtrees of equal capacity count as equal

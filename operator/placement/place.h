@@ -2,7 +2,7 @@
 //
 // All pods of a request need the same. A placement is chosen by, in this order:
 //   1. the level spanned: the deepest level, from `preferred` up to `required`, of which one domain holds all pods and
-//      all survivors. Deeper than `preferred` no level is sought for its own sake.
+//      all survivors. A level deeper than `preferred` counts as `preferred`.
 //   2. the cost of objective.h: few domains and few nodes, and holes that are small already.
 //   3. names: the domain that comes first takes the most (choice.h). Ids and history do not matter.
 //

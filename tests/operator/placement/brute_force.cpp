@@ -154,7 +154,7 @@ Judged Oracle::judge(const std::vector<int>& pods) const {
   while (judged.level < instance_.levels && together(judged.level + 1)) ++judged.level;
   if (judged.level < instance_.required.value_or(kClusterLevel)) return judged;
   judged.allowed = true;
-  judged.level_sought = std::min(judged.level, instance_.preferred.value_or(instance_.levels));
+  judged.level_capped = std::min(judged.level, instance_.preferred.value_or(instance_.levels));
   const double node_pods = instance_.node_pods + (shrinks_ ? 2 : 0);
   for (std::size_t level = 0; level < domains_.size(); ++level) {
     std::vector<int> taken(domains_[level].size(), 0);
@@ -178,8 +178,8 @@ std::optional<Judged> Oracle::best() const {
     if (left == 0) {
       const Judged judged = judge(pods);
       if (!judged.allowed) return;
-      if (!best || judged.level_sought > best->level_sought ||
-          (judged.level_sought == best->level_sought && judged.cost < best->cost)) {
+      if (!best || judged.level_capped > best->level_capped ||
+          (judged.level_capped == best->level_capped && judged.cost < best->cost)) {
         best = judged;
       }
       return;
@@ -232,8 +232,8 @@ std::string difference(const Instance& instance, const Placement& placement, boo
   if (sum != instance.pods) return fmt::format("placed {} pods", sum);
   const Judged judged = oracle.judge(pods);
   if (!judged.allowed) return fmt::format("placed {} where it is not allowed", fmt::join(pods, " "));
-  if (judged.level_sought != expected->level_sought) {
-    return fmt::format("spans level {} instead of {}", judged.level_sought, expected->level_sought);
+  if (judged.level_capped != expected->level_capped) {
+    return fmt::format("spans level {} instead of {}", judged.level_capped, expected->level_capped);
   }
   if (judged.cost > expected->cost + kTolerance) {
     return fmt::format("{} costs {} instead of {}", fmt::join(pods, " "), judged.cost, expected->cost);

@@ -45,7 +45,7 @@ ShrinkRequest shrinking(const Instance& instance, const Built& built);
 struct Judged {
   bool allowed = false;
   int level = kClusterLevel;         // of the domain that holds the pods and the survivors
-  int level_sought = kClusterLevel;  // the same, but not deeper than preferred
+  int level_capped = kClusterLevel;  // the same, but not deeper than preferred
   double cost = 0;
 };
 
@@ -56,7 +56,7 @@ class Oracle {
 
   // A placement of pods by index of instance.nodes.
   Judged judge(const std::vector<int>& pods) const;
-  // The best of all placements: the deepest level sought, then the lowest cost. None: no placement is allowed.
+  // The best of all placements: the deepest level up to `preferred`, then the lowest cost. Empty: none is allowed.
   std::optional<Judged> best() const;
 
  private:

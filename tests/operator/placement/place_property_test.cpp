@@ -109,8 +109,8 @@ TEST_F(PlaceProperty, free_nodes_that_are_added_never_make_it_worse) {
     ASSERT_TRUE(std::holds_alternative<Assignment>(second)) << described(more);
     const auto& a = std::get<Assignment>(first);
     const auto& b = std::get<Assignment>(second);
-    const int sought = instance.preferred.value_or(instance.levels);
-    const int level_before = std::min(a.level_spanned, sought), level_after = std::min(b.level_spanned, sought);
+    const int deepest = instance.preferred.value_or(instance.levels);
+    const int level_before = std::min(a.level_spanned, deepest), level_after = std::min(b.level_spanned, deepest);
     ASSERT_GE(level_after, level_before) << described(more);
     if (level_after == level_before) {
       ASSERT_LE(b.score, a.score) << described(more);
@@ -132,9 +132,9 @@ TEST_F(PlaceProperty, permuted_names_keep_level_and_score) {
     ASSERT_EQ(first.index(), second.index());
     if (std::holds_alternative<Refusal>(first)) continue;
     ASSERT_EQ(std::get<Assignment>(first).score, std::get<Assignment>(second).score) << described(instance);
-    const int sought = instance.preferred.value_or(instance.levels);  // deeper levels are no better
-    ASSERT_EQ(std::min(std::get<Assignment>(first).level_spanned, sought),
-              std::min(std::get<Assignment>(second).level_spanned, sought));
+    const int deepest = instance.preferred.value_or(instance.levels);  // deeper levels are no better
+    ASSERT_EQ(std::min(std::get<Assignment>(first).level_spanned, deepest),
+              std::min(std::get<Assignment>(second).level_spanned, deepest));
   }
 }
 

@@ -21,7 +21,7 @@ class PlainProgramme {
     visit(kClusterLevel, all, 0);
   }
 
-  // The deepest level sought that has room, and the lowest cost there.
+  // The deepest level up to `preferred` that has room, and the lowest cost there.
   std::optional<std::pair<int, double>> best() const {
     for (int level = instance_.preferred.value_or(instance_.levels);
          level >= instance_.required.value_or(kClusterLevel); --level) {
@@ -147,7 +147,7 @@ TEST(PlaceScale, equals_a_plain_programme_on_larger_trees) {
     // Of each domain and node that is used, by half a unit of at least 1/512.
     const double rounding = 1e-3 * instance.pods * (instance.levels + 1);
     ASSERT_TRUE(judged.allowed) << described(instance);
-    ASSERT_EQ(judged.level_sought, expected->first) << described(instance);
+    ASSERT_EQ(judged.level_capped, expected->first) << described(instance);
     ASSERT_NEAR(judged.cost, expected->second, rounding) << described(instance);
     ASSERT_NEAR(assignment->score, judged.cost, rounding) << described(instance);
     ASSERT_FALSE(assignment->approximate);
