@@ -125,6 +125,13 @@ def unsourced(readme, comparison):
                     yield name, one
 
 
+def decisions_told(text):
+    """The numbers of the ADRs that the table of decisions links to; "0005 to 0010" are six."""
+    for _, cell in table(text, "Decisions"):
+        for first, last in re.findall(r"\[(\d{4})\]\([^)]*\)(?: to \[(\d{4})\])?", cell):
+            yield from range(int(first), int(last or first) + 1)
+
+
 class Docs(unittest.TestCase):
     def test_links_lead_to_a_file_and_a_heading(self):
         broken = [link for path in pages() for link in broken_links(path, path.read_text())]
@@ -145,6 +152,11 @@ class Docs(unittest.TestCase):
         blocks = {path.name: re.findall(r"^```mermaid\n(.*?)^```", path.read_text(), re.M | re.S) for path in pages()}
         self.assertEqual(len(blocks["design.md"]), 2)
         self.assertEqual([name for name, found in blocks.items() if any(";" in block for block in found)], [])
+
+    def test_the_table_of_decisions_has_each_decision(self):
+        told = set(decisions_told((ROOT / "docs/design.md").read_text()))
+        there = {int(path.name[:4]): path.name for path in (ROOT / "docs/adr").glob("[0-9]*.md")}
+        self.assertEqual([name for number, name in there.items() if number not in told], [])
 
     def test_the_readme_has_at_most_80_lines(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), 80)
