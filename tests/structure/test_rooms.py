@@ -98,6 +98,11 @@ class Rooms(unittest.TestCase):
         there = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and re.match("[a-z]", path.name)}
         self.assertEqual(named, there)
 
+    def test_the_map_names_the_files_beside_the_rooms(self):
+        (told,) = re.findall(r"^(`main\.cpp`.*) beside the rooms", section(LAYOUT.read_text(), "operator/"), re.M)
+        there = {path.stem for path in (ROOT / "operator").iterdir() if path.suffix in (".h", ".cpp")}
+        self.assertEqual({name.removesuffix(".cpp") for name in re.findall(r"`([\w.]+)`", told)}, there)
+
     def test_every_include_has_an_arrow(self):
         missing = []
         for side, folder in rooms():
