@@ -41,6 +41,11 @@ def test_all_headers_become_pages_without_a_warning(tmp_path):
     assert "in and out, count elements, owned by the caller until wait() has returned" in page
 
 
+def test_a_declaration_without_a_comment_is_no_warning(tmp_path):
+    """As CONTRIBUTING.md says."""
+    assert doxygen(tmp_path, "// A file.\n#pragma once\nvoid go(int far);\n").returncode == 0
+
+
 def test_a_warning_is_a_failure(tmp_path):
     done = doxygen(tmp_path, "// A file.\n#pragma once\n/** \\nothing */\nvoid go();\n")
     assert done.returncode != 0 and "header.h:3" in done.stderr, done.stderr
