@@ -75,6 +75,7 @@ def test_manifests_equal_the_rendered_chart():
         "deadNodes={condition:XIDErrors}",
         "leaveUnhealthyDevices=sometimes",
         "topology[0].key=example.com/rack",
+        "resources.claims={gpu}",  # the pod has no resourceClaims
     ],
 )
 def test_a_wrong_value_is_refused_by_the_schema(wrong):
