@@ -47,7 +47,7 @@ def pages(root):
 
 
 def contents_of_examples(root):
-    """The index of the examples: each file with the sentence that it begins with, and its text."""
+    """The index of the examples: the text of each file."""
     text = "# Examples\n\n`lockstep run FILE` runs one on this machine, `kubectl apply -f FILE` on a cluster.\n"
     for path in sorted((root / "examples").rglob("*.yaml")):
         text += f"\n## {path.relative_to(root)}\n\n```yaml\n{path.read_text()}```\n"
