@@ -1,7 +1,12 @@
-// A decision as data. The reconciler writes the status first, so that whatever a later write relies on (the
-// incarnation, an attempt) is persisted when it happens. Then come the events, the coordinator's plan, and the
-// executor's writes: deletes, the Service, creates, moves, opens. With `delete_job` it deletes the job and does nothing
-// else.
+// A decision as data, which Reconciler::execute() carries out. With `delete_job` it deletes the job and does nothing
+// else. Otherwise it writes the status first, so that whatever a later write relies on (the incarnation, an attempt) is
+// persisted when it happens. A status that cannot be written ends the execution. The rest follows in this order:
+//
+//   events        only with a written status
+//   notice        only if it differs from the notice of the last plan
+//   forget        the coordinator drops the job
+//   coordinator   its new plan
+//   child writes  by the executor: deletes, the Service, creates, moves, opens; after a failed batch not before backoff
 #pragma once
 
 #include <optional>
