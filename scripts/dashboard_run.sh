@@ -43,8 +43,8 @@ operators() {
   mv "$work/targets.part" "$work/targets.json"
 }
 operators
-setpriv --pdeathsig TERM -- "$programs/prometheus" --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
-  --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
+setpriv --pdeathsig TERM -- "$programs/prometheus" --config.file="$work/prometheus.yml" \
+  --storage.tsdb.path="$work/data" --web.listen-address="127.0.0.1:$port" >"$work/prometheus.log" 2>&1 &
 prometheus=$!
 curl -sf --retry 30 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/-/ready" >/dev/null ||
   { tail -n 5 "$work/prometheus.log" >&2; exit 1; }
@@ -58,7 +58,8 @@ kind: TrainingJob
 metadata: {name: $1}
 spec:
   image: docker.io/lockstep/trainer:dev
-  command: [lockstep-trainer, --model=mlp, --batch-size=12, --micro-batch-size=2, --threads=1, --min-step-seconds=0.1, --steps=$4]
+  command: [lockstep-trainer, --model=mlp, --batch-size=12, --micro-batch-size=2, --threads=1,
+            --min-step-seconds=0.1, --steps=$4]
   nodes: $2
   gpusPerNode: $3
   procsPerNode: 1
@@ -86,32 +87,64 @@ kill_rank() {
   return 1
 }
 
+# await SECONDS COMMAND...: waits until a command succeeds
+await() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    if [ "$SECONDS" -ge "$end" ]; then
+      echo "dashboard_run.sh: in vain: $*" >&2
+      return 1
+    fi
+    sleep 0.2
+  done
+}
+
+# disturb NAME NODES COMMAND...: runs a command that ends the job's generation, and waits until so many pods train in
+# a newer one
+generation() { kubectl get "trainingjob/$1" -o jsonpath='{.status.membershipGeneration}'; }
+is_newer() { [ "$(generation "$1")" -gt "$2" ]; }
+disturb() {
+  local name=$1 nodes=$2 before
+  shift 2
+  before=$(generation "$name")
+  "$@"
+  await 180 is_newer "$name" "$before"
+  trains "$name" "$nodes"
+}
+delete_pod() {
+  kubectl delete --wait=false "$(kubectl get pods -l "lockstep.dev/job=$1" -o name | shuf -n 1)" >/dev/null
+}
+
+# scrapes COUNT: a stretch of the picture: waits until Prometheus has asked each operator so often
+scraped() {
+  curl -sf "http://127.0.0.1:$port/metrics" |
+    awk '/^prometheus_target_interval_length_seconds_count\{/ {sum += $2} END {print sum + 0}'
+}
+has_scraped() { [ "$(scraped)" -ge "$1" ]; }
+scrapes() { await $(($1 * scrape * 4)) has_scraped $(($(scraped) + $1 * $(jq length "$work/targets.json"))); }
+
 # The pod of the leading operator; the holder's name is that of the pod and a random suffix.
 leader() { kubectl get lease -n lockstep-system lockstep-operator -o jsonpath='{.spec.holderIdentity}' | cut -d_ -f1; }
 
-# What has to happen is awaited (trains, operators, kubectl wait). A sleep is a stretch of the picture: rates need some
-# scrapes between two faults.
 say "two jobs, one of them with a spare"
 job wide 4 2 100000 'elastic: {minNodes: 2, maxNodes: 6, stabilizationSeconds: 1}'
 job spare 3 2 100000 'spares: {nodes: 1}'
 trains wide 4
 trains spare 3
-sleep 30
+scrapes 6
 
 say "ranks are killed"
 for round in 1 2 3 4; do
-  kill_rank wide
-  sleep 5
-  trains wide 4
-  if [ "$round" != 4 ]; then kill_rank spare; fi
-  sleep 15
-  trains spare 3
+  disturb wide 4 kill_rank wide
+  scrapes 1
+  if [ "$round" != 4 ]; then disturb spare 3 kill_rank spare; fi
+  scrapes 3
 done
 say "pods are deleted"
 for round in 1 2; do
-  kubectl delete --wait=false "$(kubectl get pods -l lockstep.dev/job=wide -o name | shuf -n 1)" >/dev/null
-  sleep 15
-  trains wide 4
+  disturb wide 4 delete_pod wide
+  scrapes 3
 done
 say "a queue of small jobs"
 for number in 1 2 3 4 5 6 7 8 9 10; do job "small-$number" 2 2 100; done
@@ -121,30 +154,32 @@ done
 say "the job grows and shrinks"
 kubectl scale trainingjob/wide --replicas=6 >/dev/null
 trains wide 6
-sleep 20
+scrapes 4
 kubectl scale trainingjob/wide --replicas=4 >/dev/null
 trains wide 4
 say "the leading operator is deleted"
 kubectl delete pod -n lockstep-system "$(leader)" >/dev/null
 operators
-sleep 30
-kill_rank wide
-sleep 15
+scrapes 6
+disturb wide 4 kill_rank wide
+scrapes 3
 say "the API server restarts"
 tests/cluster/cluster kill-api-server --name "$name" >/dev/null
-sleep 5
+scrapes 1
 tests/cluster/cluster start-api-server --name "$name" >/dev/null
-sleep 15
+await 60 kubectl get --raw /readyz >"$work/readyz" 2>&1
+scrapes 3
 trains wide 4
 say "a node is powered off"
 tests/cluster/cluster power-off --name "$name" n3 >/dev/null
-sleep 20
+kubectl wait node/n3 --for=condition=Ready=Unknown --timeout=120s >/dev/null
 operators
-sleep 25
+scrapes 6
 tests/cluster/cluster power-on --name "$name" n3 >/dev/null
+kubectl wait node/n3 --for=condition=Ready --timeout=120s >/dev/null
 trains wide 4
 trains spare 3
-sleep 30
+scrapes 6
 
 scripts/dashboard_picture.py "$svg" --prometheus "http://127.0.0.1:$port" --scrape "$scrape" \
   --minutes $(((SECONDS - started) / 60 + 1))
