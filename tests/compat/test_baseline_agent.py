@@ -20,17 +20,8 @@ import jobs  # noqa: E402
 from command import Command  # noqa: E402
 
 STEPS, KILL_AT = 60, 20
-JOB = {
-    "apiVersion": "lockstep.dev/v1alpha1",
-    "kind": "TrainingJob",
-    "metadata": {"name": "older"},
-    "spec": {
-        "image": "none",
-        "command": ["lockstep-trainer", *jobs.small_model(STEPS, jobs.pace(0.05))],
-        "nodes": 3,
-        "checkpoint": {"path": "/checkpoints"},
-    },
-}
+JOB = jobs.on_this_machine("older", "lockstep-trainer", *jobs.small_model(STEPS, jobs.pace(0.05)), nodes=3,
+                           checkpoint={"path": "/checkpoints"})
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,15 @@
 """Jobs that the end-to-end tests run, as a user would write them."""
 
 
+def training_job(name, **spec):
+    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
+
+
+def on_this_machine(name, *command, **spec):
+    """A job for `lockstep run`, which needs no image."""
+    return training_job(name, image="none", command=[str(word) for word in command], **spec)
+
+
 def pod_template(**spec):
     """Of a job whose image is on the nodes and in no registry."""
     return {"spec": {"containers": [{"name": "trainer", "imagePullPolicy": "Never"}], **spec}}
@@ -9,23 +18,19 @@ def pod_template(**spec):
 def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
     """A job of our own trainer on the licence texts; checkpoints on the claim where one is given."""
     job = {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "docker.io/lockstep/trainer:dev",
-            "command": ["lockstep-trainer", *flags],
-            "nodes": nodes,
-            "procsPerNode": procs,
-            # A pod that requests nothing gets a hundredth of the share of any process on a machine that is busy.
-            "resources": {"requests": {"cpu": "200m"}},
-            "podTemplate": pod_template(),
-            **spec,
-        },
+        "image": "docker.io/lockstep/trainer:dev",
+        "command": ["lockstep-trainer", *flags],
+        "nodes": nodes,
+        "procsPerNode": procs,
+        # A pod that requests nothing gets a hundredth of the share of any process on a machine that is busy.
+        "resources": {"requests": {"cpu": "200m"}},
+        "podTemplate": pod_template(),
+        **spec,
     }
     if claim:
-        job["spec"]["checkpoint"] = {"path": "/checkpoints", "claimName": claim, "everySeconds": every, "gracePeriodSeconds": 20}
-    return job
+        job["checkpoint"] = {"path": "/checkpoints", "claimName": claim, "everySeconds": every,
+                             "gracePeriodSeconds": 20}
+    return training_job(name, **job)
 
 
 def patient():
@@ -56,16 +61,6 @@ def mlp(steps):
 
 def shell(name, script, nodes=1, **spec):
     """A job whose processes run a shell script (busybox)."""
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "docker.io/lockstep/busybox:test",
-            "command": ["/bin/sh", "-c", script],
-            "nodes": nodes,
-            "rendezvous": {"kind": "Torch"},
-            "podTemplate": pod_template(),
-            **spec,
-        },
-    }
+    job = {"image": "docker.io/lockstep/busybox:test", "command": ["/bin/sh", "-c", script], "nodes": nodes,
+           "rendezvous": {"kind": "Torch"}, "podTemplate": pod_template(), **spec}
+    return training_job(name, **job)

@@ -17,6 +17,7 @@ sys.path[:0] = [str(gpu.e2e.ROOT / folder) for folder in ("tests/e2e/local", "te
 import check_ledger  # noqa: E402
 import command  # noqa: E402
 import figures  # noqa: E402
+import jobs  # noqa: E402
 from ledgers import Ledgers  # noqa: E402
 
 pytestmark = [gpu.needed, gpu.cudart, gpu.cublaslt, gpu.cudnn, gpu.nccl]
@@ -35,21 +36,11 @@ def job(name, victim, kill, mark, *flags):
     """The first process of rank `victim`, which makes the folder `mark`, is killed."""
     script = (f'{ON_ONE_GPU}; [ "$RANK" != {victim} ] || ! mkdir {mark} 2>&- || export LOCKSTEP_KILL_IN={kill}; '
               'exec "$0" "$@"')
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "none",
-            "command": ["/bin/sh", "-c", script, str(gpu.program("lockstep-trainer-killed")), *MODEL,
-                        *gpu.flags("cudart", "cublaslt", "cudnn", "nccl"), "--transport=nccl",
-                        "--min-step-seconds=0.1", "--checkpoint-every-steps=4", *flags],
-            "nodes": 2,
-            "elastic": {"minNodes": 1, "stabilizationSeconds": 20},
-            "restart": {"backoff": {"initialSeconds": 0, "maxSeconds": 0}},
-            "checkpoint": {"path": "/checkpoints"},
-        },
-    }
+    return jobs.on_this_machine(
+        name, "/bin/sh", "-c", script, gpu.program("lockstep-trainer-killed"), *MODEL,
+        *gpu.flags("cudart", "cublaslt", "cudnn", "nccl"), "--transport=nccl", "--min-step-seconds=0.1",
+        "--checkpoint-every-steps=4", *flags, nodes=2, elastic={"minNodes": 1, "stabilizationSeconds": 20},
+        restart={"backoff": {"initialSeconds": 0, "maxSeconds": 0}}, checkpoint={"path": "/checkpoints"})
 
 
 def recovery(log, folder):

@@ -53,11 +53,9 @@ def test_the_digest_on_the_cluster_equals_that_of_lockstep_run(digests, tmp_path
 
 
 def test_a_torchrun_style_program_runs_unchanged(cluster, job):
-    name = job({
-        "apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "torchrun-style"},
-        "spec": {"image": "docker.io/lockstep/torchrun-style:test", "command": ["/torchrun-style"], "nodes": 3,
-                 "procsPerNode": 2, "rendezvous": {"kind": "Torch"},
-                 "podTemplate": jobs.pod_template()}})
+    name = job(jobs.training_job("torchrun-style", image="docker.io/lockstep/torchrun-style:test",
+                                 command=["/torchrun-style"], nodes=3, procsPerNode=2, rendezvous={"kind": "Torch"},
+                                 podTemplate=jobs.pod_template()))
     found = cluster.wait_condition(name, "Succeeded", deadline=120)
     assert found["status"]["worldSize"] == 6
 

@@ -16,6 +16,7 @@ import lockstep_cluster.layout
 import pytest
 
 import e2e
+import jobs
 import watch
 
 NEIGHBOURS = 99
@@ -27,12 +28,12 @@ FLOOR = float(os.environ.get("LOCKSTEP_NEIGHBOUR_FLOOR", "1"))
 
 
 def job(name, nodes):
-    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
-            "spec": {"image": "docker.io/lockstep/busybox:test", "command": ["sleep", "3600"], "nodes": nodes,
-                     "rendezvous": {"kind": "None"},
-                     "restart": {"maxRestarts": 10000, "backoff": {"initialSeconds": 1, "maxSeconds": 1}},
-                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}], "nodeSelector": {"type": "kwok"},
-                                              "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]}}}}
+    return jobs.training_job(
+        name, image="docker.io/lockstep/busybox:test", command=["sleep", "3600"], nodes=nodes,
+        rendezvous={"kind": "None"},
+        restart={"maxRestarts": 10000, "backoff": {"initialSeconds": 1, "maxSeconds": 1}},
+        podTemplate={"spec": {"containers": [{"name": "trainer"}], "nodeSelector": {"type": "kwok"},
+                              "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]}})
 
 
 class Neighbours:
@@ -84,8 +85,8 @@ class CrashLoop:
     def __init__(self, cluster, namespace):
         self._api = lockstep_cluster.api.Api(lockstep_cluster.layout.Cluster(cluster.name))
         self._pods = f"/api/v1/namespaces/{namespace}/pods"
-        jobs = f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/trainingjobs"
-        self._api.call("POST", jobs, job("crashing", CRASHING))
+        path = f"/apis/lockstep.dev/v1alpha1/namespaces/{namespace}/trainingjobs"
+        self._api.call("POST", path, job("crashing", CRASHING))
         self.failures = 0
         self._changed = threading.Condition()
         self._crashing = self._ended = False

@@ -6,6 +6,7 @@ import os
 import re
 import time
 
+import jobs
 import watch
 from way import Way
 
@@ -17,11 +18,9 @@ LEASE = AWAY * 2 + 170  # the leader keeps it through the outage: nothing but a 
 
 def gang(name):
     """Its pods fit on no node, and are created all the same, because Lockstep does not place them."""
-    return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
-            "spec": {"image": "nobody", "command": ["true"], "nodes": PODS, "rendezvous": {"kind": "None"},
-                     "scheduling": {"backend": "None"},
-                     "podTemplate": {"spec": {"containers": [{"name": "trainer"}],
-                                              "nodeSelector": {"nowhere": "at-all"}}}}}
+    return jobs.training_job(
+        name, image="nobody", command=["true"], nodes=PODS, rendezvous={"kind": "None"}, scheduling={"backend": "None"},
+        podTemplate={"spec": {"containers": [{"name": "trainer"}], "nodeSelector": {"nowhere": "at-all"}}})
 
 
 def reconciles_of_a_minute(operator):

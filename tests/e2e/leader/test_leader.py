@@ -5,6 +5,7 @@ import time
 
 import e2e
 import host_operator
+import jobs
 
 LEASE = 15
 SERVICE = host_operator.coordinator_service()
@@ -145,9 +146,7 @@ def test_a_job_made_while_a_renewal_is_late_is_reconciled_after_it(cluster, name
         return time.time() > renewed + LEASE * 2 / 3 + 0.2
 
     e2e.wait_for("its renewal is late", may_not_write, LEASE, every=0.05)
-    job = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "late"},
-           "spec": {"image": "nobody", "command": ["true"], "nodes": 1}}
-    cluster.apply(job, namespace)
+    cluster.apply(jobs.training_job("late", image="nobody", command=["true"], nodes=1), namespace)
     e2e.wait_for("the fence refuses its writes", lambda: 'result="cancelled"' in operator.get("/metrics")[1], 1.5, every=0.02)
     gate.unlink()
     try:

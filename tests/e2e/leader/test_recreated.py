@@ -8,12 +8,12 @@ import lockstep_cluster.layout
 import pytest
 
 import e2e
+import jobs
 import watch
 
 TIMES = 20
 WITHIN = 10  # seconds; from the creation of the new job until it has a pod
-JOB = {"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "again"},
-       "spec": {"image": "nobody", "command": ["true"], "nodes": 2}}
+JOB = jobs.training_job("again", image="nobody", command=["true"], nodes=2)
 
 
 class Again:

@@ -51,19 +51,10 @@ GPU_STEPS = GPU_FAULTS * (8 if GPU_MODEL == "images" else STEPS_PER_FAULT)  # se
 
 
 def job(name, steps, *flags):
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "none",
-            # It has batch norm, whose statistics a step that is done again must not have changed.
-            "command": ["lockstep-trainer", *model(steps), jobs.pace(STEP_SECONDS), *flags],
-            "nodes": WORKERS,
-            "checkpoint": {"path": "/checkpoints", "everySeconds": 5},  # for when all are gone
-            "elastic": {"minNodes": max(1, WORKERS // 2), "stabilizationSeconds": 1},
-        },
-    }
+    # It has batch norm, whose statistics a step that is done again must not have changed.
+    return jobs.on_this_machine(name, "lockstep-trainer", *model(steps), jobs.pace(STEP_SECONDS), *flags, nodes=WORKERS,
+                                checkpoint={"path": "/checkpoints", "everySeconds": 5},  # for when all are gone
+                                elastic={"minNodes": max(1, WORKERS // 2), "stabilizationSeconds": 1})
 
 
 def model(steps):

@@ -49,18 +49,9 @@ def undisturbed(tmp_path_factory):
 def job(name, ranks, victim, environment, mark, *flags):
     """The first process of rank `victim`, which makes the folder `mark`, has these variables as well."""
     script = f'[ "$RANK" != {victim} ] || ! mkdir {mark} 2>&- || export {environment}; exec "$0" "$@"'
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "none",
-            "command": ["/bin/sh", "-c", script, str(TRAINER), *GPU, *(NCCL if ranks > 1 else []), jobs.pace(0.05),
-                        "--checkpoint-every-steps=4", *flags],
-            "nodes": ranks,
-            "checkpoint": {"path": "/checkpoints"},
-        },
-    }
+    return jobs.on_this_machine(
+        name, "/bin/sh", "-c", script, TRAINER, *GPU, *(NCCL if ranks > 1 else []), jobs.pace(0.05),
+        "--checkpoint-every-steps=4", *flags, nodes=ranks, checkpoint={"path": "/checkpoints"})
 
 
 @pytest.mark.parametrize("phase", PHASES)

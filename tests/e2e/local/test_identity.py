@@ -15,12 +15,7 @@ SSE41 = "export ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41;"  # oneDNN read
 
 def gang(name, script, *flags):
     command = " ".join([str(TRAINER), *jobs.mlp(STEPS), *flags])
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {"image": "none", "command": ["sh", "-c", f"{script} exec {command}"], "nodes": 2},
-    }
+    return jobs.on_this_machine(name, "sh", "-c", f"{script} exec {command}", nodes=2)
 
 
 def status(command):

@@ -26,17 +26,8 @@ def model(steps):
 
 
 def job(name, steps, *flags, step_seconds=0.03):
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {
-            "image": "none",
-            "command": ["lockstep-trainer", *model(steps), jobs.pace(step_seconds), *OVER_FAKE, *flags],
-            "nodes": 3,
-            "checkpoint": {"path": "/checkpoints"},
-        },
-    }
+    return jobs.on_this_machine(name, "lockstep-trainer", *model(steps), jobs.pace(step_seconds), *OVER_FAKE, *flags,
+                                nodes=3, checkpoint={"path": "/checkpoints"})
 
 
 def undisturbed(folder, steps, trainer=e2e.BUILD / "bin/lockstep-trainer", flags=()):

@@ -5,17 +5,13 @@ import os
 import signal
 
 import e2e
+import jobs
 
 PROGRAMS = e2e.ROOT / "tests/e2e/programs"
 
 
 def program(name, *command, nodes):
-    return {
-        "apiVersion": "lockstep.dev/v1alpha1",
-        "kind": "TrainingJob",
-        "metadata": {"name": name},
-        "spec": {"image": "none", "command": [str(word) for word in command], "nodes": nodes, "rendezvous": {"kind": "Torch"}},
-    }
+    return jobs.on_this_machine(name, *command, nodes=nodes, rendezvous={"kind": "Torch"})
 
 
 def rank_logs(command, ranks):

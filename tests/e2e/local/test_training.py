@@ -15,17 +15,10 @@ from command import Command
 
 STEPS, KILL_AT = 80, 30
 PACE = jobs.pace(0.05)  # the launcher hears of steps once a second, and the kill is to be there in time
-JOB = {
-    "apiVersion": "lockstep.dev/v1alpha1",
-    "kind": "TrainingJob",
-    "metadata": {"name": "small"},
-    "spec": {
-        "image": "none",
-        "command": ["lockstep-trainer", *jobs.small_model(STEPS, "--generate=80", "--eval-every=20", "--checkpoint-every-steps=10", PACE)],
-        "nodes": 3,
-        "checkpoint": {"path": "/checkpoints"},
-    },
-}
+JOB = jobs.on_this_machine(
+    "small", "lockstep-trainer",
+    *jobs.small_model(STEPS, "--generate=80", "--eval-every=20", "--checkpoint-every-steps=10", PACE),
+    nodes=3, checkpoint={"path": "/checkpoints"})
 
 
 @pytest.fixture(scope="module")

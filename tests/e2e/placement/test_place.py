@@ -3,6 +3,7 @@
 import time
 
 import e2e
+import jobs
 import placed
 
 
@@ -48,19 +49,8 @@ def test_a_job_that_requires_a_rack_lands_in_one(cluster, operator, job):
 
 def test_four_lines_of_yaml_go_to_one_rack(cluster, operator, job):
     with placed.taken(cluster, ["n2"], gpus=1):
-        name = job(
-            {
-                "apiVersion": "lockstep.dev/v1alpha1",
-                "kind": "TrainingJob",
-                "metadata": {"name": "four-lines"},
-                "spec": {
-                    "image": "docker.io/lockstep/busybox:test",
-                    "command": ["sleep", "1000"],
-                    "nodes": 2,
-                    "gpusPerNode": 8,
-                },
-            }
-        )
+        name = job(jobs.training_job("four-lines", image="docker.io/lockstep/busybox:test", command=["sleep", "1000"],
+                                     nodes=2, gpusPerNode=8))
         wait_placed(cluster, name)
         assert sorted(nodes_of(cluster, name)) == ["n1", "n3"]
 
