@@ -11,139 +11,17 @@ suites side by side; the sanitizers' builds, and what the suite kernels needs, g
 the processor time that these leave.
 """
 
-import json
 import os
-import pathlib
 import re
-import signal
 import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-OUT = ROOT / "out" / "tests"
-PYTHON = "/usr/bin/python3"
-
-
-class Counts:
-    def __init__(self, passed=0, failed=0, skipped=0):
-        self.passed, self.failed, self.skipped = passed, failed, skipped
-        self.names = []  # of failed and skipped tests, with the reason
-
-    def add(self, other):
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
-
-
-GUARD = []  # the process that ends the suites when this one is killed
-LIVE = set()  # leaders of the process groups that this run has started
-STOPPING = threading.Event()
-
-
-def group_lives(group):
-    """Whether a process group has a process that is no zombie."""
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, its_group = path.read_text().rsplit(")", 1)[1].split()[:3]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(its_group) == group and state not in "ZX":
-            return True
-    return False
-
-
-def end_group(process, patience=30):
-    """Ends a command with all processes of its group; they have 30 s to end in order, also after the command itself."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        end = time.monotonic() + patience
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        while time.monotonic() < end:
-            process.poll()
-            if not group_lives(process.pid):
-                return
-            time.sleep(0.05)
-
-
-def tell_guard():
-    """Run by a command before it starts, so that no kill of this process comes between."""
-    os.write(GUARD[0].stdin.fileno(), f"group {os.getpid()}\n".encode())
-
-
-def run(suite, command, deadline, env=None):
-    """Runs a command with its output in the suite's log; returns its exit status (124 when it ran too long)."""
-    log = OUT / f"{suite}.log"
-    with log.open("ab") as stream:
-        stream.write(f"$ {' '.join(map(str, command))}\n".encode())
-        stream.flush()
-        process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                   env={**os.environ, **(env or {})}, start_new_session=True,
-                                   preexec_fn=tell_guard if GUARD else None)
-        LIVE.add(process)
-        try:
-            if STOPPING.is_set():
-                end_group(process)
-            return process.wait(timeout=deadline)
-        except subprocess.TimeoutExpired:
-            end_group(process)
-            stream.write(f"\nended after {deadline} s\n".encode())
-            return 124
-        finally:
-            LIVE.discard(process)
-
-
-def stop(number, _):
-    """Ctrl-C and SIGTERM: ends all processes of this run."""
-    STOPPING.set()
-    print(f"\nrun_tests: ended by signal {number}; ending the running suites", file=sys.stderr, flush=True)
-    enders = [threading.Thread(target=end_group, args=(process,)) for process in list(LIVE)]
-    for ender in enders:
-        ender.start()
-    for ender in enders:
-        ender.join()
-    os._exit(128 + number)
-
-
-def count_gtest(folder):
-    counts = Counts()
-    for path in sorted(folder.glob("*.json")):
-        for group in json.loads(path.read_text()).get("testsuites", []):
-            for test in group.get("testsuite", []):
-                name = f"{group['name']}.{test['name']}"
-                if test.get("failures"):
-                    counts.failed += 1
-                    counts.names.append(f"FAILED  {name}: {test['failures'][0]['failure'].splitlines()[0]}")
-                elif test.get("result") == "SKIPPED":
-                    counts.skipped += 1
-                    counts.names.append(f"skipped {name}")
-                elif test.get("status") == "RUN":
-                    counts.passed += 1
-    return counts
-
-
-def count_junit(path):
-    counts = Counts()
-    if not path.is_file():
-        counts.failed = 1
-        counts.names.append(f"FAILED  no report at {path.name}: the runner did not finish")
-        return counts
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        name = f"{case.get('classname')}.{case.get('name')}"
-        problem = case.find("failure") if case.find("failure") is not None else case.find("error")
-        if problem is not None:
-            counts.failed += 1
-            counts.names.append(f"FAILED  {name}: {(problem.get('message') or '').splitlines()[:1]}")
-        elif case.find("skipped") is not None:
-            counts.skipped += 1
-            counts.names.append(f"skipped {name}: {case.find('skipped').get('message')}")
-        else:
-            counts.passed += 1
-    return counts
+from runner import processes
+from runner.counts import Counts, count_gtest, count_junit, count_lines
+from runner.processes import PYTHON, ROOT, STOPPING, log_of, out, run
+from runner.soak import soak_forms
 
 
 def jobs():
@@ -184,7 +62,7 @@ def start_when_idle():
     those of one thread.
 
     The suites report what these find, and repeat a step that failed."""
-    (OUT / f"{IDLE_LOG}.log").unlink(missing_ok=True)
+    log_of(IDLE_LOG).unlink(missing_ok=True)
 
     def kernels():
         begun = time.monotonic()
@@ -226,7 +104,7 @@ def ctest_run(log, preset, choice, prefix=()):
 
 
 def reports_of(preset):
-    folder = OUT / f"{preset}.reports"
+    folder = out(f"{preset}.reports")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -255,7 +133,7 @@ def ctest(suite, preset, label):
 def pytest(suite, paths, deadline, marker=None, env=None):
     if not paths:
         return Counts()
-    report = OUT / f"{suite}.xml"
+    report = out(f"{suite}.xml")
     report.unlink(missing_ok=True)
     command = [PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", f"--junitxml={report}", *paths]
     if marker:
@@ -321,16 +199,7 @@ def suite_kernels(suite):
 def script(suite, command, deadline):
     """A test program of its own that ends with `N passed, N failed, N skipped`, one line `FAIL  name` each."""
     status = run(suite, command, deadline)
-    lines = (OUT / f"{suite}.log").read_text(errors="replace").splitlines()
-    counts = Counts()
-    found = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1].strip()) if lines else None
-    if found:
-        counts.passed, counts.failed, counts.skipped = (int(word) for word in found.groups())
-    counts.names = [line for line in lines if line.startswith("FAIL ")]
-    if not found or (status != 0 and not counts.failed and not counts.skipped):
-        counts.failed += 1
-        counts.names.append(f"FAILED  {command[0]} ended with {status}")
-    return counts
+    return count_lines(log_of(suite), command, status)
 
 
 def need(suite, *steps):
@@ -361,15 +230,15 @@ def test_cluster(suite):
 
 def suite_kind(suite):
     """Tests without a cluster, then those of the cluster; if kind cannot run, they are skipped with the reason."""
-    programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer", "lockstep-trainer-cuda", "fakenccl", "fakecublaslt",
-                "fakecudnn")
+    programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer", "lockstep-trainer-cuda", "fakenccl",
+                "fakecublaslt", "fakecudnn")
     failed = need(suite, ("the release build", lambda: build(suite, "release", () if () in BUILT else programs)),
                   ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)),
                   ("the programs and images of kind", lambda: run(suite, ["tests/kind/run.sh", "prepare"], 4800)))
     if failed:
         return failed
     counts = pytest(suite, [f"tests/kind/test_{name}.py" for name in ("mock_nvml", "sandbox", "runner")], 900)
-    report = OUT / f"{suite}.cluster.xml"
+    report = out(f"{suite}.cluster.xml")
     report.unlink(missing_ok=True)
     # TERM when this process dies; run.sh then removes the cluster.
     command = ["setpriv", "--pdeathsig", "TERM", "--", "tests/kind/run.sh", "-s", f"--junitxml={report}"]
@@ -377,145 +246,20 @@ def suite_kind(suite):
     on_cluster = count_junit(report)
     counts.add(on_cluster)
     counts.names += on_cluster.names
-    for line in (OUT / f"{suite}.log").read_text(errors="replace").splitlines():
+    for line in log_of(suite).read_text(errors="replace").splitlines():
         if re.match(r"prepare: | *\d+\.\d s  |docker\.io/lockstep/", line):
             print(f"           {line}", flush=True)
     return counts
 
 
-def pytest_words(*words):
-    return [PYTHON, "-m", "pytest", "-q", "-s", *words]
-
-
 def soak(suite):
     """The long forms, one after the other; each prints its seed into the log."""
-    bin = ROOT / "build/release/tests/bin"
-    rounds = int(os.environ.get("LOCKSTEP_SOAK_ROUNDS", "20"))
     failed = need(suite, ("the release build", lambda: build(suite, "release")),
                   ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
     if failed:
         return failed
-    again = [f"--gtest_repeat={rounds}"]
-    forms = [
-        ("the membership protocol", [bin / "rendezvous_test", "--gtest_filter=*Membership*", *again], {}),
-        (
-            "every way the membership protocol can go",
-            [bin / "explorer_test"],
-            {"LOCKSTEP_EXPLORER_DEEPER": "2", "LOCKSTEP_EXPLORER_WALKS": str(1000 * rounds)},
-        ),
-        (
-            "the coordinator's machine of the last commit and of this tree",
-            ["tests/operator/rendezvous/equal_machines/compare.sh", "HEAD", str(200_000 * rounds)],
-            {},
-        ),
-        ("crashes of the controller", [bin / "job_test", "--gtest_filter=Crash.*", *again], {}),
-        (
-            "job files",
-            [bin / "api_test", "--gtest_filter=JobFile.*"],
-            {"LOCKSTEP_FUZZ_CHANGES": str(1000 * rounds), "LOCKSTEP_SEED": str(int(time.time()))},
-        ),
-        ("patches against kubectl", [bin / "kubectl_patch_test", *again], {}),
-        ("the communicator", [bin / "comm_test", *again], {}),
-        (
-            "ranks that hang, 20 of each kind",
-            pytest_words("tests/e2e/local/test_hangs.py", "-k", "named or replaced"),
-            {"LOCKSTEP_HANG_ROUNDS": "20"},
-        ),
-        (
-            "an hour without a false alarm",
-            pytest_words("tests/e2e/local/test_hangs.py", "-k", "nobody"),
-            {"LOCKSTEP_QUIET_SECONDS": "3600"},
-        ),
-        (
-            "the operator killed after each write",
-            pytest_words("tests/e2e/faults"),
-            {"LOCKSTEP_FAULT_ROUNDS": "3", "LOCKSTEP_FAULT_LEASE": "15"},
-        ),
-        (
-            "chaos",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "exactly_once"),
-            {
-                "LOCKSTEP_CHAOS_FAULTS": str(25 * rounds),
-                "LOCKSTEP_CHAOS_WORKERS": "6",
-                "LOCKSTEP_SEED": str(int(time.time())),
-            },
-        ),
-        (
-            "the bits under twenty seeds of chaos",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "bits_are_the_same"),
-            {"LOCKSTEP_CHAOS_SEEDS": "20", "LOCKSTEP_SEED": str(int(time.time()))},
-        ),
-        (
-            "the bits on the fake of a GPU under twenty seeds of chaos",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
-            {
-                "LOCKSTEP_CHAOS_GPU_SEEDS": "20",
-                "LOCKSTEP_CHAOS_GPU_FAULTS": "5",
-                "LOCKSTEP_SEED": str(int(time.time())),
-            },
-        ),
-        (
-            "the bits of a ResNet on the fake of a GPU under chaos, in either precision",
-            pytest_words("tests/e2e/local/test_chaos.py", "-k", "a_gpu_that_computes"),
-            {
-                "LOCKSTEP_CHAOS_GPU_MODEL": "images",
-                "LOCKSTEP_CHAOS_GPU_SEEDS": "2",
-                "LOCKSTEP_CHAOS_WORKERS": "2",
-                "LOCKSTEP_SEED": str(int(time.time())),
-            },
-        ),
-        ("a job scaled fifty times", pytest_words("tests/e2e/cluster/test_scale.py"), {"LOCKSTEP_SCALINGS": "50"}),
-        (
-            "each fault on three nodes, the API server away for a minute",
-            pytest_words("tests/e2e/cluster/test_faults.py"),
-            {"LOCKSTEP_AWAY_SECONDS": "60", "LOCKSTEP_FAULT_LEASE": "15"},
-        ),
-        (
-            "ten idle minutes beside a hundred jobs",
-            pytest_words("tests/e2e/cluster/test_operator.py"),
-            {"LOCKSTEP_IDLE_SECONDS": "600", "LOCKSTEP_IDLE_JOBS": "100"},
-        ),
-        ("the CUDA image with NVIDIA's libraries", ["tests/kind/run.sh", "cuda", "-s"], {}),
-        (
-            "ten pulled cables, ten nodes without power",
-            pytest_words("tests/e2e/cluster/test_detection.py"),
-            {"LOCKSTEP_DETECTIONS": "10", "LOCKSTEP_DETECT_SECONDS": "1.2"},
-        ),
-        (
-            "an API server that vanishes for six minutes, neighbours of a crash loop",
-            pytest_words("tests/e2e/leader/test_blackhole.py", "tests/e2e/leader/test_beside_a_crash_loop.py"),
-            {"LOCKSTEP_AWAY_SECONDS": "360", "LOCKSTEP_NEIGHBOUR_ROUNDS": "20", "LOCKSTEP_NEIGHBOUR_FLOOR": "0.2"},
-        ),
-        (
-            "two hundred gangs that contend, five operators killed",
-            pytest_words("tests/e2e/placement/test_contention.py"),
-            {"LOCKSTEP_GANGS": "200", "LOCKSTEP_KILLS": "5", "LOCKSTEP_SEED": str(int(time.time()))},
-        ),
-        (
-            "the operator killed after each write of a gang's life",
-            pytest_words("tests/e2e/placement/test_killed.py"),
-            {"LOCKSTEP_FAULT_ROUNDS": "3"},
-        ),
-        (
-            "leaders that end",
-            pytest_words("tests/e2e/faults/test_failover.py"),
-            {"LOCKSTEP_FAULT_ROUNDS": "10", "LOCKSTEP_FAULT_LEASE": "15"},
-        ),
-        (
-            "the memory of an operator with 4,096 agents, 10,000 pods and 10,000 nodes, against the chart's limit",
-            [bin / "operator_size_bench", "--operator", ROOT / "build/release/bin/lockstep-operator", "--limit-of",
-             ROOT / "charts/lockstep/values.yaml", "--margin", "1.5", "--storms", "0"],
-            {},
-        ),
-        (
-            "the command blocks of the pages, the long ones as printed",
-            pytest_words("tests/e2e/readme"),
-            {"LOCKSTEP_README": "whole"},
-            10 * 3600,
-        ),
-    ]
     counts = Counts()
-    for name, command, env, *limit in forms:
+    for name, command, env, *limit in soak_forms(int(os.environ.get("LOCKSTEP_SOAK_ROUNDS", "20"))):
         begun = time.monotonic()
         status = run(suite, command, limit[0] if limit else 7200, env)
         verdict = "passed" if status == 0 else f"failed with {status}"
@@ -539,7 +283,7 @@ def bench(suite):
         [ROOT / "build/release/tests/bin/all_reduce_bench"],
         [PYTHON, "tests/bench/deterministic_bench.py"],
     ):
-        log = OUT / f"{suite}.log"
+        log = log_of(suite)
         begun = log.stat().st_size
         status = run(suite, command, 1800)
         print(log.read_bytes()[begun:].decode(errors="replace"), flush=True)
@@ -581,9 +325,15 @@ SUITES = {
         lambda s: suite_cluster(s, ["tests/e2e/placement"], 1200),
     ),
     "jobs": ("jobs on the real cluster", lambda s: suite_cluster(s, ["tests/e2e/cluster"], 2400)),
-    "readme": ("the command blocks of the pages, word for word", lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800)),
+    "readme": (
+        "the command blocks of the pages, word for word",
+        lambda s: suite_cluster(s, ["tests/e2e/readme"], 1800),
+    ),
     "kind": ("the chart and jobs with mock GPUs on kind, over podman", suite_kind),
-    "gpu": ("the CUDA backend, its libraries, and two ranks on one GPU: on fakes, then on a GPU where there is one", suite_gpu),
+    "gpu": (
+        "the CUDA backend, its libraries, and two ranks on one GPU: on fakes, then on a GPU where there is one",
+        suite_gpu,
+    ),
     "kernels": ("the CUDA kernels by nvcc, against their table; plans of cuDNN itself", suite_kernels),
     "soak": ("the long forms of the tests", soak),
     "bench": ("benchmarks", bench),
@@ -611,7 +361,7 @@ class Report:
         self.cluster_skips = 0
 
     def begin(self, name):
-        (OUT / f"{name}.log").unlink(missing_ok=True)
+        log_of(name).unlink(missing_ok=True)
         with self._lock:
             print(f"{name:10} {SUITES[name][0]} ...", flush=True)
 
@@ -626,7 +376,7 @@ class Report:
             for line in counts.names:
                 print(f"           {line[:300]}", flush=True)
             if counts.failed:
-                tail = (OUT / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
+                tail = log_of(name).read_text(errors="replace").splitlines()[-60:]
                 print("\n".join(f"    | {line[:240]}" for line in tail), flush=True)
 
     def verdict(self):
@@ -667,11 +417,7 @@ def main(arguments):
     if unknown or not names:
         print(f"run_tests: no suite called {', '.join(unknown) or 'nothing'}; --list shows them", file=sys.stderr)
         return 2
-    OUT.mkdir(parents=True, exist_ok=True)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    # In a session of its own, which no signal to this one's process group reaches.
-    GUARD.append(subprocess.Popen([ROOT / "scripts/guard.py"], stdin=subprocess.PIPE, start_new_session=True))
+    processes.begin()
     report = Report()
     if arguments == ["all"]:
         run_suites(FIRST, report)

@@ -72,7 +72,8 @@ class Prose(unittest.TestCase):
 
     def test_a_banned_word_is_found(self):
         for text in ("Whoever is late.", "It gets on.", "They do not get on.", "Who is left goes on.",
-                     "It is gone any more.", "They start anew.", "It is empty at first.", "What befalls it.", "Simply run it."):
+                     "It is gone any more.", "They start anew.", "It is empty at first.", "What befalls it.",
+                     "Simply run it."):
             self.assertEqual(len(prose.wrong_words(text)), 1, text)
         for text in ("A member that is late makes progress.", "The one who is late waits.", "Anyone may say more."):
             self.assertEqual(prose.wrong_words(text), [])

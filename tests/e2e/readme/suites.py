@@ -4,7 +4,7 @@ import re
 
 import e2e
 
-RUNNER = (e2e.ROOT / "scripts/run_tests.py").read_text()
+RUNNER = "".join((e2e.ROOT / "scripts" / name).read_text() for name in ("runner/soak.py", "run_tests.py"))
 
 
 def runs_in_a_suite(command):
