@@ -12,6 +12,7 @@
 #include "trainer/checkpoint/tensor.h"
 #include "trainer/models/generate.h"
 #include "trainer/optim/make_optimizer.h"
+#include "trainer/peak_speed.h"
 #include "trainer/print.h"
 #include "trainer/state_views.h"
 
@@ -100,6 +101,7 @@ void Reports::entered(bool first) {
   const std::int64_t step = rank_.state().step;
   if (first) first_step_ = step;
   told_ = rank_.replica->times();  // what an abandoned step took is no part of the next one
+  told_travelling_ns_ = rank_.communicator->activity().travelling_ns;
   if (!rank_.leads()) return;
   if (step > 0) tell_progress();  // there may be no further step that reports it
   if (first) print_configuration();
@@ -110,7 +112,7 @@ void Reports::entered(bool first) {
 Outcome<> Reports::step(const core::StepReport& report, double seconds) {
   throughput_.add(report.step, static_cast<double>(rank_.flags.batch_size), seconds);
   const report::StepParts parts = take_parts();
-  const auto speed = benchmark_ ? benchmark_->add(seconds, parts, report.loss) : std::nullopt;
+  const auto speed = benchmark_ ? benchmark_->add(seconds, parts, report.loss, take_traffic()) : std::nullopt;
   if (!rank_.leads()) return {};
   tell_progress();
   const report::ProgressLine line{report.step,
@@ -138,6 +140,29 @@ report::StepParts Reports::take_parts() {
   return parts;
 }
 
+report::StepTraffic Reports::take_traffic() {
+  const std::uint64_t now = rank_.communicator->activity().travelling_ns;
+  const double ranks = rank_.world.size;
+  const size_t width = rank_.flags.deterministic ? sizeof(std::int64_t) : core::size_of(rank_.backend->real());
+  const auto bytes = static_cast<double>(rank_.replica->layout().count * width);
+  const report::StepTraffic traffic{.seconds = 1e-9 * static_cast<double>(now - told_travelling_ns_),
+                                    .bus_bytes = 2 * (ranks - 1) / ranks * bytes};
+  told_travelling_ns_ = now;
+  return traffic;
+}
+
+// After the last step, when the other ranks of this machine have ended or end.
+void Reports::measure_peak() {
+  const auto peak = peak_flops(*rank_.backend, SystemClock::instance());
+  if (!peak) return print(stdout, "the peak speed of this backend is not known: {}\n", peak.error().message);
+  peak_ = *peak;
+}
+
+double Reports::flops_of_a_sample() const {
+  const core::Flops flops = core::flops_of(rank_.task->graph);
+  return (flops.forward + flops.backward) / static_cast<double>(rank_.task->graph.batch);
+}
+
 void Reports::evaluated() const {
   if (!rank_.leads()) return;
   const core::Evaluation& found = rank_.evaluation;
@@ -146,13 +171,14 @@ void Reports::evaluated() const {
         found.top5 ? fmt::format("  top-5 {:.2f} %", 100 * *found.top5) : "");
 }
 
-Outcome<> Reports::result() const {
+Outcome<> Reports::result() {
   if (rank_.flags.generate > 0) LOCKSTEP_CHECK_OK(print_sample());
   LOCKSTEP_TRY(const checkpoint::State tensors,
                from(Origin::kInternal, state_tensors(rank_.state(), rank_.task->stored)));
   LOCKSTEP_TRY(auto digest, from(Origin::kInternal, checkpoint::state_digest(tensors)));
   if (benchmark_ && benchmark_->result().speed.steps > 0) {
     print(stdout, "{}\n", report::format_benchmark_total(benchmark_->result().speed.mean));
+    measure_peak();
   } else if (benchmark_) {
     print(stdout, "no step was timed: this process made {}, and --benchmark-warmup={} leaves the first out\n",
           rank_.state().step - first_step_, *rank_.flags.benchmark_warmup);
@@ -175,10 +201,8 @@ void Reports::print_configuration() const {
   size_t parameters = 0;
   for (const core::Segment& segment : rank_.replica->layout().segments) parameters += segment.count;
   print(stdout, "configuration\n");
-  const core::Flops flops = core::flops_of(rank_.task->graph);
   row("model", fmt::format("{}, {} parameters, {} to train on a sample", rank_.flags.model, parameters,
-                           report::format_flops((flops.forward + flops.backward) /
-                                                static_cast<double>(rank_.task->graph.batch))));
+                           report::format_flops(flops_of_a_sample())));
   if (!rank_.task->data.description.empty()) row("data", rank_.task->data.description);
   row("batch", fmt::format("{} samples in micro-batches of {}, {} samples in an epoch", rank_.flags.batch_size,
                            rank_.flags.micro_batch_size, rank_.task->data.epoch_samples));
@@ -209,6 +233,11 @@ void Reports::add_benchmark(report::Record& record) const {
   record.emplace_back("compute_images_per_second", found.compute_speed);
   record.emplace_back("input_stall_percent", found.input_stall_percent);
   record.emplace_back("exposed_communication_percent", found.exposed_communication_percent);
+  record.emplace_back("bus_bytes_per_second", found.bus_bandwidth);
+  const double flops = found.speed.mean * flops_of_a_sample(), peak = rank_.world.size * peak_;
+  record.emplace_back("flops_per_second", flops);
+  record.emplace_back("peak_flops_per_second", peak);
+  record.emplace_back("percent_of_peak", peak > 0 ? 100 * flops / peak : 0.0);
 }
 
 // What the machine needs and how it is connected: what a speed must be quoted with.

@@ -39,10 +39,13 @@ class Reports {
   void evaluated() const;
 
   // The end of the leading rank: a sample of text, if flags ask for one, and the result. kInternal.
-  Outcome<> result() const;
+  Outcome<> result();
 
  private:
   report::StepParts take_parts();
+  report::StepTraffic take_traffic();
+  void measure_peak();
+  double flops_of_a_sample() const;
   void tell_progress() const;
   void print_configuration() const;
   Outcome<> print_sample() const;
@@ -56,6 +59,8 @@ class Reports {
   report::Throughput throughput_;
   std::optional<report::Benchmark> benchmark_;  // if flags ask for one
   core::StepTimes told_;                        // the replica's when the last step was reported
+  std::uint64_t told_travelling_ns_ = 0;        // the communicator's, then
+  double peak_ = 0;                             // FLOP/s of this rank's backend; 0: not measured
   const Clock::time_point started_;
   std::size_t skipped_ = 0;      // places of the data
   std::int64_t first_step_ = 0;  // committed steps when this process began

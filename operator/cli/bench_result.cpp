@@ -36,6 +36,8 @@ Result<RunResult> from_result(const Json& result) {
                      .compute_speed = result.at("compute_images_per_second"),
                      .input_stall_percent = result.at("input_stall_percent"),
                      .exposed_communication_percent = result.at("exposed_communication_percent"),
+                     .bus_bandwidth = result.at("bus_bytes_per_second"),
+                     .percent_of_peak = result.at("percent_of_peak"),
                      .memory_bytes = result.at("memory_bytes"),
                      .precision = result.at("precision"),
                      .transport = result.at("transport")};
@@ -52,6 +54,8 @@ Json to_result(const RunResult& run) {
           {"compute_images_per_second", run.compute_speed},
           {"input_stall_percent", run.input_stall_percent},
           {"exposed_communication_percent", run.exposed_communication_percent},
+          {"bus_bytes_per_second", run.bus_bandwidth},
+          {"percent_of_peak", run.percent_of_peak},
           {"memory_bytes", run.memory_bytes},
           {"precision", run.precision},
           {"transport", run.transport}};
@@ -127,6 +131,8 @@ std::vector<BenchRow> rows_of(const std::vector<CellResult>& cells) {
                     .compute_speed = mean_of(runs, &RunResult::compute_speed),
                     .input_stall_percent = mean_of(runs, &RunResult::input_stall_percent),
                     .exposed_communication_percent = mean_of(runs, &RunResult::exposed_communication_percent),
+                    .bus_bandwidth = mean_of(runs, &RunResult::bus_bandwidth),
+                    .percent_of_peak = mean_of(runs, &RunResult::percent_of_peak),
                     .single = {},
                     .efficiency = {}});
   }
@@ -144,12 +150,14 @@ std::vector<BenchRow> rows_of(const std::vector<CellResult>& cells) {
 std::string bench_table(const std::vector<BenchRow>& rows) {
   std::vector<std::vector<std::string>> lines = {{"MODEL", "DATA", "WORKERS", "BATCH/WORKER", "PRECISION", "TRANSPORT",
                                                   "IMAGES/SEC", "+/-", "JITTER", "COMPUTE", "INPUT STALL",
-                                                  "EXPOSED COMM.", "T_1", "EFFICIENCY"}};
+                                                  "EXPOSED COMM.", "BUS GB/S", "OF PEAK", "T_1", "EFFICIENCY"}};
   for (const BenchRow& row : rows) {
     lines.push_back({row.model, row.data, fmt::format("{}", row.workers), fmt::format("{}", row.batch_per_worker),
                      row.precision, row.transport, fmt::format("{:.1f}", row.speed), fmt::format("{:.1f}", row.error),
                      fmt::format("{:.1f}", row.jitter), fmt::format("{:.1f}", row.compute_speed),
                      percent(row.input_stall_percent), percent(row.exposed_communication_percent),
+                     row.bus_bandwidth > 0 ? fmt::format("{:.2f}", 1e-9 * row.bus_bandwidth) : "-",
+                     row.percent_of_peak > 0 ? percent(row.percent_of_peak) : "-",
                      row.single ? fmt::format("{:.1f}", *row.single) : "-",
                      row.efficiency ? percent(100 * *row.efficiency) : "-"});
   }
@@ -159,13 +167,14 @@ std::string bench_table(const std::vector<BenchRow>& rows) {
 std::string bench_csv(const std::vector<BenchRow>& rows) {
   std::string text =
       "model,data,workers,threads,batch_per_worker,precision,transport,runs,images_per_second,standard_error,jitter,"
-      "compute_images_per_second,input_stall_percent,exposed_communication_percent,t_1,efficiency\n";
+      "compute_images_per_second,input_stall_percent,exposed_communication_percent,bus_bytes_per_second,"
+      "percent_of_peak,t_1,efficiency\n";
   for (const BenchRow& row : rows) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{}\n", quoted(row.model),
-                        quoted(row.data), row.workers, row.threads, row.batch_per_worker, quoted(row.precision),
-                        quoted(row.transport), row.runs, row.speed, row.error, row.jitter, row.compute_speed,
-                        row.input_stall_percent, row.exposed_communication_percent,
-                        row.single ? fmt::format("{:.6g}", *row.single) : "",
+    text += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{}\n",
+                        quoted(row.model), quoted(row.data), row.workers, row.threads, row.batch_per_worker,
+                        quoted(row.precision), quoted(row.transport), row.runs, row.speed, row.error, row.jitter,
+                        row.compute_speed, row.input_stall_percent, row.exposed_communication_percent,
+                        row.bus_bandwidth, row.percent_of_peak, row.single ? fmt::format("{:.6g}", *row.single) : "",
                         row.efficiency ? fmt::format("{:.6g}", *row.efficiency) : "");
   }
   return text;
@@ -188,6 +197,8 @@ Json bench_json(const std::vector<BenchRow>& rows) {
                    {"computeImagesPerSecond", row.compute_speed},
                    {"inputStallPercent", row.input_stall_percent},
                    {"exposedCommunicationPercent", row.exposed_communication_percent},
+                   {"busBytesPerSecond", row.bus_bandwidth},
+                   {"percentOfPeak", row.percent_of_peak},
                    {"t1", row.single ? Json(*row.single) : Json()},
                    {"efficiency", row.efficiency ? Json(*row.efficiency) : Json()}});
   }

@@ -23,6 +23,8 @@ struct RunResult {
   double compute_speed = 0;                  // without the time that steps wait for samples
   double input_stall_percent = 0;            // waiting for samples
   double exposed_communication_percent = 0;  // waiting for other workers after the backward pass
+  double bus_bandwidth = 0;                  // bytes/s of the all-reduces, as nccl-tests counts; 0: one worker
+  double percent_of_peak = 0;                // FLOP/s over those of matrix products; 0: not known
   std::int64_t memory_bytes = 0;             // of one worker: state, gradients and activations
   std::string precision;                     // "float32"
   std::string transport;                     // between workers; "none" if there is one
@@ -53,6 +55,7 @@ struct BenchRow {
   double error = 0;   // standard error over the runs; of one run: over its steps
   double jitter = 0;  // the mean of the runs, as all that follow
   double compute_speed = 0, input_stall_percent = 0, exposed_communication_percent = 0;
+  double bus_bandwidth = 0, percent_of_peak = 0;
   std::optional<double> single;      // T_1: speed of one worker with the same model and data
   std::optional<double> efficiency;  // speed / (workers * T_1)
 };

@@ -231,6 +231,7 @@ std::optional<bool> NcclRank::advance() {
       }
       step_ = plan_->begin(channel_.host());
       if (!launch()) return std::nullopt;
+      if (!computes_ && !travels_since_) travels_since_ = now();
       phase_ = Phase::kLaunched;
       return true;
     }
@@ -274,6 +275,7 @@ std::optional<bool> NcclRank::look_at_own_work() {
   if (!stands(happened)) return std::nullopt;
   computes_ = !happened->value();
   last_moved_ = now();
+  if (!computes_ && !travels_since_) travels_since_ = last_moved_;
   return false;
 }
 
@@ -288,7 +290,13 @@ bool NcclRank::same() {
 }
 
 void NcclRank::complete() {
-  activity_.publish({plan_->header().sequence, Stage::kIdle, sent_, received_});
+  if (travels_since_) travelling_ns_ += static_cast<std::uint64_t>((now() - *travels_since_).count());
+  travels_since_.reset();
+  activity_.publish({.sequence = plan_->header().sequence,
+                     .stage = Stage::kIdle,
+                     .sent = sent_,
+                     .received = received_,
+                     .travelling_ns = travelling_ns_});
   plan_.reset();
   const std::lock_guard guard(mutex_);
   ++completed_;
@@ -303,7 +311,12 @@ void NcclRank::publish(bool in_vain) {
   const OperationKind kind = plan_->header().kind;
   const bool adds = kind == OperationKind::kAllReduce || kind == OperationKind::kDeviceSum;
   const Stage stage = adds ? Stage::kExchange : Stage::kBroadcast;
-  activity_.publish({plan_->header().sequence, stage, sent_, received_, in_vain ? links_.previous.peer : -1, -1});
+  activity_.publish({.sequence = plan_->header().sequence,
+                     .stage = stage,
+                     .sent = sent_,
+                     .received = received_,
+                     .travelling_ns = travelling_ns_,
+                     .waits_for_bytes_of = in_vain ? links_.previous.peer : -1});
 }
 
 // A rank that has left did not submit what this one waits for.

@@ -143,7 +143,8 @@ class NcclRank {
   Phase phase_ = Phase::kCompare;
   NcclStep step_;
   bool computes_ = false;  // its own GPU has not reached the event that the step waits for
-  std::uint64_t sent_ = 0, received_ = 0;
+  std::uint64_t sent_ = 0, received_ = 0, travelling_ns_ = 0;
+  std::optional<MonotonicTime> travels_since_;  // of the operation under way: this rank's GPU has its own part
   MonotonicTime last_moved_{};
   int idle_turns_ = 0;
   bool clean_ = false;  // it leaves in order

@@ -143,6 +143,7 @@ class RingCommunicator::Impl {
         publish(moved.bytes == 0);
         if (moved.bytes > 0) {
           last_moved_ = now();
+          if (!arrives_since_ && current_->received() > 0) arrives_since_ = last_moved_;
           idle_turns_ = 0;
           nap(false);
           ring_doorbells();
@@ -202,6 +203,7 @@ class RingCommunicator::Impl {
     }
     std::visit([&](const auto& it) { current_.emplace(it, sequence, rank_, size_); }, *operation);
     last_moved_ = now();
+    arrives_since_.reset();
     idle_turns_ = 0;
     publish(false);
     // The next rank needs this rank's part to complete this operation, so it never will.
@@ -210,16 +212,25 @@ class RingCommunicator::Impl {
 
   // The activity for watchers. `in_vain`: there were no bytes to take and no room to give.
   void publish(bool in_vain) {
-    activity_.publish({current_->header().sequence, current_->stage(), sent_ + current_->sent(),
-                       received_ + current_->received(), in_vain && current_->needs_bytes() ? links_.previous.peer : -1,
-                       in_vain && current_->has_bytes_to_send() ? links_.next.peer : -1});
+    activity_.publish({.sequence = current_->header().sequence,
+                       .stage = current_->stage(),
+                       .sent = sent_ + current_->sent(),
+                       .received = received_ + current_->received(),
+                       .travelling_ns = travelling_ns_,
+                       .waits_for_bytes_of = in_vain && current_->needs_bytes() ? links_.previous.peer : -1,
+                       .waits_for_room_at = in_vain && current_->has_bytes_to_send() ? links_.next.peer : -1});
   }
 
   void complete() {
     current_->finish();
     sent_ += current_->sent();
     received_ += current_->received();
-    activity_.publish({current_->header().sequence, Stage::kIdle, sent_, received_});
+    if (arrives_since_) travelling_ns_ += static_cast<std::uint64_t>((now() - *arrives_since_).count());
+    activity_.publish({.sequence = current_->header().sequence,
+                       .stage = Stage::kIdle,
+                       .sent = sent_,
+                       .received = received_,
+                       .travelling_ns = travelling_ns_});
     current_.reset();
     const std::lock_guard guard(mutex_);
     ++completed_;
@@ -404,7 +415,8 @@ class RingCommunicator::Impl {
   std::unique_ptr<ByteSource> source_;
   std::unique_ptr<ByteSink> sink_;
   std::optional<Transfer> current_;
-  std::uint64_t sent_ = 0, received_ = 0;  // by completed operations
+  std::uint64_t sent_ = 0, received_ = 0, travelling_ns_ = 0;  // by completed operations
+  std::optional<MonotonicTime> arrives_since_;                 // the first bytes of the operation under way
   MonotonicTime last_moved_{};
   unsigned turns_ = 0;
   int idle_turns_ = 0;

@@ -8,7 +8,8 @@
 
 namespace lockstep::trainer::report {
 
-std::optional<std::string> Benchmark::add(double seconds, const StepParts& parts, double loss) {
+std::optional<std::string> Benchmark::add(double seconds, const StepParts& parts, double loss,
+                                          const StepTraffic& traffic) {
   if (left_to_warm_ > 0) {
     --left_to_warm_;
     return std::nullopt;
@@ -21,6 +22,8 @@ std::optional<std::string> Benchmark::add(double seconds, const StepParts& parts
   total_ += seconds;
   load_ += parts.load;
   wait_ += parts.wait;
+  traffic_.seconds += traffic.seconds;
+  traffic_.bus_bytes += traffic.bus_bytes;
   if (seconds_.size() % kEvery != 0) return std::nullopt;
   return format_benchmark_line(static_cast<std::int64_t>(seconds_.size()), so_far(), loss);
 }
@@ -41,6 +44,7 @@ BenchmarkResult Benchmark::result() const {
   if (total_ > load_) result.compute_speed = samples_ * static_cast<double>(seconds_.size()) / (total_ - load_);
   result.input_stall_percent = 100 * load_ / total_;
   result.exposed_communication_percent = 100 * wait_ / total_;
+  if (traffic_.seconds > 0) result.bus_bandwidth = traffic_.bus_bytes / traffic_.seconds;
   return result;
 }
 

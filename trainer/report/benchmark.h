@@ -20,11 +20,18 @@ struct StepParts {
   double commit = 0;    // norm and optimizer
 };
 
+// What a step sends over the links, meanwhile.
+struct StepTraffic {
+  double seconds = 0;    // with a collective under way
+  double bus_bytes = 0;  // of its gradients: what a ring carries over each link, 2 (n - 1) / n of them for n ranks
+};
+
 struct BenchmarkResult {
   SpeedStatistics speed;                     // over all timed steps
   double compute_speed = 0;                  // samples / (mean step time - mean load time); 0: the steps only load
   double input_stall_percent = 0;            // load as a share of the step time
   double exposed_communication_percent = 0;  // wait as a share of the step time
+  double bus_bandwidth = 0;                  // bytes/s, as nccl-tests counts them; 0: nothing travelled
 };
 
 // One thread.
@@ -40,7 +47,7 @@ class Benchmark {
   // A committed step that took `seconds` on the wall. Returns the line to print, every kEvery timed steps; it counts
   // timed steps. Its speed and error are over all of them, its jitter over the last kJitter: a line costs the same
   // after any number of steps.
-  std::optional<std::string> add(double seconds, const StepParts& parts, double loss);
+  std::optional<std::string> add(double seconds, const StepParts& parts, double loss, const StepTraffic& traffic = {});
 
   BenchmarkResult result() const;
 
@@ -51,6 +58,7 @@ class Benchmark {
 
   std::vector<double> seconds_;                // of the timed steps
   double total_ = 0, load_ = 0, wait_ = 0;     // sums over them
+  StepTraffic traffic_;                        // sums over them
   double average_ = 0, square_deviation_ = 0;  // of their speeds; the sum of squared deviations
 };
 

@@ -50,6 +50,8 @@ def test_an_interrupted_matrix_continues_with_the_cells_that_are_left(bench, tmp
     assert two["t1"] == one["imagesPerSecond"] > 0, (one, two)
     assert two["efficiency"] == pytest.approx(two["imagesPerSecond"] / (2 * two["t1"])), two
     assert 0 < two["exposedCommunicationPercent"] < 100, two
+    assert one["busBytesPerSecond"] == 0 < two["busBytesPerSecond"] < 1e12, (one, two)
+    assert all(0 < row["percentOfPeak"] < 100 for row in (one, two)), (one, two)
     # Each run was a job: 2 + 200 steps of both workers' samples.
     steps = (folder / "runs/mlp-synthetic-w2/2/metrics.jsonl").read_text().splitlines()
     assert len(steps) == 202, steps

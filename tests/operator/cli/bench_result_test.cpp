@@ -10,7 +10,8 @@ namespace {
 const char* const kResult =
     R"({"model":"mlp","timed_steps":100,"images_per_second":50.0,"images_per_second_error":0.5,)"
     R"("images_per_second_jitter":2.0,"compute_images_per_second":60.0,"input_stall_percent":10.0,)"
-    R"("exposed_communication_percent":3.0,"memory_bytes":4096,"precision":"float32","transport":"shared memory"})";
+    R"("exposed_communication_percent":3.0,"bus_bytes_per_second":2e9,"percent_of_peak":40.0,)"
+    R"("memory_bytes":4096,"precision":"float32","transport":"shared memory"})";
 
 RunResult run_of(double speed) {
   return {.timed_steps = 100,
@@ -20,6 +21,8 @@ RunResult run_of(double speed) {
           .compute_speed = speed + 10,
           .input_stall_percent = 10,
           .exposed_communication_percent = 3,
+          .bus_bandwidth = 2e9,
+          .percent_of_peak = 40,
           .memory_bytes = 4096,
           .precision = "float32",
           .transport = "shared memory"};
@@ -39,6 +42,8 @@ TEST(BenchResult, is_the_last_result_line_of_a_log) {
   EXPECT_EQ(run->speed, 50);
   EXPECT_EQ(run->compute_speed, 60);
   EXPECT_EQ(run->exposed_communication_percent, 3);
+  EXPECT_EQ(run->bus_bandwidth, 2e9);
+  EXPECT_EQ(run->percent_of_peak, 40);
   EXPECT_EQ(run->transport, "shared memory");
 }
 
@@ -88,11 +93,11 @@ TEST(BenchResult, the_table_has_what_a_speed_must_be_quoted_with) {
   EXPECT_EQ(
       bench_table(rows_of({cell_of("mlp", 1, {100}), cell_of("mlp", 2, {150})})),
       "MODEL  DATA       WORKERS  BATCH/WORKER  PRECISION  TRANSPORT      IMAGES/SEC  +/-  JITTER  COMPUTE  INPUT "
-      "STALL  EXPOSED COMM.  T_1    EFFICIENCY\n"
+      "STALL  EXPOSED COMM.  BUS GB/S  OF PEAK  T_1    EFFICIENCY\n"
       "mlp    synthetic  1        32            float32    shared memory  100.0       0.5  2.0     110.0    10.0 "
-      "%       3.0 %          100.0  100.0 %\n"
+      "%       3.0 %          2.00      40.0 %   100.0  100.0 %\n"
       "mlp    synthetic  2        32            float32    shared memory  150.0       0.5  2.0     160.0    10.0 "
-      "%       3.0 %          100.0  75.0 %\n");
+      "%       3.0 %          2.00      40.0 %   100.0  75.0 %\n");
 }
 
 TEST(BenchResult, csv_and_json_have_the_same_numbers) {
@@ -101,8 +106,9 @@ TEST(BenchResult, csv_and_json_have_the_same_numbers) {
   const auto rows = rows_of({cell});
   EXPECT_EQ(bench_csv(rows),
             "model,data,workers,threads,batch_per_worker,precision,transport,runs,images_per_second,standard_error,"
-            "jitter,compute_images_per_second,input_stall_percent,exposed_communication_percent,t_1,efficiency\n"
-            "mlp,\"/a,\"\"b\"\"\",2,1,32,float32,shared memory,1,150,0.5,2,160,10,3,,\n");
+            "jitter,compute_images_per_second,input_stall_percent,exposed_communication_percent,"
+            "bus_bytes_per_second,percent_of_peak,t_1,efficiency\n"
+            "mlp,\"/a,\"\"b\"\"\",2,1,32,float32,shared memory,1,150,0.5,2,160,10,3,2e+09,40,,\n");
   const auto json = bench_json(rows);
   EXPECT_EQ(json[0]["imagesPerSecond"], 150);
   EXPECT_EQ(json[0]["data"], "/a,\"b\"");

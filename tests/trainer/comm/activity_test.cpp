@@ -86,6 +86,26 @@ TEST_P(ActivityOf, a_rank_that_skips_a_collective_is_one_behind_and_waits_for_no
   EXPECT_EQ(seen[0].waits_for_bytes_of, 2);
 }
 
+TEST_P(ActivityOf, bytes_do_not_travel_while_a_rank_waits_for_its_peer_to_begin) {
+  const Ranks ranks = make_ring(2, GetParam());
+  ASSERT_EQ(ranks.size(), 2U);
+  std::vector<std::vector<double>> data(2, std::vector<double>(kCount, 1));
+  const auto reduce = [&](size_t rank) {
+    return ranks[rank]->submit(AllReduce{data[rank].data(), kCount, DataType::kFloat64}).value();
+  };
+  const Ticket early = reduce(0);
+  at_rest(ranks);  // 0.3 s
+  const auto both = std::chrono::steady_clock::now();
+  const Ticket late = reduce(1);
+  ASSERT_TRUE(ranks[0]->wait(early).ok() && ranks[1]->wait(late).ok());
+  const double most = seconds_since(both);
+  for (const auto& rank : ranks) {
+    const double travelling = 1e-9 * static_cast<double>(rank->activity().travelling_ns);
+    EXPECT_GT(travelling, 0);
+    EXPECT_LT(travelling, most);
+  }
+}
+
 TEST_P(ActivityOf, activity_names_each_half_of_a_large_all_reduce) {
   const Ranks ranks = make_ring(2, GetParam());
   ASSERT_EQ(ranks.size(), 2U);

@@ -2,9 +2,11 @@
 // ring_failures_test): its behaviour when NCCL breaks, hangs or is silent. NCCL is the fake.
 #include "trainer/comm/nccl_communicator.h"
 
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <limits>
+#include <thread>
 
 #include "tests/trainer/comm/fake_nccl.h"
 #include "tests/trainer/comm/ring_parts.h"
@@ -329,6 +331,26 @@ TEST_F(OverNccl, a_rank_in_a_collective_waits_for_the_previous_rank) {
   EXPECT_TRUE(comes_true([&] { return ranks[1]->activity().waits_for_bytes_of == 0; }));
   EXPECT_EQ(ranks[1]->activity().sequence, 1U);
   EXPECT_EQ(ranks[0]->activity(), Activity{}) << "it is in no collective, and so it is the one to look at";
+}
+
+TEST_F(OverNccl, bytes_do_not_travel_while_a_rank_waits_for_its_peer_to_begin) {
+  auto ranks = make(2);
+  std::vector<std::vector<float>> data(2, std::vector<float>(size_t{1} << 20, 1.0F));
+  const auto reduce = [&](size_t rank) {
+    return ranks[rank]->submit(AllReduce{data[rank].data(), data[rank].size()}).value();
+  };
+  const Ticket early = reduce(0);
+  ASSERT_TRUE(comes_true([&] { return ranks[0]->activity().waits_for_bytes_of == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto both = std::chrono::steady_clock::now();
+  const Ticket late = reduce(1);
+  ASSERT_TRUE(ranks[0]->wait(early).ok() && ranks[1]->wait(late).ok());
+  const double most = seconds_since(both);
+  for (const auto& rank : ranks) {
+    const double travelling = 1e-9 * static_cast<double>(rank->activity().travelling_ns);
+    EXPECT_GT(travelling, 0);
+    EXPECT_LT(travelling, most);
+  }
 }
 
 TEST_F(OverNccl, a_generation_of_one_rank_needs_no_nccl) {

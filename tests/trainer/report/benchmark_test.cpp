@@ -42,12 +42,21 @@ TEST(Benchmark, tells_the_input_and_the_communication_apart_from_computing) {
   EXPECT_NEAR(result.exposed_communication_percent, 10, 1e-9);
 }
 
+TEST(Benchmark, bus_bandwidth_is_what_travelled_over_the_time_in_which_it_did) {
+  Benchmark benchmark(1, 100);
+  benchmark.add(1, {}, 0, {.seconds = 9, .bus_bytes = 1});  // the warm-up
+  benchmark.add(1, {}, 0, {.seconds = 0.1, .bus_bytes = 3e8});
+  benchmark.add(1, {}, 0, {.seconds = 0.4, .bus_bytes = 3e8});
+  EXPECT_NEAR(benchmark.result().bus_bandwidth, 1.2e9, 1);
+}
+
 TEST(Benchmark, of_no_timed_steps_is_zero) {
   Benchmark benchmark(2, 32);
   benchmark.add(1, {.load = 1}, 0);
   EXPECT_EQ(benchmark.result().speed.mean, 0);
   EXPECT_EQ(benchmark.result().compute_speed, 0);
   EXPECT_EQ(benchmark.result().input_stall_percent, 0);
+  EXPECT_EQ(benchmark.result().bus_bandwidth, 0);
 }
 
 }  // namespace
