@@ -19,8 +19,6 @@ namespace lockstep::trainer {
 
 namespace {
 
-constexpr std::int64_t kPrefetch = 4;  // micro-batches
-
 constexpr const char* kExamples = R"(
 Examples:
   Learn the licence texts of this machine, character by character, and write some:
@@ -150,9 +148,24 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
                  "limit of its container, divided by the ranks of the machine, less --threads; 1 to 8)")
       ->check(CLI::Range(1, 256))
       ->group("Records");
-  app.add_option("--prefetch", flags.prefetch, "Micro-batches that are ready ahead, in 256 MiB at most (default: 4)")
+  app.add_option("--prefetch", flags.prefetch,
+                 "Micro-batches that are ready ahead, in 256 MiB at most (default: from 2 to 64, as reads need)")
       ->check(CLI::Range(1, 4096))
       ->group("Records");
+  app.add_option("--cache-memory-mib", flags.cache_memory_mib,
+                 "MiB of images that this rank keeps in memory after their first read (default: 0)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->group("Records");
+  auto* cache_folder =
+      app.add_option("--cache-folder", flags.cache_folder,
+                     "Folder on a local disk for images that do not fit there; the ranks of a machine may share it")
+          ->group("Records");
+  auto* cache_folder_mib =
+      app.add_option("--cache-folder-mib", flags.cache_folder_mib, "MiB that all ranks together keep in --cache-folder")
+          ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+          ->group("Records");
+  cache_folder->needs(cache_folder_mib);
+  cache_folder_mib->needs(cache_folder);
   std::vector<std::string> backends = backend::backend_names();
   backends.insert(backends.begin(), "auto");
   app.add_option("--backend", flags.backend,
@@ -324,14 +337,15 @@ Status resolve(Flags& flags, const elastic::World& world) {
   if (data == nullptr && !flags.data.empty()) {
     return refuse(fmt::format("--model={} makes its own data; leave out --data", model.name));
   }
-  const bool for_records = !flags.on_damage.empty() || flags.data_threads > 0 || flags.prefetch > 0;
+  const bool for_records = !flags.on_damage.empty() || flags.data_threads > 0 || flags.prefetch > 0 ||
+                           flags.cache_memory_mib > 0 || !flags.cache_folder.empty();
   if ((model.data != models::Model::Data::kImages || models::is_synthetic(flags.data)) && for_records) {
-    return refuse(fmt::format("--model={}{} reads no records; leave out --on-damage, --data-threads and --prefetch",
-                              model.name, flags.data.empty() ? "" : " --data=synthetic"));
+    return refuse(
+        fmt::format("--model={}{} reads no records; leave out --on-damage, --data-threads, --prefetch and --cache-...",
+                    model.name, flags.data.empty() ? "" : " --data=synthetic"));
   }
   if (flags.data_threads == 0)
     flags.data_threads = data::reader_threads(usable_cpus(), world.local_size, flags.threads);
-  if (flags.prefetch == 0) flags.prefetch = kPrefetch;
   if (!model.writes_text && flags.generate > 0) {
     return refuse(fmt::format("--model={} writes no text; leave out --generate", model.name));
   }

@@ -18,7 +18,9 @@ struct Flags {
   std::vector<std::string> data;
   std::string on_damage;      // fail or skip; empty: fail
   int data_threads = 0;       // 0: by the machine
-  std::int64_t prefetch = 0;  // micro-batches; 0: the default
+  std::int64_t prefetch = 0;  // micro-batches; 0: as many as reads need
+  std::int64_t cache_memory_mib = 0, cache_folder_mib = 0;
+  std::string cache_folder;  // empty: none
   std::string backend = "cpu";
   std::string precision = "fp32";  // or tf32, bf16
   int threads = 1;

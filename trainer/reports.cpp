@@ -279,6 +279,12 @@ void Reports::print_result(const std::string& digest) const {
     }
   }
   if (rank_.task->data.skipped) record.emplace_back("skipped_records", static_cast<std::int64_t>(skipped_));
+  if (rank_.task->data.reads) {
+    const data::CacheReads reads = rank_.task->data.reads();
+    record.emplace_back("images_from_memory", static_cast<std::int64_t>(reads.memory));
+    record.emplace_back("images_from_cache_folder", static_cast<std::int64_t>(reads.folder));
+    record.emplace_back("images_from_storage", static_cast<std::int64_t>(reads.storage));
+  }
   const core::StepTimes& times = rank_.replica->times();
   std::int64_t steps = rank_.state().step - first_step_;
   double all = times.load + times.forward + times.backward + times.wait + times.commit;

@@ -9,6 +9,16 @@
 
 namespace lockstep::trainer {
 
+namespace {
+
+data::ImageCacheOptions cache_options(const Flags& flags) {
+  return {.memory_bytes = static_cast<std::uint64_t>(flags.cache_memory_mib) << 20,
+          .folder = flags.cache_folder,
+          .folder_bytes = static_cast<std::uint64_t>(flags.cache_folder_mib) << 20};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType real) {
   auto task = std::make_unique<Task>();
   task->model = models::find_model(flags.model);
@@ -18,7 +28,8 @@ Result<std::unique_ptr<Task>> make_task(const Flags& flags, core::ElementType re
                                                                    .held_out = flags.eval_samples,
                                                                    .skip_damage = flags.on_damage == "skip",
                                                                    .threads = flags.data_threads,
-                                                                   .prefetch = static_cast<size_t>(flags.prefetch)}));
+                                                                   .prefetch = static_cast<size_t>(flags.prefetch),
+                                                                   .cache = cache_options(flags)}));
   task->graph = task->model->graph(flags.model_options, task->data, flags.micro_batch_size);
   task->stored = torch_forms(task->graph, task->model->torch_layer);
   LOCKSTEP_TRY(task->optimizer, optim::make_optimizer(optimizer_options(flags)));

@@ -9,10 +9,12 @@ void add_bench_storage(CLI::App& bench, StorageOptions& options) {
   CLI::App* storage = bench.add_subcommand(
       "storage", "Measure how fast images are read and decoded: TFRecords and files, on stores of different speed");
   const auto milliseconds = CLI::Range(0.0, 60000.0), mib = CLI::Range(0.0, 1e6);
-  storage->add_option("--store", options.stores, "Stores beside memory: local, nfs, object (default: all three)")
+  storage
+      ->add_option("--store", options.stores,
+                   "Stores beside memory: local, nfs, nfs-kept, object, object-kept (default: all but nfs-kept)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"local", "nfs", "object"}));
+      ->check(CLI::IsMember({"local", "nfs", "nfs-kept", "object", "object-kept"}));
   storage->add_option("--loaders", options.loaders, "Threads that read and decode (default: 1,2,4,8)")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -52,7 +54,8 @@ void add_bench_storage(CLI::App& bench, StorageOptions& options) {
       "  lockstep bench storage --store nfs --nfs-latency-ms 3 --nfs-bandwidth-mib 200 --output slow-nfs\n\n"
       "A cell is a store with a form of the data (TFRecords or a file for each image) and a number of loaders. Each\n"
       "speed stands beside its bound: the same images from memory, with as many loaders. nfs and object are local\n"
-      "files that answer late. The data is made once, from a seed.\n"
+      "files that answer late; -kept is their second epoch, with images kept on the local disk. The data is made\n"
+      "once, from a seed.\n"
       "Cells that the folder has are not measured again, so the same command continues after Ctrl-C. Exit status: 0,\n"
       "1 for a failure, 2 for wrong usage, 130 after Ctrl-C.");
 }

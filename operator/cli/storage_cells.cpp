@@ -10,9 +10,15 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr int kKeptMib = 8192;  // more than `memory` holds, in both forms
+
+bool keeps(const StorageCell& cell) {
+  return cell.store.ends_with("-kept");
+}
+
 StoreFigures figures_of(const StorageCell& cell, const StorageOptions& options) {
-  if (cell.store == "nfs") return options.nfs;
-  if (cell.store == "object") return options.object;
+  if (cell.store.starts_with("nfs")) return options.nfs;
+  if (cell.store.starts_with("object")) return options.object;
   return {};
 }
 
@@ -61,7 +67,8 @@ std::string data_of(const std::string& form, const StorageOptions& options) {
   return fmt::format("data/{}-{}-{}", form, options.images, options.side);
 }
 
-std::vector<std::string> words_of(const StorageCell& cell, const StorageOptions& options, const std::string& data) {
+std::vector<std::string> words_of(const StorageCell& cell, const StorageOptions& options, const std::string& data,
+                                  const std::string& kept) {
   std::vector<std::string> words = {"read", cell.form.empty() ? cell.store : data,
                                     fmt::format("--size={}", options.side),
                                     fmt::format("--seconds={}", options.seconds)};
@@ -70,6 +77,11 @@ std::vector<std::string> words_of(const StorageCell& cell, const StorageOptions&
   const StoreFigures figures = figures_of(cell, options);
   if (figures.latency_ms > 0) words.push_back(fmt::format("--latency-ms={}", figures.latency_ms));
   if (figures.mib_per_second > 0) words.push_back(fmt::format("--bandwidth-mib={}", figures.mib_per_second));
+  if (keeps(cell)) {
+    words.push_back("--cache-folder=" + kept);
+    words.push_back(fmt::format("--cache-folder-mib={}", kKeptMib));
+    words.emplace_back("--second-epoch");
+  }
   return words;
 }
 

@@ -15,7 +15,7 @@ struct StoreFigures {
 };
 
 struct StorageOptions {
-  std::vector<std::string> stores = {"local", "nfs", "object"};
+  std::vector<std::string> stores = {"local", "nfs", "object", "object-kept"};
   std::vector<int> loaders = {1, 2, 4, 8};
   std::int64_t images = 2000;
   std::int64_t side = 224;  // rows and columns, pixels
@@ -28,7 +28,7 @@ struct StorageOptions {
 
 // One configuration that is measured.
 struct StorageCell {
-  std::string store;  // "synthetic", "memory", or one of the options
+  std::string store;  // "synthetic", "memory", or one of the options; "NAME-kept": NAME, its images kept near
   std::string form;   // "records" or "files"; empty: synthetic images have none
   int loaders = 1;    // threads that read and decode
 
@@ -50,8 +50,10 @@ nlohmann::json settings_of(const StorageCell& cell, const StorageOptions& option
 // The data set of a form below the folder of the results: "data/files-2000-224". Other options have another one.
 std::string data_of(const std::string& form, const StorageOptions& options);
 
-// The words of lockstep-data that measure one run of the cell, of a data set at `data`.
-std::vector<std::string> words_of(const StorageCell& cell, const StorageOptions& options, const std::string& data);
+// The words of lockstep-data that measure one run of the cell, of a data set at `data`. Stores that keep images have
+// them in the folder `kept`.
+std::vector<std::string> words_of(const StorageCell& cell, const StorageOptions& options, const std::string& data,
+                                  const std::string& kept);
 
 // What --dry-run prints: a line for each cell, and how long all of them take. `measured` ones take no time.
 std::string storage_plan(const std::vector<StorageCell>& cells, const std::vector<bool>& measured,

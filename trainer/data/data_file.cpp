@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "operator/base/backoff.h"
+#include "trainer/core/random.h"
 
 namespace lockstep::trainer::data {
 
@@ -34,6 +35,11 @@ ErrorCode code_of(int number) {
 }
 
 }  // namespace
+
+std::uint64_t mix_in(std::uint64_t key, std::string_view path, const FileState& state) {
+  key = core::derive(core::derive(key, path), state.size);
+  return core::derive(key, static_cast<std::uint64_t>(state.modified));
+}
 
 Error cannot_read_data(const std::string& path, int number) {
   const ErrorCode code = code_of(number);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
@@ -25,6 +26,9 @@ struct FileState {
 
   friend bool operator==(const FileState&, const FileState&) = default;
 };
+
+// `key`, mixed with a file's path and state: another one as soon as either differs.
+std::uint64_t mix_in(std::uint64_t key, std::string_view path, const FileState& state);
 
 // Any number of threads.
 class DataFile {

@@ -42,6 +42,12 @@ std::uint64_t ImageFiles::fingerprint() const {
   return key | 1;
 }
 
+std::uint64_t ImageFiles::version() const {
+  std::uint64_t key = fingerprint();
+  for (const ImageFile& file : files_) key = mix_in(key, file.path, file.state);
+  return key;
+}
+
 std::vector<std::int64_t> ImageFiles::blocks(std::uint64_t) const {
   if (files_.empty()) return {};
   return {static_cast<std::int64_t>(files_.size())};

@@ -28,6 +28,7 @@ class ImageFiles final : public ImageStore {
   std::size_t count() const override { return files_.size(); }
   // Of labels, sizes and names without folders, so the folder may move.
   std::uint64_t fingerprint() const override;
+  std::uint64_t version() const override;
   // One block: no file is faster to read than another.
   std::vector<std::int64_t> blocks(std::uint64_t bytes) const override;
   Status read(std::size_t number, PatientReader& reader, const std::atomic<bool>& abort,

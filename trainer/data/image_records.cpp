@@ -34,6 +34,12 @@ std::uint64_t ImageRecords::fingerprint() const {
   return key | 1;
 }
 
+std::uint64_t ImageRecords::version() const {
+  std::uint64_t key = fingerprint();
+  for (const auto& file : files_) key = mix_in(key, file->path(), file->state());
+  return key;
+}
+
 Status ImageRecords::read(std::size_t number, PatientReader& reader, const std::atomic<bool>& abort,
                           StoredImage& to) const {
   LOCKSTEP_CHECK_OK(read_record(file(number), records_[number].record, reader, abort, to.payload));

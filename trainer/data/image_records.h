@@ -26,6 +26,7 @@ class ImageRecords final : public ImageStore {
 
   std::size_t count() const override { return records_.size(); }
   std::uint64_t fingerprint() const override;
+  std::uint64_t version() const override;
   std::vector<std::int64_t> blocks(std::uint64_t bytes) const override { return cut_into_blocks(indexes_, bytes); }
   Status read(std::size_t number, PatientReader& reader, const std::atomic<bool>& abort,
               StoredImage& to) const override;

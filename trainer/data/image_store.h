@@ -28,6 +28,8 @@ class ImageStore {
   virtual std::size_t count() const = 0;
   // Of what the numbers stand for: other images, or the same in another order, have another one.
   virtual std::uint64_t fingerprint() const = 0;
+  // Of their bytes, too: of fingerprint(), and of path, size and time of change of each file.
+  virtual std::uint64_t version() const = 0;
   // Images that are fast to read one after the other: how many each such block has, in the order of numbers. All blocks
   // but the last of a file have at least `bytes`.
   virtual std::vector<std::int64_t> blocks(std::uint64_t bytes) const = 0;

@@ -7,17 +7,19 @@
 
 #include "operator/base/thread.h"
 #include "trainer/data/attended.h"
+#include "trainer/data/prefetch_depth.h"
 
 namespace lockstep::trainer::data {
 
 // What the threads use. A thread that is left behind owns it.
 struct Prefetcher::Shared {
   Shared(std::shared_ptr<PartSource> source_, const PrefetchOptions& options_)
-      : source(std::move(source_)), options(options_) {}
+      : source(std::move(source_)), options(options_), depth(options_.batches) {}
 
   void run();
 
   // With the mutex held.
+  size_t most() const;  // batches of the window
   bool has_room() const;
   bool has_work() const;
   std::shared_ptr<Read> first_with_rows() const;  // that no thread fills; null: none
@@ -39,7 +41,8 @@ struct Prefetcher::Shared {
   core::Aim aim{.first = 0, .end = 0};  // its step and first are what is read next
   std::int64_t first = 0;               // micro-batch with which each step begins
   size_t batch_bytes = 0;               // of one batch of this aim; 0: not known yet
-  int running = 0;                      // threads
+  PrefetchDepth depth;
+  int running = 0;  // threads
   bool stopping = false;
 };
 
@@ -109,6 +112,7 @@ void Prefetcher::aim(const core::Aim& next) {
         window.empty() ? shared_->aim.position(shared_->aim.step, shared_->aim.first) : window.front()->position;
     if (continued == next && expected == next.position(next.step, next.first)) return;
     dropped.swap(shared_->window);
+    shared_->depth.dropped();
     reading = cancel(dropped);
     if (next.rows != shared_->aim.rows) shared_->batch_bytes = 0;
     shared_->aim = next;
@@ -130,6 +134,7 @@ Result<core::Batch> Prefetcher::take(std::int64_t position, std::int64_t rows, c
                                     [&](const auto& each) { return each->position == position && each->rows == rows; });
     if (found != window.end()) {
       read = *found;
+      if (!read->result) shared_->depth.late();
       dropped.assign(window.begin(), found);
       window.erase(window.begin(), found + 1);
       if (!read->result && !read->failed && read->next_row < rows) shared_->urgent.push_back(read);
@@ -189,8 +194,11 @@ bool Prefetcher::Shared::has_room() const {
   if (aim.first >= aim.end) return false;
   // One batch tells how large all of them are.
   if (batch_bytes == 0) return window.empty();
-  const size_t fit = std::max<size_t>(options.bytes / batch_bytes, 1);
-  return window.size() < std::min(fit, std::max<size_t>(options.batches, 1));
+  return window.size() < most();
+}
+
+size_t Prefetcher::Shared::most() const {
+  return std::min(std::max<size_t>(options.bytes / batch_bytes, 1), depth.batches());
 }
 
 std::shared_ptr<Prefetcher::Read> Prefetcher::Shared::first_with_rows() const {
@@ -255,6 +263,10 @@ void Prefetcher::Shared::ended(Read& read, const Part& part, const Status& fille
     read.draft.reset();
   } else {
     read.result = std::move(*read.draft).finish();
+  }
+  const bool whole = window.size() >= depth.batches();  // where the bytes allow fewer, it never is
+  if (whole && std::all_of(window.begin(), window.end(), [](const auto& each) { return each->result.has_value(); })) {
+    depth.full();
   }
 }
 

@@ -28,7 +28,7 @@ inline constexpr std::int64_t kRowsOfPart = 8;  // that a thread fills at a time
 
 struct PrefetchOptions {
   int threads = 1;                             // that read and decode
-  size_t batches = 4;                          // at most, in the window
+  size_t batches = 0;                          // in the window; 0: as many as are found to be needed (prefetch_depth.h)
   size_t bytes = size_t{256} << 20;            // at most, in the window; one batch is always allowed
   Duration parting = std::chrono::seconds(2);  // the destructor waits so long for a read that does not return
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "trainer/data/image_cache.h"
 #include "trainer/data/image_sets.h"
 #include "trainer/data/image_source.h"
 #include "trainer/data/prefetcher.h"
@@ -41,8 +42,19 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
                                                  "model tells {} apart",
                                                  fmt::join(options.paths, "', '"), sets.classes, shape.classes));
   }
+  std::shared_ptr<const data::ImageStore> training = sets.training, held_out = sets.held_out;
+  std::shared_ptr<const data::ImageCache> cache;
+  if (options.cache.memory_bytes > 0 || !options.cache.folder.empty()) {
+    LOCKSTEP_TRY(cache, data::ImageCache::over(sets.training, options.cache));
+    training = cache;
+  }
+  if (!options.cache.folder.empty()) {
+    data::ImageCacheOptions folder_alone = options.cache;
+    folder_alone.memory_bytes = 0;
+    LOCKSTEP_TRY(held_out, data::ImageCache::over(sets.held_out, folder_alone));
+  }
   LOCKSTEP_TRY(auto images, data::ImageSource::create(
-                                sets.training, sets.held_out,
+                                training, held_out,
                                 {.height = shape.pixels,
                                  .width = shape.pixels,
                                  .classes = shape.classes,
@@ -57,6 +69,7 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
   Dataset dataset{.epoch_samples = images->samples(), .fingerprint = images->fingerprint()};
   dataset.description =
       fmt::format("{}, {} images to train on, {} held out", sets.form, images->samples(), images->held_out());
+  if (cache) dataset.reads = [cache] { return cache->reads(); };
   if (options.skip_damage) dataset.skipped = [images](size_t from) { return images->skipped(from); };
   LOCKSTEP_TRY(dataset.source,
                data::Prefetcher::start(images, {.threads = options.threads, .batches = options.prefetch}));

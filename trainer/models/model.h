@@ -16,6 +16,7 @@
 #include "trainer/core/source.h"
 #include "trainer/core/state.h"
 #include "trainer/data/damage.h"
+#include "trainer/data/image_cache.h"
 #include "trainer/data/text.h"
 
 namespace lockstep::trainer::models {
@@ -60,10 +61,11 @@ struct DataOptions {
   std::vector<std::string> paths;  // of --data; or is_synthetic()
   core::ElementType real = core::ElementType::kFloat32;
   std::uint64_t seed = 0;
-  std::int64_t held_out = 0;  // samples to evaluate at most; 0: all
-  bool skip_damage = false;   // of records; false: damage is an error
-  int threads = 1;            // that read and decode records
-  std::size_t prefetch = 4;   // micro-batches of records that are read ahead
+  std::int64_t held_out = 0;      // samples to evaluate at most; 0: all
+  bool skip_damage = false;       // of records; false: damage is an error
+  int threads = 1;                // that read and decode records
+  std::size_t prefetch = 0;       // micro-batches of records that are read ahead; 0: as many as reads need
+  data::ImageCacheOptions cache;  // of images; its memory is for those to train on
 };
 
 // Whether --data asks for samples of noise in place of files: its only word is "synthetic".
@@ -78,6 +80,8 @@ struct Dataset {
   std::int64_t context = 0;          // characters of a sample of text
   // The damage that was skipped, without the first `from` entries (data/image_source.h). Null: none is skipped.
   std::function<std::vector<data::Damage>(std::size_t from)> skipped;
+  // Where the images to train on came from so far. Null: none are kept.
+  std::function<data::CacheReads()> reads;
 };
 
 // Windows of `context` characters of text files. Errors are those of reading them.

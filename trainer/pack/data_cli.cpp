@@ -121,6 +121,17 @@ int run_data_cli(int argc, const char* const* argv) {
   reads->add_option("--bandwidth-mib", read.mib_per_second, "MiB/s of all reads together; 0: no limit")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  std::int64_t cache_memory_mib = 0, cache_folder_mib = 0;
+  const auto mebibytes = CLI::Range(std::int64_t{1}, std::int64_t{1} << 30);
+  reads->add_option("--cache-memory-mib", cache_memory_mib, "MiB of images that stay in memory after their first read")
+      ->check(mebibytes);
+  auto* cache_folder =
+      reads->add_option("--cache-folder", read.cache.folder, "Folder for images that do not fit there");
+  auto* cache_folder_mib_option =
+      reads->add_option("--cache-folder-mib", cache_folder_mib, "MiB of --cache-folder")->check(mebibytes);
+  cache_folder->needs(cache_folder_mib_option);
+  cache_folder_mib_option->needs(cache_folder);
+  reads->add_flag("--second-epoch", read.second_epoch, "Read every image once, before");
   reads->footer(
       "Examples:\n"
       "  lockstep data read photos-records --threads 4\n"
@@ -150,6 +161,8 @@ int run_data_cli(int argc, const char* const* argv) {
   const std::string who = "lockstep data " + app.get_subcommands()[0]->get_name();
   const Result<std::string> said = [&]() -> Result<std::string> {
     if (reads->parsed()) {
+      read.cache.memory_bytes = static_cast<std::uint64_t>(cache_memory_mib) << 20;
+      read.cache.folder_bytes = static_cast<std::uint64_t>(cache_folder_mib) << 20;
       LOCKSTEP_TRY(const ReadRate rate, read_data_set(read, SystemClock::instance(), stop_requested));
       return fmt::format("{}: {} images in {:.2f} s, {:.1f} images/s\n{}\n", rate.form, rate.images, rate.seconds,
                          rate.speed(), result_line(rate));

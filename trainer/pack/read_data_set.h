@@ -7,6 +7,7 @@
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "trainer/data/image_cache.h"
 
 namespace lockstep::trainer::pack {
 
@@ -18,6 +19,8 @@ struct ReadOptions {
   bool in_memory = false;     // files are read once, before
   double latency_ms = 0;      // of each request for a file (data/slow_storage.h)
   double mib_per_second = 0;  // of all requests together; 0: no limit
+  data::ImageCacheOptions cache;
+  bool second_epoch = false;  // every image is read once, before
 };
 
 struct ReadRate {
@@ -29,8 +32,9 @@ struct ReadRate {
 };
 
 // Takes batches of 32 images for the time of the options, one after the other, from a window of four of them. The
-// opening of the data and the first window are not timed. kInvalid: options that contradict each other. kCancelled:
-// `stop` became true. Other errors are those of the data (data/image_sets.h, data/image_source.h).
+// opening of the data, the first window and, if asked for, the first epoch are not timed. kInvalid: options that
+// contradict each other. kCancelled: `stop` became true. Other errors are those of the data (data/image_sets.h,
+// data/image_source.h).
 Result<ReadRate> read_data_set(const ReadOptions& options, Clock& clock, const std::atomic<bool>& stop);
 
 // "result {...}" for tools.

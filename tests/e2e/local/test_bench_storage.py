@@ -17,7 +17,7 @@ def test_each_cell_is_measured_once_and_stands_beside_its_bound(lockstep, tmp_pa
     assert first.wait() == 0, first
     first.nothing_is_left()
     rows = json.loads((folder / "results.json").read_text())
-    assert len(rows) == 1 + 4 * 2 * 2, rows
+    assert len(rows) == 1 + 5 * 2 * 2, rows
     for row in rows:
         assert row["imagesPerSecond"] > 0 and row["runs"] == 2, row
         assert (row["bound"] is None) == (row["store"] == "synthetic"), row
@@ -40,7 +40,7 @@ def test_each_cell_is_measured_once_and_stands_beside_its_bound(lockstep, tmp_pa
 def test_a_dry_run_measures_nothing(lockstep, tmp_path):
     command = lockstep(*TINY, "--output", tmp_path / "storage", "--dry-run")
     assert command.wait() == 0, command
-    assert "17 cells, 0:00 in all, and the time to make 40 images of 16 x 16 pixels" in command.out, command
+    assert "21 cells, 0:00 in all, and the time to make 40 images of 16 x 16 pixels" in command.out, command
     assert not (tmp_path / "storage").exists()
 
 

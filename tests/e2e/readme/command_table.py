@@ -93,6 +93,8 @@ LONG = {
     "lockstep-trainer --model=mlp --min-step-seconds=0.2": " --steps=3",
     "lockstep-trainer --model=resnet50 --data=photos-records --classes=2 --first-label=0": ONE_STEP,
     "lockstep-trainer --model=resnet50 --data=photos --classes=2": ONE_STEP,
+    "lockstep-trainer --model=resnet50 --data=photos-records --classes=2 --first-label=0 --cache-memory-mib=2000 "
+    "--cache-folder=kept --cache-folder-mib=20000": ONE_STEP,
     "lockstep data synth images-224 --images 5000 --size 224 --classes 1000": {"5000": "20"},
     "lockstep data read photos-records --threads 4": " --seconds 0.2",
     "lockstep data read photos --threads 8 --latency-ms 20 --bandwidth-mib 500": " --seconds 0.2",

@@ -26,7 +26,7 @@ TEST(StorageCells, each_store_reads_with_its_own_figures) {
   options.side = 64;
   options.seconds = 0.5;
   options.object = {30, 0};
-  const auto words = [&](const StorageCell& cell) { return words_of(cell, options, "d"); };
+  const auto words = [&](const StorageCell& cell) { return words_of(cell, options, "d", "k"); };
   EXPECT_THAT(words({"synthetic", "", 1}), ElementsAre("read", "synthetic", "--size=64", "--seconds=0.5"));
   EXPECT_THAT(words({"memory", "files", 8}),
               ElementsAre("read", "d", "--size=64", "--seconds=0.5", "--threads=8", "--in-memory"));
@@ -34,6 +34,9 @@ TEST(StorageCells, each_store_reads_with_its_own_figures) {
   EXPECT_THAT(words({"nfs", "records", 2}), ElementsAre("read", "d", "--size=64", "--seconds=0.5", "--threads=2",
                                                         "--latency-ms=1", "--bandwidth-mib=1000"));
   EXPECT_THAT(words({"object", "files", 1}), ElementsAre("read", "d", "--size=64", "--seconds=0.5", "--latency-ms=30"));
+  EXPECT_THAT(words({"object-kept", "files", 1}),
+              ElementsAre("read", "d", "--size=64", "--seconds=0.5", "--latency-ms=30", "--cache-folder=k",
+                          "--cache-folder-mib=8192", "--second-epoch"));
 }
 
 // A cell is measured again only if something that it depends on differs.

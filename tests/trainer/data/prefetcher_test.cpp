@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <map>
 #include <new>
 #include <random>
@@ -172,6 +173,25 @@ TEST(Prefetcher, reads_no_more_bytes_ahead_than_asked_and_always_one_batch) {
   }
 }
 
+TEST(Prefetcher, reads_further_ahead_after_a_slow_read_used_up_what_was_ready) {
+  const auto storage = std::make_shared<Storage>();
+  auto prefetcher = Prefetcher::start(storage, {.threads = 2}).value();
+  prefetcher->aim(from(0));
+  bool further = false;
+  // It depends on the threads whether the window was full before, and whether the third take waits.
+  for (std::int64_t step = 0; step < 30'000 && !further; step += 3) {
+    storage->hold_up(step + 2);
+    EXPECT_EQ(first_of(prefetcher->take(step, 1, kNever)), step);
+    EXPECT_EQ(first_of(prefetcher->take(step + 1, 1, kNever)), step + 1);
+    auto third = std::async(std::launch::async, [&] { return prefetcher->take(step + 2, 1, kNever); });
+    ASSERT_TRUE(storage->await_started(static_cast<size_t>(step + 4)));
+    storage->release(step + 2);
+    EXPECT_EQ(first_of(third.get()), step + 2);
+    further = storage->started().size() > static_cast<size_t>(step + 3 + 2);
+  }
+  EXPECT_TRUE(further);
+}
+
 TEST(Prefetcher, takes_of_a_rank_follow_its_share_over_the_steps) {
   const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {.threads = 2, .batches = 3}).value();
@@ -219,7 +239,7 @@ TEST(Prefetcher, an_error_surfaces_at_the_take_of_its_position_and_not_earlier) 
 TEST(Prefetcher, a_batch_whose_read_failed_once_is_read_again) {
   const auto storage = std::make_shared<Storage>();
   storage->fails(1, fail(ErrorCode::kUnavailable, "the storage does not answer"), 1);
-  auto prefetcher = Prefetcher::start(storage, {}).value();
+  auto prefetcher = Prefetcher::start(storage, {.batches = 4}).value();
   prefetcher->aim(from(0));
   ASSERT_TRUE(storage->await_started(4));
   EXPECT_EQ(prefetcher->take(1, 1, kNever).error().code, ErrorCode::kUnavailable);

@@ -129,7 +129,8 @@ TEST_F(Trainer, bad_input_gets_one_sentence_and_its_own_exit_code) {
            {line(5, {"--eval-every=1", "--keep-best"}), 78, "--keep-best needs --checkpoint-dir"},
            {line(5, {"--early-stop-evaluations=2"}), 78, "--early-stop-evaluations needs --eval-every"},
            {line(5, {"--on-damage=skip"}), 78,
-            "--model=linear-regression reads no records; leave out --on-damage, --data-threads and --prefetch"},
+            "--model=linear-regression reads no records; leave out --on-damage, --data-threads, --prefetch and "
+            "--cache-..."},
            {line(5, {"--on-damage=ignore"}), 64, "--on-damage: ignore not in {fail,skip}"},
            {line(5, {"--width=8"}), 78, "--model=linear-regression has no --width: it has no options of its own"},
            {line(5, {"--generate=8"}), 78, "--model=linear-regression writes no text; leave out --generate"},
@@ -361,6 +362,29 @@ TEST_F(Trainer, learns_from_images_and_counts_how_often_it_is_right) {
   for (const char* more : {"--data-threads=1", "--data-threads=5", "--prefetch=1"}) {
     EXPECT_EQ(value_of(trained({more}).out, "digest"), value_of(one.out, "digest")) << more;
   }
+}
+
+TEST_F(Trainer, reads_images_that_it_has_kept_from_memory_and_from_a_folder) {
+  const std::string images = testing::image_folder(folder_ / "images", 40, 20);
+  const auto trained = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=resnet18-cifar", "--data=" + images, "--width=4", "--steps=12",
+                               "--batch-size=8", "--deterministic"});
+    return run(more);
+  };
+  const std::string digest = value_of(trained({}).out, "digest");
+  const std::string folder = "--cache-folder=" + (folder_ / "kept").string();
+  const Ended first = trained({folder, "--cache-folder-mib=10"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(value_of(first.out, "images_from_storage"), "40");
+  const Ended second = trained({folder, "--cache-folder-mib=10", "--cache-memory-mib=10"});
+  EXPECT_EQ(value_of(second.out, "images_from_storage"), "0");
+  EXPECT_EQ(value_of(second.out, "images_from_cache_folder"), "40");
+  EXPECT_EQ(value_of(first.out, "digest"), digest);
+  EXPECT_EQ(value_of(second.out, "digest"), digest);
+  EXPECT_EQ(trained({folder}).code, 64) << "how much may it hold?";
+  const Ended nowhere = trained({"--cache-folder=/proc/nowhere", "--cache-folder-mib=10"});
+  EXPECT_EQ(nowhere.code, 65);
+  EXPECT_THAT(nowhere.err, ::testing::HasSubstr("cannot keep images in '/proc/nowhere/"));
 }
 
 TEST_F(Trainer, ends_at_damaged_data_or_skips_it_as_asked_and_names_file_and_offset) {

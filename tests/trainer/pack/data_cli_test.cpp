@@ -81,8 +81,8 @@ TEST_F(DataCli, wrong_words_are_told_in_one_sentence) {
   EXPECT_EQ(err(), "lockstep data synth: --shard-mib excludes --files\nSee lockstep data synth --help.\n");
   EXPECT_EQ(run({"read", "synthetic", "--threads", "2"}), 1);
   EXPECT_EQ(err(),
-            "lockstep data read: synthetic images have no files; leave out --threads, --in-memory, --latency-ms and "
-            "--bandwidth-mib\n");
+            "lockstep data read: synthetic images have no files; leave out --threads, --in-memory, --latency-ms, "
+            "--bandwidth-mib and --cache-...\n");
   EXPECT_EQ(run({"read", "/nowhere"}), 1);
   EXPECT_EQ(err(), "lockstep data read: cannot read data '/nowhere': No such file or directory\n");
   EXPECT_EQ(run({"pack", "/nowhere", out_}), 1);
