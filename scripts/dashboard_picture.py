@@ -59,7 +59,8 @@ def tick(value, unit):
     """A value on the axis, in the units that Grafana's `short`, `s` and `ops` mean."""
     scale, name = 1, {"s": " s", "ops": "/s"}.get(unit, "")
     if unit == "s" and value:
-        scale, name = next(pair for pair in ((1, " s"), (1e-3, " ms"), (1e-6, " µs")) if value >= pair[0] or pair[0] < 1e-5)
+        scale, name = next(pair for pair in ((1, " s"), (1e-3, " ms"), (1e-6, " µs"))
+                           if value >= pair[0] or pair[0] < 1e-5)
     return f"{value / scale:.10g}{name}"
 
 

@@ -65,7 +65,8 @@ def custom_kind(crd, version, definitions):
     source = version["schema"]["openAPIV3Schema"]
     schema = strict(source)
     schema["properties"].update(apiVersion={"type": "string"}, kind={"type": "string"},
-                                metadata={"allOf": [OBJECT_META, strict(source["properties"].get("metadata", {}), False)]})
+                                metadata={"allOf": [OBJECT_META,
+                                                    strict(source["properties"].get("metadata", {}), False)]})
     if crd["spec"]["names"]["kind"] == "TrainingJob":
         definitions = without_required(definitions)
         for path, name in PARTS_OF_PODS.items():

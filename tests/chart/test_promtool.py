@@ -21,8 +21,8 @@ def promtool():
 
     def of(*words):
         """The exit status and the output of promtool."""
-        done = subprocess.run([program, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
-                              check=False)
+        done = subprocess.run([program, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=60, check=False)
         return done.returncode, done.stdout
 
     return of

@@ -59,7 +59,8 @@ def check(function):
 @check
 def help_tells_every_command_with_an_example():
     text = cluster("--help", name=None)
-    words = "up down power-off power-on cut uncut kill-kubelet kill-api-server start-api-server load kubeconfig status logs exec volume"
+    words = ("up down power-off power-on cut uncut kill-kubelet kill-api-server start-api-server load kubeconfig "
+             "status logs exec volume")
     for word in words.split():
         expect(re.search(rf"^ +{word}\b", text, re.MULTILINE), f"--help does not tell {word}")
         expect("example" in cluster(word, "--help", name=None), f"{word} --help has no example")

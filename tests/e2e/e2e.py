@@ -37,7 +37,8 @@ def run(*command, deadline=60, check=True, env=None, stdin=None, cwd=ROOT):
         done = subprocess.run([str(word) for word in command], cwd=cwd, timeout=deadline, input=stdin, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
     except subprocess.TimeoutExpired as late:
-        raise CommandFailed(f"{' '.join(map(str, command))}: no end after {deadline} s\n{late.stdout}\n{late.stderr}") from None
+        said = f"{' '.join(map(str, command))}: no end after {deadline} s\n{late.stdout}\n{late.stderr}"
+        raise CommandFailed(said) from None
     if check and done.returncode != 0:
         raise CommandFailed(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
@@ -170,7 +171,8 @@ class Cluster:
     def rank_0(self, job, namespace="default"):
         """Name of the newest pod of slot 0, or None."""
         labels = [(pod["metadata"]["labels"], pod["metadata"]["name"]) for pod in self.pods(job, namespace)]
-        first = [(int(label["lockstep.dev/incarnation"]), name) for label, name in labels if label["lockstep.dev/slot"] == "0"]
+        first = [(int(label["lockstep.dev/incarnation"]), name)
+                 for label, name in labels if label["lockstep.dev/slot"] == "0"]
         return max(first)[1] if first else None
 
     def record(self, job, namespace="default"):
@@ -189,7 +191,8 @@ class Cluster:
     def by_slot(self, job, namespace="default"):
         """The pods of a job that are to stay, by slot: of each slot the newest."""
         found = {}
-        for pod in sorted(self.pods(job, namespace), key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])):
+        for pod in sorted(self.pods(job, namespace),
+                          key=lambda pod: int(pod["metadata"]["labels"]["lockstep.dev/incarnation"])):
             if "deletionTimestamp" not in pod["metadata"]:
                 found[int(pod["metadata"]["labels"]["lockstep.dev/slot"])] = pod
         return found
@@ -197,7 +200,8 @@ class Cluster:
     def leader(self):
         """Who leads: the holder of the Lease, which is another with each start of a process, and the name of its
         pod."""
-        holder = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")["spec"]["holderIdentity"]
+        lease = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")
+        holder = lease["spec"]["holderIdentity"]
         return holder, holder.rpartition("_")[0]
 
     def logged_step(self, job, namespace="default", pod=None):
@@ -212,8 +216,9 @@ class Cluster:
 
     def trainer_result(self, job, namespace="default"):
         """The last line of the trainer in rank 0 of a job that has ended; which pod that was, only its log knows."""
-        logs = [self.read(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/log?container=trainer&tailLines=20")
-                for pod in self.pods(job, namespace)]
+        names = [pod["metadata"]["name"] for pod in self.pods(job, namespace)]
+        logs = [self.read(f"/api/v1/namespaces/{namespace}/pods/{name}/log?container=trainer&tailLines=20")
+                for name in names]
         found = [result for result in map(trainer_result, map(str, logs)) if result]
         assert len(found) == 1, logs
         return found[0]
@@ -223,7 +228,8 @@ class Cluster:
         """Follows a pod's log, and at the end of the block to its end; `.text` is it then. A pod that goes takes its
         log with it."""
         with tempfile.TemporaryFile("w+") as stream:
-            process = subprocess.Popen([str(self._kubectl), "logs", "-n", namespace, "-f", "--tail=5", pod, "-c", "trainer"],
+            process = subprocess.Popen([str(self._kubectl), "logs", "-n", namespace, "-f", "--tail=5", pod, "-c",
+                                        "trainer"],
                                        stdout=stream, env={**os.environ, **self.env})
             said = types.SimpleNamespace(text="")
             try:
@@ -277,7 +283,8 @@ class Cluster:
 
     def operators_say(self, lines=-1):
         """The last lines of the log of each operator, or all of them."""
-        return self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", f"--tail={lines}", "--prefix", check=False).stdout
+        return self.kubectl("logs", "-n", NAMESPACE, "-l", "app.kubernetes.io/name=lockstep", f"--tail={lines}",
+                            "--prefix", check=False).stdout
 
 
 class Ledgers:

@@ -11,11 +11,12 @@ import e2e
 import jobs
 
 NODES = 3
-FLAGS = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=12", "--micro-batch-size=2", "--threads=1", "--seed=7",
-         "--log-every=50", "--deterministic"]
+FLAGS = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=12", "--micro-batch-size=2", "--threads=1",
+         "--seed=7", "--log-every=50", "--deterministic"]
 # Three ranks, a kubelet or an API server that starts and whatever else this machine does share two cores.
 TIMES, FLOOR = 3, 0.25
-PHASES = ("detect", "decide", "abort", "record", "agree", "start", "init", "transfer", "firstStep")  # of status.attempts, as far as there
+# Of status.attempts, as far as there.
+PHASES = ("detect", "decide", "abort", "record", "agree", "start", "init", "transfer", "firstStep")
 
 
 def p99(values):
@@ -41,8 +42,8 @@ class Gang:
         self.ledgers = e2e.Ledgers(f"{state}/ledger")
         self.rows = []  # (what, begun, ended, attempts)
         spec.setdefault("podTemplate", jobs.patient())
-        job(jobs.trainer(name, *flags, jobs.pace(pace), "--ledger=/checkpoints/ledger", claim=f"{name}-state", every=3600, nodes=nodes,
-                         restart={"maxRestarts": 100, "forceDeleteAfterSeconds": 1}, **spec))
+        job(jobs.trainer(name, *flags, jobs.pace(pace), "--ledger=/checkpoints/ledger", claim=f"{name}-state",
+                         every=3600, nodes=nodes, restart={"maxRestarts": 100, "forceDeleteAfterSeconds": 1}, **spec))
         self.until("all train", lambda: self.ledgers.trains_with(nodes))
 
     def until(self, what, look, deadline=90):
@@ -82,7 +83,8 @@ class Gang:
         def look():
             status = self.status()
             pods = self.cluster.pods(self.name)
-            settled = status["worldSize"] == self.nodes == status["nodes"]["ready"] == len(pods) == len(self.cluster.by_slot(self.name))
+            slots = self.cluster.by_slot(self.name)
+            settled = status["worldSize"] == self.nodes == status["nodes"]["ready"] == len(pods) == len(slots)
             return status if settled and status["membershipGeneration"] == self.ledgers.generation() else None
 
         return self.until("the job says so", look)
@@ -91,11 +93,13 @@ class Gang:
     def fault(self, what, costs_a_member=True):
         """A row of the table: the block makes the fault and heals what it broke, then all have to train again."""
         generation = self.ledgers.read().generation()
-        assert self.ledgers.trains_with(self.nodes) and self.ledgers.step() < self.steps - 20, "the job is too short for its faults"
+        assert self.ledgers.trains_with(self.nodes) and self.ledgers.step() < self.steps - 20, \
+            "the job is too short for its faults"
         begun = time.monotonic_ns()
         yield generation
         if costs_a_member:
-            attempts = [attempt for attempt in self.whole_again(generation)["attempts"] if attempt["generation"] >= generation]
+            attempts = [attempt for attempt in self.whole_again(generation)["attempts"]
+                        if attempt["generation"] >= generation]
             assert attempts, f"{what}: nothing is recorded"
         else:
             attempts = self.status().get("attempts", [])
@@ -120,7 +124,8 @@ class Gang:
         followed it."""
         commits = self.ledgers.commits()
         now = max(line["generation"] for lines in commits for line in lines if line["ns"] < begun)
-        later = [line["generation"] for lines in commits for line in lines if line["generation"] > now and line["ns"] < ended]
+        later = [line["generation"] for lines in commits
+                 for line in lines if line["generation"] > now and line["ns"] < ended]
         going_on = min(later, default=now)
         gaps = [(after["ns"] - before["ns"]) / 1e9 for lines in commits
                 if any(line["generation"] == now and line["ns"] < begun for line in lines)
@@ -140,14 +145,17 @@ class Gang:
         digests = result.digests()
         known = {key for _, _, _, attempts in self.rows for attempt in attempts for key in attempt.get("phases", {})}
         phases = [phase for phase in PHASES if f"{phase}Milliseconds" in known]
-        print(f"\n{'fault':44}{'stood still':>12}  {'cause':16}" + "".join(f"{phase:>10}" for phase in phases) + "  ledger  digest")
+        print(f"\n{'fault':44}{'stood still':>12}  {'cause':16}" + "".join(f"{phase:>10}" for phase in phases) +
+              "  ledger  digest")
         for what, begun, ended, attempts in self.rows:
             step = max(line["step"] for lines in self.ledgers.commits() for line in lines if line["ns"] < ended)
-            verdict = f"  {'WRONG' if result.violations else 'exact':8}{'same' if digests.get(step) == expected[step] else 'OTHER'}"
+            same = digests.get(step) == expected[step]
+            verdict = f"  {'WRONG' if result.violations else 'exact':8}{'same' if same else 'OTHER'}"
             seconds = f"{self.stood_still(begun, ended):10.2f} s"
             for number, attempt in enumerate(attempts or [{"cause": "-"}]):
                 took = "".join(f"{attempt.get('phases', {}).get(f'{phase}Milliseconds', '-'):>10}" for phase in phases)
-                print(f"{'' if number else what:44}{'' if number else seconds:>12}  {attempt['cause']:16}{took}{'' if number else verdict}")
+                print(f"{'' if number else what:44}{'' if number else seconds:>12}  "
+                      f"{attempt['cause']:16}{took}{'' if number else verdict}")
 
     def hurry(self):
         """Has what is left of the steps made without the pace: the job is suspended for that, since a command stays as
@@ -156,7 +164,8 @@ class Gang:
         self.cluster.wait_condition(self.name, "Suspended", deadline=90)
         e2e.wait_for("no pod is left", lambda: not self.cluster.pods(self.name), deadline=120)
         command = ["lockstep-trainer", *self.flags, "--ledger=/checkpoints/ledger"]
-        self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p", json.dumps({"spec": {"suspend": False, "command": command}}))
+        self.cluster.kubectl("patch", "tj", self.name, "--type=merge", "-p",
+                             json.dumps({"spec": {"suspend": False, "command": command}}))
 
     def finish(self):
         """The digest that rank 0 printed at the end."""

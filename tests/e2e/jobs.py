@@ -36,7 +36,8 @@ def trainer(name, *flags, nodes=3, procs=1, every=2, claim=None, **spec):
 def patient():
     """A pod template that bears a node which is not ready for five minutes, as pods do by default; here it is five
     seconds, in which a kubelet on a busy machine may not find an API server that was away."""
-    tolerations = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    tolerations = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute",
+                    "tolerationSeconds": 300}
                    for what in ("not-ready", "unreachable")]
     return pod_template(tolerations=tolerations)
 
@@ -55,8 +56,8 @@ def small_model(steps, *more):
 
 def mlp(steps):
     """A perceptron whose steps take a few milliseconds; the same bits for any number of workers."""
-    return ["--model=mlp", f"--steps={steps}", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7", "--log-every=50",
-            "--deterministic"]
+    return ["--model=mlp", f"--steps={steps}", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7",
+            "--log-every=50", "--deterministic"]
 
 
 def shell(name, script, nodes=1, **spec):

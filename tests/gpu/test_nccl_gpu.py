@@ -16,7 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import e2e  # noqa: E402
 
 TRAINER = e2e.BUILD / "bin/lockstep-trainer"
-MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", "--seed=7", "--deterministic", "--log-every=1"]
+MODEL = ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", "--seed=7",
+         "--deterministic", "--log-every=1"]
 PEER_WENT_AWAY = 80
 # Processes without an agent have 60 s to find each other and 20 s to link; later a rank that is gone is seen at once,
 # and an abort has 2 s.
@@ -38,12 +39,13 @@ class Rank:
 
     def __init__(self, folder, number, port, *flags):
         self.out = folder / f"rank-{number}.out"
-        variables = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                     "NCCL_HOSTID": f"host-of-rank-{number}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0",
+        variables = {"RANK": str(number), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NCCL_HOSTID": f"host-of-rank-{number}",
+                     "NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0",
                      "CUDA_MODULE_LOADING": "EAGER"}
         with self.out.open("wb") as out:
-            self.process = subprocess.Popen([TRAINER, *MODEL, "--transport=nccl", *libraries(), *flags], env={**os.environ, **variables}, stdout=out,
-                                            stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen([TRAINER, *MODEL, "--transport=nccl", *libraries(), *flags],
+                                            env={**os.environ, **variables}, stdout=out, stderr=subprocess.STDOUT)
         e2e.ends_with_us(self.process)
 
     def text(self):
@@ -74,7 +76,8 @@ def pair(tmp_path):
 def test_two_ranks_over_nccl_have_the_bits_of_one_process(pair):
     ranks = pair("--steps=20")
     assert [rank.wait(180) for rank in ranks] == [0, 0], [rank.text() for rank in ranks]
-    alone = subprocess.run([TRAINER, *MODEL, "--steps=20"], check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+    alone = subprocess.run([TRAINER, *MODEL, "--steps=20"], check=True, stdout=subprocess.PIPE, text=True,
+                           timeout=120).stdout
     assert "NCCL to rank 1" in ranks[0].text()
     assert e2e.trainer_result(ranks[0].text())["digest"] == e2e.trainer_result(alone)["digest"]
 

@@ -21,7 +21,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import samples  # noqa: E402
 
-SAME = ("job", "model", "data", "backend", "seed", "deterministic", "steps", "batch_size", "micro_batch_size", "context")
+SAME = ("job", "model", "data", "backend", "seed", "deterministic", "steps", "batch_size", "micro_batch_size",
+        "context")
 MOST_SENTENCES = 50
 
 
@@ -55,7 +56,8 @@ def read(folder):
             if not text.endswith("\n"):
                 raise ValueError("its last line is cut off")
             objects = [json.loads(line) for line in lines]
-            if objects[0]["kind"] != "process" or any(line["kind"] not in ("enter", "step", "skipped") for line in objects[1:]):
+            if objects[0]["kind"] != "process" or any(line["kind"] not in ("enter", "step", "skipped")
+                                                      for line in objects[1:]):
                 raise ValueError("its lines are not those of a ledger")
             skipped = [(line["file"], line["offset"]) for line in objects[1:] if line["kind"] == "skipped"]
             lines = [line for line in objects[1:] if line["kind"] != "skipped"]
@@ -67,8 +69,8 @@ def read(folder):
     for other in processes[1:]:
         for key in SAME:
             if other.what[key] != processes[0].what[key]:
-                raise Unreadable(f"{folder} has ledgers of different jobs: {key} is {processes[0].what[key]!r} in {processes[0].name} "
-                                 f"and {other.what[key]!r} in {other.name}")
+                raise Unreadable(f"{folder} has ledgers of different jobs: {key} is {processes[0].what[key]!r} in "
+                                 f"{processes[0].name} and {other.what[key]!r} in {other.name}")
     return processes
 
 
@@ -111,7 +113,8 @@ class Check:
                 if now is not None and number <= now["generation"]:
                     self.wrong(f"{who} entered it after generation {now['generation']}")
                 if start < held:
-                    self.wrong(f"{who} went back to step {start[1]} of generation {start[0]}, though it held step {held[1]} of generation {held[0]}")
+                    self.wrong(f"{who} went back to step {start[1]} of generation {start[0]}, though it held step "
+                               f"{held[1]} of generation {held[0]}")
                 if rank in generation.entered:
                     self.wrong(f"two processes were rank {rank} of generation {number}")
                 generation.entered[rank] = line
@@ -146,21 +149,26 @@ class Check:
             world = next(iter(ranks.values()))["world"]
             missing = sorted(set(range(world)) - set(ranks))
             if missing and step != max(generation.steps):
-                self.wrong(f"step {step} was committed by generation {number} without rank {missing}, and yet the generation continued")
+                self.wrong(f"step {step} was committed by generation {number} without rank {missing}, and yet the "
+                           "generation continued")
             owner = {}
             for rank, line in sorted(ranks.items()):
                 for index, crc32 in line["batches"]:
                     if index in owner:
-                        self.wrong(f"micro-batch {index} of step {step} was applied twice by generation {number}, by ranks {owner[index]} and {rank}")
+                        self.wrong(f"micro-batch {index} of step {step} was applied twice by generation {number}, by "
+                                   f"ranks {owner[index]} and {rank}")
                     owner[index] = rank
                     if not 0 <= index < self._batches.per_step:
-                        self.wrong(f"micro-batch {index} of step {step}, which rank {rank} of generation {number} applied, does not exist")
+                        self.wrong(f"micro-batch {index} of step {step}, which rank {rank} of generation {number} "
+                                   "applied, does not exist")
                     elif crc32 != self._batches.crc32(step, index):
-                        self.wrong(f"micro-batch {index} of step {step}, applied by rank {rank} of generation {number}, was not made of its samples: "
+                        self.wrong(f"micro-batch {index} of step {step}, applied by rank {rank} of generation "
+                                   f"{number}, was not made of its samples: "
                                    f"its CRC is {crc32}, that of the samples is {self._batches.crc32(step, index)}")
             lost = [index for index in range(self._batches.per_step) if index not in owner]
             if lost and not missing:
-                self.wrong(f"micro-batch{'es' * (len(lost) > 1)} {', '.join(map(str, lost))} of step {step} was applied by no rank of generation {number}")
+                self.wrong(f"micro-batch{'es' * (len(lost) > 1)} {', '.join(map(str, lost))} of step {step} was "
+                           f"applied by no rank of generation {number}")
             digests = collections.defaultdict(list)
             for rank, line in sorted(ranks.items()):
                 digests[line.get("digest")].append(rank)
@@ -190,7 +198,8 @@ class Check:
                 else:
                     self.wrong(f"{who}, which no rank had committed")
             elif step > 0 and self._digest(committed_in, step) not in (None, start["digest"]):
-                self.wrong(f"generation {number} continued from another state than generation {committed_in} had after step {step}")
+                self.wrong(f"generation {number} continued from another state than generation {committed_in} had after "
+                           f"step {step}")
             if not generation.steps:
                 continue
             first = min(generation.steps)
@@ -223,12 +232,14 @@ class Check:
         for number in sorted(self._generations):
             for step in sorted(self._generations[number].steps):
                 if step in self.effective and self._digest(number, step) != self._digest(self.effective[step], step):
-                    self.wrong(f"step {step} has another state in generation {number} than in generation {self.effective[step]}, which repeated it")
+                    self.wrong(f"step {step} has another state in generation {number} than in generation "
+                               f"{self.effective[step]}, which repeated it")
 
     def _compare(self, reference):
         for key in SAME:
             if key not in ("job", "data") and self.what[key] != reference.what[key]:
-                self.wrong(f"the reference is of another job: {key} is {reference.what[key]!r} there and {self.what[key]!r} here")
+                self.wrong(f"the reference is of another job: {key} is {reference.what[key]!r} there and "
+                           f"{self.what[key]!r} here")
                 return
         if not self.what["deterministic"]:
             self.wrong("only a --deterministic job has the bits of a reference")
@@ -241,20 +252,22 @@ class Check:
             if step not in expected:
                 self.wrong(f"the reference ends before step {step}")
             elif digest != expected[step]:
-                self.wrong(f"after step {step} the state is not that of the reference: {digest} here (generation {self.effective[step]}), "
-                           f"{expected[step]} there")
+                self.wrong(f"after step {step} the state is not that of the reference: {digest} here (generation "
+                           f"{self.effective[step]}), {expected[step]} there")
             else:
                 continue
             return  # all later ones differ as well
 
     def summary(self):
         last = max(self.effective, default=0)
-        text = (f"{last} of {self.what['steps']} steps in {len(self._generations)} generation{'s' * (len(self._generations) != 1)}: "
-                f"{self.seen} micro-batches accounted for, {self.unseen} computed by ranks that were gone before they could say so, "
-                f"{self.superseded} step{'s' * (self.superseded != 1)} done again; ")
+        text = (f"{last} of {self.what['steps']} steps in {len(self._generations)} "
+                f"generation{'s' * (len(self._generations) != 1)}: "
+                f"{self.seen} micro-batches accounted for, {self.unseen} computed by ranks that were gone before they "
+                f"could say so, {self.superseded} step{'s' * (self.superseded != 1)} done again; ")
         if self.skipped:
             text += f"{len(self.skipped)} damaged record{'s' * (len(self.skipped) != 1)} skipped; "
-        return text + (f"{len(self.violations)} violation{'s' * (len(self.violations) != 1)}" if self.violations else "exact")
+        return text + (f"{len(self.violations)} violation{'s' * (len(self.violations) != 1)}" if self.violations
+                       else "exact")
 
 
 def check(folder, reference=None, finished=True):

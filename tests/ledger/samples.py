@@ -81,7 +81,8 @@ class Generated:
     def packed(self, values):
         """Rounded to float32 also where the backend computes in double."""
         single = struct.pack(f"<{len(values)}f", *values)
-        return single if self.real == "f" else struct.pack(f"<{len(values)}d", *struct.unpack(f"<{len(values)}f", single))
+        return single if self.real == "f" else struct.pack(f"<{len(values)}d",
+                                                           *struct.unpack(f"<{len(values)}f", single))
 
 
 class Line(Generated):

@@ -19,7 +19,8 @@ TRAINER = e2e.BUILD / "bin/lockstep-trainer"
 MUTATED = e2e.BUILD / "tests/bin/lockstep-trainer-mutated"
 MLP = ["--model=mlp", "--seed=5", "--deterministic", "--width=16", "--batch-size=24", "--micro-batch-size=4"]
 STEPS = 200
-GANG = ["--model=mlp", "--seed=5", "--deterministic", "--width=96", "--layers=3", f"--steps={STEPS}", "--batch-size=48", "--micro-batch-size=4"]
+GANG = ["--model=mlp", "--seed=5", "--deterministic", "--width=96", "--layers=3", f"--steps={STEPS}", "--batch-size=48",
+        "--micro-batch-size=4"]
 
 
 def train(folder, *flags):
@@ -30,11 +31,13 @@ def train(folder, *flags):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "ref"])
-@pytest.mark.parametrize("model", [["mlp", "--batch-size=6", "--micro-batch-size=2"], ["linear-regression", "--batch-size=3000"]],
-                         ids=["mlp", "linear-regression"])
+@pytest.mark.parametrize("model",
+                         [["mlp", "--batch-size=6", "--micro-batch-size=2"],
+                          ["linear-regression", "--batch-size=3000"]], ids=["mlp", "linear-regression"])
 def test_a_run_on_generated_data_is_exact(tmp_path, model, backend):
     # 12,000 points of 10,000: the second epoch has another order.
-    result = check_ledger.check(train(tmp_path / "ledger", f"--model={model[0]}", *model[1:], f"--backend={backend}", "--steps=4", "--seed=12345678901234567890"))
+    result = check_ledger.check(train(tmp_path / "ledger", f"--model={model[0]}", *model[1:], f"--backend={backend}",
+                                      "--steps=4", "--seed=12345678901234567890"))
     assert result.violations == []
     assert result.seen == 4 * result._batches.per_step and result.unseen == 0
 
@@ -42,8 +45,8 @@ def test_a_run_on_generated_data_is_exact(tmp_path, model, backend):
 def test_a_run_on_text_is_exact_over_several_epochs_and_files(tmp_path):
     for name, times in (("b", 7), ("a", 9)):
         (tmp_path / name).write_text("".join(f"{name}{i * i} " for i in range(60 * times)))
-    ledger = train(tmp_path / "ledger", "--model=char-transformer", f"--data={tmp_path}/b,{tmp_path}/a", "--steps=60", "--layers=1",
-                   "--width=16", "--context=24", "--batch-size=12", "--micro-batch-size=3")
+    ledger = train(tmp_path / "ledger", "--model=char-transformer", f"--data={tmp_path}/b,{tmp_path}/a", "--steps=60",
+                   "--layers=1", "--width=16", "--context=24", "--batch-size=12", "--micro-batch-size=3")
     result = check_ledger.check(ledger)
     assert result.violations == []
     assert result._batches._source.count * 2 < 60 * 12, "one epoch only"
@@ -146,7 +149,8 @@ def test_a_bug_in_the_trainer_is_noticed(disturbed, reference, mutation, sentenc
 @pytest.mark.parametrize("mutation", ["kStageTwice", "kTearTransfer"])
 def test_bugs_of_recovery_do_nothing_without_a_death(tmp_path, mutation, reference):
     ledger = tmp_path / "ledger"
-    subprocess.run([MUTATED, *GANG, f"--ledger={ledger}"], check=True, stdout=subprocess.DEVNULL, timeout=60, env={"TRAINER_MUTATION": mutation})
+    subprocess.run([MUTATED, *GANG, f"--ledger={ledger}"], check=True, stdout=subprocess.DEVNULL, timeout=60,
+                   env={"TRAINER_MUTATION": mutation})
     assert check_ledger.check(ledger, reference).violations == []
 
 
@@ -155,7 +159,8 @@ def test_bugs_of_recovery_do_nothing_without_a_death(tmp_path, mutation, referen
 
 def lines_of(ledger):
     """By file, its lines as objects."""
-    return {path: [json.loads(line) for line in path.read_text().splitlines()] for path in sorted(ledger.glob("*.jsonl"))}
+    return {path: [json.loads(line) for line in path.read_text().splitlines()]
+            for path in sorted(ledger.glob("*.jsonl"))}
 
 
 def write(files):
@@ -172,14 +177,17 @@ def synthetic(folder):
 
     def enter(generation, rank, start, committed_in):
         digest = steps[start]["digest"] if start else alone[1]["digest"]
-        return {"kind": "enter", "generation": generation, "rank": rank, "world": 2, "ns": 0, "from_step": start, "committed_in": committed_in, "digest": digest}
+        return {"kind": "enter", "generation": generation, "rank": rank, "world": 2, "ns": 0, "from_step": start,
+                "committed_in": committed_in, "digest": digest}
 
     def commits(generation, rank, first, last):
         return [{**steps[step], "generation": generation, "rank": rank, "world": 2,
-                 "batches": [batch for batch in steps[step]["batches"] if batch[0] % 2 == rank]} for step in range(first, last + 1)]
+                 "batches": [batch for batch in steps[step]["batches"] if batch[0] % 2 == rank]}
+                for step in range(first, last + 1)]
 
     write({
-        folder / "a.jsonl": [alone[0], enter(1, 0, 0, 0), *commits(1, 0, 1, 4), enter(2, 0, 4, 1), *commits(2, 0, 5, 10)],
+        folder / "a.jsonl": [alone[0], enter(1, 0, 0, 0), *commits(1, 0, 1, 4), enter(2, 0, 4, 1),
+                             *commits(2, 0, 5, 10)],
         folder / "b.jsonl": [alone[0], enter(1, 1, 0, 0), *commits(1, 1, 1, 3)],
         folder / "c.jsonl": [alone[0], enter(2, 1, 4, 1), *commits(2, 1, 5, 10)],
     })
@@ -189,7 +197,9 @@ def synthetic(folder):
 def test_skipped_records_are_counted_once_for_all_ranks_and_no_violation(tmp_path):
     files = lines_of(synthetic(tmp_path / "ledger"))
     for lines in files.values():
-        lines.insert(2, {"kind": "skipped", "ns": 0, "file": "train-0", "offset": 7, "why": "data 'train-0' at offset 7: damaged"})
+        lines.insert(2,
+                     {"kind": "skipped", "ns": 0, "file": "train-0", "offset": 7,
+                      "why": "data 'train-0' at offset 7: damaged"})
     write(files)
     result = check_ledger.check(tmp_path / "ledger")
     assert result.violations == []
@@ -204,7 +214,9 @@ def test_a_missing_line_of_a_killed_rank_is_counted_and_no_violation(tmp_path):
 
 def drop(kind, **where):
     def edit(lines):
-        lines[:] = [line for line in lines if line["kind"] != kind or any(line[key] != value for key, value in where.items())]
+        lines[:] = [line for line in lines
+                    if line["kind"] != kind
+                    or any(line[key] != value for key, value in where.items())]
     return edit
 
 
@@ -230,18 +242,26 @@ def go_back(lines):
 
 @pytest.mark.parametrize("name, edit, sentence", [
     ("c", drop("step", step=7), "c.jsonl, rank 1 of generation 2, skipped from step 6 to step 8"),
-    ("c", drop("step", step=7), "step 7 was committed by generation 2 without rank [1], and yet the generation continued"),
+    ("c", drop("step", step=7),
+     "step 7 was committed by generation 2 without rank [1], and yet the generation continued"),
     ("a", repeat(6), "a.jsonl, rank 0 of generation 2, applied step 6 twice: its state was that after step 6"),
-    ("a", change("step", {"batches": []}, step=6), "micro-batches 0, 2, 4 of step 6 was applied by no rank of generation 2"),
-    ("a", change("step", {"batches": [[1, "00000000"]]}, step=6), "micro-batch 1 of step 6 was applied twice by generation 2, by ranks 0 and 1"),
-    ("a", change("step", {"batches": [[0, "00000000"]]}, step=4), "micro-batch 0 of step 4, applied by rank 0 of generation 1, was not made of its samples"),
-    ("a", change("step", {"batches": [[6, "00000000"]]}, step=4), "micro-batch 6 of step 4, which rank 0 of generation 1 applied, does not exist"),
+    ("a", change("step", {"batches": []}, step=6),
+     "micro-batches 0, 2, 4 of step 6 was applied by no rank of generation 2"),
+    ("a", change("step", {"batches": [[1, "00000000"]]}, step=6),
+     "micro-batch 1 of step 6 was applied twice by generation 2, by ranks 0 and 1"),
+    ("a", change("step", {"batches": [[0, "00000000"]]}, step=4),
+     "micro-batch 0 of step 4, applied by rank 0 of generation 1, was not made of its samples"),
+    ("a", change("step", {"batches": [[6, "00000000"]]}, step=4),
+     "micro-batch 6 of step 4, which rank 0 of generation 1 applied, does not exist"),
     ("a", change("step", {"digest": "0" * 16}, step=6), "after step 6 of generation 2 the ranks held different states"),
-    ("c", change("enter", {"digest": "0" * 16}, generation=2), "the ranks of generation 2 did not start from the same state"),
-    ("a", change("enter", {"from_step": 3}, generation=2), "went back to step 3 of generation 1, though it held step 4 of generation 1"),
+    ("c", change("enter", {"digest": "0" * 16}, generation=2),
+     "the ranks of generation 2 did not start from the same state"),
+    ("a", change("enter", {"from_step": 3}, generation=2),
+     "went back to step 3 of generation 1, though it held step 4 of generation 1"),
     ("c", go_back, "went back to step 4 of generation 1, though it held step 5 of generation 1"),
     ("b", change("enter", {"rank": 0}, generation=1), "two processes were rank 0 of generation 1"),
-    ("c", change("step", {"generation": 1}, step=9), "committed step 9, but it had not entered that generation as that rank"),
+    ("c", change("step", {"generation": 1}, step=9),
+     "committed step 9, but it had not entered that generation as that rank"),
     ("a", drop("step", step=10), "without rank"),
 ])
 def test_an_edited_ledger_is_refused_with_a_sentence(tmp_path, name, edit, sentence):
@@ -250,7 +270,8 @@ def test_an_edited_ledger_is_refused_with_a_sentence(tmp_path, name, edit, sente
     edit(files[ledger / f"{name}.jsonl"])
     write(files)
     result = check_ledger.check(ledger)
-    if sentence == "without rank":  # the last step of a generation may lack a rank, and is then not wholly accounted for
+    # The last step of a generation may lack a rank, and is then not wholly accounted for.
+    if sentence == "without rank":
         assert result.violations == [] and result.unseen == 6
         return
     assert any(sentence in violation for violation in result.violations), result.violations
@@ -264,14 +285,16 @@ def test_no_generation_may_continue_from_a_repeated_step(tmp_path):
     four = next(line for line in files[paths[0]] if line.get("step") == 4)
     for path, rank in ((paths[0], 0), (paths[2], 1)):
         start = next(i for i, line in enumerate(files[path]) if line["kind"] == "enter" and line["generation"] == 2)
-        early = [{**files[path][start], "from_step": 3, "digest": next(line["digest"] for line in files[paths[0]] if line.get("step") == 3)},
+        early = [{**files[path][start], "from_step": 3,
+                  "digest": next(line["digest"] for line in files[paths[0]] if line.get("step") == 3)},
                  {**four, "generation": 2, "rank": rank, "batches": []}]
         late = [{**line, "generation": 3} for line in files[path][start:]]
         files[ledger / f"early-{rank}.jsonl"] = [files[path][0], *early]
         files[path][start:] = late
     write(files)
     result = check_ledger.check(ledger)
-    assert "generation 3 continued from step 4 of generation 1, but generation 2 had committed that step again" in result.violations
+    assert ("generation 3 continued from step 4 of generation 1, but generation 2 had committed that step again"
+            in result.violations)
 
 
 def test_a_job_that_ended_early_is_incomplete_without_unfinished(tmp_path):
@@ -285,14 +308,18 @@ def test_a_job_that_ended_early_is_incomplete_without_unfinished(tmp_path):
 
 
 def test_a_reference_of_another_job_is_refused(tmp_path):
-    ledger, other = train(tmp_path / "ledger", *MLP, "--steps=6"), train(tmp_path / "other", *MLP[:-2], "--steps=6", "--batch-size=12")
-    assert check_ledger.check(ledger, other).violations == ["the reference is of another job: batch_size is 12 there and 24 here"]
+    ledger, other = train(tmp_path / "ledger", *MLP, "--steps=6"), train(tmp_path / "other", *MLP[:-2], "--steps=6",
+                                                                         "--batch-size=12")
+    assert check_ledger.check(ledger,
+                              other).violations == ["the reference is of another job: batch_size is 12 there and 24 "
+                                                    "here"]
 
 
 def test_the_command_ends_with_0_if_exact_1_if_violated_2_without_ledger(tmp_path, capsys):
     ledger = train(tmp_path / "ledger", *MLP, "--steps=6")
     assert check_ledger.main([str(ledger)]) == 0
-    assert capsys.readouterr().out == ("6 of 6 steps in 1 generation: 36 micro-batches accounted for, 0 computed by ranks that were gone before they could "
+    assert capsys.readouterr().out == ("6 of 6 steps in 1 generation: 36 micro-batches accounted for, 0 computed by "
+                                       "ranks that were gone before they could "
                                        "say so, 0 steps done again; exact\n")
     path = next(ledger.glob("*.jsonl"))
     whole = path.read_text()

@@ -1,9 +1,14 @@
-"""The quick part of `make lint`: clang-format and shellcheck find nothing in the tree, and what is planted."""
+"""The quick part of `make lint`, which finds nothing in the tree, and what is planted; and the columns of Python."""
 
 import pathlib
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from prose import sources  # noqa: E402
+
+COLUMNS = 120
 
 
 def lint(*files):
@@ -31,3 +36,14 @@ def test_a_script_with_a_trap_is_found(tmp_path):
     file.write_text("#!/usr/bin/env bash\nrm $1\n")
     done = lint(file)
     assert done.returncode == 1 and "SC2086" in done.stdout, done.stdout
+
+
+def long_lines(text):
+    return [number for number, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS]
+
+
+def test_no_line_of_python_has_more_than_120_columns():
+    found = [f"{path.relative_to(ROOT)}:{number}" for path in sources("*.py")
+             for number in long_lines(path.read_text())]
+    assert found == []
+    assert long_lines(f"{'a' * COLUMNS}\n{'a' * (COLUMNS + 1)}\n") == [2]

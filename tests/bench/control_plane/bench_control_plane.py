@@ -2,8 +2,8 @@
 """Time to the last pod of a job: our operator and JobSet against a raw client that posts the same pods, by turns in one
 run.
 
-    make bench-control-plane                                       # all cases, 3 rounds: the better part of an hour on 2 cores
-    make bench-control-plane PODS=300 ROUNDS=1                     # a quick run
+    make bench-control-plane                    # all cases, 3 rounds: the better part of an hour on 2 cores
+    make bench-control-plane PODS=300 ROUNDS=1  # a quick run
     tests/bench/control_plane/bench_control_plane.py --only gang --rounds 5
 
 An observer, the same for all three, posts the job (or the pods) and watches the namespace; its clock alone counts. The
@@ -32,7 +32,8 @@ BATCHES = itertools.count(1)  # a part of each job's name
 
 def cases(limit):
     """[(name, jobs, pods of each)], each cut to `limit` pods where that is given."""
-    whole = [("gang of 1,000", 1, 1000), ("gang of 4,000", 1, 4000), ("100 jobs of 100", 100, 100), ("1,000 jobs of 4", 1000, 4)]
+    whole = [("gang of 1,000", 1, 1000), ("gang of 4,000", 1, 4000), ("100 jobs of 100", 100, 100),
+             ("1,000 jobs of 4", 1000, 4)]
     if not limit:
         return whole
     cut = [(f"gang of {limit:,}", 1, limit)]
@@ -48,7 +49,9 @@ def best_connections(fleet, template, pods):
         took[connections] = fleet.probe(template, pods, copies=pods, connections=connections)["last"]
         fleet.clear()
     best = min(took, key=took.get)
-    print(f"raw client, {pods} pods: " + ", ".join(f"{number} connections {took[number]:.2f} s" for number in CONNECTIONS) + f"; {best} from here on", flush=True)
+    print(f"raw client, {pods} pods: " +
+          ", ".join(f"{number} connections {took[number]:.2f} s" for number in CONNECTIONS) + f"; {best} from here on",
+          flush=True)
     return best
 
 
@@ -56,7 +59,8 @@ def measure(fleet, side, jobs, pods, template, connections):
     """One measurement: seconds to the last pod, CPU and peak of the controller, CPU of the control plane's Job
     controller."""
     manager = fleet.component("kube-controller-manager")
-    make = {"raw": contextlib.nullcontext, "lockstep": lambda: controllers.Lockstep(fleet), "jobset": lambda: controllers.JobSet(fleet)}[side]
+    make = {"raw": contextlib.nullcontext, "lockstep": lambda: controllers.Lockstep(fleet),
+            "jobset": lambda: controllers.JobSet(fleet)}[side]
     with make() as controller:
         before = {pid: controllers.cpu_seconds(pid) for pid in (manager, controller and controller.pid) if pid}
         if side == "raw":
@@ -64,7 +68,8 @@ def measure(fleet, side, jobs, pods, template, connections):
         else:
             document = fleets.training_job if side == "lockstep" else fleets.job_set
             batch = next(BATCHES)
-            objects = [{"path": fleets.COLLECTIONS[side], "body": document(f"{side}-{batch}-{number}", pods)} for number in range(jobs)]
+            objects = [{"path": fleets.COLLECTIONS[side], "body": document(f"{side}-{batch}-{number}", pods)}
+                       for number in range(jobs)]
             said = fleet.probe(objects, jobs * pods)
         if said["refused"]:
             raise SystemExit(f"bench: {side}: {said['refused']} posts were refused: {said['sentence']}")
@@ -90,14 +95,15 @@ def print_case(name, rows, sides):
         of = {(row["round"], row["side"]): row["last"] for row in rows}
         return statistics.median(of[number, side] / of[number, base] for number in rounds)
 
-    print(f"\n{name} ({len(rounds)} rounds)\n{'':10}{'last pod':>10}{'half':>9}{'to raw':>9}{'to JobSet':>11}{'CPU':>9}{'+ manager':>11}{'peak RSS':>11}")
+    print(f"\n{name} ({len(rounds)} rounds)\n{'':10}{'last pod':>10}{'half':>9}{'to raw':>9}{'to JobSet':>11}"
+          f"{'CPU':>9}{'+ manager':>11}{'peak RSS':>11}")
     for side in sides:
         to_raw = f"{ratio(side, 'raw'):.2f}" if "raw" in sides else "-"
         to_job_set = f"{ratio(side, 'jobset'):.2f}" if "jobset" in sides else "-"
         own = f"{median(rows, side, 'cpu'):7.2f} s" if side != "raw" else f"{'-':>9}"
         peak = f"{median(rows, side, 'peak_mib'):7.1f} MiB" if side != "raw" else f"{'-':>11}"
-        print(f"{side:10}{median(rows, side, 'last'):8.2f} s{median(rows, side, 'median'):7.2f} s{to_raw:>9}{to_job_set:>11}{own}"
-              f"{median(rows, side, 'manager_cpu'):9.2f} s{peak}", flush=True)
+        print(f"{side:10}{median(rows, side, 'last'):8.2f} s{median(rows, side, 'median'):7.2f} "
+              f"s{to_raw:>9}{to_job_set:>11}{own}{median(rows, side, 'manager_cpu'):9.2f} s{peak}", flush=True)
     leases = [row["led_once"] for row in rows if row["side"] == "lockstep"]
     print(f"the operator kept its Lease in {sum(leases)} of {len(leases)} measurements")
 
@@ -106,7 +112,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pods", type=int, default=0, help="cut each case to about so many pods (default: whole)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side and case (default: 3)")
-    parser.add_argument("--only", default="", help="only cases whose name holds this text, for example `gang of 1,000`, or `memory`")
+    parser.add_argument("--only", default="",
+                        help="only cases whose name holds this text, for example `gang of 1,000`, or `memory`")
     parser.add_argument("--sides", default=",".join(SIDES), help=f"which sides (default: {','.join(SIDES)})")
     given = parser.parse_args()
     sides = [side for side in SIDES if side in given.sides.split(",")]
@@ -118,7 +125,8 @@ def main():
         raise SystemExit(f"bench: no case holds '{given.only}'")
     begun, found = time.monotonic(), []
     with fleets.Fleet(most) as fleet:
-        print(f"{fleet.size} nodes of the fleet; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {given.rounds} rounds", flush=True)
+        print(f"{fleet.size} nodes of the fleet; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; "
+              f"{given.rounds} rounds", flush=True)
         template, connections = None, 0
         if chosen and "raw" in sides:
             with controllers.Lockstep(fleet):
@@ -129,7 +137,8 @@ def main():
             for number in range(given.rounds):
                 # Each round begins with another side, so that a machine that becomes slower meanwhile favours none.
                 for side in sides[number % len(sides):] + sides[:number % len(sides)]:
-                    rows.append({"case": name, "round": number, **measure(fleet, side, jobs, pods, template, connections)})
+                    rows.append({"case": name, "round": number,
+                                 **measure(fleet, side, jobs, pods, template, connections)})
             found += rows
             print_case(name, rows, sides)
         if remember:

@@ -35,8 +35,10 @@ class Symbols:
 
     def __init__(self, program):
         self.program = os.path.realpath(program)
-        out = subprocess.run(["nm", "-C", "--defined-only", program], check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
-        rows = sorted((int(line.split(" ", 2)[0], 16), line.split(" ", 2)[2]) for line in out.splitlines() if line[17:18].lower() in ("t", "w"))
+        out = subprocess.run(["nm", "-C", "--defined-only", program], check=True, stdout=subprocess.PIPE, text=True,
+                             timeout=120).stdout
+        rows = sorted((int(line.split(" ", 2)[0], 16), line.split(" ", 2)[2])
+                      for line in out.splitlines() if line[17:18].lower() in ("t", "w"))
         self._addresses, self._names = [address for address, _ in rows], [name for _, name in rows]
 
     def name(self, frame):
@@ -117,7 +119,8 @@ def look(fleet, controller, symbols):
     out = fleet.folder / "heap"
     out.unlink(missing_ok=True)
     os.kill(controller.pid, signal.SIGUSR2)
-    fleet.until("the heap is written", lambda: out.exists() and out.read_text(errors="replace").rstrip().endswith("end"), deadline=60)
+    fleet.until("the heap is written",
+                lambda: out.exists() and out.read_text(errors="replace").rstrip().endswith("end"), deadline=60)
     kinds = resident(controller.pid)
     by_category, in_use, free = heap_by_category(out.read_text(errors="replace"), symbols)
     rows = {"program and libraries": kinds["program and libraries"], "thread stacks": kinds["thread stacks"]}
@@ -135,10 +138,13 @@ def look(fleet, controller, symbols):
 def table(fleet, sizes=SIZES):
     """Prints the operator's memory at each number of pods; returns it as rows for the file."""
     sampler = fleet.folder / "sampler.so"
-    subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", SAMPLER, "-o", sampler, "-ldl", "-lpthread"], check=True, timeout=120)
+    subprocess.run(["g++", "-std=c++20", "-O2", "-shared", "-fPIC", SAMPLER, "-o", sampler, "-ldl", "-lpthread"],
+                   check=True, timeout=120)
     symbols = Symbols(controllers.BUILD / "bin/lockstep-operator")
     columns, there, idle = [], 0, None
-    with controllers.Lockstep(fleet, env={"LD_PRELOAD": str(sampler), "LOCKSTEP_HEAP_OUT": str(fleet.folder / "heap")}) as controller:
+    with controllers.Lockstep(fleet,
+                              env={"LD_PRELOAD": str(sampler),
+                                   "LOCKSTEP_HEAP_OUT": str(fleet.folder / "heap")}) as controller:
         for size in sizes:
             while there < size:
                 more = min(GANG, size - there)

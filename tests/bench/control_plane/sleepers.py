@@ -16,7 +16,8 @@ import time
 
 import yaml
 
-BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", pathlib.Path(__file__).resolve().parents[3] / "build" / "release"))
+BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD",
+                                    pathlib.Path(__file__).resolve().parents[3] / "build" / "release"))
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -27,7 +28,8 @@ def stat(pid):
     except OSError:
         return None
     words = tail.split()
-    return None if words[0] == "Z" else (head.partition("(")[2], int(words[1]), (int(words[11]) + int(words[12])) / TICKS)
+    return None if words[0] == "Z" else (head.partition("(")[2], int(words[1]),
+                                         (int(words[11]) + int(words[12])) / TICKS)
 
 
 def operator_of(command):
@@ -44,9 +46,11 @@ def run(workers, seconds, deadline):
     spec = {"image": "none", "nodes": workers, "command": ["sleep", str(seconds)], "rendezvous": {"kind": "None"}}
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "job.yaml"
-        file.write_text(yaml.safe_dump({"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "sleepers"}, "spec": spec}))
+        file.write_text(yaml.safe_dump({"apiVersion": "lockstep.dev/v1alpha1", "kind": "TrainingJob",
+                                        "metadata": {"name": "sleepers"}, "spec": spec}))
         begun = time.monotonic()
-        process = subprocess.Popen([BUILD / "bin/lockstep", "run", file, "--output", f"{folder}/run", "--quiet"], stdin=subprocess.DEVNULL)
+        process = subprocess.Popen([BUILD / "bin/lockstep", "run", file, "--output", f"{folder}/run", "--quiet"],
+                                   stdin=subprocess.DEVNULL)
         own, operator = 0.0, None
         while True:
             operator = operator or operator_of(process.pid)
@@ -63,7 +67,8 @@ def run(workers, seconds, deadline):
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             raise SystemExit(f"sleepers: lockstep run of {workers} workers ended with {process.returncode}")
-    return {"workers": workers, "in_all": used.ru_utime + used.ru_stime, "lockstep": own, "wall": wall, "peak_rss_mib": used.ru_maxrss / 1024}
+    return {"workers": workers, "in_all": used.ru_utime + used.ru_stime, "lockstep": own, "wall": wall,
+            "peak_rss_mib": used.ru_maxrss / 1024}
 
 
 def main():
@@ -72,14 +77,15 @@ def main():
     parser.add_argument("--seconds", type=int, default=25, help="how long each worker sleeps (default: 25)")
     given = parser.parse_args()
     sizes = [int(word) for word in given.workers.split(",")]
-    print(f"workers that sleep {given.seconds} s under lockstep run; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"workers that sleep {given.seconds} s under lockstep run; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} "
+          "cores")
     print(f"{'workers':>8}{'CPU in all':>12}{'per worker':>12}{'lockstep':>12}{'wall':>10}{'peak RSS':>12}", flush=True)
     rows = []
     for size in sizes:
         rows.append(run(size, given.seconds, deadline=given.seconds + 600))
         row = rows[-1]
-        print(f"{size:>8}{row['in_all']:>10.2f} s{1000 * row['in_all'] / size:>9.1f} ms{row['lockstep']:>10.2f} s{row['wall']:>8.1f} s"
-              f"{row['peak_rss_mib']:>8.1f} MiB", flush=True)
+        print(f"{size:>8}{row['in_all']:>10.2f} s{1000 * row['in_all'] / size:>9.1f} ms{row['lockstep']:>10.2f} "
+              f"s{row['wall']:>8.1f} s{row['peak_rss_mib']:>8.1f} MiB", flush=True)
     first, last = rows[0], rows[-1]
     ratio = (last["in_all"] / last["workers"]) / (first["in_all"] / first["workers"])
     print(f"a worker of {last['workers']} costs {ratio:.2f} times the CPU of a worker of {first['workers']}")

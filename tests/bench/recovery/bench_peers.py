@@ -69,7 +69,8 @@ def measure(system, faults, every, chance):
         with system:
             for number in range(faults):
                 result["faults"].append(one_fault(system, chance, every))
-                print(f"  {system.name}: fault {number + 1} of {faults}: {result['faults'][-1]['standsStillMs'] / 1e3:.2f} s", flush=True)
+                print(f"  {system.name}: fault {number + 1} of {faults}: "
+                      f"{result['faults'][-1]['standsStillMs'] / 1e3:.2f} s", flush=True)
             system.whole(SETTLE, deadline=180)
     except GangFailed as error:
         result["problem"] = str(error)
@@ -92,17 +93,20 @@ def report(results, every):
         loads = [fault["load"] for fault in result["faults"]]
         rows.append([result["system"], still["count"], still["failed"], figures.number(result["stepMs"]),
                      *(figures.number(still[key], 2) for key in ("median", "p90", "max")),
-                     *(figures.number(lost[key], 2) for key in ("median", "p90", "max")), figures.number(lost["mean"], 2),
-                     figures.number(lost["error"], 2), f"{min(loads):.1f} to {max(loads):.1f}"])
+                     *(figures.number(lost[key], 2) for key in ("median", "p90", "max")),
+                     figures.number(lost["mean"], 2), figures.number(lost["error"], 2),
+                     f"{min(loads):.1f} to {max(loads):.1f}"])
     print(f"\none SIGKILL every {every:.0f} s; {RANKS} ranks; seconds")
-    head = ["system", "faults", "never", "step, ms", "stands still", "p90", "max", "lost", "p90", "max", "mean", "error", "load"]
+    head = ["system", "faults", "never", "step, ms", "stands still", "p90", "max", "lost", "p90", "max", "mean",
+            "error", "load"]
     print("\n".join(figures.table(head, rows)))
 
 
 def ratios(results):
     """The ratio of Lockstep to the better of the others, by median."""
     def medians(key):
-        return {result["system"]: figures.percentile([fault[key] for fault in result["faults"]], 0.5) for result in results}
+        return {result["system"]: figures.percentile([fault[key] for fault in result["faults"]], 0.5)
+                for result in results}
 
     found = {}
     for key in ("standsStillMs", "lostMs"):
@@ -130,7 +134,8 @@ def main():
             "Lockstep": lambda: Ours(base / "lockstep"),
             "torchrun": lambda: peers.Torchrun(base / "torchrun", RANKS, layers, width,
                                                peers.python_with(ROOT / "tests/e2e/torch.sh")),
-            "torchft": lambda: peers.Torchft(base / "torchft", RANKS, layers, width, peers.python_with(peers.HERE / "torchft.sh")),
+            "torchft": lambda: peers.Torchft(base / "torchft", RANKS, layers, width,
+                                             peers.python_with(peers.HERE / "torchft.sh")),
         }
         for name, make in systems.items():
             if not arguments.only or arguments.only == name:
@@ -138,12 +143,13 @@ def main():
     report(results, arguments.every)
     found = ratios(results)
     if found:
-        print(f"\nours to the better of the others: {found['standsStillMs']:.3f} of its standstill, {found['lostMs']:.3f} of its seconds lost "
-              "(goal: 0.05)")
+        print(f"\nours to the better of the others: {found['standsStillMs']:.3f} of its standstill, "
+              f"{found['lostMs']:.3f} of its seconds lost (goal: 0.05)")
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(figures.plain({"seed": arguments.seed, "cores": os.cpu_count(), "everySeconds": arguments.every,
-                                                        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
-                                                        "ratios": found, "results": results}), indent=1) + "\n")
+    arguments.json.write_text(json.dumps(figures.plain({
+        "seed": arguments.seed, "cores": os.cpu_count(), "everySeconds": arguments.every,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(), "ratios": found, "results": results,
+    }), indent=1) + "\n")
     print(f"all measurements are in {arguments.json}")
     return 0 if results else 2
 

@@ -95,8 +95,9 @@ def one_kill(case, gang, chance):
     gang.until("the survivors' next step", over, GIVE_UP_AFTER)
     found = outcome()
     last = max((commit.ns for commit in gang.ledgers.commits[victim]), default=killed)
-    kill = {"rank": ranks[victim], "milliseconds": found.milliseconds, "world": found.world, "stepsLost": found.steps_lost,
-            "phase": (killed - last) / 1e6 / step_ms, "load": os.getloadavg()[0], "join": None, "killedNs": killed}
+    kill = {"rank": ranks[victim], "milliseconds": found.milliseconds, "world": found.world,
+            "stepsLost": found.steps_lost, "phase": (killed - last) / 1e6 / step_ms, "load": os.getloadavg()[0],
+            "join": None, "killedNs": killed}
     case.raw.append(kill)
     if math.isinf(found.milliseconds):
         return False
@@ -135,7 +136,8 @@ def some_kills(case, folder, count, chance, show):
 def calibrate(case, folder):
     """Undisturbed steps and all-reduces, measured between the disturbed jobs, so that both see the same machine."""
     case.loads.append(os.getloadavg()[0])
-    sizes = {case.ranks} | ({case.ranks - 1} if case.form != "processes" else set()) | {kill["world"] for kill in case.raw if kill["world"]}
+    worlds = {kill["world"] for kill in case.raw if kill["world"]}
+    sizes = {case.ranks} | ({case.ranks - 1} if case.form != "processes" else set()) | worlds
     for ranks in sorted(sizes - {case.ranks}):
         undisturbed(case, folder / "undisturbed", ranks)
     if not hasattr(case, "bytes"):
@@ -161,19 +163,22 @@ def result_of(case):
     world = case.survivors_world()
     step = {ranks: figures.median(gaps) for ranks, gaps in case.steps.items()}
     all_reduce = {ranks: figures.median(times) for ranks, times in case.all_reduce.items()}
-    overheads = [kill["milliseconds"] - (0 if math.isinf(kill["milliseconds"]) else step[kill["world"]]) for kill in case.raw]
+    overheads = [kill["milliseconds"] - (0 if math.isinf(kill["milliseconds"]) else step[kill["world"]])
+                 for kill in case.raw]
     joins = [kill["join"] - step[case.ranks] for kill in case.raw if kill["join"] is not None]
     bound = FIXED_MS + all_reduce.get(world, math.nan)
     overhead = figures.summary(overheads)
     # Parameters, and two moments of AdamW.
     at_bandwidth = 3 * case.bytes / figures.bandwidth(case.bytes, case.ranks, all_reduce[case.ranks])
-    return {"case": case.name(), "ranks": case.ranks, "parameterBytes": case.bytes, "transport": case.transport(), "victim": case.victim,
-            "worldAfterKill": world, "stepMs": step, "allReduceMs": all_reduce, "boundMs": bound, "overheadMs": overhead,
-            "ratio": {key: overhead[key] / bound for key in ("median", "p90", "p99", "max")},
+    return {"case": case.name(), "ranks": case.ranks, "parameterBytes": case.bytes, "transport": case.transport(),
+            "victim": case.victim, "worldAfterKill": world, "stepMs": step, "allReduceMs": all_reduce, "boundMs": bound,
+            "overheadMs": overhead, "ratio": {key: overhead[key] / bound for key in ("median", "p90", "p99", "max")},
             "medianWithinBound": overhead["median"] <= bound, "p99WithinFiveBounds": overhead["p99"] <= 5 * bound,
             "stepsLost": sum(kill["stepsLost"] for kill in case.raw), "victims": [kill["rank"] for kill in case.raw],
-            "joinMs": figures.summary(joins), "joinSteps": figures.median(joins) / step[case.ranks] if joins else math.nan,
-            "stateAtBandwidthMs": at_bandwidth, "phasesMs": phases(case.attempts), "load": case.loads, "kills": case.raw}
+            "joinMs": figures.summary(joins),
+            "joinSteps": figures.median(joins) / step[case.ranks] if joins else math.nan,
+            "stateAtBandwidthMs": at_bandwidth, "phasesMs": phases(case.attempts), "load": case.loads,
+            "kills": case.raw}
 
 
 def phases(attempts):
@@ -199,41 +204,44 @@ def report(results):
     rows = []
     for r in results:
         overhead, ratio = r["overheadMs"], r["ratio"]
-        rows.append([r["case"], overhead["count"], overhead["failed"], *(ms(overhead[key]) for key in ("median", "p90", "p99", "max")),
-                     ms(r["boundMs"]), *(ms(ratio[key], 2) for key in ("median", "p99")),
-                     "yes" if r["medianWithinBound"] else "no", "yes" if r["p99WithinFiveBounds"] else "no"])
+        rows.append([r["case"], overhead["count"], overhead["failed"],
+                     *(ms(overhead[key]) for key in ("median", "p90", "p99", "max")), ms(r["boundMs"]),
+                     *(ms(ratio[key], 2) for key in ("median", "p99")), "yes" if r["medianWithinBound"] else "no",
+                     "yes" if r["p99WithinFiveBounds"] else "no"])
     print("\noverhead of a kill in milliseconds, and how many times the bound it is")
-    print("\n".join(figures.table(["case", "kills", "failed", "median", "p90", "p99", "max", "bound", "x", "p99 x", "median <= bound",
-                                   "p99 <= 5 bounds"], rows)))
+    print("\n".join(figures.table(["case", "kills", "failed", "median", "p90", "p99", "max", "bound", "x", "p99 x",
+                                   "median <= bound", "p99 <= 5 bounds"], rows)))
     rows = []
     for r in results:
         step, reduce = r["stepMs"], r["allReduceMs"]
         after = r["worldAfterKill"]
-        rows.append([r["case"], after, ms(step.get(r["ranks"])), ms(step.get(after)), ms(reduce.get(after)), ms(r["joinMs"]["median"]),
-                     ms(r["joinMs"]["max"]), ms(r["joinSteps"], 1), ms(r["stateAtBandwidthMs"]), r["stepsLost"],
-                     f"{min(r['load']):.1f} to {max(r['load']):.1f}"])
+        rows.append([r["case"], after, ms(step.get(r["ranks"])), ms(step.get(after)), ms(reduce.get(after)),
+                     ms(r["joinMs"]["median"]), ms(r["joinMs"]["max"]), ms(r["joinSteps"], 1),
+                     ms(r["stateAtBandwidthMs"]), r["stepsLost"], f"{min(r['load']):.1f} to {max(r['load']):.1f}"])
     print("\nits parts, in milliseconds; the join of the replacement; the load of the machine")
-    print("\n".join(figures.table(["case", "ranks after", "step", "step after", "all-reduce", "join pause", "max", "in steps",
-                                   "state / bandwidth", "steps lost", "load"], rows)))
+    print("\n".join(figures.table(["case", "ranks after", "step", "step after", "all-reduce", "join pause", "max",
+                                   "in steps", "state / bandwidth", "steps lost", "load"], rows)))
     for r in results:
         if r["phasesMs"]:
             print(f"\nphases of the job's attempts, in milliseconds: {r['case']}")
             print("\n".join(figures.table(["phase", "attempts", "median", "p90", "max"], [
-                [key, each["count"], ms(each["median"]), ms(each["p90"]), ms(each["max"])] for key, each in r["phasesMs"].items()])))
+                [key, each["count"], ms(each["median"]), ms(each["p90"]), ms(each["max"])]
+                for key, each in r["phasesMs"].items()])))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200, help="kills of the first two cases; the others have a tenth to a quarter of them")
+    parser.add_argument("--kills", type=int, default=200,
+                        help="kills of the first two cases; the others have a tenth to a quarter of them")
     parser.add_argument("--only", help="run only the cases whose name contains this")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "out/bench/recovery.json")
     arguments = parser.parse_args()
     quarter, tenth = max(1, arguments.kills // 4), max(1, arguments.kills // 10)
     cases = [Case(4, 16, "tcp", "pod", arguments.kills), Case(4, 16, "memory", "pod", arguments.kills),
-             Case(4, 16, "tcp", "process", quarter), Case(4, 16, "memory", "process", quarter), Case(4, 16, "processes", "process", quarter),
-             Case(4, 64, "tcp", "pod", tenth), Case(4, 64, "memory", "pod", tenth), Case(8, 16, "tcp", "pod", tenth),
-             Case(8, 16, "memory", "pod", tenth)]
+             Case(4, 16, "tcp", "process", quarter), Case(4, 16, "memory", "process", quarter),
+             Case(4, 16, "processes", "process", quarter), Case(4, 64, "tcp", "pod", tenth),
+             Case(4, 64, "memory", "pod", tenth), Case(8, 16, "tcp", "pod", tenth), Case(8, 16, "memory", "pod", tenth)]
     cases = [case for case in cases if not arguments.only or arguments.only in case.name()]
     print(f"seed {arguments.seed}; {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f}", flush=True)
     results = []
@@ -246,9 +254,10 @@ def main():
     report(results)
     seconds = (now_ns() - began) / 1e9
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(figures.plain({"seed": arguments.seed, "cores": os.cpu_count(), "seconds": seconds,
-                                                        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
-                                                        "results": results}), indent=1) + "\n")
+    arguments.json.write_text(json.dumps(figures.plain({
+        "seed": arguments.seed, "cores": os.cpu_count(), "seconds": seconds,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(), "results": results,
+    }), indent=1) + "\n")
     print(f"\n{seconds:.0f} s; all measurements are in {arguments.json}")
     return 0 if results else 2
 

@@ -19,7 +19,8 @@ class Commit:
 @dataclasses.dataclass
 class Recovery:
     """The result of one kill."""
-    milliseconds: float  # from the kill to the last survivor's first commit of a newer generation; infinite: there was none
+    # From the kill to the last survivor's first commit of a newer generation; infinite: there was none.
+    milliseconds: float
     world: int           # ranks of that generation; 0: there was none
     steps_lost: int      # committed before the kill and repeated after it
 
@@ -117,7 +118,8 @@ def lost_ms(processes, begin_ns, end_ns, step_ms):
 def undisturbed_ms(processes, world, begin_ns, end_ns):
     """The mean step of the whole gang in that time, without the first ones of each generation; NaN if there was
     none."""
-    whole = [[commit for commit in commits if commit.world == world and begin_ns <= commit.ns <= end_ns] for commits in processes]
+    whole = [[commit for commit in commits if commit.world == world and begin_ns <= commit.ns <= end_ns]
+             for commits in processes]
     return mean([gap for commits in whole for gap in step_gaps(commits, skip=3)])
 
 
@@ -130,7 +132,8 @@ def cost(processes, world, killed_ns, whole_ns, after_ns, until_ns):
     over = min(whole_ns + after_ns, until_ns)
     # On both sides of the measured time, because the machine may get busier meanwhile. Before the first fault there may
     # be little.
-    sides = (undisturbed_ms(processes, world, 2 * killed_ns - over, killed_ns), undisturbed_ms(processes, world, over, 2 * over - killed_ns))
+    sides = (undisturbed_ms(processes, world, 2 * killed_ns - over, killed_ns),
+             undisturbed_ms(processes, world, over, 2 * over - killed_ns))
     step = mean([side for side in sides if not math.isnan(side)])
     return (math.inf if math.isnan(step) else lost_ms(processes, killed_ns, over, step)), step
 
@@ -168,9 +171,9 @@ def standard_error(values):
 
 
 def summary(values):
-    return {"count": len(values), "failed": sum(1 for value in values if math.isinf(value)), "median": percentile(values, 0.5),
-            "p90": percentile(values, 0.9), "p99": percentile(values, 0.99), "max": max(values, default=math.nan),
-            "mean": mean(values), "error": standard_error(values)}
+    return {"count": len(values), "failed": sum(1 for value in values if math.isinf(value)),
+            "median": percentile(values, 0.5), "p90": percentile(values, 0.9), "p99": percentile(values, 0.99),
+            "max": max(values, default=math.nan), "mean": mean(values), "error": standard_error(values)}
 
 
 def number(value, digits=0):
@@ -184,7 +187,8 @@ def table(head, rows):
     """Lines with columns as wide as they need to be; the first to the left, the others to the right."""
     cells = [[str(cell) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    return ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+    return ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
             for row in cells]
 
 

@@ -26,9 +26,10 @@ def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
     pods = form != "processes"
     spec = {
         "image": "lockstep/trainer",
-        "command": ["lockstep-trainer", "--model=mlp", f"--layers={layers}", f"--width={width}", "--optimizer=adamw", f"--steps={steps}",
-                    "--warmup-steps=10", "--learning-rate=1e-4", f"--batch-size={2 * ranks}", "--micro-batch-size=2", "--threads=1",
-                    "--seed=7", "--log-every=1000000", f"--ledger={ledger}", f"--transport={'tcp' if form == 'tcp' else 'auto'}"],
+        "command": ["lockstep-trainer", "--model=mlp", f"--layers={layers}", f"--width={width}", "--optimizer=adamw",
+                    f"--steps={steps}", "--warmup-steps=10", "--learning-rate=1e-4", f"--batch-size={2 * ranks}",
+                    "--micro-batch-size=2", "--threads=1", "--seed=7", "--log-every=1000000", f"--ledger={ledger}",
+                    f"--transport={'tcp' if form == 'tcp' else 'auto'}"],
         "nodes": ranks if pods else 1,
         "procsPerNode": 1 if pods else ranks,
         # Any number of failures, and no pause before a restart: the figures show Lockstep's own time.
@@ -41,8 +42,9 @@ def job(name, ranks, mebibytes, form, ledger, elastic, steps=1_000_000_000):
 
 def all_reduce_ms(ranks, form, size):
     """Measures one all-reduce of this many bytes on as many ranks and the same transport."""
-    done = subprocess.run([BUILD / "tests/bin/all_reduce_bench", f"--ranks={ranks}", f"--transport={'tcp' if form == 'tcp' else 'shm'}",
-                           f"--bytes={size // 4 * 4}"], check=True, capture_output=True, timeout=300)
+    done = subprocess.run([BUILD / "tests/bin/all_reduce_bench", f"--ranks={ranks}",
+                           f"--transport={'tcp' if form == 'tcp' else 'shm'}", f"--bytes={size // 4 * 4}"], check=True,
+                          capture_output=True, timeout=300)
     return json.loads(done.stdout)["allReduceMs"]
 
 
@@ -58,9 +60,10 @@ class Gang(Followed):
     def __enter__(self):
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         with (self.folder / "output").open("wb") as out:
-            self._process = subprocess.Popen([BUILD / "bin/lockstep", "run", "job.yaml", "--output", "run"], cwd=self.folder,
-                                             stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment,
-                                             start_new_session=True, preexec_fn=ends_with_us(signal.SIGTERM))
+            self._process = subprocess.Popen([BUILD / "bin/lockstep", "run", "job.yaml", "--output", "run"],
+                                             cwd=self.folder, stdout=out, stderr=subprocess.STDOUT,
+                                             stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+                                             preexec_fn=ends_with_us(signal.SIGTERM))
         return self
 
     def __exit__(self, *_):

@@ -19,7 +19,8 @@ def model(layers, width):
     widths = [FEATURES] + [width] * layers
     parts = []
     for inside, outside in zip(widths, widths[1:]):
-        parts += [torch.nn.Linear(inside, outside, bias=False), torch.nn.BatchNorm1d(outside, track_running_stats=False), torch.nn.ReLU()]
+        parts += [torch.nn.Linear(inside, outside, bias=False),
+                  torch.nn.BatchNorm1d(outside, track_running_stats=False), torch.nn.ReLU()]
     return torch.nn.Sequential(*parts, torch.nn.Linear(width, CLASSES))
 
 

@@ -38,16 +38,17 @@ class Torchrun(Followed):
 
     def __init__(self, folder, ranks, layers, width, python):
         super().__init__(folder, ranks)
-        self._command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--max-restarts=100000",
-                         "--monitor-interval=0.1", HERE / "torchrun_peer.py", self.folder / "ledger", self.folder / "checkpoint",
-                         str(layers), str(width)]
+        self._command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
+                         "--max-restarts=100000", "--monitor-interval=0.1", HERE / "torchrun_peer.py",
+                         self.folder / "ledger", self.folder / "checkpoint", str(layers), str(width)]
         self._process = None
 
     def __enter__(self):
         with (self.folder / "output").open("wb") as out:
-            self._process = subprocess.Popen(self._command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                             env=environment(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"), start_new_session=True,
-                                             preexec_fn=ends_with_us(signal.SIGTERM))
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=subprocess.STDOUT,
+                                             stdin=subprocess.DEVNULL,
+                                             env=environment(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"),
+                                             start_new_session=True, preexec_fn=ends_with_us(signal.SIGTERM))
         return self
 
     def __exit__(self, *_):
@@ -80,8 +81,9 @@ class Torchft(Followed):
 
     def __enter__(self):
         with (self.folder / "output").open("ab") as out:
-            self._lighthouse = subprocess.Popen(self._lighthouse_command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL,
-                                                env=environment(), text=True, preexec_fn=ends_with_us(signal.SIGKILL))
+            self._lighthouse = subprocess.Popen(self._lighthouse_command, stdout=subprocess.PIPE, stderr=out,
+                                                stdin=subprocess.DEVNULL, env=environment(), text=True,
+                                                preexec_fn=ends_with_us(signal.SIGKILL))
         self._address = self._lighthouse.stdout.readline().strip()
         for number in range(self.ranks):
             self._start(number)
@@ -90,9 +92,9 @@ class Torchft(Followed):
     def _start(self, number):
         with (self.folder / "output").open("ab") as out:
             self._replicas[number] = subprocess.Popen(
-                [self._python, HERE / "torchft_peer.py", self.folder / "ledger", str(number), *self._arguments], stdout=out,
-                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(TORCHFT_LIGHTHOUSE=self._address),
-                preexec_fn=ends_with_us(signal.SIGKILL))
+                [self._python, HERE / "torchft_peer.py", self.folder / "ledger", str(number), *self._arguments],
+                stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=environment(TORCHFT_LIGHTHOUSE=self._address), preexec_fn=ends_with_us(signal.SIGKILL))
 
     def __exit__(self, *_):
         for process in [*self._replicas.values(), self._lighthouse]:

@@ -15,7 +15,8 @@ MS = 1_000_000
 
 
 def run(rank, world, generation, steps, begin_ms, every_ms):
-    return [Commit(step, generation, rank, world, round((begin_ms + i * every_ms) * MS)) for i, step in enumerate(steps)]
+    return [Commit(step, generation, rank, world, round((begin_ms + i * every_ms) * MS))
+            for i, step in enumerate(steps)]
 
 
 def test_a_percentile_is_a_value_that_was_measured():
@@ -88,21 +89,25 @@ def test_a_gang_is_whole_again_when_each_rank_has_made_a_step_that_is_new():
 
 def test_a_kill_costs_the_time_lost_until_a_while_after_the_gang_is_whole():
     # Steps of 90 ms before the kill at 2000, 700 ms until the next one, then of 110 ms.
-    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110) for rank in range(2)]
+    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110)
+            for rank in range(2)]
     lost, step = figures.cost(gang, 2, 2000 * MS, 2700 * MS, 440 * MS, 9000 * MS)
     assert round(step) == 100
     assert round(lost) == (2700 + 440 - 2000) - 5 * 100  # steps 22 to 26
 
 
 def test_a_kill_after_which_the_gang_is_not_whole_in_time_costs_infinity():
-    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110) for rank in range(2)]
+    gang = [run(rank, 2, 1, list(range(1, 22)), 200, 90) + run(rank, 2, 2, list(range(22, 60)), 2700, 110)
+            for rank in range(2)]
     assert math.isinf(figures.cost(gang, 2, 2000 * MS, None, 440 * MS, 9000 * MS)[0])
     assert math.isinf(figures.cost(gang, 2, 2000 * MS, 2700 * MS, 440 * MS, 2600 * MS)[0])
-    assert math.isinf(figures.cost([run(0, 2, 1, [1, 2], 0, 100)], 2, 50 * MS, 100 * MS, 10 * MS, 9000 * MS)[0]), "no step to go by"
+    assert math.isinf(figures.cost([run(0, 2, 1, [1, 2], 0, 100)], 2, 50 * MS, 100 * MS, 10 * MS,
+                                   9000 * MS)[0]), "no step to go by"
 
 
 def test_a_join_is_the_longest_gap_of_the_ranks_that_were_there():
-    survivors = [run(0, 3, 2, [5, 6], 0, 100) + run(0, 4, 3, [7], 350, 100), run(1, 3, 2, [5, 6], 0, 100) + run(1, 4, 3, [7], 400, 100)]
+    survivors = [run(0, 3, 2, [5, 6], 0, 100) + run(0, 4, 3, [7], 350, 100),
+                 run(1, 3, 2, [5, 6], 0, 100) + run(1, 4, 3, [7], 400, 100)]
     assert figures.join(survivors, 3, 4).milliseconds == 300
     assert figures.join(survivors, 2, 4) is None
 
@@ -113,7 +118,8 @@ def test_the_bandwidth_of_an_all_reduce_is_that_of_its_links():
 
 def test_a_ledger_is_followed_line_by_line_and_a_torn_line_waits(tmp_path):
     def step(number, generation):
-        return json.dumps({"kind": "step", "step": number, "generation": generation, "rank": 1, "world": 2, "ns": number * MS, "batches": []})
+        return json.dumps({"kind": "step", "step": number, "generation": generation, "rank": 1, "world": 2,
+                           "ns": number * MS, "batches": []})
 
     path = tmp_path / "uid-with-dashes-41-7.jsonl"
     path.write_text(json.dumps({"kind": "process", "pid": 41}) + "\n" + step(1, 1) + "\n" + step(2, 1)[:20])

@@ -9,7 +9,8 @@ from torchft.coordination import LighthouseServer
 
 
 def main(heartbeat_ms, join_ms):
-    server = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=int(join_ms), heartbeat_timeout_ms=int(heartbeat_ms))
+    server = LighthouseServer(bind="[::]:0", min_replicas=1, join_timeout_ms=int(join_ms),
+                              heartbeat_timeout_ms=int(heartbeat_ms))
     print(server.address().replace(socket.gethostname(), "127.0.0.1"), flush=True)
     threading.Event().wait()
 

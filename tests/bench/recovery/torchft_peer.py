@@ -5,7 +5,6 @@ torchft_peer.py LEDGER REPLICA LAYERS WIDTH, with TORCHFT_LIGHTHOUSE in the envi
 """
 
 import datetime
-import os
 import sys
 
 import torch
@@ -32,8 +31,8 @@ def main(ledger, replica, layers, width):
     manager = Manager(
         pg=ProcessGroupGloo(timeout=datetime.timedelta(seconds=5)), load_state_dict=load,
         state_dict=lambda: {"network": network.state_dict(), "optimizer": optimizer.state_dict()},
-        min_replica_size=1, replica_id=f"group_{replica}", store_addr="127.0.0.1", store_port=store.port, rank=0, world_size=1,
-        hostname="127.0.0.1", init_sync=False, timeout=datetime.timedelta(seconds=10))
+        min_replica_size=1, replica_id=f"group_{replica}", store_addr="127.0.0.1", store_port=store.port, rank=0,
+        world_size=1, hostname="127.0.0.1", init_sync=False, timeout=datetime.timedelta(seconds=10))
     lines = peer_model.Ledger(ledger)
     while True:
         manager.start_quorum()
@@ -43,7 +42,8 @@ def main(ledger, replica, layers, width):
         manager.allreduce(gradients).wait()
         if manager.should_commit():
             optimizer.step()
-            lines.committed(manager.current_step(), manager._quorum_id, manager.participating_rank() or 0, manager.num_participants())
+            lines.committed(manager.current_step(), manager._quorum_id, manager.participating_rank() or 0,
+                            manager.num_participants())
 
 
 if __name__ == "__main__":

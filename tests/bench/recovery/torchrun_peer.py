@@ -39,7 +39,8 @@ def main(ledger, path, layers, width):
         step += 1
         lines.committed(step, generation, rank, world)
         if rank == 0 and step % EVERY == 0:
-            torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path + ".new")
+            torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
+                       path + ".new")
             os.replace(path + ".new", path)
 
 

@@ -69,7 +69,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7, help="timed steps of each (default 7)")
     args = parser.parse_args()
     python = subprocess.run([ROOT / "tests/e2e/torch.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    print(f"{'network':<16}{'ours ms':>10}{'PyTorch ms':>12}{'ratio':>8}{'ours CPU':>12}{'PyTorch CPU':>12}{'ratio':>8}")
+    print(f"{'network':<16}{'ours ms':>10}{'PyTorch ms':>12}{'ratio':>8}"
+          f"{'ours CPU':>12}{'PyTorch CPU':>12}{'ratio':>8}")
     for name in args.networks:
         compare(name, python, args.threads, args.rounds)
 

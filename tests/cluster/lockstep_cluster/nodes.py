@@ -71,7 +71,8 @@ def require_on(cluster, node):
     """For conditions of wait_until: ends the wait if the node died by itself."""
     if not is_on(cluster, node):
         raise Fatal(
-            f"Node {node} ended by itself. The end of its log:\n{processes.tail(processes.log_of(cluster, f'{node}/boot'))}"
+            f"Node {node} ended by itself. The end of its "
+            f"log:\n{processes.tail(processes.log_of(cluster, f'{node}/boot'))}"
         )
 
 

@@ -26,7 +26,8 @@ def images():
             "--file", f"{program}:/torchrun-style:0755", "--out", folder / "torchrun-style.tar")
     busybox = next(path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path))
     e2e.run(e2e.ROOT / "tests/cluster/image", "--name", "docker.io/lockstep/busybox:test",
-            "--file", f"{busybox}:/bin/busybox:0755", "--file", f"{busybox}:/bin/sh:0755", "--out", folder / "busybox.tar")
+            "--file", f"{busybox}:/bin/busybox:0755", "--file", f"{busybox}:/bin/sh:0755", "--out",
+            folder / "busybox.tar")
     return folder
 
 
@@ -74,4 +75,5 @@ def job(cluster, request):
     with e2e.applied_jobs(cluster) as apply:
         yield apply
     misunderstood = [line for line in cluster.operators_say().splitlines() if "is not understood" in line]
-    assert not misunderstood, "an agent and a coordinator of one version do not understand one another:\n" + "\n".join(misunderstood)
+    assert not misunderstood, \
+        "an agent and a coordinator of one version do not understand one another:\n" + "\n".join(misunderstood)

@@ -34,7 +34,9 @@ def gang(cluster, job):
 
 def node_without_operator(gang):
     """A node of the gang whose loss costs no operator."""
-    operating = {pod["spec"]["nodeName"] for pod in gang.cluster.get("pods", "-n", e2e.NAMESPACE)["items"] if "deletionTimestamp" not in pod["metadata"]}
+    operating = {pod["spec"]["nodeName"]
+                 for pod in gang.cluster.get("pods", "-n", e2e.NAMESPACE)["items"]
+                 if "deletionTimestamp" not in pod["metadata"]}
     return sorted({pod["spec"]["nodeName"] for pod in gang.cluster.by_slot(gang.name).values()} - operating)[0]
 
 
@@ -72,5 +74,6 @@ def test_a_pulled_cable_and_a_powered_off_node_are_known_soon(gang):
             finally:
                 gang.cluster.command("power-on", node)
     for what, seconds in took.items():
-        print(f"\n{what}, {len(seconds)} times: known after {statistics.median(seconds):.2f} s (median; {min(seconds):.2f} to {max(seconds):.2f})", end="")
+        print(f"\n{what}, {len(seconds)} times: known after {statistics.median(seconds):.2f} s (median; "
+              f"{min(seconds):.2f} to {max(seconds):.2f})", end="")
     assert all(statistics.median(seconds) <= BOUND for seconds in took.values()), took

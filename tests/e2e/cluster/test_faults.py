@@ -21,13 +21,15 @@ STEPS = int((150 + AWAY + 4 * LEASE) / PACE)  # enough for all faults; what is l
 @pytest.fixture(scope="module")
 def operators(cluster):
     """The operators with a Lease of LEASE seconds."""
-    e2e.run(e2e.program("helm"), "upgrade", "lockstep", e2e.ROOT / "charts/lockstep", "-n", e2e.NAMESPACE, "--reuse-values",
-            "--set", f"leaderElection.leaseDurationSeconds={LEASE}", "--wait", "--timeout", "120s", env=cluster.env, deadline=150)
+    e2e.run(e2e.program("helm"), "upgrade", "lockstep", e2e.ROOT / "charts/lockstep", "-n", e2e.NAMESPACE,
+            "--reuse-values", "--set", f"leaderElection.leaseDurationSeconds={LEASE}", "--wait", "--timeout", "120s",
+            env=cluster.env, deadline=150)
     return cluster
 
 
 def leads_another(cluster, holder):
-    return e2e.wait_for("another operator leads", lambda: cluster.leader()[0] not in ("", holder), deadline=4 * LEASE + 30)
+    return e2e.wait_for("another operator leads", lambda: cluster.leader()[0] not in ("", holder),
+                        deadline=4 * LEASE + 30)
 
 
 def operator_of(pod):
@@ -68,7 +70,8 @@ def freeze_the_leader_while_a_generation_is_agreed_on(gang, generation):
     try:
         begun = time.monotonic()
         gang.kill_process(1)
-        e2e.wait_for("the loss is recorded", lambda: gang.status().get("attempts", [{}])[-1].get("generation") == generation, 2.5, every=0.005)
+        e2e.wait_for("the loss is recorded",
+                     lambda: gang.status().get("attempts", [{}])[-1].get("generation") == generation, 2.5, every=0.005)
         os.kill(operator, signal.SIGSTOP)
         frozen = time.monotonic_ns()
     finally:
@@ -77,7 +80,8 @@ def freeze_the_leader_while_a_generation_is_agreed_on(gang, generation):
         leads_another(cluster, holder)
     finally:
         os.kill(operator, signal.SIGCONT)
-    print(f"\nthe leader was frozen {frozen / 1e9 - begun:.2f} s after the fault, and another leads {(time.monotonic_ns() - frozen) / 1e9:.1f} s later")
+    print(f"\nthe leader was frozen {frozen / 1e9 - begun:.2f} s after the fault, and another leads "
+          f"{(time.monotonic_ns() - frozen) / 1e9:.1f} s later")
     entered = [line for lines in gang.ledgers.read().lines.values() for line in lines
                if line["kind"] == "enter" and line["generation"] > generation and line["ns"] < frozen]
     assert not entered, f"GO was out before the leader was frozen: {entered}"
@@ -158,11 +162,14 @@ def test_after_each_fault_the_job_resumes_with_an_exact_ledger_and_equal_bits(op
     bound = gang.longest_allowed()
     longest = {what: gang.stood_still(begun, ended) for what, begun, ended in away}
     undisturbed = gang.undisturbed()
-    print(f"all faults were made by step {step} of {STEPS}; of {len(undisturbed)} gaps without a fault 99 in 100 were within "
-          f"{1000 * p99(undisturbed):.0f} ms, the longest was {1000 * max(undisturbed):.0f} ms; the longest while these were away: "
+    print(f"all faults were made by step {step} of {STEPS}; of {len(undisturbed)} gaps without a fault 99 in 100 were "
+          "within "
+          f"{1000 * p99(undisturbed):.0f} ms, the longest was {1000 * max(undisturbed):.0f} ms; the longest while "
+          "these were away: "
           + ", ".join(f"{what} {1000 * seconds:.0f} ms" for what, seconds in longest.items()))
     assert result.violations == []
-    assert result.superseded == 0, "what was committed was in somebody's memory all the time, and then in the last checkpoint"
+    assert result.superseded == 0, \
+        "what was committed was in somebody's memory all the time, and then in the last checkpoint"
     assert at_the_end == digest
     assert all(seconds <= bound for seconds in longest.values()), (longest, bound)
 
@@ -180,15 +187,16 @@ def test_no_member_is_lost_while_nodes_are_not_ready_after_an_api_outage(operato
 # --- the source of a state dies while it gives it ---
 
 WIDTH = 1536  # so that the state takes many times as long to be sent as a look at how much is there
-LARGE = ["--model=mlp", f"--width={WIDTH}", "--layers=5", "--batch-size=6", "--micro-batch-size=2", "--threads=1", "--seed=7",
-         "--log-every=10", "--deterministic"]
+LARGE = ["--model=mlp", f"--width={WIDTH}", "--layers=5", "--batch-size=6", "--micro-batch-size=2", "--threads=1",
+         "--seed=7", "--log-every=10", "--deterministic"]
 STATE = 12 * 4 * WIDTH * WIDTH  # bytes, or a little more: parameters and two moments of each
 
 
 def received(pid):
     """Bytes that the pod of a process has received so far."""
     with open(f"/proc/{pid}/net/dev", encoding="utf-8") as lines:
-        return sum(int(line.split(":")[1].split()[0]) for line in lines if ":" in line and not line.strip().startswith("lo:"))
+        return sum(int(line.split(":")[1].split()[0])
+                   for line in lines if ":" in line and not line.strip().startswith("lo:"))
 
 
 def test_a_rank_that_dies_while_it_sends_its_state_tears_no_other_state(cluster, job, tmp_path):
@@ -198,7 +206,8 @@ def test_a_rank_that_dies_while_it_sends_its_state_tears_no_other_state(cluster,
         gang.kill_process(2)
         gang.until("the others go on", lambda: gang.ledgers.trains_with(2, generation, steps=1))
         pod = gang.pod(2)["metadata"]["name"]
-        (receiver,) = e2e.wait_for("its process is there again", lambda: e2e.processes("lockstep-trainer", LOCKSTEP_POD_NAME=pod), 30, 0.02)
+        (receiver,) = e2e.wait_for("its process is there again",
+                                   lambda: e2e.processes("lockstep-trainer", LOCKSTEP_POD_NAME=pod), 30, 0.02)
         before = received(agent)
         # The receiver is stopped in the middle, so that the source dies there and not a moment later.
         e2e.wait_for("a third of the state is there", lambda: received(agent) - before > STATE / 3, 30, every=0)
@@ -215,7 +224,8 @@ def test_a_rank_that_dies_while_it_sends_its_state_tears_no_other_state(cluster,
     at_the_end = gang.finish()
     result = e2e.ledger_verdict(gang.ledgers.folder, tmp_path / "alone")
     gang.print_table(result, tmp_path / "alone")
-    over = [line for lines in gang.ledgers.lines.values() for line in lines[1:2] if line["world"] == NODES and line["ns"] < killed
+    over = [line for lines in gang.ledgers.lines.values()
+            for line in lines[1:2] if line["world"] == NODES and line["ns"] < killed
             and line["generation"] > generation]
     assert not over, f"the transfer was over when the source died: {over}"
     assert result.violations == []

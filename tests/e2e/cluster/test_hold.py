@@ -21,7 +21,8 @@ def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, 
     # time.
     job(jobs.trainer(name, *FLAGS, jobs.pace(0.01), claim="hold-state", every=3600, gpusPerNode=8, nodes=3,
                      elastic={"minNodes": 2, "holdSeconds": 3, "stabilizationSeconds": 1}))
-    cluster.wait_for(name, "all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3, deadline=90)
+    cluster.wait_for(name, "all three train", lambda: cluster.job(name).get("status", {}).get("worldSize") == 3,
+                     deadline=90)
     cluster.wait_for(name, "200 steps", lambda: cluster.logged_step(name) >= 200, deadline=120)
     pods = {int(pod["metadata"]["labels"]["lockstep.dev/slot"]): pod for pod in cluster.pods(name)}
     last = pods[0]["metadata"]["name"]
@@ -32,9 +33,11 @@ def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, 
         with cluster.following(last) as said:
             since = time.monotonic()
             cluster.kubectl("delete", "pod", *(pod["metadata"]["name"] for pod in lost), "--grace-period=0", "--force")
-            cluster.wait_for(name, "it lets go", lambda: reason(cluster, name) in ("BelowMinimum", "Released"), deadline=60)
+            cluster.wait_for(name, "it lets go", lambda: reason(cluster, name) in ("BelowMinimum", "Released"),
+                             deadline=60)
             print(f"\n{name}: it held for {time.monotonic() - since:.1f} s")
-            cluster.wait_for(name, "its pod is gone", lambda: last not in {pod["metadata"]["name"] for pod in cluster.pods(name)})
+            cluster.wait_for(name, "its pod is gone",
+                             lambda: last not in {pod["metadata"]["name"] for pod in cluster.pods(name)})
         saved = re.findall(r"checkpoint (step-\d+\.g\d+)", said.text)  # the last: leaving is a reason for one, too
         assert saved and "stopped between generations" in said.text, said.text
         assert time.monotonic() - since > 3
@@ -47,7 +50,8 @@ def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, 
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert found["status"]["attempts"][-1]["cause"] == "Completed"
     # Two of three are enough to go on: slot 0 may take the state of the others, and one may not have begun at the end.
-    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", check=False).stdout for pod in cluster.pods(name)]
+    logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", check=False).stdout
+            for pod in cluster.pods(name)]
     assert any(f"restored {saved[-1]} at step" in log for log in logs), (recorded, [log[:1000] for log in logs])
     alone = e2e.run(e2e.BUILD / "bin/lockstep-trainer", *FLAGS, deadline=600).stdout
     assert cluster.trainer_result(name)["digest"] == e2e.trainer_result(alone)["digest"]

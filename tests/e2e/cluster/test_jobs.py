@@ -62,19 +62,22 @@ def test_a_torchrun_style_program_runs_unchanged(cluster, job):
 
 def test_suspend_ends_the_processes_and_resume_goes_on_from_the_checkpoint(cluster, job):
     cluster.command("volume", "default", "suspend-state")
-    name = job(jobs.trainer("suspend", *jobs.small_model(400, "--deterministic", jobs.pace(0.02)), nodes=2, claim="suspend-state"))
+    name = job(jobs.trainer("suspend", *jobs.small_model(400, "--deterministic", jobs.pace(0.02)), nodes=2,
+                            claim="suspend-state"))
     cluster.wait_condition(name, "Running", deadline=90)
     cluster.wait_for(name, "40 steps", lambda: cluster.logged_step(name) >= 40, deadline=120, every=0.3)
     with cluster.following(cluster.rank_0(name)) as before:
         cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":true}}')
         cluster.wait_condition(name, "Suspended", deadline=90)
-        cluster.wait_for(name, "no pod is left", lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
+        cluster.wait_for(name, "no pod is left",
+                         lambda: not [p for p in cluster.pods(name) if p["status"]["phase"] == "Running"], deadline=60)
     stopped = re.search(r"stopped after step (\d+)", before.text)
     assert stopped, before.text
     cluster.kubectl("patch", "tj", name, "--type=merge", "-p", '{"spec":{"suspend":false}}')
     cluster.wait_condition(name, "Succeeded", deadline=240)
     after = cluster.kubectl("logs", cluster.rank_0(name), "-c", "trainer").stdout
-    assert f"at step {stopped[1]}\n" in after and "restored step-" in after, f"{before.text}\n--- resumed\n{after[:2000]}"
+    assert f"at step {stopped[1]}\n" in after and "restored step-" in after, \
+        f"{before.text}\n--- resumed\n{after[:2000]}"
 
 
 @pytest.fixture(scope="module")
@@ -86,4 +89,5 @@ def accepted(cluster):
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_is_accepted_by_the_server(accepted, path):
     name = yaml.safe_load(path.read_text())["metadata"]["name"]
-    assert re.search(rf"^trainingjob\.lockstep\.dev/{name} (created|configured|unchanged) \(server dry run\)$", accepted, re.MULTILINE), accepted
+    assert re.search(rf"^trainingjob\.lockstep\.dev/{name} (created|configured|unchanged) \(server dry run\)$",
+                     accepted, re.MULTILINE), accepted

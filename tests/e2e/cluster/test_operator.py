@@ -25,7 +25,8 @@ def test_an_operator_with_nothing_to_do_writes_only_its_lease(cluster, job):
     for entry in cluster.audit():
         if not entry["user"]["username"].startswith(OPERATOR):
             continue
-        if begin <= e2e.seconds_of(entry["requestReceivedTimestamp"]) <= begin + window and entry["verb"] not in ("watch", "get"):
+        inside = begin <= e2e.seconds_of(entry["requestReceivedTimestamp"]) <= begin + window
+        if inside and entry["verb"] not in ("watch", "get"):
             counts[f"{entry['verb']} {entry['objectRef']['resource']}"] += 1
     print(f"\nrequests of the operator in {window} s beside {running} jobs that run without progress: {dict(counts)}")
     assert set(counts) <= {"update leases", "patch leases"}
@@ -37,7 +38,8 @@ def test_the_resident_memory_of_the_operator_is_printed(cluster):
         node = pod["spec"]["nodeName"]
         uid = pod["metadata"]["uid"].replace("-", "_")
         text = cluster.command("exec", node, "--", "sh", "-c",
-                               "for p in /proc/[0-9]*; do grep -qs lockstep-operat $p/comm && echo $(cat $p/cgroup | tr '\\n' ' ') "
+                               "for p in /proc/[0-9]*; do grep -qs lockstep-operat $p/comm && echo $(cat $p/cgroup | "
+                               "tr '\\n' ' ') "
                                "$(grep VmRSS $p/status); done; true").stdout
         lines = [line for line in text.splitlines() if uid in line or pod["metadata"]["uid"] in line]
         assert lines, text

@@ -58,7 +58,8 @@ def test_a_spare_replaces_a_deleted_pod_whose_successor_is_the_next_spare(cluste
     victim = by_slot(cluster, name)[lost]
     cluster.kubectl("delete", "pod", victim, "--wait=false")
     status = cluster.wait_for(name, "it runs again", lambda: runs(cluster, name, 2), deadline=60)
-    print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: {status['attempts'][-1]}")
+    print(f"\n{name}: running with its spare {time.monotonic() - since:.2f} s after a pod was deleted: "
+          f"{status['attempts'][-1]}")
     assert [attempt["cause"] for attempt in status["attempts"]] == ["PodDeleted"]
     assert status["worldSize"] == 2
     generation = status["membershipGeneration"]  # numbers of proposals that came to nothing are left out
@@ -70,7 +71,8 @@ def test_a_spare_replaces_a_deleted_pod_whose_successor_is_the_next_spare(cluste
     assert "received the state of step" in cluster.kubectl("logs", slots[spare], "-c", "trainer").stdout
 
     cluster.kubectl("delete", "pod", slots[lost], "--wait=false")  # which is the spare now
-    cluster.wait_for(name, "it is recreated", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]), deadline=60)
+    cluster.wait_for(name, "it is recreated", lambda: by_slot(cluster, name).get(lost) not in (None, slots[lost]),
+                     deadline=60)
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert [attempt["cause"] for attempt in found["status"]["attempts"]] == ["PodDeleted", "Completed"]
     assert found["status"]["restarts"]["total"] == 1

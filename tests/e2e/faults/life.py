@@ -46,7 +46,8 @@ class Life:
 
     tool = threading.Lock()  # of the cluster's tool
 
-    def __init__(self, cluster, watches, folder, namespace, k=0, steps=STEPS, die_on="", mutation="", later_mutation=""):
+    def __init__(self, cluster, watches, folder, namespace, k=0, steps=STEPS, die_on="", mutation="",
+                 later_mutation=""):
         self._cluster, self._pods, self._jobs = cluster, watches["pods"], watches["jobs"]
         self.namespace, self.k, self.die_on, self._steps = namespace, k, die_on, steps
         self._mutation, self._later = mutation, later_mutation
@@ -121,7 +122,8 @@ class Life:
             self._wait(self._jobs, "the job has ended", lambda events: events and any(
                 oracle.condition(events[-1][1].get("status", {}), kind) for kind in ("Succeeded", "Failed")), deadline)
             follower.wait(30)
-            self._wait(self._pods, "no pod is left", lambda events: events and not oracle.pods_left({"pods": events}), 60)
+            self._wait(self._pods, "no pod is left", lambda events: events and not oracle.pods_left({"pods": events}),
+                       60)
             self.seconds = time.monotonic() - begun
             self._newest().rest()
         except AssertionError as error:
@@ -137,7 +139,8 @@ class Life:
     def tail(self):
         found = [event[1].get("status") for event in self._jobs.events(self.namespace)[-1:]]
         text = json.dumps(found, indent=1)[-3000:]
-        return text + "".join(f"\n--- operator {i + 1}\n{operator.log()[-3000:]}" for i, operator in enumerate(self._operators))
+        return text + "".join(f"\n--- operator {i + 1}\n{operator.log()[-3000:]}"
+                              for i, operator in enumerate(self._operators))
 
     @property
     def mortal(self):

@@ -45,7 +45,8 @@ def end_state(life):
         "state": found.get("state"),
         "worldSize": found.get("worldSize"),
         "incarnation": found.get("incarnation"),
-        "restarts": {key: found.get("restarts", {}).get(key, 0) for key in ("total", "charged", "counted", "lastCause")},
+        "restarts": {key: found.get("restarts", {}).get(key, 0)
+                     for key in ("total", "charged", "counted", "lastCause")},
         "attempts": [(a["cause"], a.get("strategy"), a.get("firstFailingRank"), a.get("counted", False))
                      for a in found.get("attempts", [])],
         "step in the status": found.get("progress", {}).get("step"),

@@ -23,7 +23,8 @@ def holder(cluster):
 def another_leads(cluster, before):
     """Waits until somebody else holds the Lease; seconds until then."""
     begun = time.monotonic()
-    e2e.wait_for("another operator leads", lambda: holder(cluster) not in ("", before), deadline=4 * life.LEASE + 30, every=0.01)
+    e2e.wait_for("another operator leads", lambda: holder(cluster) not in ("", before), deadline=4 * life.LEASE + 30,
+                 every=0.01)
     return time.monotonic() - begun
 
 
@@ -45,7 +46,8 @@ def test_a_leader_is_followed_within_a_second_or_a_lease_and_two(cluster, tmp_pa
                 e2e.wait_for("the standby runs", lambda standby=standby: "started" in standby.log(), 30)
                 # It judges a silent leader by what it has itself observed, for as long as the Lease lasts.
                 before, begun = holder(cluster), time.monotonic()
-                e2e.wait_for("a renewal has been observed", lambda begun=begun: time.monotonic() > begun + life.LEASE / 2, life.LEASE)
+                e2e.wait_for("a renewal has been observed",
+                             lambda begun=begun: time.monotonic() > begun + life.LEASE / 2, life.LEASE)
                 os.kill(leads.process.pid, number)
                 took[how].append(another_leads(cluster, before))
                 leads.process.wait(20)
@@ -55,6 +57,7 @@ def test_a_leader_is_followed_within_a_second_or_a_lease_and_two(cluster, tmp_pa
             operator.stop()
         cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
     print(f"\nuntil the next operator leads, of {ROUNDS} each, with a Lease of {life.LEASE} s: "
-          + "; ".join(f"{how}: median {statistics.median(values):.2f} s, longest {max(values):.2f} s" for how, values in took.items()))
+          + "; ".join(f"{how}: median {statistics.median(values):.2f} s, longest {max(values):.2f} s"
+                      for how, values in took.items()))
     assert max(took["in order"]) < 1, took
     assert max(took["killed"]) <= life.LEASE + 2, took

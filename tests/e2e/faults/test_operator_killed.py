@@ -45,7 +45,8 @@ def kind_of(line):
 
 
 def pattern_of(line):
-    return "^" + re.escape(line).replace(r"\*", "[0-9a-z]+").replace("generation", "generation [0-9]+").replace(r"\ ", " ") + "$"
+    words = re.escape(line).replace(r"\*", "[0-9a-z]+").replace("generation", "generation [0-9]+")
+    return "^" + words.replace(r"\ ", " ") + "$"
 
 
 def live(lives):
@@ -67,7 +68,8 @@ def print_table(ended):
         writes = one.first_writes()
         what = writes[-1] if one.killed else f"(has {len(writes)} writes)"
         seconds, steps = one.outage()
-        print(f"{one.k or '':>3}  {what:58} {one.seconds:>6.1f} {'' if seconds is None else format(seconds, '.1f'):>12} "
+        print(f"{one.k or '':>3}  {what:58} {one.seconds:>6.1f} "
+              f"{'' if seconds is None else format(seconds, '.1f'):>12} "
               f"{'' if steps is None else steps:>15} {oracle.status(record).get('membershipGeneration')}")
 
 
@@ -103,13 +105,15 @@ def test_killed_after_any_write_the_operator_comes_back_to_the_same_end(cluster,
     requests = list(cluster.audit())
     ended = [(one, one.record(requests)) for one in lives if not one.problem]
     print_table(ended)
-    print(f"{len(lives)} lives, {sum(one.killed for one in lives)} deaths, {PARALLEL} at a time, in {time.monotonic() - begun:.0f} s")
+    print(f"{len(lives)} lives, {sum(one.killed for one in lives)} deaths, {PARALLEL} at a time, in "
+          f"{time.monotonic() - begun:.0f} s")
     wanted = oracle.end_state(whole.record(requests))
     wrong = [f"{one.namespace}: {one.problem}" for one in lives if one.problem]
     for one, record in ended:
         wrong += [f"{one.namespace}: {sentence}" for sentence in oracle.violations(record)]
         end = oracle.end_state(record)
-        wrong += [f"{one.namespace}: {key} is {end[key]}, not {wanted[key]}" for key in wanted if end[key] != wanted[key]]
+        wrong += [f"{one.namespace}: {key} is {end[key]}, not {wanted[key]}"
+                  for key in wanted if end[key] != wanted[key]]
         if one.k and one.killed and len(one.first_writes()) != one.k:
             wrong.append(f"{one.namespace}: {len(one.first_writes())} writes were noted before the death")
         if one.exits != ([-signal.SIGKILL, 0] if one.killed else [0]):

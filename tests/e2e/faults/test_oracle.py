@@ -9,7 +9,8 @@ PODS = ["train-5265-0-1", "train-5265-1-1"]
 
 
 def created(name, code=201):
-    return {"verb": "create", "objectRef": {"resource": "pods", "name": name, "namespace": "x"}, "responseStatus": {"code": code}}
+    return {"verb": "create", "objectRef": {"resource": "pods", "name": name, "namespace": "x"},
+            "responseStatus": {"code": code}}
 
 
 def pod(name, uid, **status):
@@ -23,9 +24,10 @@ def container(state, number=1, restarts=0):
 def job(state, true=(), generation=1, attempts=()):
     kinds = ("Placed", "Running", "Restarting", "Suspended", "Succeeded", "Failed")
     return {"metadata": {"name": "train", "uid": UID},
-            "status": {"state": state, "membershipGeneration": generation, "attempts": list(attempts), "restarts": {"total": 0},
-                       "completionTime": "2026-11-21T05:00:40Z",
-                       "conditions": [{"type": kind, "status": "True" if kind in true else "False", "reason": "x"} for kind in kinds]}}
+            "status": {"state": state, "membershipGeneration": generation, "attempts": list(attempts),
+                       "restarts": {"total": 0}, "completionTime": "2026-11-21T05:00:40Z",
+                       "conditions": [{"type": kind, "status": "True" if kind in true else "False", "reason": "x"}
+                                      for kind in kinds]}}
 
 
 def sound():
@@ -42,7 +44,8 @@ def sound():
         "pods": events,
         "jobs": [("ADDED", job("Pending")), ("MODIFIED", job("Running", ["Placed", "Running"])),
                  ("MODIFIED", job("Succeeded", ["Placed", "Succeeded"], attempts=[{"cause": "Completed"}]))],
-        "log": "2026 [0] configuration\n2026 [0]   world           2 ranks, generation 1\n2026 [0] step 100/300  epoch 0\n"
+        "log": "2026 [0] configuration\n2026 [0]   world           2 ranks, generation 1\n"
+               "2026 [0] step 100/300  epoch 0\n"
                '2026 [0] step 200/300  epoch 0\n2026 [0] result {"step":300,"digest":"abc"}\n',
     }
 
@@ -121,7 +124,8 @@ def test_a_pod_that_is_deleted_while_it_runs_is_found():
         life["pods"].insert(6, ("MODIFIED", going))
 
     assert found_in(lambda life: change(life, "2026-11-21T05:00:55Z")) == [f"pod {PODS[1]} was deleted while it ran"]
-    assert found_in(lambda life: change(life, "2026-11-21T05:01:00Z")) == []  # the job had ended; the pod had not said so
+    # The job had ended; the pod had not said so.
+    assert found_in(lambda life: change(life, "2026-11-21T05:01:00Z")) == []
 
 
 def test_another_generation_is_found_unless_nothing_ran_before_the_death():
@@ -131,4 +135,5 @@ def test_another_generation_is_found_unless_nothing_ran_before_the_death():
         life["log"] = life["log"].replace("generation 1", "generation 2")
 
     assert found_in(lambda life: change(life, False)) == []
-    assert found_in(lambda life: change(life, True)) == ["the job ends in generation 2 although nothing happened before it ran"]
+    assert found_in(lambda life: change(life, True)) == [
+        "the job ends in generation 2 although nothing happened before it ran"]

@@ -15,6 +15,11 @@ def slice_of(cluster, namespace):
     return cluster.read(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/lockstep-coordinator")
 
 
+def owner_of(thing):
+    """The uid of its first owner, or None."""
+    return thing.get("metadata", {}).get("ownerReferences", [{}])[0].get("uid")
+
+
 def addresses(cluster, namespace):
     found = slice_of(cluster, namespace)
     return found and found["endpoints"] and found["endpoints"][0]["addresses"]
@@ -57,7 +62,7 @@ def test_a_recreated_service_gets_its_endpoint_and_a_deleted_one_returns(cluster
     cluster.apply(SERVICE, namespace)
     uid = cluster.get("service", "lockstep-coordinator", "-n", namespace)["metadata"]["uid"]
     timed("the slice belongs to the recreated Service",
-          lambda: (slice_of(cluster, namespace) or {}).get("metadata", {}).get("ownerReferences", [{}])[0].get("uid") == uid, 10)
+          lambda: owner_of(slice_of(cluster, namespace) or {}) == uid, 10)
     address = cluster.get("service", "lockstep-coordinator", "-n", namespace)["spec"]["clusterIP"]
 
     cluster.kubectl("delete", "service", "lockstep-coordinator", "-n", namespace)
@@ -84,7 +89,8 @@ def test_the_term_never_falls_when_the_lease_or_the_secret_is_deleted(cluster, n
     timed("the Secret is back", lambda: secret_of(cluster, namespace), 8)
     assert secret_of(cluster, namespace)["data"] == authority
     assert term_of(cluster, namespace) == 3
-    cluster.kubectl("annotate", "secret", "lockstep-coordinator-ca", "-n", namespace, "lockstep.dev/term=1", "--overwrite")
+    cluster.kubectl("annotate", "secret", "lockstep-coordinator-ca", "-n", namespace, "lockstep.dev/term=1",
+                    "--overwrite")
     timed("the annotation is back", lambda: term_of(cluster, namespace) == 3, 8)
 
 
@@ -92,7 +98,8 @@ def test_the_authority_rotates_once_no_pod_trusts_only_the_old_one(cluster, name
     operator = start()
     operator.wait_until_ready()
     old = secret_of(cluster, namespace)["data"]["tls.crt"]
-    ignorant = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "labels": {"lockstep.dev/job-uid": "of-a-job"}},
+    ignorant = {"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "old", "labels": {"lockstep.dev/job-uid": "of-a-job"}},
                 "spec": {"containers": [{"name": "c", "image": "nobody"}], "nodeSelector": {"nowhere": "at-all"}}}
     e2e.wait_for("pods can be made", lambda: cluster.apply(ignorant, namespace, check=False).returncode == 0, 30)
     cluster.kubectl("annotate", "secret", "lockstep-coordinator-ca", "-n", namespace, "lockstep.dev/rotate=now")
@@ -102,7 +109,8 @@ def test_the_authority_rotates_once_no_pod_trusts_only_the_old_one(cluster, name
     e2e.wait_for("the old one could go but for the pod", lambda: time.monotonic() - begun > 36, 40, every=1)
     assert secret_of(cluster, namespace)["data"]["tls.crt"] == old, "pod `old` trusts no other"
     cluster.kubectl("delete", "pod", "old", "-n", namespace, "--grace-period=0", "--force")
-    timed("the next authority is the current one", lambda: secret_of(cluster, namespace)["data"]["tls.crt"] == following, 8)
+    timed("the next authority is the current one",
+          lambda: secret_of(cluster, namespace)["data"]["tls.crt"] == following, 8)
     assert "next.crt" not in secret_of(cluster, namespace)["data"]
     assert operator.process.poll() is None
 
@@ -147,10 +155,12 @@ def test_a_job_made_while_a_renewal_is_late_is_reconciled_after_it(cluster, name
 
     e2e.wait_for("its renewal is late", may_not_write, LEASE, every=0.05)
     cluster.apply(jobs.training_job("late", image="nobody", command=["true"], nodes=1), namespace)
-    e2e.wait_for("the fence refuses its writes", lambda: 'result="cancelled"' in operator.get("/metrics")[1], 1.5, every=0.02)
+    e2e.wait_for("the fence refuses its writes", lambda: 'result="cancelled"' in operator.get("/metrics")[1], 1.5,
+                 every=0.02)
     gate.unlink()
     try:
         timed("the job has its pod", lambda: cluster.pods("late", namespace), 5)
     except AssertionError as error:
-        raise AssertionError(f"{error}; its status: {json.dumps(cluster.job('late', namespace).get('status'))}") from None
+        status = json.dumps(cluster.job("late", namespace).get("status"))
+        raise AssertionError(f"{error}; its status: {status}") from None
     assert "the lease is lost" not in operator.log()

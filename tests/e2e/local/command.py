@@ -34,7 +34,8 @@ def listening(pids):
 
 def anybody_listens(port):
     return any(line.split()[3] == "0A" and int(line.split()[1].rsplit(":", 1)[1], 16) == port
-               for table in ("/proc/net/tcp", "/proc/net/tcp6") for line in pathlib.Path(table).read_text().splitlines()[1:])
+               for table in ("/proc/net/tcp", "/proc/net/tcp6")
+               for line in pathlib.Path(table).read_text().splitlines()[1:])
 
 
 def marked(word):
@@ -57,13 +58,14 @@ class Command:
         self.folder = folder
         self.words = [str(word) for word in words]
         self.mark = f"E2E_RUN={uuid.uuid4().hex}"
-        variables = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")}
+        variables = {name: value
+                     for name, value in os.environ.items() if name not in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST")}
         name, value = self.mark.split("=")
         variables.update({"HOME": str(folder), name: value, **(env or {})})
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen([str(program), *self.words], cwd=folder, env=variables, stdout=out, stderr=err,
-                                            stdin=stdin or subprocess.DEVNULL, start_new_session=True,
+            self.process = subprocess.Popen([str(program), *self.words], cwd=folder, env=variables, stdout=out,
+                                            stderr=err, stdin=stdin or subprocess.DEVNULL, start_new_session=True,
                                             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
 
     @property

@@ -123,6 +123,7 @@ def test_a_second_interrupt_leaves_no_folder_behind(lockstep, tmp_path):
 
 def test_a_full_standard_output_is_a_failure(tmp_path):
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run([LOCKSTEP, *TINY, "--dry-run"], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        ended = subprocess.run([LOCKSTEP, *TINY, "--dry-run"], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+                               timeout=60)
     assert ended.returncode == 1, ended
     assert b"standard output takes no more" in ended.stderr, ended

@@ -36,7 +36,8 @@ CHARGED = ("kill a worker", "kill a pod", "tell a pod to end")
 GANGS = ((3, 2), (2, 1), (5, 1), (2, 2), (4, 1), (2, 3), (6, 1), (3, 1))
 # What draws random numbers in training, and what keeps statistics beside its parameters.
 MODELS = {
-    "transformer": ["--model=char-transformer", "--data=/usr/share/common-licenses", "--layers=2", "--width=32", "--heads=2", "--context=32", "--dropout=0.1"],
+    "transformer": ["--model=char-transformer", "--data=/usr/share/common-licenses", "--layers=2", "--width=32",
+                    "--heads=2", "--context=32", "--dropout=0.1"],
     "network": ["--model=mlp", "--width=64", "--layers=2", "--dropout=0.2"],  # with batch norm
     "images": ["--model=resnet18", "--data=synthetic", "--image-size=32", "--classes=10", "--eval-samples=2",
                "--learning-rate=0.001"],
@@ -58,8 +59,8 @@ def job(name, steps, *flags):
 
 
 def model(steps):
-    return ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}", "--seed=7",
-            "--deterministic", "--log-every=100"]
+    return ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}",
+            "--seed=7", "--deterministic", "--log-every=100"]
 
 
 @pytest.fixture
@@ -67,7 +68,8 @@ def undisturbed(tmp_path):
     """The ledger of the same training in one process."""
     def train(steps):
         ledger = tmp_path / "undisturbed"
-        subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *model(steps), f"--ledger={ledger}"], check=True, stdout=subprocess.DEVNULL, timeout=600)
+        subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *model(steps), f"--ledger={ledger}"], check=True,
+                       stdout=subprocess.DEVNULL, timeout=600)
         return ledger
 
     return train
@@ -95,7 +97,8 @@ def test_a_gang_under_chaos_makes_each_step_once_and_ends_with_equal_bits(run, u
     made = collections.Counter(event["kind"] for event in chaos["events"])
     may_be_charged = sum(made[kind] for kind in CHARGED)
     assert chaos["maxRestarts"] == 10 + may_be_charged
-    assert chaos["charged"] <= may_be_charged <= chaos["charged"] + FAULTS // 3, "two faults of one generation are charged once"
+    assert chaos["charged"] <= may_be_charged <= chaos["charged"] + FAULTS // 3, \
+        "two faults of one generation are charged once"
     assert chaos["charged"] == told["job"]["status"]["restarts"]["charged"] <= chaos["restarts"]
     assert chaos["goodput"] >= GOODPUT, table(chaos)
 
@@ -105,10 +108,11 @@ def table(chaos):
     costs = collections.defaultdict(list)
     for event in chaos["events"]:
         costs[event["kind"]].append(event["lostMs"])
-    rows = [f"{kind:24}{len(lost):5}{sorted(lost)[len(lost) // 2]:10.0f} ms{max(lost):10.0f} ms" for kind, lost in sorted(costs.items())]
+    rows = [f"{kind:24}{len(lost):5}{sorted(lost)[len(lost) // 2]:10.0f} ms{max(lost):10.0f} ms"
+            for kind, lost in sorted(costs.items())]
     return "\n".join([f"{'fault':24}{'made':>5}{'median':>13}{'worst':>13}", *rows,
-                      f"goodput {chaos['goodput']:.3f} over {chaos['seconds']:.0f} s, {chaos['restarts']} restarts, {chaos['charged']} charged, "
-                      f"{chaos['doneAgain']} steps done again"])
+                      f"goodput {chaos['goodput']:.3f} over {chaos['seconds']:.0f} s, {chaos['restarts']} restarts, "
+                      f"{chaos['charged']} charged, {chaos['doneAgain']} steps done again"])
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +120,8 @@ def digest_of():
     """Of the state after so many steps of a model, trained in one process."""
     @functools.cache
     def train(model, steps):
-        out = subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *words_of(model, steps)], check=True, stdout=subprocess.PIPE, text=True, timeout=600).stdout
+        out = subprocess.run([e2e.BUILD / "bin/lockstep-trainer", *words_of(model, steps)], check=True,
+                             stdout=subprocess.PIPE, text=True, timeout=600).stdout
         return e2e.trainer_result(out)["digest"]
 
     return train
@@ -133,13 +138,15 @@ def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(
     transport = ("auto", "tcp")[(number // 2 + number // len(GANGS)) % 2]
     steps = SMALL_FAULTS * STEPS_PER_FAULT
     given = job(f"bits-{number}", steps)
-    given["spec"] |= {"nodes": nodes, "procsPerNode": procs, "elastic": {"minNodes": max(1, nodes // 2), "stabilizationSeconds": 1},
+    given["spec"] |= {"nodes": nodes, "procsPerNode": procs,
+                      "elastic": {"minNodes": max(1, nodes // 2), "stabilizationSeconds": 1},
                       "command": ["lockstep-trainer", *words_of(model, steps), jobs.pace(STEP_SECONDS),
                                   f"--transport={transport}"]}
     command = run(given, "--chaos", f"{seed}:{SMALL_FAULTS}", "--json")
     assert command.wait(300) == 0, command
     chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
-    print(f"\n{model}, {nodes} x {procs} ranks, {transport}, seed {seed}: {[event['kind'] for event in chaos['events']]}")
+    print(f"\n{model}, {nodes} x {procs} ranks, {transport}, seed {seed}: "
+          f"{[event['kind'] for event in chaos['events']]}")
     assert chaos["good"] and chaos["made"] == SMALL_FAULTS
     assert e2e.trainer_result((command.folder / "run/logs/rank-0.log").read_text())["digest"] == digest_of(model, steps)
 
@@ -149,8 +156,8 @@ def test_a_device_that_computes_late_changes_no_bit(run, digest_of, tmp_path):
     as it may."""
     steps, model = SMALL_FAULTS * STEPS_PER_FAULT, "network"
     given = job("late", steps)
-    given["spec"]["command"] = [str(e2e.BUILD / "tests/bin/lockstep-trainer-late"), *words_of(model, steps), jobs.pace(STEP_SECONDS),
-                                f"--ledger={tmp_path / 'ledger'}"]
+    given["spec"]["command"] = [str(e2e.BUILD / "tests/bin/lockstep-trainer-late"), *words_of(model, steps),
+                                jobs.pace(STEP_SECONDS), f"--ledger={tmp_path / 'ledger'}"]
     command = run(given, "--chaos", f"{SEED}:{SMALL_FAULTS}", "--json")
     assert command.wait(300) == 0, command
     chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
@@ -198,7 +205,8 @@ def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(ru
         command = run(job(name, 150), "--chaos", f"{SEED}:4", "--json")
         assert command.wait(120) == 0, command
         chaos = json.loads(command.out.splitlines()[-1])["result"]["chaos"]
-        return [(event["number"], event["kind"], event["slot"]) for event in chaos["events"]], [event["step"] for event in chaos["events"]]
+        made = chaos["events"]
+        return [(event["number"], event["kind"], event["slot"]) for event in made], [event["step"] for event in made]
 
     first, second = events("first"), events("second")
     assert first[0] == second[0]
@@ -219,7 +227,8 @@ def test_chaos_needs_a_ledger_and_says_so_before_anything_starts(run):
     given["spec"]["command"] = ["sleep", "100"]
     command = run(given, "--chaos", "1")
     assert command.wait(20) == 1
-    assert command.err == "lockstep run: --chaos needs a program that keeps a ledger: lockstep-trainer, or one with a --ledger=DIR of its own\n"
+    assert command.err == ("lockstep run: --chaos needs a program that keeps a ledger: lockstep-trainer, or one with a "
+                           "--ledger=DIR of its own\n")
 
 
 def test_a_ledger_that_is_not_in_order_fails_the_run(run, tmp_path):

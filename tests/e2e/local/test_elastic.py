@@ -13,7 +13,8 @@ import jobs
 from command import Command, parent
 
 STEPS = 700
-JOB = jobs.trainer("few", *jobs.small_model(STEPS, "--deterministic", jobs.pace(0.012)), elastic={"minNodes": 2, "stabilizationSeconds": 1})
+JOB = jobs.trainer("few", *jobs.small_model(STEPS, "--deterministic", jobs.pace(0.012)),
+                   elastic={"minNodes": 2, "stabilizationSeconds": 1})
 
 
 @pytest.fixture(scope="module")

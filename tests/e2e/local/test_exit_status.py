@@ -54,7 +54,8 @@ def test_a_command_that_is_nowhere_is_told_before_anything_starts(run, word):
 def test_a_port_in_use_is_named(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = run(shell("port", "true", nodes=2, rendezvous={"kind": "Torch", "port": port}, restart={"maxRestarts": 1}))
+        command = run(shell("port", "true", nodes=2, rendezvous={"kind": "Torch", "port": port},
+                            restart={"maxRestarts": 1}))
         assert command.wait(30) == 1, command
     assert [a["cause"] for a in attempts(command)] == ["PortInUse", "PortInUse"]
     assert f"port {port} of spec.rendezvous.port cannot be bound on 127.0.0.1" in command.out, command
@@ -78,7 +79,8 @@ FILES = {
     "list": ("[1, 2]\n", "list:1:1: a TrainingJob must be a map with apiVersion, kind, metadata and spec"),
     "two": ("a: 1\n---\nb: 2\n", "two:3:1: a second document begins here; one file holds one"),
     "circle": ("a: &a [*a]\n", "circle:1:8: this alias stands inside what it refers to"),
-    "typo": (HEAD + "spec: {image: x, command: [a], nodse: 1, nodes: 1}\n", "typo:4:32: spec.nodse: unknown field; did you mean nodes?"),
+    "typo": (HEAD + "spec: {image: x, command: [a], nodse: 1, nodes: 1}\n",
+             "typo:4:32: spec.nodse: unknown field; did you mean nodes?"),
     "none": (HEAD + "spec: {image: x, command: [a], nodes: 0}\n", "none:4:32: spec.nodes: must be at least 1"),
     "huge": (b"#" * (1 << 20) + b"\n#", "huge is larger than 1 MiB: not a job file"),
     "missing": (None, "cannot read missing: No such file or directory"),
@@ -94,7 +96,8 @@ def test_a_file_that_is_no_job_is_one_sentence_and_1(lockstep, tmp_path, name):
     command = None
     if contents is not None or name.endswith("/"):
         path = tmp_path / name.rstrip("/")
-        path.mkdir() if name.endswith("/") else path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+        path.mkdir() if name.endswith("/") else path.write_bytes(contents if isinstance(contents, bytes)
+                                                                 else contents.encode())
         command = lockstep("run", f"../{path.name}")
         sentence = sentence.replace(path.name, f"../{path.name}", 1)
     else:
@@ -102,7 +105,8 @@ def test_a_file_that_is_no_job_is_one_sentence_and_1(lockstep, tmp_path, name):
     assert command.wait(10) == 1, command
     assert command.err.startswith(f"lockstep run: {sentence}"), command
     assert command.err.count("\n") == 1 and command.out == "", command
-    assert sorted(entry.name for entry in folder.iterdir()) == ["stderr", "stdout"], "it made something, though nothing ran"
+    assert sorted(entry.name for entry in folder.iterdir()) == ["stderr", "stdout"], \
+        "it made something, though nothing ran"
 
 
 @pytest.mark.parametrize("words, sentence", [

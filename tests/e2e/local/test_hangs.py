@@ -64,26 +64,32 @@ def test_whoever_hangs_wherever_it_is_is_named(run, tmp_path):
             place = places / str(rank)
             (places / "new").write_text(kind)
             (places / "new").rename(place)
-            e2e.wait_for(f"rank {rank} to take its place", lambda place=place: not place.exists(), deadline=60, every=0.01)
+            e2e.wait_for(f"rank {rank} to take its place", lambda place=place: not place.exists(), deadline=60,
+                         every=0.01)
             begun = time.monotonic()
-            e2e.wait_for("the end of the generation", lambda before=before: len(ended(command)) > before, deadline=90, every=0.02)
+            e2e.wait_for("the end of the generation", lambda before=before: len(ended(command)) > before, deadline=90,
+                         every=0.02)
             seconds.append(time.monotonic() - begun)
             cause, who, sentence = ended(command)[before]
-            assert f"hangs: {kind}\n" in (command.folder / f"run/logs/rank-{rank}.log").read_text(), "it was to hang there"
-            right = cause == "Hang" and int(who) == rank and ("sleeps" if kind == "skipping" else "is stopped (state T)") in sentence
+            assert f"hangs: {kind}\n" in (command.folder / f"run/logs/rank-{rank}.log").read_text(), \
+                "it was to hang there"
+            right = cause == "Hang" and int(who) == rank and ("sleeps" if kind == "skipping"
+                                                              else "is stopped (state T)") in sentence
             good += right
             if not right:
                 wrong.append((kind, rank, ended(command)[before]))
         named[kind] = (good, ROUNDS)
     table(named)
-    print(f"{min(seconds):.1f} to {max(seconds):.1f} s from the hang to its end, with progressSeconds: 2; LOCKSTEP_SEED={seed}")
+    print(f"{min(seconds):.1f} to {max(seconds):.1f} s from the hang to its end, with progressSeconds: 2; "
+          f"LOCKSTEP_SEED={seed}")
     for kind, (good, tries) in named.items():
         assert good * 20 >= tries * 19, (kind, wrong, str(command))
     command.process.send_signal(signal.SIGTERM)  # the job's status is written at its end
     command.wait(60)
     last = next(attempt for attempt in reversed(attempts(command)) if attempt["cause"] == "Hang")
     assert last["exitCode"] == 134 and last["counted"], last
-    assert re.search(r"aborted by SIGABRT; the thread that trains is at\n( *#\d+ .+\n){2,}", last["message"]), last["message"]
+    assert re.search(r"aborted by SIGABRT; the thread that trains is at\n( *#\d+ .+\n){2,}",
+                     last["message"]), last["message"]
     assert "wait for it" in last["message"].splitlines()[0], last["message"]
     print(f"the last attempt says\n{last['message']}")
 
@@ -97,10 +103,12 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
     log = command.folder / "run/logs/rank-0.log"
     places = collections.Counter()
     for step, rank in ((30, 1), (150, 3)):
-        e2e.wait_for(f"step {step}", lambda step=step: log.exists() and f"step {step}/" in log.read_text(), deadline=120, every=0.02)
+        e2e.wait_for(f"step {step}", lambda step=step: log.exists() and f"step {step}/" in log.read_text(),
+                     deadline=120, every=0.02)
         before = len(ended(command))
         os.kill(command.worker(rank), signal.SIGSTOP)
-        e2e.wait_for("the end of the generation", lambda before=before: len(ended(command)) > before, deadline=60, every=0.02)
+        e2e.wait_for("the end of the generation", lambda before=before: len(ended(command)) > before, deadline=60,
+                     every=0.02)
         cause, who, sentence = ended(command)[before]
         assert (cause, int(who)) == ("Hang", rank), str(command)
         places[re.search(r"last seen (?:inside the )?([\w -]+?)(?: of| for| after|,|;)", sentence)[1]] += 1
@@ -108,7 +116,8 @@ def test_a_stopped_trainer_is_replaced_and_the_others_keep_their_memory(run):
     text = log.read_text()
     said = re.findall(r"^regrouped into generation (\d+) at step (\d+)$", text, re.MULTILINE)
     assert [int(generation) for generation, _ in said] == [2, 3], said
-    assert e2e.trainer_result(text)["digest"] == e2e.trainer_result((undisturbed.folder / "run/logs/rank-0.log").read_text())["digest"]
+    reference = (undisturbed.folder / "run/logs/rank-0.log").read_text()
+    assert e2e.trainer_result(text)["digest"] == e2e.trainer_result(reference)["digest"]
     message = attempts(command)[0]["message"]
     assert "lockstep::trainer::" in message, message  # frames further out may have no room left
     assert all(attempt["strategy"] == "InPlace" for attempt in attempts(command)[:2]), attempts(command)
@@ -127,7 +136,8 @@ def stalling_disk(tmp_path):
 def test_nobody_is_lost_beside_busy_cores_and_a_disk_that_stalls(lockstep, stalling_disk, tmp_path):
     disk, stall = stalling_disk
     file = tmp_path / "busy.yaml"
-    file.write_text(yaml.safe_dump(job("busy", "lockstep-trainer", *jobs.small_model(1_000_000, "--eval-every=200", "--checkpoint-every-steps=200"),
+    file.write_text(yaml.safe_dump(job("busy", "lockstep-trainer",
+                                       *jobs.small_model(1_000_000, "--eval-every=200", "--checkpoint-every-steps=200"),
                                        checkpoint={"path": "/checkpoints"})))
     command = lockstep("run", file, "--output", disk / "run")
     log = disk / "run/logs/rank-0.log"
@@ -142,13 +152,14 @@ def test_nobody_is_lost_beside_busy_cores_and_a_disk_that_stalls(lockstep, stall
             stalls += 1
             step = newest_step(log)
             e2e.wait_for("training goes on", lambda step=step: newest_step(log) > step, deadline=60)
-            time.sleep(max(0, min(begun + 3 * STALL * stalls, begun + QUIET_SECONDS) - time.monotonic()))  # undisturbed meanwhile
+            # Undisturbed meanwhile.
+            time.sleep(max(0, min(begun + 3 * STALL * stalls, begun + QUIET_SECONDS) - time.monotonic()))
         for other in others:
             assert other.wait(QUIET_SECONDS + 60) == 0
         assert command.process.poll() is None, command
         assert ended(command) == [], str(command)
-        print(f"\n{QUIET_SECONDS:.0f} s with {len(others)} busy processes beside 4 ranks and a disk that stalled {stalls} times for {STALL} s: "
-              f"nobody was lost, {newest_step(log)} steps")
+        print(f"\n{QUIET_SECONDS:.0f} s with {len(others)} busy processes beside 4 ranks and a disk that stalled "
+              f"{stalls} times for {STALL} s: nobody was lost, {newest_step(log)} steps")
         assert stalls > 0
     finally:
         for other in others:

@@ -10,7 +10,8 @@ import jobs
 
 TRAINER = e2e.BUILD / "bin" / "lockstep-trainer"
 STEPS = 5
-SSE41 = "export ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41;"  # oneDNN reads the one or, in older releases, the other
+# oneDNN reads the one or, in older releases, the other.
+SSE41 = "export ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41;"
 
 
 def gang(name, script, *flags):
@@ -23,7 +24,8 @@ def status(command):
 
 
 def numerics_under(script):
-    out = e2e.run("sh", "-c", f"{script} exec {TRAINER} --model=linear-regression --steps=1 --deterministic", deadline=60).stdout
+    out = e2e.run("sh", "-c", f"{script} exec {TRAINER} --model=linear-regression --steps=1 --deterministic",
+                  deadline=60).stdout
     return re.search(r"^ +numerics +(\S+),", out, re.MULTILINE)[1]
 
 
@@ -38,7 +40,8 @@ def test_two_instruction_sets_in_one_deterministic_gang_are_refused(run, two_ins
     assert command.wait(60) == 1, command
     (failed,) = [it for it in status(command)["conditions"] if it["type"] == "Failed"]
     assert failed["status"] == "True" and failed["reason"] == "IdentityMismatch", failed
-    said = re.search(r"the ranks of a generation must have the same numerics: pod (mixed-\w+-1-1) \(node \S+\) has (\S+), "
+    said = re.search(r"the ranks of a generation must have the same numerics: pod (mixed-\w+-1-1) \(node \S+\) has "
+                     r"(\S+), "
                      r"pod (mixed-\w+-0-1) \(node \S+\) has (\S+)\. ", failed["message"])
     assert said and said[2] != said[4] and "onednn" in said[2], failed
     assert said[0] in command.out, command

@@ -21,8 +21,8 @@ GPU = ["--backend=cuda", f"--cublaslt-library={e2e.BUILD}/tests/bin/libfakecubla
 
 
 def model(steps):
-    return ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}", "--seed=7", "--deterministic",
-            "--log-every=50"]
+    return ["--model=mlp", "--width=64", "--layers=2", "--batch-size=24", "--micro-batch-size=2", f"--steps={steps}",
+            "--seed=7", "--deterministic", "--log-every=50"]
 
 
 def job(name, steps, *flags, step_seconds=0.03):

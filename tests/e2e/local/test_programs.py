@@ -24,7 +24,8 @@ def test_a_program_written_for_torchrun_runs_unchanged_and_survives_a_kill(run, 
     assert command.wait(60) == 0, command
     assert "c-program succeeded after" in command.out and "with 1 restart" in command.out, command
     attempts = json.loads((command.folder / "run/job.json").read_text())["status"]["attempts"]
-    assert [(a["cause"], a.get("firstFailingRank"), a.get("exitCode")) for a in attempts][0] == ("ProcessSignal", 1, 137)
+    assert [(a["cause"], a.get("firstFailingRank"), a.get("exitCode")) for a in attempts][0] == ("ProcessSignal", 1,
+                                                                                                 137)
     for rank, log in enumerate(rank_logs(command, 3)):
         assert log.count(f"rank {rank} of 3 gathered 40 steps\n") == 1, log
     command.nothing_is_left()
@@ -46,7 +47,8 @@ def test_pytorch_ddp_goes_on_from_its_own_checkpoint_when_a_worker_dies(run, tmp
         assert command.wait(240) == 0, command
         logs = rank_logs(command, 2)
         # Both ranks, once each: the program itself has compared the parameters of all ranks before it prints this.
-        ends = [line.split()[-1] for log in logs for line in log.splitlines() if line.startswith(f"ends at step {steps}")]
+        ends = [line.split()[-1] for log in logs
+                for line in log.splitlines() if line.startswith(f"ends at step {steps}")]
         assert len(ends) == 2 and ends[0] == ends[1], logs
         digests.append(ends[0])
         if killed:
@@ -61,9 +63,12 @@ def test_pytorch_ddp_goes_on_from_its_own_checkpoint_when_a_worker_dies(run, tmp
 
 
 def test_without_a_network_the_maker_of_pytorch_says_so_in_one_sentence(tmp_path):
-    nobody = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_EXTRA_INDEX_URL": "", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-    done = e2e.run(e2e.ROOT / "tests/e2e/torch.sh", check=False, deadline=240, env={"XDG_CACHE_HOME": str(tmp_path), **nobody})
+    nobody = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_EXTRA_INDEX_URL": "", "NO_PROXY": "127.0.0.1",
+              "no_proxy": "127.0.0.1"}
+    done = e2e.run(e2e.ROOT / "tests/e2e/torch.sh", check=False, deadline=240,
+                   env={"XDG_CACHE_HOME": str(tmp_path), **nobody})
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
     assert done.stderr.startswith("torch.sh: PyTorch "), done.stderr
-    assert "cannot be downloaded (the package index of pip does not answer: is there a network?)" in done.stderr, done.stderr
+    assert "cannot be downloaded (the package index of pip does not answer: is there a network?)" in done.stderr, \
+        done.stderr
     assert not list(tmp_path.glob("lockstep/*/complete")), "what is not whole is said to be"

@@ -166,9 +166,11 @@ sys.stdin.read()
 
 
 def test_what_a_test_started_ends_with_it_even_when_it_is_killed(tmp_path):
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump(jobs.shell("left", "echo up; sleep 1000", nodes=1, image="none", podTemplate={})))
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(jobs.shell("left", "echo up; sleep 1000", nodes=1, image="none",
+                                                                 podTemplate={})))
     test = subprocess.Popen([sys.executable, "-c", KILLED_TEST, tmp_path], text=True, stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, cwd=pathlib.Path(__file__).parent, env={**os.environ, "PYTHONPATH": ".:.."})
+                            stdout=subprocess.PIPE, cwd=pathlib.Path(__file__).parent,
+                            env={**os.environ, "PYTHONPATH": ".:.."})
     with test:
         mark = test.stdout.readline().strip()
         assert len(marked(mark)) >= 3, "the command, its agent and the worker"

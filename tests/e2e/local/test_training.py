@@ -55,12 +55,15 @@ def result(command):
 
 def test_progress_is_plain_lines_when_stdout_is_no_terminal(killed):
     assert "\x1b" not in killed.out and "\r" not in killed.out
-    progress = [line for line in killed.out.splitlines() if re.match(r"(Running|Restarting|Succeeded) +step \d+/80  loss \d", line)]
+    progress = [line for line in killed.out.splitlines()
+                if re.match(r"(Running|Restarting|Succeeded) +step \d+/80  loss \d", line)]
     assert progress and progress[-1].startswith("Succeeded   step 80/80"), killed
     assert f"the process of rank 1 will be killed at step {KILL_AT}, as asked\n" in killed.out, killed
-    said = re.search(r"^killed rank 1 \(process \d+, pod small-\w+-1-1\) at step (\d+), as asked$", killed.out, re.MULTILINE)
+    said = re.search(r"^killed rank 1 \(process \d+, pod small-\w+-1-1\) at step (\d+), as asked$", killed.out,
+                     re.MULTILINE)
     assert said and KILL_AT <= int(said[1]) < STEPS, killed
-    assert re.search(r"^generation 1 ended: ProcessSignal, rank 1: rank 1 was ended by SIGKILL$", killed.out, re.MULTILINE), killed
+    assert re.search(r"^generation 1 ended: ProcessSignal, rank 1: rank 1 was ended by SIGKILL$", killed.out,
+                     re.MULTILINE), killed
 
 
 def test_it_ends_with_loss_curve_sample_attempts_and_where_everything_is(killed):
@@ -138,5 +141,6 @@ def test_a_job_with_gpus_says_what_this_machine_does_instead(tmp_path):
     here = ("--backend=cpu", "--precision=fp32", "--transport=auto")
     command = Command(tmp_path, "run", e2e.ROOT / "examples/gpu.yaml", "--output", "run", "--", *here, *small)
     assert command.wait(120) == 0, command
-    instead = "assigns no GPUs" if any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))) else "this machine has no GPU"
+    instead = "assigns no GPUs" if any(map(os.path.exists,
+                                           ("/dev/nvidiactl", "/dev/kfd"))) else "this machine has no GPU"
     assert re.search(rf"^spec\.gpusPerNode is 2.*{instead}", command.out, re.MULTILINE), command

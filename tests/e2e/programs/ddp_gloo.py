@@ -30,7 +30,8 @@ def main(steps, folder):
     torch.manual_seed(7)
     dist.init_process_group("gloo")
     rank, path = dist.get_rank(), os.path.join(folder, "newest.pt")
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+                                                  nn.Linear(64, 1)))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     begin = 0
     if os.path.exists(path):
@@ -46,7 +47,8 @@ def main(steps, folder):
         loss.backward()
         optimizer.step()
         if rank == 0 and (step + 1) % CHECKPOINT_EVERY == 0:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, path + ".new")
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1},
+                       path + ".new")
             os.replace(path + ".new", path)
             if step + 1 == CHECKPOINT_EVERY and os.path.exists(os.path.join(folder, "hold")):
                 open(os.path.join(folder, "hold")).close()
