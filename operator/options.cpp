@@ -75,7 +75,8 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
                "domains of the pods (default: no level, ranks follow slots)");
   add_repeated("--avoid-nodes", avoided, "SIGN",
                "sign that a node is sick, which then gets no more pods: condition:TYPE=STATUS, taint:KEY[=VALUE], "
-               "label:KEY[=VALUE], or preset:NAME (nvsentinel, eks, aks, gke, autoscalers); repeat it");
+               "label:KEY[=VALUE], or preset:NAME (nvsentinel, eks, hyperpod, aks, gke, gke-scheduled, autoscalers); "
+               "repeat it");
   add_repeated(
       "--leave-nodes", left, "SIGN",
       "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "

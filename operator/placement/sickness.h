@@ -36,10 +36,12 @@ struct SignPreset {
 };
 
 // All presets, which of_flags() accepts:
-//   nvsentinel   conditions of NVIDIA's NVSentinel
-//   eks, aks     conditions of the agents of Amazon and of Azure
-//   gke          a node under maintenance, or about to be ended
-//   autoscalers  a node that an autoscaler is about to remove, also for pods that tolerate every taint
+//   nvsentinel     conditions of NVIDIA's NVSentinel
+//   eks, aks       conditions of the agents of Amazon and of Azure
+//   hyperpod       a node of SageMaker HyperPod that is checked, or waits for a reboot or its replacement
+//   gke            a node under maintenance, or about to be ended
+//   gke-scheduled  a node with a date for maintenance, which may be a week away: a preset of its own
+//   autoscalers    a node that an autoscaler is about to remove, also for pods that tolerate every taint
 const std::vector<SignPreset>& sign_presets();
 
 // The signs to look for. A value that does not change.

@@ -112,9 +112,12 @@ def test_signs_of_nodes_that_count_as_lost_reach_the_operator():
 def test_the_schema_knows_each_preset_of_signs():
     schema = (CHART / "values.schema.json").read_text()
     source = (e2e.ROOT / "operator/placement/sickness.cpp").read_text()
-    presets = re.findall(r'^      \{"([a-z]+)",', source, re.M)
-    assert len(presets) == 5
+    presets = re.findall(r'^      \{"([a-z-]+)",', source, re.M)
+    assert len(presets) == 7
     assert schema.count(f"preset:({'|'.join(presets)})") == 1 and schema.count("#/definitions/signs") == 3
+    for text in ((e2e.ROOT / "operator/options.cpp").read_text(), (CHART / "values.yaml").read_text(),
+                 (e2e.ROOT / "docs/placement.md").read_text()):
+        assert [name for name in presets if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_the_command_finds_the_operators_pod_by_its_labels(documents):

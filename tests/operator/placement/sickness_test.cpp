@@ -28,7 +28,8 @@ TEST(SickSigns, every_fault_of_a_flag_has_one_sentence) {
       {"condition:XIDErrors=true",
        "\"condition:XIDErrors=true\" must end with the status that is bad: =True, =False or =Unknown"},
       {"label:state=", "\"label:state=\" names no value; leave = out for any value"},
-      {"preset:azure", "there is no preset \"azure\"; there are nvsentinel, eks, aks, gke, autoscalers"},
+      {"preset:azure",
+       "there is no preset \"azure\"; there are nvsentinel, eks, hyperpod, aks, gke, gke-scheduled, autoscalers"},
   };
   for (const auto& [flag, message] : table) {
     const auto signs = SickSigns::of_flags({flag});
@@ -69,6 +70,43 @@ TEST(SickSigns, the_bad_status_is_that_of_the_vendor) {
   EXPECT_FALSE(bad("KernelReady", "True"));
   EXPECT_FALSE(bad("KernelReady", "Unknown"));
   EXPECT_FALSE(bad("Ready", "False"));
+}
+
+// The values are those of the documentation of Amazon and of Google.
+TEST(SickSigns, a_preset_of_labels_and_taints_knows_the_values_that_are_bad) {
+  constexpr const char* kHyperPod = "sagemaker.amazonaws.com/node-health-status";
+  constexpr const char* kOngoing = "cloud.google.com/active-node-maintenance";
+  constexpr const char* kScheduled = "cloud.google.com/scheduled-maintenance-time";
+  constexpr const char* kTermination = "cloud.google.com/impending-node-termination";
+  const struct {
+    const char* preset;
+    SignKind kind;
+    const char* key;
+    const char* value;
+    bool bad;
+  } table[] = {
+      {"hyperpod", SignKind::kLabel, kHyperPod, "Schedulable", false},
+      {"hyperpod", SignKind::kLabel, kHyperPod, "Unschedulable", true},
+      {"hyperpod", SignKind::kLabel, kHyperPod, "UnschedulablePendingReboot", true},
+      {"hyperpod", SignKind::kLabel, kHyperPod, "UnschedulablePendingReplacement", true},
+      {"hyperpod", SignKind::kLabel, kHyperPod, "", false},
+      {"gke", SignKind::kLabel, kOngoing, "ONGOING", true},
+      {"gke", SignKind::kLabel, kOngoing, "PENDING", false},
+      {"gke", SignKind::kTaint, kTermination, "", true},
+      {"gke", SignKind::kLabel, kScheduled, "1733083200", false},  // it may be a week away
+      {"gke-scheduled", SignKind::kLabel, kScheduled, "1733083200", true},
+      {"gke-scheduled", SignKind::kLabel, kScheduled, "1733169600", true},
+      {"gke-scheduled", SignKind::kTaint, kScheduled, "1733083200", false},
+      {"gke-scheduled", SignKind::kLabel, kOngoing, "ONGOING", false},
+      {"autoscalers", SignKind::kTaint, "karpenter.sh/disrupted", "", true},
+      {"autoscalers", SignKind::kTaint, "aws-node-termination-handler/spot-itn", "1733083200", true},
+      {"autoscalers", SignKind::kTaint, "ToBeDeletedByClusterAutoscaler", "1733083200", true},
+  };
+  for (const auto& row : table) {
+    const auto signs = *SickSigns::of_flags({std::string("preset:") + row.preset});
+    EXPECT_EQ(signs.find(row.kind, row.key, row.value) != SickSigns::kNone, row.bad)
+        << row.preset << " " << row.key << "=" << row.value;
+  }
 }
 
 TEST(SickSigns, a_sign_is_found_by_kind_key_and_value) {
