@@ -242,6 +242,17 @@ TEST(Decide, a_preempted_pod_is_not_the_jobs_fault) {
   EXPECT_FALSE(s.job.status.attempts[0].counted);
 }
 
+TEST(Decide, a_pod_that_is_evicted_for_the_taint_of_its_device_is_not_charged) {
+  Situation s;
+  s.running();
+  s.pods[1].meta.deleted = s.now;
+  s.pods[1].disruption_reason = "DeletionByDeviceTaintManager";
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1u);
+  EXPECT_EQ(s.job.status.attempts[0].cause, api::Cause::kEvicted);
+  EXPECT_FALSE(s.job.status.attempts[0].counted);
+}
+
 TEST(Decide, the_first_round_goes_on_where_a_crash_left_it) {
   Situation s(3);
   s.accept();
