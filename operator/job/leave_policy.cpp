@@ -50,11 +50,22 @@ bool has_node(const Snapshot& snapshot, int slot) {
   return snapshot.placing && snapshot.placing->answer && snapshot.placing->answer->reserved.contains(slot);
 }
 
+// A member leaves, or has left a generation that the coordinator still shows.
+bool one_leaves(const Snapshot& snapshot, const Survey& gang) {
+  const auto& members = snapshot.view->members;
+  return !gang.released.empty() || std::any_of(members.begin(), members.end(), [&](const auto& member) {
+    const auto slot = static_cast<size_t>(member.slot);
+    if (!member.in_gang) return false;
+    return slot >= gang.slots.size() || gang.slots[slot].state != SlotState::kLive ||
+           gang.slots[slot].incarnation != member.incarnation;
+  });
+}
+
 // Members may leave at all.
 bool runs_on(const Snapshot& snapshot, const Survey& gang) {
   const auto& spec = snapshot.job->spec;
   const bool runs = snapshot.view && snapshot.view->phase == rendezvous::Phase::kUp && !snapshot.settling;
-  return runs && gang.released.empty() && spec.rendezvous.kind == api::RendezvousKind::kLockstep &&
+  return runs && !one_leaves(snapshot, gang) && spec.rendezvous.kind == api::RendezvousKind::kLockstep &&
          spec.restart.strategy != api::RestartStrategy::kGang;
 }
 
@@ -68,7 +79,6 @@ Duration left_for(const Snapshot& snapshot, const api::TrainingJobStatus& status
 // It is one of those that leave from now on, and its place is empty. Stored before anything is deleted.
 Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& sick) {
   SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
-  auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name, sick.sign);
   add_trouble({.slot = slot,
                .trouble = SlotTrouble::kUnhealthy,
                .pod = view.pod->meta.name,
@@ -77,6 +87,10 @@ Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& s
                .generation = snapshot.view->generation,
                .sign = sick.sign},
               course.status);
+  auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name, sick.sign);
+  if (const auto nodes = nodes_left(troubles_of(course.status), snapshot.now); nodes > 1) {
+    sentence += fmt::format("; the job left {} nodes within ten minutes", nodes);
+  }
   course.plan.events.push_back({true, reason_of(api::Cause::kUnhealthy), "Leave", sentence});
   auto attempt =
       with_pod_of(course.gang, slot, new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));

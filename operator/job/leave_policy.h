@@ -14,10 +14,10 @@ inline constexpr auto kSignLasts = std::chrono::seconds(5);
 
 // Tells one sick member to leave, if enough others are there to go on without it (a spare, or minNodes of an elastic
 // job). It leaves as well if placement has reserved a node for its successor. It stays if no other member has the state
-// and the job saves no checkpoints. A sick spare goes in any case. The next one follows when the first is gone. A pod
-// stays for stays_for() on a node that another one left. Nobody leaves a foreign program's gang, which would restart as
-// a whole. The plan's notice says which pod stays because its sign is doubted, or because the gang cannot go on without
-// it.
+// and the job saves no checkpoints. A sick spare goes in any case. The next one, wherever its node is, follows when a
+// generation without the first is up. A pod stays for stays_for() on a node that another one left. Nobody leaves a
+// foreign program's gang, which would restart as a whole. The plan's notice says which pod stays because its sign is
+// doubted, or because the gang cannot go on without it.
 Course leave_sick(const Snapshot& snapshot, Course course);
 
 // The slot whose member would leave now if a node were reserved for its successor. Empty: none, or it leaves without.

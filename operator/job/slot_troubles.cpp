@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "operator/api/cause.h"
@@ -156,6 +158,14 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slot
     if (avoided(entry, now) && !known) nodes.push_back(entry.node);
   }
   return nodes;
+}
+
+std::size_t nodes_left(const std::vector<api::SlotStatus>& slots, WallTime now) {
+  std::set<std::string_view> nodes;
+  for (const api::SlotStatus& entry : slots) {
+    if (entry.trouble == SlotTrouble::kUnhealthy && avoided(entry, now)) nodes.insert(entry.node);
+  }
+  return nodes.size();
 }
 
 Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now,

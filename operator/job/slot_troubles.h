@@ -2,6 +2,7 @@
 // that attempt, because the list of attempts is cut.
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ Snapshot with_troubles(const Snapshot& snapshot);
 // The nodes of pods that were partitioned, unhealthy, or lost by a sign, for ten minutes, each once: new pods of the
 // job go elsewhere if they can.
 std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
+
+// How many nodes pods of the job have left for a sign within ten minutes.
+std::size_t nodes_left(const std::vector<api::SlotStatus>& slots, WallTime now);
 
 // For how long the pod stays on its node, whatever sign that has. A sign took an earlier pod of the job from that node,
 // with one of the troubles in `after`. The job has avoided the node since, so no other had room: the next pod would

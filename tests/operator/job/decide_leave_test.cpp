@@ -1,7 +1,11 @@
 // Decisions on members whose node, or a device of theirs, is sick.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "operator/job/leave_policy.h"
+#include "operator/job/slot_troubles.h"
 #include "tests/operator/job/situation.h"
 
 namespace lockstep::job::decide_leave_test {
@@ -292,6 +296,118 @@ TEST(DecideLeave, one_goes_after_the_other) {
   s.view->members.erase(s.view->members.begin());
   s.view->members.back().in_gang = true;
   EXPECT_EQ(s.leaves(), "a-abcd-2-1");
+}
+
+// Two members are sick, in the same failure domain or in two, in a job that could do without both.
+struct TwoSick : Gang {
+  TwoSick(const std::string& domain, const std::string& way) : Gang(way == "spares" ? 2 : 0) {
+    for (int slot = 0; slot < 3; ++slot) {
+      node(slot, true).path = {domain == "two_racks" ? fmt::format("rack-{}", slot) : "rack"};
+    }
+    if (domain == "one_node") pods[2].node_name = pods[0].node_name;
+    if (way == "elastic") shrinks_to(1);
+    if (way == "reserved") {
+      placement::Answer& answer = placing.emplace().answer.emplace();
+      for (int slot = 0; slot < 3; ++slot) answer.nodes[slot] = pods[static_cast<size_t>(slot)].node_name;
+      answer.reserved = {{0, "node-8"}, {2, "node-9"}};
+    }
+    sicken(0);
+    sicken(2);
+  }
+  // The pod of slot 0 is gone, and the coordinator does not know yet.
+  void lose_first() { pods.erase(pods.begin()); }
+  // The next generation, with a spare, the successor or one less.
+  void go_on(const std::string& way) {
+    view->members.erase(view->members.begin());
+    if (way == "spares") view->members[2].in_gang = view->members[2].up = true;
+    if (way == "reserved") {
+      pod(0, 2).node_name = placing->answer->nodes[0] = "node-8";
+      placing->answer->reserved.erase(0);
+      view->members.insert(view->members.begin(), {0, 2, true, true, true});
+    }
+    see(Phase::kUp, 2);
+  }
+};
+
+class OneAtATime : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(OneAtATime, members_leave_in_whatever_domains_they_are) {
+  const auto& [domain, way] = GetParam();
+  TwoSick s(domain, way);
+  EXPECT_EQ(s.leaves(), "a-abcd-0-1");
+  s.accept();
+  EXPECT_EQ(s.leaves(), "a-abcd-0-1") << "its pod is not deleted yet";
+  s.go(0);
+  s.view->members[0].leaving = true;
+  EXPECT_EQ(s.leaves(), "") << "it ends its step";
+  s.lose_first();
+  EXPECT_EQ(s.leaves(), "") << "the coordinator has not seen it end";
+  s.view->members[0].leaving = false;
+  EXPECT_EQ(s.leaves(), "") << "nor that it leaves";
+  s.pod(0, 2).node_name = "node-8";
+  EXPECT_EQ(s.leaves(), "") << "its successor is there before the next generation";
+  s.pods.pop_back();
+  s.see(Phase::kProposing, 2);
+  EXPECT_EQ(s.leaves(), "") << "the next generation forms";
+  s.go_on(way);
+  EXPECT_EQ(s.leaves(), "a-abcd-2-1");
+}
+
+INSTANTIATE_TEST_SUITE_P(DecideLeave, OneAtATime,
+                         ::testing::Combine(::testing::Values("two_racks", "one_rack", "one_node"),
+                                            ::testing::Values("spares", "elastic", "reserved")),
+                         [](const auto& test) { return std::get<0>(test.param) + "_" + std::get<1>(test.param); });
+
+TEST(DecideLeave, a_member_waits_for_a_spare_that_leaves) {
+  Gang s(2);
+  s.sicken(3);
+  s.accept();
+  s.go(3);
+  s.sicken(0);
+  EXPECT_EQ(s.leaves(), "");
+  s.pods.erase(s.pods.begin() + 3);
+  s.view->members.erase(s.view->members.begin() + 3);
+  s.pod(3, 2).node_name = "node-9";
+  s.view->members.insert(s.view->members.begin() + 3, {3, 2, true});
+  EXPECT_EQ(s.leaves(), "a-abcd-0-1");
+}
+
+TEST(DecideLeave, nodes_that_were_left_long_ago_or_for_no_sign_do_not_count) {
+  const auto entry = [](api::SlotTrouble trouble, const char* node, Duration ago) {
+    return api::SlotStatus{.trouble = trouble, .node = node, .since = kStart - ago};
+  };
+  using api::SlotTrouble;
+  EXPECT_EQ(nodes_left({entry(SlotTrouble::kUnhealthy, "a", 9min), entry(SlotTrouble::kUnhealthy, "b", 10min),
+                        entry(SlotTrouble::kPartitioned, "c", 1min)},
+                       kStart),
+            1U);
+}
+
+TEST(DecideLeave, a_job_that_keeps_moving_says_how_many_nodes_it_left) {
+  for (const Duration later : {Duration(0s), Duration(10min)}) {
+    TwoSick s("two_racks", "spares");
+    s.accept();
+    s.lose_first();
+    s.go_on("spares");
+    s.now += later;
+    s.accept();
+    const auto& attempts = s.job.status.attempts;
+    ASSERT_EQ(attempts.size(), 2U);
+    EXPECT_EQ(attempts[0].message, "pod a-abcd-0-1 leaves node node-0: nvidia.com/gpu GPU-0 is Unhealthy");
+    EXPECT_EQ(attempts[1].message, std::string("pod a-abcd-2-1 leaves node node-2: nvidia.com/gpu GPU-0 is Unhealthy") +
+                                       (later == 0s ? "; the job left 2 nodes within ten minutes" : ""));
+    EXPECT_FALSE(attempts[1].counted);
+  }
+}
+
+TEST(DecideLeave, two_pods_of_one_node_are_one_node_that_was_left) {
+  TwoSick s("one_node", "spares");
+  s.accept();
+  s.lose_first();
+  s.go_on("spares");
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2U);
+  EXPECT_EQ(s.job.status.attempts[1].message, "pod a-abcd-2-1 leaves node node-0: nvidia.com/gpu GPU-0 is Unhealthy");
 }
 
 // The spare of slot 3 has taken the place of the pod of slot 1, whose successor waits on the same node.
