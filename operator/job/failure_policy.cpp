@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "operator/job/job_status.h"
+#include "operator/job/leave_policy.h"
 
 namespace lockstep::job {
 namespace {
@@ -106,9 +107,26 @@ Course wait_for_word_of(const Snapshot& snapshot, Course course, const rendezvou
 
 Strategy strategy_for(const Snapshot& snapshot, const Survey& gang, Cause cause) {
   if (snapshot.job->spec.restart.strategy == api::RestartStrategy::kGang) return Strategy::kGang;
-  if (lost_slot(gang, -1) != nullptr || cause == Cause::kPartitioned) return Strategy::kReplaceFailed;
+  const bool goes = cause == Cause::kPartitioned || cause == Cause::kUnhealthy;
+  if (lost_slot(gang, -1) != nullptr || goes) return Strategy::kReplaceFailed;
   const bool shrinks = cause == Cause::kMemberLost && api::may_leave_out(snapshot.job->spec);
   return shrinks ? Strategy::kShrink : Strategy::kInPlace;
+}
+
+// A process that failed or hung in a sick pod would start there again: its pod is to go, and `attempt` says why.
+// Returns the slot of that pod.
+std::optional<int> blame_sickness(const Snapshot& snapshot, Course& course, Attempt& attempt) {
+  const Cause cause = attempt.cause;
+  if (cause != Cause::kProcessExit && cause != Cause::kProcessSignal && cause != Cause::kHang) return std::nullopt;
+  const int slot = snapshot.view->failure->slot;
+  if (slot < 0 || static_cast<size_t>(slot) >= course.gang.slots.size()) return std::nullopt;
+  const SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
+  const Sickness* sick = sickness_behind(snapshot, course.status, view);
+  if (sick == nullptr) return std::nullopt;
+  attempt.cause = Cause::kUnhealthy;
+  attempt.message = fmt::format("pod {} leaves node {}: {}; {}", attempt.pod, attempt.node,
+                                note_departure(snapshot, view, *sick, course.status), attempt.message);
+  return slot;
 }
 
 // The pods as they are once the loss is dealt with, which this very plan does. `partitioned`: the pod that is to go.
@@ -155,6 +173,7 @@ Course handle_failure(const Snapshot& snapshot, Course course) {
   if (found.ask_again) course.plan.look_again_in(*found.ask_again);
   if (!found.attempt) return course;
   Attempt& attempt = *found.attempt;
+  const std::optional<int> sick = blame_sickness(snapshot, course, attempt);
   const auto verdict = judge_failure(snapshot.job->spec, course.status.restarts, attempt, snapshot.now);
   if (!verdict.restart) return give_up(snapshot, std::move(course), std::move(attempt), verdict);
   const Strategy strategy = strategy_for(snapshot, course.gang, attempt.cause);
@@ -171,6 +190,7 @@ Course handle_failure(const Snapshot& snapshot, Course course) {
   if (new_pods) course = begin_round(snapshot, std::move(course));
   course.plan.events.push_back({true, reason_of(cause), "Restart", message.substr(0, message.find('\n'))});
   course.gang = survey_after(snapshot, course.status, partitioned);
+  if (sick) release_sick(*sick, course.gang);
   return course;
 }
 

@@ -76,21 +76,11 @@ Duration left_for(const Snapshot& snapshot, const api::TrainingJobStatus& status
   return std::max<Duration>(kSignLasts - sick.age, stays);
 }
 
-// It is one of those that leave from now on, and its place is empty. Stored before anything is deleted.
+// Its place is empty. Stored before anything is deleted.
 Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& sick) {
-  SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
-  add_trouble({.slot = slot,
-               .trouble = SlotTrouble::kUnhealthy,
-               .pod = view.pod->meta.name,
-               .node = view.pod->node_name,
-               .since = whole_seconds(snapshot.now),
-               .generation = snapshot.view->generation,
-               .sign = sick.sign},
-              course.status);
-  auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name, sick.sign);
-  if (const auto nodes = nodes_left(troubles_of(course.status), snapshot.now); nodes > 1) {
-    sentence += fmt::format("; the job left {} nodes within ten minutes", nodes);
-  }
+  const SlotView& view = course.gang.slots[static_cast<size_t>(slot)];
+  auto sentence = fmt::format("pod {} leaves node {}: {}", view.pod->meta.name, view.pod->node_name,
+                              note_departure(snapshot, view, sick, course.status));
   course.plan.events.push_back({true, reason_of(api::Cause::kUnhealthy), "Leave", sentence});
   auto attempt =
       with_pod_of(course.gang, slot, new_attempt(snapshot, course.status, api::Cause::kUnhealthy, std::move(sentence)));
@@ -102,8 +92,7 @@ Course tell(const Snapshot& snapshot, Course course, int slot, const Sickness& s
   attempt.decision = verdict.explanation;
   if (attempt.counted) note_verdict(snapshot.job->spec, attempt, snapshot.now, course.status.restarts);
   append_attempt(course.status, std::move(attempt));
-  course.gang.released.push_back(view.pod);
-  view = SlotView{.slot = slot, .outside = true};
+  release_sick(slot, course.gang);
   return begin_round(snapshot, std::move(course));
 }
 
@@ -143,6 +132,34 @@ void tell_stay(const Snapshot& snapshot, const SlotView& slot, const Sickness& s
 }
 
 }  // namespace
+
+std::string note_departure(const Snapshot& snapshot, const SlotView& slot, const Sickness& sick,
+                           api::TrainingJobStatus& status) {
+  add_trouble({.slot = slot.slot,
+               .trouble = SlotTrouble::kUnhealthy,
+               .pod = slot.pod->meta.name,
+               .node = slot.pod->node_name,
+               .since = whole_seconds(snapshot.now),
+               .generation = snapshot.view->generation,
+               .sign = sick.sign},
+              status);
+  const auto nodes = nodes_left(troubles_of(status), snapshot.now);
+  return nodes < 2 ? sick.sign : fmt::format("{}; the job left {} nodes within ten minutes", sick.sign, nodes);
+}
+
+void release_sick(int slot, Survey& gang) {
+  SlotView& view = gang.slots[static_cast<size_t>(slot)];
+  if (view.pod == nullptr) return;
+  gang.released.push_back(view.pod);
+  view = SlotView{.slot = slot, .outside = true};
+}
+
+const Sickness* sickness_behind(const Snapshot& snapshot, const api::TrainingJobStatus& status, const SlotView& slot) {
+  const Sickness* sick = sickness_of(snapshot, slot);
+  if (!is_to_leave(sick)) return nullptr;
+  const Duration stays = stays_for(status, *slot.pod, snapshot.now, {SlotTrouble::kUnhealthy, SlotTrouble::kNodeLost});
+  return stays > Duration::zero() ? nullptr : sick;
+}
 
 Course leave_sick(const Snapshot& snapshot, Course course) {
   if (snapshot.sick_pods.empty() || !runs_on(snapshot, course.gang)) return course;

@@ -162,6 +162,23 @@ TEST(Crash, after_any_write_of_a_member_that_leaves_because_it_is_sick) {
   EXPECT_NE(live(life, 0).state.find("\"cause\": \"Unhealthy\""), std::string::npos);
 }
 
+TEST(Crash, after_any_write_of_a_process_that_fails_in_a_sick_pod) {
+  const auto fail_sick = [](World& world) {
+    world.sicken(pod_of_slot(world, 1));
+    world.break_gang(api::Cause::kProcessExit, 1, 75);
+  };
+  const std::function<void(api::TrainingJob&)> kinds[] = {
+      {},
+      [](api::TrainingJob& job) { job.spec.spares = 1; },
+      [](api::TrainingJob& job) { job.spec.restart.strategy = api::RestartStrategy::kGang; },
+  };
+  for (const auto& kind : kinds) {
+    const Life life{kind, {fail_sick, kKillProcess, kFinish}};
+    dies_after_every_write(life);
+    EXPECT_NE(live(life, 0).state.find("GPU-0 is Unhealthy; ProcessExit"), std::string::npos);
+  }
+}
+
 TEST(Crash, after_any_write_of_a_node_that_is_called_dead) {
   const auto call_dead = [](World& world) { world.call_dead(1, true); };
   const Life life{{}, {call_dead, kKillProcess, kFinish}};

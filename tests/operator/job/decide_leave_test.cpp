@@ -470,6 +470,101 @@ TEST(DecideLeave, a_crash_before_the_delete_repeats_it_and_tells_nothing_twice) 
   EXPECT_EQ(s.job.status.slots->size(), 1U);
 }
 
+TEST(DecideLeave, a_process_that_fails_in_a_sick_pod_is_not_started_there_again) {
+  for (const Cause cause : {Cause::kProcessExit, Cause::kProcessSignal, Cause::kHang}) {
+    for (const int spares : {0, 1}) {
+      Gang s(spares);
+      s.sicken(1, 0s);
+      s.broken(1, cause, 1, 75);
+      const Plan plan = s.accept();
+      ASSERT_EQ(s.job.status.attempts.size(), 1U);
+      const auto& attempt = s.job.status.attempts[0];
+      EXPECT_EQ(attempt.cause, Cause::kUnhealthy);
+      EXPECT_FALSE(attempt.counted);
+      EXPECT_EQ(attempt.strategy, api::Strategy::kReplaceFailed);
+      EXPECT_EQ(attempt.message, "pod a-abcd-1-1 leaves node node-1: nvidia.com/gpu GPU-0 is Unhealthy; " +
+                                     reason_of(cause) + " of slot 1");
+      EXPECT_EQ(attempt.exit_code, 75);
+      EXPECT_EQ(s.job.status.restarts.charged, 0);
+      ASSERT_EQ(plan.deletes.size(), 1U);
+      EXPECT_EQ(plan.deletes[0].name, "a-abcd-1-1");
+      EXPECT_EQ(plan.creates, (std::vector<PodToCreate>{{1, 2, {"node-1"}}}));
+      EXPECT_EQ(plan.coordinator->handled_generation, 1);
+      EXPECT_TRUE(plan.coordinator->members[1].leaving) << "it is in no further generation";
+    }
+  }
+}
+
+TEST(DecideLeave, with_strategy_gang_a_process_that_fails_in_a_sick_pod_is_free) {
+  Gang s(0);
+  s.job.spec.restart.strategy = api::RestartStrategy::kGang;
+  s.sicken(1, 0s);
+  s.broken(1, Cause::kProcessExit, 1, 75);
+  const Plan plan = s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 1U);
+  EXPECT_EQ(s.job.status.attempts[0].cause, Cause::kUnhealthy);
+  EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kGang);
+  EXPECT_FALSE(s.job.status.attempts[0].counted);
+  EXPECT_EQ(plan.deletes.size(), 3U);
+  ASSERT_EQ(plan.creates.size(), 3U);
+  EXPECT_EQ(plan.creates[1].avoid_nodes, std::vector<std::string>{"node-1"});
+}
+
+TEST(DecideLeave, the_successor_of_a_pod_that_failed_while_sick_is_no_attempt) {
+  Gang s(0);
+  s.sicken(1, 0s);
+  s.broken(1, Cause::kProcessExit, 1, 75);
+  s.accept();
+  EXPECT_EQ(s.accept().deletes.size(), 1U) << "a crash before the delete repeats it";
+  s.go(1);
+  s.accept();
+  s.pods.erase(s.pods.begin() + 1);
+  s.view->members.erase(s.view->members.begin() + 1);
+  EXPECT_EQ(s.accept().creates.size(), 1U);
+  s.pod(1, 2).node_name = "node-9";
+  s.accept();
+  s.see(Phase::kUp, 2);
+  s.connect();
+  s.accept();
+  EXPECT_EQ(s.job.status.attempts.size(), 1U);
+  EXPECT_TRUE(s.is("Running"));
+}
+
+TEST(DecideLeave, a_process_that_fails_is_the_jobs_fault_unless_the_sign_is_sure) {
+  const std::pair<const char*, void (*)(Gang&)> table[] = {
+      {"no sign", [](Gang& s) { s.sick_pods.clear(); }},
+      {"a doubted sign", [](Gang& s) { s.sicken(1).doubt = kDoubt; }},
+      {"the sign of another pod",
+       [](Gang& s) {
+         s.sick_pods.clear();
+         s.sicken(2);
+       }},
+  };
+  for (const auto& [what, change] : table) {
+    Gang s;
+    s.sicken(1);
+    change(s);
+    s.broken(1, Cause::kProcessExit, 1, 75);
+    s.accept();
+    ASSERT_EQ(s.job.status.attempts.size(), 1U) << what;
+    EXPECT_EQ(s.job.status.attempts[0].cause, Cause::kProcessExit) << what;
+    EXPECT_EQ(s.job.status.attempts[0].strategy, api::Strategy::kInPlace) << what;
+    EXPECT_TRUE(s.job.status.attempts[0].counted) << what;
+  }
+}
+
+TEST(DecideLeave, a_process_that_fails_on_the_only_node_that_had_room_is_charged) {
+  CameBack s;
+  const auto before = s.job.status.attempts.size();
+  for (auto& member : s.view->members) member.in_gang = member.up = member.slot != 3;
+  s.broken(2, Cause::kProcessExit, 1, 75);
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), before + 1);
+  EXPECT_EQ(s.job.status.attempts.back().pod, "a-abcd-1-2");
+  EXPECT_EQ(s.job.status.attempts.back().cause, Cause::kProcessExit);
+  EXPECT_TRUE(s.job.status.attempts.back().counted);
+}
+
 TEST(DecideLeave, a_sick_spare_is_replaced_though_no_other_is_there) {
   Gang s;
   s.sicken(3);

@@ -328,6 +328,10 @@ void World::check_leaving(bool knows) {
         member = !gang.over && at != gang.uid_of_slot.end() && at->second == pod.meta.uid;
       }
     }
+    // One whose process failed has ended its generation, with others or without.
+    const auto told = std::find_if(now.status.attempts.begin(), now.status.attempts.end(),
+                                   [&](const auto& attempt) { return attempt.pod == entry.pod; });
+    member = member && (told == now.status.attempts.end() || told->generation < entry.generation);
     left += member ? 1 : 0;
     if (member && others < api::fewest_nodes(now.spec)) {
       violations.push_back(fmt::format("{} was to leave, though {} others are there", entry.pod, others));
