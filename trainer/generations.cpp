@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
+#include "operator/base/number.h"
 #include "trainer/core/state_transfer.h"
 #include "trainer/elastic/ending.h"
 #include "trainer/elastic/regroup.h"
@@ -20,13 +20,12 @@ std::string to_text(std::uint64_t digest) {
 }
 
 Result<core::Version> version_of(const rendezvous::StateVersion& version) {
-  std::uint64_t digest = 0;
   const std::string& text = version.digest;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
-  if (text.size() != 16 || error != std::errc() || end != text.data() + text.size()) {
+  const auto digest = as_number<std::uint64_t>(text, 16);
+  if (text.size() != 16 || !digest) {
     return fail(ErrorCode::kInvalid, fmt::format("'{}' is not the digest of a state", text));
   }
-  return core::Version{version.generation, version.step, digest};
+  return core::Version{version.generation, version.step, *digest};
 }
 
 }  // namespace

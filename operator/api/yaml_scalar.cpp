@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string_view>
+
+#include "operator/base/number.h"
 
 namespace lockstep::api {
 namespace {
@@ -33,14 +34,12 @@ std::optional<Json> integer(std::string_view digits, bool negative) {
     base = mark == 'x' || mark == 'X' ? 16 : mark == 'b' || mark == 'B' ? 2 : 8;
     digits.remove_prefix(base != 8 || mark == 'o' || mark == 'O' ? 2 : 1);
   }
-  std::uint64_t value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value, base);
-  if (digits.empty() || error != std::errc() || stop != end) return std::nullopt;
+  const auto value = as_number<std::uint64_t>(digits, base);
+  if (!value) return std::nullopt;
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (!negative) return value <= kMax ? Json(static_cast<std::int64_t>(value)) : Json(value);
-  if (value > kMax + 1) return std::nullopt;
-  return Json(static_cast<std::int64_t>(0 - value));
+  if (!negative) return *value <= kMax ? Json(static_cast<std::int64_t>(*value)) : Json(*value);
+  if (*value > kMax + 1) return std::nullopt;
+  return Json(static_cast<std::int64_t>(0 - *value));
 }
 
 // [digits][.digits][e[+-]digits], with at least one digit in front of the exponent.
@@ -63,14 +62,11 @@ std::optional<Json> real(const std::string& text) {
     if (skip_digits() == 0) return std::nullopt;
   }
   if (at != text.size()) return std::nullopt;
-  double value = 0;
-  const char* begin = text.data() + (text[0] == '+' ? 1 : 0);
-  if (std::from_chars(begin, text.data() + text.size(), value).ec != std::errc() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
+  const auto value = as_number<double>(std::string_view(text).substr(text[0] == '+' ? 1 : 0));
+  if (!value) return std::nullopt;
   constexpr double kExact = 9007199254740992.0;  // 2^53: up to here a whole number is written without a fraction
-  if (value == std::floor(value) && std::abs(value) < kExact) return Json(static_cast<std::int64_t>(value));
-  return Json(value);
+  if (*value == std::floor(*value) && std::abs(*value) < kExact) return Json(static_cast<std::int64_t>(*value));
+  return Json(*value);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "operator/cli/rank_logs.h"
 
-#include <charconv>
+#include "operator/base/number.h"
 
 namespace lockstep::cli {
 namespace {
@@ -12,12 +12,11 @@ constexpr size_t kLongestSample = 64 * 1024;
 
 std::optional<TaggedLine> parse_tagged(std::string_view line) {
   if (!line.starts_with('[')) return std::nullopt;
-  TaggedLine result;
-  const auto [end, error] = std::from_chars(line.data() + 1, line.data() + line.size(), result.rank);
-  const auto used = static_cast<size_t>(end - line.data());
-  if (error != std::errc() || result.rank < 0 || !line.substr(used).starts_with("] ")) return std::nullopt;
-  result.text = line.substr(used + 2);
-  return result;
+  const auto end = line.find("] ");
+  if (end == line.npos) return std::nullopt;
+  const auto rank = as_number<int>(line.substr(1, end - 1));
+  if (!rank || *rank < 0) return std::nullopt;
+  return TaggedLine{*rank, line.substr(end + 2)};
 }
 
 void RankLogs::add(std::string_view line) {

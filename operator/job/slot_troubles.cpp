@@ -1,12 +1,12 @@
 #include "operator/job/slot_troubles.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "operator/api/cause.h"
+#include "operator/base/number.h"
 #include "operator/job/job_status.h"
 #include "operator/job/pod_policy.h"
 #include "operator/job/time_left.h"
@@ -36,11 +36,9 @@ const api::Pod* find_pod(const Snapshot& snapshot, const std::string& name) {
 PodIdentity identity_in(std::string_view pod) {
   const auto last = pod.rfind('-');
   const auto before = last == pod.npos || last == 0 ? pod.npos : pod.rfind('-', last - 1);
-  PodIdentity identity;
-  if (before == pod.npos) return identity;
-  std::from_chars(pod.data() + before + 1, pod.data() + last, identity.slot);
-  std::from_chars(pod.data() + last + 1, pod.data() + pod.size(), identity.incarnation);
-  return identity;
+  if (before == pod.npos) return {};
+  return {.slot = as_number<int>(pod.substr(before + 1, last - before - 1)).value_or(0),
+          .incarnation = as_number<std::int64_t>(pod.substr(last + 1)).value_or(0)};
 }
 
 // The sign by which the node counts as lost; "": it has none.

@@ -1,9 +1,9 @@
 #include "operator/placement/pod_scan.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "operator/api/object.h"
+#include "operator/base/number.h"
 #include "operator/placement/json_walk.h"
 
 namespace lockstep::placement {
@@ -99,9 +99,7 @@ const JsonPaths& pod_paths() {
 }
 
 std::int32_t whole(std::string_view text, std::int32_t otherwise) {
-  std::int32_t number = otherwise;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
+  return as_number<std::int32_t>(text).value_or(otherwise);
 }
 
 class PodVisitor final : public JsonVisitor {

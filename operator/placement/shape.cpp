@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
+#include "operator/base/number.h"
 #include "operator/placement/pod_scan.h"
 
 namespace lockstep::placement {
@@ -54,13 +54,6 @@ Result<std::vector<Requirement>> requirements(const Json& term, const char* fiel
   return all;
 }
 
-std::optional<std::int64_t> whole_number(const std::string& digits) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
-}
-
 // `value` is null where the node has no such label.
 bool holds(const Requirement& requirement, const std::string* value) {
   const auto listed = [&] {
@@ -78,7 +71,7 @@ bool holds(const Requirement& requirement, const std::string* value) {
     case Relation::kGt:
     case Relation::kLt: {
       if (value == nullptr || requirement.values.size() != 1) return false;
-      const auto has = whole_number(*value), bound = whole_number(requirement.values[0]);
+      const auto has = as_number<std::int64_t>(*value), bound = as_number<std::int64_t>(requirement.values[0]);
       if (!has || !bound) return false;
       return requirement.relation == Relation::kGt ? *has > *bound : *has < *bound;
     }

@@ -127,6 +127,11 @@ class Rooms(unittest.TestCase):
                  if re.search(r"#\s*include\s+<(cpprest|pplx)/", path.read_text(errors="replace"))]
         self.assertLessEqual(set(users), {"operator/kube/cpprest_transport.cpp"})
 
+    def test_one_file_knows_how_a_text_becomes_a_number(self):
+        users = [str(path.relative_to(ROOT)) for side in (*SIDES, "tests") for path in sources(ROOT / side)
+                 if "from_chars" in path.read_text(errors="replace")]
+        self.assertEqual(users, ["operator/base/number.cpp"])
+
     def test_a_rooms_cmake_file_stays_under_twenty_lines(self):
         for _, folder in rooms():
             lines = len((folder / "CMakeLists.txt").read_text().splitlines())

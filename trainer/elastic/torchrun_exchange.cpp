@@ -11,15 +11,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "operator/base/address.h"
+#include "operator/base/number.h"
 #include "operator/base/unique_fd.h"
 #include "operator/rendezvous/identity_choice.h"
 #include "trainer/comm/shared_memory.h"
@@ -60,11 +61,9 @@ std::string hex(const comm::GenerationKey& key) {
 bool unhex(const std::string& text, comm::GenerationKey& key) {
   if (text.size() != 2 * key.size()) return false;
   for (size_t i = 0; i < key.size(); ++i) {
-    unsigned value = 0;
-    const char* at = text.data() + 2 * i;
-    const auto [end, error] = std::from_chars(at, at + 2, value, 16);
-    if (error != std::errc() || end != at + 2) return false;
-    key[i] = static_cast<std::byte>(value);
+    const auto value = as_number<std::uint8_t>(std::string_view(text).substr(2 * i, 2), 16);
+    if (!value) return false;
+    key[i] = static_cast<std::byte>(*value);
   }
   return true;
 }

@@ -77,6 +77,48 @@ TEST(Number, a_real_number_is_finite) {
   }
 }
 
+struct InBase {
+  std::string text;
+  int base;
+  std::optional<std::uint64_t> number;
+};
+
+TEST(Number, the_digits_are_those_of_the_base) {
+  const std::vector<InBase> table = {
+      {"0", 2, 0},
+      {"101", 2, 5},
+      {"102", 2, {}},
+      {"17", 8, 15},
+      {"18", 8, {}},
+      {"00000000000000ff", 16, 255},
+      {"FF", 16, 255},
+      {"ffffffffffffffff", 16, std::numeric_limits<std::uint64_t>::max()},
+      {"10000000000000000", 16, {}},
+      {"0xff", 16, {}},
+      {"fg", 16, {}},
+      {"-1", 16, {}},
+      {"", 16, {}},
+  };
+  for (const InBase& row : table) {
+    EXPECT_EQ(as_number<std::uint64_t>(row.text, row.base), row.number) << "'" << row.text << "' in " << row.base;
+  }
+  EXPECT_EQ(as_number<std::uint8_t>("ff", 16), 255);
+  EXPECT_EQ(as_number<std::uint8_t>("100", 16), std::nullopt);
+  EXPECT_EQ(as_number<int>("-80000000", 16), std::numeric_limits<int>::min());
+  EXPECT_EQ(as_number<int>("80000000", 16), std::nullopt);
+}
+
+TEST(Number, without_an_error_a_number_is_all_of_the_text_too) {
+  for (const char* text : {"", "-", "+1", " 1", "1 ", "1x", "1.0", "9223372036854775808"}) {
+    EXPECT_EQ(as_number<std::int64_t>(text), std::nullopt) << text;
+  }
+  EXPECT_EQ(as_number<std::int64_t>("-9223372036854775808"), kLeast);
+  for (const char* text : {"nan", "inf", "-inf", "1e999", "", ".", "1.5x", " 1"}) {
+    EXPECT_EQ(as_number<double>(text), std::nullopt) << text;
+  }
+  EXPECT_EQ(as_number<double>("-2.5e1"), -25);
+}
+
 TEST(Number, an_error_quotes_the_text_and_says_the_bounds) {
   const auto port = parse_number("70000", 1, 65535);
   ASSERT_FALSE(port);

@@ -1,19 +1,21 @@
 #include "tests/operator/rendezvous/explored_process.h"
 
-#include <charconv>
+#include <algorithm>
+#include <string_view>
 
+#include "operator/base/number.h"
 #include "operator/rendezvous/mutation.h"
 
 namespace lockstep::rendezvous::explorer {
 
 History history_of(const std::string& digest) {
   History history;
-  const char* at = digest.data();
-  const char* const end = at + digest.size();
-  while (digest != "initial" && at < end) {
-    std::int64_t generation = 0;
-    at = std::from_chars(at, end, generation).ptr + 1;  // the point
-    history.push_back(generation);
+  std::string_view rest = digest;
+  if (rest == "initial") return history;
+  while (!rest.empty()) {
+    const auto point = std::min(rest.find('.'), rest.size());
+    history.push_back(as_number<std::int64_t>(rest.substr(0, point)).value());
+    rest.remove_prefix(std::min(point + 1, rest.size()));
   }
   return history;
 }
