@@ -9,6 +9,7 @@
 #include "operator/job/job_status.h"
 #include "operator/job/located_node.h"
 #include "operator/rendezvous/gang_choice.h"
+#include "tests/operator/job/job_states.h"
 
 namespace lockstep::job {
 
@@ -300,10 +301,12 @@ bool World::reconcile() {
   } catch (const Crash&) {
     ++crashes;
     operator_.reset();
+    check_state();
     check_leaving(false);
     return false;
   }
   check();
+  check_state();
   check_leaving(true);
   check_dead();
   return true;
@@ -384,6 +387,13 @@ void World::check() {
       violations.push_back(std::string(end) + " was left");
     }
   }
+}
+
+// The operator writes the status at most once in a reconcile.
+void World::check_state() {
+  const std::string state = job().status.state;
+  if (!may_follow(state_, state)) violations.push_back(fmt::format("state '{}' followed '{}'", state, state_));
+  state_ = state;
 }
 
 void World::run(int turns) {

@@ -138,6 +138,7 @@ class World {
 
   void sync();
   void check();
+  void check_state();
   void check_leaving(bool knows);  // `knows`: the world is as it was when the operator decided
   void check_dead();
   void look();  // reads the fields below again if the store has changed
@@ -152,6 +153,7 @@ class World {
   std::set<std::string> called_dead_;        // nodes
   std::map<std::string, int> stay_on_dead_;  // by pod: how often the operator has decided since it had to go
   std::set<std::string> terminal_seen_;
+  std::string state_;                    // status.state at the last check
   std::set<std::string> told_to_leave_;  // pods
   std::unique_ptr<Operator> operator_;
 };
