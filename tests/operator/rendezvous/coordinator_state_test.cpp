@@ -140,27 +140,6 @@ TEST_F(CoordinatorStateTest, a_write_that_fails_while_a_failure_is_not_dealt_wit
   EXPECT_TRUE(job->view()->failure);
 }
 
-// One coordinator asked for READY and died before it recorded the generation; its successor knows only the one before.
-TEST_F(CoordinatorStateTest, a_generation_that_its_members_have_renounced_is_followed_by_another) {
-  start();
-  another_leads();
-  for (const int slot : {0, 1}) {
-    Hello message = hello(slot);
-    message.phase = MemberPhase::kReady;
-    message.generation = 1;
-    message.up = true;
-    message.promised = {1, 2};
-    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
-  }
-  EXPECT_TRUE(sent<Propose>().empty()) << "word of a failure may follow";
-  for (int i = 0; i < 5; ++i) {
-    time += milliseconds(250);
-    for (const int slot : {0, 1}) say(slot, Heartbeat{.phase = MemberPhase::kReady, .generation = 1});
-  }
-  EXPECT_EQ(sent<Propose>().size(), 2U);
-  EXPECT_EQ(sent<Propose>().at(0).id.generation, 3);
-}
-
 TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_began) {
   start();
   say(0, exit(0, 1, kExitCommunication, 0, 10));
@@ -168,38 +147,6 @@ TEST_F(CoordinatorStateTest, communication_failures_wait_200_ms_for_the_one_who_
   time += milliseconds(150);
   say(1, exit(1, 1, 139, 11, 20));
   EXPECT_EQ(job->view()->failure->rank, 1);
-}
-
-TEST_F(CoordinatorStateTest, after_a_takeover_a_broken_link_waits_for_the_agent_that_began_it) {
-  start();
-  another_leads();
-  come_back(1, MemberPhase::kRunning);
-  say(1, Broken{1, {1, 0, "rank 0 went away", false}});
-  for (int i = 0; i < 3; ++i) {
-    time += milliseconds(250);
-    beat(1, 1);
-    job->on_tick(now());
-  }
-  EXPECT_FALSE(job->view()) << "slot 0 has a second to come back";
-  come_back(0, MemberPhase::kExited);
-  say(0, exit(0, 1, 137, 9));
-  ASSERT_TRUE(job->view()->failure);
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessSignal);
-  EXPECT_EQ(job->view()->failure->rank, 0);
-}
-
-TEST_F(CoordinatorStateTest, after_a_take_over_an_agent_that_does_not_come_is_waited_for_a_second) {
-  start();
-  another_leads();
-  come_back(1, MemberPhase::kRunning);
-  say(1, Broken{1, {1, 0, "rank 0 went away", false}});
-  for (int i = 0; i < 4; ++i) {
-    time += milliseconds(250);
-    beat(1, 1);
-    job->on_tick(now());
-  }
-  ASSERT_TRUE(job->view()->failure);
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kConnectionBroken);
 }
 
 TEST_F(CoordinatorStateTest, communication_failures_alone_are_named_after_200_ms) {
@@ -298,78 +245,6 @@ TEST_F(CoordinatorStateTest, a_coordinator_that_was_held_up_blames_nobody) {
   EXPECT_EQ(job->take_held_up(), Duration::zero()) << "once";
 }
 
-TEST_F(CoordinatorStateTest, a_new_coordinator_leaves_a_running_generation_alone) {
-  start();
-  job = make(2);
-  set_plan();
-  loaded();
-  EXPECT_EQ(taken<WriteRecord>().back().next.term, 2) << "the leader before is fenced off";
-  written();
-  EXPECT_FALSE(job->view()) << "nothing is known yet, and nothing must look broken";
-  for (int slot = 0; slot < 2; ++slot) {
-    come_back(slot, MemberPhase::kRunning);
-  }
-  EXPECT_EQ(phase(), Phase::kUp);
-  EXPECT_TRUE(sent<Propose>().empty());
-  EXPECT_TRUE(sent<Halt>().empty());
-}
-
-TEST_F(CoordinatorStateTest, a_generation_that_ended_without_a_coordinator_ends_with_its_last_step) {
-  start();
-  beat(0, 1, 40);
-  job = make(2);
-  set_plan();
-  for (int slot = 0; slot < 2; ++slot) {
-    come_back(slot, MemberPhase::kExited);
-    beat(slot, 1, 100);
-    say(slot, exit(slot, 1, 0));
-  }
-  loaded();
-  written();
-  EXPECT_EQ(phase(), Phase::kFinished);
-  EXPECT_EQ(job->view()->progress.step, 100);
-}
-
-TEST_F(CoordinatorStateTest, a_member_that_stays_away_after_a_takeover_is_lost_after_5_s) {
-  start();
-  another_leads();
-  Hello message = hello(0);
-  message.phase = MemberPhase::kRunning;
-  message.generation = 1;
-  message.up = true;
-  job->on_hello(kFirst, message, now());
-  for (int i = 0; i < 19; ++i) {
-    time += milliseconds(250);
-    beat(0, 1);
-    job->on_tick(now());
-  }
-  EXPECT_FALSE(job->view());
-  time += milliseconds(250);
-  beat(0, 1);
-  job->on_tick(now());
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kMemberLost);
-}
-
-TEST_F(CoordinatorStateTest, a_recorded_generation_that_never_started_is_no_failure) {
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  job = make(2);
-  forget();
-  set_plan();
-  loaded();
-  written();
-  for (int slot = 0; slot < 2; ++slot) {
-    Hello message = hello(slot);
-    message.phase = MemberPhase::kReady;
-    message.promised = {1, 1};
-    job->on_hello(kFirst + static_cast<SessionId>(slot), message, now());
-  }
-  EXPECT_EQ(sent<Propose>().at(0).id, (GenerationId{2, 2}));
-}
-
 TEST_F(CoordinatorStateTest, a_replaced_pod_joins_the_survivors_in_the_next_generation) {
   start();
   plan.members[1] = {1, 2, "a-1-2", "u1b", "n2"};
@@ -438,131 +313,6 @@ TEST_F(CoordinatorStateTest, all_zero_exits_finish_the_job_and_done_waits_for_th
   EXPECT_EQ(sent<Done>().size(), 2U);
   another_leads();
   EXPECT_EQ(phase(), Phase::kFinished);
-}
-
-TEST_F(CoordinatorStateTest, a_leader_that_finds_a_finished_job_knows_how_far_it_came) {
-  start();
-  beat(0, 1, 9);
-  say(0, exit(0, 1, 0));
-  say(1, exit(1, 1, 0));
-  written();
-  another_leads();  // the new term
-  EXPECT_EQ(phase(), Phase::kFinished);
-  EXPECT_EQ(job->view()->progress.step, 9);
-}
-
-TEST_F(CoordinatorStateTest, a_port_in_use_is_a_failure_of_the_generation) {
-  plan.port = 29'500;
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  EXPECT_EQ(sent<Propose>().at(0).port, 29'500);
-  Ready message;
-  message.id = {1, 1};
-  message.problem = api::Cause::kPortInUse;
-  message.message = "port 29500 is taken";
-  say(0, message);
-  EXPECT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kPortInUse);
-  EXPECT_EQ(job->view()->failure->generation, 1);
-}
-
-TEST_F(CoordinatorStateTest, a_ready_with_an_unknown_problem_is_a_failure_of_the_process) {
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  say(0, *decode_from_agent(R"({"type":"READY","term":1,"generation":1,"problem":"NodeLost","message":"so it says"})"));
-  ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kProcessFailed);
-  EXPECT_EQ(job->view()->failure->message, "the agent says \"NodeLost\": so it says");
-}
-
-TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
-  set_plan();
-  loaded();
-  join(0);
-  join(1);
-  written();
-  ready(0, 1);
-  for (int i = 0; i < 23; ++i) {
-    time += milliseconds(250);
-    beat(0, 0);
-    beat(1, 0);
-  }
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
-  EXPECT_EQ(job->view()->failure->slot, 1);
-}
-
-// Two members that have GO and 3 s to come up.
-class ComingUp : public CoordinatorStateTest {
- protected:
-  ComingUp() {
-    plan.deadlines.start_timeout_seconds = 3;
-    set_plan();
-    loaded();
-    join(0);
-    join(1);
-    written();
-    ready(0, 1);
-    ready(1, 1);
-    heartbeat.phase = MemberPhase::kRunning;
-    heartbeat.generation = 1;
-  }
-  void miss_the_deadline() {
-    for (int i = 0; i < 13; ++i) {
-      time += milliseconds(250);
-      say(0, heartbeat);
-      say(1, heartbeat);
-    }
-  }
-  Heartbeat heartbeat;
-};
-
-TEST_F(ComingUp, who_does_not_come_up_in_time_is_named) {
-  say(0, Up{1});
-  miss_the_deadline();
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
-  EXPECT_EQ(job->view()->failure->slot, 1);
-}
-
-TEST_F(ComingUp, the_rank_that_still_loads_is_blamed) {
-  Heartbeat loaded = heartbeat;
-  loaded.identities = {{1, "model=mlp"}};
-  say(0, loaded);
-  miss_the_deadline();
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
-  EXPECT_EQ(job->view()->failure->slot, 1) << job->view()->failure->message;
-  EXPECT_EQ(job->view()->failure->rank, 1);
-}
-
-TEST_F(ComingUp, no_rank_is_blamed_while_all_load) {
-  miss_the_deadline();
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
-  EXPECT_EQ(job->view()->failure->slot, -1) << job->view()->failure->message;
-  EXPECT_EQ(job->view()->failure->rank, -1);
-}
-
-TEST_F(ComingUp, a_rank_that_reads_a_checkpoint_may_come_up_later_by_as_long_as_it_says) {
-  Activity reads{1, Activity::Doing::kStarting};
-  for (reads.may_rest_ms = 20'000; reads.may_rest_ms > 0; reads.may_rest_ms -= 250) {
-    time += milliseconds(250);
-    say(0, heartbeat);
-    heartbeat.ranks = {{'D', 0, reads}};
-    say(1, heartbeat);
-    heartbeat.ranks.clear();
-    ASSERT_EQ(phase(), Phase::kStarting) << reads.may_rest_ms;
-  }
-  for (int i = 0; i < 2; ++i) {
-    time += milliseconds(250);
-    say(0, heartbeat);
-    say(1, heartbeat);
-  }
-  ASSERT_EQ(phase(), Phase::kBroken);
-  EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);
 }
 
 TEST_F(CoordinatorStateTest, a_deposed_coordinator_does_nothing_after_a_later_term) {
