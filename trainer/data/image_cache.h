@@ -1,10 +1,9 @@
-// Tiers between training and slow storage. What an image's first read brought stays in the memory of this process, and
-// what does not fit there in files on a local disk, from which ranks of the machine and later processes read it as
-// well.
+// Tiers between training and slow storage. The first read of an image leaves it in the memory of this process. An image
+// that does not fit there goes into files on a local disk. Ranks of the machine and later processes read them too.
 //
-// Nothing is replaced: an epoch reads each image once, so what was kept first is worth as much as what comes later, and
-// an image that made room for another would be read again in the next epoch (Mohan et al. 2021, "Analyzing and
-// mitigating data stalls in DNN training", call it MinIO).
+// Nothing is replaced, because an epoch reads each image once: the image that is kept is worth as much as the one that
+// comes later. An image that made room for another would be read again in the next epoch. Mohan et al. (2021,
+// "Analyzing and mitigating data stalls in DNN training") call this MinIO.
 #pragma once
 
 #include <atomic>
