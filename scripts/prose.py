@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds sentences of pages, comments and --help against the rules of CONTRIBUTING.md: their words, and their columns.
+"""Holds sentences of pages, comments, --help and messages against the rules of CONTRIBUTING.md: words, and columns.
 
   scripts/prose.py --seed 7 --count 40     prints 40 sentences that the seed picks, each with its verdict
   scripts/prose.py --all                   prints each sentence that breaks a rule
 
-Ends with 1 if a printed sentence breaks a rule. The texts of --help are those in the programs' source.
+Ends with 1 if a printed sentence breaks a rule. The texts of --help and of messages are the literals of the programs.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BANNED = {
     r"(?i:\bwhoever\b)": "the actor's name",
     r"\bWho (is|has|was)\b": "the actor's name",
     r"(?i:\banew\b)": "again, recreated, reconnects",
-    r"(?i:\bgets? on\b)": "makes progress",
+    r"(?i:\b(gets?|got|getting) on\b)": "makes progress",
     r"(?i:\bheard of\b)": "heartbeat received",
     r"(?i:\bany more\b)": "no longer, or what is the case",
     r"(?i:\bat first\b)": "the present, without history",
@@ -194,6 +194,35 @@ def help_texts(text):
     return made.found
 
 
+def yaml_texts(text):
+    """Passages of the values of description, message, summary and solution in YAML, on one line or folded."""
+    made, lines = Passages(), text.splitlines()
+    key = re.compile(r"( *(?:- )?)(?:description|message|summary|solution): (.*)")
+    for number, line in enumerate(lines, 1):
+        found = key.match(line)
+        if not found:
+            continue
+        made.add(number, found[2].strip("'\"|>-"))
+        for more in lines[number:]:
+            if len(more) - len(more.lstrip()) <= len(found[1]) or not more.strip():
+                break
+            made.add(number, more)
+        made.end()
+    return made.found
+
+
+def plain_texts(text):
+    """Passages of a text with blocks of commands and template actions, which are none."""
+    made = Passages()
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        said = re.sub(r"\{\{.*?\}\}", "value", line)
+        if not said.strip() or said.startswith("  "):
+            made.end()
+        else:
+            made.add(number, said)
+    return made.found
+
+
 def split(passage):
     """A colon and a semicolon end a sentence here; code and a link count as one word."""
     plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", passage)).replace("**", "")
@@ -215,9 +244,8 @@ def sources(*endings):
 
 
 def programs():
-    """The sources with texts of --help."""
-    return [path for path in sources("operator/*.cpp", "trainer/*.cpp")
-            if re.search(r"<CLI/CLI.hpp>|  lockstep-\w+ --help", path.read_text())]
+    """The sources whose literals users read: --help, errors, events, lines of logs."""
+    return sources("operator/*.cpp", "operator/*.h", "trainer/*.cpp", "trainer/*.h")
 
 
 def scripts():
@@ -231,7 +259,9 @@ def sentences():
                             ("comment", sources("*.h", "*.c", "*.cpp", "*.cu"), comments),
                             ("comment", sources("*.py"), python_comments),
                             ("comment", scripts(), hash_comments),
-                            ("help", programs(), help_texts)):
+                            ("help", programs(), help_texts),
+                            ("text", sources("manifests/crd.yaml", "charts/lockstep/files/alerts.yaml"), yaml_texts),
+                            ("text", sources("charts/lockstep/templates/NOTES.txt"), plain_texts)):
         for path in paths:
             if path.name != "api.md":  # which is the CRD's
                 for first, last, passage in of(path.read_text()):
@@ -241,6 +271,8 @@ def sentences():
 def remarks(sentence, lines):
     """What is wrong with a sentence; `lines` are those of its file."""
     found = wrong_words(sentence.text)
+    if sentence.kind == "text":  # of YAML and templates, which others wrap
+        return found
     if sentence.kind == "page":
         long = set(too_long("\n".join(lines))) & set(range(sentence.first, sentence.last + 1))
         most = PAGE_COLUMNS

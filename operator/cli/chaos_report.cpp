@@ -93,7 +93,7 @@ std::string chaos_text(const ChaosReport& report) {
   }
   text += fmt::format("verdict: {}; {}\n", report.succeeded ? "the job finished" : "the job did not finish",
                       violations.empty()
-                          ? "each step was committed once, whole, with the same bits on all ranks"
+                          ? "each step was committed once, whole, with bitwise identical weights on all ranks"
                           : fmt::format("{} violation{}", violations.size(), violations.size() == 1 ? "" : "s"));
   return text;
 }

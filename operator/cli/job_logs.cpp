@@ -214,7 +214,7 @@ Status logs(const Target& target, const JobLogOptions& options, std::stop_token 
   std::sort(pods.begin(), pods.end(), [](const auto& a, const auto& b) { return place_of(a).slot < place_of(b).slot; });
   if (pods.empty() && (over(job) || !options.follow)) {
     return fail(ErrorCode::kNotFound,
-                fmt::format("{} has no pods{}", options.name, over(job) ? " any more (spec.cleanPodPolicy)" : " yet"));
+                fmt::format("{} has no pods{}", options.name, over(job) ? " left (spec.cleanPodPolicy)" : " yet"));
   }
 
   Lines lines(target.out, options.rank);

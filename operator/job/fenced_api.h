@@ -63,7 +63,7 @@ class FencedApi final : public kube::Api {
 
  private:
   bool allowed() const { return !may_write_ || may_write_(); }
-  static Error refused() { return fail(ErrorCode::kCancelled, "this process is not the leader any more"); }
+  static Error refused() { return fail(ErrorCode::kCancelled, "this process is no longer the leader"); }
 
   kube::Api& api_;
   const std::function<bool()> may_write_;

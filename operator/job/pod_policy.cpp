@@ -132,7 +132,7 @@ void find_loss(const Snapshot& snapshot, bool gang_speaks, SlotView& slot) {
   } else if (coordinator_lost(snapshot, slot.slot) && !pod.node_name.empty() && !snapshot.nodes.empty() &&
              !snapshot.nodes.contains(pod.node_name)) {
     slot.cause = Cause::kNodeLost;
-    slot.message = fmt::format("node {} of pod {} does not exist any more", pod.node_name, pod.meta.name);
+    slot.message = fmt::format("node {} of pod {} no longer exists", pod.node_name, pod.meta.name);
   }
 }
 
@@ -350,7 +350,7 @@ void plan_pods(const Snapshot& snapshot, const Survey& survey, const api::Traini
     // The name of a lost pod of this very round is taken until the round is over.
     if (slot.pod == nullptr || slot.incarnation < incarnation) missing.push_back({slot.slot, incarnation, avoid});
   }
-  delete_pods(snapshot, unwanted, "not of the gang any more", plan);
+  delete_pods(snapshot, unwanted, "no longer of the gang", plan);
   delete_pods(snapshot, survey.released, "it is to leave the gang", plan);
   for (const api::Pod* pod : survey.released) {
     if (!pod->meta.deleted) continue;

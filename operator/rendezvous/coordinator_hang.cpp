@@ -77,7 +77,7 @@ void CoordinatorState::evaluate_hang(Now now) {
     return;
   }
   HangWatch& watch = *gang().watch;
-  // It got on after all, or ended in order; what that means for the others is not to be seen yet.
+  // It made progress after all, or ended in order. What that means for the others is not known yet.
   if (gang().hang && (watch.moved() > gang().hang->since || gang().end.exits.count(gang().hang->failure.rank) != 0)) {
     gang().hang.reset();
     watch.restart(now.time);

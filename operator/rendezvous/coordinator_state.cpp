@@ -30,7 +30,7 @@ void CoordinatorState::on_plan(const JobPlan& plan, Now now) {
   const Contacts::Change change = contacts_.expect(plan.members, now.time);
   for (const int slot : change.fresh) generation_.forget_early(slot);
   for (const auto& [slot, session] : change.left) {
-    send(session, Refused{fmt::format("slot {} does not belong to this pod any more", slot), true});
+    send(session, Refused{fmt::format("slot {} no longer belongs to this pod", slot), true});
     close(session);
   }
   generation_.keep_early(contacts_);

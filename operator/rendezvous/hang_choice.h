@@ -14,7 +14,7 @@
 
 namespace lockstep::rendezvous {
 
-// A rank whose process is there, at a moment at which no rank of the generation has got on for long.
+// A rank whose process is there, at a moment at which no rank of the generation has made progress for long.
 struct WatchedRank {
   int rank = 0;
   int slot = 0;

@@ -31,7 +31,7 @@ class HangWatch {
   // Nobody could see anything until now: what did not change meanwhile proves nothing.
   void restart(MonotonicTime now);
 
-  // When any rank last got on.
+  // When any rank last made progress.
   MonotonicTime moved() const { return moved_; }
   // A step of this generation was committed, or any at all where it is not known with how many it began.
   bool stepped() const { return stepped_; }

@@ -45,7 +45,9 @@ class Prose(unittest.TestCase):
                            ("comment", "scripts/build.sh"), ("comment", "charts/lockstep/values.yaml"),
                            ("help", "operator/options.cpp"), ("help", "operator/cli/cli.cpp"),
                            ("help", "trainer/flags.cpp"), ("help", "trainer/agent/main.cpp"),
-                           ("help", "trainer/pack/data_cli.cpp")):
+                           ("help", "trainer/pack/data_cli.cpp"), ("help", "operator/job/pod_policy.cpp"),
+                           ("text", "manifests/crd.yaml"), ("text", "charts/lockstep/files/alerts.yaml"),
+                           ("text", "charts/lockstep/templates/NOTES.txt")):
             self.assertGreater(found.count((kind, path)), 3, path)
 
     def test_a_long_sentence_of_a_page_is_found(self):
@@ -70,8 +72,14 @@ class Prose(unittest.TestCase):
                 f'app.add("--x", x, "{half}", "{half}");\nconstexpr auto kText = R"(\nHead.\n{half}\n{half}\n)";\n')
         self.assertEqual(wrong(prose.help_texts(text)), [1, 5])
 
+    def test_a_long_sentence_of_a_description_is_found(self):
+        text = (f"a:\n  description: {LONG}\n  image: {LONG}\n- message: '{LONG}'\n  b:\n    description: >-\n"
+                f"      word\n      {LONG}\n    c: {LONG}\n")
+        self.assertEqual(wrong(prose.yaml_texts(text)), [2, 4, 6])
+        self.assertEqual(wrong(prose.plain_texts(f"{{{{ {LONG} }}}}\n{LONG}\n\n  {LONG}\n")), [1])
+
     def test_a_banned_word_is_found(self):
-        for text in ("Whoever is late.", "It gets on.", "They do not get on.", "Who is left goes on.",
+        for text in ("Whoever is late.", "It gets on.", "They do not get on.", "It got on.", "Who is left goes on.",
                      "It is gone any more.", "They start anew.", "It is empty at first.", "What befalls it.",
                      "Simply run it."):
             self.assertEqual(len(prose.wrong_words(text)), 1, text)

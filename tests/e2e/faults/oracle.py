@@ -105,7 +105,7 @@ def _interrupted(life):
             problems.append("the job was Restarting")
             break
         if ran and not condition(found, "Running") and not condition(found, "Succeeded"):
-            problems.append("the job was not Running any more before it had Succeeded")
+            problems.append("the job was no longer Running before it had Succeeded")
             break
         ran = ran or condition(found, "Running")
     containers = {}

@@ -93,7 +93,7 @@ def test_a_recorded_failure_is_found():
 
 def test_a_job_that_stopped_running_for_a_while_is_found():
     found = found_in(lambda life: life["jobs"].insert(2, ("MODIFIED", job("Starting", ["Placed"]))))
-    assert found == ["the job was not Running any more before it had Succeeded"]
+    assert found == ["the job was no longer Running before it had Succeeded"]
     found = found_in(lambda life: life["jobs"].insert(2, ("MODIFIED", job("Restarting", ["Placed", "Restarting"]))))
     assert "the job was Restarting" in found
 

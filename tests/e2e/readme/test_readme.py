@@ -96,7 +96,7 @@ def test_the_cluster_block_trains_to_the_end(cluster_of_make):
 def test_the_chaos_block_makes_its_faults(tmp_path):
     (block,) = blocks("docs/laptop.md")["Chaos"]
     out = run(block if WHOLE else changed(block, LONG[block]), 900, cwd=write_job(tmp_path), PATH=PATH)
-    assert "each step was committed once, whole, with the same bits on all ranks" in out, out
+    assert "each step was committed once, whole, with bitwise identical weights on all ranks" in out, out
 
 
 @types_blocks("docs/laptop.md", "On this machine: `lockstep run`")

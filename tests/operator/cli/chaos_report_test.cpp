@@ -36,15 +36,16 @@ ChaosReport report() {
 }
 
 TEST(ChaosReport, counts_faults_by_kind_with_the_time_that_each_cost) {
-  EXPECT_EQ(chaos_text(report()),
-            "chaos with seed 7: 3 of 5 faults were made; the job ended before the last 1\n"
-            "FAULT            MADE  LEFT OUT  LOST, MEDIAN  LOST, WORST\n"
-            "kill a worker    1     1         300 ms        300 ms\n"
-            "kill a pod       1     0         480 ms        480 ms\n"
-            "cut a data link  1     0         0 ms          0 ms\n"
-            "restarts: 3, of which 2 charged to restart.maxRestarts (14 in this run)\n"
-            "goodput: 92.0 % of 10.0 s went into the 2 steps that count; 0 done again\n"
-            "verdict: the job finished; each step was committed once, whole, with the same bits on all ranks\n");
+  EXPECT_EQ(
+      chaos_text(report()),
+      "chaos with seed 7: 3 of 5 faults were made; the job ended before the last 1\n"
+      "FAULT            MADE  LEFT OUT  LOST, MEDIAN  LOST, WORST\n"
+      "kill a worker    1     1         300 ms        300 ms\n"
+      "kill a pod       1     0         480 ms        480 ms\n"
+      "cut a data link  1     0         0 ms          0 ms\n"
+      "restarts: 3, of which 2 charged to restart.maxRestarts (14 in this run)\n"
+      "goodput: 92.0 % of 10.0 s went into the 2 steps that count; 0 done again\n"
+      "verdict: the job finished; each step was committed once, whole, with bitwise identical weights on all ranks\n");
   EXPECT_TRUE(report().good());
 }
 
