@@ -344,9 +344,9 @@ SUITES = {
 # other too (.ci/run sets it).
 FIRST = ("structure", "unit")
 LANES = (
-    ("jobs",),
-    ("faults", "leader", "ranks", "chart", "placement", "kernels"),
-    ("cluster", "run", "compat", "readme", "gpu", "kind"),
+    ("jobs", "cluster"),
+    ("faults", "leader", "ranks", "chart", "placement", "kernels", "compat", "gpu"),
+    ("run", "readme", "kind"),
 )
 LAST = ("asan", "tsan")
 
