@@ -20,7 +20,7 @@ TOOLS = {
 }
 PARTS = {
     "libraries": "Convolutions.*:Products.*",
-    "arenas": "Arenas.*",
+    "arenas": "Arenas.*:Images.*",
     "layers": "Small/CudaLayer.*:Odd/CudaLayer.*:Even/CudaLayer.*",
     "images": "*Images/CudaLayer.*",
     "bfloat16": "*/Bfloat16Layer.*",

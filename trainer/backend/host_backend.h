@@ -24,6 +24,9 @@ class HostBackend : public core::Backend {
   void read(void* to, const std::byte* from, size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void write_pixels(std::byte* to, const std::uint8_t* from, size_t count, const core::PixelValues& values) override {
+    core::spread_pixels(from, count, values, real(), to, threads());
+  }
   core::Mark mark() override { return {}; }
   bool reached(core::Mark) override { return true; }
   Status wait(core::Mark) override { return {}; }

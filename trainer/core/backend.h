@@ -13,6 +13,7 @@
 #include "operator/base/result.h"
 #include "trainer/core/fixed_point.h"
 #include "trainer/core/graph.h"
+#include "trainer/core/pixels.h"
 #include "trainer/core/tensor.h"
 
 namespace lockstep::trainer::cuda {
@@ -127,6 +128,8 @@ class Backend {
   virtual void clear(std::byte* to, size_t bytes) = 0;
   virtual void write(std::byte* to, const void* from, size_t bytes) = 0;  // `from`: memory of the host
   virtual void read(void* to, const std::byte* from, size_t bytes) = 0;   // `to`: memory of the host
+  // Writes `count` real numbers, those that the bytes stand for (pixels.h). `from` and `values`: memory of the host.
+  virtual void write_pixels(std::byte* to, const std::uint8_t* from, size_t count, const PixelValues& values) = 0;
 
   // The place after all work so far; whether the work before it is done; waits until it is. wait() returns the first
   // error of work that no earlier wait() has returned. What that work writes is garbage then.

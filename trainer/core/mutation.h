@@ -21,6 +21,7 @@ enum class Mutation {
   kLeaveUnread,   // a bucket leaves the host's memory before the device has copied it there
   kCommitEarly,   // a step counts before the backend has written its state (cuda/mutation.h: and is told so)
   kSwapMomentum,  // the momentum of batch norm weighs the old statistics, and not the newest
+  kTrustAhead,    // a step computes what was written ahead, whatever its position
 };
 
 #ifdef LOCKSTEP_MUTATIONS
@@ -37,6 +38,7 @@ inline Mutation mutation() {
     if (name == "kLeaveUnread") return Mutation::kLeaveUnread;
     if (name == "kCommitEarly") return Mutation::kCommitEarly;
     if (name == "kSwapMomentum") return Mutation::kSwapMomentum;
+    if (name == "kTrustAhead") return Mutation::kTrustAhead;
     return Mutation::kNone;
   }();
   return chosen;

@@ -5,30 +5,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "operator/base/clock.h"
 #include "operator/base/result.h"
+#include "trainer/core/pixels.h"
 
 namespace lockstep::trainer::core {
 
 // A lease of host memory that holds the samples of one micro-batch. The source owns the memory and gets it back when
-// the batch is destroyed. A batch may outlive its source. One thread at a time.
+// the last copy of the batch is destroyed. A batch may outlive its source. One thread at a time for each copy.
 class Batch {
  public:
   using Input = std::span<const std::byte>;
 
   Batch() = default;
   // The end of the last copy of `lease` gives the memory of `inputs` back.
-  Batch(std::vector<Input> inputs, std::shared_ptr<const void> lease)
-      : lease_(std::move(lease)), inputs_(std::move(inputs)) {}
-  Batch(Batch&&) = default;
-  Batch& operator=(Batch&&) = default;
+  Batch(std::vector<Input> inputs, std::shared_ptr<const void> lease,
+        std::shared_ptr<const PixelValues> pixels = nullptr)
+      : lease_(std::move(lease)), inputs_(std::move(inputs)), pixels_(std::move(pixels)) {}
 
-  // One block of bytes per kInput tensor of the graph, in their order: (rows, shape of a sample), of the tensor's type.
+  // One block of bytes per kInput tensor of the graph, in their order: (rows, shape of a sample), of the tensor's type
+  // unless pixels() says otherwise.
   const std::vector<Input>& inputs() const { return inputs_; }
+  // Not null: the first input is images (rows, height, width, kColours) of a byte for each number, and this says which
+  // number a byte stands for.
+  const PixelValues* pixels() const { return pixels_.get(); }
   size_t bytes() const {
     size_t sum = 0;
     for (const Input& input : inputs_) sum += input.size();
@@ -38,6 +43,7 @@ class Batch {
  private:
   std::shared_ptr<const void> lease_;
   std::vector<Input> inputs_;
+  std::shared_ptr<const PixelValues> pixels_;
 };
 
 // The micro-batches that a rank takes next: those numbered first, first + stride, and so on below `end` of step `step`,
@@ -68,6 +74,13 @@ class SampleSource {
   // kCorrupt: a sample is damaged; kInvalid: it is none of this data set, or its file was changed; the sentence names
   // its file and offset. kCancelled: `abort` became true. Any number of threads.
   virtual Result<Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) = 0;
+
+  // What the same call of take() would return, if it is ready; empty: it is not, or its error is. Changes nothing, and
+  // neither waits nor reads. One thread, between calls of take().
+  virtual std::optional<Batch> peek(std::int64_t position, std::int64_t rows) {
+    static_cast<void>(position), static_cast<void>(rows);
+    return std::nullopt;
+  }
 
   // For how long a call of take() waits for storage that does not answer; 0: it never waits for storage. Any thread.
   virtual Duration patience() const { return {}; }

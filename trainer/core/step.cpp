@@ -16,6 +16,7 @@ namespace lockstep::trainer::core {
 namespace {
 
 constexpr std::int64_t kMutatedStep = 6;  // committed before the step that mutations change
+constexpr std::int64_t kNoStep = -1;      // samples that are not trained on
 constexpr int kMaxAttempts = 64;          // lower an exponent by more than the range of double
 constexpr int kEvaluationExponent = 24;   // held-out losses are summed with a step of 6e-8
 constexpr std::int64_t kTopFew = 5;       // of top-5
@@ -104,6 +105,7 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
 void Replica::use(comm::Communicator& communicator, std::int64_t generation) {
   communicator_ = &communicator;
   generation_ = generation;
+  ahead_.position.reset();
   pulse_.committed(state_->step);
   parts_.synchronizer.use(communicator);
 }
@@ -184,6 +186,7 @@ Status Replica::compute(const Share& share) {
     batch.turn = {.first = j == share.first, .last = j + share.stride >= share.end};
     LOCKSTEP_CHECK_OK(compute_micro_batch(batch, share));
   }
+  load_ahead(share);
   while (taken < begun) LOCKSTEP_CHECK_OK(take_results(slot(taken++)));
   return {};
 }
@@ -199,7 +202,9 @@ Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
     const Meanwhile loading(pulse_, Doing::kLoading, options_.loading_rest);
     const std::int64_t position = state_->samples + context.first_sample;
     LOCKSTEP_TRY(batch.samples, taken(parts_.source.take(position, rows, abort_)));
-    LOCKSTEP_CHECK_OK(load(batch.samples, mutation() == Mutation::kDropSample && state_->step == kMutatedStep));
+    const std::optional<std::int64_t> held = std::exchange(ahead_.position, std::nullopt);
+    const bool is_loaded = mutation() == Mutation::kTrustAhead ? held.has_value() : held == position;
+    if (!is_loaded) LOCKSTEP_CHECK_OK(load(batch.samples, state_->step));
   }
   {
     Timed timed(times_.forward);
@@ -251,17 +256,44 @@ Status Replica::ran(Status work) {
   return work;
 }
 
-// Copies a batch to the inputs of the program. `drops_first`: the first row of each input stays as it is.
-Status Replica::load(const Batch& batch, bool drops_first) {
+// Copies a batch to the inputs of the program, for the step that follows `step` committed ones.
+Status Replica::load(const Batch& batch, std::int64_t step) {
+  Backend& backend = parts_.backend;
+  const bool drops_first = mutation() == Mutation::kDropSample && step == kMutatedStep;  // the first row of each input
+  const std::vector<Batch::Input>& from = batch.inputs();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (batch.inputs().size() != inputs_.size() || batch.inputs()[i].size() != input_bytes_[i]) {
+    const PixelValues* const pixels = i == 0 ? batch.pixels() : nullptr;
+    const size_t bytes_of_one = pixels != nullptr ? size_of(backend.real()) : 1;  // of the input, for a byte of `from`
+    if (from.size() != inputs_.size() || from[i].size() * bytes_of_one != input_bytes_[i]) {
       return fail(ErrorCode::kInternal, "the samples do not have the shapes of the graph's inputs");
     }
-    const size_t dropped = drops_first ? input_bytes_[i] / static_cast<size_t>(parts_.graph.batch) : 0;
-    parts_.backend.write(static_cast<std::byte*>(inputs_[i]) + dropped, batch.inputs()[i].data() + dropped,
-                         input_bytes_[i] - dropped);
+    const size_t dropped = drops_first ? from[i].size() / static_cast<size_t>(parts_.graph.batch) : 0;
+    std::byte* const to = static_cast<std::byte*>(inputs_[i]) + dropped * bytes_of_one;
+    const Batch::Input rest = from[i].subspan(dropped);
+    if (pixels != nullptr) {
+      backend.write_pixels(to, reinterpret_cast<const std::uint8_t*>(rest.data()), rest.size(), *pixels);
+    } else {
+      backend.write(to, rest.data(), rest.size());
+    }
   }
   return {};
+}
+
+// Writes the first micro-batch of the next step, if that step shares out the work as this one does. The bytes cross to
+// a device while it computes this step. What reads the inputs was enqueued before.
+void Replica::load_ahead(const Share& share) {
+  Backend& backend = parts_.backend;
+  const bool crosses = !inputs_.empty() && backend.host(static_cast<std::byte*>(inputs_[0])) == nullptr;
+  if (!crosses || share.first >= share.end || !backend.reached(ahead_.written)) return;
+  Timed timed(times_.wait);  // the time is the device's, which computes
+  const std::int64_t rows = parts_.graph.batch;
+  const std::int64_t position = state_->samples + samples_of_step() + share.first * rows;
+  std::optional<Batch> next = parts_.source.peek(position, rows);
+  if (!next) return;
+  ahead_.samples = std::move(*next);
+  const bool loaded = load(ahead_.samples, state_->step + 1).ok();
+  ahead_.written = backend.mark();
+  if (loaded) ahead_.position = position;
 }
 
 void Replica::read_results(InFlight& batch) {
@@ -378,7 +410,8 @@ Status Replica::evaluate_batch(std::int64_t first, std::int64_t count, std::vect
   {
     const Meanwhile loading(pulse_, Doing::kLoading, options_.loading_rest);
     LOCKSTEP_TRY(batch.samples, taken(parts_.source.take_held_out(first, parts_.graph.batch, abort_)));
-    LOCKSTEP_CHECK_OK(load(batch.samples, false));
+    ahead_.position.reset();
+    LOCKSTEP_CHECK_OK(load(batch.samples, kNoStep));
   }
   pulse_.enter(Doing::kForward);
   LOCKSTEP_CHECK_OK(ran(program_->forward(context, abort_)));

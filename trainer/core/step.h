@@ -139,6 +139,13 @@ class Replica {
     Mark mark;
   };
 
+  // What is written to the inputs before its step begins.
+  struct Ahead {
+    std::optional<std::int64_t> position;  // of its first sample; empty: the inputs hold something else
+    Batch samples;
+    Mark written;
+  };
+
   Replica(const ReplicaParts& parts, const StepOptions& options, const std::atomic<bool>& abort);
 
   template <typename T>
@@ -151,7 +158,8 @@ class Replica {
   Status backward(const RunContext& context, Turn turn);
   Result<Batch> taken(Result<Batch> batch);
   Status ran(Status work);
-  Status load(const Batch& batch, bool drops_first);
+  Status load(const Batch& batch, std::int64_t step);
+  void load_ahead(const Share& share);
   Status evaluate_batch(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& words);
   void read_results(InFlight& batch);
   Status take_results(const InFlight& batch);
@@ -179,6 +187,7 @@ class Replica {
   std::uint64_t refreshed_ = 0;         // State::changes() that they are of
   static constexpr std::int64_t kInFlight = 2;
   std::array<InFlight, kInFlight> in_flight_;
+  Ahead ahead_;
 
   // Staged until commit.
   std::unique_ptr<Memory> gradients_;

@@ -14,11 +14,13 @@ namespace lockstep::trainer::cuda {
 enum class Mutation {
   kNone,
   // Order of work.
-  kSumUnawaited,  // NCCL sums a bucket without waiting for the event behind its gradients
-  kLandUnasked,   // what a copy brings is taken without asking for its event
-  kReuseRing,     // pinned memory is written again before the copy from it has run
-  kCommitEarly,   // an update returns before the optimizer's event (core/mutation.h: and the step counts)
-  kKeepCopies,    // a parameter's bfloat16 copy stays as the first forward pass made it
+  kSumUnawaited,     // NCCL sums a bucket without waiting for the event behind its gradients
+  kLandUnasked,      // what a copy brings is taken without asking for its event
+  kReuseRing,        // pinned memory is written again before the copy from it has run
+  kCommitEarly,      // an update returns before the optimizer's event (core/mutation.h: and the step counts)
+  kKeepCopies,       // a parameter's bfloat16 copy stays as the first forward pass made it
+  kSpreadUnawaited,  // images are read without waiting for the event behind their copy
+  kReuseImages,      // an image's pinned buffer is filled again before the copy from it has run
   // What libraries and kernels are told.
   kWrongStride,        // of a convolution, with padding behind the image that makes the sizes fit
   kShiftedPadding,     // one zero more before the image and one less behind it
@@ -40,6 +42,8 @@ inline Mutation mutation() {
         {"kReuseRing", Mutation::kReuseRing},
         {"kCommitEarly", Mutation::kCommitEarly},
         {"kKeepCopies", Mutation::kKeepCopies},
+        {"kSpreadUnawaited", Mutation::kSpreadUnawaited},
+        {"kReuseImages", Mutation::kReuseImages},
         {"kWrongStride", Mutation::kWrongStride},
         {"kShiftedPadding", Mutation::kShiftedPadding},
         {"kWrongDilation", Mutation::kWrongDilation},

@@ -55,30 +55,25 @@ Crop middle_crop(std::int64_t height, std::int64_t width) {
   return {(height - side) / 2, (width - side) / 2, side, side};
 }
 
-Normaliser::Normaliser(const ChannelStatistics& statistics) {
-  for (size_t channel = 0; channel < 3; ++channel) {
-    for (size_t pixel = 0; pixel < 256; ++pixel) {
+core::PixelValues values_of(const ChannelStatistics& statistics) {
+  core::PixelValues values;
+  for (size_t channel = 0; channel < core::kColours; ++channel) {
+    for (size_t pixel = 0; pixel < values[channel].size(); ++pixel) {
       const double value = static_cast<double>(pixel) / 255;
-      table_[channel][pixel] = static_cast<float>((value - statistics.mean[channel]) / statistics.deviation[channel]);
+      values[channel][pixel] = static_cast<float>((value - statistics.mean[channel]) / statistics.deviation[channel]);
     }
   }
+  return values;
 }
 
-void Normaliser::write(const Image& image, const View& view, core::ElementType real, void* to) const {
-  auto put = [&](auto* at) {
-    for (std::int64_t y = 0; y < image.height; ++y) {
-      for (std::int64_t x = 0; x < image.width; ++x) {
-        const std::int64_t row = y + view.down, column = (view.flipped ? image.width - 1 - x : x) + view.right;
-        const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
-        const std::uint8_t* pixel = image.pixels.data() + (inside ? (row * image.width + column) * 3 : 0);
-        for (size_t channel = 0; channel < 3; ++channel) *at++ = table_[channel][inside ? pixel[channel] : 0];
-      }
+void write_view(const Image& image, const View& view, std::uint8_t* to) {
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    for (std::int64_t x = 0; x < image.width; ++x) {
+      const std::int64_t row = y + view.down, column = (view.flipped ? image.width - 1 - x : x) + view.right;
+      const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
+      const std::uint8_t* pixel = image.pixels.data() + (inside ? (row * image.width + column) * 3 : 0);
+      for (size_t channel = 0; channel < core::kColours; ++channel) *to++ = inside ? pixel[channel] : 0;
     }
-  };
-  if (real == core::ElementType::kFloat32) {
-    put(static_cast<float*>(to));
-  } else {
-    put(static_cast<double*>(to));
   }
 }
 

@@ -1,11 +1,11 @@
-// From the pixels of an image to the numbers that a network reads: a random crop and flip, then a scale per channel.
+// From the pixels of an image to what a network reads: a random crop and flip, and a scale per channel.
 // Small images are moved in a black frame; of photographs, a part is cut and resized.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "trainer/core/tensor.h"
+#include "trainer/core/pixels.h"
 #include "trainer/data/jpeg.h"
 #include "trainer/data/resize.h"
 
@@ -45,16 +45,10 @@ struct ChannelStatistics {
 inline constexpr ChannelStatistics kCifarStatistics{{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}};
 inline constexpr ChannelStatistics kImageNetStatistics{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 
-// (pixel - mean) / deviation, rounded to float32 also for float64, so that backends see the same data. Any number of
-// threads.
-class Normaliser {
- public:
-  explicit Normaliser(const ChannelStatistics& statistics);
-  // Writes the view as (height, width, 3) numbers of type `real`. What lies outside of the image is black.
-  void write(const Image& image, const View& view, core::ElementType real, void* to) const;
+// (pixel - mean) / deviation of each byte.
+core::PixelValues values_of(const ChannelStatistics& statistics);
 
- private:
-  std::array<std::array<float, 256>, 3> table_;  // (channel, pixel)
-};
+// Writes the pixels of the view as (height, width, 3). What lies outside of the image is black.
+void write_view(const Image& image, const View& view, std::uint8_t* to);
 
 }  // namespace lockstep::trainer::data

@@ -8,7 +8,7 @@
 namespace lockstep::trainer::data {
 
 core::Batch DraftBatch::finish() && {
-  return {{inputs.begin(), inputs.end()}, std::move(lease)};
+  return {{inputs.begin(), inputs.end()}, std::move(lease), std::move(pixels)};
 }
 
 // The blocks that no batch uses, all of one size.
@@ -54,14 +54,14 @@ class BatchPool::Blocks : public std::enable_shared_from_this<Blocks> {
   std::vector<Block> free_;  // protected by mutex_
 };
 
-BatchPool::BatchPool(std::vector<size_t> row_bytes)
-    : row_bytes_(std::move(row_bytes)), blocks_(std::make_shared<Blocks>()) {}
+BatchPool::BatchPool(std::vector<size_t> row_bytes, std::shared_ptr<const core::PixelValues> pixels)
+    : row_bytes_(std::move(row_bytes)), pixels_(std::move(pixels)), blocks_(std::make_shared<Blocks>()) {}
 
 DraftBatch BatchPool::draft(std::int64_t rows) const {
   size_t total = 0;
   for (size_t bytes : row_bytes_) total += core::align_up(bytes * static_cast<size_t>(rows), core::kAlignment);
   auto [data, lease] = blocks_->lease(total);
-  DraftBatch draft{.lease = std::move(lease)};
+  DraftBatch draft{.lease = std::move(lease), .pixels = pixels_};
   for (size_t bytes : row_bytes_) {
     const size_t all = bytes * static_cast<size_t>(rows);
     draft.inputs.emplace_back(data, all);

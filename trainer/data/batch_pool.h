@@ -17,6 +17,7 @@ namespace lockstep::trainer::data {
 struct DraftBatch {
   std::vector<std::span<std::byte>> inputs;  // by input: (rows, bytes of a row), aligned to core::kAlignment
   std::shared_ptr<const void> lease;
+  std::shared_ptr<const core::PixelValues> pixels;  // as core::Batch::pixels()
 
   // What may be read of it, when it is filled.
   core::Batch finish() &&;
@@ -25,8 +26,8 @@ struct DraftBatch {
 // Any thread. Batches may outlive the pool. Copies share their memory.
 class BatchPool {
  public:
-  // `row_bytes`: of one sample, by input.
-  explicit BatchPool(std::vector<size_t> row_bytes);
+  // `row_bytes`: of one sample, by input. `pixels`: of each batch.
+  explicit BatchPool(std::vector<size_t> row_bytes, std::shared_ptr<const core::PixelValues> pixels = nullptr);
 
   const std::vector<size_t>& row_bytes() const { return row_bytes_; }
   // Memory for `rows` samples. Batches of one size do not allocate once as many of them exist as are used at a time.
@@ -35,6 +36,7 @@ class BatchPool {
  private:
   class Blocks;
   std::vector<size_t> row_bytes_;
+  std::shared_ptr<const core::PixelValues> pixels_;
   std::shared_ptr<Blocks> blocks_;
 };
 

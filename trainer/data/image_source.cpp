@@ -12,7 +12,7 @@ namespace lockstep::trainer::data {
 
 namespace {
 
-size_t values_of(const ImageOptions& options) {
+size_t pixels_of(const ImageOptions& options) {
   return static_cast<size_t>(options.height * options.width * 3);
 }
 
@@ -21,8 +21,8 @@ size_t values_of(const ImageOptions& options) {
 ImageSource::ImageSource(std::shared_ptr<const ImageStore> training, std::shared_ptr<const ImageStore> held_out,
                          const ImageOptions& options)
     : options_(options),
-      normaliser_(options.statistics),
-      pool_({values_of(options) * core::size_of(options.real), sizeof(std::int32_t)}),
+      pool_({pixels_of(options), sizeof(std::int32_t)},
+            std::make_shared<const core::PixelValues>(values_of(options.statistics))),
       reader_(options.patience),
       training_{.store = std::move(training), .chosen = {}},
       held_out_{.store = std::move(held_out), .chosen = {}} {
@@ -131,8 +131,7 @@ Status ImageSource::write_image(const ImageStore& store, size_t number, const Vi
                             options_.first_label, options_.first_label + options_.classes - 1));
   }
   const auto row = static_cast<size_t>(to.row);
-  normaliser_.write(*image, view, options_.real,
-                    to.draft.inputs[0].data() + row * values_of(options_) * core::size_of(options_.real));
+  write_view(*image, view, reinterpret_cast<std::uint8_t*>(to.draft.inputs[0].data()) + row * pixels_of(options_));
   reinterpret_cast<std::int32_t*>(to.draft.inputs[1].data())[row] =
       static_cast<std::int32_t>(example.label - options_.first_label);
   return {};

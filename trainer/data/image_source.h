@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/core/tensor.h"
 #include "trainer/data/augmentation.h"
 #include "trainer/data/batch_pool.h"
 #include "trainer/data/block_order.h"
@@ -26,7 +25,6 @@ struct ImageOptions {
   ChannelStatistics statistics = kCifarStatistics;
   Augmentation augmentation;  // of samples that are trained on
   OnDamage on_damage = OnDamage::kFail;
-  core::ElementType real = core::ElementType::kFloat32;
   std::uint64_t seed = 0;
   std::uint64_t block_bytes = kBlockBytes;        // of the order of records
   std::int64_t window_blocks = 8;                 // of the order of records
@@ -45,7 +43,7 @@ class ImageSource final : public PartSource {
   // Of the images to train on, which decide what a position means. Not 0.
   std::uint64_t fingerprint() const { return training_.store->fingerprint(); }
 
-  // Inputs: images (rows, height, width, 3), real, and classes (rows), int32. Errors as the interface has them, and
+  // Inputs: images (rows, height, width, 3), as bytes, and classes (rows), int32. Errors as the interface has them, and
   // kInvalid: a record without an image or a label, an image of another size, a label outside of the classes, or a
   // changed file; the sentence names file and offset. Such images are never skipped: they are not damaged, the options
   // or the data are wrong.
@@ -94,7 +92,6 @@ class ImageSource final : public PartSource {
   void skip(const Split& split, size_t number, const Error& why);
 
   const ImageOptions options_;
-  const Normaliser normaliser_;
   BatchPool pool_;
   PatientReader reader_;
   Split training_, held_out_;

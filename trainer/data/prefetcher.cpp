@@ -149,6 +149,14 @@ Result<core::Batch> Prefetcher::take(std::int64_t position, std::int64_t rows, c
   return read ? await(read, abort) : read_at_once(false, position, rows, abort);
 }
 
+std::optional<core::Batch> Prefetcher::peek(std::int64_t position, std::int64_t rows) {
+  const std::lock_guard guard(shared_->mutex);
+  for (const auto& read : shared_->window) {
+    if (read->position == position && read->rows == rows && read->result && read->result->ok()) return **read->result;
+  }
+  return std::nullopt;
+}
+
 Result<core::Batch> Prefetcher::take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) {
   return read_at_once(true, first, rows, abort);
 }

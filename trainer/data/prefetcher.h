@@ -52,6 +52,8 @@ class Prefetcher final : public core::SampleSource {
   // call that takes that batch, and a second call reads it again. It is that of the first row that fails, whichever
   // thread had it.
   Result<core::Batch> take(std::int64_t position, std::int64_t rows, const std::atomic<bool>& abort) override;
+  // A batch of the window that is read.
+  std::optional<core::Batch> peek(std::int64_t position, std::int64_t rows) override;
   Duration patience() const override { return source_->patience(); }
   std::int64_t held_out() const override { return source_->held_out(); }
   Result<core::Batch> take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) override;

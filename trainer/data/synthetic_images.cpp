@@ -2,37 +2,33 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "trainer/core/random.h"
+#include "trainer/data/augmentation.h"
 
 namespace lockstep::trainer::data {
 
 namespace {
 
-// Numbers by (seed, place), rounded to float32 also for float64, so that backends see the same data.
-template <typename T>
-void fill_with_noise(std::uint64_t key, std::vector<std::byte>& bytes) {
-  constexpr double kSpread = 3.4641016151377544;  // of uniform numbers with variance 1
-  auto* values = reinterpret_cast<T*>(bytes.data());
-  for (size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
-    values[i] = static_cast<float>(kSpread * (core::uniform(key, i) - 0.5));
-  }
+// Of bytes that are uniform.
+constexpr double kDeviation = 73.90027063549903;  // sqrt((256^2 - 1) / 12)
+constexpr ChannelStatistics kNoise{{0.5, 0.5, 0.5}, {kDeviation / 255, kDeviation / 255, kDeviation / 255}};
+
+size_t pixels_of(const SyntheticOptions& options) {
+  return static_cast<size_t>(options.pixels * options.pixels) * core::kColours;
 }
 
 }  // namespace
 
 SyntheticImages::SyntheticImages(const SyntheticOptions& options)
-    : RowSource({static_cast<size_t>(options.pixels * options.pixels * 3) * core::size_of(options.real),
-                 sizeof(std::int32_t)}),
+    : RowSource({pixels_of(options), sizeof(std::int32_t)},
+                std::make_shared<const core::PixelValues>(values_of(kNoise))),
       held_out_(options.most_held_out == 0 ? kImages : std::min(kImages, options.most_held_out)),
-      image_bytes_(static_cast<size_t>(options.pixels * options.pixels * 3) * core::size_of(options.real)),
+      image_bytes_(pixels_of(options)),
       images_(static_cast<size_t>(kImages) * image_bytes_) {
   const std::uint64_t key = core::derive(options.seed, "synthetic images");
-  if (options.real == core::ElementType::kFloat32) {
-    fill_with_noise<float>(key, images_);
-  } else {
-    fill_with_noise<double>(key, images_);
-  }
+  for (size_t i = 0; i < images_.size(); ++i) images_[i] = static_cast<std::uint8_t>(core::derive(key, i) >> 56);
   for (std::uint64_t i = 0; i < kImages; ++i) {
     const std::uint64_t bits = core::derive(core::derive(key, "class"), i);
     classes_.push_back(static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(options.classes)));

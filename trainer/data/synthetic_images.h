@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/core/tensor.h"
 #include "trainer/data/row_source.h"
 
 namespace lockstep::trainer::data {
@@ -13,13 +12,12 @@ namespace lockstep::trainer::data {
 struct SyntheticOptions {
   std::int64_t pixels = 224;  // rows and columns
   std::int64_t classes = 1000;
-  core::ElementType real = core::ElementType::kFloat32;
   std::uint64_t seed = 0;
   std::int64_t most_held_out = 0;  // 0: all
 };
 
 // kImages images with random classes, again and again in one order. Held out are the same ones. Inputs: images (rows,
-// pixels, pixels, 3), real, with mean 0 and variance 1, and classes (rows), int32.
+// pixels, pixels, 3), as bytes that stand for numbers with mean 0 and variance 1, and classes (rows), int32.
 class SyntheticImages final : public RowSource {
  public:
   static constexpr std::int64_t kImages = 64;
@@ -34,7 +32,7 @@ class SyntheticImages final : public RowSource {
  private:
   std::int64_t held_out_;
   size_t image_bytes_;
-  std::vector<std::byte> images_;      // (kImages, pixels, pixels, 3)
+  std::vector<std::uint8_t> images_;   // (kImages, pixels, pixels, 3)
   std::vector<std::int32_t> classes_;  // (kImages)
 };
 

@@ -19,13 +19,11 @@ constexpr std::chrono::seconds kPatience(120);  // for storage that does not ans
 
 Dataset make_synthetic(const DataOptions& options, const ImageShape& shape) {
   using Images = data::SyntheticImages;
-  return {.source = std::make_unique<Images>(data::SyntheticOptions{.pixels = shape.pixels,
-                                                                    .classes = shape.classes,
-                                                                    .real = options.real,
-                                                                    .seed = options.seed,
-                                                                    .most_held_out = options.held_out}),
-          .epoch_samples = Images::kImages,
-          .description = fmt::format("{} synthetic images of {} x {}", Images::kImages, shape.pixels, shape.pixels)};
+  return {
+      .source = std::make_unique<Images>(data::SyntheticOptions{
+          .pixels = shape.pixels, .classes = shape.classes, .seed = options.seed, .most_held_out = options.held_out}),
+      .epoch_samples = Images::kImages,
+      .description = fmt::format("{} synthetic images of {} x {}", Images::kImages, shape.pixels, shape.pixels)};
 }
 
 }  // namespace
@@ -62,7 +60,6 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
                                  .statistics = shape.photographs ? data::kImageNetStatistics : data::kCifarStatistics,
                                  .augmentation = shape.photographs ? data::kPhotographs : data::Augmentation{},
                                  .on_damage = on_damage,
-                                 .real = options.real,
                                  .seed = options.seed,
                                  .most_held_out = options.held_out,
                                  .patience = kPatience}));

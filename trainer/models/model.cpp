@@ -77,7 +77,7 @@ Result<Dataset> open_text(const DataOptions& options, std::int64_t context) {
   dataset.description =
       fmt::format("{} files, {} characters to learn, {} held out, vocabulary {}", dataset.text->files.size(),
                   dataset.text->training.size(), dataset.text->held_out.size(), dataset.text->vocabulary.size());
-  dataset.source = std::make_unique<data::TextSource>(source);
+  dataset.source = std::make_unique<data::TextSource>(std::move(source));
   return dataset;
 }
 

@@ -239,6 +239,9 @@ class LateBackend final : public core::Backend {
   void read(void* to, const std::byte* from, size_t bytes) override {
     enqueue([=, this] { computes_->read(to, aliases_->inside(from), bytes); });
   }
+  void write_pixels(std::byte* to, const std::uint8_t* from, size_t count, const core::PixelValues& values) override {
+    enqueue([=, this, &values] { computes_->write_pixels(aliases_->inside(to), from, count, values); });
+  }
   core::Mark mark() override { return thread_.mark(); }
   bool reached(core::Mark mark) override { return thread_.reached(mark); }
   Status wait(core::Mark mark) override { return thread_.wait(mark); }

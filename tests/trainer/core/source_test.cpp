@@ -35,9 +35,13 @@ class Recorder final : public core::SampleSource {
     return line_.take_held_out(first, rows + more_rows, abort);
   }
   void aim(const core::Aim& next) override { aims.push_back(next); }
+  std::optional<core::Batch> peek(std::int64_t position, std::int64_t rows) override {
+    peeked.push_back(position);
+    return line_.peek(position, rows + more_rows);
+  }
 
   static constexpr std::int64_t kHeldOut = 10;
-  std::vector<std::int64_t> taken, held_out_taken;
+  std::vector<std::int64_t> taken, held_out_taken, peeked;
   std::vector<core::Aim> aims;
   std::optional<std::pair<std::int64_t, Error>> fails;
   std::int64_t more_rows = 0;  // than were asked for
@@ -93,6 +97,22 @@ TEST(Source, each_step_takes_what_it_announced_and_the_ranks_together_take_all) 
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < kSteps * kMicroBatches; ++i) all.push_back(i * kSamplesOfBatch);
   EXPECT_EQ(taken, all);
+}
+
+TEST(Source, only_a_backend_out_of_reach_is_given_the_next_step_ahead) {
+  for (const bool late : {false, true}) {
+    comm::SingleRankCommunicator alone;
+    testing::Recipe recipe = recorded_recipe();
+    recipe.backend = late ? "late" : "cpu";
+    testing::Rank rank(recipe, alone);
+    std::vector<std::int64_t> first_of_next;
+    for (std::int64_t step = 1; step < 4; ++step) {
+      ASSERT_TRUE(rank.replica->step({}).ok());
+      first_of_next.push_back(step * kMicroBatches * kSamplesOfBatch);
+    }
+    EXPECT_EQ(recorder_of(rank).peeked, late ? first_of_next : std::vector<std::int64_t>());
+    EXPECT_EQ(recorder_of(rank).taken.size(), size_t{3 * kMicroBatches}) << "each batch is taken all the same";
+  }
 }
 
 TEST(Source, an_error_ends_the_step_changes_nothing_and_the_step_can_be_repeated) {

@@ -67,6 +67,7 @@ struct Machine {
   Kill kill;
 
   std::mutex mutex;
+  std::optional<std::vector<Enqueued>> list;
   std::condition_variable released;
   int hanging = 0;
   std::uint64_t releases = 0;
@@ -118,12 +119,18 @@ bool must_be_hosts(const void* address, size_t bytes) {
   return machine().pinned_memory.holds(address, bytes);
 }
 
+void list(CudaStream* stream, const std::string& what) {
+  const std::lock_guard guard(machine().mutex);
+  if (machine().list) machine().list->push_back({stream, what});
+}
+
 void put_in(CudaStream* stream, std::function<void()> work) {
   if (!machine().streams.put(stream, std::move(work), Streams::Hold::kBack)) refuse("work for a stream that is none");
 }
 
 void copy_up(void* to, const void* from, size_t bytes, CudaStream* stream) {
   std::byte* const inside = must_be_inside(to, bytes, "a copy to the device");
+  list(stream, fmt::format("up {}", bytes));
   if (must_be_hosts(from, bytes)) {
     put_in(stream, [=] { std::memcpy(inside, from, bytes); });
     return;
@@ -150,6 +157,16 @@ void kill_process(const std::string& doing) {
   std::abort();  // never reached
 }
 
+void begin_list() {
+  const std::lock_guard guard(machine().mutex);
+  machine().list.emplace();
+}
+
+std::vector<Enqueued> end_list() {
+  const std::lock_guard guard(machine().mutex);
+  return std::exchange(machine().list, std::nullopt).value_or(std::vector<Enqueued>());
+}
+
 CudaError launch(CudaStream* stream, std::function<void()> kernel, const char* name) {
   Streams& streams = machine().streams;
   const std::optional<int> device = streams.device_of(stream);
@@ -160,6 +177,7 @@ CudaError launch(CudaStream* stream, std::function<void()> kernel, const char* n
   while (before >= 0 && !left.compare_exchange_weak(before, before - 1)) {
   }
   if (before == 0) kernel = [&streams, lost = *device] { streams.lose(lost, CudaError::kLaunchFailure); };
+  list(stream, name);
   if (machine().kill.is(name)) kernel = [] { kill_process(machine().kill.name); };
   put_in(stream, std::move(kernel));
   return end_call();

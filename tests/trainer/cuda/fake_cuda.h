@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "trainer/cuda/types.h"
 
@@ -53,6 +54,14 @@ namespace lockstep::trainer::cuda::fake {
 
 inline constexpr size_t kMostHeldBack = 1024;
 
+// Work that was enqueued: a kernel by its name, a copy to the device as "up BYTES".
+struct Enqueued {
+  CudaStream* stream = nullptr;
+  std::string what;
+};
+// Lists such work from now on, in the order of the calls. Ends the list and returns it.
+void begin_list();
+std::vector<Enqueued> end_list();
 // Enqueues a kernel. kInvalidResourceHandle: the stream is none, or belongs to another device than the thread's.
 CudaError launch(CudaStream* stream, std::function<void()> kernel, const char* name = "");
 // Ends the process by SIGKILL, and says before it what it was doing.

@@ -100,29 +100,27 @@ TEST(Augmentation, a_view_moves_and_mirrors_and_has_black_around) {
   Image image{.height = 2, .width = 3};
   for (int pixel : {10, 20, 30, 40, 50, 60})
     image.pixels.insert(image.pixels.end(), 3, static_cast<std::uint8_t>(pixel));
-  // Gives the pixels back.
-  const Normaliser normaliser({.mean = {0, 0, 0}, .deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0}});
   auto seen = [&](const View& view) {
-    std::vector<double> all(18), one;
-    normaliser.write(image, view, core::ElementType::kFloat64, all.data());
+    std::vector<std::uint8_t> all(18), one;
+    write_view(image, view, all.data());
     for (size_t i = 0; i < all.size(); i += 3) one.push_back(all[i]);
     return one;
   };
-  EXPECT_EQ(seen({}), (std::vector<double>{10, 20, 30, 40, 50, 60}));
-  EXPECT_EQ(seen({.flipped = true}), (std::vector<double>{30, 20, 10, 60, 50, 40}));
-  EXPECT_EQ(seen({.down = 1}), (std::vector<double>{40, 50, 60, 0, 0, 0}));
-  EXPECT_EQ(seen({.down = -1, .right = 1}), (std::vector<double>{0, 0, 0, 20, 30, 0}));
-  EXPECT_EQ(seen({.right = 1, .flipped = true}), (std::vector<double>{0, 30, 20, 0, 60, 50}));
-  EXPECT_EQ(seen({.down = -2}), std::vector<double>(6, 0));
+  EXPECT_EQ(seen({}), (std::vector<std::uint8_t>{10, 20, 30, 40, 50, 60}));
+  EXPECT_EQ(seen({.flipped = true}), (std::vector<std::uint8_t>{30, 20, 10, 60, 50, 40}));
+  EXPECT_EQ(seen({.down = 1}), (std::vector<std::uint8_t>{40, 50, 60, 0, 0, 0}));
+  EXPECT_EQ(seen({.down = -1, .right = 1}), (std::vector<std::uint8_t>{0, 0, 0, 20, 30, 0}));
+  EXPECT_EQ(seen({.right = 1, .flipped = true}), (std::vector<std::uint8_t>{0, 30, 20, 0, 60, 50}));
+  EXPECT_EQ(seen({.down = -2}), std::vector<std::uint8_t>(6, 0));
 }
 
 TEST(Augmentation, each_channel_has_its_scale_and_both_types_the_same_numbers) {
-  const Image image{.height = 1, .width = 1, .pixels = {51, 102, 255}};
-  const Normaliser normaliser({.mean = {0.2, 0.5, 0.5}, .deviation = {1, 0.1, 0.25}});
+  const std::uint8_t pixels[] = {51, 102, 255};
+  const core::PixelValues values = values_of({.mean = {0.2, 0.5, 0.5}, .deviation = {1, 0.1, 0.25}});
   float floats[3];
   double doubles[3];
-  normaliser.write(image, {}, core::ElementType::kFloat32, floats);
-  normaliser.write(image, {}, core::ElementType::kFloat64, doubles);
+  core::spread_pixels(pixels, 3, values, core::ElementType::kFloat32, floats, 1);
+  core::spread_pixels(pixels, 3, values, core::ElementType::kFloat64, doubles, 1);
   const double expected[] = {0, -1, 2};
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(floats[i], expected[i], 1e-6);

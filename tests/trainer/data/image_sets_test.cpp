@@ -13,6 +13,7 @@
 #include <set>
 
 #include "tests/trainer/data/record_files.h"
+#include "trainer/data/image_folder.h"
 #include "trainer/data/image_source.h"
 
 namespace lockstep::trainer::data {
@@ -62,11 +63,11 @@ class ImageSetsTest : public ::testing::Test {
 
 // (shade, class) of each row.
 std::vector<std::pair<int, int>> rows_of(const core::Batch& batch) {
-  const auto* pixels = reinterpret_cast<const float*>(batch.inputs()[0].data());
+  const auto* pixels = reinterpret_cast<const std::uint8_t*>(batch.inputs()[0].data());
   const auto* classes = reinterpret_cast<const std::int32_t*>(batch.inputs()[1].data());
   std::vector<std::pair<int, int>> rows;
   for (size_t row = 0; row < batch.inputs()[1].size() / sizeof(std::int32_t); ++row) {
-    rows.emplace_back(std::lround(pixels[row * kSideInFolder * kSideInFolder * 3]), classes[row]);
+    rows.emplace_back(pixels[row * kSideInFolder * kSideInFolder * 3], classes[row]);
   }
   return rows;
 }

@@ -58,16 +58,16 @@ std::shared_ptr<ImageSource> source_of(std::vector<std::unique_ptr<MemoryFile>> 
   return testing::source_of_records(as_data(std::move(training)), as_data(files(12, 6)), with, threads).value();
 }
 
-const float* pixels_of(const core::Batch& batch) {
-  return reinterpret_cast<const float*>(batch.inputs()[0].data());
+const std::uint8_t* pixels_of(const core::Batch& batch) {
+  return reinterpret_cast<const std::uint8_t*>(batch.inputs()[0].data());
 }
 const std::int32_t* classes_of(const core::Batch& batch) {
   return reinterpret_cast<const std::int32_t*>(batch.inputs()[1].data());
 }
 // Of the image in a row: its brightest pixel is not of the black border.
 std::int64_t number_of(const core::Batch& batch, std::int64_t row) {
-  const float* first = pixels_of(batch) + row * kPixels;
-  return std::lround((*std::max_element(first, first + kPixels) - 20) / 10);
+  const std::uint8_t* first = pixels_of(batch) + row * kPixels;
+  return std::lround((*std::max_element(first, first + kPixels) - 20) / 10.0);
 }
 
 TEST(ImageSource, an_epoch_holds_every_image_once_with_its_class) {
@@ -77,7 +77,8 @@ TEST(ImageSource, an_epoch_holds_every_image_once_with_its_class) {
     std::set<std::int64_t> seen;
     for (std::int64_t position = 12 * epoch; position < 12 * (epoch + 1); position += 4) {
       const core::Batch batch = source->take(position, 4, kGoOn).value();
-      ASSERT_EQ(batch.inputs()[0].size(), 4 * kPixels * sizeof(float));
+      ASSERT_EQ(batch.inputs()[0].size(), size_t{4 * kPixels});
+      ASSERT_NE(batch.pixels(), nullptr);
       ASSERT_EQ(batch.inputs()[1].size(), 4 * sizeof(std::int32_t));
       for (std::int64_t row = 0; row < 4; ++row) {
         seen.insert(number_of(batch, row));
@@ -135,7 +136,7 @@ TEST(ImageSource, held_out_images_come_in_order_and_as_they_are) {
   const std::int64_t expected[] = {16, 17, 17, 17};
   for (std::int64_t row = 0; row < 4; ++row) {
     EXPECT_EQ(number_of(batch, row), expected[row]);
-    const float* first = pixels_of(batch) + row * kPixels;
+    const std::uint8_t* first = pixels_of(batch) + row * kPixels;
     EXPECT_GT(*std::min_element(first, first + kPixels), 100) << "no black border";
   }
 }

@@ -212,6 +212,31 @@ TEST(Prefetcher, takes_of_a_rank_follow_its_share_over_the_steps) {
   EXPECT_EQ(storage->aims, 1) << "an aim that continues the window drops nothing";
 }
 
+TEST(Prefetcher, a_peek_gives_only_what_is_read_and_changes_nothing) {
+  const auto storage = std::make_shared<Storage>();
+  storage->hold_up(2);
+  storage->fails(1, fail(ErrorCode::kCorrupt, "file f at offset 1: damaged"), 0);
+  auto prefetcher = Prefetcher::start(storage, {.threads = 1, .batches = 3}).value();
+  EXPECT_FALSE(prefetcher->peek(0, 1).has_value()) << "nothing was announced";
+  prefetcher->aim(from(0));
+  ASSERT_TRUE(storage->await_started(3));  // the only thread has read the first two
+  for (int i = 0; i < 2; ++i) {
+    const auto peeked = prefetcher->peek(0, 1);
+    ASSERT_TRUE(peeked.has_value());
+    EXPECT_EQ(numbers_of(*peeked), count_from(0, 1));
+  }
+  EXPECT_FALSE(prefetcher->peek(0, 2).has_value()) << "of another size";
+  EXPECT_FALSE(prefetcher->peek(1, 1).has_value()) << "its error is the take's";
+  EXPECT_FALSE(prefetcher->peek(2, 1).has_value()) << "it is being read";
+  EXPECT_FALSE(prefetcher->peek(3, 1).has_value()) << "beyond the window";
+  storage->release(2);
+  EXPECT_EQ(first_of(prefetcher->take(0, 1, kNever)), 0);
+  EXPECT_EQ(prefetcher->take(1, 1, kNever).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(first_of(prefetcher->take(2, 1, kNever)), 2);
+  std::vector<std::int64_t> started = storage->started();
+  EXPECT_EQ(std::count(started.begin(), started.end(), 0), 1) << "read once";
+}
+
 TEST(Prefetcher, a_rank_without_a_share_reads_nothing) {
   const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {}).value();

@@ -50,6 +50,20 @@ TEST(RowSource, a_batch_beyond_the_held_out_samples_repeats_the_last) {
             (std::vector<std::int64_t>{1003, 1004, 1004, 1004}));
 }
 
+TEST(RowSource, a_peek_gives_the_batch_that_the_next_take_gives) {
+  Positions source;
+  const core::Batch peeked = source.peek(40, 3).value();
+  const core::Batch taken = source.take(40, 3, kNoAbort).value(), again = source.take(40, 3, kNoAbort).value();
+  EXPECT_EQ(peeked.inputs()[0].data(), taken.inputs()[0].data());
+  EXPECT_NE(again.inputs()[0].data(), taken.inputs()[0].data());
+  for (const core::Batch* batch : {&peeked, &taken, &again}) {
+    EXPECT_EQ(first_input(*batch), (std::vector<std::int64_t>{40, 41, 42}));
+  }
+  ASSERT_TRUE(source.peek(50, 3).has_value());
+  EXPECT_EQ(first_input(source.take(50, 2, kNoAbort).value()), (std::vector<std::int64_t>{50, 51}));
+  EXPECT_EQ(first_input(source.take(51, 3, kNoAbort).value()), (std::vector<std::int64_t>{51, 52, 53}));
+}
+
 TEST(BatchPool, memory_is_used_again_after_its_batch_and_not_before) {
   Positions source;
   std::optional<core::Batch> first = source.take(0, 2, kNoAbort).value();

@@ -20,8 +20,9 @@ TEST(SyntheticImages, have_mean_0_and_variance_1_and_classes_in_bounds) {
   SyntheticImages source({.pixels = 16, .classes = 10, .seed = 3});
   const core::Batch batch = source.take(0, kImages, kUninterrupted).value();
   std::vector<float> values(16 * 16 * 3 * kImages);
-  ASSERT_EQ(batch.inputs()[0].size(), values.size() * sizeof(float));
-  std::memcpy(values.data(), batch.inputs()[0].data(), batch.inputs()[0].size());
+  ASSERT_EQ(batch.inputs()[0].size(), values.size());
+  core::spread_pixels(reinterpret_cast<const std::uint8_t*>(batch.inputs()[0].data()), values.size(), *batch.pixels(),
+                      core::ElementType::kFloat32, values.data(), 1);
   double sum = 0, squares = 0;
   for (float value : values) sum += value, squares += value * value;
   EXPECT_NEAR(sum / static_cast<double>(values.size()), 0, 0.02);

@@ -32,7 +32,7 @@ TEST_F(Images, files_are_training_or_held_out_by_their_names) {
   EXPECT_EQ(dataset.description, "1 files, 24 images to train on, 10 held out");
   EXPECT_NE(dataset.fingerprint, 0U);
   const core::Batch batch = dataset.source->take(0, 4, kNever).value();
-  EXPECT_EQ(batch.inputs()[0].size(), sizeof(float) * 4 * 32 * 32 * 3);
+  EXPECT_EQ(batch.inputs()[0].size(), size_t{4 * 32 * 32 * 3});
 }
 
 TEST_F(Images, photographs_of_any_size_are_resized) {
@@ -43,7 +43,7 @@ TEST_F(Images, photographs_of_any_size_are_resized) {
   for (const auto& taken : {dataset.source->take(0, 24, kNever), dataset.source->take_held_out(0, 10, kNever)}) {
     ASSERT_TRUE(taken.ok()) << taken.error().message;
     const auto& inputs = taken->inputs();
-    EXPECT_EQ(inputs[0].size(), inputs[1].size() / sizeof(std::int32_t) * 20 * 20 * 3 * sizeof(float));
+    EXPECT_EQ(inputs[0].size(), inputs[1].size() / sizeof(std::int32_t) * 20 * 20 * 3);
     for (size_t at = 0; at < inputs[1].size(); at += sizeof(std::int32_t)) {
       std::int32_t one = -1;
       std::memcpy(&one, inputs[1].data() + at, sizeof one);
@@ -79,7 +79,7 @@ TEST_F(Images, synthetic_ones_need_no_files) {
   EXPECT_EQ(dataset.epoch_samples, 64);
   EXPECT_EQ(dataset.source->held_out(), 8);
   EXPECT_EQ(dataset.description, "64 synthetic images of 20 x 20");
-  EXPECT_EQ(dataset.source->take(0, 4, kNever)->inputs()[0].size(), sizeof(float) * 4 * 20 * 20 * 3);
+  EXPECT_EQ(dataset.source->take(0, 4, kNever)->inputs()[0].size(), size_t{4 * 20 * 20 * 3});
 }
 
 TEST_F(Images, folders_without_files_to_train_on_are_refused) {

@@ -16,6 +16,7 @@
 #include "trainer/backend/cuda/device_queue.h"
 #include "trainer/backend/cuda/error_code.h"
 #include "trainer/backend/cuda/fusion.h"
+#include "trainer/backend/cuda/image_ring.h"
 #include "trainer/backend/cuda/kernel.h"
 #include "trainer/backend/cuda/kernels/attention.h"
 #include "trainer/backend/cuda/kernels/fixed_point.h"
@@ -40,6 +41,7 @@ using trainer::cuda::DeviceScratch;
 using trainer::cuda::Dnn;
 using trainer::cuda::DnnPlace;
 using trainer::cuda::DnnStatus;
+using trainer::cuda::ImageRing;
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results.
 constexpr int kKernelsRevision = 2;
@@ -86,6 +88,7 @@ class CudaBackend final : public core::Backend {
     LOCKSTEP_TRY(queue_, DeviceQueue::create(runtime_, device_));
     LOCKSTEP_CHECK_OK(name_numerics());
     scratch_.emplace(*queue_);
+    images_.emplace(*queue_);
     LOCKSTEP_TRY(cell_memory_, DeviceMemory::allocate(*queue_, sizeof(Cells), kPatience));
     LOCKSTEP_CHECK_OK(launch_one());
     LOCKSTEP_TRY(workspace_, DeviceMemory::allocate(*queue_, kWorkspaceBytes, kPatience));
@@ -119,6 +122,7 @@ class CudaBackend final : public core::Backend {
   Result<std::unique_ptr<core::Executable>> bind(const core::Graph& graph, const core::Lowered& lowered,
                                                  const core::Addresses& addresses) override {
     queue_->enter();
+    LOCKSTEP_CHECK_OK(images_->reserve(pixels_of(graph)));
     Status status;
     auto executable = bind_nodes(graph, lowered, addresses, [&](const Run& run, Bindings bindings) {
       const core::Node& node = graph.nodes[run.first];
@@ -148,6 +152,9 @@ class CudaBackend final : public core::Backend {
   void clear(std::byte* to, size_t bytes) override { queue_->fill(to, 0, bytes); }
   void write(std::byte* to, const void* from, size_t bytes) override { queue_->write(to, from, bytes); }
   void read(void* to, const std::byte* from, size_t bytes) override { queue_->read(to, from, bytes); }
+  void write_pixels(std::byte* to, const std::uint8_t* from, size_t count, const core::PixelValues& values) override {
+    images_->write(reinterpret_cast<float*>(to), from, count, values);
+  }
   core::Mark mark() override { return queue_->mark(); }
   bool reached(core::Mark mark) override { return queue_->reached(mark); }
   Status wait(core::Mark mark) override { return queue_->wait(mark); }
@@ -195,6 +202,15 @@ class CudaBackend final : public core::Backend {
     const Dimensions d = dimensions_of(graph, first);
     if (run.count > 1) return cuda::needs_of(norm_block_of(graph, run), d);
     return std::visit([&](const auto& op) { return cuda::needs_of(op, d); }, first.op);
+  }
+
+  // Of a micro-batch of images, which the loader may write as bytes; 0: the graph reads none.
+  static size_t pixels_of(const core::Graph& graph) {
+    const auto inputs = graph.with_role(core::Role::kInput);
+    const core::Tensor* const first = inputs.empty() ? nullptr : &graph.tensor(inputs.front());
+    const bool images = first != nullptr && first->number == core::Number::kReal && first->shape.size() == 4 &&
+                        first->shape.back() == std::int64_t{core::kColours};
+    return images ? static_cast<size_t>(core::count_of(first->shape)) : 0;
   }
 
   // Activations and their gradients take half the bytes.
@@ -302,6 +318,7 @@ class CudaBackend final : public core::Backend {
   std::unique_ptr<DeviceQueue> queue_;
   std::unique_ptr<DeviceMemory> cell_memory_, workspace_;
   std::optional<DeviceScratch> scratch_;
+  std::optional<ImageRing> images_;
   BlasPlace place_{.blas = blas_};
   std::optional<DnnPlace> dnn_place_;  // once a graph needs it
   std::uint64_t digest_ = 0;           // of the latest update

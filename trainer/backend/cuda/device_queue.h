@@ -71,6 +71,8 @@ class DeviceQueue {
   // kExhausted: the device failed. The code lets the process end with an exit code that may be tried again: a new
   // process gets a new context.
   Status wait(core::Mark mark);
+  // Waits, and leaves every error to the next wait(). False: the device failed.
+  bool settle(core::Mark mark) { return wait_until(mark.number); }
 
  private:
   // What is to happen to bytes in the pinned ring when the work before a mark is done.

@@ -39,6 +39,10 @@ const Bug kBugs[] = {
     // Memory that is reused early.
     {"kReuseBucket", kOverNccl, kDiffer},
     {"kReuseRing", "CudaMemory.copies_may_be_larger_than_the_pinned_ring_and_of_any_size", "got == given"},
+    {"kReuseImages", "Images.of_many_writes_in_a_row_are_each_their_own", "get\\(\\*places\\[i\\]\\)"},
+    // Images that are computed too early, or in another step than theirs.
+    {"kSpreadUnawaited", "Images.come_in_the_order_of_the_queue", "got\\[i\\]"},
+    {"kTrustAhead", "ImagesAhead.a_step_that_fails_afterwards_loses_and_repeats_no_sample", "checksums_of"},
     // A commit before the optimizer's event.
     {"kCommitEarly", "CommitOnCuda.a_step_whose_update_the_gpu_loses_does_not_count", "Exited with exit status 2"},
     {"kCommitEarly", "Arenas.an_update_leaves_the_bits_and_the_digest_that_the_host_would",

@@ -60,9 +60,9 @@ inline Recipe resnet18(bool on_cuda) {
                                                .stem = models::ResNetOptions::Stem::kCifar});
                     },
                 .source =
-                    [](core::ElementType real) {
+                    [](core::ElementType) {
                       return std::make_unique<data::SyntheticImages>(data::SyntheticOptions{
-                          .pixels = kPixels, .classes = kClasses, .real = real, .seed = 3, .most_held_out = 8});
+                          .pixels = kPixels, .classes = kClasses, .seed = 3, .most_held_out = 8});
                     },
                 .optimizer = {.rule = core::Sgd{}, .schedule = {.peak = 0.001, .warmup_steps = 5}},
                 .options = {.seed = 3, .micro_batches = 1},

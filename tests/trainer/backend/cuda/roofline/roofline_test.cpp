@@ -53,6 +53,19 @@ TEST(Roofline, a_step_clears_and_measures_gradients_and_updates_parameters) {
   }
 }
 
+TEST(Roofline, a_step_makes_float32_of_the_bytes_of_its_images) {
+  core::GraphBuilder build(2);
+  const auto x = build.real_input("x", {2, 7, 5, 3});
+  const auto line = core::ops::linear(build, "line", core::ops::global_average_pool(build, "pool", x), 5);
+  const auto loss = core::ops::mean_squared_error(build, "loss", line, build.real_input("y", {2, 5}));
+  const core::Graph graph = build.finish(line, loss);
+  double images = 0;
+  for (const Work& one : works_of_step(graph, backend::Precision::kFloat32, 1, Fused::kNo)) {
+    if (one.kind == "images") images += one.bytes;
+  }
+  EXPECT_EQ(images, 5 * 2 * 7 * 5 * 3);
+}
+
 TEST(RooflineTable, is_what_the_models_compute) {
   std::ifstream file(ROOFLINE_TABLE);
   std::stringstream text;

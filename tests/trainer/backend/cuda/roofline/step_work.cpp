@@ -9,6 +9,13 @@ std::vector<Work> works_of_step(const core::Graph& graph, backend::Precision pre
   std::vector<Work> works;
   const auto by_node = fused == Fused::kYes ? fused_works_of_nodes(graph, precision) : works_of_nodes(graph, precision);
   for (const std::vector<Work>& of_node : by_node) works.insert(works.end(), of_node.begin(), of_node.end());
+  // Images come as bytes, and are written as float32.
+  for (const core::TensorId id : graph.with_role(core::Role::kInput)) {
+    const core::Tensor& input = graph.tensor(id);
+    if (input.number != core::Number::kReal || input.shape.size() != 4) continue;
+    works.push_back(
+        {"all", "images", Pass::kForward, 0, (1 + 4) * static_cast<double>(core::count_of(input.shape)), false});
+  }
   double floats = 0;
   for (const core::TensorId id : graph.with_role(core::Role::kParameter)) {
     floats += static_cast<double>(core::count_of(graph.tensor(id).shape));
