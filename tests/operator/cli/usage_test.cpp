@@ -75,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
              "lockstep bench: there is no command \"trian\"; did you mean \"train\"?\nSee lockstep bench --help.\n"},
         Case{{"bench", "storage", "--store", "tape"},
              2,
-             "lockstep bench storage: --store: tape not in {local,nfs,object}\nSee lockstep bench storage --help.\n"},
+             "lockstep bench storage: --store: tape not in {local,nfs,nfs-kept,object,object-kept}\nSee lockstep bench "
+             "storage --help.\n"},
         Case{{"bench", "storage", "--loaders", "0"},
              2,
              "lockstep bench storage: --loaders: Value 0 not in range 1 to 16\nSee lockstep bench storage --help.\n"},
@@ -157,7 +158,7 @@ TEST(Usage, completion_scripts_know_the_values_of_an_option) {
   EXPECT_EQ(offered(bash.out(), "lockstep bench train --transport t"), "tcp\n");
   EXPECT_EQ(offered(bash.out(), "lockstep bench train --dry"), "--dry-run\n");
   EXPECT_EQ(offered(bash.out(), "lockstep bench storage --nfs-l"), "--nfs-latency-ms\n");
-  EXPECT_EQ(offered(bash.out(), "lockstep bench storage --store o"), "object\n");
+  EXPECT_EQ(offered(bash.out(), "lockstep bench storage --store o"), "object object-kept\n");
   EXPECT_NE(fish.out().find("-n '__fish_seen_subcommand_from explain' -l preset -x -a 'topograph topograph-v0 aws"),
             std::string::npos)
       << fish.out();
