@@ -69,6 +69,8 @@ function(lockstep_test_on_late room filter)
   get_test_property(${room} LABELS labels)
   get_test_property(${room} TIMEOUT seconds)
   set_tests_properties(${room}_late PROPERTIES ENVIRONMENT LOCKSTEP_TEST_BACKEND=late LABELS "${labels}" TIMEOUT ${seconds})
+  # Side by side, two runs of one program would write one report, and the tests of one would not be counted.
+  set_tests_properties(${room} ${room}_late PROPERTIES RESOURCE_LOCK ${room}_report)
 endfunction()
 
 function(lockstep_add_if_there folder)
