@@ -156,7 +156,7 @@ void release_sick(int slot, Survey& gang) {
 
 const Sickness* sickness_behind(const Snapshot& snapshot, const api::TrainingJobStatus& status, const SlotView& slot) {
   const Sickness* sick = sickness_of(snapshot, slot);
-  if (!is_to_leave(sick)) return nullptr;
+  if (!is_to_leave(sick) || has_left(troubles_of(status), slot.slot, slot.pod->meta.name, snapshot.now)) return nullptr;
   const Duration stays = stays_for(status, *slot.pod, snapshot.now, {SlotTrouble::kUnhealthy, SlotTrouble::kNodeLost});
   return stays > Duration::zero() ? nullptr : sick;
 }

@@ -30,7 +30,8 @@ std::string note_departure(const Snapshot& snapshot, const SlotView& slot, const
 void release_sick(int slot, Survey& gang);
 
 // Why the slot's pod is replaced if a process of it failed or hung: the process would start again on what is sick.
-// Null: nothing is, its sign is doubted, or the pod stays for stays_for(). Owned by the snapshot.
+// Null: nothing is, its sign is doubted, or the pod stays for stays_for(). Null as well if its slot has left a node
+// before: the program may be what makes nodes sick. Owned by the snapshot.
 const Sickness* sickness_behind(const Snapshot& snapshot, const api::TrainingJobStatus& status, const SlotView& slot);
 
 // The slot whose member would leave now if a node were reserved for its successor. Empty: none, or it leaves without.

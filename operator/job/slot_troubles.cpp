@@ -166,6 +166,12 @@ std::size_t nodes_left(const std::vector<api::SlotStatus>& slots, WallTime now) 
   return nodes.size();
 }
 
+bool has_left(const std::vector<api::SlotStatus>& slots, int slot, const std::string& pod, WallTime now) {
+  return std::any_of(slots.begin(), slots.end(), [&](const api::SlotStatus& entry) {
+    return entry.slot == slot && entry.trouble == SlotTrouble::kUnhealthy && entry.pod != pod && avoided(entry, now);
+  });
+}
+
 Duration stays_for(const api::TrainingJobStatus& status, const api::Pod& pod, WallTime now,
                    std::initializer_list<SlotTrouble> after) {
   const auto identity = identity_of(pod.meta);

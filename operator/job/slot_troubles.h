@@ -39,6 +39,9 @@ std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slot
 // How many nodes pods of the job have left for a sign within ten minutes.
 std::size_t nodes_left(const std::vector<api::SlotStatus>& slots, WallTime now);
 
+// Whether an earlier pod of the slot left its node for a sign within ten minutes.
+bool has_left(const std::vector<api::SlotStatus>& slots, int slot, const std::string& pod, WallTime now);
+
 // For how long the pod stays on its node, whatever sign that has. A sign took an earlier pod of the job from that node,
 // with one of the troubles in `after`. The job has avoided the node since, so no other had room: the next pod would
 // come there, too. Zero: it need not stay.

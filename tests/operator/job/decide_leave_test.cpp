@@ -530,6 +530,27 @@ TEST(DecideLeave, the_successor_of_a_pod_that_failed_while_sick_is_no_attempt) {
   EXPECT_TRUE(s.is("Running"));
 }
 
+TEST(DecideLeave, a_program_that_makes_one_node_after_the_other_sick_is_charged) {
+  Gang s(0);
+  s.sicken(1, 0s);
+  s.broken(1, Cause::kProcessExit, 1, 75);
+  s.accept();
+  s.pods.erase(s.pods.begin() + 1);
+  s.view->members.erase(s.view->members.begin() + 1);
+  s.sick_pods.clear();
+  s.pod(1, 2).node_name = "node-9";
+  s.accept();
+  s.see(Phase::kUp, 2);
+  s.connect();
+  s.accept();
+  s.sick_pods["a-abcd-1-2"] = {kSign, 0s};
+  s.broken(2, Cause::kProcessExit, 1, 75);
+  s.accept();
+  ASSERT_EQ(s.job.status.attempts.size(), 2U);
+  EXPECT_EQ(s.job.status.attempts[1].cause, Cause::kProcessExit);
+  EXPECT_TRUE(s.job.status.attempts[1].counted);
+}
+
 TEST(DecideLeave, a_process_that_fails_is_the_jobs_fault_unless_the_sign_is_sure) {
   const std::pair<const char*, void (*)(Gang&)> table[] = {
       {"no sign", [](Gang& s) { s.sick_pods.clear(); }},
