@@ -108,6 +108,7 @@ disturb() {
   local name=$1 nodes=$2 before
   shift 2
   before=$(generation "$name")
+  before=${before:-0}
   "$@"
   await 180 is_newer "$name" "$before"
   trains "$name" "$nodes"

@@ -11,6 +11,7 @@ each week. tests/structure has links within the repository.
 import argparse
 import collections
 import concurrent.futures
+import http.client
 import re
 import sys
 import time
@@ -54,7 +55,7 @@ def ask(link):
             return None, False
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.reason}", error.code in BUSY
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return str(getattr(error, "reason", error)), True
 
 

@@ -14,6 +14,9 @@ if [ "${1:-}" = --quick ]; then
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 failed=0
+for program in clang-format shellcheck; do
+  command -v "$program" >/dev/null || { echo "lint: $program is missing; run: scripts/setup.sh test" >&2; exit 1; }
+done
 
 say() { printf 'lint: %-12s %s\n' "$1" "$2"; }
 # Runs a checker over the files of its input, MOST at a time, on all cores: over MOST CHECKER...

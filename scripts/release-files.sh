@@ -45,6 +45,10 @@ fi
 helm=$(tests/cluster/binaries.sh helm | tail -n 1)/helm
 cp -r charts/lockstep "$work/chart"
 sed -i "s|^  repository: .*|  repository: $image|" "$work/chart/values.yaml"
+if [ "$(grep -cxF "  repository: $image" "$work/chart/values.yaml")" != 1 ]; then
+  echo "release-files.sh: not one line of the chart's values names the image" >&2
+  exit 1
+fi
 "$helm" package "$work/chart" --version "$version" --app-version "$version" -d "$out" >/dev/null
 
 # SPDX 2.3: the package, and the packages that it depends on.

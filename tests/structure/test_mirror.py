@@ -18,6 +18,7 @@ DEB822 = "Types: deb\nURIs: http://one.example/debian\nSuites: bookworm\n"
         ({"sources.list.d/debian.sources": DEB822, "sources.list": "# see the other\n"}, "http://one.example/debian"),
         ({"sources.list.d/debian.sources": "Types: deb\n", "sources.list": "deb http://two.example/debian x main\n"},
          "http://two.example/debian"),
+        ({"sources.list.d/debian.sources": "URIs: mirror+file:/etc/apt/mirrors\n"}, None),
         ({}, None),
         ({"sources.list": "deb cdrom:[Debian]/ bookworm main\n"}, None),
     ],
