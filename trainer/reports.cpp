@@ -163,7 +163,8 @@ double Reports::flops_of_a_sample() const {
   return (flops.forward + flops.backward) / static_cast<double>(rank_.task->graph.batch);
 }
 
-void Reports::evaluated() const {
+void Reports::evaluated() {
+  told_travelling_ns_ = rank_.communicator->activity().travelling_ns;  // it is no part of the next step
   if (!rank_.leads()) return;
   const core::Evaluation& found = rank_.evaluation;
   print(stdout, "eval step {}  held-out loss {:.4f}{}{}\n", rank_.state().step, found.loss,

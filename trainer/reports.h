@@ -36,7 +36,7 @@ class Reports {
   Outcome<> step(const core::StepReport& report, double seconds);
 
   // The held-out loss was measured.
-  void evaluated() const;
+  void evaluated();
 
   // The end of the leading rank: a sample of text, if flags ask for one, and the result. kInternal.
   Outcome<> result();

@@ -36,8 +36,8 @@ Result<RunResult> from_result(const Json& result) {
                      .compute_speed = result.at("compute_images_per_second"),
                      .input_stall_percent = result.at("input_stall_percent"),
                      .exposed_communication_percent = result.at("exposed_communication_percent"),
-                     .bus_bandwidth = result.at("bus_bytes_per_second"),
-                     .percent_of_peak = result.at("percent_of_peak"),
+                     .bus_bandwidth = result.value("bus_bytes_per_second", 0.0),
+                     .percent_of_peak = result.value("percent_of_peak", 0.0),
                      .memory_bytes = result.at("memory_bytes"),
                      .precision = result.at("precision"),
                      .transport = result.at("transport")};

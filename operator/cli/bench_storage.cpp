@@ -127,8 +127,9 @@ class StorageBench {
     StorageResult result{.settings = settings(cell), .speeds = {}};
     for (int run = 1; run <= options_.runs; ++run) {
       const fs::path output = root_ / "read.log";
-      LOCKSTEP_CHECK_OK(
-          run_data(words_of(cell, options_, data(cell.form).string(), (root_ / "kept").string()), output));
+      LOCKSTEP_CHECK_OK(run_data(
+          words_of(cell, options_, data(cell.form).string(), (root_ / "kept" / data(cell.form).filename()).string()),
+          output));
       LOCKSTEP_TRY(const double speed, parse_read(content(output)));
       fmt::print("{}, run {} of {}: {:.1f} images/s\n", describe(cell), run, options_.runs, speed);
       result.speeds.push_back(speed);

@@ -249,6 +249,7 @@ std::optional<bool> NcclRank::advance() {
       if (!stands(done)) return std::nullopt;
       if (!done->value()) return look_at_own_work();
       computes_ = false;
+      if (!travels_since_) travels_since_ = last_moved_;  // no look came between the event and the end
       plan_->finish(channel_.host());
       sent_ += step_.up + step_.send + step_.in_place_bytes;
       received_ += step_.down + step_.in_place_bytes;

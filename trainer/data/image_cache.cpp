@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <new>
+#include <random>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -28,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMagic = 0x3145'4741'4d49'534cU;  // "LSIMAGE1"
 constexpr std::size_t kFolders = 1024;                    // so that none has millions of files
+constexpr int kTries = 1000;                              // to lock a file that is locked for microseconds
 constexpr auto kAbandoned = std::chrono::hours(1);        // a part as old as this is of a process that was killed
 
 // What a file of the folder begins with; the JPEG follows.
@@ -64,6 +68,12 @@ bool read_all(int fd, std::span<std::byte> to) {
     to = to.subspan(static_cast<std::size_t>(got));
   }
   return true;
+}
+
+// Process ids do not do: containers that share a folder have the same.
+std::uint64_t fresh_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
 }
 
 Error cannot_use(const std::string& folder, int number) {
@@ -121,14 +131,15 @@ class ImageCache::Folder {
     header.crc = checksum(header, jpeg);
     const std::uint64_t bytes = sizeof header + jpeg.size();
     if (!claim(bytes)) return;  // a smaller one may fit
-    const std::string part = fmt::format("{}/parts/{}-{}-{}", root_, ::getpid(), number, parts_.fetch_add(1));
+    const std::string part = fmt::format("{}/parts/{:016x}-{}", root_, token_, parts_.fetch_add(1));
     const UniqueFd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    const bool whole = fd && write_all(fd.get(), std::as_bytes(std::span(&header, 1))) && write_all(fd.get(), jpeg) &&
-                       ::rename(part.c_str(), path_of(number).c_str()) == 0;
-    if (whole) return;
+    const bool written = fd && write_all(fd.get(), std::as_bytes(std::span(&header, 1))) && write_all(fd.get(), jpeg);
+    const bool linked = written && ::link(part.c_str(), path_of(number).c_str()) == 0;
     const int number_of_error = errno;
-    ::unlink(part.c_str());
+    if (fd) ::unlink(part.c_str());
+    if (linked) return;
     give_back(bytes);
+    if (written && number_of_error == EEXIST) return;  // another process was first
     if (closed_.exchange(true)) return;
     log::warn("no more images are kept on the local disk",
               {{"folder", root_}, {"why", std::strerror(number_of_error)}});
@@ -166,10 +177,16 @@ class ImageCache::Folder {
       return true;
     });
   }
-  // Changes the number of bytes in `used_`. False: `change` says so, or the file cannot be written.
+  // Changes the number of bytes in `used_`. False: `change` says so, another process holds the lock, or the file cannot
+  // be written.
   bool count(const std::function<bool(std::uint64_t&)>& change) {
     const std::lock_guard guard(counting_);  // the lock of the file is one for all threads of a process
-    if (::flock(used_.get(), LOCK_EX) != 0) return false;
+    bool locked = false;  // without a long wait: a process may have been stopped while it held the lock
+    for (int i = 0; i < kTries && !locked; ++i) {
+      if (i > 0) ::sched_yield();
+      locked = ::flock(used_.get(), LOCK_EX | LOCK_NB) == 0;
+    }
+    if (!locked) return false;
     std::uint64_t used = 0;  // a new file is empty
     const ssize_t got = ::pread(used_.get(), &used, sizeof used, 0);
     bool changed = (got == 0 || got == sizeof used) && change(used);
@@ -192,6 +209,7 @@ class ImageCache::Folder {
   const std::string root_;
   const std::uint64_t most_;
   const std::uint64_t version_;
+  const std::uint64_t token_ = fresh_token();  // of this process, in names of files
   std::mutex counting_;
   UniqueFd used_;  // a file with the bytes of all others, by counting_ and its lock
   std::atomic<std::uint64_t> parts_{0};
@@ -227,10 +245,14 @@ bool ImageCache::keep_in_memory(std::size_t number, const ImageExample& image) c
     if (used_ > memory_bytes_ - bytes) return false;
     used_ += bytes;
   }
-  auto kept = std::make_shared<const ImageExample>(ImageExample{.encoded = image.encoded, .label = image.label});
+  std::shared_ptr<const ImageExample> kept;
+  try {
+    kept = std::make_shared<const ImageExample>(ImageExample{.encoded = image.encoded, .label = image.label});
+  } catch (const std::bad_alloc&) {  // the image need not be kept
+  }
   const std::lock_guard guard(mutex_);
-  if (images_[number]) {
-    used_ -= bytes;  // another thread was first
+  if (images_[number] || !kept) {
+    used_ -= bytes;  // another thread was first, or there is no memory
   } else {
     images_[number] = std::move(kept);
   }

@@ -1,7 +1,7 @@
 // How many batches a prefetcher keeps ahead. More of them help against reads whose times vary, and cost memory. So it
-// begins with two, and doubles when the batches of a full window were all used before a slow read ended. Storage that
-// is slower than training in the mean never fills the window, and more of it would not help. tf.data finds the size of
-// its buffers by the same rule.
+// begins with two, or as many as give each thread something to read. It doubles when the batches of a full window were
+// all used before a slow read ended. Storage that is slower than training in the mean fills the window only while
+// training pauses. tf.data finds the size of its buffers by the same rule.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,10 @@ class PrefetchDepth {
   explicit PrefetchDepth(std::size_t fixed) : fixed_(fixed > 0), batches_(fixed > 0 ? fixed : kFewest) {}
 
   std::size_t batches() const { return batches_; }
+  // So many keep all threads busy.
+  void at_least(std::size_t batches) {
+    if (!fixed_) batches_ = std::max(batches_, std::min(batches, kMost));
+  }
   // All batches() of them are ready.
   void full() { was_full_ = true; }
   // Training has to wait for a batch.
@@ -25,7 +29,7 @@ class PrefetchDepth {
     if (!fixed_ && was_full_) batches_ = std::min(2 * batches_, kMost);
     was_full_ = false;
   }
-  // The window was dropped: training waits in any case.
+  // The window was dropped, or training pauses: the next wait says nothing of storage.
   void dropped() { was_full_ = false; }
 
  private:

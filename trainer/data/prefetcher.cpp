@@ -115,6 +115,8 @@ void Prefetcher::aim(const core::Aim& next) {
     shared_->depth.dropped();
     reading = cancel(dropped);
     if (next.rows != shared_->aim.rows) shared_->batch_bytes = 0;
+    const std::int64_t parts = (next.rows + kRowsOfPart - 1) / kRowsOfPart;  // of a batch, for a thread each
+    if (parts > 0) shared_->depth.at_least(static_cast<size_t>((shared_->options.threads + parts - 1) / parts));
     shared_->aim = next;
     shared_->first = next.first;
   }
@@ -158,6 +160,10 @@ std::optional<core::Batch> Prefetcher::peek(std::int64_t position, std::int64_t 
 }
 
 Result<core::Batch> Prefetcher::take_held_out(std::int64_t first, std::int64_t rows, const std::atomic<bool>& abort) {
+  {
+    const std::lock_guard guard(shared_->mutex);
+    shared_->depth.dropped();
+  }
   return read_at_once(true, first, rows, abort);
 }
 

@@ -204,7 +204,7 @@ TEST_F(ImageCacheTest, a_folder_that_cannot_be_made_is_an_error_that_names_it) {
 TEST_F(ImageCacheTest, threads_that_read_the_same_images_keep_each_once) {
   const auto tiers = cache({.memory_bytes = 7 * (sizeof(ImageExample) + kImageBytes),
                             .folder = folder_,
-                            .folder_bytes = kImages * (kImageBytes + 48) * 4});
+                            .folder_bytes = kImages * (kImageBytes + 48) * 4});  // claims may overlap
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { read_all(*tiers); });
   for (std::thread& thread : threads) thread.join();
@@ -212,6 +212,10 @@ TEST_F(ImageCacheTest, threads_that_read_the_same_images_keep_each_once) {
   read_all(*tiers);
   EXPECT_EQ(storage_->reads, 0);
   EXPECT_GE(files().size(), kImages - 7);
+  std::uint64_t used = 0, sum = 0;
+  std::ifstream(folder_ + "/lockstep-images/used", std::ios::binary).read(reinterpret_cast<char*>(&used), sizeof used);
+  for (const fs::path& file : files()) sum += fs::file_size(file);
+  EXPECT_EQ(used, sum);
 }
 
 // The stores' own part of it.

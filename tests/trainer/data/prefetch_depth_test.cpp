@@ -18,6 +18,17 @@ std::size_t batches_after(std::size_t fixed, std::string_view events) {
   return depth.batches();
 }
 
+TEST(PrefetchDepth, gives_each_thread_something_to_read) {
+  PrefetchDepth found(0), fixed(3);
+  for (PrefetchDepth* depth : {&found, &fixed}) depth->at_least(8);
+  EXPECT_EQ(found.batches(), 8U);
+  EXPECT_EQ(fixed.batches(), 3U);
+  found.at_least(4);
+  EXPECT_EQ(found.batches(), 8U);
+  found.at_least(1000);
+  EXPECT_EQ(found.batches(), PrefetchDepth::kMost);
+}
+
 TEST(PrefetchDepth, doubles_when_a_full_window_was_not_enough) {
   struct Case {
     std::size_t fixed;

@@ -173,6 +173,17 @@ TEST(Prefetcher, reads_no_more_bytes_ahead_than_asked_and_always_one_batch) {
   }
 }
 
+TEST(Prefetcher, reads_so_far_ahead_that_each_thread_has_a_part) {
+  for (const auto& [rows, batches] : {std::pair<std::int64_t, size_t>{1, 6}, {16, 3}, {80, 2}}) {
+    const auto storage = std::make_shared<Storage>();
+    auto prefetcher = Prefetcher::start(storage, {.threads = 6}).value();
+    prefetcher->aim({.end = 1, .rows = rows});
+    const auto parts = static_cast<size_t>((rows + kRowsOfPart - 1) / kRowsOfPart);
+    ASSERT_TRUE(storage->await_started(batches * parts)) << rows << " rows";
+    EXPECT_EQ(storage->started().size(), batches * parts) << rows << " rows";
+  }
+}
+
 TEST(Prefetcher, reads_further_ahead_after_a_slow_read_used_up_what_was_ready) {
   const auto storage = std::make_shared<Storage>();
   auto prefetcher = Prefetcher::start(storage, {.threads = 2}).value();
