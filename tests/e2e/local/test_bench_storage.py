@@ -24,7 +24,7 @@ def test_each_cell_is_measured_once_and_stands_beside_its_bound(lockstep, tmp_pa
         assert row["store"] != "memory" or row["ratio"] == 1, row
     assert len(list(csv.DictReader((folder / "results.csv").open()))) == len(rows)
     assert "object, files" in (folder / "storage.svg").read_text()
-    assert "STORE      FORM     LOADERS  IMAGES/SEC" in first.out, first
+    assert "STORE        FORM     LOADERS  IMAGES/SEC" in first.out, first
 
     (folder / "cells/nfs-files-l2.json").unlink()
     second = lockstep(*TINY, "--output", folder)

@@ -31,7 +31,7 @@ def test_a_folder_of_images_trains_to_the_bits_of_its_packed_form(lockstep, run,
 
     def digest(data, workers, *flags):
         job = jobs.trainer("images", "--model=resnet18-cifar", "--width=4", f"--steps={STEPS}", "--batch-size=8",
-                           "--micro-batch-size=4", jobs.pace(0.1))
+                           "--micro-batch-size=4", jobs.pace(0.3))
         command = run(job, "--data", data, "--workers", workers, "--deterministic", *flags)
         assert command.wait(120) == 0, command
         command.nothing_is_left()
