@@ -14,7 +14,7 @@ pytestmark = [gpu.needed, gpu.cudart, gpu.cublaslt, gpu.cudnn]
 PARTS = {
     "cudnn": ("Convolutions.*", "*"),
     "cublaslt": ("Products.*", "*"),
-    "arenas": ("Arenas.*", "*"),
+    "arenas": ("Arenas.*:Images.*", "*"),
     "layers": ("*/CudaLayer.*:*/CudaOnlyPath.*:CudaContract.*", "Small/CudaLayer.*/linear:CudaContract.*"),
     "models": ("CudaModels.*", "CudaModels.gradients_of_every_layer_are_those_of_ref"),
     "tf32": ("*/Tf32Layer.*:Tf32.*", "Small/Tf32Layer.*/linear:Tf32.*"),
