@@ -23,14 +23,17 @@ SHARES = {"page": 0.4, "comment": 0.4, "help": 0.2}  # of the sentences that a s
 # The left side is the home-made word, the right side the field's.
 BANNED = {
     r"(?i:\bwhoever\b)": "the actor's name",
-    r"\bWho (is|has|was)\b": "the actor's name",
+    r"\bWho\b(?!.*\?)": "the actor's name",
     r"(?i:\banew\b)": "again, recreated, reconnects",
-    r"(?i:\b(gets?|got|getting) on\b)": "makes progress",
-    r"(?i:\bheard of\b)": "heartbeat received",
-    r"(?i:\bany more\b)": "no longer, or what is the case",
+    r"(?i:\b(gets?|got|gotten|getting) on\b)": "makes progress",
+    r"(?i:\bhear(s|d|ing)? of\b)": "heartbeat received",
+    r"(?i:\blook(s|ed|ing)? at at\b)": "concurrent",
+    r"(?i:\bdone without\b)": "evicted",
+    r"(?i:\b(same|equal|identical|other) bits\b)": "bitwise identical, or what differs",
+    r"(?i:\bany ?more\b)": "no longer, or what is the case",
     r"(?i:\bat first\b)": "the present, without history",
-    r"(?i:\bbefalls?\b)": "happens to",
-    r"(?i:\b(blazing|seamless(ly)?|simply|world-class|cutting-edge)\b)": "a fact",
+    r"(?i:\bbef(alls?|alling|allen|ell)\b)": "happens to",
+    r"(?i:\b(blazing(ly)?|seamless(ly)?|simply|world-class|cutting-edge)\b)": "a fact",
 }
 ITEM = re.compile(r"^\s*([*-]|\d+\.) ")
 # Of C++: literals, so that no // inside of them counts, and comments.

@@ -15,7 +15,7 @@
 
 namespace lockstep::job {
 
-// Who places the pods of jobs that do not say.
+// What places the pods of jobs without scheduling.backend.
 enum class DefaultBackend {
   kAuto,      // this operator, where it may see all nodes and pods
   kLockstep,  // this operator; where it may not see them, such jobs wait

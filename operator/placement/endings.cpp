@@ -16,7 +16,7 @@ struct Candidacy {
   std::set<NodeId> nodes{};
 };
 
-// Who ends first.
+// True if `one` ends first.
 bool ends_before(const Candidacy& one, const Candidacy& other) {
   if (one.ending.priority != other.ending.priority) return one.ending.priority < other.ending.priority;
   if (one.since != other.since) return one.since > other.since;

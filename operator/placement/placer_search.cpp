@@ -1,4 +1,5 @@
-// Who gets which nodes: the queue, the searches of one gang, and the domain that is kept free for the first that waits.
+// Which gang gets which nodes: the queue, the searches of one gang, and the domain that is kept free for the first that
+// waits.
 #include <algorithm>
 #include <utility>
 

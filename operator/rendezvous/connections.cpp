@@ -73,8 +73,8 @@ void Connections::accept_later() {
   });
 }
 
-// Thousands of members that come at once wait in the kernel's queue until others have said who they are. Who only holds
-// a place must not keep them out: the oldest has had the most time.
+// Thousands of members that come at once wait in the kernel's queue until others have said who they are. A connection
+// that only holds a place must not keep them out. The oldest one has had the most time, so it is closed.
 bool Connections::room_for_a_stranger() {
   if (strangers_.size() < kMostStrangers) return true;
   if (std::chrono::steady_clock::now() - strangers_.front().since < kStrangerStays) return false;

@@ -166,7 +166,7 @@ struct JobView {
   Progress progress;
   std::optional<CheckpointReport> newest_checkpoint;
   RecoveryTimes times;
-  // Ranks that should have held the same bits did not: which generation found that, who held what, and what was taken.
+  // Replicas of one step were not bitwise identical: the generation that found it, what each rank held, what was taken.
   // Empty: that has not been seen.
   std::string divergence;
   std::vector<std::string> refused;  // the last few members that were turned away, and why

@@ -43,7 +43,7 @@ void CoordinatorState::evaluate_broken(Now now) {
   }
 }
 
-// Who may form a generation now; empty: nobody yet.
+// The members that may form a generation now; empty: nobody yet.
 std::vector<int> CoordinatorState::next_gang(Now now) const {
   if (!keeper_.claimed() || plan_->slots < 1 || too_few()) return {};
   const std::vector<int> all = present(now);

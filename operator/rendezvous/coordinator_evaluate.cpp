@@ -31,7 +31,7 @@ void CoordinatorState::evaluate(Now now) {
 void CoordinatorState::resume_stopped() {
   for (auto& [slot, member] : contacts_.members()) member.told.to_leave = false;
   if (generation_.exists()) gang().over = true;
-  // Who took over while it stopped has not looked yet which generation may be in force.
+  // A leader that took over while the job stopped does not know yet which generation may be in force.
   const bool adopted = generation_.exists() || (keeper_.record() && keeper_.record()->generation == 0);
   if (keeper_.seen() && adopted) return enter(mode::Waiting{});
   enter(mode::Loading{});

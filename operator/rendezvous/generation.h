@@ -100,7 +100,7 @@ class Generation {
   // A member has said what its processes are: it is to be compared with the others.
   void note_identities() { identities_changed_ = true; }
   bool take_identities_changed() { return std::exchange(identities_changed_, false); }
-  // What the newest generation found whose ranks held other bits of the same state.
+  // What the newest generation found whose ranks held different replicas of one state.
   const std::string& divergence() const { return divergence_; }
   void note_divergence(std::string found) { divergence_ = std::move(found); }
 

@@ -119,7 +119,7 @@ class Waiting {
 
   bool for_nobody(int rank) const { return for_.at(rank).empty(); }
 
-  // Who waits, directly or through others, for one of these.
+  // The ranks that wait, directly or through others, for one of these.
   std::set<int> waiters_of(const std::set<int>& targets) const {
     std::set<int> waiters;
     for (bool grows = true; grows;) {

@@ -44,7 +44,7 @@ struct MemberOptions {
   Duration orphan_after = kOrphanAfter;
   Duration hold_within = kHoldWithin;  // a process that does not answer a regroup for so long is ended
   Duration flush_exits_within = std::chrono::seconds(1);  // for EXITs to be acknowledged before the agent leaves
-  // For a coordinator to be found that hears of a checkpoint of which none has heard. A pod's own grace ends it before.
+  // Time to find a coordinator and report a checkpoint that no coordinator knows. A pod's own grace ends it before.
   Duration tell_checkpoint_within = kReconnectWithin;
 };
 

@@ -18,7 +18,7 @@ enum class Mutation {
   kReuseKey,                  // a generation has the key of the one before
   kKeepBadLinks,              // two members that never reach one another are linked again and again
   kRankFromSlot,              // who takes over believes that ranks follow slots
-  kBlameWhenCutOff,           // a coordinator that hears of nobody takes them for lost
+  kBlameWhenCutOff,           // a coordinator that hears from no member takes all for lost
   // These are in the model of the trainer that the tests have:
   kTornReceive,         // a state that was received in part counts as received
   kPublishUnconfirmed,  // a checkpoint is reported before a collective of the next step has confirmed its state

@@ -149,7 +149,7 @@ struct Broken {
 
 // A process has ended. Sent again after every WELCOME until the next generation.
 struct Exit {
-  // Who ended it: itself, the coordinator's order (HALT, PROPOSE, STOP), or a signal to the agent (pod deleted).
+  // What ended it: itself, the coordinator's order (HALT, PROPOSE, STOP), or a signal to the agent (pod deleted).
   enum class Reason { kOwn, kOrdered, kTerminated };
   std::int64_t generation = 0;
   int rank = 0;

@@ -33,7 +33,7 @@ std::string in_words(const std::map<std::string, std::vector<int>>& holders, con
     parts.push_back(fmt::format("{} {}{} with digest {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(named, ", "),
                                 more, digest));
   }
-  return fmt::format("replicas of step {} of generation {} hold other bits ({}); rank {} gives its own to all",
+  return fmt::format("replicas of step {} of generation {} differ ({}); rank {} gives its own to all",
                      source.version.step, source.version.generation, fmt::join(parts, "; "), source.rank);
 }
 

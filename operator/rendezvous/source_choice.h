@@ -17,8 +17,8 @@ struct HeldState {
 
 struct SourceChoice {
   StateSource source;
-  // Ranks that committed the same step in the same generation hold other bits of it, which must not be: who holds what,
-  // and whose were taken. Empty: they are equal.
+  // Ranks that committed the same step in the same generation hold different replicas, which must not be. The text says
+  // what each rank holds, and whose replica was taken. Empty: they are bitwise identical.
   std::string divergence;
 };
 

@@ -1,5 +1,5 @@
-// Who may speak for a pod: the authenticator is asked once for each pod and token, of several pods at the same time.
-// Belongs to one thread, which runs `io`; the authenticator blocks threads of the checks' own.
+// Which connection may speak for a pod. The authenticator is asked once for each pod and token, for several pods
+// concurrently. Belongs to one thread, which runs `io`; the authenticator blocks threads of the checks' own.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -198,7 +198,7 @@ class Cluster:
         return found
 
     def leader(self):
-        """Who leads: the holder of the Lease, which is another with each start of a process, and the name of its
+        """The leader: the holder of the Lease, which is another with each start of a process, and the name of its
         pod."""
         lease = self.read(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/lockstep-operator")
         holder = lease["spec"]["holderIdentity"]

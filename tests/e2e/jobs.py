@@ -55,7 +55,7 @@ def small_model(steps, *more):
 
 
 def mlp(steps):
-    """A perceptron whose steps take a few milliseconds; the same bits for any number of workers."""
+    """A perceptron whose steps take a few milliseconds; its weights are bitwise identical for any number of workers."""
     return ["--model=mlp", f"--steps={steps}", "--batch-size=32", "--micro-batch-size=4", "--threads=1", "--seed=7",
             "--log-every=50", "--deterministic"]
 

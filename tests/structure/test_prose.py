@@ -81,9 +81,12 @@ class Prose(unittest.TestCase):
     def test_a_banned_word_is_found(self):
         for text in ("Whoever is late.", "It gets on.", "They do not get on.", "It got on.", "Who is left goes on.",
                      "It is gone any more.", "They start anew.", "It is empty at first.", "What befalls it.",
-                     "Simply run it."):
+                     "What has befallen it.", "Simply run it.", "Who leads", "It hears of nobody.",
+                     "It is not anymore.", "Jobs looked at at the same time.", "A member is done without.",
+                     "All hold the same bits."):
             self.assertEqual(len(prose.wrong_words(text)), 1, text)
-        for text in ("A member that is late makes progress.", "The one who is late waits.", "Anyone may say more."):
+        for text in ("A member that is late makes progress.", "The one who is late waits.", "Anyone may say more.",
+                     "Who is left? It lacks 3 bits.", "It is looked at once."):
             self.assertEqual(prose.wrong_words(text), [])
 
     def test_a_line_that_is_too_long_is_found(self):

@@ -1,7 +1,7 @@
 // Collectives between the ranks of one generation, as an asynchronous seam: submit() hands an operation to the
 // communicator's own thread and returns a ticket; wait() gives its result. Every rank submits the same operations in
 // the same order. Each is checked against its peers' by sequence number, kind, type and count, so a skipped or
-// different one fails at once. Every rank gets the same bits from an all-reduce.
+// different one fails at once. The result of an all-reduce is bitwise identical on all ranks.
 //
 // After an error or abort() the communicator is dead: every later submit and wait fails. Buffers of an aborted
 // operation hold garbage, which the caller must not apply.

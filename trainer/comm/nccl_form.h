@@ -4,7 +4,7 @@
 //     times the bytes, but right for any number of ranks, and only words of flags are or-ed.
 //   * NCCL's maximum of floats leaves NaN out, and ours lets NaN win. Floats travel as integers in the same order, with
 //     NaN above all others. That also makes the result independent of the order in which NCCL compares.
-// Sums travel as they are; those of int64 as unsigned numbers, which wrap to the same bits.
+// Sums travel as they are; those of int64 travel as unsigned numbers, whose sums wrap to the same 64-bit pattern.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ constexpr auto kBetweenWaitersLooks = milliseconds(100);
 constexpr int kYieldsBeforeNap = 32;
 constexpr auto kNap = microseconds(40);
 constexpr unsigned long kTimerSlackNanoseconds = 1000;
-constexpr std::uint64_t kMostAhead = 64;  // operations that the next rank hears of before they begin
+constexpr std::uint64_t kMostAhead = 64;  // operations that the next rank learns before they begin
 
 MonotonicTime now() {
   return std::chrono::steady_clock::now();

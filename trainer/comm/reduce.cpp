@@ -45,7 +45,7 @@ void reduce(std::byte* into, const std::byte* from, size_t count, DataType type,
     case DataType::kFloat64:
       return reduce_as<double>(into, from, count, reduction);
     case DataType::kInt64:
-      // Sums of signed numbers must not overflow in C++; of unsigned ones they wrap, to the same bits.
+      // Sums of signed numbers must not overflow in C++; of unsigned ones they wrap, to the same 64-bit pattern.
       if (reduction == Reduction::kSum) return reduce_as<std::uint64_t>(into, from, count, reduction);
       return reduce_as<std::int64_t>(into, from, count, reduction);
     case DataType::kUint8:

@@ -3,7 +3,7 @@
 // ways for aborts, orderly leaving and wake-ups. One thread per communicator moves everything.
 //
 // Guarantees
-//   * Every rank gets the same bits from an all-reduce, whatever mix of transports carries it.
+//   * The result of an all-reduce is bitwise identical on all ranks, whatever mix of transports carries it.
 //   * Connects only to peers that hold the generation's key and name the same job, generation and ring. Any other
 //     connection is closed, and costs one descriptor for at most `handshake_deadline`.
 //   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail: within

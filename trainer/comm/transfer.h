@@ -10,7 +10,7 @@
 //   broadcast           a chain from the root round the ring
 //   hand-on             the hops of such a chain that are needed
 //
-// In both all-reduces each element is added up in one fixed order, so all ranks hold the same bits.
+// In both all-reduces each element is added up in one fixed order, so the sums are bitwise identical on all ranks.
 #pragma once
 
 #include <cstddef>

@@ -109,7 +109,7 @@ class Backend {
   // Threads that compute one micro-batch.
   virtual int threads() const = 0;
   // Everything that the bits of a micro-batch's gradient depend on besides its inputs: library and version,
-  // instruction set, threads. Equal strings promise equal bits.
+  // instruction set, threads. Equal strings promise bitwise identical results.
   virtual std::string numerics() const = 0;
 
   // kExhausted when there is not enough memory.
@@ -160,9 +160,9 @@ class Backend {
   virtual void norm(const std::byte* values, size_t count, double* norm) = 0;
 
   // Applies `optimizer` (optimizer.h) to parameters and slots, which it has written when it returns. A pure function of
-  // the update: the same bits on every rank. Returns the sum of the digests (digest.h) of parameters and slots as it
-  // left them, where array_of() says which array is which. It cannot fail: half an update leaves no state to continue
-  // from, so a backend whose device breaks in it ends the process.
+  // the update: bitwise identical on every rank. Returns the sum of the digests (digest.h) of parameters and slots as
+  // it left them, where array_of() says which array is which. It cannot fail: half an update leaves no state to
+  // continue from, so a backend whose device breaks in it ends the process.
   virtual std::uint64_t update(const Optimizer& optimizer, const Update& update) = 0;
 };
 

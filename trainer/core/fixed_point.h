@@ -1,4 +1,4 @@
-// Real numbers as int64 times a power of two, so that sums of them have the same bits in any order. A number is
+// Real numbers as int64 times a power of two, so that sums of them are bitwise identical in any order. A number is
 // rounded once (to nearest, ties to even); what does not fit is counted, never wrapped.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The norm of a flat array as a tree of fixed shape: the same bits for every number of ranks and threads.
+// The norm of a flat array as a tree of fixed shape: bitwise identical for every number of ranks and threads.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Loops over fixed blocks on a fixed number of threads. What a block computes never depends on how many threads there
-// are, so results have the same bits for every number.
+// are, so results are bitwise identical for every number.
 #pragma once
 
 #include <algorithm>

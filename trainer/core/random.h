@@ -1,5 +1,6 @@
 // Random numbers as pure functions of a key and a counter: no generator has a state that a restart could lose.
-// Only integer arithmetic and exact floating-point steps are used, so every machine gets the same bits.
+// Only integer arithmetic and exact floating-point steps are used, so the numbers are bitwise identical on every
+// machine.
 #pragma once
 
 #include <cstdint>

@@ -97,8 +97,8 @@ class Replica {
   // The micro-batches of the last step() on this rank, if options.checksums. A recomputed step lists its last pass.
   const std::vector<ComputedBatch>& computed() const { return computed_; }
 
-  // Over all held-out samples, shared out among the ranks; every rank calls it and gets the same bits. The state is
-  // complete first. Errors are those of step().
+  // Over all held-out samples, shared out among the ranks; every rank calls it and gets a bitwise identical result. The
+  // state is complete first. Errors are those of step().
   Result<Evaluation> evaluate();
 
   // Whether the samples are the cause of the last error of step() or evaluate(): the source failed, or a kernel met an

@@ -38,7 +38,7 @@ namespace lockstep::trainer::core {
 
 // How the states of the ranks relate between two steps.
 enum class StateModel : std::uint8_t {
-  kReplicated,  // all ranks hold the same bits
+  kReplicated,  // the state is bitwise identical on all ranks
   kSharded,     // each rank holds a part
   kServer,      // servers hold the state; what a rank holds is a copy that may be old
   kDivergent,   // the ranks hold different states until they average them

@@ -45,7 +45,7 @@ Status JpegDecoder::decode(std::span<const std::byte> encoded, const ImageSize& 
                                                  most.width, most.height));
   }
   image.pixels.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
-  // The exact transform has the same bits with and without vector instructions.
+  // The exact transform is bitwise identical with and without vector instructions.
   constexpr int kFlags = TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
   if (tjDecompress2(turbo, bytes_of(encoded), encoded.size(), image.pixels.data(), width, 0, height, TJPF_RGB,
                     kFlags) != 0) {

@@ -1,6 +1,6 @@
 // The synchronizer of replicated training: micro-batch j of the global batch goes to rank j mod n. Each gradient bucket
 // is summed over all ranks as soon as it is complete, while earlier layers still compute. Every rank then runs the
-// optimizer on the same bits.
+// optimizer on bitwise identical gradients.
 //
 // What travels lies where the host reaches it, or is copied there and back. Where backend and communicator share a GPU,
 // it is summed in that GPU's memory (comm/device_reducer.h). In place a bucket is handed over with the backend's event,

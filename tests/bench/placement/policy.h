@@ -1,5 +1,5 @@
-// Who decides in the simulations where a gang goes: Lockstep's placement, and other schedulers' rules, each written
-// again from their documentation in a file of its own.
+// The policies that decide in the simulations where a gang goes: Lockstep's placement, and the rules of other
+// schedulers. Each of those is written from the scheduler's documentation, in a file of its own.
 //
 // The rules see what their schedulers would: how many pods fit where. Queues, quota and preemption are no part of them;
 // the simulation has one queue for all.

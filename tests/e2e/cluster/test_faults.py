@@ -1,4 +1,5 @@
-"""One job on three nodes, one fault after the other, and the cost of each: a table, an exact ledger, equal bits.
+"""One job on three nodes, one fault after the other, and the cost of each: a table, an exact ledger, bitwise identical
+weights.
 
 LOCKSTEP_AWAY_SECONDS is for how long the API server is away, LOCKSTEP_FAULT_LEASE after how many seconds another
 operator takes over from one that fell silent; the long form has a minute and the shipped 15 s."""

@@ -39,7 +39,7 @@ struct Built {
 };
 Built built(const Instance& instance, const std::vector<std::size_t>& order = {});
 
-// Who stays when the survivors shrink to instance.pods: the request for shrink().
+// Asks shrink() which survivors stay when they shrink to instance.pods.
 ShrinkRequest shrinking(const Instance& instance, const Built& built);
 
 struct Judged {

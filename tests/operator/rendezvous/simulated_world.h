@@ -181,7 +181,7 @@ class SimulatedWorld {
   // Somebody of that generation cannot be reached: peers see it, sooner or later, or never.
   void miss(std::int64_t generation);
 
-  // Who does not reach a rank beside it says so, or has only lost its patience.
+  // A rank that does not reach the one beside it says so, or has only lost its patience.
   void miss_unreached(std::int64_t generation, int least);
   void say_unreached(const PodPtr& pod, const SimulatedProcessPtr& process, std::int64_t generation);
 

@@ -36,10 +36,9 @@ TEST(SourceChoice, table) {
 
 TEST(SourceChoice, replicas_with_other_bits_are_told_of_with_who_holds_what) {
   const StateVersion a = version(1, 7, "a"), b = version(1, 7, "b");
-  EXPECT_EQ(
-      choose_source({{0, a}, {1, b}, {2, a}}, 3, {}).divergence,
-      "replicas of step 7 of generation 1 hold other bits (ranks 0, 2 with digest a; rank 1 with digest b); rank 0 "
-      "gives its own to all");
+  EXPECT_EQ(choose_source({{0, a}, {1, b}, {2, a}}, 3, {}).divergence,
+            "replicas of step 7 of generation 1 differ (ranks 0, 2 with digest a; rank 1 with digest b); rank 0 "
+            "gives its own to all");
 }
 
 TEST(SourceChoice, states_of_other_steps_are_no_divergence) {

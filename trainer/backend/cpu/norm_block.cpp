@@ -121,7 +121,7 @@ class NormBlockKernel final : public Base {
     kept(0)[c] = static_cast<float>(mean);
     kept(1)[c] = static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(epsilon())));
   }
-  // Forward and backward compute the same bits.
+  // The results of forward and backward are bitwise identical.
   void find_scale(float* scale) const {
     for (size_t c = 0; c < d_.in; ++c) scale[c] = parameter(0)[c] * kept(1)[c];
   }

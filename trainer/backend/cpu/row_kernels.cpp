@@ -8,7 +8,7 @@ namespace lockstep::trainer::backend::cpu {
 namespace {
 
 // e^x to about 2 units in the last place for x in [-87, 88], clamped outside. A polynomial, because it vectorises and
-// has the same bits wherever the same instructions are used.
+// is bitwise identical wherever the same instructions are used.
 inline float exp_of(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;

@@ -229,7 +229,8 @@ bool may_use_tensor_cores(const ConvolutionShape& shape) {
   return shape.tf32 && mutation() != Mutation::kNoTf32;
 }
 
-// The same bits in every run, of operands as they are or as TF32. A note that is not known may mean anything.
+// Results are bitwise identical in every run, of operands as they are or as TF32. A note that is not known may mean
+// anything.
 bool suits(const Engine& engine, const ConvolutionShape& shape) {
   return std::all_of(engine.notes.begin(), engine.notes.end(), [&shape](DnnNote note) {
     return note == DnnNote::kStrictNan || (note == DnnNote::kTensorCore && may_use_tensor_cores(shape));

@@ -12,8 +12,8 @@ namespace lockstep::trainer::testing {
 // Where the libraries are.
 backend::CudaOptions libraries(backend::Precision precision = backend::Precision::kFloat32);
 
-// How often a test repeats work that must leave the same bits. On the emulator each run has its own order of threads;
-// run 0 has the order of tests that repeat nothing.
+// How often a test repeats work whose results must be bitwise identical. On the emulator each run has its own order of
+// threads; run 0 has the order of tests that repeat nothing.
 int runs();
 void begin_run(int run);
 

@@ -4,8 +4,8 @@
 // 0) is a success without a launch.
 //
 // Every pointer is to memory of the device. Tensors are row-major. `Element` is float or Bfloat16: the type of
-// activations and their gradients. Arithmetic is in float, and what is stored as Bfloat16 rounds once. Results have the
-// same bits in every run: sums have a fixed shape, which depends on the sizes alone.
+// activations and their gradients. Arithmetic is in float, and what is stored as Bfloat16 rounds once. Results are
+// bitwise identical in every run: sums have a fixed shape, which depends on the sizes alone.
 //
 // Plain C++17 without a header of CUDA: g++ includes it as well as nvcc.
 #pragma once

@@ -12,7 +12,7 @@ namespace lockstep::trainer::cuda::emulator {
 
 // One array of the block that runs.
 struct SharedMemory {
-  // Who last touched an element. Barriers are counted over all blocks, from 1; 0: nobody.
+  // The thread that last touched an element. Barriers are counted over all blocks, from 1; 0: nobody.
   struct Touch {
     std::uint64_t write_barrier = 0, read_barrier = 0;
     int writer = 0, reader = 0;  // kSeveral: several threads have read it

@@ -25,7 +25,7 @@ std::vector<double> wide(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// A kernel's result in every order of threads: near the formula, and the same bits each time.
+// A kernel's result in every order of threads: near the formula, and bitwise identical each time.
 class Results {
  public:
   explicit Results(std::vector<double> formula) : formula_(std::move(formula)) {}
