@@ -79,7 +79,7 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
                "repeat it");
   add_repeated(
       "--leave-nodes", left, "SIGN",
-      "sign, as of --avoid-nodes, that a node is about to fail: it gets no more pods, and members of jobs leave "
+      "sign, as of --avoid-nodes, that a node is about to fail; it gets no more pods, and members of jobs leave "
       "it after a step (if a spare, minNodes others or a successor's node is there); repeat it");
   add_repeated("--dead-nodes", dead, "SIGN",
                "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
@@ -88,8 +88,8 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
                  "members leave in the same way if the kubelet reports a device of their pod as Unhealthy")
       ->capture_default_str();
   app.add_option("--placement-backend", options.placement_backend,
-                 "places the pods of jobs without scheduling.backend: lockstep (this operator, as gangs), none "
-                 "(kube-scheduler, pod by pod), auto (lockstep if it may list nodes and the pods of all "
+                 "places the pods of jobs without scheduling.backend; values: lockstep (this operator, as gangs), "
+                 "none (kube-scheduler, pod by pod), auto (lockstep if it may list nodes and the pods of all "
                  "namespaces, else none)")
       ->transform(one_of<job::DefaultBackend>({{"auto", job::DefaultBackend::kAuto},
                                                {"lockstep", job::DefaultBackend::kLockstep},

@@ -144,8 +144,8 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
       ->check(CLI::IsMember({"fail", "skip"}))
       ->group("Records");
   app.add_option("--data-threads", flags.data_threads,
-                 "Threads that read and decode ahead (default: the CPUs of the process, within the "
-                 "limit of its container, divided by the ranks of the machine, less --threads; 1 to 8)")
+                 "Threads that read and decode ahead (default: CPUs of the process within its container's limit, "
+                 "divided by the ranks of the machine, less --threads; 1 to 8)")
       ->check(CLI::Range(1, 256))
       ->group("Records");
   app.add_option("--prefetch", flags.prefetch,

@@ -77,7 +77,7 @@ Result<ImageSets> open_records(const std::vector<Content>& contents, const Image
   }
   if (training.empty()) {
     return fail(ErrorCode::kInvalid,
-                fmt::format("there is nothing to train on in '{}': a folder has TFRecords, whose names begin with "
+                fmt::format("there is nothing to train on in '{}'; a folder has TFRecords, whose names begin with "
                             "'train' (held-out ones: 'test' or 'validation'), or a sub-folder of JPEGs for each class",
                             fmt::join(options.paths, "', '")));
   }

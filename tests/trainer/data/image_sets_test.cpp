@@ -134,7 +134,7 @@ TEST_F(ImageSetsTest, what_cannot_be_read_is_refused_with_its_name) {
   fs::create_symlink("dog", folder_ / "loop/dog");
   const auto nothing = [&](const std::string& name) {
     return "there is nothing to train on in '" + here + "/" + name +
-           "': a folder has TFRecords, whose names begin with 'train' (held-out ones: 'test' or 'validation'), or a "
+           "'; a folder has TFRecords, whose names begin with 'train' (held-out ones: 'test' or 'validation'), or a "
            "sub-folder of JPEGs for each class";
   };
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {

@@ -243,8 +243,8 @@ Result<ConvolutionPlan> ConvolutionPlan::plan(const DnnPlace& place, const Convo
                                               ConvolutionPass pass, bool adds, size_t most_workspace) {
   const Pass& of = pass_of(pass);
   const auto cannot = [&](ErrorCode code, const std::string& why) {
-    return fail(code, fmt::format("cuDNN cannot plan the {} of a convolution of ({}, {}, {}, {}): {} kernels of "
-                                  "{} x {}, stride {}, padding {} and {} groups: {}",
+    return fail(code, fmt::format("cuDNN cannot plan the {} of a convolution of ({}, {}, {}, {}) with {} kernels "
+                                  "of {} x {}; stride {}, padding {}, {} groups: {}",
                                   of.name, shape.samples, shape.height, shape.width, shape.channels, shape.outputs,
                                   shape.kernel, shape.kernel, shape.stride, shape.padding, shape.groups, why));
   };

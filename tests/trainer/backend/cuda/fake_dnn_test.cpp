@@ -84,8 +84,8 @@ TEST_F(Convolutions, a_plan_that_the_library_cannot_make_is_one_sentence) {
   ASSERT_FALSE(misfit.ok());
   EXPECT_EQ(misfit.error().code, ErrorCode::kInternal);
   EXPECT_EQ(misfit.error().message,
-            "cuDNN cannot plan the weights' gradient of a convolution of (2, 5, 4, 3): 6 kernels of 3 x 3, stride 1, "
-            "padding 1 and 1 groups: CUDNN_STATUS_BAD_PARAM (the sizes of the tensors do not fit each other)");
+            "cuDNN cannot plan the weights' gradient of a convolution of (2, 5, 4, 3) with 6 kernels of 3 x 3; "
+            "stride 1, padding 1, 1 groups: CUDNN_STATUS_BAD_PARAM (the sizes of the tensors do not fit each other)");
   const auto too_large = ConvolutionPlan::plan(
       place_, with_outputs({.samples = 1, .height = 40, .width = 40, .channels = 1, .outputs = 1, .kernel = 33}),
       ConvolutionPass::kForward, false);
