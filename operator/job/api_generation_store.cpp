@@ -24,8 +24,9 @@ using rendezvous::Record;
 constexpr const char* kField = "record";
 
 // Up to format 2 `members` has every member. An operator that knows no format takes their ranks from their slots, so
-// this is written only where the two orders are the same. From format 3 on `ranks` has the members, in order of rank,
-// and `members` one that is never expected: such an operator finds the generation over, and forms the next.
+// format 2 is written only where the two orders are the same. From format 3 on `ranks` has the members, in order of
+// rank. `members` has one that is never expected, so an operator that knows no format finds the generation over and
+// forms the next.
 constexpr int kMembersInOrder = 2;
 constexpr std::int64_t kNobody = -1;  // incarnation
 

@@ -115,9 +115,11 @@ class MemberProcesses {
 
   // ---- how they are ended ----
 
-  // The process of `rank` hangs, as `message` says: killed at `kill_at`. False: it is not there or is ending already.
+  // The process of `rank` hangs, as `message` says, and is killed at `kill_at`. False: the process is not there or is
+  // ending already.
   bool abort(int rank, const std::string& message, MonotonicTime kill_at);
-  // All are to end, and are killed at `kill_at`. False: they were to already, and are killed at the earlier time.
+  // All processes are told to end, and are killed at `kill_at`. False: they had been told before, and are killed at the
+  // earlier of the two times.
   bool end(Exit::Reason reason, MonotonicTime kill_at);
   // Those of aborted processes that are to be killed now. Answered once.
   std::vector<int> overdue(MonotonicTime now);

@@ -43,10 +43,10 @@ class NcclChannel {
   // aborted or broken, and leave garbage. So this asks the communicator after the event.
   Result<bool> done();
 
-  // Ends everything, waits until no kernel of NCCL is left on the GPU, and releases what set_up() allocated; the last
-  // call. `clean`: nothing is in flight and nothing failed, so peers have up to `grace` to receive what was sent to
-  // them; otherwise aborts. After any failure only an abort is right: the other ways to end a communicator wait for its
-  // peers.
+  // Ends the communicator, waits until no kernel of NCCL is left on the GPU, and releases what set_up() allocated. It
+  // is the last call. `clean`: nothing is in flight and nothing failed, so peers have up to `grace` to receive what was
+  // sent to them. Without `clean` the communicator is aborted. After any failure only an abort is right: the other ways
+  // to end a communicator wait for its peers.
   void end(bool clean, Duration grace);
 
  private:

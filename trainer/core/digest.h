@@ -18,7 +18,7 @@ std::uint64_t digest_of_block(std::size_t array, std::size_t block, const void* 
 // The share of a whole array of `count` elements of `width` bytes.
 std::uint64_t digest_of_array(std::size_t array, const void* data, std::size_t count, std::size_t width);
 
-// The sum, where several threads add to it.
+// A sum of digests to which several threads add.
 class DigestSum {
  public:
   void add(std::uint64_t digest) { sum_.fetch_add(digest, std::memory_order_relaxed); }

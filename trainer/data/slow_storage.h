@@ -31,7 +31,8 @@ class AnswerTimes {
 class SlowStorage {
  public:
   SlowStorage(const StorageFigures& figures, Clock& clock);
-  // As `open`, for files that are read and opened at the pace of the figures, all at one. Not slowed before begin().
+  // Opens files as `open` does. All files together are opened and read at the pace of the figures. Before begin()
+  // nothing is slowed.
   OpenFile over(OpenFile open) const;
   void begin();
 
