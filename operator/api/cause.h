@@ -48,7 +48,7 @@ std::optional<Cause> cause_named(std::string_view name);
 const std::vector<Cause>& all_causes();
 
 // The cause for an agent's word. Any process in a pod can pose as its agent, so no such word may stand for a cause of
-// the cluster: any of those, and any unknown word, is kProcessFailed.
+// the cluster. Any of those, and any unknown word, is kProcessFailed.
 Cause cause_of_agent(std::string_view word);
 
 // Whether the cluster caused it, not the job: lost pods and nodes, broken connections, stops on request.

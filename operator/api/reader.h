@@ -1,4 +1,4 @@
-// Reads fields of a JSON object into structs without ever throwing: a missing or null field keeps its default, the
+// Reads fields of a JSON object into structs without ever throwing. A missing or null field keeps its default. The
 // first field of a wrong type is kept as an Error that names it. Used by the parse functions of this room.
 #pragma once
 

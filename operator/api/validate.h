@@ -1,5 +1,6 @@
-// What the API server would say about a TrainingJob, said without one: types, ranges, required and unknown fields from
-// the CRD's own schema, and the CRD's CEL rules written once more in C++. A test holds the two sets of rules together.
+// What the API server would say about a TrainingJob, said without one. Types, ranges, required and unknown fields come
+// from the CRD's own schema. The CRD's CEL rules are written once more in C++. A test holds the two sets of rules
+// together.
 #pragma once
 
 #include <nlohmann/json.hpp>

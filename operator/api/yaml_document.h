@@ -1,7 +1,7 @@
-// One YAML document as JSON, with the line and column of everything in it. Scalars mean what they mean to kubectl
-// (YAML 1.1: an unquoted `yes` is true), so that a file is read the same way with and without a cluster.
+// One YAML document as JSON, with the line and column of everything in it. Scalars mean what they mean to kubectl, so
+// that a file is read the same way with and without a cluster. That is YAML 1.1: an unquoted `yes` is true.
 //
-// Safe for files of any origin: size, depth and the growth through aliases are bounded, a duplicate key and a second
+// Safe for files of any origin. Size, depth and the growth through aliases are bounded, a duplicate key and a second
 // document are refused, and nothing throws.
 #pragma once
 
