@@ -6,7 +6,7 @@
 namespace lockstep {
 
 // The CPUs of this process's affinity mask, or fewer where a control group of it has a quota (limits.cpu of a
-// container): the whole CPUs of the least quota. At least 1.
+// container). Then they are the whole CPUs of the least quota. At least 1.
 int usable_cpus();
 
 // The CPUs, of `cpus`, that the quotas leave. `groups` is /proc/self/cgroup and `mounted` the folder where version 2 of

@@ -28,7 +28,7 @@ class LOCKSTEP_THREAD_SAFETY(capability("mutex")) Mutex : public std::mutex {
 };
 
 // Holds a Mutex from here to the end of its scope, but between unlock() and lock(). It may be given to a condition
-// variable and to Clock::wait_until(): to clang the mutex is held while they wait, so code reads again what they wake
+// variable and to Clock::wait_until(). To clang the mutex is held while they wait, so code reads again what they wake
 // up to.
 class LOCKSTEP_THREAD_SAFETY(scoped_lockable) MutexLock : public std::unique_lock<std::mutex> {
  public:
