@@ -213,7 +213,7 @@ Duration Reflector::step_list() {
     if (begun) forget_list(any_version_);
     if (page.error().code == ErrorCode::kGone) {
       restarts(first_page ? "version_too_new" : "continue_expired").increment();
-      // A first page that is "gone" asked for a version that the server does not have: the server was restored from a
+      // A first page that is "gone" asked for a version that the server does not have. The server was restored from a
       // backup, or lags longer than it waits. Then its newest version is the truth. A continue token lives for some
       // minutes only: begin again with the first page.
       forget_list(not_older);

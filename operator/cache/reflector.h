@@ -1,5 +1,5 @@
-// Keeps a local copy of one kind of object in step with the server: list, then watch from the list's resourceVersion,
-// and list again only if the server no longer has that version.
+// Keeps a local copy of one kind of object in step with the server. It lists, then watches from the list's
+// resourceVersion, and lists again only if the server no longer has that version.
 //
 // Guarantees: every object of a list and every change after it reaches the sink, in order, exactly once per version. A
 // list replaces everything at once, so it also removes objects that were deleted while no watch ran. The copy never
