@@ -11,8 +11,8 @@
 
 namespace lockstep::cli {
 
-// The text of a tagged line of rank 0 ("[0] 10\timages/sec: ...") that belongs to the contract of tf_cnn_benchmarks:
-// the lines of speed, the total and its dashes. Pure.
+// The text of a tagged line of rank 0 ("[0] 10\timages/sec: ...") that belongs to the contract of tf_cnn_benchmarks.
+// Such are the lines of speed, the total and its dashes. Pure.
 std::optional<std::string> contract_line(std::string_view tagged);
 
 // A display that drops all other lines of workers, and everything if `out` is null. `out` and `clock` outlive it.

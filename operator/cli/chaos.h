@@ -41,7 +41,7 @@ class Chaos {
   Chaos(std::vector<Fault> schedule, Make make, Clock& clock);
 
   // Makes the faults that are due, and returns what happened. A fault that is not `at_once` waits until the job has
-  // made a few steps since the previous one: a gang that never trains between faults tests nothing. It drops a fault
+  // made a few steps since the previous one. A gang that never trains between faults tests nothing. It drops a fault
   // whose victim does not appear within ten seconds.
   std::vector<ChaosEvent> look(const ChaosProgress& progress);
 

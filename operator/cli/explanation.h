@@ -8,8 +8,8 @@
 
 namespace lockstep::cli {
 
-// For people: the state of the job at `now`. For each stored attempt (the last ten): the rank that failed first, what
-// the operator did and by which rule, and the milliseconds of each phase of the recovery.
+// For people: the state of the job at `now`. Each stored attempt (the last ten) has a row. It says which rank failed
+// first, what the operator did and by which rule, and the milliseconds of each phase of the recovery.
 std::string explanation(const api::TrainingJob& job, WallTime now);
 
 // Whether pods of the job have no node, and it wants some.

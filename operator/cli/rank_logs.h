@@ -1,5 +1,5 @@
-// The lines that the agents tag with a rank ("[3] step 10 ..."): one file per rank, and from rank 0's the lines about
-// the whole run (losses on held-out data, the sample of text).
+// The lines that the agents tag with a rank ("[3] step 10 ..."), in one file per rank. From rank 0's come the lines
+// about the whole run (losses on held-out data, the sample of text).
 #pragma once
 
 #include <cstdio>

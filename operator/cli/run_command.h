@@ -7,7 +7,7 @@
 
 namespace lockstep::cli {
 
-// What a valid job needs to run on this machine with these options (options.file is not read): checks everything that
+// What a valid job needs to run on this machine with these options (options.file is not read). Checks everything that
 // can be known before the first process starts, and creates the folder of the run. kInvalid, kNotFound, kUnavailable
 // with a sentence for the user. Call it before the session's threads exist.
 Result<RunPlan> plan_run(nlohmann::json job, const RunOptions& options);

@@ -44,8 +44,8 @@ Status apply_setting(nlohmann::json& job, const std::string& setting);
 // An argument "--name=value" replaces the job's own value for that flag, if there is one.
 Status apply_run_options(nlohmann::json& job, const RunOptions& options);
 
-// The folder of the program's ledger, from which chaos gets its times and its verdict: that of the job's own --ledger,
-// else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
+// The folder of the program's ledger, from which chaos gets its times and its verdict. It is that of the job's own
+// --ledger, else "<folder>/ledger", which is added for lockstep-trainer. kInvalid for other programs.
 Result<std::string> ledger_of(nlohmann::json& job, const std::string& folder);
 
 // What a machine does for spec.gpusPerNode, in one sentence; "" if the job asks for no GPU.
