@@ -1,5 +1,5 @@
-// What one plan does to pods and the Service, as a row of writes that an Executor makes: what each writes, what an
-// answer means, and what is known in the end.
+// What one plan does to pods and the Service, as a row of writes that an Executor makes. Each write says what it
+// writes, what an answer means, and what is known in the end.
 #pragma once
 
 #include <atomic>
@@ -73,7 +73,7 @@ class ChildWrites {
               std::shared_ptr<const api::TrainingJob> job, const Plan& plan);
 
   std::size_t count() const { return deletes_.size() + services_ + creates_.size() + moves_.size() + opens_.size(); }
-  // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone: what is
+  // Deletes end before creates begin, the Service is there before the pods, and the first pod is made alone. What is
   // refused for one is refused for all, and a server that is away costs one call.
   std::set<std::size_t> barriers() const;
   // Makes write i. An error: the next would meet it as well.

@@ -93,7 +93,7 @@ Result<Json> trainer_resources(const TrainingJobSpec& spec) {
   return resources;
 }
 
-// The agent's copy may use what the trainer may: it costs nothing, because the two never run together, and a pod whose
+// The agent's copy may use what the trainer may. It costs nothing, because the two never run together. A pod whose
 // limits equal its requests keeps the class Guaranteed.
 Json agent_resources(const TrainingJobSpec& spec) {
   Json resources = Json::object();

@@ -28,8 +28,9 @@ namespace lockstep::job {
 class ClusterFeed final : public ClusterAccess, public cache::Synced {
  public:
   // The references outlive this, and no thread runs until start(). `profile` has passed check(). A node with one of
-  // `signs` gets no pods. `on_change` is called on a thread of a watch, without the mutex: after each list, and after
-  // each event that a decision may depend on, as Cluster::changes() says. It only wakes somebody: the next event waits.
+  // `signs` gets no pods. `on_change` is called on a thread of a watch, without the mutex. It is called after each
+  // list, and after each event that a decision may depend on, as Cluster::changes() says. It only wakes somebody: the
+  // next event waits.
   ClusterFeed(kube::Api& api, Clock& clock, MetricsRegistry& metrics, placement::Profile profile,
               placement::SickSigns signs, std::function<void()> on_change);
   // Stops.

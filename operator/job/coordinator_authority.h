@@ -1,5 +1,5 @@
-// What every leader of a cluster inherits from the one before, in a Secret: the certificate authority by which agents
-// know the coordinator, the authority that is to replace it, and the highest term that was claimed.
+// What every leader of a cluster inherits from the one before, in a Secret. That is the certificate authority by which
+// agents know the coordinator, the authority that is to replace it, and the highest term that was claimed.
 //
 // The functions here are pure but for the randomness of a new authority. leader_duties.h reads and writes the Secret,
 // and says when.

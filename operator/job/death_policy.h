@@ -11,7 +11,7 @@
 namespace lockstep::job {
 
 // The sign by which the pod is lost with its node, owned by the snapshot; null: it is not. A pod that succeeded is not
-// lost. Nor is one that came to the node after another pod of the job had been lost there, for ten minutes: no other
+// lost. Nor is one that came to the node after another pod of the job had been lost there, for ten minutes. No other
 // node had room, so its successor would come there, too.
 const std::string* death_of(const Snapshot& snapshot, const api::Pod& pod);
 

@@ -2,8 +2,8 @@
 //
 // Guarantees, whatever order events come in:
 //  * pods of an incarnation are created only when status.incarnation of the stored object is that incarnation;
-//  * a generation is passed on as handled only when its attempt is in a status: the stored one, or that of this plan,
-//    which the reconciler writes first;
+//  * a generation is passed on as handled only when its attempt is in a status. That is the stored one, or that of this
+//    plan, which the reconciler writes first;
 //  * Succeeded and Failed are never left;
 //  * with nothing new, the plan writes nothing.
 #pragma once

@@ -9,8 +9,8 @@
 
 namespace lockstep::job {
 
-// Only a member that is silent for longer, on a node that is called healthy, has its pod replaced for silence alone:
-// the API server learns of a dead node after its controller manager's grace period (40 to 50 s).
+// Only a member that is silent for longer, on a node that is called healthy, has its pod replaced for silence alone.
+// The API server learns of a dead node after its controller manager's grace period (40 to 50 s).
 inline constexpr auto kSilence = std::chrono::seconds(60);
 
 struct Finding {

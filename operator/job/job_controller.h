@@ -1,5 +1,5 @@
-// Everything that is needed to run TrainingJobs over a kube::Api: caches of jobs, pods, nodes and services, the work
-// queue and its workers, the reconciler, and the coordinator that the agents talk to. The operator's main() and
+// Everything that is needed to run TrainingJobs over a kube::Api. It has caches of jobs, pods, nodes and services, the
+// work queue and its workers, the reconciler, and the coordinator that the agents talk to. The operator's main() and
 // `lockstep run` both start exactly this; they differ in the Api that they hand in and in a few options.
 #pragma once
 

@@ -1,6 +1,7 @@
-// How the status of a job is written: conditions by the metav1 rules, the word for people, numbers, and when a change
-// is worth a write. Conditions and attempts are written at once; counts and sentences at most once a second; progress
-// at most every 15 s, and at most 20 times a second for all jobs together; nothing at all when nothing changed.
+// How the status of a job is written, and when a change is worth a write. It has conditions by the metav1 rules, the
+// word for people, and numbers. Conditions and attempts are written at once; counts and sentences at most once a
+// second; progress at most every 15 s, and at most 20 times a second for all jobs together; nothing at all when nothing
+// changed.
 #pragma once
 
 #include <string>

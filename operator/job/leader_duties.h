@@ -1,5 +1,6 @@
-// What only a leader does for its agents, as one level-triggered reconcile of three objects: the Secret with authority
-// and term, the Service without a selector that agents dial, and the EndpointSlice by which it points at this process.
+// What only a leader does for its agents, as one level-triggered reconcile of three objects. They are the Secret with
+// authority and term, the selectorless Service that agents dial, and the EndpointSlice by which it points at this
+// process.
 //
 // Guarantees: every write asks the fence right before it and is conditional on the resourceVersion that was read. So a
 // former leader that stalled overwrites nothing of its successor's. A term, once claimed, never falls, whichever of
@@ -27,7 +28,7 @@ struct LeaderDutiesOptions {
   std::string advertise_address;  // what pods dial; empty: the Service, whose EndpointSlice is kept
   std::string pod_ip;             // this process, for the EndpointSlice
   Duration rotate_before = std::chrono::hours(24 * 365);
-  // New pods have trusted both authorities for so long before the old one may go: a pod that was built before and is
+  // New pods have trusted both authorities for so long before the old one may go. A pod that was built before and is
   // still on its way to the API server is there by then.
   Duration rotation_settles = std::chrono::seconds(30);
   // A missing Service is put back after this: a removal of the chart removes the operator within it.

@@ -49,8 +49,8 @@ class PlacementDesk {
   // Whether the gang's answer gives `node` to the slot: the plan that says so may be older than the answer. Any thread.
   bool gives(const std::string& gang, int slot, const std::string& node);
   // The same for a pod that is opened, and whether its node has room for it now, as Placer::open() says. After a true,
-  // opened() is called when the write has ended. After a false the desk decides again: at the next ask(), or by itself
-  // with what else has changed, so that many refusals cost one decision. Any thread.
+  // opened() is called when the write has ended. After a false the desk decides again. It does so at the next ask(), or
+  // by itself with what else has changed, so that many refusals cost one decision. Any thread.
   bool open(const std::string& gang, const placement::Opening& opening);
   // `uid`, `resource_version`: of the pod after the write; "": it failed; empty: its answer was lost. Any thread.
   void opened(const placement::Opening& opening, const std::string& uid,

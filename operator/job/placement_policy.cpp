@@ -112,8 +112,8 @@ bool is_releasing(const Snapshot& snapshot) {
   return answer != nullptr && answer->release && may_release(snapshot);
 }
 
-// A pod that does not fit to who places the pods of the job: kube-scheduler would bind one to any node, or the other
-// would never be bound.
+// A pod that does not fit what places the pods of the job. Kube-scheduler would bind one without a reserved node to any
+// node; one with our gate would never be bound.
 bool is_stray(const Snapshot& snapshot, const api::Pod& pod) {
   return snapshot.placing ? pod.reserved_node.empty() : !pod.reserved_node.empty() || our_gate(pod);
 }

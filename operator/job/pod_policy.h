@@ -88,9 +88,10 @@ bool may_save(const Snapshot& snapshot, const api::Pod& pod);
 void delete_pods(const Snapshot& snapshot, const std::vector<const api::Pod*>& pods, const std::string& why,
                  Plan& plan);
 
-// Fills in what is missing and removes what must not be there, for a job that should run: the Service, a pod for every
-// empty slot at `status.incarnation`, leftovers and released pods. Where the operator places the pods, what its answer
-// says of them, too. Creates wait for `hold_creates_until`, and after a refusal for a while.
+// Fills in what is missing and removes what must not be there, for a job that should run. Missing may be the Service,
+// and a pod for every empty slot at `status.incarnation`. Leftovers and released pods must not be there. Where the
+// operator places the pods, what its answer says of them, too. Creates wait for `hold_creates_until`, and after a
+// refusal for a while.
 void plan_pods(const Snapshot& snapshot, const Survey& survey, const api::TrainingJobStatus& status,
                WallTime hold_creates_until, Plan& plan);
 

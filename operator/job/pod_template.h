@@ -8,9 +8,9 @@
 
 namespace lockstep::job {
 
-// `generated` with the job's template merged in. What Lockstep owns must come out of the merge as it went in: names,
-// labels, owner, command, the agent with its environment and volumes, rank variables. kInvalid names the field
-// otherwise. The list of what is owned is in one place, pod_template.cpp.
+// `generated` with the job's template merged in. What Lockstep owns must come out of the merge as it went in. Lockstep
+// owns names, labels, owner, command, the agent with its environment and volumes, and rank variables. kInvalid names
+// the field otherwise. The list of what is owned is in one place, pod_template.cpp.
 Result<nlohmann::json> apply_pod_template(const nlohmann::json& generated, const api::TrainingJobSpec& spec);
 
 }  // namespace lockstep::job

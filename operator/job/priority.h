@@ -18,10 +18,10 @@ class PriorityClasses {
   // The references outlive this.
   PriorityClasses(kube::Api& api, const Clock& clock) : api_(api), clock_(clock) {}
 
-  // The priority that the API server gives to a pod that names this class. "": to a pod that names none, which is the
-  // priority of the cluster's default class, or 0 (also where the operator may not list classes).
-  // kNotFound, with a sentence for the job's condition: there is no such class. It may come, and nothing watches for
-  // it, so ask again (refusal_wait()). However often that is, the API server is asked once in 5 s.
+  // The priority that the API server gives to a pod that names this class. "" is a pod that names none. It has the
+  // priority of the cluster's default class, or 0 (also where the operator may not list classes). kNotFound, with a
+  // sentence for the job's condition: there is no such class. It may come, and nothing watches for it, so ask again
+  // (refusal_wait()). However often that is, the API server is asked once in 5 s.
   Result<int> value_of(const std::string& name);
 
  private:

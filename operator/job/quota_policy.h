@@ -1,4 +1,4 @@
-// A quota that has room for a part of a gang only: the part holds GPUs and trains nothing, and two gangs that hold a
+// A quota may have room for a part of a gang only. The part holds GPUs and trains nothing, and two gangs that hold a
 // half each wait for ever. So the pods that were created are released at once, and the whole gang is tried again later.
 #pragma once
 

@@ -1,7 +1,7 @@
-// Whether a failed attempt is followed by another: rules (first match), exit-code classes, causes that are never
-// charged to the job, crash loops at one step, and the budget. And how long to wait before the next one. What the
-// policy remembers is status.restarts alone, which is bounded and stored; the list of attempts, which is cut, decides
-// nothing.
+// Whether a failed attempt is followed by another, and how long to wait before that. What decides is rules (first
+// match), exit-code classes, causes that are never charged to the job, crash loops at one step, and the budget. What
+// the policy remembers is status.restarts alone, which is bounded and stored; the list of attempts, which is cut,
+// decides nothing.
 #pragma once
 
 #include <optional>
@@ -36,9 +36,9 @@ void note_verdict(const api::TrainingJobSpec& spec, const api::Attempt& attempt,
 void recall_restarts(const api::TrainingJobSpec& spec, const std::vector<api::Attempt>& attempts, WallTime now,
                      api::RestartsStatus& restarts);
 
-// Resets the budget, the back-off and the memory of a crash loop when the job has made progress: a committed `step`
-// beyond that of every failure, and either a `checkpoint` (its step) beyond it too or ten minutes without a charged
-// failure.
+// Resets the budget, the back-off and the memory of a crash loop when the job has made progress. Progress is a
+// committed `step` beyond that of every failure. A `checkpoint` (its step) has to be beyond it too, or ten minutes have
+// to pass without a charged failure.
 void note_progress(std::int64_t step, std::optional<std::int64_t> checkpoint, WallTime now,
                    api::RestartsStatus& restarts);
 
@@ -48,8 +48,8 @@ void forgive_all(api::RestartsStatus& restarts);
 // Charged restarts since the last progress and within the window before `now`; never too few.
 int counted_restarts(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts, WallTime now);
 
-// How long after the end of the last attempt the next one may begin: nothing for the first failure after progress, then
-// backoff.initialSeconds, doubling up to backoff.maxSeconds.
+// How long after the end of the last attempt the next one may begin. It is nothing for the first failure after
+// progress, then backoff.initialSeconds, doubling up to backoff.maxSeconds.
 Duration restart_delay(const api::TrainingJobSpec& spec, const api::RestartsStatus& restarts);
 
 // The cluster's doing, not the job's: by its cause, or by the exit code of a process that was told to stop (83).

@@ -17,8 +17,9 @@ namespace lockstep::job {
 // Whether that pod leaves.
 bool is_released(const std::vector<api::Release>& released, const PodIdentity& pod);
 
-// Takes note of a change of spec.nodes in `status`, tells of it by an event, and releases what is surplus: moves it
-// from survey.surplus to survey.released. Pods without which too few would train stay until others are there.
+// Takes note of a change of spec.nodes in `status`, tells of it by an event, and releases what is surplus. To release a
+// pod is to move it from survey.surplus to survey.released. Pods without which too few would train stay until others
+// are there.
 void apply_scale(const Snapshot& snapshot, Survey& survey, api::TrainingJobStatus& status, Plan& plan);
 
 }  // namespace lockstep::job

@@ -1,5 +1,5 @@
 // Since when nodes have been sick, and how many became so together. When many do at once, the signs are more likely to
-// be wrong than the nodes: a new version of the tool that sets them, say.
+// be wrong than the nodes. The tool that sets them may have a new version, say.
 #pragma once
 
 #include <map>

@@ -32,7 +32,7 @@ void forget_troubles(const Snapshot& snapshot, api::TrainingJobStatus& status);
 // A snapshot of a job whose status an earlier version wrote: what its attempts say of pods is stored in it.
 Snapshot with_troubles(const Snapshot& snapshot);
 
-// The nodes of pods that were partitioned, unhealthy, or lost by a sign, for ten minutes, each once: new pods of the
+// The nodes of pods that were partitioned, unhealthy, or lost by a sign, for ten minutes, each once. New pods of the
 // job go elsewhere if they can.
 std::vector<std::string> nodes_to_avoid(const std::vector<api::SlotStatus>& slots, WallTime now);
 

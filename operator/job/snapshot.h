@@ -74,7 +74,7 @@ struct Snapshot {
   Duration progress_every = std::chrono::seconds(15);  // progress alone is written once in this time
   bool settling = false;  // this process took over less than a few seconds ago: silence proves nothing yet
   // It took over less than a minute ago: agents are still reconnecting. After an API server that was away, kubelets and
-  // kube-proxies may have backed off for so long: nodes are called not ready that are well, and agents on them do not
+  // kube-proxies may have backed off for so long. Nodes are called not ready that are well, and agents on them do not
   // find this process.
   bool reconnecting = false;
   WallTime now{};  // the only clock beside failure_age

@@ -30,9 +30,9 @@ std::optional<Blocker> find_blocker(const Snapshot& snapshot, const Survey& surv
 std::optional<Blocker> find_placement_wait(const Snapshot& snapshot);
 
 // When to ask placement again about a job that it refused and may accept without an event, as after a PriorityClass was
-// created: in as long as the job has waited already (at least 5 s, at most 20 s). So the job starts within 30 s after,
-// and no watch of a kind of object is held for a misspelt name. In 20 s where only spares wait. Empty: nothing but an
-// event changes the answer, or all pods have their nodes.
+// created. The pause is as long as the job has waited already (at least 5 s, at most 20 s). So the job starts within 30
+// s after, and no watch of a kind of object is held for a misspelt name. In 20 s where only spares wait. Empty: nothing
+// but an event changes the answer, or all pods have their nodes.
 std::optional<Duration> refusal_wait(const Snapshot& snapshot);
 
 // When the start must be over: startupSeconds after so many pods were bound to nodes as can train. Empty while a job

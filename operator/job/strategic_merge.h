@@ -1,8 +1,8 @@
-// Strategic merge patches over a pod, as `kubectl patch --type=strategic` applies them: maps are merged, null removes
-// a key, lists of named things are merged by their key, other lists are replaced, and {"$patch": "delete"} or
+// Strategic merge patches over a pod, as `kubectl patch --type=strategic` applies them. Maps are merged, and null
+// removes a key. Lists of named things are merged by their key; other lists are replaced. {"$patch": "delete"} or
 // {"$patch": "replace"} removes or replaces the map or list entry that it stands in.
 //
-// Stricter than kubectl where kubectl would silently do something else than what was asked: other directives, a
+// Stricter than kubectl where kubectl would silently do something else than what was asked. Other directives, a
 // directive where there is nothing to act upon, and a directive in a list that is not merged are refused.
 #pragma once
 
