@@ -1,8 +1,8 @@
 // The API of a Kubernetes server as a seam: HttpApi talks to a real one, local::MemoryApi keeps objects in memory for
 // `lockstep run`. One contract suite runs against both. Objects are JSON; callers parse the fields that they need.
 //
-// All calls block, have a deadline, and return failures as values: kNotFound, kAlreadyExists, kConflict, kGone,
-// kForbidden, kUnauthorized, kInvalid (422/400, the server's sentence as message), kTooManyRequests
+// All calls block, have a deadline, and return failures as values. These are kNotFound, kAlreadyExists, kConflict,
+// kGone, kForbidden, kUnauthorized, kInvalid (422/400, the server's sentence as message), kTooManyRequests
 // (retry_after_seconds set), kUnavailable, kDeadlineExceeded, kCancelled. Any thread of this process.
 #pragma once
 
@@ -121,7 +121,7 @@ class Api {
   virtual Status watch(const Resource& resource, const WatchOptions& options,
                        const std::function<bool(WatchEvent)>& on_event, std::stop_token stop) = 0;
 
-  // As list() and watch(), but objects cross as the JSON text that the server sent: for a caller that reads a few
+  // As list() and watch(), but objects cross as the JSON text that the server sent. It is for a caller that reads a few
   // fields of very many objects, for which no Json is made. Texts are valid during the call. An item comes when its
   // whole page is there, and without its kind; that its text is JSON is the caller's to find out. An Api whose objects
   // are no text writes them.

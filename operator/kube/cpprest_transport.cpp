@@ -287,7 +287,7 @@ class CpprestTransport final : public Transport {
     // The library verifies the certificate against the Host header, and sends it as SNI.
     if (!access_.server_name.empty()) made.headers().add("Host", access_.server_name);
     if (!request.body.empty()) {
-      // From a stream that cannot be rewound: otherwise the library sends a POST again when a pooled connection turns
+      // From a stream that cannot be rewound. Otherwise the library sends a POST again when a pooled connection turns
       // out to be dead, though the server may have acted on the first.
       concurrency::streams::producer_consumer_buffer<std::uint8_t> body;
       body.putn_nocopy(reinterpret_cast<const std::uint8_t*>(request.body.data()), request.body.size()).wait();
@@ -299,7 +299,7 @@ class CpprestTransport final : public Transport {
         concurrency::streams::streambuf<std::uint8_t>(
             std::static_pointer_cast<concurrency::streams::details::basic_streambuf<std::uint8_t>>(buffer))
             .create_ostream());
-    // The library reads the length of a chunk into an int and passes it on unchecked: a negative one would make it read
+    // The library reads the length of a chunk into an int and passes it on unchecked. A negative one would make it read
     // beyond its buffer. Throwing here, before it does, ends the exchange with an error.
     made.set_progress_handler(
         [last = std::uint64_t{0}](web::http::message_direction::direction direction, std::uint64_t total) mutable {

@@ -1,6 +1,6 @@
 // Transport over cpprestsdk, which Debian 12 has as 2.10.18. The library is archived, so only this file includes it and
-// works around its defects: a hidden replay of requests, unbounded buffers, a single idle timer in place of deadlines,
-// trust in every public CA, and exceptions.
+// works around its defects. These are a hidden replay of requests, unbounded buffers, a single idle timer in place of
+// deadlines, trust in every public CA, and exceptions.
 #pragma once
 
 #include <map>

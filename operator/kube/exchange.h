@@ -1,6 +1,6 @@
-// The hand-over of one HTTP exchange: the HTTP library's threads put headers, pieces of the body and the end into it,
-// and the thread of the request takes them out. One piece at a time: the library reads the next one from the network
-// only after the last was taken, which bounds memory and slows a fast server down.
+// The hand-over of one HTTP exchange. The HTTP library's threads put headers, pieces of the body and the end into it,
+// and the thread of the request takes them out. The library reads the next piece from the network only after the last
+// was taken, which bounds memory and slows a fast server down.
 #pragma once
 
 #include <condition_variable>

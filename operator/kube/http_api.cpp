@@ -91,7 +91,7 @@ void HttpApi::count(const std::string& method, const Result<Response>& response)
       .increment();
 }
 
-// Sends with the token, and once more if the server refused it and there is a newer one: a 401 means that the server
+// Sends with the token, and once more if the server refused it and there is a newer one. A 401 means that the server
 // did not act on the request.
 Result<Response> HttpApi::exchange(Request request, const std::function<Result<Response>(const Request&)>& send) {
   for (bool first = true;; first = false) {
