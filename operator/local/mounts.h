@@ -1,6 +1,6 @@
-// Mounts folders at the paths that a job file asks for, for one process and its children alone: a mount namespace, and
-// a user namespace if the caller is not root. Nothing on the machine changes. If a path does not exist, the process
-// gets a root of its own: it shows the machine's folders and has the missing ones in memory.
+// Mounts folders at the paths that a job file asks for, for one process and its children alone. They get a mount
+// namespace, and a user namespace if the caller is not root. Nothing on the machine changes. If a path does not exist,
+// the process gets a root of its own. That shows the machine's folders and has the missing ones in memory.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// The log of a pod: a file per pod, its last bytes in memory for the message of a failed container, and readers that
-// follow it while it grows.
+// The log of a pod is a file. Its last bytes are in memory, for the message of a failed container. Readers follow it
+// while it grows.
 #pragma once
 
 #include <condition_variable>

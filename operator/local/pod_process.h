@@ -1,5 +1,6 @@
-// Translates a pod of a job for one machine: the agent with the command of its main container, the environment with the
-// downward API filled in, and folders in place of volumes. Pure but for reading the file system; starts nothing.
+// A pod of a job, translated for one machine. It is the agent with the command of its main container, the environment
+// with the downward API filled in, and folders in place of volumes. Pure but for reading the file system; starts
+// nothing.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,7 +31,7 @@ struct PodProcess {
   std::string token_file;            // the path for the pod's token; "" if the pod wants none
 };
 
-// Reads the pod (as the API has it). kInvalid with one sentence that names the field: a machine without a cluster lacks
+// Reads the pod (as the API has it). kInvalid with one sentence that names the field. A machine without a cluster lacks
 // volumes of other kinds than emptyDir, persistentVolumeClaim and hostPath, values from ConfigMaps and Secrets, and
 // several containers. kNotFound: the agent or the command does not exist.
 Result<PodProcess> make_pod_process(const nlohmann::json& pod, const Machine& machine);

@@ -117,7 +117,7 @@ bool has_children() {
   return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-// A process that runs become(). Without mounts it borrows this process's memory until it runs its program: a copy of
+// A process that runs become(). Without mounts it borrows this process's memory until it runs its program. A copy of
 // the page tables of a controller of some hundred pods takes longer than all the rest. A user namespace needs memory of
 // its own.
 pid_t start(const ProcessSpec& spec, const MountPlan& mounts, char* const* argv, char* const* env, int null_fd,
