@@ -83,16 +83,16 @@ class Cluster {
   Result<std::span<const std::int32_t>> fit(ShapeId shape);
   // The same if no pod were there.
   Result<std::vector<std::int32_t>> fit_empty(ShapeId shape) const;
-  // Whether pods of the shape that count on the node already can be bound there: the node takes such pods, and all its
+  // Whether pods of the shape that count on the node already can be bound there. The node takes such pods, and all its
   // pods together take no more than it has of what the shape asks for.
   bool holds(NodeId node, ShapeId shape) const;
 
   // How many pods of the shape would fit on the node if the pods that `gone` picks were not there. Needs no lists.
   std::int32_t fit_without(ShapeId shape, NodeId node, const std::function<bool(const PodRecord&)>& gone) const;
 
-  // Counts a pod of the shape on the node until one of these: the watch shows a pod of that key on the node, bound
-  // anywhere, terminal or gone; it passes the version that written() gave; unreserve(). `pod` is "namespace/name". A
-  // second call moves the reservation and forgets its version. `node` is in use.
+  // Counts a pod of the shape on the node until one of three events. The watch shows a pod of that key on the node,
+  // bound anywhere, terminal or gone; it passes the version that written() gave; unreserve() is called. `pod` is
+  // "namespace/name". A second call moves the reservation and forgets its version. `node` is in use.
   void reserve(const std::string& pod, NodeId node, ShapeId shape);
   // The write that shows the pod on its node had this resourceVersion.
   void written(const std::string& pod, const std::string& resource_version);
@@ -108,9 +108,9 @@ class Cluster {
   // Empty: its answer was lost. Then the pod counts as open until the watch shows that it is or that it is gone, until
   // unreserve(), or until a second open().
   void opened(const std::string& pod, const Uid& uid, const std::optional<std::string>& resource_version);
-  // Somebody else's watch shows that the pod, in this resourceVersion, can be bound to the node or is: who opened it
-  // may have been another process. Until the watch passes that version, the pod counts as one that open() let through,
-  // whether the node has room for it or not.
+  // Somebody else's watch shows that the pod, in this resourceVersion, can be bound to the node or is. Another process
+  // may have opened it. Until the watch passes that version, the pod counts as one that open() let through, whether the
+  // node has room for it or not.
   void shown_open(const std::string& pod, const Uid& uid, NodeId node, ShapeId shape,
                   const std::string& resource_version);
 
@@ -202,7 +202,7 @@ class Cluster {
   void count_on(Node& node, const PodRecord& pod, int sign) const;
   void recount(NodeId node);
   void remove_uid(const Uid& uid);
-  // Whether what the watch shows of this pod concerns the reservation of its name: a pod under open() may have had a
+  // Whether what the watch shows of this pod concerns the reservation of its name. A pod under open() may have had a
   // predecessor of the same name, whose events come late.
   bool is_reserved(const ScannedPod& pod) const;
   void end_reservation(const std::string& pod);

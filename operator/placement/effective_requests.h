@@ -81,7 +81,7 @@ std::vector<Amount> effective_requests(PodRequests pod);
 std::vector<Amount> in_units(const ResourceList& list);
 
 // A quantity in JSON, as a string or a number. Negative amounts are none, and what cannot be read counts as more than
-// any node has: a node is rather left free than given away twice.
+// any node has. A node is rather left free than given away twice.
 api::Quantity read_amount(std::string_view text);
 
 }  // namespace lockstep::placement

@@ -1,4 +1,4 @@
-// The terms of the objective are tested by leaving them out: tests compile the room again so that one of these can be
+// The terms of the objective are tested by leaving them out. Tests compile the room again so that one of these can be
 // set, and expect the comparison with brute force to fail. Everything that is shipped is compiled with kNothing.
 #pragma once
 

@@ -29,7 +29,7 @@ struct Objective {
 // innermost level 1, each above it a fifth, the node a tenth.
 Objective default_objective(int levels);
 
-// Whole numbers below 2^53 held as double: sums are exact in any order, so that ties are ties and a table that is kept
+// Whole numbers below 2^53 held as double. Sums are exact in any order, so that ties are ties and a table that is kept
 // equals one that is computed again. The baseline x86-64 has a vector minimum of doubles, and none of 64-bit integers.
 using Cost = double;
 

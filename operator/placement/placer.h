@@ -2,7 +2,7 @@
 // two would give one hole to two gangs. Pure: no I/O, no thread, no clock but the times that it is given.
 //
 // A reconciler tells what a job and its pods show (update), asks for decisions (step), and carries the answers out.
-// What it did shows in its next update(), so nothing is lost when the process dies: a new placer takes the places of a
+// What it did shows in its next update(), so nothing is lost when the process dies. A new placer takes the places of a
 // gang from the pods that have one. It has to know every gang before it decides, because the queue is not in order
 // before (expect()).
 //
@@ -17,8 +17,8 @@
 // * A gang that has held nodes for longer than its timeout and is not whole is released, if it may be.
 // * After a refusal or a release a gang pauses: 1 s, doubling up to 60 s, from 1 s again when it was whole. A refused
 //   spare pauses spares alone.
-// * Pods that are bound or cannot go elsewhere stay, even where their nodes were relabelled out of the required level:
-//   the rest goes to the innermost level that still has them all.
+// * Pods that are bound or cannot go elsewhere stay, even where their nodes were relabelled out of the required level.
+//   The rest goes to the innermost level that still has them all.
 // * For 5 minutes a gang goes to no node that refused it. Other gangs do: one tenant's pods close a node for no other.
 #pragma once
 

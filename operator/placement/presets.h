@@ -19,9 +19,9 @@ std::span<const Profile> presets();
 // The preset that covers the most nodes with these labels; of equals the one with more levels, then the first. None
 // where no node has a label of any preset.
 //
-// From the innermost level outwards, a level is left out if too few nodes have its label: less than half of those that
-// have a label of a level inside of it. Without it they would all be apart (tree.h). Labels of a few nodes alone, such
-// as NVLink domains of part of a cluster, stay innermost.
+// From the innermost level outwards, a level is left out if too few nodes have its label. That is less than half of
+// those that have a label of a level inside of it. Without it they would all be apart (tree.h). Labels of a few nodes
+// alone, such as NVLink domains of part of a cluster, stay innermost.
 std::optional<Profile> fit_preset(std::span<const api::Labels> nodes);
 
 // The levels of this preset that fit_preset() would keep. None where no node has a label of it.

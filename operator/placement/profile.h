@@ -28,8 +28,8 @@ struct Profile {
 // More levels would leave no room between the weights of two levels (objective.h).
 inline constexpr int kMostLevels = 8;
 
-// kInvalid, with one sentence, for the first fault of the profile: an empty or repeated name or label, a level with the
-// name of the node's own (api::kNodeLevel), or more than kMostLevels levels.
+// kInvalid, with one sentence, for the first fault of the profile. Faults are an empty or repeated name or label, a
+// level with the name of the node's own (api::kNodeLevel), or more than kMostLevels levels.
 Status check(const Profile& profile);
 
 // The level of a flag "NAME=LABEL"; kInvalid, with half a sentence, where it has no "=".

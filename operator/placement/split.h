@@ -9,8 +9,8 @@ namespace lockstep::placement {
 // comes first by name takes the most; equal children are filled in that order, all but one completely or not at all.
 void split(View& view, DomainId domain, int pods, NodePods& nodes);
 
-// Appends a split that is found in O(children · log children) per domain: the tightest child that holds what is left,
-// else the largest child completely; children with survivors first.
+// Appends a split that is found in O(children · log children) per domain. It takes the tightest child that holds what
+// is left, else the largest child completely; children with survivors first.
 void fill(View& view, DomainId domain, int pods, NodePods& nodes);
 
 }  // namespace lockstep::placement

@@ -1,4 +1,4 @@
-// The tables of the dynamic programme for pods of one shape, kept from one decision to the next: an event makes the
+// The tables of the dynamic programme for pods of one shape, kept from one decision to the next. An event makes the
 // subtrees above its node unknown, and the next decision computes those alone.
 #pragma once
 

@@ -2,7 +2,7 @@
 // free is elsewhere (cluster.h), and what a gang takes is decided elsewhere (place.h).
 //
 // Every node has exactly one domain at each level, so that all leaves are equally deep. A domain is identified by its
-// level and its full path, never by a label's value alone: the same value under two parents is two domains.
+// level and its full path, never by a label's value alone. The same value under two parents is two domains.
 //
 // A node without the label of a level (absent, or empty) gets a private domain there, of which it is the only node.
 #pragma once
