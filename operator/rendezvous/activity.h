@@ -1,5 +1,5 @@
-// What a process is doing, as it tells its agent four times a second and the agent its coordinator: enough to see that
-// nothing moves, and whose fault that is (hang_choice.h).
+// What a process is doing, as it tells its agent four times a second and the agent its coordinator. It is enough to see
+// that nothing moves, and whose fault that is (hang_choice.h).
 #pragma once
 
 #include <cstdint>

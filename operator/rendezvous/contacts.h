@@ -1,4 +1,4 @@
-// The coordinator's contacts with the members of one job: who is expected in each slot, the connection of its agent,
+// The coordinator's contacts with the members of one job. A slot has its expected member, the connection of its agent,
 // what the agent last said of itself, and how long it may be silent. Pure; part of CoordinatorState, which decides what
 // follows from a silence.
 //
@@ -75,7 +75,7 @@ class Contacts {
 
   // ---- events ----
 
-  // An event happens at `now`. True when none happened for so long that this process was held up: it has not read what
+  // An event happens at `now`. True when none happened for so long that this process was held up. It has not read what
   // arrived meanwhile, so the silence of every member counts from `now`.
   bool observe(MonotonicTime now);
   // For how long nothing happened before the last event that found this process held up; zero when none did since the

@@ -85,8 +85,8 @@ struct JobPlan {
   int port = 0;            // MASTER_PORT; 0: fresh for each generation
   ProgramSettings program;
   std::vector<ExpectedMember> members;
-  // Generations up to this one have been dealt with by the controller: a broken or finished generation g is
-  // followed by g+1 only once handled_generation >= g. 0 allows the first.
+  // The controller has dealt with the generations up to this one. A broken or finished generation g is followed by g+1
+  // only once handled_generation >= g. 0 allows the first.
   std::int64_t handled_generation = 0;
   // True: end all processes and let the agents exit (suspend, failed, clean-up). Processes get SIGTERM first, and
   // SIGKILL after `stop_grace_seconds`.
@@ -139,7 +139,7 @@ struct MemberView {
 };
 
 // What became of the newest recovery; -1: not there yet. A generation that ended only because others were taken in, or
-// given up, between two steps is followed by no recovery: what the last one took stays to be read.
+// given up, between two steps is followed by no recovery. What the last one took stays to be read.
 struct RecoveryTimes {
   std::int64_t after = 0;  // the generation whose end it followed
   std::int64_t into = 0;   // the one that it led to; 0: none yet

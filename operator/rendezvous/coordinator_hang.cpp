@@ -19,7 +19,7 @@ Duration rest_left(const RankActivity& rank) {
   return std::chrono::milliseconds(std::max<std::int64_t>(0, rank.said->may_rest_ms - rank.age_ms));
 }
 
-// It has a reason to rest that is nobody's hang: a slow disk, or that its own agent has not told it how to go on.
+// It has a reason to rest that is nobody's hang. Its disk is slow, or its own agent has not told it how to go on.
 bool may_rest(const WatchedRank& rank) {
   if (!rank.activity.said || rank.activity.state == 'T' || rank.activity.state == 't') return false;
   const Activity& said = *rank.activity.said;

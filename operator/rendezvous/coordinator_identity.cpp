@@ -1,5 +1,5 @@
-// Ranks of one generation that are not of one kind: found before GO where their processes are warm, and as soon as
-// they have said what they are where they start with GO.
+// Ranks of one generation that are not of one kind. They are found before GO where their processes are warm. Where
+// processes start with GO, they are found as soon as they have said what they are.
 #include <fmt/format.h>
 
 #include <utility>

@@ -55,7 +55,7 @@ void CoordinatorState::evaluate_store(Now now) {
 }
 
 // An agent leaves once its exits are acknowledged. Of a job that stops, the last checkpoint would then be known to this
-// process alone, so it is recorded first: should this leader end before, the agents tell the next one.
+// process alone, so it is recorded first. Should this leader end before, the agents tell the next one.
 void CoordinatorState::acknowledge_exits() {
   if (!contacts_.owes_acknowledgements() || !plan_ || checkpoint_awaited()) return;
   for (SendToMember& each : contacts_.take_acknowledgements()) actions_.push_back(std::move(each));

@@ -10,7 +10,7 @@
 // What it holds to (README.md has the whole story):
 //   * GO is sent only after the compare-and-set of exactly that generation and those members succeeded;
 //   * a number is never used twice, whatever became of the proposal that bore it;
-//   * GO waits until nothing of the generation before can be committed: every member has said READY or is no longer
+//   * GO waits until nothing of the generation before can be committed. Every member has said READY or is no longer
 //     expected, or, of our own trainer, one of them has said READY;
 //   * a loss of contact is a loss only while nothing advances. It is none in the first seconds of a term, or when this
 //     side was the late one.
@@ -66,8 +66,8 @@ class CoordinatorState {
   MonotonicTime deadline() const;
   std::vector<CoordinatorAction> take_actions() { return std::exchange(actions_, {}); }
 
-  // Empty until it is known how the job stands: the record was read, and members of a running generation had time to
-  // report after a take-over.
+  // Empty until it is known how the job stands. By then the record was read, and members of a running generation had
+  // time to report after a take-over.
   std::optional<JobView> view() const;
   const Progress& progress() const { return generation_.progress(); }
   // Whether view() may have changed in more than its progress, or in its progress, since the last call.

@@ -1,4 +1,4 @@
-// Processes that start before they have a rank: those of newcomers, while a generation runs without them, and those of
+// Processes that start before they have a rank. Those of newcomers start while a generation runs without them, those of
 // all members before the first generation.
 #include <algorithm>
 

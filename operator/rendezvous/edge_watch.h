@@ -1,8 +1,8 @@
 // Two members that both speak with the coordinator but not with each other: which of them does the gang go on without?
 // Pure; the coordinator's state machine tells it of each generation that ended because links failed.
 //
-// One failed link says nothing: the ranks reconnect. A link between the same two pods that fails again, before a
-// step was made, is no accident: packets between them are lost, and no generation that has both will ever make a step.
+// One failed link says nothing: the ranks reconnect. A link between the same two pods that fails again, before a step
+// was made, is no accident. Packets between them are lost, and no generation that has both will ever make a step.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace lockstep::rendezvous {
 
 class EdgeWatch {
  public:
-  // What a rank of `from` said when its generation ended: the link with a rank of `to` failed, or, without `to`, that
-  // it could not go on.
+  // What a rank of `from` said when its generation ended. The link with a rank of `to` failed, or, without `to`, the
+  // rank could not go on.
   struct Report {
     Place from;
     std::optional<Place> to;

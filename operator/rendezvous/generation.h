@@ -1,5 +1,5 @@
-// The newest generation of one job, and the one in force: its gang, how far training is, which links failed and whom
-// the gang does without. Pure; part of CoordinatorState.
+// The newest generation of one job, and the one in force. It has its gang, how far training is, which links failed and
+// whom the gang does without. Pure; part of CoordinatorState.
 //
 // The newest generation and the one in force may differ. A record that an earlier coordinator left does not tell
 // whether its generation had its GO, or the one before is still in force. A member that runs it does.

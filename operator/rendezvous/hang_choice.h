@@ -1,7 +1,7 @@
 // Which rank is to blame when none makes progress. Pure; the coordinator's state machine asks after the deadline.
 //
 // Each rank names the rank whose bytes it misses and the rank that takes none of its own, so waiting is a graph. A rank
-// that waits for no other is the end of the chain: it computes or loads without progress, or it skipped a collective of
+// that waits for no other is the end of the chain. It computes or loads without progress, or it skipped a collective of
 // the others. The last word of a stopped process is worth nothing, so a stopped rank is an end whatever it waited for.
 #pragma once
 
@@ -41,8 +41,8 @@ struct HangChoice {
 
 // In this order: stopped processes (T, t); processes that say nothing, though they did; ranks for which others wait and
 // that wait for nobody; where all wait in a circle, the link on which bytes are missing; the rank that is furthest
-// behind. Where ranks say nothing at all, only what their processes' states tell: stopped ones, those that wait for a
-// disk (D), else the first rank stands for all. `ranks` has at least one, in order of rank.
+// behind. Where ranks say nothing at all, only the states of their processes tell. Stopped ones come first, then those
+// that wait for a disk (D), else the first rank stands for all. `ranks` has at least one, in order of rank.
 HangChoice choose_hang(const std::vector<WatchedRank>& ranks);
 
 }  // namespace lockstep::rendezvous

@@ -1,7 +1,7 @@
 // Whether the ranks of a generation make progress: what each was last seen doing, since when, and how long steps take.
 // Pure; the coordinator's state machine feeds it.
 //
-// Any change of what any rank has done counts, not steps alone: a long evaluation or a slow checkpoint is no hang,
+// Any change of what any rank has done counts, not steps alone. A long evaluation or a slow checkpoint is no hang,
 // because batches and bytes pass. Ranks need one another for every step, so one that is stuck soon stops all of them;
 // while one makes progress, none is stuck for good.
 #pragma once
@@ -37,8 +37,8 @@ class HangWatch {
   bool stepped() const { return stepped_; }
   // A second one, so that it is known how long one takes.
   bool timed() const { return !steps_.empty(); }
-  // How long no rank makes progress until it is a hang: five times the 99th percentile of the last 128 times that a
-  // step took, the first one left out, because it has much to prepare; and at least `least`.
+  // How long no rank makes progress until it is a hang. It is five times the 99th percentile of the last 128 step
+  // times, and at least `least`. The first step is left out, because it has much to prepare.
   Duration patience(Duration least) const;
   const std::vector<std::optional<Seen>>& ranks() const { return ranks_; }  // by rank, those that were noted
 

@@ -3,8 +3,8 @@
 //
 // What it holds to (README.md has the whole story):
 //   * a PROPOSE or GO at or below what was promised, or of a number already used, is refused;
-//   * READY is said only when this pod can commit nothing more of an older generation: its processes are gone, or each
-//     of them has said (Holding) that it ended its communicator or has ended and left nothing behind;
+//   * READY is said only when this pod can commit nothing more of an older generation. Its processes are gone, or each
+//     of them has said (Holding) that it ended its communicator, or has ended and left nothing behind;
 //   * GO is followed only for the very proposal that READY was said for, and once;
 //   * processes that end before their first generation are in it: READY is said for them, and GO answered with EXIT;
 //   * without a coordinator training goes on, for at most `orphan_after`.
@@ -48,7 +48,7 @@ struct MemberOptions {
   Duration tell_checkpoint_within = kReconnectWithin;
 };
 
-// One owner, one thread. The times of two calls may be a little out of order: an agent looks at its clock once for
+// One owner, one thread. The times of two calls may be a little out of order. An agent looks at its clock once for
 // several things, and what a process says meanwhile has a time of its own.
 class MemberState {
  public:

@@ -1,4 +1,4 @@
-// The promises of the protocol are tested by breaking them: tests compile the state machines again so that one of these
+// The promises of the protocol are tested by breaking them. Tests compile the state machines again so that one of these
 // can be set, and expect their invariants to fail. Everything that is shipped is compiled with kNone.
 #pragma once
 

@@ -36,16 +36,16 @@ inline constexpr std::size_t kMaxRanksPerMember = 1024;
 
 // Timing that both sides must agree on.
 inline constexpr Duration kHeartbeatEvery = std::chrono::milliseconds(250);  // in gangs of some hundreds, and at least
-// How often an agent of that protocol says a heartbeat, in a job of so many members: 250 ms up to 512 members, then
-// 250 ms * members / 512, at most 1 s (from 2,048 members on). So a job costs its coordinator 2,048 heartbeats a second
-// at most up to 2,048 members, and silence of 3 s is three of them. Agents of protocol 1 have 250 ms always.
+// How often an agent of that protocol says a heartbeat, in a job of so many members. It is 250 ms up to 512 members,
+// then 250 ms * members / 512, at most 1 s (from 2,048 members on). So a job costs its coordinator 2,048 heartbeats a
+// second at most up to 2,048 members, and silence of 3 s is three of them. Agents of protocol 1 have 250 ms always.
 Duration heartbeat_every(int protocol, std::size_t members);
 inline constexpr Duration kKillGrace = std::chrono::milliseconds(500);  // SIGTERM to SIGKILL when a generation is over
 inline constexpr Duration kAbortGrace = std::chrono::milliseconds(1500);  // SIGABRT to SIGKILL, for the stack
 inline constexpr Duration kReadyDeadline = std::chrono::seconds(5);       // PROPOSE to READY, apart from kKillGrace
 inline constexpr Duration kHoldWithin = std::chrono::seconds(3);  // for a process to end its communicator: part of it
 inline constexpr Duration kOrphanAfter = std::chrono::seconds(600);  // agents without a coordinator end processes
-// For agents to reconnect to a new leader. After an API server that was away kube-proxy knows the way late: client-go,
+// For agents to reconnect to a new leader. After an outage of the API server kube-proxy knows the way late. Client-go,
 // with which it watches, doubles its pauses up to 30 s and adds as much by chance.
 inline constexpr Duration kReconnectWithin = std::chrono::seconds(60);
 

@@ -83,9 +83,8 @@ struct Arrangement {
   std::vector<Domain*> children;
 };
 
-// The children of `domain`, whose first rank is `start`: those with survivors in their order, and new ones where the
-// most ranks stay as they are, as late as that allows.
-// `positions` is how many are left to compare.
+// The children of `domain`, whose first rank is `start`. Those with survivors keep their order. New ones go where the
+// most ranks stay as they are, as late as that allows. `positions` is how many are left to compare.
 Arrangement arrange(Domain& domain, int start, std::size_t& positions) {
   const std::size_t rows = domain.staying.size() + 1;
   const std::size_t all = rows * (domain.fresh.size() + 1);
@@ -94,8 +93,8 @@ Arrangement arrange(Domain& domain, int start, std::size_t& positions) {
   if (!follow && columns > 1) positions -= all;
   std::vector<int> before(columns);  // members of the first j new children
   for (std::size_t j = 1; j < columns; ++j) before[j] = before[j - 1] + domain.fresh[j - 1].size;
-  // What is left once the first i staying and j new children have their ranks: how many of the others keep theirs at
-  // best, and whether a new child comes next.
+  // What is left once the first i staying and j new children have their ranks. It is how many of the others keep theirs
+  // at best, and whether a new child comes next.
   std::vector<int> best(rows * columns);
   std::vector<bool> fresh_next(rows * columns);
   int first = start;

@@ -1,7 +1,7 @@
-// One TLS connection of an agent, on the server's io thread: frames in, frames out, bounded in bytes and in time until
+// One TLS connection of an agent, on the server's io thread. Frames go in and out, bounded in bytes and in time until
 // its sender is known. What frames mean is the server's business.
 //
-// OpenSSL reads and writes the socket itself, and Asio only says when: Asio's own TLS stream keeps 34 KiB of buffers
+// OpenSSL reads and writes the socket itself, and Asio only says when. Asio's own TLS stream keeps 34 KiB of buffers
 // for each connection, which thousands of idle agents would hold all day.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Values by slot in one array: a lookup costs the same in a gang of 10 and of 4,096, and a walk touches memory in
+// Values by slot in one array. A lookup costs the same in a gang of 10 and of 4,096, and a walk touches memory in
 // order. Slots may have gaps, because slots leave and spares lie above the gang.
 #pragma once
 

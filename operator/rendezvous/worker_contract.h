@@ -17,7 +17,7 @@
 //     | <----------------------------- up |
 //
 // A regroup of a higher number is legal at any time and cancels the one before. Before others join, the agent says
-// `yield`: the ranks agree in band on a step after which all of them say broken with `yielded`, and wait.
+// `yield`. The ranks agree in band on a step after which all of them say broken with `yielded`, and wait.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@
 
 namespace lockstep::rendezvous {
 
-// Environment of a worker. It has the values of the generation as torchrun names them: RANK, WORLD_SIZE, LOCAL_RANK,
-// LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR,
-// MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*. It also has
-// NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_RAS_ENABLE, with values that follow from the pod, unless the user has set
-// them.
+// Environment of a worker. It has the values of the generation as torchrun names them. These are RANK, WORLD_SIZE,
+// LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, NODE_RANK, ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME,
+// MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS and PET_*. It
+// also has NCCL_SOCKET_IFNAME, NCCL_HOSTID and NCCL_RAS_ENABLE, with values that follow from the pod, unless the user
+// has set them.
 inline constexpr const char* kEnvJobName = "LOCKSTEP_JOB";            // metadata.name
 inline constexpr const char* kEnvJobUid = "LOCKSTEP_JOB_UID";         // metadata.uid
 inline constexpr const char* kEnvGeneration = "LOCKSTEP_GENERATION";  // decimal, grows with each agreement
@@ -137,9 +137,9 @@ struct EntryTimes {
   bool operator==(const EntryTimes&) const = default;
 };
 
-// The identity line of a process: what all ranks of a generation must have in common, as `fields`, a name and its
-// value each: "gradients=fp32 numerics=cpu/float32/...", sorted, one blank between two. A blank in a value becomes "_".
-// At most kMaxMessage bytes arrive. identity_choice.h compares them.
+// The identity line of a process says what all ranks of a generation must have in common. It has each name and value of
+// `fields`, sorted, with one blank between two: "gradients=fp32 numerics=cpu/float32/...". A blank in a value becomes
+// "_". At most kMaxMessage bytes arrive. identity_choice.h compares them.
 std::string identity_line(const std::map<std::string, std::string>& fields);
 
 // One message from a worker to its agent; exactly one of `up` and the optional members is set. `up` says that the
