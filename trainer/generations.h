@@ -28,7 +28,7 @@ class Generations {
   // All ranks are here. Ends the generation after this step, so that others can join; returns the failure that ends it.
   Failure yield();
 
-  // Whether `failure` ended the generation alone, so that this process may continue in another: its origin is
+  // Whether `failure` ended the generation alone, so that this process may continue in another. Its origin is
   // kCommunication, another process or an interruption caused it, and the agent expects this process to wait.
   bool may_regroup(const Failure& failure) const;
 

@@ -1,6 +1,6 @@
-// How checkpoints store the tensors of a model, so that PyTorch loads them into torchvision's networks: under
-// torchvision's names, convolutions as O, I, H, W, and the columns of a layer after a flattening as C, H, W. Training
-// has them as O, H, W, I and H, W, C.
+// How checkpoints store the tensors of a model, so that PyTorch loads them into torchvision's networks. They have
+// torchvision's names. Convolutions are O, I, H, W; the columns of a layer after a flattening are C, H, W. Training has
+// them as O, H, W, I and H, W, C.
 #pragma once
 
 #include <functional>

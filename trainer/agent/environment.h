@@ -18,9 +18,9 @@ struct WorkerDescriptors {
 
 // `base` ("NAME=value" each) is the agent's own environment; the agent's private variables are removed. Then come
 // spec.rendezvous.env and the variables of the generation, each of which replaces earlier ones. Each process gets an
-// equal part of the GPUs in NVIDIA_VISIBLE_DEVICES, unless the job has divided them (docs/elastic.md). Of NCCL's
-// settings each that is in neither `base` nor spec.rendezvous.env follows from the pod (docs/gpu.md): `interface` is
-// the one that holds the pod's address, empty if it is not known. A process of Kind::kNone gets none of them.
+// equal part of the GPUs in NVIDIA_VISIBLE_DEVICES, unless the job has divided them (docs/elastic.md). Each of NCCL's
+// settings that is in neither `base` nor spec.rendezvous.env follows from the pod (docs/gpu.md). `interface` is the one
+// that holds the pod's address, empty if it is not known. A process of Kind::kNone gets none of them.
 std::vector<std::string> worker_environment(const std::vector<std::string>& base, const rendezvous::Go& go,
                                             int local_rank, WorkerDescriptors descriptors = {},
                                             const std::string& interface = "");

@@ -1,4 +1,4 @@
-// For backends that compute one node at a time, or a few in a row: the steps of a graph, and the memory of a kernel.
+// The steps of a graph, and the memory of a kernel, for backends that compute one node at a time or a few.
 #pragma once
 
 #include <functional>

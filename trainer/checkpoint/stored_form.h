@@ -13,8 +13,8 @@
 namespace lockstep::trainer::checkpoint {
 
 // Memory is seen as an array of shape `view`; dimension i of the file is dimension axes[i] of it, and the file says
-// `shape`. A convolution's weight in O, H, W, I, which a file has in O, I, H, W: view (O, H, W, I), axes (0, 3, 1, 2),
-// shape (O, I, H, W).
+// `shape`. An example is a convolution's weight in O, H, W, I, which a file has in O, I, H, W. Its view is (O, H, W,
+// I), its axes (0, 3, 1, 2), its shape (O, I, H, W).
 struct StoredForm {
   std::string name;                 // empty: the tensor's own
   std::vector<std::int64_t> view;   // empty: as in memory

@@ -38,7 +38,7 @@ struct Broadcast {
   int root = 0;
 };
 
-// Passes bytes along the ring, only where they are needed: a rank that receives gets those of the previous rank, and a
+// Passes bytes along the ring, only where they are needed. A rank that receives gets those of the previous rank, and a
 // rank that sends gives its own to the next rank. One that does both forwards what it receives. Neighbours agree (the
 // rank after a sender receives), and at least one rank does not receive.
 struct HandOn {
@@ -65,8 +65,8 @@ class Communicator {
   virtual Result<Ticket> submit(const Broadcast& operation) = 0;
   virtual Result<Ticket> submit(const HandOn& operation) = 0;
 
-  // Returns when the operation is done on this rank, or with kUnavailable (a peer went away: Error names it),
-  // kDeadlineExceeded (no byte moved for the communicator's deadline) or kCancelled (aborted). Any thread.
+  // Returns when the operation is done on this rank, or with an error. Errors are kUnavailable (a peer went away: Error
+  // names it), kDeadlineExceeded (no byte moved for the communicator's deadline) and kCancelled (aborted). Any thread.
   virtual Status wait(Ticket ticket) = 0;
 
   // Ends everything in flight within `deadline` and tells the peers, so that they do not suspect this rank. Any thread,

@@ -1,6 +1,6 @@
-// What one rank holds of NCCL and of its GPU: a communicator that does not block, a stream, an event and the buffers
-// that every step passes through. Never waits for the GPU: each call starts or queries something, and the owner calls
-// again. One thread. Any call may still hang in the library, which the owner has to expect.
+// What one rank holds of NCCL and of its GPU. It has a communicator that does not block, a stream, an event and the
+// buffers that every step passes through. Never waits for the GPU: each call starts or queries something, and the owner
+// calls again. One thread. Any call may still hang in the library, which the owner has to expect.
 //
 // The buffers are allocated once, because cudaMalloc and cudaFree wait for the GPU, which may itself wait for a dead
 // rank. The host's buffer is pinned, because a copy from or to other memory waits for the stream.
@@ -35,7 +35,7 @@ class NcclChannel {
   Status await(cuda::CudaEvent* event);
   // Whether the GPU has done all work that the event was last recorded behind. Does not wait.
   Result<bool> happened(cuda::CudaEvent* event);
-  // The step's copy up and NCCL's part. Before the copy down settled() has to be true: NCCL may put its kernel into the
+  // The step's copy up and NCCL's part. Before the copy down settled() has to be true. NCCL may put its kernel into the
   // stream after its call returns, and a copy put there earlier would run before the kernel.
   Status launch(const NcclStep& step);
   Status bring_down(const NcclStep& step);

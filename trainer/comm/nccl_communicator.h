@@ -5,7 +5,7 @@
 //
 // Where the caller's memory is the host's, elements pass through buffers of this rank, chunk by chunk. No GPU writes
 // into memory of the caller: a library that hangs keeps only these buffers. Sums of GPU memory (device_reducer.h) are
-// in place: a library that hangs keeps that memory too, so abort() returns true only when no kernel of NCCL is left on
+// in place. A library that hangs keeps that memory too, so abort() returns true only when no kernel of NCCL is left on
 // the GPU.
 //
 // Guarantees

@@ -24,8 +24,8 @@ constexpr auto kGraceForLeaving = seconds(1);   // for peers to receive what was
 constexpr auto kGraceForLibrary = seconds(5);   // beyond a deadline: for a call of NCCL or CUDA to return
 constexpr auto kGraceWhenAborted = seconds(1);  // the same when the owner has called abort()
 constexpr auto kBetweenWaitersLooks = milliseconds(100);
-// The GPU signals no event, so the thread polls it: without a pause for a while, then at this interval, by a timer that
-// is exact enough for it.
+// The GPU signals no event, so the thread polls it. It does so without a pause for a while, then at this interval, by a
+// timer that is exact enough for it.
 constexpr int kYieldsBeforeNap = 32;
 constexpr auto kNap = microseconds(40);
 constexpr unsigned long kTimerSlackNanoseconds = 1000;
@@ -268,7 +268,7 @@ bool NcclRank::launch() {
   return stands(in_library([&] { return channel_.launch(step_); }));
 }
 
-// Until its own GPU reaches the event, the rank waits for no other rank and has not stalled: its owner, who gave the
+// Until its own GPU reaches the event, the rank waits for no other rank and has not stalled. Its owner, who gave the
 // work to the GPU, has the deadline. False: no progress; nothing: the communicator has died.
 std::optional<bool> NcclRank::look_at_own_work() {
   if (!computes_) return false;

@@ -6,8 +6,8 @@
 //   * The result of an all-reduce is bitwise identical on all ranks, whatever mix of transports carries it.
 //   * Connects only to peers that hold the generation's key and name the same job, generation and ring. Any other
 //     connection is closed, and costs one descriptor for at most `handshake_deadline`.
-//   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail: within
-//     milliseconds if the kernel reports it, otherwise within `stall_deadline`.
+//   * A rank that dies, leaves, or submits another operation than its neighbour makes every rank fail. That takes
+//     milliseconds if the kernel reports it, otherwise at most `stall_deadline`.
 //   * Only a neighbour whose link ended without BYE or ABORT is a suspect().
 // Caveat: at least one neighbour of a dead rank suspects it. The others may first receive an abort, whose message names
 // the rank, and then suspect none themselves.
@@ -54,11 +54,11 @@ enum class Transport { kTcp, kSharedMemory };
 
 class RingCommunicator final : public Communicator {
  public:
-  // Connects this rank with its neighbours. Returns when both links are up, or with an error: kInvalid (the options
-  // contradict each other), kDeadlineExceeded (names the missing neighbour and the reason, if known); kUnavailable (a
-  // neighbour went away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory). `suspect`, if
-  // given, is set to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of the generation
-  // call this at about the same time. Blocks the calling thread.
+  // Connects this rank with its neighbours. Returns when both links are up, or with an error. Errors are kInvalid (the
+  // options contradict each other), kDeadlineExceeded (names the missing neighbour and the reason, if known);
+  // kUnavailable (a neighbour went away meanwhile), kCancelled (options.cancel_fd) or kExhausted (descriptors, memory).
+  // `suspect`, if given, is set to the missing neighbour's rank, else to -1. options.size is at least 2. All ranks of
+  // the generation call this at about the same time. Blocks the calling thread.
   static Result<std::unique_ptr<RingCommunicator>> create(RingOptions options, int* suspect = nullptr);
 
   // Tells the neighbours: BYE if nothing is in flight, otherwise an abort. Joins the thread.

@@ -137,8 +137,8 @@ Result<std::unique_ptr<Segment>> Segment::open(const std::string& dir, const std
   return std::unique_ptr<Segment>(new Segment(dir, name, memory, bytes, capacity, false));
 }
 
-// Counters are stored and loaded with sequential consistency: "I moved the counter, do you sleep?" against "I sleep,
-// did you move the counter?" must not both be answered with no.
+// Counters are stored and loaded with sequential consistency. One side moves the counter and asks whether the other
+// sleeps; the other goes to sleep and asks whether the counter moved. At least one answer must be yes.
 
 IoResult SharedSink::write(std::span<const iovec> pieces) {
   const size_t capacity = own_.capacity();

@@ -1,6 +1,7 @@
-// Byte streams over shared memory between ranks of one machine. Each rank owns one segment, which it alone writes: the
-// ring of bytes for the next rank, how far it has written, how far it has read the previous rank's ring, whether it
-// sleeps. Neighbours map it read-only, so a rank of an older generation that still runs can spoil only its own.
+// Byte streams over shared memory between ranks of one machine. Each rank owns one segment, which it alone writes. The
+// segment has the ring of bytes for the next rank. It also says how far its rank has written, how far it has read the
+// previous rank's ring, and whether it sleeps. Neighbours map it read-only, so a rank of an older generation that still
+// runs can spoil only its own.
 //
 // Nothing here blocks. A rank that finds neither bytes nor room makes `naps` odd, looks once more and sleeps in poll()
 // on its control links. A neighbour that moves a counter then rings there. So one wait ends on bytes, an abort, the

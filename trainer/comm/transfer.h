@@ -1,6 +1,6 @@
 // One operation under way on one rank: which bytes it sends to the next rank and which it takes from the previous one.
 //
-// Every algorithm here is a list of pieces to send and a list of pieces to receive, with one rule: a rank may forward a
+// Every algorithm here is a list of pieces to send and a list of pieces to receive, with one rule. A rank may forward a
 // byte as soon as it has received (and reduced) it, so
 //     sent <= head_start + received.
 // That pipelines at the grain of whatever the transport moves, with no barrier between the ring's steps.

@@ -1,6 +1,6 @@
-// What goes over the links of a ring, as bytes: the hello of a connection and its MAC, the header in front of every
-// operation, and the frames of a control link. Pure: encoding and decoding only; every input is survived.
-// All ranks are little-endian machines (checked at compile time): numbers travel as they lie in memory.
+// What goes over the links of a ring, as bytes. That is the hello of a connection and its MAC, the header in front of
+// every operation, and the frames of a control link. Pure: encoding and decoding only; every input is survived. All
+// ranks are little-endian machines (checked at compile time): numbers travel as they lie in memory.
 #pragma once
 
 #include <array>

@@ -12,8 +12,8 @@ namespace lockstep::trainer::core {
 // A rounded number is below 2^50 in size: the rounding trick needs it, and 2^12 of them can be summed in an int64.
 inline constexpr int kRoundedBits = 50;
 inline constexpr std::int64_t kMaxSummands = std::int64_t{1} << 12;
-// The target size of the next step's largest sum: 12 bits below the limit are room for growth from step to step, and 38
-// bits leave 14 more than float32 has.
+// The target size of the next step's largest sum. The 12 bits below the limit are room for growth from step to step,
+// and 38 bits leave 14 more than float32 has.
 inline constexpr int kTargetBits = 38;
 inline constexpr int kFirstExponent = 30;  // before a first sum is known
 inline constexpr int kRetreat = 20;        // bits given up when a step overflowed and is recomputed

@@ -28,8 +28,8 @@ class Batch {
         std::shared_ptr<const PixelValues> pixels = nullptr)
       : lease_(std::move(lease)), inputs_(std::move(inputs)), pixels_(std::move(pixels)) {}
 
-  // One block of bytes per kInput tensor of the graph, in their order: (rows, shape of a sample), of the tensor's type
-  // unless pixels() says otherwise.
+  // One block of bytes per kInput tensor of the graph, in their order. A block is (rows, shape of a sample), of the
+  // tensor's type unless pixels() says otherwise.
   const std::vector<Input>& inputs() const { return inputs_; }
   // Not null: the first input is images (rows, height, width, kColours) of a byte for each number, and this says which
   // number a byte stands for.
@@ -46,8 +46,8 @@ class Batch {
   std::shared_ptr<const PixelValues> pixels_;
 };
 
-// The micro-batches that a rank takes next: those numbered first, first + stride, and so on below `end` of step `step`,
-// then the same ones of the steps that follow.
+// The micro-batches that a rank takes next. They are those numbered first, first + stride, and so on below `end` of
+// step `step`, then the same ones of the steps that follow.
 struct Aim {
   std::int64_t step = 0;           // committed steps before it
   std::int64_t first = 0;          // a rank with first >= end takes nothing

@@ -53,7 +53,7 @@ class State {
   Status initialize(std::uint64_t seed);
 
   // The host sees a state through views, which are valid as long as it lives. Where the host cannot reach the backend's
-  // memory, they are of a copy: fetch() brings it up to date, and written() carries what was written through the views
+  // memory, they are of a copy. fetch() brings it up to date, and written() carries what was written through the views
   // to the backend. Both return at once where it can. kInternal: the backend failed, and the state is garbage.
   Status fetch();
   Status written();

@@ -1,5 +1,5 @@
 // Streams the newest state to the ranks that hold another one, each from the previous rank in the ring. Every rank of a
-// generation takes part. No death of a rank tears a state: a receiver verifies the whole new state in separate memory
+// generation takes part. No death of a rank tears a state. A receiver verifies the whole new state in separate memory
 // before it changes a byte of its own. That memory is the caller's spare one if it is large enough. Only a rank that
 // holds nothing of value receives in place.
 #pragma once

@@ -1,5 +1,5 @@
-// One training step of one rank, as part of the gang: compute this rank's micro-batches, hand each gradient bucket to
-// the synchronizer while earlier layers still compute, agree, commit.
+// One training step of one rank, as part of the gang. It computes this rank's micro-batches, hands each gradient bucket
+// to the synchronizer while earlier layers still compute, agrees, and commits.
 //
 // The global batch of a step is M micro-batches of fixed size. Nothing that outlives the step changes before commit, so
 // a failed or aborted step can be repeated from the same state.
@@ -101,8 +101,8 @@ class Replica {
   // state is complete first. Errors are those of step().
   Result<Evaluation> evaluate();
 
-  // Whether the samples are the cause of the last error of step() or evaluate(): the source failed, or a kernel met an
-  // index that the model does not have (kCorrupt).
+  // Whether the samples are the cause of the last error of step() or evaluate(). They are if the source failed, or a
+  // kernel met an index that the model does not have (kCorrupt).
   bool samples_failed() const { return samples_failed_; }
 
   // Whether the states of all ranks fit together: replicated ones are bitwise identical, others are not compared. Every

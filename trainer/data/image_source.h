@@ -44,9 +44,9 @@ class ImageSource final : public PartSource {
   std::uint64_t fingerprint() const { return training_.store->fingerprint(); }
 
   // Inputs: images (rows, height, width, 3), as bytes, and classes (rows), int32. Errors as the interface has them, and
-  // kInvalid: a record without an image or a label, an image of another size, a label outside of the classes, or a
-  // changed file; the sentence names file and offset. Such images are never skipped: they are not damaged, the options
-  // or the data are wrong.
+  // kInvalid. That is a record without an image or a label, an image of another size, a label outside of the classes,
+  // or a changed file; the sentence names file and offset. Such images are never skipped: they are not damaged, the
+  // options or the data are wrong.
   DraftBatch draft(std::int64_t rows) const override { return pool_.draft(rows); }
   Status fill(const DraftBatch& to, const Part& part, const std::atomic<bool>& abort) override;
   std::int64_t held_out() const override { return static_cast<std::int64_t>(held_out_.count()); }

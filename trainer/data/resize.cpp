@@ -16,7 +16,7 @@ std::uint8_t rounded(std::int32_t sum) {
 
 }  // namespace
 
-// In units of 1 / (2 to) pixels of the crop all places are integers: pixel i is at (2 i + 1) to, that of the result at
+// In units of 1 / (2 to) pixels of the crop all places are integers. Pixel i is at (2 i + 1) to, that of the result at
 // (2 x + 1) from. The triangle reaches max(from, to) 2 to each side.
 void Resizer::Taps::plan(std::int64_t from, std::int64_t to) {
   ranges.resize(static_cast<size_t>(to));

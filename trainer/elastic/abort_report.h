@@ -15,7 +15,7 @@ namespace lockstep::trainer::elastic {
 
 // A thread that waits for SIGABRT. It asks the thread that created it for its stack, prints that with names to standard
 // error and ends the process with SIGABRT. A handler of a signal that no other code uses takes the stack, on a stack of
-// its own: the kernels of oneDNN point the stack register into the heap (stop.h). abort() works as usual.
+// its own. The kernels of oneDNN point the stack register into the heap (stop.h). abort() works as usual.
 //
 // Create it on the training thread, before any thread that handles signals: it blocks SIGABRT there, and they inherit
 // that. One at a time in a process. Its destructor unblocks SIGABRT.

@@ -27,9 +27,9 @@ class Interruption {
   // destroy the previous communicator.
   void use(comm::Communicator* communicator);
 
-  // What raise() calls, after flag() became true, to wake a thread that waits elsewhere: with a lock held, so it must
-  // not block, and at once if raise() was called before. Empty: nothing. The previous one is never called after the
-  // return.
+  // What raise() calls, after flag() became true, to wake a thread that waits elsewhere. A lock is held, so it must not
+  // block. It is called at once if raise() was called before. Empty: nothing. The previous one is never called after
+  // the return.
   void on_raise(std::function<void()> wake);
 
   // For code that computes or connects: true, or readable, when it should end.

@@ -1,5 +1,5 @@
-// Takes a process that keeps its memory from a generation that has ended to the next one, as
-// operator/rendezvous/worker_contract.h draws it: broken, regroup, holding, join, new links.
+// Takes a process that keeps its memory from a generation that has ended to the next one. The steps are those of
+// operator/rendezvous/worker_contract.h: broken, regroup, holding, join, new links.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The place of this process among its peers, from the environment: the variables of the agent
+// The place of this process among its peers, from the environment. It has the variables of the agent
 // (operator/rendezvous/worker_contract.h), else those of plain torchrun, else a world of one. And the options of a
 // communicator that follow from it.
 #pragma once
@@ -62,7 +62,7 @@ Result<World> joined(const World& world, const rendezvous::Join& join);
 // kAgent: a translation. listen_fd is a duplicate of the world's, because the communicator closes its own (kExhausted:
 // no descriptor left). A collective may stall for ten minutes, because the coordinator watches for hangs. kTorchrun: a
 // collective may stall for 30 s. Either may stall for 30 s beyond storage_deadline and data_deadline of the world, if
-// that is longer: between two collectives a rank may wait for both. Under kTorchrun it opens a data socket and
+// that is longer. Between two collectives a rank may wait for both. Under kTorchrun it opens a data socket and
 // exchanges addresses and a key through MASTER_ADDR:MASTER_PORT. Rank 0 listens there, at MASTER_PORT + 1 if torchrun's
 // own store holds that port. kDeadlineExceeded names what is missing after `deadline`. kUnavailable says that the port
 // is taken, kInvalid that two processes claim one rank, or that sizes or identity lines differ. Key and addresses cross

@@ -1,5 +1,5 @@
-// A GPT-style transformer over characters: token and position embeddings, blocks of pre-norm causal attention and GELU
-// feed-forward with residual sums, a norm and a linear layer to scores.
+// A GPT-style transformer over characters. It has token and position embeddings, blocks of pre-norm causal attention
+// and GELU feed-forward with residual sums, a norm and a linear layer to scores.
 #pragma once
 
 #include "trainer/core/graph.h"

@@ -1,5 +1,5 @@
-// Residual networks (He et al. 2015) for images, in the form of torchvision: ResNet-18, and ResNet-50 "v1.5", whose
-// blocks have their stride in the 3 x 3 convolution. Layers have torchvision's names.
+// Residual networks (He et al. 2015) for images, in the form of torchvision. They are ResNet-18, and ResNet-50 "v1.5",
+// whose blocks have their stride in the 3 x 3 convolution. Layers have torchvision's names.
 #pragma once
 
 #include <string>

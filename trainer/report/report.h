@@ -1,5 +1,5 @@
-// What a training process prints and writes for people and tools: progress lines, the lines of tf_cnn_benchmarks, the
-// `result {...}` line and a file of JSON lines.
+// What a training process prints and writes for people and tools. That is progress lines, the lines of
+// tf_cnn_benchmarks, the `result {...}` line and a file of JSON lines.
 #pragma once
 
 #include <cstdint>

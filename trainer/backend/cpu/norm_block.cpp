@@ -87,7 +87,7 @@ class NormBlockKernel final : public Base {
     }
   }
 
-  // Calls body(first row, rows) on every thread for its rows, from the last to the first: what the pass before this one
+  // Calls body(first row, rows) on every thread for its rows, from the last to the first. What the pass before this one
   // read last is still in the caches.
   template <typename Body>
   void backwards(const Body& body) const {

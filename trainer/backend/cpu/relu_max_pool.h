@@ -1,4 +1,4 @@
-// A ReLU of images and the max pooling after it, as one kernel (ops/max_pool2d.cpp): the largest value is at one place
+// A ReLU of images and the max pooling after it, as one kernel (ops/max_pool2d.cpp). The largest value is at one place
 // before and after the ReLU, so nothing between them needs memory.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Compiled once for each instruction set with LOCKSTEP_ROW_KERNELS as the name of the table. Nothing here may come from
-// a header as code, so there is no <algorithm> and no <cmath>: an inline function compiled for AVX-512 could be the one
+// a header as code, so there is no <algorithm> and no <cmath>. An inline function compiled for AVX-512 could be the one
 // that the linker keeps for all.
 #include "trainer/backend/cpu/row_kernels.h"
 
@@ -93,8 +93,8 @@ void relu6_backward(const float* y, const float* dy, size_t count, bool accumula
 constexpr float kRoot = 0.79788456080286535588f;  // sqrt(2 / pi)
 constexpr float kCubic = 0.044715f;
 
-// 1 / d for d in [1, 1e30], to about 2 units in the last place: a guess from the exponent and three steps of Newton's
-// method. A vector division is one of the slowest instructions there are.
+// 1 / d for d in [1, 1e30], to about 2 units in the last place. It is a guess from the exponent and three steps of
+// Newton's method. A vector division is one of the slowest instructions there are.
 inline float reciprocal_of(float d) {
   float y = __builtin_bit_cast(float, 0x7ef311c7 - __builtin_bit_cast(std::int32_t, d));
   y = y + y * (1.0f - d * y);

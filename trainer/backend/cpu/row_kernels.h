@@ -1,6 +1,6 @@
-// The inner kernels of the cpu backend that are not matrix products: plain C-like functions over rows in float32,
-// compiled once for each instruction set (row_kernels.cpp) and reached through a table. Each call works on a range of
-// rows or columns and is one thread's share; shares never overlap in what they write.
+// The inner kernels of the cpu backend that are not matrix products. They are plain C-like functions over rows in
+// float32, compiled once for each instruction set (row_kernels.cpp) and reached through a table. Each call works on a
+// range of rows or columns and is one thread's share; shares never overlap in what they write.
 #pragma once
 
 #include <cstddef>

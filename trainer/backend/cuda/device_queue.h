@@ -1,5 +1,5 @@
-// The work of one GPU in the order of the calls: a stream, marks in it, and copies between the device and memory of the
-// host that need not be pinned. They pass through a pinned ring, so that no copy waits for the stream.
+// The work of one GPU in the order of the calls. It is a stream, marks in it, and copies between the device and memory
+// of the host that need not be pinned. They pass through a pinned ring, so that no copy waits for the stream.
 #pragma once
 
 #include <array>
@@ -113,7 +113,7 @@ class DeviceQueue {
   std::string device_name_ = "unknown";
   CudaStream* stream_ = nullptr;
 
-  // By the mark's number. One that is kEvents marks old has been recorded again, and stands for a later mark: to ask
+  // By the mark's number. One that is kEvents marks old has been recorded again, and stands for a later mark. To ask
   // for it is safe, and to wait for it takes longer.
   std::array<CudaEvent*, kEvents> events_{};
   std::uint64_t marked_ = 0;  // the latest mark

@@ -15,8 +15,8 @@
 
 namespace lockstep::trainer::cuda {
 
-// The thousands are the kind of the error: 1 not initialized, 2 a wrong argument, 3 not supported, 4 of the library
-// itself, 5 of an execution. The library has more numbers of each kind, and a text for each.
+// The thousands are the kind of the error. Kinds are 1 not initialized, 2 a wrong argument, 3 not supported, 4 of the
+// library itself, 5 of an execution. The library has more numbers of each kind, and a text for each.
 enum class DnnStatus : int {
   kSuccess = 0,
   kNotInitialized = 1001,
@@ -174,10 +174,10 @@ struct Dnn {
   DnnStatus (*execute)(DnnHandle* handle, DnnDescriptor* plan, DnnDescriptor* pack) = nullptr;
 };
 
-// Opens the library, which computes some convolutions with cuBLASLt: the process ends when a plan is made and no
-// cuBLASLt of the same major version of CUDA is loaded or can be. By name (as the dynamic linker finds it) or by path,
-// and keeps it loaded until the process ends. An empty name means libcudnn.so.9. kNotFound says which library or symbol
-// is missing and what to do. Needs no GPU.
+// Opens the library, by name (as the dynamic linker finds it) or by path, and keeps it loaded until the process ends.
+// It computes some convolutions with cuBLASLt. The process ends when a plan is made and no cuBLASLt of the same major
+// version of CUDA is loaded or can be. An empty name means libcudnn.so.9. kNotFound says which library or symbol is
+// missing and what to do. Needs no GPU.
 Result<Dnn> open_dnn(const std::string& library = "");
 
 }  // namespace lockstep::trainer::cuda

@@ -1,5 +1,5 @@
 // Images on their way to the device, as bytes. One copy takes them from a pinned buffer to memory beside the program,
-// on a stream for these copies alone: they cross while the queue's stream computes. That stream waits for the copy's
+// on a stream for these copies alone. So they cross while the queue's stream computes. That stream waits for the copy's
 // event, and a kernel on it writes the numbers that the bytes stand for.
 //
 //   write(k)  ->  [ pinned buffer ] ==copy stream==> [ device buffer ] --event, kernel on the queue's stream--> inputs

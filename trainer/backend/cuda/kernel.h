@@ -91,8 +91,8 @@ inline size_t floats_of(size_t bytes) {
   return (bytes + sizeof(float) - 1) / sizeof(float);
 }
 
-// Activations and their gradients are of type E, float or Bfloat16, which run() chooses: copies.h sees to it that all
-// to which the kernel is bound are. Parameters and their gradients, what is kept, and losses are float.
+// Activations and their gradients are of type E, float or Bfloat16, which run() chooses. copies.h sees to it that all
+// to which the kernel is bound are of that type. Parameters and their gradients, what is kept, and losses are float.
 class Base : public NodeKernel<float> {
  public:
   explicit Base(Site site)

@@ -8,7 +8,7 @@
 
 namespace lockstep::trainer::core::ops {
 
-// (..., I) with gain (I) and shift (I) -> the same: a feature is normalised over all other dimensions, which are the
+// (..., I) with gain (I) and shift (I) -> the same. A feature is normalised over all other dimensions. These are the
 // samples or, for images (N, H, W, I), the pixels of all samples. Statistics: running mean (I) and running variance
 // (I), the unbiased one; the normalisation uses the biased one.
 struct BatchNorm {

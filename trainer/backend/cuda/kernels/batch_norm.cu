@@ -2,7 +2,7 @@
 
 #include "trainer/backend/cuda/kernels/column_sums.h"
 
-// Sums are in double, as the statistics are, and of distances from the first row: a mean may be much larger than the
+// Sums are in double, as the statistics are, and of distances from the first row. A mean may be much larger than the
 // deviation from it.
 
 namespace lockstep::trainer::cuda {

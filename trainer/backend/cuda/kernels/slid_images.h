@@ -6,9 +6,9 @@
 namespace lockstep::trainer::cuda {
 
 // Images (samples, height, width, channels), and one value for each place of the window and each channel: (samples,
-// out_height, out_width, channels). The window at place (h, w) has `kernel` x `kernel` pixels: from row h * stride -
-// padding and column w * stride - padding on. It may reach beyond the image. Sizes, kernel and stride are at least 1.
-// Rows and columns are of 32 bits: addresses of 64 bits would take most of the registers of a kernel.
+// out_height, out_width, channels). The window at place (h, w) has `kernel` x `kernel` pixels. It begins at row h *
+// stride - padding and column w * stride - padding. It may reach beyond the image. Sizes, kernel and stride are at
+// least 1. Rows and columns are of 32 bits: addresses of 64 bits would take most of the registers of a kernel.
 struct SlidImages {
   std::int64_t samples = 0;
   int height = 0, width = 0;
