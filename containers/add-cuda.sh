@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Adds to a folder that is the root of a container: the libraries of cuda-libraries.txt where the dynamic linker looks,
-# what they need, and their licences. Prints the size of each.
+# Adds to a folder that is the root of a container what CUDA needs. That is the libraries of cuda-libraries.txt, put
+# where the dynamic linker looks, what they need, and their licences. Prints the size of each.
 #
 #   containers/add-cuda.sh FOLDER LIBRARIES     LIBRARIES: a folder as `scripts/cuda-toolkit.sh --runtime` makes it
 set -euo pipefail

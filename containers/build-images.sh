@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the images of the operator and the trainer as archives, from binaries that are built already, without a daemon:
-# operator.tar and trainer.tar, which `docker load`, `ctr images import` and tests/cluster/cluster load take.
+# Makes the images of the operator and the trainer as archives, from binaries that are built already, without a daemon.
+# The archives are operator.tar and trainer.tar, which `docker load`, `ctr images import` and tests/cluster/cluster load
+# take.
 #
 #   containers/build-images.sh BUILD_FOLDER OUT_FOLDER [TAG [IMAGE]]   TAG: default dev; IMAGE: operator or trainer
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make cluster / make cluster-down: a real cluster of three nodes on this machine with the operator installed in it, and
-# a volume for the claim of examples/storage/checkpoints.yaml. Standard output is one line for eval: KUBECONFIG, and
-# PATH with kubectl and helm.
+# make cluster / make cluster-down: a real cluster of three nodes on this machine with the operator installed. It has a
+# volume for the claim of examples/storage/checkpoints.yaml. Standard output is one line for eval: KUBECONFIG, and PATH
+# with kubectl and helm.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${NAME:-dev}

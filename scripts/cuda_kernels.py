@@ -3,8 +3,8 @@
 
     scripts/cuda_kernels.py [--table FILE | --write FILE] CUOBJDUMP OBJECT...
 
-Columns: registers of a thread, bytes of its stack, bytes of shared memory of a block, then instructions: loads from
-global memory, those of 128 bits or more among them, and arithmetic in float64.
+Columns: registers of a thread, bytes of its stack, bytes of shared memory of a block, then instructions. These are
+loads from global memory, those of 128 bits or more among them, and arithmetic in float64.
 
 Fails if a kernel has a stack, which is where registers spill to, or computes in float64 and is not of a family in
 FLOAT64.

@@ -1,5 +1,5 @@
 // How much of a long test a sanitizer's build repeats. It runs many times slower, and looks for other faults than the
-// test does: a part of the cases shows it all of the code, and most properties are of one thread, which hardly concerns
+// test does. A part of the cases shows it all of the code. Most properties are of one thread, which hardly concerns
 // ThreadSanitizer.
 #pragma once
 

@@ -3,7 +3,7 @@
 # With --present it fails there instead.
 #
 # It lives in a virtual environment of its own, ${XDG_CACHE_HOME:-~/.cache}/lockstep/torch-<version>. The list is what
-# `import torch` and DistributedDataParallel over gloo need of PyTorch's dependencies: libtorch is linked with the CUDA
+# `import torch` and DistributedDataParallel over gloo need of PyTorch's dependencies. libtorch is linked with the CUDA
 # libraries and does not load without them, GPU or not. The sixth of what pip would bring that nothing here loads is
 # left out. The first call downloads 2.4 GB; the folder then has 4 GB. Two at once wait for each other; one that was
 # killed leaves a folder without its stamp, which the next one creates again.

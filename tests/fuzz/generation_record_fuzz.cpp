@@ -1,4 +1,4 @@
-// Anything at all as the record of a job's generation, which a user may edit: it is corrupt, or its numbers are within
+// Anything at all as the record of a job's generation, which a user may edit. It is corrupt, or its numbers are within
 // their bounds, no slot comes twice, and it comes back as it went.
 #include <cstddef>
 #include <cstdint>

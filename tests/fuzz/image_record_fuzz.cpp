@@ -1,4 +1,4 @@
-// Anything at all as a record of a data set of images: it is refused, or it is an example whose image has the size that
+// Anything at all as a record of a data set of images. It is refused, or it is an example whose image has the size that
 // its pixels have.
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Anything at all as what an agent sends the coordinator, the coordinator an agent, or one of them a process: it is
+// Anything at all as what an agent sends the coordinator, the coordinator an agent, or one of them a process. It is
 // refused, or it survives a round trip.
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace {
 
 using namespace lockstep::rendezvous;
 
-// What is sent of a message that was decoded: its sentence goes with a problem alone, and is clipped after the word of
-// an unknown one has been put in front of it.
+// What is sent of a message that was decoded. Its sentence goes with a problem alone, and is clipped after the word of
+// an unknown problem has been put in front of it.
 AgentToCoordinator as_sent(AgentToCoordinator message) {
   std::visit(
       [](auto& m) {

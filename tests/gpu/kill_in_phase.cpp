@@ -1,4 +1,4 @@
-// Ends the trainer by SIGKILL within a phase of a step, on a GPU as on the fakes: LOCKSTEP_KILL_IN=PHASE:N means the
+// Ends the trainer by SIGKILL within a phase of a step, on a GPU as on the fakes. LOCKSTEP_KILL_IN=PHASE:N means the
 // Nth time (from 1) that it comes to the phase.
 //
 //   backward    it has enqueued the backward pass of a batch norm in float32

@@ -1,5 +1,5 @@
-"""Trains a network with PyTorch and prints its images per second as lockstep-trainer does: bfloat16 by AMP and
-channels_last, on images that stay where they are computed on.
+"""Trains a network with PyTorch and prints its images per second as lockstep-trainer does. It computes in bfloat16
+by AMP and channels_last, on images that stay where they are computed on.
 
     pytorch_speed.py NETWORK DEVICE BATCH PIXELS WARMUP STEPS
 

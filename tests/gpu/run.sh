@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of this folder on the machine's GPU:  tests/gpu/run.sh [PYTEST'S WORDS...]
-# First installs pinned packages of NVIDIA's into the cache (1.3 GB to download, once), and builds with nvcc. No root.
+#   tests/gpu/run.sh [PYTEST'S WORDS...]    runs the tests of this folder on the machine's GPU
+# First it installs pinned packages of NVIDIA's into the cache (1.3 GB to download, once), and builds with nvcc.
+# Needs no root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 nvidia-smi -L >&2 || { echo "tests/gpu/run.sh: there is no GPU here (nvidia-smi lists none)" >&2; exit 69; }

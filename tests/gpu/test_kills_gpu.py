@@ -1,4 +1,4 @@
-"""Two ranks on one GPU, of which one is killed within a phase of a step: no sample and no bit is lost, and the other
+"""Two ranks on one GPU, of which one is killed within a phase of a step. No sample and no bit is lost, and the other
 rank goes on within a second.
 
 kill_in_phase.cpp has the phases. The survivor does not wait for the restart: the job may shrink to one rank.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command on a machine of its own as far as podman can tell: with process numbers, mounts, /run, cgroups and,
-# without --network, a network of its own. When the command ends or its caller is killed, the kernel ends every process
-# in it. The mounts, bridges and packet filter rules go with them.
+# Runs a command on a machine of its own as far as podman can tell. The command has process numbers, mounts, /run,
+# cgroups and, without --network, a network of its own. When the command ends or its caller is killed, the kernel ends
+# every process in it. The mounts, bridges and packet filter rules go with them.
 #
 #   sandbox.sh [--network] COMMAND...     --network: the host's network, for a build that downloads
 #   sandbox.sh --sweep                    removes what a killed sandbox cannot: cgroups, files of stopped containers

@@ -56,7 +56,7 @@ def test_a_run_on_text_is_exact_over_several_epochs_and_files(tmp_path):
 
 
 class Gate:
-    """Holds a gang back until the test has acted, however fast the machine: rank 0 writes a line for each step into a
+    """Holds a gang back until the test has acted, however fast the machine. Rank 0 writes a line for each step into a
     pipe that has room for some thirty."""
 
     def __init__(self, path):

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Time to the last pod of a job: our operator and JobSet against a raw client that posts the same pods, by turns in one
-run.
+"""Time to the last pod of a job. Our operator and JobSet run against a raw client that posts the same pods, by turns.
 
     make bench-control-plane                    # all cases, 3 rounds: the better part of an hour on 2 cores
     make bench-control-plane PODS=300 ROUNDS=1  # a quick run

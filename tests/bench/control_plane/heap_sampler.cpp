@@ -1,9 +1,9 @@
 // A library for LD_PRELOAD that samples which functions allocate a program's memory. The allocator stays glibc's.
 //
-// Each allocated byte is sampled with probability 1/kMeanBytes. On SIGUSR2 a thread writes $LOCKSTEP_HEAP_OUT: the
-// allocator's own account (malloc_info), and one line for each live sample: the bytes that it stands for, and the
-// return addresses of its stack, innermost first. memory.py names the addresses. The program's threads never wait for
-// the writer longer than one table look-up takes.
+// Each allocated byte is sampled with probability 1/kMeanBytes. On SIGUSR2 a thread writes $LOCKSTEP_HEAP_OUT. It has
+// the allocator's own account (malloc_info), and one line for each live sample. A line has the bytes that the sample
+// stands for, and the return addresses of its stack, innermost first. memory.py names the addresses. The program's
+// threads never wait for the writer longer than one table look-up takes.
 
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -1,4 +1,4 @@
-// The cost of a gang of thousands for the coordinator: scripted agents over TLS on the loopback form a gang, lose a
+// The cost of a gang of thousands for the coordinator. Scripted agents over TLS on the loopback form a gang, lose a
 // member, re-form it, and find the coordinator's successor. The coordinator is a process of its own.
 #include <fmt/format.h>
 #include <unistd.h>

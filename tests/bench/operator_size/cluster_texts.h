@@ -1,5 +1,5 @@
-// JSON texts of the nodes and pods of a large cluster, as many bytes as real ones have: nodes with 50 images and 40
-// labels, pods with three containers, all with managedFields.
+// JSON texts of the nodes and pods of a large cluster, as many bytes as real ones have. Nodes have 50 images and 40
+// labels, pods have three containers, and all have managedFields.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// kube-scheduler and the kubelets of the benchmark's cluster: the pods of jobs, once they have no gate, are bound to
+// kube-scheduler and the kubelets of the benchmark's cluster. The pods of jobs, once they have no gate, are bound to
 // the node that they ask for and run.
 #pragma once
 

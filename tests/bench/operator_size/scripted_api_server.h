@@ -1,6 +1,6 @@
-// The API server of a large cluster, over TLS: a local::MemoryApi for everything that an operator writes, and beside it
-// nodes and pods of others in any number. Of these nothing is stored but their texts' forms. Lists come in pages,
-// watches as lines, as a real server sends them.
+// The API server of a large cluster, over TLS. It is a local::MemoryApi for everything that an operator writes, and
+// beside it nodes and pods of others in any number. Of these nothing is stored but their texts' forms. Lists come in
+// pages, watches as lines, as a real server sends them.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What placement does to a cluster over time, against other schedulers' rules: racks per gang and waiting time,
-// replacements that stay in their block, and crossings of rings.
+// What placement does to a cluster over time, against other schedulers' rules. Measured are racks per gang and waiting
+// time, replacements that stay in their block, and crossings of rings.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

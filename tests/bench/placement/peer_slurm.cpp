@@ -1,4 +1,4 @@
-// Slurm's topology/tree, after its "Topology Guide" and the behaviour of release 26.05: leaf switches (racks) are added
+// Slurm's topology/tree, after its "Topology Guide" and the behaviour of release 26.05. Leaf switches (racks) are added
 // one by one until the job has its nodes.
 //
 // Between two leaves, the better one holds what is left and has the least room. If neither does, the switches above

@@ -1,5 +1,5 @@
-// How often a ring over the pods of a gang crosses from one rack, or one block, into another: in the order of ranks
-// that Lockstep gives, against other orders and the least that any order has.
+// How often a ring over the pods of a gang crosses from one rack, or one block, into another. The order of ranks that
+// Lockstep gives is held against other orders and the least that any order has.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the convolutions of a graph cost at least with oneDNN: its primitives alone, over the layouts that the library
-// likes best, without a reorder and without any other layer.
+// What the convolutions of a graph cost at least with oneDNN. It runs its primitives alone, over the layouts that the
+// library likes best, without a reorder and without any other layer.
 #pragma once
 
 #include <dnnl.hpp>

@@ -1,8 +1,8 @@
 """Writes a container image as a docker archive, without a daemon, the same bytes for the same input.
 
-An archive that `docker load`, `podman load`, `skopeo` and `ctr images import` take is a tar of: one tar per layer, a
-JSON file that names the layers by their SHA-256 and says how to start the image; and a manifest.json that binds both to
-a name.
+`docker load`, `podman load`, `skopeo` and `ctr images import` take such an archive. It is a tar of one tar per layer,
+a JSON file, and a manifest.json that binds both to a name. The JSON file names the layers by their SHA-256 and says how
+to start the image.
 """
 
 import argparse

@@ -19,7 +19,7 @@ def links(cluster):
 
 
 def make_bridge(cluster):
-    # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes: then all
+    # A bridge without an address of its own takes the lowest of its ports, and another when that cable goes. Then all
     # nodes would send packets for the API server to a dead address until their ARP entry expires.
     run(
         "ip",

@@ -1,6 +1,6 @@
 """Removes everything of a cluster, in any state, and proves it.
 
-It does not trust that `up` completed: it searches the machine for each kind of object by the cluster's slot or name,
+It does not trust that `up` completed. It searches the machine for each kind of object by the cluster's slot or name,
 removes it, and searches again.
 """
 

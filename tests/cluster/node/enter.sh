@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# First process of a node, in new network, mount, UTS, IPC and PID namespaces: gives the node a root folder of its own,
-# with nothing of the host in it but programs, devices and cgroups. Continues there with boot.sh.
+# First process of a node, in new network, mount, UTS, IPC and PID namespaces. It gives the node a root folder of its
+# own, with nothing of the host in it but programs, devices and cgroups. Continues there with boot.sh.
 #
 #   enter.sh NODE_FOLDER BIN_FOLDER IMAGES_FOLDER SHARED_FOLDER
 set -euo pipefail

@@ -1,6 +1,6 @@
 """Seconds until the coordinator knows of a member that fell silent: a pulled cable and a node without power.
 
-LOCKSTEP_DETECTIONS is how often each happens (`make soak`: 10), LOCKSTEP_DETECT_SECONDS what the median may be: the
+LOCKSTEP_DETECTIONS is how often each happens (`make soak`: 10), LOCKSTEP_DETECT_SECONDS what the median may be. The
 short form runs beside other tests, the long form has the machine to itself."""
 
 import os

@@ -49,7 +49,7 @@ def test_the_last_survivor_saves_its_state_and_the_job_resumes_from_it(cluster, 
             cluster.kubectl("uncordon", pod["spec"]["nodeName"])
     found = cluster.wait_condition(name, "Succeeded", deadline=300)
     assert found["status"]["attempts"][-1]["cause"] == "Completed"
-    # Two of three are enough to go on: slot 0 may take the state of the others, and one may not have begun at the end.
+    # Two of three are enough to go on. Slot 0 may take the state of the others, and one may not have begun at the end.
     logs = [cluster.kubectl("logs", pod["metadata"]["name"], "-c", "trainer", check=False).stdout
             for pod in cluster.pods(name)]
     assert any(f"restored {saved[-1]} at step" in log for log in logs), (recorded, [log[:1000] for log in logs])

@@ -41,8 +41,8 @@ def training_job(steps):
 
 
 class Life:
-    """From the creation of a job to its end and its tidying-up, with one death of the operator: after its k-th write,
-    or after the first whose line in the journal matches `die_on`."""
+    """From the creation of a job to its end and its tidying-up, with one death of the operator. It dies after its k-th
+    write, or after the first whose line in the journal matches `die_on`."""
 
     tool = threading.Lock()  # of the cluster's tool
 

@@ -1,5 +1,5 @@
 """The operator is killed with -9 after the k-th write of a job's life, for all k, on a real API server, and started
-again: each time the same end, no pod made twice, and training never interrupted by it.
+again. Each time the end is the same, no pod is made twice, and the kill never interrupts training.
 
 LOCKSTEP_FAULT_PARALLEL is how many lives go on at the same time. For the long form, LOCKSTEP_FAULT_ROUNDS repeats them
 all, and LOCKSTEP_FAULT_LEASE is the seconds after which the next operator takes over.
@@ -96,7 +96,7 @@ def test_killed_after_any_write_the_operator_comes_back_to_the_same_end(cluster,
         k += 1
         lives += [life.Life(cluster, watches, folder, f"{name}-{k}", k) for name in rounds]
     live(lives)
-    # How often progress is written depends on the clock, so the k of this life are not those of the whole one: what is
+    # How often progress is written depends on the clock, so the k of this life are not those of the whole one. What is
     # written there and was nobody's last is aimed at by name.
     aimed = [life.Life(cluster, watches, folder, f"aimed-{number}", die_on=pattern_of(line))
              for number, line in enumerate(not_yet_last(whole, lives))]

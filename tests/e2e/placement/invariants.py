@@ -17,7 +17,7 @@ def counted_twice(events, allocatable):
 def claimed_twice(events, allocatable, slack):
     """Nodes of which placement gave away more GPUs than the node has, other pods left aside.
 
-    A gated pod binds to nothing. Its claim may overlap with another for `slack` seconds: its create or its move was on
+    A gated pod binds to nothing. Its claim may overlap with another for `slack` seconds. Its create or its move was on
     the way when the answer changed, or the operator died between the two writes."""
     def where(pod):
         leaves = pod["metadata"].get("deletionTimestamp") and not placed.node_of(pod)

@@ -1,4 +1,4 @@
-"""The operator is killed with -9 after the k-th write of a gang's life, for all k, on a real API server: each time the
+"""The operator is killed with -9 after the k-th write of a gang's life, for all k, on a real API server. Each time the
 gang is placed, repaired, released and placed again, and only the pod that was deleted is charged.
 
 LOCKSTEP_FAULT_PARALLEL is how many lives go on at the same time; LOCKSTEP_FAULT_ROUNDS repeats them all."""

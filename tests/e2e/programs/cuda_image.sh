@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the CUDA variant of the trainer's image as containers/build-images.sh does, from stand-ins: the trainer whose
-# kernels run on the host, and the fakes of NVIDIA's libraries under the names of containers/cuda-libraries.txt.
+# Makes the CUDA variant of the trainer's image as containers/build-images.sh does, from stand-ins. These are the
+# trainer whose kernels run on the host, and the fakes of NVIDIA's libraries under the names of
+# containers/cuda-libraries.txt.
 #
 #   cuda_image.sh BUILD_FOLDER OUT_FOLDER     OUT_FOLDER/trainer-cuda.tar: docker.io/lockstep/trainer:fakes-cuda
 set -euo pipefail

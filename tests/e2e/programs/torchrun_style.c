@@ -1,6 +1,6 @@
-// A program that knows nothing of Lockstep: it reads what torchrun sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
-// and gathers one number per rank over TCP, STEPS times. It fails like any other when a peer goes away.
-// Usage: torchrun_style STEPS MILLISECONDS_PER_STEP
+// A program that knows nothing of Lockstep. It reads what torchrun sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
+// and gathers one number per rank over TCP, STEPS times. It fails like any other when a peer goes away. Usage:
+// torchrun_style STEPS MILLISECONDS_PER_STEP
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>

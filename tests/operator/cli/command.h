@@ -1,4 +1,4 @@
-// Runs the real `lockstep` command for tests: output in files, a marker in the environment that finds every process
+// Runs the real `lockstep` command for tests. Its output goes to files. A marker in the environment finds every process
 // that it started, also those that lost their parents.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A crash between any two writes changes nothing: the operator dies after the k-th write of a job's life, for all k,
-// and the end is the same. And under random faults what must always hold does.
+// A crash between any two writes changes nothing. The operator dies after the k-th write of a job's life, for all k,
+// and the end is the same. The invariants also hold under random faults.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>

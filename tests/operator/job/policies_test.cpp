@@ -1,5 +1,5 @@
-// Why a job does not start, how it stops, and what is left of it: startup, suspend and finish policies, and when a
-// status is worth a write.
+// Why a job does not start, how it stops, and what is left of it. Tested are startup, suspend and finish policies, and
+// when a status is worth a write.
 #include <gtest/gtest.h>
 
 #include "operator/job/finish_policy.h"

@@ -1,5 +1,5 @@
-// A small world for tests of the reconciler: a real in-memory API server, a kubelet and agents that do as they are
-// told, and a coordinator by the rules of coordinator.h. The operator can die after any write.
+// A small world for tests of the reconciler. It has a real in-memory API server, a kubelet and agents that do as they
+// are told, and a coordinator by the rules of coordinator.h. The operator can die after any write.
 #pragma once
 
 #include <map>

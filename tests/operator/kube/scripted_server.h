@@ -1,5 +1,5 @@
-// A peer that plays exactly the bytes that a test wants, over plain TCP or TLS: the failures that a real API server
-// does not show on demand. It knows only enough HTTP to find the end of a request.
+// A peer that plays exactly the bytes that a test wants, over plain TCP or TLS. So it shows failures that a real API
+// server does not show on demand. It knows only enough HTTP to find the end of a request.
 #pragma once
 
 #include <arpa/inet.h>

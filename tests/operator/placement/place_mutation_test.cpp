@@ -1,5 +1,5 @@
 // Each term of the objective, each rule and each shortcut of the dynamic programme is left out or broken in turn
-// (mutation.h): the comparison with brute force, or with tables that are computed afresh, must notice.
+// (mutation.h). The comparison with brute force, or with tables that are computed afresh, must notice.
 #include <gtest/gtest.h>
 
 #include "operator/placement/mutation.h"

@@ -1,5 +1,5 @@
-// The dynamic programme against a plain one on trees that are too large for brute force: no shared tables, no closed
-// form, no bounds, no truncation, costs as real numbers.
+// The dynamic programme against a plain one on trees that are too large for brute force. The plain one has no shared
+// tables, no closed form, no bounds, no truncation, and costs as real numbers.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The parts that an explored world is made of, each kept once: a world names them by number, and worlds that differ in
+// The parts that an explored world is made of, each kept once. A world names them by number, and worlds that differ in
 // one part share all others. What an event does to a part is worked out once.
 #pragma once
 

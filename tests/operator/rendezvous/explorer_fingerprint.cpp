@@ -3,8 +3,8 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// What a struct with a base class cannot be asked by a structured binding: whether it is made of so many elements, its
-// base being the first. `{}` makes any of them.
+// Whether a struct with a base class is made of so many elements, its base being the first. A structured binding cannot
+// ask that. `{}` makes any of them.
 template <typename T>
 constexpr bool kOf3 = requires {
   T{{}, {}, {}};

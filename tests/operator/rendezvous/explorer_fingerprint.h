@@ -2,7 +2,7 @@
 // again. Times count by their distance from the machine's own present, and no further than any of its timers reaches.
 // What only people see (messages, time stamps of a view, counters) does not count.
 //
-// Each overload of Contents::add() names all members of its struct in a structured binding: one that is added to a
+// Each overload of Contents::add() names all members of its struct in a structured binding. One that is added to a
 // machine or a message does not compile here until somebody has said whether it counts.
 #pragma once
 

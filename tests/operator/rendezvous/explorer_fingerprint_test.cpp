@@ -1,5 +1,5 @@
-// Every field of a machine that counts changes its fingerprint: a field that Contents::add() forgets
-// would make the explorer take different states for the same one, and look at only one of them.
+// Every field of a machine that counts changes its fingerprint. A field that Contents::add() forgets would make the
+// explorer take different states for the same one, and look at only one of them.
 #include "tests/operator/rendezvous/explorer_fingerprint.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Whatever a process or the system says, what its agent makes of it is understood by a coordinator: the fixture reads
-// each message as a coordinator does.
+// Whatever a process or the system says, a coordinator understands what its agent makes of it. The fixture reads each
+// message as a coordinator does.
 #include "operator/rendezvous/limits.h"
 #include "tests/operator/rendezvous/member_fixture.h"
 

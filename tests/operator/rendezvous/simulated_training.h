@@ -1,5 +1,5 @@
-// Training in virtual time, as far as it concerns the protocol: processes with a state that only commits change, and
-// gangs that need every rank for a step. It checks that no commit is lost, repeated, or made by two gangs.
+// Training in virtual time, as far as it concerns the protocol. It has processes with a state that only commits change,
+// and gangs that need every rank for a step. It checks that no commit is lost, repeated, or made by two gangs.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// A world in virtual time for the state machines: pods with agents and processes, a store of records, coordinators that
-// come, linger and go, and links that delay and break. A user scales, and a controller does what decide() does. It
-// checks the invariants of the protocol at each step and keeps the first violation as a sentence.
+// A world in virtual time for the state machines. It has pods with agents and processes, a store of records,
+// coordinators that come, linger and go, and links that delay and break. A user scales, and a controller does what
+// decide() does. It checks the invariants of the protocol at each step and keeps the first violation as a sentence.
 #pragma once
 
 #include <fmt/format.h>

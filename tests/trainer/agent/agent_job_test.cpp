@@ -324,7 +324,7 @@ TEST_F(AgentJobTest, a_torchrun_style_program_runs_unchanged_and_survives_a_kill
     if (one.rank == 3) victim = one;
   }
   // Its peers leave when they lose it. News of those on the other pod may not overtake the kill, however the machine
-  // shares out its time: a plain exit code is believed after 100 ms.
+  // shares out its time. A plain exit code is believed after 100 ms.
   agents[0]->signal(SIGSTOP);
   ::kill(victim.pid, SIGKILL);
   ASSERT_TRUE(reaches(Phase::kBroken, 1));

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A worker that keeps its memory, as far as its agent can tell: it speaks the link
+# A worker that keeps its memory, as far as its agent can tell. It speaks the link
 # (operator/rendezvous/worker_contract.h) and holds step 7 of generation 1 once it was in a generation. Its rank as the
 # first argument makes it mute: then it answers no further regroup.
 say() { echo "$1" >&"$LOCKSTEP_AGENT_FD"; }

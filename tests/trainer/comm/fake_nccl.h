@@ -1,4 +1,4 @@
-// A fake of NCCL for machines without a GPU, as a shared library (libfakenccl.so) with the names of the real one:
+// A fake of NCCL for machines without a GPU, as a shared library (libfakenccl.so) with the names of the real one.
 // trainer/comm/nccl_api.h loads it unchanged, and finds the fake of the CUDA runtime (tests/trainer/cuda/fake_cuda.h)
 // in it. It is not NVIDIA's and computes nothing on a GPU, but real bytes travel between threads and processes over the
 // loopback interface. Where programs tend to fail it behaves like the real library:
@@ -25,8 +25,8 @@ void fake_nccl_release();
 // The next kernel of this rank (in this process) breaks with this ncclResult_t. `early`: it ends at once and leaves
 // garbage, instead of staying until it is aborted.
 void fake_nccl_break_next(int rank, int result, bool early);
-// Calls that the real libraries leave undefined: a broken communicator destroyed, work given to a communicator that was
-// still busy, memory that is not the device's.
+// Calls that the real libraries leave undefined. They are a broken communicator destroyed, work given to a communicator
+// that was still busy, memory that is not the device's.
 int fake_nccl_misuses();
 // Communicators of this process that were neither destroyed nor aborted.
 int fake_nccl_communicators();

@@ -1,5 +1,5 @@
 // A fake of the CUDA runtime for machines without a GPU, as a shared library (libfakecuda.so) with the names of the
-// real one: trainer/cuda/runtime.h loads it unchanged. It is not NVIDIA's. Kernels run on it as functions of the host.
+// real one. trainer/cuda/runtime.h loads it unchanged. It is not NVIDIA's. Kernels run on it as functions of the host.
 // Where programs tend to fail it behaves as badly as the real runtime may:
 //   * Work is late. A stream is a queue with a thread. The thread does nothing until a call waits for the work or asks
 //     about it, directly or through an event on which wanted work waits. It begins as well when kMostHeldBack pieces
@@ -9,9 +9,8 @@
 //   * An event stands for its latest record. A query that is not ready leaves kNotReady as the thread's last error.
 //   * malloc, free and their like wait for the device. A copy with pageable memory waits for its stream.
 //   * Once the device's work is lost, what is in its streams does not run, and every call fails with the same error.
-//   * What the real runtime leaves undefined ends the process with a sentence: a pointer of the wrong kind, bytes
-//   beyond
-//     an allocation, a stream or an event that is none.
+//   * What the real runtime leaves undefined ends the process with a sentence. Such are a pointer of the wrong kind,
+//     bytes beyond an allocation, a stream or an event that is none.
 //
 // Environment, read when the library is loaded:
 //   FAKE_CUDA_DEVICES=N      GPUs that the process sees (16, the most)

@@ -170,7 +170,7 @@ TEST(ImageSource, a_label_or_size_that_the_options_do_not_have_is_never_skipped)
   EXPECT_EQ(outcome(*source_of(files(0, 4), from_one)).substr(23), "the label 0 is not between 1 and 1000");
 }
 
-// Twelve images in three files: record 1 of the second file has a wrong byte, and record 2 is an intact record of a
+// Twelve images in three files. Record 1 of the second file has a wrong byte, and record 2 is an intact record of a
 // damaged JPEG. The length of the last record of the third file has a wrong byte.
 std::vector<std::unique_ptr<MemoryFile>> damaged_files() {
   auto made = files(0, 12);

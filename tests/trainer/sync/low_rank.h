@@ -1,4 +1,4 @@
-// Low-rank compression in two rounds (PowerSGD, Vogels et al., 2019): the gradient M of a matrix travels as P = M Q and
+// Low-rank compression in two rounds (PowerSGD, Vogels et al., 2019). The gradient M of a matrix travels as P = M Q and
 // then Q = M^T P with orthonormal P. What P Q^T lacks of M is added to the next gradient.
 #pragma once
 

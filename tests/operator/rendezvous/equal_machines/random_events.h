@@ -1,6 +1,6 @@
 // A world of scripted agents, a store and a controller that asks a machine of driven_machine.h all that it can be
-// asked: mostly what agents do say, and now and then what they never would. The world follows one machine's orders, so
-// a run depends on the seed and on that machine alone.
+// asked. That is mostly what agents do say, and now and then what they never would. The world follows one machine's
+// orders, so a run depends on the seed and on that machine alone.
 #pragma once
 
 #include <cstdint>

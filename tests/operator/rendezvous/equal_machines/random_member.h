@@ -1,6 +1,6 @@
-// A pod and a coordinator that ask an agent's machine all that it can be asked: mostly what they do say, and now and
-// then what they never would. The pod follows one machine's orders, so a run depends on the seed and on that machine
-// alone.
+// A pod and a coordinator that ask an agent's machine all that it can be asked. That is mostly what they do say, and
+// now and then what they never would. The pod follows one machine's orders, so a run depends on the seed and on that
+// machine alone.
 #pragma once
 
 #include <cstdint>

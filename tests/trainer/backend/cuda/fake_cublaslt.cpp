@@ -10,7 +10,7 @@
 //   * two operands of different types, a result that is less precise than they are, or TF32 of others than float32:
 //     kNotSupported;
 //   * an algorithm runs the product that it was found for, with the workspace that it asked for, on addresses aligned
-//     as the preference promised: else kInvalidValue;
+//     as the preference promised; else kInvalidValue;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A fake of cuDNN's backend API for machines without a GPU, as a shared library (libfakecudnn.so) with the names of the
-// real one: trainer/backend/cuda/dnn.h loads it unchanged. It is not NVIDIA's. A graph is one convolution. It is
+// real one. trainer/backend/cuda/dnn.h loads it unchanged. It is not NVIDIA's. A graph is one convolution. It is
 // computed from what its finalized descriptors hold (fake_convolution.h), in the order of the stream of the fake
 // runtime (tests/trainer/cuda/fake_cuda.h).
 //
@@ -9,7 +9,7 @@
 //     has defaults, for paddings or the factors alpha and beta, a program must say them here;
 //   * sizes that do not fit each other, strides that are not of N, H, W, C, two tensors with one number: kBadParam;
 //   * a pack that lacks a tensor of the plan, an address less aligned than its tensor says, no workspace for a plan
-//     that needs one: kBadParam or kMisaligned;
+//     that needs one; these are kBadParam or kMisaligned;
 //   * an address or an extent that is not of the device ends the process with a sentence, as in the fake runtime.
 //
 // Environment: FAKE_CUDNN_CUDART=N, the version of CUDA that it is built for (13020).

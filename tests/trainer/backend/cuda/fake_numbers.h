@@ -23,8 +23,8 @@ inline std::uint16_t to_bfloat16(float value) {
   return static_cast<std::uint16_t>(kept + (up ? 1 : 0));
 }
 
-// To the 10 bits of mantissa of TF32: to nearest, ties away from zero, as PTX's cvt.rna.tf32.f32 does, the only such
-// conversion that compute capability 8.0 has. cuBLASLt and cuDNN do not document how they round.
+// To the 10 bits of mantissa of TF32. Rounds to nearest, ties away from zero, as PTX's cvt.rna.tf32.f32 does, the only
+// such conversion that compute capability 8.0 has. cuBLASLt and cuDNN do not document how they round.
 inline float to_tf32(float value) {
   if (!std::isfinite(value)) return value;
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + 0x1000U) & ~0x1fffU);

@@ -1,5 +1,5 @@
 // The tests of the CUDA backend with bugs in what the host tells the GPU (trainer/cuda/mutation.h and, of a step,
-// trainer/core/mutation.h): a program has them all and takes one by its name. Without a bug its tests pass; with one
+// trainer/core/mutation.h). A program has them all and takes one by its name. Without a bug its tests pass; with one
 // the test that is named here must fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

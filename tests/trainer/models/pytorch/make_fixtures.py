@@ -4,7 +4,7 @@
 
 All of it is float64: scores, mean loss, the gradient of each parameter, and the running statistics after the step. A
 tensor is one line: what it is, its name, its number of elements, its norm, and 64 of its elements (hashing.bits says
-which; all of a small one). A tensor that is zero but for rounding has the norm 0 and no elements: batch norm takes
+which; all of a small one). A tensor that is zero but for rounding has the norm 0 and no elements. Batch norm takes
 away what a shift before the convolution before it adds.
 """
 

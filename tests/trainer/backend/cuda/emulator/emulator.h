@@ -1,4 +1,4 @@
-// Runs CUDA kernels on the host, so that tests need no GPU: g++ compiles the same .cu files as nvcc, with
+// Runs CUDA kernels on the host, so that tests need no GPU. g++ compiles the same .cu files as nvcc, with
 // kernel_language.h in place of CUDA's headers. Each thread of a block is a fiber; blocks run one after the other.
 //
 // A kernel that breaks a rule of CUDA ends the process with a sentence on stderr that names block and thread:

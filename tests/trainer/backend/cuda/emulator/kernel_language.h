@@ -1,5 +1,5 @@
-// What a .cu file sees of CUDA when g++ compiles it for the emulator: its keywords, variables and functions, as far as
-// the kernels of trainer/backend/cuda/kernels use them.
+// What a .cu file sees of CUDA when g++ compiles it for the emulator. That is keywords, variables and functions, as far
+// as the kernels of trainer/backend/cuda/kernels use them.
 #pragma once
 
 #include <bit>

@@ -19,7 +19,7 @@
 namespace lockstep::trainer::cuda::testing {
 
 // An array with guards on both sides. Guards and elements that nobody has written are signalling NaNs with a number of
-// this array: a kernel that reads one shows a NaN in its results. One that writes what it has made of another array's
+// this array. A kernel that reads one shows a NaN in its results. One that writes what it has made of another array's
 // guard changes this one's. Fails the test if a guard has changed when the array goes.
 template <typename T>
 class Guarded {

@@ -40,7 +40,7 @@ ConvolutionShape shape_of(const core::ops::Conv2d& op, const backend::Dimensions
           .tf32 = precision == backend::Precision::kTf32};
 }
 
-// Whether a later node reads the tensor: the backward pass goes from the last node to the first, so that node has
+// Whether a later node reads the tensor. The backward pass goes from the last node to the first, so that node has
 // written the tensor's gradient before.
 bool later_node_reads(const core::Graph& graph, size_t node, core::TensorId tensor) {
   return std::any_of(

@@ -63,7 +63,7 @@ core::Graph of_vectors() {
   return build.finish(scores, ops::softmax_cross_entropy(build, "loss", scores, classes));
 }
 
-// x has 512 numbers, y 2048, and the weight 16 * 3 * 3 * 4 = 576: 2 * 2048 * 36 products and sums.
+// x has 512 numbers, y 2048, and the weight 16 * 3 * 3 * 4 = 576. That makes 2 * 2048 * 36 products and sums.
 TEST(NodeWork, of_a_convolution) {
   const core::Graph graph = of_images(
       [](GraphBuilder& build, TensorId x) { return ops::conv2d(build, "conv", x, 16, {.kernel = 3, .padding = 1}); });
