@@ -37,7 +37,7 @@ BANNED = {
 }
 ITEM = re.compile(r"^\s*([*-]|\d+\.) ")
 LABEL = re.compile(r"\s*((?:[^\s:]+ ){0,3}\S+):\s+")  # at most four words before a colon
-COLON_ENDS = {"page", "comment"}  # kinds of text with sentences of more words than MOST_WORDS around a colon
+COLON_ENDS = {"page"}  # kinds of text with sentences of more words than MOST_WORDS around a colon
 # Of C++: literals, so that no // inside of them counts, and comments.
 TOKENS = re.compile(r'R"(?P<d>[^ ()\\]{0,16})\((?P<raw>.*?)\)(?P=d)"|"(?P<string>(?:[^"\\\n]|\\.)*)"|'
                     r"(?<![0-9A-Fa-f])'(?:[^'\\\n]|\\.)+'|//(?P<comment>[^\n]*)|/\*.*?\*/", re.S)
@@ -232,7 +232,7 @@ def split(passage, colon_ends=False):
     """A semicolon ends a sentence, and a colon after a label; code and a link count as one word."""
     plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", passage)).replace("**", "")
     found = []
-    for one in re.split(r"(?<=[.!?])\s+(?=[A-Za-z*(])|;\s", plain):
+    for one in re.split(r"(?<=[.!?])\s+(?=[A-Za-z*(]|\d+: |--\w)|;\s", plain):
         while label := LABEL.match(one):
             found.append(label[1])
             one = one[label.end():]

@@ -25,7 +25,7 @@ class Chains {
   // Whether only the node after `i` reads what node `i` writes, and that once.
   bool flows(size_t i) const;
   // Nodes of the longest run from `i`. A run is a batch norm, then the sum with another tensor than the norm's input or
-  // none, then ReLU, ReLU6 or none. Zero: node `i` is no batch norm.
+  // none, then ReLU, ReLU6 or none. 0: node `i` is no batch norm.
   size_t norm_block_from(size_t i) const;
 
  private:
