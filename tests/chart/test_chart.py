@@ -245,7 +245,7 @@ def test_the_operator_takes_every_argument_of_the_chart(tmp_path):
     assert done.returncode == 2 and "--placement-backend" in done.stderr, done.stderr
 
 
-def test_the_operator_meets_the_restricted_standard_and_survives_a_lost_node(documents):
+def test_the_operator_meets_the_restricted_standard_and_outlives_a_node(documents):
     deployment = of_kind(documents, "Deployment")[0]["spec"]
     pod = deployment["template"]["spec"]
     container = pod["containers"][0]
@@ -359,7 +359,7 @@ def layer_of(archive, folder):
     return folder
 
 
-def test_the_cuda_image_of_stand_ins_has_each_listed_library_with_its_licence(tmp_path):
+def test_the_cuda_image_of_stand_ins_has_each_library_with_its_licence(tmp_path):
     """Of stand-ins for NVIDIA's libraries; `make soak` has the image with the libraries themselves."""
     done = e2e.run(e2e.ROOT / "tests/e2e/programs/cuda_image.sh", e2e.BUILD, tmp_path, deadline=120)
     print("\n" + done.stdout)

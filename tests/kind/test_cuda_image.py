@@ -49,7 +49,7 @@ def test_the_cuda_image_has_the_files_of_the_archive_script(root):
     print(f"\n{IMAGE}: {len(theirs)} files, {size >> 20} MiB")
 
 
-def test_without_a_driver_auto_says_in_one_sentence_what_it_computes_on_and_why():
+def test_without_a_driver_auto_says_what_it_computes_on_and_why():
     done = start("--backend=auto")
     assert done.returncode == 0, done.stderr
     said = "--backend=auto computes on the CPU: this machine has no NVIDIA driver, or the container does not show it"
@@ -62,7 +62,7 @@ def test_without_a_driver_cuda_ends_with_one_sentence_and_its_exit_code():
     assert "this machine has no NVIDIA driver" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_cudnn_plans_every_convolution_with_the_libraries_of_the_image_alone(root):
+def test_cudnn_plans_every_convolution_with_the_image_alone(root):
     program = e2e.BUILD / "tests/bin/cuda_plans"
     planned = e2e.run(program, root / LIBRARIES, deadline=PATIENCE).stdout
     assert planned == (e2e.ROOT / "tests/trainer/backend/cuda/plans/table.txt").read_text()

@@ -15,8 +15,16 @@ MOST_NAME = 70  # characters of a test's name
 LONG = "word " * (prose.MOST_WORDS + 1)
 
 
-def long_names(text):
-    return [name for name in re.findall(r"TEST(?:_[FP])?\(\s*\w+,\s*(\w+)\)", text) if len(name) > MOST_NAME]
+def names_of_tests(text):
+    """Those of C++ and of Python."""
+    return re.findall(r"TEST(?:_[FP])?\(\s*\w+,\s*(\w+)\)|^ *def (?=test_)(\w+)\(", text, re.M)
+
+
+def wrong_names(text):
+    """Names of tests that are too long or have a home-made word."""
+    names = [cpp or python for cpp, python in names_of_tests(text)]
+    return [name for name in names
+            if len(name) > MOST_NAME or any(re.search(word, name.replace("_", " ")) for word in prose.BANNED)]
 
 
 def wrong(found):
@@ -25,14 +33,16 @@ def wrong(found):
 
 
 class Prose(unittest.TestCase):
-    def test_names_of_tests_have_at_most_70_characters(self):
-        found = [f"{path.relative_to(ROOT)}: {name}" for path in sorted((ROOT / "tests").rglob("*.cpp"))
-                 for name in long_names(path.read_text())]
+    def test_names_of_tests_have_at_most_70_characters_and_no_banned_word(self):
+        found = [f"{path.relative_to(ROOT)}: {name}" for path in prose.sources("tests/*.cpp", "tests/*.py")
+                 for name in wrong_names(path.read_text())]
         self.assertEqual(found, [])
 
-    def test_a_long_name_is_found(self):
+    def test_a_long_name_and_a_banned_word_are_found(self):
         long = "a" * (MOST_NAME + 1)
-        self.assertEqual(long_names(f"TEST_F(Fixture,\n       {long}) {{}} TEST(A, {long[1:]})"), [long])
+        self.assertEqual(wrong_names(f"TEST_F(Fixture,\n       {long}) {{}} TEST(A, {long[1:]})"), [long])
+        self.assertEqual(wrong_names(f"def test_{long[5:]}(x):\n    def test_{long[6:]}(self):"), [f"test_{long[5:]}"])
+        self.assertEqual(wrong_names("TEST(A, it_starts_" "anew) TEST(A, it_restarts)"), ["it_starts_" "anew"])
 
     def test_no_sentence_breaks_a_rule(self):
         broken = prose.violations()

@@ -152,7 +152,7 @@ class Rooms(unittest.TestCase):
             knows += [str(path.relative_to(ROOT)) for path in headers if "pragma omp" in path.read_text()]
             self.assertFalse(knows, f"{name}_test is ONE_THREAD")
 
-    def test_one_file_of_core_and_one_of_each_backend_look_into_the_op_of_a_node(self):
+    def test_one_file_of_core_and_one_per_backend_look_into_the_op_of_a_node(self):
         rooms = [path for room in ("core", "backend", "models") for path in sources(ROOT / "trainer" / room)]
         visits = re.compile(r"std::visit\(.*?\bop\)", re.DOTALL)  # other variants are visited elsewhere
         users = [str(path.relative_to(ROOT)) for path in rooms if visits.search(path.read_text())]

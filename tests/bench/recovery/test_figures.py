@@ -132,7 +132,7 @@ def test_a_ledger_is_followed_line_by_line_and_a_torn_line_waits(tmp_path):
     assert [commit.step for commit in follow.commits[41]] == [1, 2]
 
 
-def test_a_gang_is_whole_when_each_of_its_ranks_lives_and_has_made_some_steps():
+def test_a_gang_is_whole_when_each_of_its_ranks_lives_and_made_some_steps():
     follow = ledgers.Ledgers(os.devnull)
     follow.commits = {1: run(0, 2, 3, [4, 5], 0, 1), 2: run(1, 2, 3, [4, 5], 0, 1), 3: run(2, 3, 2, [3], 0, 1)}
     assert follow.whole(2, 2, lambda pid: True) == {1: 0, 2: 1}

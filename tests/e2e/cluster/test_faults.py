@@ -100,7 +100,7 @@ def api_server_is_away(gang):
     leads_another(gang.cluster, holder)
 
 
-def test_after_each_fault_the_job_resumes_with_an_exact_ledger_and_equal_bits(operators, job, tmp_path):
+def test_after_each_fault_the_job_resumes_exactly_and_bitwise_identical(operators, job, tmp_path):
     cluster = operators
     # A pod takes all GPUs of its node, so that each node has one.
     gang = Gang(cluster, job, "faults", *FLAGS, pace=PACE, steps=STEPS, gpusPerNode=8)

@@ -36,7 +36,7 @@ def digests(cluster):
     return found
 
 
-def test_deterministic_training_gives_the_same_digest_for_any_number_of_workers(digests):
+def test_deterministic_training_has_one_digest_for_any_number_of_workers(digests):
     print(f"\ndigests by workers: {digests}")
     assert len(set(digests.values())) == 1
 

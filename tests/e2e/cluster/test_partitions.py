@@ -51,7 +51,7 @@ def ends_as_undisturbed(gang, alone):
     assert at_the_end == digest
 
 
-def test_a_cut_off_coordinator_loses_no_member_and_of_two_cut_pods_one_moves(cluster, job, tmp_path):
+def test_a_cut_off_coordinator_loses_no_member_and_one_of_two_pods_moves(cluster, job, tmp_path):
     gang = Gang(cluster, job, "cut-off", *FLAGS, pace=PACE, steps=STEPS, nodes=2, elastic=False,
                 gpusPerNode=8, deadlines={"progressSeconds": 3})
     gang.makes_steps(60)

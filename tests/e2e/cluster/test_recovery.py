@@ -53,7 +53,7 @@ def took_the_survivors_state(cluster, pod):
     assert "received the state of step" in log and "restored" not in log, log
 
 
-def test_a_killed_process_restarts_in_place_and_no_pod_is_made_anew(cluster, job):
+def test_a_killed_process_restarts_in_place_and_no_pod_is_recreated(cluster, job):
     name = "kill-process"
     apply(cluster, job, name)
     pods = train(cluster, name)

@@ -46,7 +46,7 @@ def reasons(cluster, name):
     return {event["reason"]: event.get("message") or event.get("note") for event in events}
 
 
-def test_a_job_scaled_up_and_down_has_an_exact_ledger_and_equal_bits(cluster, job, undisturbed):
+def test_a_job_scaled_up_and_down_is_exact_and_bitwise_identical(cluster, job, undisturbed):
     procs = 2
     name, nodes = "scaled", 2
     ledgers = e2e.Ledgers(cluster.command("volume", "default", f"{name}-state").stdout.strip() + "/ledger")

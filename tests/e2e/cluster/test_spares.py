@@ -79,7 +79,7 @@ def test_a_spare_replaces_a_deleted_pod_whose_successor_is_the_next_spare(cluste
     assert cluster.trainer_result(name)["digest"] == digest
 
 
-def test_a_member_leaves_a_sick_node_after_a_step_and_its_successor_goes_elsewhere(cluster, job, digest):
+def test_a_member_leaves_a_sick_node_and_its_successor_goes_elsewhere(cluster, job, digest):
     # kube-scheduler spreads the three pods, so that one node is one member.
     name = job(jobs.trainer("leave", *FLAGS, jobs.pace(0.025), nodes=2, spares={"nodes": 1},
                             scheduling={"backend": "None"}))
@@ -142,7 +142,7 @@ def test_a_member_leaves_for_a_node_that_is_reserved_for_its_successor(cluster, 
     assert cluster.trainer_result(name)["digest"] == digest
 
 
-def test_a_foreign_program_restarts_with_the_spare_and_waits_for_no_new_pod(cluster, job):
+def test_a_foreign_program_restarts_with_the_spare_and_awaits_no_new_pod(cluster, job):
     # It runs until it is told to end; a shell runs its trap between two commands, so each is short. No one waits for
     # this loop.
     script = 'echo "rank $RANK of $WORLD_SIZE"; trap "exit 1" TERM; while :; do sleep 0.1; done'

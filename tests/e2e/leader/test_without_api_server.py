@@ -8,7 +8,7 @@ import time
 import e2e
 
 
-def test_an_operator_that_starts_without_an_api_server_leads_when_it_is_back(cluster, namespace, start):
+def test_an_operator_started_without_an_api_server_leads_when_it_is_back(cluster, namespace, start):
     e2e.run(cluster.tool, "kill-api-server", "--name", cluster.name)
     try:
         operator = start()

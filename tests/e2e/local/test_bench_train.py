@@ -86,14 +86,14 @@ def test_a_dry_run_measures_nothing_and_leaves_nothing(bench, tmp_path):
     (["--model", "char-transformer"], "has no synthetic data; give --data with text files"),
     (["--output", "/proc/none"], "cannot create the folder /proc/none/cells"),
 ], ids=["model", "data", "output"])
-def test_what_the_trainer_or_the_machine_refuses_is_told_before_a_cell_is_measured(lockstep, tmp_path, words, sentence):
+def test_a_refusal_of_trainer_or_machine_is_told_before_a_cell_is_measured(lockstep, tmp_path, words, sentence):
     command = lockstep(*TINY[:2], *(["--model", "mlp"] if "--model" not in words else []), *words)
     assert command.wait() == 1, command
     assert sentence in command.err and len(command.err.splitlines()) == 1, command
     assert "run 1 of" not in command.out, command
 
 
-def test_a_worker_that_ends_by_a_signal_is_a_failure_and_not_a_wish_of_the_user(bench):
+def test_a_worker_that_ends_by_a_signal_is_a_failure_and_no_wish(bench):
     command = bench("--", "--min-step-seconds=0.1")
     command.until("mlp on synthetic data with 1 worker, run 1 of 2")
 

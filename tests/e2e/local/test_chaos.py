@@ -75,7 +75,7 @@ def undisturbed(tmp_path):
     return train
 
 
-def test_a_gang_under_chaos_makes_each_step_once_and_ends_with_equal_bits(run, undisturbed):
+def test_a_gang_under_chaos_makes_each_step_once_and_is_bitwise_identical(run, undisturbed):
     steps = FAULTS * STEPS_PER_FAULT
     print(f"\nLOCKSTEP_SEED={SEED}, {FAULTS} faults, {WORKERS} workers, {steps} steps")
     command = run(job("chaos", steps), "--chaos", f"{SEED}:{FAULTS}", "--json")
@@ -133,7 +133,7 @@ def words_of(model, steps):
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
-def test_the_bits_are_the_same_for_any_model_number_of_ranks_transport_and_seed(run, digest_of, number):
+def test_weights_are_bitwise_identical_for_any_model_ranks_and_transport(run, digest_of, number):
     seed, (nodes, procs), model = SEED + number, GANGS[number % len(GANGS)], ("transformer", "network")[number % 2]
     transport = ("auto", "tcp")[(number // 2 + number // len(GANGS)) % 2]
     steps = SMALL_FAULTS * STEPS_PER_FAULT
@@ -200,7 +200,7 @@ def test_a_gpu_that_computes_under_chaos_changes_no_bit(run, gpu_digest_of, tmp_
     assert told["digest"] == gpu_digest_of(precision), f"LOCKSTEP_SEED={seed}"
 
 
-def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):
+def test_a_seed_does_the_same_to_the_same_workers_after_the_same_steps(run):
     def events(name):
         command = run(job(name, 150), "--chaos", f"{SEED}:4", "--json")
         assert command.wait(120) == 0, command
@@ -213,7 +213,7 @@ def test_the_same_seed_does_the_same_to_the_same_workers_after_the_same_steps(ru
     assert all(abs(one - other) <= 10 for one, other in zip(first[1], second[1])), (first, second)
 
 
-def test_ctrl_c_ends_a_gang_under_chaos_with_whoever_is_frozen(run):
+def test_ctrl_c_ends_a_gang_under_chaos_with_its_frozen_members(run):
     command = run(job("stopped", 5000), "--chaos", f"{SEED}:1000")
     command.until(": froze the worker of slot ")
     os.killpg(command.process.pid, signal.SIGINT)

@@ -49,7 +49,7 @@ def digest(run_to_the_end):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "told_to_end"])
-def test_it_trains_without_a_lost_pod_and_with_its_successor_with_equal_bits(run_to_the_end, digest, number):
+def test_it_trains_without_a_lost_pod_and_with_its_successor_identically(run_to_the_end, digest, number):
     # Slot 0: the others get other ranks.
     command = run_to_the_end(lambda command: os.kill(parent(command.worker(0)), number))
     log = (command.folder / "run/logs/rank-0.log").read_text()

@@ -50,7 +50,7 @@ def table(rows):
     print("\n" + "\n".join(f"{kind:16} named {good} of {tries}" for kind, (good, tries) in rows.items()))
 
 
-def test_whoever_hangs_wherever_it_is_is_named(run, tmp_path):
+def test_the_rank_that_hangs_is_named_wherever_it_hangs(run, tmp_path):
     seed = int(os.environ.get("LOCKSTEP_SEED", time.time_ns() % 1_000_000))
     draw = random.Random(seed)
     places = tmp_path / "places"

@@ -60,7 +60,7 @@ def test_one_instruction_set_trains_wherever_it_is(run):
     command.nothing_is_left()
 
 
-def test_ranks_that_need_not_have_the_same_bits_may_differ(run, two_instruction_sets):
+def test_ranks_that_need_not_be_bitwise_identical_may_differ(run, two_instruction_sets):
     job = gang("free", f'[ "$LOCKSTEP_SLOT" = 1 ] && {{ {SSE41} }};')
     job["spec"]["command"][2] = job["spec"]["command"][2].replace(" --deterministic", "")
     command = run(job)
@@ -68,7 +68,7 @@ def test_ranks_that_need_not_have_the_same_bits_may_differ(run, two_instruction_
     command.nothing_is_left()
 
 
-def test_a_trainer_that_fails_before_generation_1_is_an_attempt_with_its_words(run):
+def test_a_trainer_that_fails_before_generation_1_is_an_attempt(run):
     job = gang("dataless", "", "--data=/no/such/file")
     command = run(job)
     assert command.wait(30) == 78, command

@@ -142,7 +142,7 @@ def test_kill_9_of_the_session_behind_it_ends_its_children_and_is_told(running, 
     print(f"\nkill -9 of the session: {timed():.2f} s")
 
 
-def test_kill_9_of_an_agent_is_the_loss_of_a_pod_and_its_worker_goes_with_it(running, run):
+def test_kill_9_of_an_agent_is_the_loss_of_a_pod_with_its_worker(running, run):
     command, _ = running(DAEMON)
     worker = command.worker(1)
     os.kill(parent(worker), signal.SIGKILL)

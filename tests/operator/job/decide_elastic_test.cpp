@@ -273,7 +273,7 @@ TEST(DecideElastic, a_replacement_that_fails_repeatedly_is_counted_and_backs_off
   EXPECT_EQ(s.reason("Failed"), "RestartBudgetExceeded");
 }
 
-TEST(DecideElastic, a_pod_that_was_left_behind_and_stays_silent_is_made_anew) {
+TEST(DecideElastic, a_pod_that_was_left_behind_and_stays_silent_is_recreated) {
   Elastic s;
   s.shrunk();
   s.now += 59s;

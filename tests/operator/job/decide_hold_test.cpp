@@ -40,7 +40,7 @@ TEST(DecideHold, they_hold_what_they_have_until_the_time_is_over) {
   EXPECT_EQ(s.job.status.state, "Restarting");
 }
 
-TEST(DecideHold, then_they_save_it_and_all_pods_go_and_are_made_anew) {
+TEST(DecideHold, then_they_save_it_and_all_pods_go_and_are_recreated) {
   TooFew s;
   s.now += 301s;
   Plan plan = s.accept();

@@ -60,7 +60,7 @@ TEST(DecideLinks, a_pod_that_is_gone_before_its_successor_is_seen_is_no_second_f
   EXPECT_EQ(s.job.status.incarnation, 2);
 }
 
-TEST(DecideLinks, an_elastic_gang_runs_on_while_the_pod_is_made_anew) {
+TEST(DecideLinks, an_elastic_gang_runs_on_while_the_pod_is_recreated) {
   Cut s(true);
   s.accept();
   s.see(Phase::kUp, 3).world_size = 2;

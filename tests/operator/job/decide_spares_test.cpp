@@ -144,7 +144,7 @@ TEST(DecideSpares, one_that_has_not_connected_is_none_yet) {
   EXPECT_EQ(s.job.status.nodes.spare, 0);
 }
 
-TEST(DecideSpares, a_lost_pod_is_recorded_and_made_anew_and_the_spare_is_none_any_more) {
+TEST(DecideSpares, a_lost_pod_is_recorded_and_recreated_and_the_spare_is_no_longer_one) {
   WithSpare s;
   s.pods[1].meta.deleted = s.now;
   const Plan plan = s.accept();

@@ -168,7 +168,7 @@ TEST(Decide, a_second_failure_without_progress_waits_before_it_is_passed_on) {
   EXPECT_EQ(s.accept().coordinator->handled_generation, 2);
 }
 
-TEST(Decide, replicas_that_held_other_bits_are_told_of_once) {
+TEST(Decide, replicas_that_differed_are_told_of_once) {
   Situation s;
   s.running();
   s.see(Phase::kUp, 2).divergence = "generation 2: rank 1 holds other bits";
@@ -261,7 +261,7 @@ TEST(Decide, the_first_round_goes_on_where_a_crash_left_it) {
   EXPECT_TRUE(s.job.status.attempts.empty());
 }
 
-TEST(Decide, with_strategy_gang_every_pod_is_made_anew) {
+TEST(Decide, with_strategy_gang_every_pod_is_recreated) {
   Situation s(3);
   s.job.spec.restart.strategy = api::RestartStrategy::kGang;
   s.running();

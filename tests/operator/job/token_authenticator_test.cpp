@@ -30,7 +30,7 @@ TEST_F(TokenAuthenticatorTest, the_pod_itself_is_let_in) {
   EXPECT_TRUE(status) << status.error().message;
 }
 
-TEST_F(TokenAuthenticatorTest, whoever_claims_to_be_another_is_not) {
+TEST_F(TokenAuthenticatorTest, a_pod_that_claims_to_be_another_is_refused) {
   EXPECT_EQ(authenticator_.check(token_, "default", "q", uid_).error().code, ErrorCode::kUnauthorized);
   EXPECT_EQ(authenticator_.check(token_, "default", "p", "other").error().code, ErrorCode::kUnauthorized);
   EXPECT_EQ(authenticator_.check(token_, "other", "p", uid_).error().code, ErrorCode::kUnauthorized);

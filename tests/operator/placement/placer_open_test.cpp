@@ -41,7 +41,7 @@ TEST(PlacerOpen, opens_what_the_answer_says_and_nothing_else) {
   EXPECT_EQ(desk.cluster.openings(), 1U);
 }
 
-TEST(PlacerOpen, a_gang_that_is_not_whole_any_more_opens_no_further_pod) {
+TEST(PlacerOpen, a_gang_that_is_no_longer_whole_opens_no_further_pod) {
   Desk desk(1, 1, 3);
   desk.gang("a", 3);
   desk.step();

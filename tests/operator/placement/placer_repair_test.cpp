@@ -211,7 +211,7 @@ TEST(PlacerRepair, a_gang_that_trains_before_it_is_released_stays) {
   EXPECT_THAT(desk.answer("a").nodes, SizeIs(2));
 }
 
-TEST(PlacerRepair, pauses_double_to_a_minute_and_begin_anew_when_the_gang_was_whole) {
+TEST(PlacerRepair, pauses_double_to_a_minute_and_restart_when_the_gang_was_whole) {
   Desk desk(1, 1, 12);
   Gang& gang = desk.gang("a", 1);
   desk.step();

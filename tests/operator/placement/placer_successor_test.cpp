@@ -120,7 +120,7 @@ TEST(PlacerSuccessor, no_other_pod_of_an_exclusive_gang_gets_the_reserved_node) 
   EXPECT_FALSE(desk.answer("a").nodes.contains(2)) << "the spare would share " << desk.answer("a").reserved.at(1);
 }
 
-TEST(PlacerSuccessor, a_reserved_node_that_takes_no_pods_any_more_is_given_up_for_another) {
+TEST(PlacerSuccessor, a_reserved_node_that_takes_no_more_pods_is_given_up_for_another) {
   Moving s(4);
   s.move();
   const std::string first = s.answer("a").reserved.at(1);

@@ -33,7 +33,7 @@ TEST_F(CoordinatorElasticTest, those_that_are_left_go_on_at_once_with_ranks_in_a
   EXPECT_EQ(gos[0].peers->slots(), (std::vector<int>{1, 2}));
 }
 
-TEST_F(CoordinatorElasticTest, those_whose_processes_live_do_not_wait_for_one_to_be_started_anew) {
+TEST_F(CoordinatorElasticTest, members_whose_processes_live_do_not_wait_for_a_restart) {
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1));
   say(2, exit(2, 1, 137, 9));
@@ -42,7 +42,7 @@ TEST_F(CoordinatorElasticTest, those_whose_processes_live_do_not_wait_for_one_to
   EXPECT_EQ(proposals[0].world_size, 2);
 }
 
-TEST_F(CoordinatorElasticTest, below_the_minimum_all_wait_for_the_process_that_is_started_anew) {
+TEST_F(CoordinatorElasticTest, below_the_minimum_all_wait_for_the_process_that_restarts) {
   plan.elastic.min_slots = 2;
   run_three();
   for (const int slot : {0, 1, 2}) say(slot, stays(1));
@@ -139,7 +139,7 @@ TEST_F(CoordinatorElasticTest, a_silent_member_is_left_behind_once_another_is_re
 }
 
 // A machine under all of them stands still for a moment just when one has died.
-TEST_F(CoordinatorElasticTest, a_moment_in_which_nobody_is_heard_of_does_not_put_off_the_loss_of_one) {
+TEST_F(CoordinatorElasticTest, a_moment_in_which_all_are_silent_does_not_put_off_the_loss_of_one) {
   run_three();
   silence_until(milliseconds(500), {0, 1}, 1);
   silence_until(milliseconds(750), {}, 1);

@@ -148,7 +148,7 @@ TEST_F(CoordinatorHangTest, an_agent_that_cannot_end_it_does_not_keep_the_job_wa
   EXPECT_NE(job->view()->failure->message.find("its agent has not ended it within 5 s"), std::string::npos);
 }
 
-TEST_F(CoordinatorHangTest, a_rank_that_got_on_or_was_done_after_all_breaks_nothing) {
+TEST_F(CoordinatorHangTest, a_rank_that_made_progress_or_was_done_after_all_breaks_nothing) {
   for (const bool done : {false, true}) {
     job = make(1);
     stored = {};
@@ -208,7 +208,7 @@ TEST_F(CoordinatorHangTest, until_the_first_step_the_start_deadline_counts) {
   EXPECT_EQ(sent<Abort>().size(), 1U);
 }
 
-TEST_F(CoordinatorHangTest, a_coordinator_that_was_late_starts_anew) {
+TEST_F(CoordinatorHangTest, a_coordinator_that_was_late_restarts_its_timers) {
   begin();
   hang();
   pass(seconds(9));

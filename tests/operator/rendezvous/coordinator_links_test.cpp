@@ -50,7 +50,7 @@ TEST_F(CoordinatorLinksTest, the_same_link_that_fails_again_before_a_step_costs_
   }
 }
 
-TEST_F(CoordinatorLinksTest, after_a_step_it_is_linked_anew_as_often_as_it_fails) {
+TEST_F(CoordinatorLinksTest, after_a_step_a_link_reconnects_as_often_as_it_fails) {
   start();
   for (std::int64_t generation = 1; generation < 5; ++generation) {
     lose_one_another(generation, true);
@@ -132,7 +132,7 @@ TEST_F(CoordinatorLinksTest, processes_that_never_linked_and_ended_for_it_count_
   EXPECT_FALSE(job->view()->failure->exit_code) << "it is no failure of the process";
 }
 
-TEST_F(CoordinatorLinksTest, of_one_end_that_says_nothing_the_pod_is_made_anew) {
+TEST_F(CoordinatorLinksTest, of_one_end_that_says_nothing_the_pod_is_recreated) {
   start();
   for (const std::int64_t generation : {1, 2}) {
     say(1, Broken{1, {generation, 0, "no answer", false, generation == 1}});
@@ -143,7 +143,7 @@ TEST_F(CoordinatorLinksTest, of_one_end_that_says_nothing_the_pod_is_made_anew) 
   EXPECT_EQ(job->view()->failure->slot, 0);
 }
 
-TEST_F(CoordinatorLinksTest, a_coordinator_that_hears_of_nobody_blames_nobody) {
+TEST_F(CoordinatorLinksTest, a_coordinator_that_hears_from_no_member_evicts_none) {
   start();
   for (int i = 0; i < 4 * 60; ++i) {
     time += milliseconds(250);
@@ -156,7 +156,7 @@ TEST_F(CoordinatorLinksTest, a_coordinator_that_hears_of_nobody_blames_nobody) {
   EXPECT_EQ(phase(), Phase::kUp) << "they have trained on";
 }
 
-TEST_F(CoordinatorLinksTest, whoever_is_still_silent_when_another_speaks_again_is_lost) {
+TEST_F(CoordinatorLinksTest, a_member_still_silent_when_another_speaks_again_is_lost) {
   start();
   for (int i = 0; i < 80; ++i) {
     time += milliseconds(250);

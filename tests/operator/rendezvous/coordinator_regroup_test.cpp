@@ -131,7 +131,7 @@ TEST_F(CoordinatorRegroupTest, equal_states_are_not_sent) {
   EXPECT_EQ(go_of(StateVersion{1, 7, "a"}, StateVersion{1, 7, "a"}).source, (StateSource{0, {1, 7, "a"}, false}));
 }
 
-TEST_F(CoordinatorRegroupTest, of_equal_versions_with_other_bits_the_lowest_ranks_wins_a_tie) {
+TEST_F(CoordinatorRegroupTest, of_equal_versions_that_differ_the_lowest_ranks_wins_a_tie) {
   EXPECT_EQ(go_of(StateVersion{1, 7, "b"}, StateVersion{1, 7, "a"}).source, (StateSource{0, {1, 7, "b"}, true}));
 }
 

@@ -62,7 +62,7 @@ class CoordinatorScaleTest : public CoordinatorStateTest {
   }
 };
 
-TEST_F(CoordinatorScaleTest, who_is_to_leave_stays_until_its_pod_has_heard_of_it) {
+TEST_F(CoordinatorScaleTest, a_member_that_is_to_leave_stays_until_its_pod_knows) {
   run_three();
   scale_to(2);
   for (int i = 0; i < 20; ++i) {
@@ -263,7 +263,7 @@ TEST_F(CoordinatorScaleTest, a_new_leader_that_finds_the_pod_gone_goes_on_with_t
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-TEST_F(CoordinatorScaleTest, all_that_end_with_zero_have_succeeded_whoever_was_to_leave) {
+TEST_F(CoordinatorScaleTest, all_that_end_with_zero_have_succeeded_even_those_that_were_to_leave) {
   run_three();
   scale_to(2);
   for (const int slot : {0, 1, 2}) say(slot, exit(slot, 1, 0));

@@ -175,7 +175,7 @@ TEST_F(CoordinatorStopTest, a_stop_does_not_wait_for_ever_for_a_checkpoint_to_be
   EXPECT_EQ(phase(), Phase::kStopped);
 }
 
-TEST_F(CoordinatorStopTest, who_comes_again_before_that_says_its_exit_again_and_hears_of_it_once) {
+TEST_F(CoordinatorStopTest, a_member_that_returns_before_that_repeats_its_exit_and_is_told_once) {
   start();
   stops_and_saves();
   come_back(0, MemberPhase::kExited, 1, kFirst + 100);

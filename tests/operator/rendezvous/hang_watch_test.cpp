@@ -52,7 +52,7 @@ TEST(HangWatch, whatever_any_rank_gets_done_counts_and_where_it_waits_does_not) 
   }
 }
 
-TEST(HangWatch, one_rank_that_gets_on_is_enough) {
+TEST(HangWatch, one_rank_that_makes_progress_is_enough) {
   HangWatch watch(0, kBegin);
   watch.note(0, says(0), kBegin);
   watch.note(1, says(0), kBegin);

@@ -295,7 +295,7 @@ class MemberLeavesTest : public MemberStateTest {
   }
 };
 
-TEST_F(MemberLeavesTest, an_agent_stays_until_a_coordinator_has_heard_of_the_last_checkpoint) {
+TEST_F(MemberLeavesTest, an_agent_stays_until_a_coordinator_knows_the_last_checkpoint) {
   save_alone();
   wait(seconds(29));
   EXPECT_TRUE(taken<ExitAgent>().empty());

@@ -91,7 +91,7 @@ TEST_F(MemberWarmTest, a_warm_process_stays_for_the_first_generation) {
   EXPECT_TRUE(taken<StartProcesses>().empty());
 }
 
-TEST_F(MemberWarmTest, a_process_that_is_not_warm_when_the_generation_comes_starts_anew_in_it) {
+TEST_F(MemberWarmTest, a_process_that_is_not_warm_when_the_generation_comes_restarts_in_it) {
   warm();
   tell(proposal(1));
   EXPECT_EQ(taken<EndProcesses>().size(), 1U);
@@ -123,7 +123,7 @@ TEST_F(MemberWarmTest, one_that_fails_before_the_first_generation_is_told_of_in_
   EXPECT_EQ(exit.reason, Exit::Reason::kOwn);
 }
 
-TEST_F(MemberWarmTest, the_next_generation_starts_it_anew) {
+TEST_F(MemberWarmTest, the_next_generation_restarts_it) {
   warm();
   ends(1, 65);
   member.on_no_process_left(now);

@@ -67,7 +67,7 @@ TEST_F(RecordKeeperTest, a_shorter_retry_after_does_not_hasten) {
   EXPECT_TRUE(due_after(milliseconds(500)));
 }
 
-TEST_F(RecordKeeperTest, a_conflict_is_read_anew_at_once) {
+TEST_F(RecordKeeperTest, a_conflict_is_read_again_at_once) {
   begin_write();
   keeper.on_written(refused(ErrorCode::kConflict, 0), now);
   const auto next = keeper.next_operation({}, Now{now, {}, true});

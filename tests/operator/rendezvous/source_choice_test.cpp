@@ -34,7 +34,7 @@ TEST(SourceChoice, table) {
   }
 }
 
-TEST(SourceChoice, replicas_with_other_bits_are_told_of_with_who_holds_what) {
+TEST(SourceChoice, replicas_that_differ_are_told_of_with_what_each_rank_holds) {
   const StateVersion a = version(1, 7, "a"), b = version(1, 7, "b");
   EXPECT_EQ(choose_source({{0, a}, {1, b}, {2, a}}, 3, {}).divergence,
             "replicas of step 7 of generation 1 differ (ranks 0, 2 with digest a; rank 1 with digest b); rank 0 "

@@ -62,7 +62,7 @@ TEST_F(AgentRegroupTest, of_a_pods_processes_the_dead_one_alone_restarts) {
   ASSERT_TRUE(eventually([&](const auto&) { return says(1, "[4] starts in 2 with the state of '3 1 7 ab'"); }));
 }
 
-TEST_F(AgentRegroupTest, when_a_process_leaves_something_behind_all_of_its_pod_start_anew) {
+TEST_F(AgentRegroupTest, when_a_process_leaves_something_behind_all_of_its_pod_restart) {
   start_job(2, 2, {"/bin/bash", "-c", "[ $RANK = 3 ] && sleep 60 & exec " STAYING_WORKER});
   ASSERT_TRUE(reaches(Phase::kUp, 1));
   lose(of_rank(3, 1));

@@ -137,7 +137,7 @@ TEST_P(Rings, bytes_are_handed_on_only_to_those_that_receive) {
   });
 }
 
-TEST_P(Rings, all_ranks_hold_the_same_bits_of_sums_that_round) {
+TEST_P(Rings, sums_that_round_are_bitwise_identical_on_all_ranks) {
   const auto [carrier, n] = GetParam();
   auto ranks = make_ring(n, carrier);
   for (const size_t count : {size_t{100}, size_t{50'001}}) {  // the small way and the large one

@@ -32,7 +32,7 @@ TEST(FixedPoint, rounding_and_back_keeps_float32_and_clears_the_source) {
   EXPECT_LT(largest, std::uint64_t{6} << 36);
 }
 
-TEST(FixedPoint, sums_have_the_same_bits_in_any_order) {
+TEST(FixedPoint, sums_are_bitwise_identical_in_any_order) {
   std::vector<std::vector<float>> parts;
   for (std::uint64_t k = 0; k < 5; ++k) {
     parts.push_back(numbers(5000));
@@ -71,7 +71,7 @@ TEST(FixedPoint, the_next_exponent_aims_the_largest_sum_at_the_target) {
   EXPECT_EQ(next_exponent(30, 0), 30) << "a sum of zero says nothing";
 }
 
-TEST(NormTree, has_the_same_bits_for_every_number_of_threads_and_is_right) {
+TEST(NormTree, is_bitwise_identical_for_every_number_of_threads_and_is_right) {
   std::vector<float> values = numbers(50001);
   NormTree tree;
   double one = tree.norm(values.data(), values.size(), ElementType::kFloat32, 1);

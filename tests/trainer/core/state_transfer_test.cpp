@@ -348,7 +348,7 @@ TEST_F(StateTransfer, ranks_agree_sees_one_bit) {
   EXPECT_EQ(agree, (std::vector<int>{0, 0, 0}));
 }
 
-TEST_F(StateTransfer, a_step_after_a_failed_one_over_another_ring_has_the_same_bits) {
+TEST_F(StateTransfer, a_step_after_a_failed_one_over_another_ring_is_bitwise_identical) {
   train(1);
   Kept before = keep(0);
   train(1);

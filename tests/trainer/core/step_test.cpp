@@ -59,7 +59,7 @@ Recipe transformer_recipe(bool deterministic) {
   return recipe;
 }
 
-TEST(Deterministic, the_state_has_the_same_bits_for_every_number_of_ranks) {
+TEST(Deterministic, the_state_is_bitwise_identical_for_every_number_of_ranks) {
   for (const Recipe& recipe : {mlp_recipe(true), transformer_recipe(true)}) {
     GangResult one = train(recipe, 1, sanitizer::steps(20));
     for (int ranks : {2, 3, 4, 7}) {
@@ -74,7 +74,7 @@ TEST(Deterministic, the_state_has_the_same_bits_for_every_number_of_ranks) {
   }
 }
 
-TEST(Deterministic, lars_has_the_same_bits_for_every_number_of_ranks) {
+TEST(Deterministic, lars_is_bitwise_identical_for_every_number_of_ranks) {
   Recipe recipe = mlp_recipe(true);
   recipe.optimizer.rule = core::Lars{};
   recipe.optimizer.matrices.trust_ratio = true;

@@ -144,7 +144,7 @@ TEST_F(ImageCacheTest, of_another_version_of_the_data_is_not_used) {
   EXPECT_EQ(storage_->reads, static_cast<int>(kImages));
 }
 
-TEST_F(ImageCacheTest, a_file_with_a_wrong_byte_is_read_from_storage_and_written_anew) {
+TEST_F(ImageCacheTest, a_file_with_a_wrong_byte_is_read_from_storage_and_rewritten) {
   read_all(*cache_in_folder());
   for (const fs::path& path : files()) {
     const auto size = fs::file_size(path);

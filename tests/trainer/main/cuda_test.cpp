@@ -68,7 +68,7 @@ TEST_F(OnCuda, models_train_to_the_losses_of_cpu) {
   }
 }
 
-TEST_F(OnCuda, a_checkpoint_continues_with_the_same_bits) {
+TEST_F(OnCuda, a_checkpoint_continues_bitwise_identically) {
   const auto saving = [&](const std::string& name, int steps) {
     return on_fake({"--model=mlp", "--data=synthetic", "--steps=" + std::to_string(steps), "--width=16",
                     "--batch-size=8", "--deterministic", "--schedule=constant", "--warmup-steps=0", "--eval-samples=8",

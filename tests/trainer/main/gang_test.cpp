@@ -190,7 +190,7 @@ TEST_F(Gang, little_shared_memory_for_nccl_is_told_before_peers_are_waited_for) 
   EXPECT_TRUE(first.says(" for 1048576 ranks of one pod whose GPUs do not reach each other directly")) << first.err();
 }
 
-TEST_F(Gang, processes_started_as_torchrun_would_train_together_in_the_same_bits) {
+TEST_F(Gang, processes_started_as_torchrun_would_train_bitwise_identically) {
   std::vector<std::string> arguments = transformer(6);
   arguments.push_back("--deterministic");
   Ended alone = run(arguments);

@@ -256,7 +256,7 @@ TEST_F(Regroup, a_regroup_without_a_death_interrupts_and_transfers_no_state) {
   expect_the_result_of_an_undisturbed_run();
 }
 
-TEST_F(Regroup, a_gang_that_passes_time_between_steps_hears_of_a_regroup_at_once) {
+TEST_F(Regroup, a_gang_that_passes_time_between_steps_learns_of_a_regroup_at_once) {
   PlayedGang& gang = start(training({"--min-step-seconds=30"}));
   const auto begun = std::chrono::steady_clock::now();
   gang.form(2);

@@ -199,7 +199,7 @@ TEST(LocalSgd, a_step_counts_when_the_backend_has_written_the_parameters) {
   EXPECT_TRUE(rank.backend->reached(rank.backend->mark()));
 }
 
-TEST(LowRank, all_ranks_hold_the_same_bits_and_learn) {
+TEST(LowRank, all_ranks_are_bitwise_identical_and_learn) {
   const GangResult three = train(recipe(low_rank(2)), 3, 100);
   for (const Bytes& state : three.states) EXPECT_TRUE(state == three.states[0]);
   EXPECT_LT(mean(three.losses, 90, 100), 0.7 * mean(three.losses, 0, 10));

@@ -30,7 +30,7 @@ std::vector<int> numbers(size_t count, int from) {
   return all;
 }
 
-TEST(CudaMemory, is_zero_at_first_and_holds_what_was_written) {
+TEST(CudaMemory, begins_with_zeros_and_holds_what_was_written) {
   auto cuda = fake_gpu();
   auto memory = cuda->allocate(4096).value();
   std::vector<int> got = numbers(1024, 1);

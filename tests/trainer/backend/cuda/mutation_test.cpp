@@ -25,8 +25,8 @@ void PrintTo(const Bug& bug, std::ostream* out) {
   *out << bug.name;
 }
 
-constexpr const char* kOverNccl = "TrainingOverNccl.deterministic_has_the_same_bits_for_every_number_of_ranks";
-constexpr const char* kByHost = "TrainingInBfloat16.deterministic_has_the_same_bits_for_every_number_of_ranks";
+constexpr const char* kOverNccl = "TrainingOverNccl.deterministic_is_bitwise_identical_for_every_number_of_ranks";
+constexpr const char* kByHost = "TrainingInBfloat16.deterministic_is_bitwise_identical_for_every_number_of_ranks";
 constexpr const char* kConvolutions = "SmallImages/CudaLayer.*/conv_3x3*";
 constexpr const char* kDiffer = "tests/trainer/core/gang.h:[0-9]+: Failure";  // the ranks, or a step is not finite
 constexpr const char* kLoss = "actual.loss\\(\\) and loss is .* which exceeds";

@@ -122,7 +122,7 @@ TEST(TrainingOverNccl, gradients_summed_in_place_have_the_bits_of_those_that_wen
   }
 }
 
-TEST(TrainingOverNccl, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+TEST(TrainingOverNccl, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
   const Recipe recipe = mlp(true);
   const GangResult one = testing::train(recipe, 1, kSteps);
   const std::vector<int> gangs = sanitizer::kThreads ? std::vector<int>{2} : std::vector<int>{2, 3};

@@ -83,7 +83,7 @@ TEST(TrainingInTf32, a_resnet_is_near_the_losses_of_cpu) {
                        8 * kTf32Tolerance);  // as in float32, a ReLU may pass another gradient
 }
 
-TEST(TrainingInTf32, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+TEST(TrainingInTf32, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
   if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
   const Recipe recipe = in_tf32(mlp(true, true));
   const int steps = sanitizer::steps(4);
@@ -128,7 +128,7 @@ TEST(TrainingInBfloat16, a_resnet_is_near_the_losses_of_cpu) {
                        4 * kBfloat16Tolerance);  // as in float32, a ReLU may pass another gradient
 }
 
-TEST(TrainingInBfloat16, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+TEST(TrainingInBfloat16, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
   if (sanitizer::kThreads) GTEST_SKIP() << "float32 shows ThreadSanitizer every thread";
   const Recipe recipe = in_bfloat16(mlp(true, true));
   const int steps = sanitizer::steps(4);
@@ -137,7 +137,7 @@ TEST(TrainingInBfloat16, deterministic_has_the_same_bits_for_every_number_of_ran
   for (const testing::Bytes& state : two.states) EXPECT_TRUE(state == one.states[0]);
 }
 
-TEST(TrainingOnCuda, deterministic_has_the_same_bits_for_every_number_of_ranks) {
+TEST(TrainingOnCuda, deterministic_is_bitwise_identical_for_every_number_of_ranks) {
   // The emulator is slow under ThreadSanitizer, to which two ranks of the MLP show every thread.
   const std::vector<int> gangs = sanitizer::kThreads ? std::vector<int>{2} : std::vector<int>{1, 2, 3};
   std::vector<Recipe> recipes = {mlp(true, true)};
