@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOST_WORDS = 25
 PAGE_COLUMNS, COMMENT_COLUMNS = 100, 120
-FEWEST_WORDS = 5  # of a sentence that a seed picks: shorter ones are mostly labels
+FEWEST_WORDS = 8  # of a sentence that a seed picks: shorter ones are mostly labels
 SHARES = {"page": 0.4, "comment": 0.4, "help": 0.2}  # of the sentences that a seed picks
 # The left side is the home-made word, the right side the field's.
 BANNED = {
@@ -294,19 +294,30 @@ def remarks(sentence, lines):
     return found + ([f"a line of more than {most} columns"] if long else [])
 
 
-def judged(chosen):
-    """(sentence, remarks) of each."""
+def with_lines(chosen):
+    """(sentence, lines of its file) of each."""
     lines = {}
     for sentence in chosen:
         if sentence.path not in lines:
             lines[sentence.path] = sentence.path.read_text().splitlines()
-        yield sentence, remarks(sentence, lines[sentence.path])
+        yield sentence, lines[sentence.path]
+
+
+def judged(chosen):
+    """(sentence, remarks) of each."""
+    return ((sentence, remarks(sentence, lines)) for sentence, lines in with_lines(chosen))
+
+
+def is_whole(sentence, lines):
+    """Not a label, a fragment, a cell of a table or a format string; `lines` are those of its file."""
+    return (len(sentence.text.split()) >= FEWEST_WORDS and sentence.text.endswith((".", "!", "?"))
+            and "{}" not in sentence.text and not lines[sentence.first - 1].startswith("|"))
 
 
 def picked(seed, count):
-    """So many sentences, in shares of each kind."""
+    """So many whole sentences, in shares of each kind."""
     dice = random.Random(seed)
-    found = [one for one in sentences() if len(one.text.split()) >= FEWEST_WORDS]
+    found = [one for one, lines in with_lines(sentences()) if is_whole(one, lines)]
     for kind, share in SHARES.items():
         of_kind = [one for one in found if one.kind == kind]
         yield from dice.sample(of_kind, min(len(of_kind), round(share * count)))

@@ -111,6 +111,15 @@ class Prose(unittest.TestCase):
             self.assertEqual(len(prose.remarks(sentence, [line])), count, line)
         self.assertEqual(prose.too_long(f"{'a' * 101}\n| {'a' * 101} |\n```\n{'a' * 101}\n```\n"), [1])
 
+    def test_a_seed_picks_whole_sentences(self):
+        lines = ["text", "| cell |"]
+        for text, first, whole in (("One two three four five six seven eight.", 1, True),
+                                   ("One two three four five six seven.", 1, False),
+                                   ("One two three four five six seven eight", 1, False),
+                                   ("One two three four five six {} eight.", 1, False),
+                                   ("One two three four five six seven eight.", 2, False)):
+            self.assertEqual(prose.is_whole(prose.Sentence("page", None, first, first, text), lines), whole, text)
+
     def test_a_seed_picks_the_same_40_sentences_of_each_kind(self):
         first, second = (subprocess.run([SCRIPT, "--seed", "7", "--count", "40"], text=True, capture_output=True,
                                         timeout=60, check=True).stdout.splitlines() for _ in range(2))
