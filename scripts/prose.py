@@ -37,7 +37,6 @@ BANNED = {
 }
 ITEM = re.compile(r"^\s*([*-]|\d+\.) ")
 LABEL = re.compile(r"\s*((?:[^\s:]+ ){0,3}\S+):\s+")  # at most four words before a colon
-COLON_ENDS = {"page"}  # kinds of text with sentences of more words than MOST_WORDS around a colon
 # Of C++: literals, so that no // inside of them counts, and comments.
 TOKENS = re.compile(r'R"(?P<d>[^ ()\\]{0,16})\((?P<raw>.*?)\)(?P=d)"|"(?P<string>(?:[^"\\\n]|\\.)*)"|'
                     r"(?<![0-9A-Fa-f])'(?:[^'\\\n]|\\.)+'|//(?P<comment>[^\n]*)|/\*.*?\*/", re.S)
@@ -228,7 +227,7 @@ def plain_texts(text):
     return made.found
 
 
-def split(passage, colon_ends=False):
+def split(passage):
     """A semicolon ends a sentence, and a colon after a label; code and a link count as one word."""
     plain = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", passage)).replace("**", "")
     found = []
@@ -236,7 +235,7 @@ def split(passage, colon_ends=False):
         while label := LABEL.match(one):
             found.append(label[1])
             one = one[label.end():]
-        found += re.split(r":\s", one) if colon_ends else [one]
+        found.append(one)
     return [one for one in found if one.strip()]
 
 
@@ -276,7 +275,7 @@ def sentences():
         for path in paths:
             if path.name != "api.md":  # which is the CRD's
                 for first, last, passage in of(path.read_text()):
-                    yield from (Sentence(kind, path, first, last, one) for one in split(passage, kind in COLON_ENDS))
+                    yield from (Sentence(kind, path, first, last, one) for one in split(passage))
 
 
 def remarks(sentence, lines):

@@ -63,7 +63,6 @@ class Prose(unittest.TestCase):
     def test_a_colon_ends_a_label_and_no_other_part_of_a_sentence(self):
         self.assertEqual(prose.split("Default: four; one more: it is long. The last word of all: yes"),
                          ["Default", "four", "one more", "it is long.", "The last word of all: yes"])
-        self.assertEqual(prose.split("The last word of all: yes", colon_ends=True), ["The last word of all", "yes"])
 
     def test_a_long_sentence_of_a_page_is_found(self):
         text = (f"# Head\n{LONG}\nends.\n\n* **Bold.** {'item ' * 25}ends: {'here ' * 9}\n\n"
