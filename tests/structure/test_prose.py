@@ -21,10 +21,11 @@ def names_of_tests(text):
 
 
 def wrong_names(text):
-    """Names of tests that are too long or have a home-made word."""
+    """Names of tests that are too long or have a home-made word, as sentences that begin with a capital."""
     names = [cpp or python for cpp, python in names_of_tests(text)]
+    said = {name: name.removeprefix("test_").replace("_", " ") for name in names}
     return [name for name in names
-            if len(name) > MOST_NAME or any(re.search(word, name.replace("_", " ")) for word in prose.BANNED)]
+            if len(name) > MOST_NAME or prose.wrong_words(said[name][:1].upper() + said[name][1:])]
 
 
 def wrong(found):
@@ -43,6 +44,7 @@ class Prose(unittest.TestCase):
         self.assertEqual(wrong_names(f"TEST_F(Fixture,\n       {long}) {{}} TEST(A, {long[1:]})"), [long])
         self.assertEqual(wrong_names(f"def test_{long[5:]}(x):\n    def test_{long[6:]}(self):"), [f"test_{long[5:]}"])
         self.assertEqual(wrong_names("TEST(A, it_starts_" "anew) TEST(A, it_restarts)"), ["it_starts_" "anew"])
+        self.assertEqual(wrong_names("TEST(A, who_" "is_late) TEST(A, the_one_who_is_late)"), ["who_" "is_late"])
 
     def test_no_sentence_breaks_a_rule(self):
         broken = prose.violations()

@@ -272,7 +272,7 @@ TEST(SuspendPolicy, pods_of_processes_that_do_not_stop_go_after_the_grace_period
   EXPECT_EQ(s.plan().deletes.size(), 2u);
 }
 
-TEST(SuspendPolicy, who_is_told_to_go_stays_a_member_until_it_has_told_of_its_checkpoint) {
+TEST(SuspendPolicy, a_member_told_to_go_stays_one_until_it_has_reported_its_checkpoint) {
   Situation s;
   s.running();
   s.job.spec.suspend = true;

@@ -103,7 +103,7 @@ TEST(Place, survivors_that_are_apart_are_refused_where_a_level_is_required) {
   EXPECT_EQ(refusal.message, "the pods that run are not in one rack, which is required");
 }
 
-TEST(Place, who_stays_is_in_the_fewest_racks) {
+TEST(Place, the_pods_that_stay_are_in_the_fewest_racks) {
   Racks cluster({4, 4, 4});
   ShrinkRequest request;
   request.capacity = cluster.capacity;

@@ -70,7 +70,7 @@ TEST_F(CoordinatorElasticTest, the_state_comes_from_right_before_who_needs_it) {
   EXPECT_TRUE(sent<Go>().at(0).source.send);
 }
 
-TEST_F(CoordinatorElasticTest, who_is_known_to_be_lost_is_not_waited_for) {
+TEST_F(CoordinatorElasticTest, a_member_known_to_be_lost_is_not_waited_for) {
   run_three();
   job->on_disconnected(kFirst + 2, now());
   say(0, Broken{0, {1, 2, "a link broke"}});
@@ -110,7 +110,7 @@ TEST_F(CoordinatorElasticTest, a_job_that_starts_waits_for_others_until_nobody_h
   EXPECT_EQ(sent<Propose>().size(), 2U);
 }
 
-TEST_F(CoordinatorElasticTest, who_lost_the_connection_a_moment_ago_is_waited_for) {
+TEST_F(CoordinatorElasticTest, a_member_that_lost_the_connection_a_moment_ago_is_waited_for) {
   run_three();
   say(1, exit(1, 1, 137, 9));
   job->on_disconnected(kFirst + 2, now());

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 class CoordinatorGrowthTest : public CoordinatorElasticTest {};
 
-TEST_F(CoordinatorGrowthTest, who_is_left_out_is_warmed_and_taken_in_when_it_is_warm) {
+TEST_F(CoordinatorGrowthTest, a_member_left_out_is_warmed_and_taken_in_when_it_is_warm) {
   go_on_without_two();
   for (const int slot : {0, 1}) say(slot, stays(2));
   say(2, Heartbeat{.phase = MemberPhase::kExited, .generation = 1});

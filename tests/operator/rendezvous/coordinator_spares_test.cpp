@@ -229,7 +229,7 @@ TEST_F(CoordinatorSparesTest, a_new_leader_asks_every_recorded_member_for_its_pr
   EXPECT_EQ(members(), (std::vector<int>{1, 2}));
 }
 
-TEST_F(CoordinatorSparesTest, who_was_asked_and_then_left_out_is_told_to_end_its_processes) {
+TEST_F(CoordinatorSparesTest, a_member_asked_and_then_left_out_is_told_to_end_its_processes) {
   run_two_of_three();
   say(1, exit(1, 1, 139, 11));
   ready(0, 2);

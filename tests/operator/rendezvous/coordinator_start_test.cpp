@@ -38,7 +38,7 @@ TEST_F(CoordinatorStateTest, a_ready_with_an_unknown_problem_is_a_failure_of_the
   EXPECT_EQ(job->view()->failure->message, "the agent says \"NodeLost\": so it says");
 }
 
-TEST_F(CoordinatorStateTest, who_is_not_ready_in_time_is_named) {
+TEST_F(CoordinatorStateTest, a_member_not_ready_in_time_is_named) {
   set_plan();
   loaded();
   join(0);
@@ -79,7 +79,7 @@ class ComingUp : public CoordinatorStateTest {
   Heartbeat heartbeat;
 };
 
-TEST_F(ComingUp, who_does_not_come_up_in_time_is_named) {
+TEST_F(ComingUp, a_member_that_does_not_come_up_in_time_is_named) {
   say(0, Up{1});
   miss_the_deadline();
   EXPECT_EQ(job->view()->failure->cause, api::Cause::kStartTimeout);

@@ -126,7 +126,7 @@ TEST_F(CoordinatorStopTest, a_leader_records_a_stopping_jobs_checkpoint_and_adop
   EXPECT_EQ(job->view()->generation, 1);
 }
 
-TEST_F(CoordinatorStopTest, who_never_comes_is_not_waited_for_beyond_the_grace_of_a_stop) {
+TEST_F(CoordinatorStopTest, a_stop_waits_no_longer_than_its_grace_for_a_member_that_never_comes) {
   start();
   another_leads_and_stops_all_but_the_first();
   time += seconds(26);

@@ -119,7 +119,7 @@ TEST_F(CoordinatorTermTest, a_coordinator_without_the_lease_is_deposed_by_a_late
   EXPECT_TRUE(sent<Propose>().empty());
 }
 
-TEST_F(CoordinatorTermTest, who_holds_the_lease_again_takes_the_job_up) {
+TEST_F(CoordinatorTermTest, a_coordinator_that_holds_the_lease_again_takes_the_job_up) {
   leads = false;
   lease_is_deleted_after_three_leaders();
   job->on_tick(now());

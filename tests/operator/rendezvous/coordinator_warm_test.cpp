@@ -33,7 +33,7 @@ class CoordinatorWarmTest : public CoordinatorStateTest {
   }
 };
 
-TEST_F(CoordinatorWarmTest, who_comes_first_starts_its_processes_while_others_are_awaited) {
+TEST_F(CoordinatorWarmTest, the_first_member_starts_its_processes_while_others_are_awaited) {
   set_plan();
   loaded();
   join(0);

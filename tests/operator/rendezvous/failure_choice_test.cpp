@@ -34,7 +34,7 @@ TEST(FailureChoice, a_plain_code_of_a_foreign_program_may_be_an_echo_of_a_signal
   EXPECT_EQ(first_failing(exits, Kind::kLockstep)->rank, 0);
 }
 
-TEST(FailureChoice, who_was_told_to_end_is_never_to_blame) {
+TEST(FailureChoice, a_rank_told_to_end_is_never_to_blame) {
   std::vector<Exit> exits = {ended(0, 143, 15, 1), ended(1, 0, 0, 2)};
   exits[0].reason = Exit::Reason::kOrdered;
   EXPECT_EQ(first_failing(exits, Kind::kLockstep), nullptr);

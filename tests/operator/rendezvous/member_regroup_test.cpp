@@ -282,7 +282,7 @@ TEST_F(MemberRegroupTest, a_process_that_ends_while_it_waits_takes_its_pod_along
   EXPECT_EQ(taken<ExitAgent>().at(0).code, 65);
 }
 
-TEST_F(MemberRegroupTest, who_runs_a_generation_is_not_warmed) {
+TEST_F(MemberRegroupTest, an_agent_that_runs_a_generation_is_not_warmed) {
   run();
   Warm warm;
   warm.go = go(0);

@@ -339,7 +339,7 @@ TEST_F(MemberLeavesTest, a_connection_that_ends_before_the_ack_may_have_lost_the
   EXPECT_TRUE(taken<ExitAgent>().empty());
 }
 
-TEST_F(MemberLeavesTest, who_has_saved_nothing_leaves_at_once) {
+TEST_F(MemberLeavesTest, an_agent_that_has_saved_nothing_leaves_at_once) {
   join();
   run_generation(1);
   member.on_disconnected(now);
