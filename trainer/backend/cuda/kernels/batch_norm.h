@@ -25,8 +25,8 @@ struct BatchNormSite {
 // Where gradients go.
 template <typename Element>
 struct BatchNormGradients {
-  Element* dx;     // null: not wanted
-  Element* other;  // null: not wanted, or there is no other tensor
+  Element* dx;     // (rows, width); null: not wanted
+  Element* other;  // (rows, width); null: not wanted, or there is no other tensor
   bool adds_to_dx, adds_to_other;
   float* gain;   // (width); added to
   float* shift;  // (width); added to
@@ -42,7 +42,8 @@ template <typename Element>
 CudaError batch_norm_evaluate(CudaStream* stream, const BatchNormSite<Element>& site, const double* running_mean,
                               const double* running_variance, Element* y, double epsilon);
 
-// y: what the forward pass wrote. It is read where there are another tensor and an activation; else it may be null.
+// y (rows, width): what the forward pass wrote. It is read where there are another tensor and an activation; else it
+// may be null. dy (rows, width).
 template <typename Element>
 CudaError batch_norm_backward(CudaStream* stream, const BatchNormSite<Element>& site, const Element* y,
                               const Element* dy, const BatchNormGradients<Element>& gradients, void* scratch);
