@@ -215,6 +215,12 @@ def yaml_texts(text):
     return made.found
 
 
+def json_texts(text):
+    """Passages of the values of description in JSON that has one key a line."""
+    return [(number, number, unescaped(found[1])) for number, line in enumerate(text.splitlines(), 1)
+            if (found := re.match(r' *"description": "(.*)",?$', line))]
+
+
 def plain_texts(text):
     """Passages of a text with blocks of commands and template actions, which are none."""
     made = Passages()
@@ -264,13 +270,20 @@ def scripts():
             if path.parent.name != "bad_input"]
 
 
+def described():
+    """Files of YAML whose descriptions and messages users read."""
+    return sources("manifests/crd.yaml", "charts/lockstep/Chart.yaml", "charts/lockstep/files/alerts.yaml",
+                   "examples/*.yaml", ".github/ISSUE_TEMPLATE/*.yaml")
+
+
 def sentences():
     for kind, paths, of in (("page", pages(), passages),
                             ("comment", sources("*.h", "*.c", "*.cpp", "*.cu"), comments),
                             ("comment", sources("*.py"), python_comments),
                             ("comment", scripts(), hash_comments),
                             ("help", programs(), help_texts),
-                            ("text", sources("manifests/crd.yaml", "charts/lockstep/files/alerts.yaml"), yaml_texts),
+                            ("text", described(), yaml_texts),
+                            ("text", sources("charts/lockstep/files/*.json"), json_texts),
                             ("text", sources("charts/lockstep/templates/NOTES.txt"), plain_texts)):
         for path in paths:
             if path.name != "api.md":  # which is the CRD's
@@ -309,8 +322,9 @@ def judged(chosen):
 
 def is_whole(sentence, lines):
     """Not a label, a fragment, a cell of a table or a format string; `lines` are those of its file."""
+    cell = re.match(r"\||\s*(//|#)  +(?![*-] )", lines[sentence.first - 1])
     return (len(sentence.text.split()) >= FEWEST_WORDS and sentence.text.endswith((".", "!", "?"))
-            and "{}" not in sentence.text and not lines[sentence.first - 1].startswith("|"))
+            and "{" not in sentence.text and cell is None)
 
 
 def picked(seed, count):

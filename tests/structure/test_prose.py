@@ -59,6 +59,7 @@ class Prose(unittest.TestCase):
                            ("help", "trainer/flags.cpp"), ("help", "trainer/agent/main.cpp"),
                            ("help", "trainer/pack/data_cli.cpp"), ("help", "operator/job/pod_policy.cpp"),
                            ("text", "manifests/crd.yaml"), ("text", "charts/lockstep/files/alerts.yaml"),
+                           ("text", "charts/lockstep/files/dashboard.json"),
                            ("text", "charts/lockstep/templates/NOTES.txt")):
             self.assertGreater(found.count((kind, path)), 3, path)
 
@@ -92,6 +93,8 @@ class Prose(unittest.TestCase):
         text = (f"a:\n  description: {LONG}\n  image: {LONG}\n- message: '{LONG}'\n  b:\n    description: >-\n"
                 f"      word\n      {LONG}\n    c: {LONG}\n")
         self.assertEqual(wrong(prose.yaml_texts(text)), [2, 4, 6])
+        text = f' "description": "a",\n "description": "{LONG}",\n "b": "{LONG}"'
+        self.assertEqual(wrong(prose.json_texts(text)), [2])
         self.assertEqual(wrong(prose.plain_texts(f"{{{{ {LONG} }}}}\n{LONG}\n\n  {LONG}\n")), [1])
 
     def test_a_banned_word_is_found(self):
@@ -113,12 +116,15 @@ class Prose(unittest.TestCase):
         self.assertEqual(prose.too_long(f"{'a' * 101}\n| {'a' * 101} |\n```\n{'a' * 101}\n```\n"), [1])
 
     def test_a_seed_picks_whole_sentences(self):
-        lines = ["text", "| cell |"]
+        lines = ["text", "| cell |", "//   row    cell", "// * item"]
         for text, first, whole in (("One two three four five six seven eight.", 1, True),
                                    ("One two three four five six seven.", 1, False),
                                    ("One two three four five six seven eight", 1, False),
                                    ("One two three four five six {} eight.", 1, False),
-                                   ("One two three four five six seven eight.", 2, False)):
+                                   ("One two three four five six {:.0f} eight.", 1, False),
+                                   ("One two three four five six seven eight.", 2, False),
+                                   ("One two three four five six seven eight.", 3, False),
+                                   ("One two three four five six seven eight.", 4, True)):
             self.assertEqual(prose.is_whole(prose.Sentence("page", None, first, first, text), lines), whole, text)
 
     def test_a_seed_picks_the_same_40_sentences_of_each_kind(self):
