@@ -85,7 +85,7 @@ std::optional<int> parse_options(int argc, char** argv, OperatorOptions& options
                "sign, as of --avoid-nodes, that a node counts as lost: it gets no more pods, and those of jobs are "
                "replaced at once; repeat it");
   app.add_option("--leave-unhealthy-devices", options.leave_unhealthy_devices,
-                 "members leave in the same way if the kubelet reports a device of their pod as Unhealthy")
+                 "members leave as with --leave-nodes if the kubelet reports a device of their pod as Unhealthy")
       ->capture_default_str();
   app.add_option("--placement-backend", options.placement_backend,
                  "places the pods of jobs without scheduling.backend; values: lockstep (this operator, as gangs), "

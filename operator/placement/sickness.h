@@ -1,5 +1,5 @@
 // Signs by which other tools say that a node is sick: a condition, a taint or a label of it. A node with one gets no
-// pods. Pods that are there already stay. Plain data, its reading and its check.
+// pods. job/ says what becomes of the pods that are there. Plain data, its reading and its check.
 //
 // What a sign means is never guessed from its name: NVSentinel's conditions are "True" where something is wrong, those
 // of EKS are "False".

@@ -5,7 +5,9 @@
 set -euo pipefail
 folder=${1:-/etc/apt}
 # shellcheck disable=SC2016  # words of awk
-first_address='/^URIs: *http/ { print $2; exit } /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }'
+first_address='
+  /^URIs: *http/ { print $2; exit }
+  /^deb / { for (i = 2; i <= NF; i++) if ($i ~ /^http/) { print $i; exit } }'
 for sources in "$folder/sources.list.d/debian.sources" "$folder/sources.list"; do
   [ -r "$sources" ] || continue  # a system has one of the two
   found=$(awk "$first_address" "$sources")

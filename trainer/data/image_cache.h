@@ -1,9 +1,9 @@
 // Tiers between training and slow storage. The first read of an image leaves it in the memory of this process. An image
 // that does not fit there goes into files on a local disk. Ranks of the machine and later processes read them too.
 //
-// Nothing is replaced, because an epoch reads each image once: the image that is kept is worth as much as the one that
-// comes later. An image that made room for another would be read again in the next epoch. Mohan et al. (2021,
-// "Analyzing and mitigating data stalls in DNN training") call this MinIO.
+// Nothing is replaced. An epoch reads each image once, so each kept image saves one read of an epoch, whichever it is.
+// An image that made room for another would be read again in the next epoch. Mohan et al. (2021, "Analyzing and
+// mitigating data stalls in DNN training") call this MinIO.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,8 @@ struct ImageCacheOptions {
   std::uint64_t memory_bytes = 0;  // at most, of this process; 0: none
   std::string folder;              // on a local disk, made if it is missing; empty: none
   std::uint64_t folder_bytes = 0;  // at most, of all processes that share the folder
+
+  bool any() const { return memory_bytes > 0 || !folder.empty(); }
 };
 
 // Where images were read from.
@@ -31,8 +33,7 @@ struct CacheReads {
 };
 
 // Any number of threads. A file of the folder is used only if its checksum fits, and its name has the version and
-// number of the image. The folder never fails a read: without room, or with an error of its disk, images come from
-// storage.
+// number of the image. A full folder or an error of its disk fails no read: the image comes from storage.
 class ImageCache final : public ImageStore {
  public:
   // kForbidden, kNotFound, kInvalid, kExhausted, kUnavailable: the folder cannot be used; the sentence names it.
@@ -44,7 +45,7 @@ class ImageCache final : public ImageStore {
   std::uint64_t fingerprint() const override { return storage_->fingerprint(); }
   std::uint64_t version() const override { return storage_->version(); }
   std::vector<std::int64_t> blocks(std::uint64_t bytes) const override { return storage_->blocks(bytes); }
-  // A read of the folder that hangs shows in PatientReader::answers().
+  // A disk of the folder that hangs is storage that does not answer (PatientReader::answers()).
   Status read(std::size_t number, PatientReader& reader, const std::atomic<bool>& abort,
               StoredImage& to) const override;
   const std::string& path(std::size_t number) const override { return storage_->path(number); }

@@ -19,7 +19,6 @@ struct Prefetcher::Shared {
   void run();
 
   // With the mutex held.
-  size_t most() const;  // batches of the window
   bool has_room() const;
   bool has_work() const;
   std::shared_ptr<Read> first_with_rows() const;  // that no thread fills; null: none
@@ -208,11 +207,8 @@ bool Prefetcher::Shared::has_room() const {
   if (aim.first >= aim.end) return false;
   // One batch tells how large all of them are.
   if (batch_bytes == 0) return window.empty();
-  return window.size() < most();
-}
-
-size_t Prefetcher::Shared::most() const {
-  return std::min(std::max<size_t>(options.bytes / batch_bytes, 1), depth.batches());
+  const size_t fit = std::max<size_t>(options.bytes / batch_bytes, 1);
+  return window.size() < std::min(fit, depth.batches());
 }
 
 std::shared_ptr<Prefetcher::Read> Prefetcher::Shared::first_with_rows() const {

@@ -42,7 +42,7 @@ Result<Dataset> open_images(const DataOptions& options, const ImageShape& shape)
   }
   std::shared_ptr<const data::ImageStore> training = sets.training, held_out = sets.held_out;
   std::shared_ptr<const data::ImageCache> cache;
-  if (options.cache.memory_bytes > 0 || !options.cache.folder.empty()) {
+  if (options.cache.any()) {
     LOCKSTEP_TRY(cache, data::ImageCache::over(sets.training, options.cache));
     training = cache;
   }

@@ -39,7 +39,7 @@ Result<Opened> open_files(const ReadOptions& options, const data::SlowStorage& s
   LOCKSTEP_TRY(const auto sets,
                data::open_image_sets({.paths = {options.data}, .threads = options.threads, .open = open}));
   std::shared_ptr<const data::ImageStore> training = sets.training;
-  if (options.cache.memory_bytes > 0 || !options.cache.folder.empty()) {
+  if (options.cache.any()) {
     LOCKSTEP_TRY(training, data::ImageCache::over(sets.training, options.cache));
   }
   LOCKSTEP_TRY(auto images, data::ImageSource::create(training, sets.held_out,
@@ -53,9 +53,8 @@ Result<Opened> open_files(const ReadOptions& options, const data::SlowStorage& s
 }
 
 Status check(const ReadOptions& options) {
-  const bool cached = options.cache.memory_bytes > 0 || !options.cache.folder.empty();
-  const bool files =
-      options.in_memory || options.latency_ms > 0 || options.mib_per_second > 0 || options.threads > 1 || cached;
+  const bool files = options.in_memory || options.latency_ms > 0 || options.mib_per_second > 0 || options.threads > 1 ||
+                     options.cache.any();
   if (options.data != "synthetic" || !files) return {};
   return fail(ErrorCode::kInvalid,
               "synthetic images have no files; leave out --threads, --in-memory, --latency-ms, --bandwidth-mib and "

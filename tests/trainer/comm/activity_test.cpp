@@ -93,17 +93,7 @@ TEST_P(ActivityOf, bytes_do_not_travel_while_a_rank_waits_for_its_peer_to_begin)
   const auto reduce = [&](size_t rank) {
     return ranks[rank]->submit(AllReduce{data[rank].data(), kCount, DataType::kFloat64}).value();
   };
-  const Ticket early = reduce(0);
-  at_rest(ranks);  // 0.3 s
-  const auto both = std::chrono::steady_clock::now();
-  const Ticket late = reduce(1);
-  ASSERT_TRUE(ranks[0]->wait(early).ok() && ranks[1]->wait(late).ok());
-  const double most = seconds_since(both);
-  for (const auto& rank : ranks) {
-    const double travelling = 1e-9 * static_cast<double>(rank->activity().travelling_ns);
-    EXPECT_GT(travelling, 0);
-    EXPECT_LT(travelling, most);
-  }
+  expect_bytes_travel_once_both_begin(ranks, reduce, [&] { at_rest(ranks); });  // 0.3 s
 }
 
 TEST_P(ActivityOf, activity_names_each_half_of_a_large_all_reduce) {

@@ -102,4 +102,22 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Two ranks begin a collective, rank 1 later: `submit(rank)` submits it, and `await_early()` returns when rank 0 has
+// waited for its peer for long. Bytes have travelled since both began, and no longer.
+template <typename Submit>
+void expect_bytes_travel_once_both_begin(const Ranks& ranks, const Submit& submit,
+                                         const std::function<void()>& await_early) {
+  const Ticket early = submit(0);
+  await_early();
+  const auto both = std::chrono::steady_clock::now();
+  const Ticket late = submit(1);
+  ASSERT_TRUE(ranks[0]->wait(early).ok() && ranks[1]->wait(late).ok());
+  const double most = seconds_since(both);
+  for (const auto& rank : ranks) {
+    const double travelling = 1e-9 * static_cast<double>(rank->activity().travelling_ns);
+    EXPECT_GT(travelling, 0);
+    EXPECT_LT(travelling, most);
+  }
+}
+
 }  // namespace lockstep::trainer::comm
