@@ -34,6 +34,9 @@ LOWER, HIGHER = "lower", "higher"
 SERIES = (
     Series("CPU time of a step of {network}, theirs / ours", "PyTorch", "make bench-trainer", HIGHER),
     Series("CPU time of a step of {network}, ours / theirs", "its convolutions alone", "make bench-trainer", LOWER),
+    Series("CPU time of a step of {network}, ours / its products", "its matrix products alone", "make bench-trainer",
+           LOWER),
+    Series("memory of a step of {network}, ours / theirs", "PyTorch", "make bench-trainer", LOWER),
     Series("step with --deterministic, {ranks}", "a step without", "make bench", LOWER),
     Series("ring all-reduce, {ranks}, {transport}, {size} KiB", "a plain copy", "make bench", LOWER),
     Series("racks of gangs, mean over the seeds", "the best peer of them", "make bench-placement", LOWER),
@@ -67,30 +70,32 @@ def ratios_of(text):
         series = SERIES[place]
         return series.benchmark.format(**words), series.against, float(ratio)
 
-    network, tail = None, 0
+    network, product = None, 0
     for line in text.splitlines():
-        if row := re.fullmatch(r"(resnet\S+|mobilenet\S+|vgg\S+) +\d+ +\d+ +[\d.]+ +\d+ +\d+ +([\d.]+)", line):
+        times = r" +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)"
+        if row := re.fullmatch(rf"(\S+){times} +\d+ +\d+ +([\d.]+)  (?:eager|compiled)", line):
             yield found(0, row[2], network=row[1])
-        elif row := re.match(r"(resnet\S+|mobilenet\S+|vgg\S+), \d+ images, \d+ threads", line):
-            network = row[1]
+            yield found(3, row[3], network=row[1])
+        elif row := re.match(r"(\S+), \d+ samples, .*, against its (convolutions|matrix products) alone", line):
+            network, product = row[1], 1 if row[2] == "convolutions" else 2
         elif network and (row := re.fullmatch(r"  all +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)", line)):
-            yield found(1, row[1], network=network)
+            yield found(product, row[1], network=network)
         elif row := re.match(r"transformer, (\d) ranks? *: a deterministic step takes ([\d.]+) times as long", line):
-            yield found(2, row[2], ranks="1 rank" if row[1] == "1" else f"{row[1]} ranks")
+            yield found(4, row[2], ranks="1 rank" if row[1] == "1" else f"{row[1]} ranks")
         elif row := re.fullmatch(r" +(\d+)  (\S.*?) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)", line):
-            yield found(3, row[4], ranks=f"{row[1]} ranks", transport=row[2], size=row[3])
+            yield found(5, row[4], ranks=f"{row[1]} ranks", transport=row[2], size=row[3])
         elif row := re.match(r"racks / least: lockstep is .*\(by seed ([\d.]+) ", line):
-            yield found(4, row[1])
-        elif row := re.match(r"wait s: lockstep is .*\(by seed ([\d.]+) ", line):
             yield found(6, row[1])
-        elif row := re.fullmatch(r"order of ranks +\d+ +([\d.]+) +\d+ +[\d.]+", line):
-            yield found(7, row[1])
-        elif row := re.match(r"lockstep to raw: ([\d.]+), the bound is", line):
+        elif row := re.match(r"wait s: lockstep is .*\(by seed ([\d.]+) ", line):
             yield found(8, row[1])
-        elif row := re.match(r"ours to the better of the others: ([\d.]+) of its standstill", line):
+        elif row := re.fullmatch(r"order of ranks +\d+ +([\d.]+) +\d+ +[\d.]+", line):
             yield found(9, row[1])
+        elif row := re.match(r"lockstep to raw: ([\d.]+), the bound is", line):
+            yield found(10, row[1])
+        elif row := re.match(r"ours to the better of the others: ([\d.]+) of its standstill", line):
+            yield found(11, row[1])
         elif row := re.match(r"a worker of (\d+) costs ([\d.]+) times the CPU of a worker of (\d+)", line):
-            yield found(10, row[2], most=row[1], least=row[3])
+            yield found(12, row[2], most=row[1], least=row[3])
 
 
 def records(path=RECORDS):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the path of a Python that has PyTorch, for tests that run a PyTorch program; makes it where there is none.
-# With --present it fails there instead.
+# With --present it fails there instead. With --compiler the Python also has what torch.compile imports.
 #
 # It lives in a virtual environment of its own, ${XDG_CACHE_HOME:-~/.cache}/lockstep/torch-<version>. The list is what
 # `import torch` and DistributedDataParallel over gloo need of PyTorch's dependencies. libtorch is linked with the CUDA
@@ -16,6 +16,7 @@ packages=(
   nvidia-cudnn-cu13==9.26.0.51 nvidia-cufft==12.2.0.57 nvidia-cufile==1.17.1.22 nvidia-cusparse==12.7.10.12
   nvidia-cusparselt-cu13==0.8.1 nvidia-nccl-cu13==2.30.7 nvidia-nvjitlink==13.5.37 nvidia-nvshmem-cu13==3.7.2
 )
+compiler=(filelock==4.3.1 networkx==3.6.1)
 base=/usr/bin/python3
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep/torch-$version
 stamp="$($base --version) ${packages[*]}"
@@ -36,17 +37,27 @@ import_all() {
     'import torch.distributed, torch._dynamo; assert torch.distributed.is_gloo_available()' >>"$folder.log" 2>&1
 }
 
-if [ "${1:-}" = --present ]; then complete || exit 1; fi
-if ! complete; then
+has_compiler() { [ "$(cat "$folder/compiler" 2>/dev/null)" = "${compiler[*]}" ]; }
+
+wait_for_others() {
   mkdir -p "$(dirname "$folder")"
   exec 9>"$folder.lock"
   flock -w 1200 9 || { echo "torch.sh: another one has been making $folder for 20 minutes" >&2; exit 1; }
+}
+
+# No dependencies: the lists are whole. No cache of pip's own, which would hold the same 2.4 GB again.
+install() {
+  "$folder/bin/pip" install --no-deps --no-cache-dir --no-compile --no-input --disable-pip-version-check --retries 2 \
+    --timeout 30 "$@" >>"$folder.log" 2>&1 || give_up downloaded
+}
+
+if [ "${1:-}" = --present ]; then complete || exit 1; fi
+if ! complete; then
+  wait_for_others
   if ! complete; then
     rm -rf "$folder"
     $base -m venv "$folder" >"$folder.log" 2>&1 || give_up "given a virtual environment"
-    # No dependencies: the list is whole. No cache of pip's own, which would hold the same 2.4 GB again.
-    "$folder/bin/pip" install --no-deps --no-cache-dir --no-compile --no-input --disable-pip-version-check --retries 2 \
-      --timeout 30 "${packages[@]}" >>"$folder.log" 2>&1 || give_up downloaded
+    install "${packages[@]}"
     import_all || give_up imported
     touch "$folder/compiled"
     echo "$stamp" >"$folder/complete"
@@ -56,5 +67,12 @@ fi
 if [ ! -e "$folder/compiled" ]; then
   import_all || give_up imported
   touch "$folder/compiled"
+fi
+if [ "${1:-}" = --compiler ] && ! has_compiler; then
+  wait_for_others
+  if ! has_compiler; then
+    install "${compiler[@]}"
+    echo "${compiler[*]}" >"$folder/compiler"
+  fi
 fi
 echo "$folder/bin/python"

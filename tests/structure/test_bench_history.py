@@ -13,10 +13,12 @@ import bench_history  # noqa: E402
 
 # A line of each benchmark, and what it says.
 PRINTED = {
-    "mobilenet-v2           980        1360    1.39        1900        2641    1.39":
-        ("CPU time of a step of mobilenet-v2, theirs / ours", 1.39),
-    "resnet50, 16 images, 2 threads, median of 5\n  all                         3000.0   5900.0     1.30     1.21":
+    "resnet50, 16 samples, 2 threads, median of 5, against its convolutions alone\n"
+    "  all                         3000.0   5900.0     1.30     1.21":
         ("CPU time of a step of resnet50, ours / theirs", 1.21),
+    "mlp, 128 samples, 2 threads, median of 5, against its matrix products alone\n"
+    "  all                            3.0      5.9     1.30     1.25":
+        ("CPU time of a step of mlp, ours / its products", 1.25),
     "transformer, 2 ranks: a deterministic step takes 1.071 times as long (1.060 to 1.100; a plain one 40 ms)":
         ("step with --deterministic, 2 ranks", 1.071),
     "    4  shared memory      16384        12.000       6.000     2.0":
@@ -53,6 +55,12 @@ class BenchHistory(unittest.TestCase):
             against = bench_history.series_of(benchmark)[1].against
             self.assertEqual(list(bench_history.ratios_of(text)), [(benchmark, against, ratio)], text)
         self.assertEqual(list(bench_history.ratios_of("3 passed in 4.00 s")), [])
+
+    def test_a_line_beside_pytorch_has_a_ratio_of_times_and_one_of_memory(self):
+        line = "mlp     3.1     4.6    1.48     6.0     9.2    1.53     60     420    0.14  compiled"
+        self.assertEqual([list(found) for found in bench_history.ratios_of(line)],
+                         [["CPU time of a step of mlp, theirs / ours", "PyTorch", 1.53],
+                          ["memory of a step of mlp, ours / theirs", "PyTorch", 0.14]])
 
     def test_what_is_no_record_is_refused(self):
         good = bench_history.records()[0]

@@ -6,18 +6,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "trainer/core/graph.h"
+#include "tests/bench/trainer/bound.h"
 
 namespace lockstep::bench {
 
-class ConvolutionBound {
+class ConvolutionBound final : public Bound {
  public:
   // Plans for the number of threads that OpenMP has on this thread.
   explicit ConvolutionBound(const trainer::core::Graph& graph);
-  // Each waits until all have run.
-  void forward() { run(forward_); }
-  void backward_data() { run(backward_data_); }
-  void backward_weights() { run(backward_weights_); }
+  const char* what() const override { return "convolutions"; }
+  void forward() override { run(forward_); }
+  void backward_data() override { run(backward_data_); }
+  void backward_weights() override { run(backward_weights_); }
 
  private:
   struct Call {

@@ -2,6 +2,8 @@
 
 #include "trainer/backend/make_backend.h"
 #include "trainer/core/random.h"
+#include "trainer/models/char_transformer.h"
+#include "trainer/models/mlp.h"
 #include "trainer/models/mobilenet_v2.h"
 #include "trainer/models/resnet.h"
 #include "trainer/models/vgg_a.h"
@@ -18,6 +20,10 @@ core::Graph graph_of(const std::string& name, std::int64_t batch) {
   if (name == "resnet50") return models::resnet50({.batch = batch});
   if (name == "mobilenet-v2") return models::mobilenet_v2({.batch = batch});
   if (name == "vgg-a") return models::vgg_a({.batch = batch});
+  if (name == "mlp") return models::mlp({.batch = batch, .features = 784, .width = 512, .layers = 2});
+  if (name == "char-transformer") {
+    return models::char_transformer({.batch = batch, .vocabulary = 65, .context = 128, .layers = 4, .width = 128});
+  }
   return models::resnet18({.batch = batch, .pixels = 32, .classes = 10, .stem = models::ResNetOptions::Stem::kCifar});
 }
 
@@ -31,11 +37,14 @@ LOCKSTEP_OPS(LOCKSTEP_NAME)
 }  // namespace
 
 const std::vector<std::string>& network_names() {
-  static const std::vector<std::string> names = {"resnet18-cifar", "resnet50", "mobilenet-v2", "vgg-a"};
+  static const std::vector<std::string> names = {"resnet18-cifar", "resnet50", "mobilenet-v2",
+                                                 "vgg-a",          "mlp",      "char-transformer"};
   return names;
 }
 
 std::int64_t usual_batch(const std::string& name) {
+  if (name == "mlp") return 128;
+  if (name == "char-transformer") return 32;
   return name == "resnet18-cifar" ? 64 : name == "vgg-a" ? 8 : 16;
 }
 

@@ -1,4 +1,4 @@
-// One of the convolutional networks on the cpu backend, ready to train on random images, for benchmarks.
+// A network on the cpu backend, ready to train on random samples, for benchmarks.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace lockstep::bench {
 
-// "resnet18-cifar", "resnet50", "mobilenet-v2" and "vgg-a".
+// "resnet18-cifar", "resnet50", "mobilenet-v2", "vgg-a", "mlp" and "char-transformer".
 const std::vector<std::string>& network_names();
 // The micro-batch that each is compared at.
 std::int64_t usual_batch(const std::string& name);

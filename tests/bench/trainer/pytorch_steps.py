@@ -1,9 +1,16 @@
-"""Trains a convolutional network with PyTorch, one step for each line of the standard input. It answers with the step's
-wall time and CPU time in seconds. Its peer is `convolution_bench --on-request`.
+"""Trains a network with PyTorch, one step for each line of the standard input. It answers with the step's wall time and
+CPU time in seconds, and with the most memory in MiB that the process has had.
 
-Runs under the Python that tests/e2e/torch.sh prints. Images are channels_last, the faster order of PyTorch on a CPU.
+Its peer is `training_step_bench --on-request`. Runs under the Python that tests/e2e/torch.sh prints:
+
+  pytorch_steps.py NETWORK THREADS eager|compiled
+
+Images are channels_last, the faster order of PyTorch on a CPU.
 """
 
+import logging
+import pathlib
+import re
 import sys
 import time
 
@@ -98,31 +105,84 @@ def vgg_a():
     return nn.Sequential(*layers, nn.Linear(4096, 1000))
 
 
-# The network, its images in a step (as in network.cpp), their pixels, and its classes.
+def mlp():
+    layers = []
+    for inputs in (784, 512):
+        layers += [nn.Linear(inputs, 512, bias=False), nn.BatchNorm1d(512), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Linear(512, 10))
+
+
+class Block(nn.Module):
+    """Pre-norm causal attention and a feed-forward part, each added to its input."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm, self.qkv, self.projection = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x):
+        samples, positions, width = x.shape
+        parts = self.qkv(self.norm(x)).view(samples, positions, 3, self.heads, width // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.projection(seen.transpose(1, 2).reshape(samples, positions, width))
+        return x + self.feed_forward(x)
+
+
+class Transformer(nn.Module):
+    """A GPT over characters, as trainer/models/char_transformer.h has it."""
+
+    def __init__(self, vocabulary=65, context=128, layers=4, width=128, heads=4):
+        super().__init__()
+        self.characters, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width))
+        self.scores = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, characters):
+        return self.scores(self.blocks(self.characters(characters) + self.positions.weight)).flatten(0, 1)
+
+
+def images(samples, pixels, classes):
+    return torch.randn(samples, 3, pixels, pixels), torch.randint(0, classes, (samples,))
+
+
+# The network, and its samples with their classes: as many in a step as in network.cpp.
 NETWORKS = {
-    "resnet18-cifar": (lambda: resnet(basic, (2, 2, 2, 2), True, 10), 64, 32, 10),
-    "resnet50": (lambda: resnet(bottleneck, (3, 4, 6, 3), False, 1000), 16, 224, 1000),
-    "mobilenet-v2": (mobilenet_v2, 16, 224, 1000),
-    "vgg-a": (vgg_a, 8, 224, 1000),
+    "resnet18-cifar": (lambda: resnet(basic, (2, 2, 2, 2), True, 10), lambda: images(64, 32, 10)),
+    "resnet50": (lambda: resnet(bottleneck, (3, 4, 6, 3), False, 1000), lambda: images(16, 224, 1000)),
+    "mobilenet-v2": (mobilenet_v2, lambda: images(16, 224, 1000)),
+    "vgg-a": (vgg_a, lambda: images(8, 224, 1000)),
+    "mlp": (mlp, lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,)))),
+    "char-transformer": (Transformer, lambda: (torch.randint(0, 65, (32, 128)), torch.randint(0, 65, (32 * 128,)))),
 }
 
 
+def peak_mib():
+    return int(re.search(r"^VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text(), re.M)[1]) // 1024
+
+
 def main():
-    name, threads = sys.argv[1], int(sys.argv[2])
+    name, threads, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    make, batch, pixels, classes = NETWORKS[name]
-    network = make().to(memory_format=torch.channels_last)
+    make, draw = NETWORKS[name]
+    network, (samples, classes) = make(), draw()
+    if samples.dim() == 4:
+        network, samples = (it.to(memory_format=torch.channels_last) for it in (network, samples))
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
-    images = torch.randn(batch, 3, pixels, pixels).to(memory_format=torch.channels_last)
-    labels = torch.randint(0, classes, (batch,))
+    if how == "compiled":
+        logging.getLogger("torch").setLevel(logging.ERROR)  # it warns that there is no Triton, which a GPU needs
+        network = torch.compile(network)
     loss_of = nn.CrossEntropyLoss()
     for _ in sys.stdin:
         wall, cpu = time.monotonic(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
-        loss_of(network(images), labels).backward()
+        loss_of(network(samples), classes).backward()
         optimizer.step()
-        print(f"{time.monotonic() - wall:.6f} {time.process_time() - cpu:.6f}", flush=True)
+        print(f"{time.monotonic() - wall:.6f} {time.process_time() - cpu:.6f} {peak_mib()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
-// Where a training step of a convolutional network spends its time, against what its convolutions cost at least
-// (convolution_bound.h). Steps and bounds take turns in one run; figures are medians.
+// Where a training step of a network spends its time, against what its convolutions or its matrix products cost at
+// least (bound.h). Steps and bounds take turns in one run; figures are medians.
 //
 // CPU time is that of all threads of the process, so it stays comparable on a machine that others use.
 #include <fmt/format.h>
 #include <omp.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/bench/trainer/convolution_bound.h"
+#include "tests/bench/process_figures.h"
+#include "tests/bench/trainer/bound.h"
 #include "tests/bench/trainer/network.h"
 
 namespace lockstep::bench {
@@ -94,20 +97,21 @@ void print(const Profile& profile, double bound_wall, double bound_cpu) {
 Status measure(const std::string& name, std::int64_t batch, int threads, int rounds) {
   if (batch == 0) batch = usual_batch(name);
   LOCKSTEP_TRY(auto network, Network::make(name, batch, threads));
-  ConvolutionBound bound(network->graph());
+  const std::unique_ptr<Bound> bound = bound_of(network->graph(), batch, threads);
   Profile profile, bounds;
   for (int i = 0; i <= rounds; ++i) {
     if (i == 1) profile = {}, bounds = {};  // the first round warms up
     LOCKSTEP_CHECK_OK(profile_round(*network, profile));
     bounds.begin_round();
-    bounds.time("bound: forward", [&] { bound.forward(); });
-    bounds.time("bound: backward data", [&] { bound.backward_data(); });
-    bounds.time("bound: backward weights", [&] { bound.backward_weights(); });
+    bounds.time("bound: forward", [&] { bound->forward(); });
+    bounds.time("bound: backward data", [&] { bound->backward_data(); });
+    bounds.time("bound: backward weights", [&] { bound->backward_weights(); });
   }
   const double bound_wall = median(bounds.total().wall), bound_cpu = median(bounds.total().cpu);
   const double wall = median(profile.total().wall), cpu = median(profile.total().cpu);
-  fmt::print("{}, {} images, {} threads, median of {}\n  {:<34}{:>9}{:>9}{:>9}{:>9}\n", name, batch, threads, rounds,
-             "", "wall ms", "CPU ms", "of bound", "in CPU");
+  fmt::print("{}, {} samples, {} threads, median of {}, against its {} alone\n", name, batch, threads, rounds,
+             bound->what());
+  fmt::print("  {:<34}{:>9}{:>9}{:>9}{:>9}\n", "", "wall ms", "CPU ms", "of bound", "in CPU");
   print(profile, bound_wall, bound_cpu);
   print(bounds, bound_wall, bound_cpu);
   fmt::print("  {:<34}{:>9.1f}{:>9.1f}{:>9.2f}{:>9.2f}\n\n", "all", wall * 1e3, cpu * 1e3, wall / bound_wall,
@@ -116,14 +120,16 @@ Status measure(const std::string& name, std::int64_t batch, int threads, int rou
   return {};
 }
 
-// Trains one step for each line of the standard input, and answers with its wall time and CPU time in seconds. Two
-// programs that do so can take turns.
+// Trains one step for each line of the standard input. It answers with the step's wall time and CPU time in seconds,
+// and with the most memory in MiB that the process has had. Two programs that do so can take turns.
 Status train_on_request(const std::string& name, std::int64_t batch, int threads) {
   LOCKSTEP_TRY(auto network, Network::make(name, batch == 0 ? usual_batch(name) : batch, threads));
+  const ProcessFigures figures(getpid());
   for (std::string line; std::getline(std::cin, line);) {
     const double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
     LOCKSTEP_CHECK_OK(network->train());
-    fmt::print("{:.6f} {:.6f}\n", now(CLOCK_MONOTONIC) - wall, now(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+    fmt::print("{:.6f} {:.6f} {}\n", now(CLOCK_MONOTONIC) - wall, now(CLOCK_PROCESS_CPUTIME_ID) - cpu,
+               figures.peak_kib() / 1024);
     std::fflush(stdout);
   }
   return {};
@@ -134,13 +140,13 @@ Status train_on_request(const std::string& name, std::int64_t batch, int threads
 
 int main(int argc, char** argv) {
   using namespace lockstep::bench;
-  CLI::App app("Profiles training steps of convolutional networks against their convolutions alone.",
-               "convolution_bench");
+  CLI::App app("Profiles training steps of networks against their convolutions or matrix products alone.",
+               "training_step_bench");
   std::vector<std::string> names = network_names();
   std::int64_t batch = 0;
   int threads = 2, rounds = 5;
   app.add_option("--networks", names, "Which")->check(CLI::IsMember(network_names()))->delimiter(',');
-  app.add_option("--batch", batch, "Images in a step; default: by network")->check(CLI::Range(2, 1024));
+  app.add_option("--batch", batch, "Samples in a step; default: by network")->check(CLI::Range(2, 4096));
   app.add_option("--threads", threads, "Threads that compute")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--rounds", rounds, "Timed steps")->check(CLI::Range(1, 1000))->capture_default_str();
   bool on_request = false;
@@ -151,7 +157,7 @@ int main(int argc, char** argv) {
     const lockstep::Status status =
         on_request ? train_on_request(name, batch, threads) : measure(name, batch, threads, rounds);
     if (!status.ok()) {
-      fmt::print(stderr, "convolution_bench: {}: {}\n", name, status.error().message);
+      fmt::print(stderr, "training_step_bench: {}: {}\n", name, status.error().message);
       return 1;
     }
   }
