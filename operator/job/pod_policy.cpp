@@ -263,7 +263,11 @@ bool lost_with_node(const Snapshot& snapshot, const api::Pod& pod) {
 
 bool may_save(const Snapshot& snapshot, const api::Pod& pod) {
   const bool stopped = snapshot.view && snapshot.view->phase == Phase::kStopped;
-  return pod.phase == "Running" && !stopped && !lost_with_node(snapshot, pod);
+  // An agent may be heard a second or two before the kubelet says that its pod runs.
+  const auto identity = identity_of(pod.meta);
+  const bool speaks = identity && is_connected(snapshot, identity->slot, identity->incarnation);
+  const bool runs = pod.phase == "Running" || (!pod.terminal() && speaks);
+  return runs && !stopped && !lost_with_node(snapshot, pod);
 }
 
 bool all_were_placed(const api::TrainingJobStatus& status) {

@@ -261,6 +261,16 @@ TEST(SuspendPolicy, processes_stop_first_and_pods_go_after_them) {
   EXPECT_EQ(s.job.status.attempts.size(), 1u) << "what was stopped is no loss";
 }
 
+TEST(SuspendPolicy, a_pod_that_runs_before_its_kubelet_has_said_so_saves_like_the_others) {
+  Situation s;
+  s.running();
+  s.pods[1].phase = "Pending";
+  s.job.spec.suspend = true;
+  EXPECT_TRUE(s.accept().deletes.empty());
+  s.view->members[1].connected = false;
+  EXPECT_EQ(s.plan().deletes.size(), 1u) << "a pod that nobody hears of runs nothing";
+}
+
 TEST(SuspendPolicy, pods_of_processes_that_do_not_stop_go_after_the_grace_period) {
   Situation s;
   s.running();
