@@ -66,36 +66,35 @@ def series_of(benchmark):
 
 def ratios_of(text):
     """(benchmark, against, ratio) of each ratio that the benchmarks print."""
-    def found(place, ratio, **words):
-        series = SERIES[place]
-        return series.benchmark.format(**words), series.against, float(ratio)
+    def found(benchmark, ratio):
+        return benchmark, series_of(benchmark)[1].against, float(ratio)
 
-    network, product = None, 0
+    network, alone = None, ""
     for line in text.splitlines():
         times = r" +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)"
         if row := re.fullmatch(rf"(\S+){times} +\d+ +\d+ +([\d.]+)  (?:eager|compiled)", line):
-            yield found(0, row[2], network=row[1])
-            yield found(3, row[3], network=row[1])
+            yield found(f"CPU time of a step of {row[1]}, theirs / ours", row[2])
+            yield found(f"memory of a step of {row[1]}, ours / theirs", row[3])
         elif row := re.match(r"(\S+), \d+ samples, .*, against its (convolutions|matrix products) alone", line):
-            network, product = row[1], 1 if row[2] == "convolutions" else 2
+            network, alone = row[1], "theirs" if row[2] == "convolutions" else "its products"
         elif network and (row := re.fullmatch(r"  all +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)", line)):
-            yield found(product, row[1], network=network)
+            yield found(f"CPU time of a step of {network}, ours / {alone}", row[1])
         elif row := re.match(r"transformer, (\d) ranks? *: a deterministic step takes ([\d.]+) times as long", line):
-            yield found(4, row[2], ranks="1 rank" if row[1] == "1" else f"{row[1]} ranks")
+            yield found(f"step with --deterministic, {row[1]} rank{'' if row[1] == '1' else 's'}", row[2])
         elif row := re.fullmatch(r" +(\d+)  (\S.*?) +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)", line):
-            yield found(5, row[4], ranks=f"{row[1]} ranks", transport=row[2], size=row[3])
+            yield found(f"ring all-reduce, {row[1]} ranks, {row[2]}, {row[3]} KiB", row[4])
         elif row := re.match(r"racks / least: lockstep is .*\(by seed ([\d.]+) ", line):
-            yield found(6, row[1])
+            yield found("racks of gangs, mean over the seeds", row[1])
         elif row := re.match(r"wait s: lockstep is .*\(by seed ([\d.]+) ", line):
-            yield found(8, row[1])
+            yield found("wait of gangs, mean over the seeds", row[1])
         elif row := re.fullmatch(r"order of ranks +\d+ +([\d.]+) +\d+ +[\d.]+", line):
-            yield found(9, row[1])
+            yield found("ring edges between racks", row[1])
         elif row := re.match(r"lockstep to raw: ([\d.]+), the bound is", line):
-            yield found(10, row[1])
+            yield found("all pods of a job bound", row[1])
         elif row := re.match(r"ours to the better of the others: ([\d.]+) of its standstill", line):
-            yield found(11, row[1])
+            yield found("standstill of a fault", row[1])
         elif row := re.match(r"a worker of (\d+) costs ([\d.]+) times the CPU of a worker of (\d+)", line):
-            yield found(12, row[2], most=row[1], least=row[3])
+            yield found(f"CPU of a sleeping worker, {row[1]} beside {row[3]} of them", row[2])
 
 
 def records(path=RECORDS):

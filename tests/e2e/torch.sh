@@ -26,7 +26,9 @@ complete() { [ "$(cat "$folder/complete" 2>/dev/null)" = "$stamp" ]; }
 give_up() {
   local why
   why=$(grep -E '^[A-Za-z]*(ERROR|Error):' "$folder.log" | tail -1 || true)
-  if grep -q 'connection broken' "$folder.log"; then why="the package index of pip does not answer: is there a network?"; fi
+  if grep -q 'connection broken' "$folder.log"; then
+    why="the package index of pip does not answer: is there a network?"
+  fi
   echo "torch.sh: PyTorch $version cannot be $1 (${why:-see $folder.log}); the tests with PyTorch need it, here or" \
     "already made in $folder" >&2
   exit 1

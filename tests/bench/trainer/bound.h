@@ -1,6 +1,7 @@
 // What the products of a graph cost at least with oneDNN: those layers alone that most of its arithmetic is in.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "trainer/core/graph.h"

@@ -1,24 +1,18 @@
 #include "tests/bench/trainer/product_bound.h"
 
 #include <dnnl.h>
+#include <dnnl_debug.h>
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <variant>
-
-#include "tests/bench/trainer/convolution_bound.h"
 
 namespace lockstep::bench {
 
 namespace core = trainer::core;
-
-std::unique_ptr<Bound> bound_of(const core::Graph& graph, std::int64_t batch, int threads) {
-  const auto convolves = [](const core::Node& node) { return std::holds_alternative<core::ops::Conv2d>(node.op); };
-  if (std::any_of(graph.nodes.begin(), graph.nodes.end(), convolves)) return std::make_unique<ConvolutionBound>(graph);
-  return std::make_unique<ProductBound>(graph, batch, threads);
-}
 
 ProductBound::ProductBound(const core::Graph& graph, std::int64_t batch, int threads) : threads_(threads) {
   for (const core::Node& node : graph.nodes) {
@@ -63,7 +57,9 @@ void ProductBound::run_once(const Product& product, float* c) const {
       dnnl_sgemm(product.a_transposed ? 'T' : 'N', product.b_transposed ? 'T' : 'N', product.m, product.n, product.k,
                  1.0f, a_.data(), product.a_transposed ? product.m : product.k, b_.data(),
                  product.b_transposed ? product.k : product.n, 0.0f, c, product.n);
-  if (status != dnnl_success) std::abort();
+  if (status == dnnl_success) return;
+  fmt::print(stderr, "training_step_bench: oneDNN could not multiply matrices ({})\n", dnnl_status2str(status));
+  std::abort();
 }
 
 void ProductBound::run(const std::vector<Product>& products) {
