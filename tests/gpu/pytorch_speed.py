@@ -17,17 +17,19 @@ from torch import nn
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench/trainer"))
 import pytorch_steps  # noqa: E402
 
+CLASSES = 1000  # of ImageNet, which both networks are made for
+
 
 def main():
     name, device = sys.argv[1:3]
     batch, pixels, warmup, steps = map(int, sys.argv[3:])
-    make, _, _, classes = pytorch_steps.NETWORKS[name]
+    make, _ = pytorch_steps.NETWORKS[name]
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     network = make().to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
     images = torch.randn(batch, 3, pixels, pixels, device=device).to(memory_format=torch.channels_last)
-    labels = torch.randint(0, classes, (batch,), device=device)
+    labels = torch.randint(0, CLASSES, (batch,), device=device)
     loss_of = nn.CrossEntropyLoss()
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     for step in range(warmup + steps):
