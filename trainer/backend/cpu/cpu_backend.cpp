@@ -59,7 +59,7 @@ class CpuBackend final : public HostBackend {
     return planned([&](const core::Node*& current) {
       return lower_nodes(graph, trains, real(), cpu::runs_of(graph), [&](const Run& run) {
         current = &cpu::main_node(graph, run);
-        return cpu::needs_of(graph, run, static_cast<size_t>(threads_));
+        return cpu::needs_of(graph, run, team());
       });
     });
   }
@@ -71,7 +71,7 @@ class CpuBackend final : public HostBackend {
         const core::Node& node = cpu::main_node(graph, run);
         current = &node;
         NodeSite at{.graph = graph, .node = node, .bindings = std::move(bindings)};
-        cpu::Site site{.at = std::move(at), .kernels = kernels_, .threads = threads_};
+        cpu::Site site{.at = std::move(at), .team = team()};
         return cpu::make_kernel(run, std::move(site));
       });
     });
@@ -82,6 +82,8 @@ class CpuBackend final : public HostBackend {
   }
 
  private:
+  cpu::Team team() const { return {.threads = static_cast<size_t>(threads_), .kernels = kernels_}; }
+
   // Runs plan(node), which sets `node` to the node that it plans. A dnnl::error becomes an Error that names that node.
   template <typename Plan>
   static auto planned(const Plan& plan) -> Result<decltype(plan(std::declval<const core::Node*&>()))> {

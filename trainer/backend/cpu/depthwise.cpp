@@ -91,9 +91,9 @@ bool is_depthwise(const core::ops::Conv2d& op, const Dimensions& d) {
          !op.bias;
 }
 
-Needs needs_of(const Depthwise& op, const Dimensions& d, size_t threads) {
+Needs needs_of(const Depthwise& op, const Dimensions& d, const Team& team) {
   const size_t window = window_of(op.convolution, d), of_floats = sizeof(double) / sizeof(float);
-  return {.reads_inputs = true, .forward_scratch = window, .backward_scratch = window * threads * (of_floats + 1)};
+  return {.reads_inputs = true, .forward_scratch = window, .backward_scratch = window * team.threads * (of_floats + 1)};
 }
 
 std::unique_ptr<Kernel> make_kernel(const Depthwise& op, Site site) {

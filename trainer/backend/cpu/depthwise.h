@@ -15,7 +15,7 @@ struct Depthwise {
 // Whether the convolution is one: as many groups as channels, before and after, no bias, and a small kernel.
 bool is_depthwise(const core::ops::Conv2d& op, const Dimensions& d);
 
-Needs needs_of(const Depthwise& op, const Dimensions& d, size_t threads);
+Needs needs_of(const Depthwise& op, const Dimensions& d, const Team& team);
 std::unique_ptr<Kernel> make_kernel(const Depthwise& op, Site site);
 
 }  // namespace lockstep::trainer::backend::cpu

@@ -49,9 +49,9 @@ const core::Node& main_node(const core::Graph& graph, const Run& run) {
   return graph.nodes[pools ? run.first + 1 : run.first];
 }
 
-Needs needs_of(const core::Graph& graph, const Run& run, size_t threads) {
+Needs needs_of(const core::Graph& graph, const Run& run, const Team& team) {
   const Dimensions d = dimensions_of(graph, main_node(graph, run));
-  return with_run(graph, run, [&](const auto& op) { return needs_of(op, d, threads); });
+  return with_run(graph, run, [&](const auto& op) { return needs_of(op, d, team); });
 }
 
 std::unique_ptr<Kernel> make_kernel(const Run& run, Site site) {

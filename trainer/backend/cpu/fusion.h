@@ -14,7 +14,7 @@ namespace lockstep::trainer::backend::cpu {
 // wherever only the next node of the run reads what a node writes.
 std::vector<Run> runs_of(const core::Graph& graph);
 
-Needs needs_of(const core::Graph& graph, const Run& run, size_t threads);
+Needs needs_of(const core::Graph& graph, const Run& run, const Team& team);
 // The node of a run whose sizes its kernel loops over.
 const core::Node& main_node(const core::Graph& graph, const Run& run);
 // The site's node is main_node().

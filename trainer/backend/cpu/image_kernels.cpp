@@ -207,24 +207,47 @@ struct Pair {
 };
 constexpr size_t kMostPairs = kLargestDepthwise * kLargestDepthwise;
 
-using Lane [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
-constexpr size_t kLane = 16;
+// A vector that fills one register.
+#if defined(__AVX512F__)
+constexpr size_t kWide = 16;
+#elif defined(__AVX2__)
+constexpr size_t kWide = 8;
+#else
+constexpr size_t kWide = 4;
+#endif
+using Wide = float __attribute__((vector_size(kWide * sizeof(float))));
+using Unaligned = float __attribute__((vector_size(kWide * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-// to = sum of the pairs' products, or adds it; sums stay in registers.
+inline Wide load(const float* from) {
+  return *reinterpret_cast<const Unaligned*>(from);
+}
+
+inline void store(float* to, Wide value) {
+  *reinterpret_cast<Unaligned*>(to) = value;
+}
+
+// Channels [c, c + kVectors kWide) of `to` = sum of the pairs' products, or adds it; sums stay in registers.
+template <size_t kVectors, bool kAccumulates>
+[[gnu::always_inline]] inline void sum_vectors(const Pair* pairs, size_t count, size_t c, float* to) {
+  Wide sums[kVectors] = {};
+  for (size_t i = 0; i < count; ++i) {
+    const float *const a = pairs[i].a + c, *const b = pairs[i].b + c;
+    for (size_t v = 0; v < kVectors; ++v) sums[v] += load(a + v * kWide) * load(b + v * kWide);
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    float* const at = to + c + v * kWide;
+    store(at, kAccumulates ? load(at) + sums[v] : sums[v]);
+  }
+}
+
+// to = sum of the pairs' products, or adds it.
 template <bool kAccumulates>
 inline void sum_products(const Pair* pairs, size_t count, size_t channels, float* to) {
+  constexpr size_t kVectors = 4;
   size_t c = 0;
-  for (; c + 2 * kLane <= channels; c += 2 * kLane) {
-    Lane first = {}, second = {};
-    for (size_t i = 0; i < count; ++i) {
-      const auto *a = reinterpret_cast<const Lane*>(pairs[i].a + c), *b = reinterpret_cast<const Lane*>(pairs[i].b + c);
-      first += a[0] * b[0];
-      second += a[1] * b[1];
-    }
-    auto* const at = reinterpret_cast<Lane*>(to + c);
-    at[0] = kAccumulates ? at[0] + first : first;
-    at[1] = kAccumulates ? at[1] + second : second;
-  }
+  for (; c + kVectors * kWide <= channels; c += kVectors * kWide)
+    sum_vectors<kVectors, kAccumulates>(pairs, count, c, to);
+  for (; c + kWide <= channels; c += kWide) sum_vectors<1, kAccumulates>(pairs, count, c, to);
   for (; c < channels; ++c) {
     float sum = 0;
     for (size_t i = 0; i < count; ++i) sum += pairs[i].a[c] * pairs[i].b[c];
@@ -283,24 +306,76 @@ void depthwise_input(const float* dy, const float* weight, const SlidImage& imag
   });
 }
 
+// Adds to sum (kKernel, channels) the products of `count` gradients (count, channels) with the pixels that each reads,
+// kKernel beside each other; `step`: elements from the first pixel of one to that of the next. Sums stay in registers.
+template <size_t kKernel>
+void add_row(const float* x, const float* dy, size_t count, size_t step, size_t channels, float* sum) {
+  constexpr size_t kVectors = 2;
+  size_t c = 0;
+  for (; c + kVectors * kWide <= channels; c += kVectors * kWide) {
+    Wide sums[kKernel][kVectors] = {};
+    const float *from = x + c, *gradient = dy + c;
+    for (size_t w = 0; w < count; ++w, from += step, gradient += channels) {
+      Wide g[kVectors];
+      for (size_t v = 0; v < kVectors; ++v) g[v] = load(gradient + v * kWide);
+      for (size_t k = 0; k < kKernel; ++k) {
+        for (size_t v = 0; v < kVectors; ++v) sums[k][v] += load(from + k * channels + v * kWide) * g[v];
+      }
+    }
+    for (size_t k = 0; k < kKernel; ++k) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        float* const to = sum + k * channels + c + v * kWide;
+        store(to, load(to) + sums[k][v]);
+      }
+    }
+  }
+  for (size_t w = 0; w < count; ++w) {
+    for (size_t k = 0; k < kKernel; ++k) {
+      add_products(x + w * step + k * channels + c, dy + w * channels + c, channels - c, sum + k * channels + c);
+    }
+  }
+}
+
+// Outputs whose products are added in float32.
+constexpr size_t kDepthwiseOutputs = 64;
+
 void depthwise_weights(const float* x, const float* dy, const SlidImage& image, size_t begin, size_t end, float* row,
                        double* sums) {
-  const size_t channels = image.channels, window = image.kernel * image.kernel * channels;
+  const size_t channels = image.channels, kernel = image.kernel, window = kernel * kernel * channels;
+  // Of these columns the whole window lies in the image: [first, last).
+  const size_t past = image.width + image.padding;
+  const size_t first = (image.padding + image.stride - 1) / image.stride;
+  const size_t last = past < kernel ? 0 : (past - kernel) / image.stride + 1;
+  const bool whole_rows = kernel == 3 && first < last;
+  size_t added = 0;
   for (size_t h = begin; h < end; ++h) {
-    const Places rows = places_of(h * image.stride, image.kernel, image.padding, image.height);
-    for (size_t i = 0; i < window; ++i) row[i] = 0;
-    for (size_t w = 0; w < image.out_width; ++w) {
-      const Places columns = places_of(w * image.stride, image.kernel, image.padding, image.width);
-      const float* const gradient = dy + (h * image.out_width + w) * channels;
-      for (size_t kh = rows.begin; kh < rows.end; ++kh) {
+    if (added == 0) {
+      for (size_t i = 0; i < window; ++i) row[i] = 0;
+    }
+    const Places rows = places_of(h * image.stride, kernel, image.padding, image.height);
+    for (size_t kh = rows.begin; kh < rows.end; ++kh) {
+      const float* const from = x + (h * image.stride + kh - image.padding) * image.width * channels;
+      const float* const gradients = dy + h * image.out_width * channels;
+      float* const sum = row + kh * kernel * channels;
+      for (size_t w = 0; w < image.out_width; ++w) {
+        if (whole_rows && w == first) {
+          const size_t stop = last < image.out_width ? last : image.out_width;
+          add_row<3>(from + (w * image.stride - image.padding) * channels, gradients + w * channels, stop - w,
+                     image.stride * channels, channels, sum);
+          w = stop;
+          if (w == image.out_width) break;
+        }
+        const Places columns = places_of(w * image.stride, kernel, image.padding, image.width);
         for (size_t kw = columns.begin; kw < columns.end; ++kw) {
-          const size_t pixel =
-              (h * image.stride + kh - image.padding) * image.width + w * image.stride + kw - image.padding;
-          add_products(x + pixel * channels, gradient, channels, row + (kh * image.kernel + kw) * channels);
+          add_products(from + (w * image.stride + kw - image.padding) * channels, gradients + w * channels, channels,
+                       sum + kw * channels);
         }
       }
     }
+    added += image.out_width;
+    if (added < kDepthwiseOutputs && h + 1 < end) continue;
     for (size_t i = 0; i < window; ++i) sums[i] += static_cast<double>(row[i]);
+    added = 0;
   }
 }
 

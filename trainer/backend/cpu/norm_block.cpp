@@ -136,9 +136,9 @@ class NormBlockKernel final : public Base {
 }  // namespace
 
 // Keeps the mean and the inverse deviation of each channel.
-Needs needs_of(const NormBlock& block, const Dimensions& d, size_t threads) {
+Needs needs_of(const NormBlock& block, const Dimensions& d, const Team& team) {
   const size_t of_floats = sizeof(double) / sizeof(float);
-  const size_t sums = 2 * d.in * threads * of_floats;
+  const size_t sums = 2 * d.in * team.threads * of_floats;
   return {.reads_inputs = true,
           .reads_output = block.adds && block.activation != Activation::kNone,
           .keeps = {d.in, d.in},

@@ -15,7 +15,7 @@ inline bool is_over_images(const Dimensions& d) {
 }
 
 // `d` is that of the norm, and so is the site's node.
-Needs needs_of(const NormBlock& block, const Dimensions& d, size_t threads);
+Needs needs_of(const NormBlock& block, const Dimensions& d, const Team& team);
 std::unique_ptr<Kernel> make_kernel(const NormBlock& block, Site site);
 
 }  // namespace lockstep::trainer::backend::cpu

@@ -13,7 +13,7 @@ struct ReluMaxPool {
 };
 
 // `d` is that of the pooling, and so is the site's node.
-Needs needs_of(const ReluMaxPool& op, const Dimensions& d, size_t threads);
+Needs needs_of(const ReluMaxPool& op, const Dimensions& d, const Team& team);
 std::unique_ptr<Kernel> make_kernel(const ReluMaxPool& op, Site site);
 
 }  // namespace lockstep::trainer::backend::cpu

@@ -26,7 +26,7 @@ class AddKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::Add&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Add&, const Dimensions&, const Team&) {
   return {};
 }
 

@@ -33,8 +33,8 @@ class BatchNormKernel final : public Base {
 }  // namespace
 
 // Keeps the mean and the inverse deviation of each feature.
-Needs needs_of(const core::ops::BatchNorm& op, const Dimensions& d, size_t threads) {
-  if (is_over_images(d)) return needs_of(NormBlock{.norm = op}, d, threads);
+Needs needs_of(const core::ops::BatchNorm& op, const Dimensions& d, const Team& team) {
+  if (is_over_images(d)) return needs_of(NormBlock{.norm = op}, d, team);
   return {.reads_inputs = true, .keeps = {d.in, d.in}};
 }
 

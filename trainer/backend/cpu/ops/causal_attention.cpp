@@ -66,10 +66,10 @@ class CausalAttentionKernel final : public Base {
 }  // namespace
 
 // Keeps the probabilities (B, heads, T, T).
-Needs needs_of(const core::ops::CausalAttention& op, const Dimensions& d, size_t threads) {
+Needs needs_of(const core::ops::CausalAttention& op, const Dimensions& d, const Team& team) {
   return {.reads_inputs = true,
           .keeps = {d.rows * static_cast<size_t>(op.heads) * d.positions},
-          .backward_scratch = threads * d.positions * d.positions};
+          .backward_scratch = team.threads * d.positions * d.positions};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::CausalAttention& op, Site site) {

@@ -41,7 +41,7 @@ class DropoutKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::Dropout&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Dropout&, const Dimensions&, const Team&) {
   return {};
 }
 

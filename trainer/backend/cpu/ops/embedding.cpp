@@ -37,7 +37,7 @@ class EmbeddingKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::Embedding&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Embedding&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 

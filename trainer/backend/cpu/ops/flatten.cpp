@@ -23,7 +23,7 @@ class FlattenKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::Flatten&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Flatten&, const Dimensions&, const Team&) {
   return {};
 }
 

@@ -2,7 +2,7 @@
 
 namespace lockstep::trainer::backend::cpu {
 
-Needs needs_of(const core::ops::Gelu&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Gelu&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 

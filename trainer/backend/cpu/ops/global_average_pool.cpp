@@ -40,7 +40,7 @@ class GlobalAveragePoolKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::GlobalAveragePool&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::GlobalAveragePool&, const Dimensions&, const Team&) {
   return {};
 }
 

@@ -36,7 +36,7 @@ class LayerNormKernel final : public Base {
 }  // namespace
 
 // Keeps the mean and the inverse deviation of each row.
-Needs needs_of(const core::ops::LayerNorm&, const Dimensions& d, size_t) {
+Needs needs_of(const core::ops::LayerNorm&, const Dimensions& d, const Team&) {
   return {.reads_inputs = true, .keeps = {d.rows, d.rows}};
 }
 

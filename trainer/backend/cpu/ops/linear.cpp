@@ -41,7 +41,7 @@ class LinearKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::Linear&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Linear&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 

@@ -43,7 +43,7 @@ class MaxPool2dKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::MaxPool2d&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::MaxPool2d&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 
@@ -51,7 +51,7 @@ std::unique_ptr<Kernel> make_kernel(const core::ops::MaxPool2d& op, Site site) {
   return std::make_unique<MaxPool2dKernel>(op, false, std::move(site));
 }
 
-Needs needs_of(const ReluMaxPool&, const Dimensions&, size_t) {
+Needs needs_of(const ReluMaxPool&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 

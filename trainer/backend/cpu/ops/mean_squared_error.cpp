@@ -30,7 +30,7 @@ class MeanSquaredErrorKernel final : public Base {
 
 }  // namespace
 
-Needs needs_of(const core::ops::MeanSquaredError&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::MeanSquaredError&, const Dimensions&, const Team&) {
   return {.reads_inputs = true};
 }
 

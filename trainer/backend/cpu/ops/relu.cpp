@@ -2,7 +2,7 @@
 
 namespace lockstep::trainer::backend::cpu {
 
-Needs needs_of(const core::ops::Relu&, const Dimensions&, size_t) {
+Needs needs_of(const core::ops::Relu&, const Dimensions&, const Team&) {
   return {.reads_output = true};
 }
 

@@ -40,7 +40,7 @@ class SoftmaxCrossEntropyKernel final : public Base {
 }  // namespace
 
 // Keeps the probabilities (R, V).
-Needs needs_of(const core::ops::SoftmaxCrossEntropy&, const Dimensions& d, size_t) {
+Needs needs_of(const core::ops::SoftmaxCrossEntropy&, const Dimensions& d, const Team&) {
   return {.reads_inputs = true, .keeps = {d.rows * d.in}};
 }
 
