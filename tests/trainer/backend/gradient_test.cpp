@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <span>
 
 #include "tests/sanitizer.h"
 #include "tests/trainer/backend/bench.h"
@@ -92,6 +93,7 @@ TEST_P(CpuLayer, loss_and_gradient_are_those_of_ref_for_every_isa_and_thread_cou
 
 INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases(37, 21)), case_name);
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
+INSTANTIATE_TEST_SUITE_P(Attention, CpuLayer, ::testing::ValuesIn(testing::attention_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(OddImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 6)), case_name);
 INSTANTIATE_TEST_SUITE_P(EvenImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 32)), case_name);
 
@@ -145,7 +147,71 @@ TEST_P(OnlyPath, a_nan_in_a_parameter_reaches_the_loss_with_every_instruction_se
 
 INSTANTIATE_TEST_SUITE_P(Small, OnlyPath, ::testing::ValuesIn(testing::layer_cases(5, 4, false)), case_name);
 INSTANTIATE_TEST_SUITE_P(Odd, OnlyPath, ::testing::ValuesIn(testing::layer_cases(37, 21, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(Attention, OnlyPath, ::testing::ValuesIn(testing::attention_cases(false)), case_name);
 INSTANTIATE_TEST_SUITE_P(Images, OnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 4, false)), case_name);
+
+TEST(CausalAttention, reads_no_memory_that_it_did_not_write) {
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::GraphBuilder build(2);
+  auto x = build.parameter("x", {300, 16}, core::Fill::kNormal, 1.0);
+  // The gradient of what attention reads lies in the program's arena as well.
+  auto y = core::ops::causal_attention(build, "layer", core::ops::linear(build, "qkv", x, 48), 2);
+  auto target = build.real_input("target", {300, 16});
+  core::Graph graph = build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
+  Bench bench(graph, *backend, 1, {.share_memory = false});
+  const std::vector<double> gradient = bench.gradient();
+  const std::span<std::byte> arena = bench.program().arena();
+  std::fill_n(reinterpret_cast<float*>(arena.data()), arena.size() / sizeof(float),
+              std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(bench.gradient(), gradient);
+}
+
+TEST(CausalAttention, a_nan_in_a_key_changes_no_row_before_it) {
+  constexpr size_t kPositions = 100, kWidth = 16;
+  auto backend = backend::make_backend("cpu", 1).value();
+  core::Graph graph = testing::attention_case("", kPositions, kWidth / 2, false).graph();
+  Bench bench(graph, *backend);
+  const auto outputs = [&] {
+    bench.loss();
+    return bench.all(bench.program().data(graph.outputs.front().tensor), kPositions * kWidth);
+  };
+  const std::vector<double> before = outputs();
+  for (size_t key : {20, 63, 64, 80}) {
+    const size_t at = key * 3 * kWidth + kWidth;  // of the first sample and head
+    const double value = bench.parameter(at);
+    bench.set_parameter(at, std::numeric_limits<double>::quiet_NaN());
+    const std::vector<double> after = outputs();
+    for (size_t t = 0; t < kPositions; ++t) {
+      EXPECT_EQ(after[t * kWidth] == before[t * kWidth], t < key) << "row " << t << ", key " << key;
+    }
+    bench.set_parameter(at, value);
+  }
+}
+
+TEST(CausalAttention, the_gradient_of_a_sample_does_not_depend_on_its_batch) {
+  constexpr size_t kRow = 48, kPositions = 150;
+  auto graph_of = [](std::int64_t batch) {
+    core::GraphBuilder build(batch);
+    auto x = build.parameter("x", {batch * std::int64_t{kPositions}, kRow}, core::Fill::kNormal, 1.0);
+    auto y = core::ops::causal_attention(build, "layer", x, 2);
+    auto target = build.real_input("target", {batch * std::int64_t{kPositions}, kRow / 3});
+    return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
+  };
+  auto backend = backend::make_backend("cpu", testing::thread_counts().back()).value();
+  core::Graph three = graph_of(3), one = graph_of(1);
+  Bench batch(three, *backend), single(one, *backend);
+  const std::vector<double> gradient = batch.gradient();
+  const core::TensorId target = three.with_role(core::Role::kInput).front();
+  for (size_t s = 0; s < 3; ++s) {
+    constexpr size_t kSample = kPositions * kRow;
+    single.set_all(single.state().parameters->data(),
+                   batch.all(batch.state().parameters->data(), kSample, s * kSample));
+    single.set_all(single.program().data(target),
+                   batch.all(batch.program().data(target), kSample / 3, s * kSample / 3));
+    const auto first = gradient.begin() + static_cast<std::ptrdiff_t>(s * kSample);
+    EXPECT_EQ(single.gradient(), std::vector<double>(first, first + kSample)) << "sample " << s;
+  }
+}
 
 TEST(Relu, passes_a_nan_on_forward_and_backward) {
   core::GraphBuilder build(40);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sanitizer.h"
@@ -30,6 +31,28 @@ inline std::vector<LayerCase> without_threads(std::vector<LayerCase> cases) {
 
 inline void PrintTo(const LayerCase& layer, std::ostream* out) {
   *out << layer.name;
+}
+
+// Two samples and two heads, each of `features`; `used_twice`: as for layer_cases().
+inline LayerCase attention_case(std::string name, std::int64_t positions, std::int64_t features, bool used_twice) {
+  return {std::move(name), [=] {
+            core::GraphBuilder build(2);
+            const std::int64_t width = 2 * features;
+            core::TensorId x = build.parameter("x", {2 * positions, 3 * width}, core::Fill::kNormal, 0.7);
+            core::TensorId y = core::ops::causal_attention(build, "layer", x, 2);
+            if (used_twice) y = core::ops::add(build, "sum", y, core::ops::linear(build, "skip", x, width));
+            core::TensorId target = build.real_input("target", {2 * positions, width});
+            return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
+          }};
+}
+
+// Numbers of positions around the 64 that the cpu backend multiplies at once.
+inline std::vector<LayerCase> attention_cases(bool used_twice = true) {
+  std::vector<LayerCase> cases;
+  for (const std::int64_t positions : {1, 63, 64, 65, 128, 150}) {
+    cases.push_back(attention_case("positions_" + std::to_string(positions), positions, 8, used_twice));
+  }
+  return cases;
 }
 
 // `rows` and `features` of the layer's input; it is a parameter, so that its gradient is visible. `used_twice`: another
@@ -60,15 +83,7 @@ inline std::vector<LayerCase> layer_cases(std::int64_t rows, std::int64_t featur
   cases.push_back(over("layer_norm", [](GraphBuilder& b, TensorId x) { return core::ops::layer_norm(b, "layer", x); }));
   cases.push_back(over("batch_norm", [](GraphBuilder& b, TensorId x) { return core::ops::batch_norm(b, "layer", x); }));
   cases.push_back(over("dropout", [](GraphBuilder& b, TensorId x) { return core::ops::dropout(b, "layer", x, 0.3); }));
-  cases.push_back({"attention", [=] {
-                     GraphBuilder build(2);
-                     std::int64_t positions = rows, width = 2 * features;
-                     TensorId x = build.parameter("x", {2 * positions, 3 * width}, Fill::kNormal, 0.7);
-                     TensorId y = core::ops::causal_attention(build, "layer", x, 2);
-                     if (used_twice) y = core::ops::add(build, "sum", y, core::ops::linear(build, "skip", x, width));
-                     TensorId target = build.real_input("target", {2 * positions, width});
-                     return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
-                   }});
+  cases.push_back(attention_case("attention", rows, features, used_twice));
   cases.push_back({"embedding",
                    [=] {
                      GraphBuilder build(2);

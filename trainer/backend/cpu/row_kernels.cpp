@@ -295,8 +295,8 @@ void batch_norm_backward(const float* x, const float* gain, const float* mean, c
   });
 }
 
-void causal_softmax(size_t positions, float scale, float* p) {
-  for (size_t t = 0; t < positions; ++t) {
+void causal_softmax(size_t positions, size_t begin, size_t end, float scale, float* p) {
+  for (size_t t = begin; t < end; ++t) {
     float* row = p + t * positions;
     float largest = row[0];
 #pragma omp simd reduction(max : largest)
@@ -309,19 +309,19 @@ void causal_softmax(size_t positions, float scale, float* p) {
     }
     float share = 1.0f / sum;
     for (size_t u = 0; u <= t; ++u) row[u] *= share;
-    for (size_t u = t + 1; u < positions; ++u) row[u] = 0;
+    for (size_t u = t + 1; u < end; ++u) row[u] = 0;
   }
 }
 
-void causal_softmax_backward(const float* p, size_t positions, float scale, float* dp) {
-  for (size_t t = 0; t < positions; ++t) {
+void causal_softmax_backward(const float* p, size_t positions, size_t begin, size_t end, float scale, float* dp) {
+  for (size_t t = begin; t < end; ++t) {
     const float* row = p + t * positions;
     float* gradient = dp + t * positions;
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
     for (size_t u = 0; u <= t; ++u) dot += row[u] * gradient[u];
     for (size_t u = 0; u <= t; ++u) gradient[u] = row[u] * (gradient[u] - dot) * scale;
-    for (size_t u = t + 1; u < positions; ++u) gradient[u] = 0;
+    for (size_t u = t + 1; u < end; ++u) gradient[u] = 0;
   }
 }
 

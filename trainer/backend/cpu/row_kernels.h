@@ -63,11 +63,12 @@ struct RowKernels {
                               const float* dy, size_t rows, size_t columns, size_t begin, size_t end, bool accumulate,
                               float* dx, float* dgain, float* dshift);
 
-  // In place on a (positions, positions) matrix of products: softmax of scale times the columns up to the row's own;
-  // zeros beyond.
-  void (*causal_softmax)(size_t positions, float scale, float* p);
-  // dp becomes the gradient of the products: p (dp - sum(p dp)) scale; zeros beyond the row's own column.
-  void (*causal_softmax_backward)(const float* p, size_t positions, float scale, float* dp);
+  // In place on rows [begin, end) of a (positions, positions) matrix of products: softmax of scale times the columns up
+  // to the row's own; zeros beyond, before column `end`. Neither reads nor writes the columns from `end` on.
+  void (*causal_softmax)(size_t positions, size_t begin, size_t end, float scale, float* p);
+  // Rows [begin, end) of dp become the gradient of the products: p (dp - sum(p dp)) scale; zeros beyond the row's own
+  // column, before column `end`. Neither reads nor writes the columns from `end` on.
+  void (*causal_softmax_backward)(const float* p, size_t positions, size_t begin, size_t end, float scale, float* dp);
 
   // p = softmax of each row of x; returns sum over rows of log(sum(exp(x))) - x(class), summed in double. With
   // `smoothing`, x(class) is 1 - smoothing of it plus smoothing of the row's mean. x, p (rows, columns); classes

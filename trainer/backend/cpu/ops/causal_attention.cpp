@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -8,7 +9,9 @@ namespace lockstep::trainer::backend::cpu {
 
 namespace {
 
-// Products of the (positions, head) blocks that lie inside the rows of qkv, one sample and head after the other.
+// Products of the (positions, head) blocks that lie inside the rows of qkv, one sample and head after the other. A
+// row sees no later position, so a block of rows is multiplied with the columns before the block's end. The kernel
+// neither writes nor reads probabilities and their gradients beyond these.
 class CausalAttentionKernel final : public Base {
  public:
   CausalAttentionKernel(const core::ops::CausalAttention& op, Site site)
@@ -20,11 +23,17 @@ class CausalAttentionKernel final : public Base {
     size_t n = d_.positions;
     for_each_head([&](size_t, size_t s, size_t h) {
       const float* q = x() + s * n * d_.in + h * head_;
+      const float *k = q + d_.out, *v = k + d_.out;
       float* p = kept(0) + (s * heads_ + h) * n * n;
-      products_.multiply(As::kIs, As::kTransposed, n, n, head_, q, d_.in, q + d_.out, d_.in, 0.0f, p, n);
-      kernels_.causal_softmax(n, scale_, p);
-      products_.multiply(As::kIs, As::kIs, n, head_, n, p, n, q + 2 * d_.out, d_.in, 0.0f,
-                         y() + s * n * d_.out + h * head_, d_.out);
+      float* sums = y() + s * n * d_.out + h * head_;
+      for_each_block([&](size_t begin, size_t end) {
+        float* rows = p + begin * n;
+        products_.multiply(As::kIs, As::kTransposed, end - begin, end, head_, q + begin * d_.in, d_.in, k, d_.in, 0.0f,
+                           rows, n);
+        kernels_.causal_softmax(n, begin, end, scale_, p);
+        products_.multiply(As::kIs, As::kIs, end - begin, head_, end, rows, n, v, d_.in, 0.0f, sums + begin * d_.out,
+                           d_.out);
+      });
     });
     return products_.take(node());
   }
@@ -34,15 +43,28 @@ class CausalAttentionKernel final : public Base {
     float beta = accumulate() ? 1.0f : 0.0f;
     for_each_head([&](size_t thread, size_t s, size_t h) {
       const float* q = x() + s * n * d_.in + h * head_;
+      const float *k = q + d_.out, *v = k + d_.out;
       const float* p = kept(0) + (s * heads_ + h) * n * n;
       const float* g = dy() + s * n * d_.out + h * head_;
       float* dq = dx() + s * n * d_.in + h * head_;
+      float *dk = dq + d_.out, *dv = dk + d_.out;
       float* dp = static_cast<float*>(bindings().backward_scratch) + thread * n * n;
-      products_.multiply(As::kIs, As::kTransposed, n, n, head_, g, d_.out, q + 2 * d_.out, d_.in, 0.0f, dp, n);
-      products_.multiply(As::kTransposed, As::kIs, n, head_, n, p, n, g, d_.out, beta, dq + 2 * d_.out, d_.in);
-      kernels_.causal_softmax_backward(p, n, scale_, dp);
-      products_.multiply(As::kIs, As::kIs, n, head_, n, dp, n, q + d_.out, d_.in, beta, dq, d_.in);
-      products_.multiply(As::kTransposed, As::kIs, n, head_, n, dp, n, q, d_.in, beta, dq + d_.out, d_.in);
+      for_each_block([&](size_t begin, size_t end) {
+        float* rows = dp + begin * n;
+        products_.multiply(As::kIs, As::kTransposed, end - begin, end, head_, g + begin * d_.out, d_.out, v, d_.in,
+                           0.0f, rows, n);
+        kernels_.causal_softmax_backward(p, n, begin, end, scale_, dp);
+        products_.multiply(As::kIs, As::kIs, end - begin, head_, end, rows, n, k, d_.in, beta, dq + begin * d_.in,
+                           d_.in);
+      });
+      // A block of keys and values adds up the rows from its own first one on, which see it.
+      for_each_block([&](size_t begin, size_t end) {
+        const size_t corner = begin * n + begin;
+        products_.multiply(As::kTransposed, As::kIs, end - begin, head_, n - begin, p + corner, n, g + begin * d_.out,
+                           d_.out, beta, dv + begin * d_.in, d_.in);
+        products_.multiply(As::kTransposed, As::kIs, end - begin, head_, n - begin, dp + corner, n, q + begin * d_.in,
+                           d_.in, beta, dk + begin * d_.in, d_.in);
+      });
     });
     return products_.take(node());
   }
@@ -56,6 +78,13 @@ class CausalAttentionKernel final : public Base {
     share(all, 1, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) body(begin / part, i / heads_, i % heads_);
     });
+  }
+  // Positions of one block. A smaller block computes less of what the mask drops, but its products are slower.
+  static constexpr size_t kBlock = 64;
+  // Calls body(begin, end) for each block of positions, in their order.
+  template <typename Body>
+  void for_each_block(const Body& body) const {
+    for (size_t begin = 0; begin < d_.positions; begin += kBlock) body(begin, std::min(begin + kBlock, d_.positions));
   }
   size_t heads_;
   size_t head_;  // features of one head
