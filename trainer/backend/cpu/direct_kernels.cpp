@@ -56,7 +56,6 @@ void fill_gradients(const float* dy, size_t pixels, size_t columns, size_t first
   dy += first;
   for (size_t p = 0; p < pixels; ++p, dy += columns, to += kTileGradients) {
     for (size_t i = 0; i < count; ++i) to[i] = dy[i];
-    for (size_t i = count; i < kTileGradients; ++i) to[i] = 0;
   }
 }
 

@@ -27,8 +27,8 @@ struct DirectKernels {
   // count), zeros where the padding is. x (samples, H, W, C).
   void (*fill_panel)(const float* x, const SlidImage& image, const Slab& slab, size_t first, size_t count,
                      float* panel);
-  // Copies columns [first, first + kTileGradients) of dy (pixels, columns) to `to` (pixels, kTileGradients), zeros
-  // beyond the last column.
+  // Copies columns [first, first + kTileGradients) of dy (pixels, columns) to `to` (pixels, kTileGradients). Beyond the
+  // last column `to` keeps what it has, because add_weights() writes nothing there.
   void (*fill_gradients)(const float* dy, size_t pixels, size_t columns, size_t first, float* to);
   // weight (columns, places, count), where the first two are `row` and `place` elements apart, to `to` (places, count,
   // kTileChannels): kTileChannels of its columns.
