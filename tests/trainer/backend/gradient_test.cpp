@@ -28,6 +28,7 @@ using testing::case_name;
 using testing::expect_a_nan_to_reach_the_loss;
 using testing::kTolerance;
 using testing::LayerCase;
+using testing::without_threads;
 using testing::worst_difference;
 
 void expect_gradients_of_ref(const char* name, const core::Graph& graph, std::int32_t classes) {
@@ -95,9 +96,12 @@ INSTANTIATE_TEST_SUITE_P(Odd, CpuLayer, ::testing::ValuesIn(testing::layer_cases
 INSTANTIATE_TEST_SUITE_P(Even, CpuLayer, ::testing::ValuesIn(testing::layer_cases(32, 64)), case_name);
 INSTANTIATE_TEST_SUITE_P(Attention, CpuLayer, ::testing::ValuesIn(testing::attention_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(OddImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 6)), case_name);
+// Rows long enough that sums of depthwise weights' gradients are cut, and strides that the library has with AVX2.
+INSTANTIATE_TEST_SUITE_P(LargeImages, CpuLayer, ::testing::ValuesIn(without_threads(testing::image_layer_cases(23, 8))),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(EvenImages, CpuLayer, ::testing::ValuesIn(testing::image_layer_cases(7, 32)), case_name);
 
-// A layer whose input gradient the library computes in a layout of its own.
+// A layer whose input gradient the library computes in a layout of its own with AVX-512.
 TEST(Conv2d, gradients_of_many_channels_in_long_rows_are_those_of_ref) {
   core::GraphBuilder build(1);
   auto x = build.parameter("x", {1, 15, 15, 2}, core::Fill::kNormal, 1.0);
@@ -149,6 +153,8 @@ INSTANTIATE_TEST_SUITE_P(Small, OnlyPath, ::testing::ValuesIn(testing::layer_cas
 INSTANTIATE_TEST_SUITE_P(Odd, OnlyPath, ::testing::ValuesIn(testing::layer_cases(37, 21, false)), case_name);
 INSTANTIATE_TEST_SUITE_P(Attention, OnlyPath, ::testing::ValuesIn(testing::attention_cases(false)), case_name);
 INSTANTIATE_TEST_SUITE_P(Images, OnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 4, false)), case_name);
+INSTANTIATE_TEST_SUITE_P(WideImages, OnlyPath, ::testing::ValuesIn(testing::image_layer_cases(5, 16, false)),
+                         case_name);
 
 TEST(CausalAttention, reads_no_memory_that_it_did_not_write) {
   auto backend = backend::make_backend("cpu", 1).value();

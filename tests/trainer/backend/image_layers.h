@@ -49,6 +49,8 @@ inline std::vector<LayerCase> image_layer_cases(std::int64_t size, std::int64_t 
   cases.push_back(convolution("depthwise", {.kernel = 3, .padding = 1, .groups = channels}, channels));
   cases.push_back(
       convolution("depthwise_stride_2", {.kernel = 3, .stride = 2, .padding = 1, .groups = channels}, channels));
+  cases.push_back(convolution("depthwise_without_padding", {.kernel = 3, .groups = channels}, channels));
+  cases.push_back(convolution("depthwise_in_wide_padding", {.kernel = 3, .padding = 2, .groups = channels}, channels));
   cases.push_back(over("max_pool_2x2", [](GraphBuilder& b, TensorId x) { return ops::max_pool2d(b, "layer", x); }));
   cases.push_back(over("max_pool_3x3_stride_2", [](GraphBuilder& b, TensorId x) {
     return ops::max_pool2d(b, "layer", x, {.kernel = 3, .stride = 2, .padding = 1});

@@ -8,6 +8,7 @@
 
 #include "trainer/backend/cpu/fusion.h"
 #include "trainer/backend/cpu/kernel.h"
+#include "trainer/backend/cpu/primitive.h"
 #include "trainer/backend/host_backend.h"
 
 namespace lockstep::trainer::backend {
@@ -35,7 +36,7 @@ const RowKernels& best_kernels() {
 namespace {
 
 const char* name_of(dnnl_cpu_isa_t isa) {
-  if (isa >= dnnl_cpu_isa_avx512_core) return "avx512";
+  if (cpu::library_has_avx512()) return "avx512";
   if (isa >= dnnl_cpu_isa_avx2) return "avx2";
   if (isa >= dnnl_cpu_isa_avx) return "avx";
   return "sse41";

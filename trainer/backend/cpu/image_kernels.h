@@ -24,7 +24,7 @@ struct NormSlopes {
   const float* slope;   // (C)
 };
 
-// One sample of images (H, W, C), and the window that slides over it and gives an image (H', W', C).
+// One sample of images (H, W, C), and the window that slides over it and gives an image of H' x W' pixels.
 struct SlidImage {
   size_t height, width, channels;
   size_t out_height, out_width;

@@ -24,7 +24,7 @@ struct Site {
 LOCKSTEP_OPS(LOCKSTEP_KERNEL)
 #undef LOCKSTEP_KERNEL
 
-// The windows that a pooling or a convolution of each channel by itself slides over an image. `d` is that of the node.
+// The windows that a pooling or a convolution slides over an image. `d` is that of the node.
 template <typename Op>
 SlidImage windows_of(const Op& op, const Dimensions& d) {
   return {.height = d.height,
@@ -44,7 +44,7 @@ class Base : public NodeKernel<float> {
       : NodeKernel(std::move(site.at)), team_(site.team), kernels_(team_.kernels), threads_(team_.threads) {}
 
  protected:
-  // As of Team.
+  // See Team.
   template <typename Body>
   void share(size_t count, size_t grain, const Body& body) const {
     team_.share(count, grain, body);

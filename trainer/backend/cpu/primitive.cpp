@@ -26,6 +26,11 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
+bool library_has_avx512() {
+  constexpr unsigned kAll = dnnl_cpu_isa_avx512_core;  // a set of bits
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kAll) == kAll;
+}
+
 dnnl::primitive_attr Primitive::user() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -391,15 +391,15 @@ constexpr const char* instruction_set() {
 
 extern const ImageKernels LOCKSTEP_IMAGE_KERNELS;
 #if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr const DirectKernels* kDirect = &direct_kernels;
+constexpr const TileKernels* kTiles = &tile_kernels;
 #else
-constexpr const DirectKernels* kDirect = nullptr;
+constexpr const TileKernels* kTiles = nullptr;
 #endif
 extern const RowKernels LOCKSTEP_ROW_KERNELS;
 const RowKernels LOCKSTEP_ROW_KERNELS = {
     .name = instruction_set(),
     .images = LOCKSTEP_IMAGE_KERNELS,
-    .direct = kDirect,
+    .tiles = kTiles,
     .fill_rows = fill_rows,
     .add_column_sums = add_column_sums,
     .add = add,

@@ -6,14 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trainer/backend/cpu/direct_kernels.h"
 #include "trainer/backend/cpu/image_kernels.h"
+#include "trainer/backend/cpu/tile_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results. So no
 // deterministic training continues from a checkpoint of other kernels.
-inline constexpr int kKernelsRevision = 4;
+inline constexpr int kKernelsRevision = 5;
 
 // Matrices are row-major, (rows, columns). A name with a `d` in front is the gradient of what it names, and has its
 // shape. `accumulate`: adds to what is there, else overwrites it. One call may write only its share of an output:
@@ -21,7 +21,7 @@ inline constexpr int kKernelsRevision = 4;
 struct RowKernels {
   const char* name;  // of the instruction set
   const ImageKernels& images;
-  const DirectKernels* direct;  // null: convolutions are the library's
+  const TileKernels* tiles;  // null: convolutions are the library's
 
   // row (columns) to each row of y (rows, columns).
   void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);

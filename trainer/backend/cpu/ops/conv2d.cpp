@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "trainer/backend/cpu/depthwise.h"
-#include "trainer/backend/cpu/direct.h"
 #include "trainer/backend/cpu/primitive.h"
+#include "trainer/backend/cpu/tiled_convolution.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -105,19 +105,23 @@ class Convolution {
  private:
   using Forward = dnnl::convolution_forward;
 
-  // Where oneDNN 2.6 is slow over N, H, W, C: it takes twice as long with AVX-512, and with the three channels of a
-  // photo. With AVX2 alone it takes a quarter longer, reorders counted.
-  static constexpr dnnl::memory::dim kFewChannels = 8, kManyChannels = 512, kLongRow = 14, kManyProducts = 100;
-  static bool has_avx512() { return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core; }
+  // Measured with oneDNN 2.6 over N, H, W, C. The weights' gradient takes twice as long as in the library's layout with
+  // the three channels of a photo.
+  static constexpr dnnl::memory::dim kFewChannels = 8;
+  // With AVX-512 so does the input's gradient with many channels and long rows.
+  static constexpr dnnl::memory::dim kManyChannels = 512, kLongRow = 14;
+  // With AVX2 the input's gradient with a stride takes a quarter longer, reorders counted. So does the weights'
+  // gradient of single pixels where there are many products for each channel that is reordered.
+  static constexpr dnnl::memory::dim kManyProducts = 100;
   dnnl::memory::dim kernel() const { return t_.weight.dims().back(); }
   bool input_gradient_is_slow() const {
     const auto y = t_.y.dims();
-    if (!has_avx512()) return kernel() > 1 && strides_[0] > 1;
+    if (!library_has_avx512()) return kernel() > 1 && strides_[0] > 1;
     return kernel() > 1 && y[1] >= kManyChannels && y[3] > kLongRow;
   }
   bool parameter_gradients_are_slow() const {
     const auto in = t_.x.dims()[1], out = t_.y.dims()[1];
-    return in < kFewChannels || (!has_avx512() && kernel() == 1 && in * out >= kManyProducts * (in + out));
+    return in < kFewChannels || (!library_has_avx512() && kernel() == 1 && in * out >= kManyProducts * (in + out));
   }
 
   static constexpr auto kDirect = dnnl::algorithm::convolution_direct;  // Winograd's rounding errors are larger
@@ -161,47 +165,47 @@ class Conv2dKernel final : public Base {
 };
 
 // Its own loops give all passes but, with a stride, the input's gradient.
-class DirectKernel final : public Base {
+class TiledKernel final : public Base {
  public:
-  DirectKernel(const core::ops::Conv2d& op, Site site) : Base(std::move(site)), direct_(op, d_, team_), bias_(op.bias) {
-    if (dx() == nullptr || direct_.gives_input_gradient()) return;
+  TiledKernel(const core::ops::Conv2d& op, Site site) : Base(std::move(site)), tiled_(op, d_, team_), bias_(op.bias) {
+    if (dx() == nullptr || tiled_.gives_input_gradient()) return;
     input_gradient_.emplace(Convolution(op, d_).input_gradient())
         .bind({{dy()}, {parameter(0)}, {dx(), accumulate()}}, bindings().backward_scratch);
   }
   Status forward(const RunContext&) override {
-    direct_.output(x(), parameter(0), bias_ ? parameter(1) : nullptr, static_cast<float*>(bindings().forward_scratch),
-                   y());
+    tiled_.output(x(), parameter(0), bias_ ? parameter(1) : nullptr, static_cast<float*>(bindings().forward_scratch),
+                  y());
     return {};
   }
   Status backward(const RunContext&) override {
     auto* const scratch = static_cast<float*>(bindings().backward_scratch);
-    direct_.parameter_gradients(x(), dy(), scratch, dparameter(0), bias_ ? dparameter(1) : nullptr);
+    tiled_.parameter_gradients(x(), dy(), scratch, dparameter(0), bias_ ? dparameter(1) : nullptr);
     if (dx() == nullptr) return {};
     if (input_gradient_) return input_gradient_->run(node());
-    direct_.input_gradient(dy(), parameter(0), accumulate(), scratch, dx());
+    tiled_.input_gradient(dy(), parameter(0), accumulate(), scratch, dx());
     return {};
   }
 
  private:
-  const Direct direct_;
+  const TiledConvolution tiled_;
   const bool bias_;
   std::optional<Primitive> input_gradient_;
 };
 
-Needs needs_of_direct(const core::ops::Conv2d& op, const Dimensions& d, const Team& team) {
-  const Direct direct(op, d, team);
+Needs needs_of_tiled(const core::ops::Conv2d& op, const Dimensions& d, const Team& team) {
+  const TiledConvolution tiled(op, d, team);
   const size_t input_gradient =
-      direct.gives_input_gradient() ? direct.input_gradient_scratch() : Convolution(op, d).input_gradient().scratch();
+      tiled.gives_input_gradient() ? tiled.input_gradient_scratch() : Convolution(op, d).input_gradient().scratch();
   return {.reads_inputs = true,
-          .forward_scratch = direct.output_scratch(),
-          .backward_scratch = std::max(direct.parameter_gradients_scratch(), input_gradient)};
+          .forward_scratch = tiled.output_scratch(),
+          .backward_scratch = std::max(tiled.parameter_gradients_scratch(), input_gradient)};
 }
 
 }  // namespace
 
 Needs needs_of(const core::ops::Conv2d& op, const Dimensions& d, const Team& team) {
   if (is_depthwise(op, d)) return needs_of(Depthwise{op}, d, team);
-  if (Direct::fits(op, d, team)) return needs_of_direct(op, d, team);
+  if (TiledConvolution::fits(op, d, team)) return needs_of_tiled(op, d, team);
   const Convolution convolution(op, d);
   return {.reads_inputs = true,
           .forward_scratch = convolution.output().scratch(),
@@ -212,7 +216,7 @@ Needs needs_of(const core::ops::Conv2d& op, const Dimensions& d, const Team& tea
 std::unique_ptr<Kernel> make_kernel(const core::ops::Conv2d& op, Site site) {
   const Dimensions d = dimensions_of(site.at.graph, site.at.node);
   if (is_depthwise(op, d)) return make_kernel(Depthwise{op}, std::move(site));
-  if (Direct::fits(op, d, site.team)) return std::make_unique<DirectKernel>(op, std::move(site));
+  if (TiledConvolution::fits(op, d, site.team)) return std::make_unique<TiledKernel>(op, std::move(site));
   return std::make_unique<Conv2dKernel>(op, std::move(site));
 }
 

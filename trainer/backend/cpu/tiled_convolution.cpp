@@ -1,4 +1,6 @@
-#include "trainer/backend/cpu/direct.h"
+#include "trainer/backend/cpu/tiled_convolution.h"
+
+#include <algorithm>
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -7,15 +9,22 @@ namespace {
 // Outputs of a slab, about, by measurement. More reuse weights that come from a cache farther away; with fewer the
 // panel stays near.
 constexpr size_t kSlabOutputs = 320;
-// For weights' gradients, which are written once for each slab. A stride reads more pixels for each output.
+// For weights' gradients, which are written once for each slab.
 constexpr size_t kSlabGradients = 1024;
+// Rows of a bias's gradient that are added in float32 before they meet the others.
+constexpr size_t kBiasRows = 1024;
+
+// A stride reads more pixels for each output.
+size_t slab_gradients(const SlidImage& image) {
+  return std::max<size_t>(1, kSlabGradients / image.stride);
+}
 
 size_t parts_of(size_t count, size_t size) {
   return (count + size - 1) / size;
 }
 
-// Of `count` things that have `pixels` pixels together, as many as have about `wanted`.
-size_t share_of(size_t count, size_t pixels, size_t wanted) {
+// Rows or samples of a slab: `count` of them have `pixels` pixels together, and a slab wants `wanted` pixels.
+size_t count_in_slab(size_t count, size_t pixels, size_t wanted) {
   return parts_of(count, std::clamp<size_t>((pixels + wanted / 2) / wanted, 1, count));
 }
 
@@ -26,8 +35,8 @@ class Slabs {
   Slabs(const SlidImage& image, size_t samples, size_t pixels)
       : image_(image),
         samples_(samples),
-        rows_(share_of(image.out_height, image.out_height * image.out_width, pixels)),
-        each_(rows_ == image.out_height ? share_of(samples, samples * rows_ * image.out_width, pixels) : 1),
+        rows_(count_in_slab(image.out_height, image.out_height * image.out_width, pixels)),
+        each_(rows_ == image.out_height ? count_in_slab(samples, samples * rows_ * image.out_width, pixels) : 1),
         parts_(parts_of(image.out_height, rows_)) {}
 
   size_t count() const { return parts_of(samples_, each_) * parts_; }
@@ -62,7 +71,7 @@ class Slabs {
   const size_t samples_, rows_, each_, parts_;
 };
 
-// A convolution of the output's gradient by the turned weights gives that of the input.
+// A convolution of the output's gradient by the rotated weights gives that of the input.
 SlidImage backward_image(const SlidImage& forward, size_t outputs) {
   return {.height = forward.out_height,
           .width = forward.out_width,
@@ -80,57 +89,58 @@ size_t outputs_of(const Slab& slab, const SlidImage& image) {
 
 }  // namespace
 
-bool Direct::fits(const core::ops::Conv2d& op, const Dimensions& d, const Team& team) {
-  return team.kernels.direct != nullptr && op.groups == 1 && op.kernel > 1 && d.in % kTileChannels == 0 &&
+bool TiledConvolution::fits(const core::ops::Conv2d& op, const Dimensions& d, const Team& team) {
+  return team.kernels.tiles != nullptr && op.groups == 1 && op.kernel > 1 && d.in % kTileChannels == 0 &&
          d.out % kTileChannels == 0;
 }
 
-Direct::Direct(const core::ops::Conv2d& op, const Dimensions& d, const Team& team)
+TiledConvolution::TiledConvolution(const core::ops::Conv2d& op, const Dimensions& d, const Team& team)
     : team_(team),
-      kernels_(*team.kernels.direct),
+      kernels_(*team.kernels.tiles),
       image_(windows_of(op, d)),
       samples_(d.samples),
       outputs_(d.out),
       places_(image_.kernel * image_.kernel),
-      forward_{.image = image_, .columns = d.out, .turned = false},
-      backward_{.image = backward_image(image_, d.out), .columns = d.in, .turned = true},
+      forward_{.image = image_, .columns = d.out, .rotated = false},
+      backward_{.image = backward_image(image_, d.out), .columns = d.in, .rotated = true},
       zeros_(std::max(d.in, d.out)) {}
 
 // Packed weights for all, and a panel for each thread.
-size_t Direct::scratch_of(const Pass& pass) const {
+size_t TiledConvolution::scratch_of(const Pass& pass) const {
   const Slabs slabs(pass.image, samples_, kSlabOutputs);
   return weights_of(pass) + team_.threads * slabs.panel_pixels() * std::min(kChunk, pass.image.channels);
 }
 
-size_t Direct::output_scratch() const {
+size_t TiledConvolution::output_scratch() const {
   return scratch_of(forward_);
 }
 
-size_t Direct::input_gradient_scratch() const {
+size_t TiledConvolution::input_gradient_scratch() const {
   return gives_input_gradient() ? scratch_of(backward_) : 0;
 }
 
-void Direct::output(const float* x, const float* weight, const float* bias, float* scratch, float* y) const {
+void TiledConvolution::output(const float* x, const float* weight, const float* bias, float* scratch, float* y) const {
   run(forward_, x, weight, bias == nullptr ? zeros_.data() : bias, scratch, y);
 }
 
-void Direct::input_gradient(const float* dy, const float* weight, bool accumulate, float* scratch, float* dx) const {
+void TiledConvolution::input_gradient(const float* dy, const float* weight, bool accumulate, float* scratch,
+                                      float* dx) const {
   run(backward_, dy, weight, accumulate ? nullptr : zeros_.data(), scratch, dx);
 }
 
 // By tiles of columns, then chunks of channels.
-void Direct::fill_weights(const Pass& pass, const float* weight, float* to) const {
+void TiledConvolution::pack_weights(const Pass& pass, const float* weight, float* to) const {
   const size_t channels = pass.image.channels, columns = pass.columns;
   team_.share(columns / kTileChannels, 1, [&](size_t begin, size_t end) {
     for (size_t tile = begin; tile < end; ++tile) {
       float* at = to + tile * places_ * channels * kTileChannels;
       for (size_t c = 0; c < channels; c += kChunk) {
         const size_t count = std::min(kChunk, channels - c);
-        if (pass.turned) {
-          kernels_.fill_turned_weights(weight + c * places_ * columns + tile * kTileChannels, places_, count,
-                                       places_ * columns, columns, at);
+        if (pass.rotated) {
+          kernels_.pack_rotated_weights(weight + c * places_ * columns + tile * kTileChannels, places_, count,
+                                        places_ * columns, columns, at);
         } else {
-          kernels_.fill_weights(weight + tile * kTileChannels * places_ * channels + c, places_, count,
+          kernels_.pack_weights(weight + tile * kTileChannels * places_ * channels + c, places_, count,
                                 places_ * channels, channels, at);
         }
         at += places_ * count * kTileChannels;
@@ -139,12 +149,12 @@ void Direct::fill_weights(const Pass& pass, const float* weight, float* to) cons
   });
 }
 
-void Direct::run(const Pass& pass, const float* x, const float* weight, const float* start, float* scratch,
-                 float* y) const {
+void TiledConvolution::run(const Pass& pass, const float* x, const float* weight, const float* start, float* scratch,
+                           float* y) const {
   const Slabs slabs(pass.image, samples_, kSlabOutputs);
   const size_t channels = pass.image.channels, columns = pass.columns;
   float* const weights = scratch;
-  fill_weights(pass, weight, weights);
+  pack_weights(pass, weight, weights);
   const size_t part = team_.share_of(slabs.count(), 1), panel_size = slabs.panel_pixels() * std::min(kChunk, channels);
   team_.share(slabs.count(), 1, [&](size_t begin, size_t end) {
     float* const panel = scratch + weights_of(pass) + begin / part * panel_size;
@@ -153,7 +163,7 @@ void Direct::run(const Pass& pass, const float* x, const float* weight, const fl
       float* const to = y + slabs.first_output(i) * columns;
       for (size_t c = 0; c < channels; c += kChunk) {
         const size_t count = std::min(kChunk, channels - c);
-        kernels_.fill_panel(x + slabs.read_from(i), pass.image, slab, c, count, panel);
+        kernels_.pack_panel(x + slabs.read_from(i), pass.image, slab, c, count, panel);
         for (size_t o = 0; o < columns; o += kTileChannels) {
           kernels_.add_outputs(panel, pass.image, slab, count, weights + places_ * (o * channels + c * kTileChannels),
                                c == 0 && start != nullptr ? start + o : nullptr, columns, to + o);
@@ -164,13 +174,14 @@ void Direct::run(const Pass& pass, const float* x, const float* weight, const fl
 }
 
 // Panels of the whole input, and tiles of the whole gradient of the output, of one slab.
-size_t Direct::parameter_gradients_scratch() const {
-  const Slabs slabs(image_, samples_, kSlabGradients / image_.stride);
+size_t TiledConvolution::parameter_gradients_scratch() const {
+  const Slabs slabs(image_, samples_, slab_gradients(image_));
   return slabs.panel_pixels() * image_.channels + slabs.outputs() * parts_of(outputs_, kTileGradients) * kTileGradients;
 }
 
-void Direct::parameter_gradients(const float* x, const float* dy, float* scratch, float* dweight, float* dbias) const {
-  const Slabs slabs(image_, samples_, kSlabGradients / image_.stride);
+void TiledConvolution::parameter_gradients(const float* x, const float* dy, float* scratch, float* dweight,
+                                           float* dbias) const {
+  const Slabs slabs(image_, samples_, slab_gradients(image_));
   const size_t in = image_.channels, panels = in / kTileChannels, tiles = parts_of(outputs_, kTileGradients);
   const size_t panel_size = slabs.panel_pixels() * kTileChannels, tile_size = slabs.outputs() * kTileGradients;
   float* const gradients = scratch + panels * panel_size;
@@ -178,11 +189,11 @@ void Direct::parameter_gradients(const float* x, const float* dy, float* scratch
     const Slab slab = slabs.at(i);
     team_.share(panels + tiles, 1, [&](size_t begin, size_t end) {
       for (size_t j = begin; j < std::min(end, panels); ++j) {
-        kernels_.fill_panel(x + slabs.read_from(i), image_, slab, j * kTileChannels, kTileChannels,
+        kernels_.pack_panel(x + slabs.read_from(i), image_, slab, j * kTileChannels, kTileChannels,
                             scratch + j * panel_size);
       }
       for (size_t j = std::max(begin, panels); j < end; ++j) {
-        kernels_.fill_gradients(dy + slabs.first_output(i) * outputs_, outputs_of(slab, image_), outputs_,
+        kernels_.pack_gradients(dy + slabs.first_output(i) * outputs_, outputs_of(slab, image_), outputs_,
                                 (j - panels) * kTileGradients, gradients + (j - panels) * tile_size);
       }
     });
@@ -197,8 +208,11 @@ void Direct::parameter_gradients(const float* x, const float* dy, float* scratch
   }
   if (dbias == nullptr) return;
   const size_t rows = samples_ * image_.out_height * image_.out_width;
-  team_.share(outputs_, kTileChannels,
-              [&](size_t begin, size_t end) { team_.kernels.add_column_sums(dy, rows, outputs_, begin, end, dbias); });
+  team_.share(outputs_, kTileChannels, [&](size_t begin, size_t end) {
+    for (size_t r = 0; r < rows; r += kBiasRows) {
+      team_.kernels.add_column_sums(dy + r * outputs_, std::min(kBiasRows, rows - r), outputs_, begin, end, dbias);
+    }
+  });
 }
 
 }  // namespace lockstep::trainer::backend::cpu

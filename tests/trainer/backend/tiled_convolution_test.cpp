@@ -1,11 +1,13 @@
-// Convolutions by tiles in registers (trainer/backend/cpu/direct.h): against ref, at every edge of tiles, chunks and
-// slabs.
-#include "trainer/backend/cpu/direct.h"
+// Convolutions by tiles in registers (trainer/backend/cpu/tiled_convolution.h): against ref, at every edge of tiles,
+// chunks and slabs.
+#include "trainer/backend/cpu/tiled_convolution.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,7 @@ namespace ops = core::ops;
 using testing::Bench;
 using testing::worst_difference;
 
-struct DirectCase {
+struct TiledCase {
   std::string name;
   core::Shape in;  // N, H, W, C
   std::int64_t outputs;
@@ -41,8 +43,8 @@ struct DirectCase {
 
 constexpr ops::Conv2d kSame{.kernel = 3, .padding = 1};
 
-std::vector<DirectCase> direct_cases() {
-  std::vector<DirectCase> all = {
+std::vector<TiledCase> tiled_cases() {
+  std::vector<TiledCase> all = {
       {"one_tile", {1, 2, 3, 16}, 16, kSame},
       {"bias", {2, 5, 5, 16}, 32, {.kernel = 3, .padding = 1, .bias = true}},
       {"channels_beyond_a_chunk", {1, 4, 5, 80}, 16, kSame},
@@ -51,11 +53,13 @@ std::vector<DirectCase> direct_cases() {
       {"slabs_of_rows", {2, 27, 40, 16}, 16, kSame},
       {"rows_longer_than_a_slab", {1, 4, 530, 16}, 16, kSame},
       {"slabs_of_images_and_a_rest", {23, 5, 5, 16}, 16, kSame},
+      {"slabs_of_images_for_weights", {67, 5, 5, 16}, 16, kSame},
       {"slabs_of_rows_with_a_stride", {1, 50, 80, 16}, 16, {.kernel = 3, .stride = 2, .padding = 1}},
       {"stride_over_even_images", {2, 8, 6, 16}, 16, {.kernel = 3, .stride = 2, .padding = 1}},
       {"stride_over_odd_images", {2, 7, 9, 32}, 16, {.kernel = 3, .stride = 2, .padding = 1, .bias = true}},
       {"stride_that_skips_the_last_column", {1, 6, 8, 16}, 16, {.kernel = 3, .stride = 2}},
       {"stride_beyond_the_kernel", {1, 9, 9, 16}, 16, {.kernel = 2, .stride = 3}},
+      {"stride_longer_than_any_slab", {1, 2, 2, 16}, 16, {.kernel = 2, .stride = 1025}},
       {"no_padding", {2, 6, 7, 16}, 16, {.kernel = 3}},
       {"padding_of_the_whole_kernel", {1, 4, 4, 16}, 16, {.kernel = 3, .padding = 2}},
       {"even_kernel", {1, 5, 6, 16}, 16, {.kernel = 2, .padding = 1}},
@@ -67,18 +71,18 @@ std::vector<DirectCase> direct_cases() {
   return all;
 }
 
-std::string direct_case_name(const ::testing::TestParamInfo<DirectCase>& info) {
+std::string tiled_case_name(const ::testing::TestParamInfo<TiledCase>& info) {
   return info.param.name;
 }
 
-class Direct : public ::testing::TestWithParam<DirectCase> {
+class TiledConvolution : public ::testing::TestWithParam<TiledCase> {
  protected:
   void SetUp() override {
     if (!cpu::can_run(cpu::row_kernels_v3)) GTEST_SKIP() << "this machine has no AVX2";
   }
 };
 
-TEST_P(Direct, loss_and_gradient_are_those_of_ref) {
+TEST_P(TiledConvolution, loss_and_gradient_are_those_of_ref) {
   const core::Graph graph = GetParam().graph();
   auto ref = backend::make_backend("ref", 1).value();
   auto cpu = backend::make_cpu_backend(1, cpu::row_kernels_v3).value();
@@ -88,14 +92,14 @@ TEST_P(Direct, loss_and_gradient_are_those_of_ref) {
   EXPECT_LT(worst_difference(expected.layout(), actual.gradient(), expected.gradient()), testing::kTolerance);
 }
 
-TEST_P(Direct, no_bit_depends_on_the_number_of_threads) {
+TEST_P(TiledConvolution, no_bit_depends_on_the_number_of_threads) {
   // The layer alone: matrix products of those around it do depend on that number.
   const core::Graph graph = GetParam().graph();
   const auto layer =
       std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const core::Node& node) { return node.name == "layer"; });
   const backend::Dimensions d = backend::dimensions_of(graph, *layer);
   const auto all = [&](size_t threads) {
-    const cpu::Direct direct(GetParam().op, d, {.threads = threads, .kernels = cpu::row_kernels_v3});
+    const cpu::TiledConvolution tiled(GetParam().op, d, {.threads = threads, .kernels = cpu::row_kernels_v3});
     const size_t weights = static_cast<size_t>(GetParam().op.kernel * GetParam().op.kernel) * d.in * d.out;
     const size_t read = d.samples * d.height * d.width * d.in, written = d.samples * d.out_height * d.out_width * d.out;
     std::vector<float> x(read), weight(weights), dy(written);
@@ -104,14 +108,21 @@ TEST_P(Direct, no_bit_depends_on_the_number_of_threads) {
       key = core::mix(key);
       for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(core::normal(key, i));
     }
-    std::vector<float> y(written, 5), dweight(weights, 1), dbias(d.out, 2), dx(read, 3);
-    std::vector<float> scratch(direct.output_scratch());
-    direct.output(x.data(), weight.data(), nullptr, scratch.data(), y.data());
-    scratch.assign(direct.parameter_gradients_scratch(), 7);
-    direct.parameter_gradients(x.data(), dy.data(), scratch.data(), dweight.data(), dbias.data());
-    scratch.assign(direct.input_gradient_scratch(), 7);
-    if (direct.gives_input_gradient()) {
-      direct.input_gradient(dy.data(), weight.data(), true, scratch.data(), dx.data());
+    constexpr float kUnset = std::numeric_limits<float>::quiet_NaN();  // nothing reads what was not written
+    std::vector<float> y(written, kUnset), dweight(weights, 1), dbias(d.out, 2), dx(read, 3), only_dx(read, kUnset);
+    std::vector<float> scratch(tiled.output_scratch(), kUnset);
+    tiled.output(x.data(), weight.data(), nullptr, scratch.data(), y.data());
+    scratch.assign(tiled.parameter_gradients_scratch(), kUnset);
+    tiled.parameter_gradients(x.data(), dy.data(), scratch.data(), dweight.data(), dbias.data());
+    if (tiled.gives_input_gradient()) {
+      scratch.assign(tiled.input_gradient_scratch(), kUnset);
+      tiled.input_gradient(dy.data(), weight.data(), true, scratch.data(), dx.data());
+      scratch.assign(tiled.input_gradient_scratch(), kUnset);
+      tiled.input_gradient(dy.data(), weight.data(), false, scratch.data(), only_dx.data());
+      for (size_t i = 0; i < read; ++i) EXPECT_NEAR(dx[i], only_dx[i] + 3, 1e-3) << i;
+    }
+    for (const auto* values : {&y, &dweight, &dbias, &dx}) {
+      EXPECT_TRUE(std::all_of(values->begin(), values->end(), [](float value) { return std::isfinite(value); }));
     }
     return std::vector<std::vector<float>>{y, dweight, dbias, dx};
   };
@@ -119,17 +130,17 @@ TEST_P(Direct, no_bit_depends_on_the_number_of_threads) {
   for (int threads : testing::thread_counts()) EXPECT_EQ(all(static_cast<size_t>(threads)), alone) << threads;
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, Direct, ::testing::ValuesIn(direct_cases()), direct_case_name);
+INSTANTIATE_TEST_SUITE_P(Edges, TiledConvolution, ::testing::ValuesIn(tiled_cases()), tiled_case_name);
 
-TEST(DirectFits, whole_tiles_of_channels_and_kernels_of_more_than_a_pixel) {
+TEST(TiledConvolutionFits, whole_tiles_of_channels_and_kernels_of_more_than_a_pixel) {
   const cpu::Team team{.threads = 1, .kernels = cpu::row_kernels_v3};
   const backend::Dimensions d{.in = 32, .out = 48};
-  EXPECT_TRUE(cpu::Direct::fits(kSame, d, team));
-  EXPECT_FALSE(cpu::Direct::fits(kSame, {.in = 24, .out = 48}, team));
-  EXPECT_FALSE(cpu::Direct::fits(kSame, {.in = 32, .out = 40}, team));
-  EXPECT_FALSE(cpu::Direct::fits({.kernel = 1}, d, team)) << "the library has products of matrices";
-  EXPECT_FALSE(cpu::Direct::fits({.kernel = 3, .padding = 1, .groups = 2}, d, team));
-  EXPECT_FALSE(cpu::Direct::fits(kSame, d, {.threads = 1, .kernels = cpu::row_kernels_v4}))
+  EXPECT_TRUE(cpu::TiledConvolution::fits(kSame, d, team));
+  EXPECT_FALSE(cpu::TiledConvolution::fits(kSame, {.in = 24, .out = 48}, team));
+  EXPECT_FALSE(cpu::TiledConvolution::fits(kSame, {.in = 32, .out = 40}, team));
+  EXPECT_FALSE(cpu::TiledConvolution::fits({.kernel = 1}, d, team)) << "the library has products of matrices";
+  EXPECT_FALSE(cpu::TiledConvolution::fits({.kernel = 3, .padding = 1, .groups = 2}, d, team));
+  EXPECT_FALSE(cpu::TiledConvolution::fits(kSame, d, {.threads = 1, .kernels = cpu::row_kernels_v4}))
       << "the library is faster with AVX-512";
 }
 

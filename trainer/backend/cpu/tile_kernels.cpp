@@ -1,5 +1,5 @@
 // As in row_kernels.cpp, nothing here may come from a header as code.
-#include "trainer/backend/cpu/direct_kernels.h"
+#include "trainer/backend/cpu/tile_kernels.h"
 
 namespace lockstep::trainer::backend::cpu {
 
@@ -19,7 +19,7 @@ inline void store(float* to, Vector value) {
   *reinterpret_cast<Unaligned*>(to) = value;
 }
 
-inline Vector all(float v) {
+inline Vector broadcast(float v) {
   return Vector{v, v, v, v, v, v, v, v};
 }
 
@@ -31,7 +31,7 @@ void zero(size_t count, float* to) {
   for (size_t i = 0; i < count; ++i) to[i] = 0;
 }
 
-void fill_panel(const float* x, const SlidImage& image, const Slab& slab, size_t first, size_t count, float* panel) {
+void pack_panel(const float* x, const SlidImage& image, const Slab& slab, size_t first, size_t count, float* panel) {
   const size_t before = image.padding, after = slab.width - before - image.width;
   for (size_t sample = 0; sample < slab.samples; ++sample) {
     for (size_t h = 0; h < slab.height; ++h) {
@@ -51,15 +51,16 @@ void fill_panel(const float* x, const SlidImage& image, const Slab& slab, size_t
   }
 }
 
-void fill_gradients(const float* dy, size_t pixels, size_t columns, size_t first, float* to) {
+void pack_gradients(const float* dy, size_t pixels, size_t columns, size_t first, float* to) {
   const size_t count = columns - first < kTileGradients ? columns - first : kTileGradients;
   dy += first;
   for (size_t p = 0; p < pixels; ++p, dy += columns, to += kTileGradients) {
     for (size_t i = 0; i < count; ++i) to[i] = dy[i];
+    for (size_t i = count; i < kTileGradients; ++i) to[i] = 0;
   }
 }
 
-void fill_weights(const float* weight, size_t places, size_t count, size_t row, size_t place, float* to) {
+void pack_weights(const float* weight, size_t places, size_t count, size_t row, size_t place, float* to) {
   for (size_t p = 0; p < places; ++p, weight += place) {
     for (size_t i = 0; i < count; ++i, to += kTileChannels) {
       for (size_t o = 0; o < kTileChannels; ++o) to[o] = weight[o * row + i];
@@ -67,7 +68,7 @@ void fill_weights(const float* weight, size_t places, size_t count, size_t row, 
   }
 }
 
-void fill_turned_weights(const float* weight, size_t places, size_t count, size_t row, size_t place, float* to) {
+void pack_rotated_weights(const float* weight, size_t places, size_t count, size_t row, size_t place, float* to) {
   for (size_t p = places; p-- > 0;) {
     for (size_t i = 0; i < count; ++i, to += kTileChannels) copy(weight + i * row + p * place, kTileChannels, to);
   }
@@ -116,7 +117,7 @@ template <size_t kCount>
       Vector w[kVectors];
       for (size_t v = 0; v < kVectors; ++v) w[v] = load(weights + v * kLanes);
       for (size_t p = 0; p < kCount; ++p) {
-        const Vector value = all(at[p][i]);
+        const Vector value = broadcast(at[p][i]);
         for (size_t v = 0; v < kVectors; ++v) sums[p][v] += value * w[v];
       }
     }
@@ -166,7 +167,7 @@ void add_weights(const float* panel, const float* gradients, const SlidImage& im
             Vector in[kVectors];
             for (size_t v = 0; v < kVectors; ++v) in[v] = load(x + v * kLanes);
             for (size_t o = 0; o < kTileGradients; ++o) {
-              const Vector gradient = all(dy[o]);
+              const Vector gradient = broadcast(dy[o]);
               for (size_t v = 0; v < kVectors; ++v) sums[o][v] += gradient * in[v];
             }
           }
@@ -185,11 +186,11 @@ void add_weights(const float* panel, const float* gradients, const SlidImage& im
 
 }  // namespace
 
-const DirectKernels direct_kernels = {
-    .fill_panel = fill_panel,
-    .fill_gradients = fill_gradients,
-    .fill_weights = fill_weights,
-    .fill_turned_weights = fill_turned_weights,
+const TileKernels tile_kernels = {
+    .pack_panel = pack_panel,
+    .pack_gradients = pack_gradients,
+    .pack_weights = pack_weights,
+    .pack_rotated_weights = pack_rotated_weights,
     .add_outputs = add_outputs,
     .add_weights = add_weights,
 };
