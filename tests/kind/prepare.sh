@@ -174,7 +174,9 @@ make_cuda() {
   share "$kind_state/cuda/lockstep" lockstep-cuda
   export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
   local name=docker.io/lockstep/trainer:dev-cuda
+  # Here pip is set up for this machine's network, and not in the container.
   XDG_CACHE_HOME=$kind_state/cuda quietly "$root/scripts/cuda-toolkit.sh"
+  XDG_CACHE_HOME=$kind_state/cuda quietly "$root/scripts/cuda-toolkit.sh" --runtime
   XDG_CACHE_HOME=$kind_state/cuda quietly "$root/scripts/build.sh" cuda build/cuda-image "$(nproc)" lockstep-trainer
   build "$root/containers/trainer.Dockerfile" "$name" "$root" --target cuda
   printf '%-60s %6s MiB\n' "$name" "$(($("$engine" image inspect --format '{{.Size}}' "$name") >> 20))"
