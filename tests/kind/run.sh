@@ -74,6 +74,7 @@ if [ "${1:-}" = prepare ]; then
 fi
 if [ "${1:-}" = cuda ]; then
   shift
+  scripts/build.sh release "${LOCKSTEP_BUILD:-build/release}" "$(nproc)" cuda_plans >&2
   setpriv --pdeathsig KILL -- tests/kind/sandbox.sh --network tests/kind/prepare.sh cuda
   LOCKSTEP_KIND_INSIDE=1 exec tests/kind/sandbox.sh "${pytest[@]}" tests/kind/test_cuda_image.py "$@"
 fi
