@@ -47,6 +47,7 @@ std::vector<TiledCase> tiled_cases() {
   std::vector<TiledCase> all = {
       {"one_tile", {1, 2, 3, 16}, 16, kSame},
       {"bias", {2, 5, 5, 16}, 32, {.kernel = 3, .padding = 1, .bias = true}},
+      {"bias_of_many_pixels", {1, 33, 34, 16}, 16, {.kernel = 3, .padding = 1, .bias = true}},
       {"channels_beyond_a_chunk", {1, 4, 5, 80}, 16, kSame},
       {"outputs_beyond_a_chunk", {1, 4, 5, 16}, 144, kSame},
       {"outputs_that_fill_all_tiles", {1, 4, 4, 16}, 48, kSame},
