@@ -104,6 +104,8 @@ LONG = {
         {" --batch-size 64": ONE_RUN},
     "lockstep bench train --model resnet50 --workers 2 --batch-size 8 --steps 10 --warmup-steps 3 --runs 1":
         {" --batch-size 8 --steps 10 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
+    "lockstep bench train --model resnet18-cifar --batch-size 64 --steps 10 --warmup-steps 3 --runs 1":
+        {" --batch-size 64 --steps 10 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
     "lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0":
         {" -- ": " --batch-size 2 --dry-run -- "},
     "lockstep bench storage --store nfs,object --loaders 1,8": FEW_IMAGES,

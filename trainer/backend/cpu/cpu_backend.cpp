@@ -35,10 +35,10 @@ const RowKernels& best_kernels() {
 
 namespace {
 
-const char* name_of(dnnl_cpu_isa_t isa) {
-  if (cpu::library_has_avx512()) return "avx512";
-  if (isa >= dnnl_cpu_isa_avx2) return "avx2";
-  if (isa >= dnnl_cpu_isa_avx) return "avx";
+const char* instructions_of_library() {
+  if (cpu::library_has(dnnl_cpu_isa_avx512_core)) return "avx512";
+  if (cpu::library_has(dnnl_cpu_isa_avx2)) return "avx2";
+  if (cpu::library_has(dnnl_cpu_isa_avx)) return "avx";
   return "sse41";
 }
 
@@ -52,8 +52,7 @@ class CpuBackend final : public HostBackend {
   std::string numerics() const override {
     const dnnl_version_t* version = dnnl_version();
     return fmt::format("cpu/float32/onednn-{}.{}.{}-{}/loops-{}.{}/threads-{}", version->major, version->minor,
-                       version->patch, name_of(dnnl_get_effective_cpu_isa()), kernels_.name, cpu::kKernelsRevision,
-                       threads_);
+                       version->patch, instructions_of_library(), kernels_.name, cpu::kKernelsRevision, threads_);
   }
   Result<core::Lowered> lower(const core::Graph& graph, bool trains) override {
     enter();  // the library plans for the number of threads that is set

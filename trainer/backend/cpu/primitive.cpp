@@ -26,9 +26,9 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-bool library_has_avx512() {
-  constexpr unsigned kAll = dnnl_cpu_isa_avx512_core;  // a set of bits
-  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kAll) == kAll;
+bool library_has(dnnl_cpu_isa_t instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);  // a set of bits
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & wanted) == wanted;
 }
 
 dnnl::primitive_attr Primitive::user() {

@@ -12,8 +12,8 @@
 namespace lockstep::trainer::backend::cpu {
 
 const dnnl::engine& engine();
-// Whether oneDNN computes with AVX-512 here. The environment can forbid it (DNNL_MAX_CPU_ISA).
-bool library_has_avx512();
+// Whether oneDNN computes with these instructions here. The environment can forbid it (DNNL_MAX_CPU_ISA).
+bool library_has(dnnl_cpu_isa_t instructions);
 
 // What a primitive reads or writes.
 struct Operand {

@@ -116,7 +116,7 @@ size_t TiledConvolution::output_scratch() const {
 }
 
 size_t TiledConvolution::input_gradient_scratch() const {
-  return gives_input_gradient() ? scratch_of(backward_) : 0;
+  return scratch_of(backward_);
 }
 
 void TiledConvolution::output(const float* x, const float* weight, const float* bias, float* scratch, float* y) const {

@@ -26,7 +26,7 @@ class TiledConvolution {
   // Adds to dweight and, unless it is null, to dbias.
   void parameter_gradients(const float* x, const float* dy, float* scratch, float* dweight, float* dbias) const;
 
-  // Whether input_gradient() may be called: only with stride 1, where it is a convolution as well.
+  // Whether the two functions below may be called: only with stride 1, where that is a convolution as well.
   bool gives_input_gradient() const { return image_.stride == 1; }
   size_t input_gradient_scratch() const;
   void input_gradient(const float* dy, const float* weight, bool accumulate, float* scratch, float* dx) const;

@@ -116,12 +116,13 @@ class Convolution {
   dnnl::memory::dim kernel() const { return t_.weight.dims().back(); }
   bool input_gradient_is_slow() const {
     const auto y = t_.y.dims();
-    if (!library_has_avx512()) return kernel() > 1 && strides_[0] > 1;
+    if (!library_has(dnnl_cpu_isa_avx512_core)) return kernel() > 1 && strides_[0] > 1;
     return kernel() > 1 && y[1] >= kManyChannels && y[3] > kLongRow;
   }
   bool parameter_gradients_are_slow() const {
     const auto in = t_.x.dims()[1], out = t_.y.dims()[1];
-    return in < kFewChannels || (!library_has_avx512() && kernel() == 1 && in * out >= kManyProducts * (in + out));
+    return in < kFewChannels ||
+           (!library_has(dnnl_cpu_isa_avx512_core) && kernel() == 1 && in * out >= kManyProducts * (in + out));
   }
 
   static constexpr auto kDirect = dnnl::algorithm::convolution_direct;  // Winograd's rounding errors are larger
