@@ -102,9 +102,11 @@ LONG = {
         {"1,2,4": "1,2" + ONE_RUN},
     "lockstep bench train --model resnet18-cifar --data synthetic,cifar10 --batch-size 64":
         {" --batch-size 64": ONE_RUN},
-    "lockstep bench train --model resnet50 --workers 2 --batch-size 8 --steps 10 --warmup-steps 3 --runs 1":
+    "lockstep bench train --model resnet50 --workers 2 --batch-size 8 --steps 10 --warmup-steps 3 --runs 1 "
+    "--output two-workers":
         {" --batch-size 8 --steps 10 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
-    "lockstep bench train --model resnet18-cifar --batch-size 64 --steps 10 --warmup-steps 3 --runs 1":
+    "lockstep bench train --model resnet18-cifar --batch-size 64 --steps 10 --warmup-steps 3 --runs 1 "
+    "--output two-workers":
         {" --batch-size 64 --steps 10 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
     "lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0":
         {" -- ": " --batch-size 2 --dry-run -- "},

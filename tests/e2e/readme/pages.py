@@ -158,7 +158,8 @@ def run(script, deadline, cwd=e2e.ROOT, **environment):
         os.killpg(process.pid, signal.SIGKILL)
         out, _ = process.communicate()
         raise AssertionError(f"no end after {deadline} s:\n{script}\n--- it printed\n{out[-6000:]}") from None
-    assert process.returncode == 0, f"exit {process.returncode} of:\n{script}\n--- it printed\n{out[-6000:]}"
+    last = "".join(out.strip().splitlines()[-1:])  # on the first line, which is all that the end of `make test` has
+    assert process.returncode == 0, f"exit {process.returncode}: {last}\n{script}\n--- it printed\n{out[-6000:]}"
     typed = commands_of(script)
     _typed.update(typed, (_printed_as[command] for command in typed if command in _printed_as))
     return out
