@@ -102,9 +102,10 @@ bench-control-plane: setup-test ## the time to a job's last pod, against a raw c
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/bench_control_plane.py --pods $(PODS) --rounds $(ROUNDS)
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/control_plane/sleepers.py
 
-bench-trainer: setup-test ## training steps of six networks: against their convolutions or matrix products alone, and against PyTorch (downloads it once)
-	@scripts/build.sh release $(BUILD) $(JOBS) training_step_bench
+bench-trainer: setup-test ## decoding against libjpeg-turbo's benchmark; training steps of six networks against their convolutions or matrix products alone, and against PyTorch (downloads both once)
+	@scripts/build.sh release $(BUILD) $(JOBS) training_step_bench decode_bench lockstep lockstep-data
 	@$(BUILD)/tests/bin/training_step_bench
+	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/trainer/bench_decode.py
 	@LOCKSTEP_BUILD=$(abspath $(BUILD)) $(PYTHON) tests/bench/trainer/bench_pytorch.py
 
 ##@ Look at the CUDA backend without a GPU

@@ -24,7 +24,7 @@ trap finish EXIT
 
 say() { printf '  %5d s  %s\n' "$SECONDS" "$*" >&2; }
 
-programs=$(scripts/prometheus.sh)
+programs=$(scripts/debian-programs.sh prometheus)
 
 # The cluster and Prometheus end with this shell, even when it is killed. A cluster of that name that is up is refused.
 say "the cluster"

@@ -17,7 +17,8 @@ CASES = pathlib.Path(__file__).with_name("alerts_test.yaml")
 
 @pytest.fixture(scope="module")
 def promtool():
-    program = pathlib.Path(e2e.run(e2e.ROOT / "scripts/prometheus.sh", deadline=300).stdout.strip()) / "promtool"
+    programs = e2e.run(e2e.ROOT / "scripts/debian-programs.sh", "prometheus", deadline=300).stdout.strip()
+    program = pathlib.Path(programs) / "promtool"
 
     def of(*words):
         """The exit status and the output of promtool."""
