@@ -108,8 +108,16 @@ LONG = {
     "lockstep bench train --model resnet18-cifar --batch-size 64 --steps 10 --warmup-steps 3 --runs 1 "
     "--output two-workers":
         {" --batch-size 64 --steps 10 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
+    "lockstep bench train --model resnet50,mobilenet-v2,vgg-a --data synthetic,images-224 --workers 2 --batch-size 8 "
+    "--steps 12 --warmup-steps 4 --runs 1 --output records -- --first-label=0":
+        {"resnet50,mobilenet-v2,vgg-a": "mobilenet-v2",
+         " --batch-size 8 --steps 12 --warmup-steps 4": " --batch-size 2 --steps 1 --warmup-steps 1"},
+    "lockstep bench train --model resnet18-cifar --data synthetic,DATA --workers 2 --batch-size 32 --steps 15 "
+    "--warmup-steps 3 --runs 1 --output records-cifar":
+        {" --batch-size 32 --steps 15 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
     "lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0":
         {" -- ": " --batch-size 2 --dry-run -- "},
+    "lockstep bench storage": FEW_IMAGES,
     "lockstep bench storage --store nfs,object --loaders 1,8": FEW_IMAGES,
     "lockstep bench storage --store nfs --nfs-latency-ms 3 --nfs-bandwidth-mib 200 --output slow-nfs":
         FEW_IMAGES + " --loaders 1",
