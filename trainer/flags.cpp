@@ -178,6 +178,11 @@ std::optional<int> parse_flags(int argc, char** argv, Flags& flags) {
                  "TF32), or bf16 (activations in bfloat16; parameters, statistics and optimizer in float32)")
       ->check(CLI::IsMember({"fp32", "tf32", "bf16"}))
       ->capture_default_str();
+  app.add_option("--recompute", flags.recompute,
+                 "Activations that the backward pass computes again, to need less memory: none, or norm (outputs of "
+                 "norms, and of sums and ReLUs after them). Results are bitwise identical")
+      ->check(CLI::IsMember({"none", "norm"}))
+      ->capture_default_str();
   app.add_option("--threads", flags.threads, "Threads that compute one micro-batch")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -23,6 +23,7 @@ struct Flags {
   std::string cache_folder;  // empty: none
   std::string backend = "cpu";
   std::string precision = "fp32";  // or tf32, bf16
+  std::string recompute = "none";  // or norm
   int threads = 1;
   std::uint64_t seed = 1;
   bool deterministic = false;

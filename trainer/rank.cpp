@@ -23,12 +23,16 @@ std::uint64_t state_bytes(const Task& task, core::ElementType real) {
   return core::lay_out(task.graph).count * core::size_of(real) * (1 + core::slots_of(task.optimizer.rule).size());
 }
 
+core::Recompute recompute_of(const Flags& flags) {
+  return flags.recompute == "norm" ? core::Recompute::kNorms : core::Recompute::kNothing;
+}
+
 // Whether a GPU has room for all that the rank is going to take of it; the GPU may wait for it. Now, and not in the
 // middle of it, when the peers are waiting.
-Status find_room(core::Backend& backend, const Task& task, bool deterministic) {
+Status find_room(core::Backend& backend, const Task& task, const Flags& flags) {
   if (backend.gpu() < 0) return {};
-  LOCKSTEP_TRY(size_t bytes, core::replica_bytes(task.graph, backend, task.optimizer));
-  if (deterministic) bytes += core::lay_out(task.graph).count * sizeof(std::int64_t);  // sums in fixed point
+  LOCKSTEP_TRY(size_t bytes, core::replica_bytes(task.graph, backend, task.optimizer, recompute_of(flags)));
+  if (flags.deterministic) bytes += core::lay_out(task.graph).count * sizeof(std::int64_t);  // sums in fixed point
   const auto memory = backend.allocate(bytes);
   if (!memory) return memory.error().in("the model with a micro-batch does not fit");
   return {};
@@ -99,7 +103,7 @@ Outcome<> load(Rank& rank) {
   if (const std::string sentence = rank.choice->sentence(); !sentence.empty()) print(stdout, "{}\n", sentence);
   rank.backend = rank.choice->take();
   tell_of_machine(rank);
-  const Status room = find_room(*rank.backend, *rank.task, flags.deterministic);
+  const Status room = find_room(*rank.backend, *rank.task, flags);
   if (!room) return Failure{room.error(), origin_of_model(flags, room.error())};
   if (flags.follows_best() && rank.task->data.source->held_out() == 0) {
     return fail(Origin::kConfig, ErrorCode::kInvalid,
@@ -146,6 +150,7 @@ Outcome<> make_replica(Rank& rank) {
   const core::StepOptions step{.seed = flags.seed,
                                .micro_batches = flags.batch_size / flags.micro_batch_size,
                                .clip_norm = *flags.clip_norm,
+                               .recompute = recompute_of(flags),
                                .initialize = rank.initial,
                                .pulse = &rank.board.pulse,
                                .checksums = !flags.ledger.empty(),

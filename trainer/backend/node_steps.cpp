@@ -33,6 +33,7 @@ core::Step step_of(const core::Graph& graph, const Run& run, bool trains, size_t
   }
   for (size_t elements : needs.keeps) step.keeps.push_back(elements * element);
   step.forward_scratch = needs.forward_scratch * element;
+  step.cheap = needs.cheap;
   if (!trains || !graph.tensor(last.output).has_gradient) return step;
   if (needs.reads_inputs) step.backward_reads = step.reads;
   if (needs.reads_output) step.backward_reads.push_back(last.output);
@@ -82,6 +83,7 @@ class Kernels final : public core::Executable {
  public:
   explicit Kernels(std::vector<std::unique_ptr<Kernel>> kernels) : kernels_(std::move(kernels)) {}
   Status forward(size_t step, const core::RunContext& context) override { return kernels_[step]->forward(context); }
+  Status recompute(size_t step, const core::RunContext& context) override { return kernels_[step]->recompute(context); }
   Status backward(size_t step, const core::RunContext& context) override { return kernels_[step]->backward(context); }
 
  private:

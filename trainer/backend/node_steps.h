@@ -27,6 +27,7 @@ struct Needs {
   std::vector<size_t> keeps = {};  // elements of each block that the forward pass leaves for the backward pass
   size_t forward_scratch = 0;      // elements that only the forward pass uses
   size_t backward_scratch = 0;     // elements that only the backward pass uses
+  bool cheap = false;              // as core::Step has it
 };
 
 // Memory that a kernel works on, in the order of its nodes and of each node's lists. Inputs are those that no node of
@@ -54,6 +55,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual Status forward(const core::RunContext& context) = 0;
+  // As core::Executable has it.
+  virtual Status recompute(const core::RunContext& context) { return forward(context); }
   virtual Status backward(const core::RunContext& context) = 0;
 };
 

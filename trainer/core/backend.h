@@ -46,6 +46,7 @@ struct Step {
   std::vector<size_t> keeps;              // bytes of each block that the forward pass leaves for the backward pass
   size_t forward_scratch = 0;             // bytes that only the forward pass uses
   size_t backward_scratch = 0;            // bytes that only the backward pass uses
+  bool cheap = false;                     // recompute() costs little beside a convolution or a matrix product
 };
 
 // A lowered graph: its steps, and the bytes of each tensor.
@@ -79,6 +80,9 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual Status forward(size_t step, const RunContext& context) = 0;
+  // After forward() in training mode, and before backward(): writes what the step writes again, bitwise identical,
+  // from what it reads and keeps. It uses the forward pass's scratch.
+  virtual Status recompute(size_t step, const RunContext& context) = 0;
   // The step of a loss has no output gradient: it starts at RunContext::loss_scale times the loss's weight.
   virtual Status backward(size_t step, const RunContext& context) = 0;
 };

@@ -1,8 +1,7 @@
 #include "trainer/core/footprint.h"
 
 #include "trainer/core/layout.h"
-#include "trainer/core/memory_map.h"
-#include "trainer/core/planner.h"
+#include "trainer/core/memory_plan.h"
 #include "trainer/core/tensor.h"
 
 namespace lockstep::trainer::core {
@@ -13,9 +12,9 @@ size_t bytes_of_inputs(const Graph& graph, ElementType real) {
   return bytes;
 }
 
-Result<size_t> replica_bytes(const Graph& graph, Backend& backend, const Optimizer& optimizer) {
+Result<size_t> replica_bytes(const Graph& graph, Backend& backend, const Optimizer& optimizer, Recompute recompute) {
   LOCKSTEP_TRY(const Lowered lowered, backend.lower(graph, true));
-  const size_t arena = plan_memory(map_memory(graph, lowered, true).blocks).bytes;
+  const size_t arena = plan_memory_of(graph, lowered, true, recompute).plan.bytes;
   size_t statistics = 0;
   for (TensorId id : graph.with_role(Role::kStatistic)) {
     statistics += static_cast<size_t>(count_of(graph.tensor(id).shape));

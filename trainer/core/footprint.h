@@ -7,6 +7,7 @@
 #include "trainer/core/backend.h"
 #include "trainer/core/graph.h"
 #include "trainer/core/optimizer.h"
+#include "trainer/core/recompute.h"
 
 namespace lockstep::trainer::core {
 
@@ -15,6 +16,6 @@ size_t bytes_of_inputs(const Graph& graph, ElementType real);
 
 // Of Replica::create(), its synchronizer's part excepted. Kernels may take more when they run. Errors are those of
 // Backend::lower().
-Result<size_t> replica_bytes(const Graph& graph, Backend& backend, const Optimizer& optimizer);
+Result<size_t> replica_bytes(const Graph& graph, Backend& backend, const Optimizer& optimizer, Recompute recompute);
 
 }  // namespace lockstep::trainer::core

@@ -1,11 +1,12 @@
 // When each block of a lowered graph is alive: values and gradients of activations, what steps keep, scratch. The
-// planner (planner.h) then lays the blocks out.
+// planner (planner.h) lays the blocks out.
 #pragma once
 
 #include <vector>
 
 #include "trainer/core/backend.h"
 #include "trainer/core/planner.h"
+#include "trainer/core/recompute.h"
 
 namespace lockstep::trainer::core {
 
@@ -23,8 +24,9 @@ struct MemoryMap {
   std::vector<StepBlocks> steps;
 };
 
-// The schedule: step k of N runs forward at position k and, if `trains`, backward at position 2N - 1 - k. Graph::losses
-// and Graph::outputs live to the end.
-MemoryMap map_memory(const Graph& graph, const Lowered& lowered, bool trains);
+// The schedule: step k of N runs forward at position k and, if `trains`, backward at position 2N - 1 - k. A step that
+// runs again does so at the position of the backward pass that it precedes. Graph::losses and Graph::outputs live to
+// the end. `recomputation`: of the same lowered graph; empty unless `trains`.
+MemoryMap map_memory(const Graph& graph, const Lowered& lowered, bool trains, const Recomputation& recomputation = {});
 
 }  // namespace lockstep::trainer::core

@@ -7,6 +7,18 @@
 
 namespace lockstep::trainer::core {
 
+namespace {
+
+bool meet(const Span& a, const Span& b) {
+  return a.first <= b.last && b.first <= a.last && a.first <= a.last && b.first <= b.last;
+}
+
+bool live_together(const Lifetime& a, const Lifetime& b) {
+  return meet(a.span, b.span) || meet(a.span, b.again) || meet(a.again, b.span) || meet(a.again, b.again);
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
   MemoryPlan plan;
   plan.offsets.assign(lifetimes.size(), 0);
@@ -23,7 +35,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
     size_t bytes = align_up(want.bytes, kAlignment);
     size_t offset = 0;
     for (size_t other : placed) {
-      if (lifetimes[other].last < want.first || want.last < lifetimes[other].first) continue;
+      if (!live_together(lifetimes[other], want)) continue;
       if (offset + bytes <= plan.offsets[other]) break;
       offset = std::max(offset, ends[other]);
     }

@@ -6,11 +6,17 @@
 
 namespace lockstep::trainer::core {
 
-// A tensor needs `bytes` from position `first` to position `last` of the schedule, both included.
+// Positions of the schedule from `first` to `last`, both included. None if `last` is less.
+struct Span {
+  int first = 0;
+  int last = -1;
+};
+
+// A tensor needs `bytes` in one span, or in two. What it holds in the first may be gone in the second.
 struct Lifetime {
   size_t bytes = 0;
-  int first = 0;
-  int last = 0;
+  Span span;
+  Span again = {};
 };
 
 struct MemoryPlan {

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "trainer/core/footprint.h"
-#include "trainer/core/memory_map.h"
-#include "trainer/core/planner.h"
+#include "trainer/core/memory_plan.h"
 
 namespace lockstep::trainer::core {
 
@@ -40,14 +39,15 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& b
   LOCKSTEP_TRY(program->lowered_, backend.lower(graph, trains));
   const std::vector<Step>& steps = program->lowered_.steps;
 
-  MemoryMap map = map_memory(graph, program->lowered_, trains);
+  auto [recomputation, map, plan] = plan_memory_of(graph, program->lowered_, trains, options.recompute);
+  program->recomputation_ = std::move(recomputation);
   if (!options.share_memory) {
-    for (Lifetime& lifetime : map.blocks) lifetime = {lifetime.bytes, 0, 0};
+    for (Lifetime& lifetime : map.blocks) lifetime = {.bytes = lifetime.bytes, .span = {0, 0}};
+    plan = plan_memory(map.blocks);
   }
-  MemoryPlan plan = plan_memory(map.blocks);
   LOCKSTEP_TRY(program->arena_, backend.allocate(plan.bytes));
-  auto address = [&](int block) -> void* {
-    return block < 0 ? nullptr : program->arena_->data() + plan.offsets[static_cast<size_t>(block)];
+  auto address = [&program, &offsets = plan.offsets](int block) -> void* {
+    return block < 0 ? nullptr : program->arena_->data() + offsets[static_cast<size_t>(block)];
   };
 
   Addresses& addresses = program->addresses_;
@@ -128,6 +128,9 @@ Status Program::forward(size_t step, const RunContext& context, const std::atomi
 Status Program::backward(size_t step, const RunContext& context, const std::atomic<bool>& abort) {
   if (abort.load(std::memory_order_relaxed)) return fail(ErrorCode::kCancelled, "the backward pass was aborted");
   if (step + 1 == steps()) backend_.enter();
+  if (!recomputation_.before.empty()) {
+    for (size_t again : recomputation_.before[step]) LOCKSTEP_CHECK_OK(executable_->recompute(again, context));
+  }
   if (learns_[step]) LOCKSTEP_CHECK_OK(executable_->backward(step, context));
   if (pulse_ != nullptr) pulse_->beat();
   return {};

@@ -12,6 +12,7 @@
 #include "trainer/core/graph.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/pulse.h"
+#include "trainer/core/recompute.h"
 
 namespace lockstep::trainer::core {
 
@@ -26,8 +27,9 @@ struct ProgramMemory {
 };
 
 struct ProgramOptions {
-  bool share_memory = true;  // false: every tensor has bytes of its own (to check the planner)
-  Pulse* pulse = nullptr;    // beats after each step; must outlive the program
+  bool share_memory = true;                   // false: every tensor has bytes of its own (to check the planner)
+  Pulse* pulse = nullptr;                     // beats after each step; must outlive the program
+  Recompute recompute = Recompute::kNothing;  // without effect on a program that only predicts
 };
 
 class Program {
@@ -70,6 +72,8 @@ class Program {
 
   const Graph& graph() const { return graph_; }
   Backend& backend() const { return backend_; }
+  const Lowered& lowered() const { return lowered_; }
+  const Recomputation& recomputation() const { return recomputation_; }
   size_t arena_bytes() const { return arena_->bytes(); }  // activations, their gradients, what steps keep, scratch
   // The same memory as the host sees it; empty: it does not.
   std::span<std::byte> arena();
@@ -86,6 +90,7 @@ class Program {
   Lowered lowered_;
   std::vector<size_t> done_from_;  // of each step
   std::vector<bool> learns_;       // of each step: it has a backward pass
+  Recomputation recomputation_;
   std::unique_ptr<Memory> inputs_;
   std::unique_ptr<Memory> arena_;
   Addresses addresses_;

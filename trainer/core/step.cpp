@@ -84,7 +84,8 @@ Result<std::unique_ptr<Replica>> Replica::create(const ReplicaParts& parts, cons
                        .gradients = replica->gradients_->data(),
                        .statistics = reinterpret_cast<double*>(replica->statistics_->data()),
                        .staged_statistics = reinterpret_cast<double*>(replica->batch_statistics_->data())};
-  LOCKSTEP_TRY(replica->program_, Program::compile(parts.graph, backend, memory, {.pulse = options.pulse}));
+  LOCKSTEP_TRY(replica->program_, Program::compile(parts.graph, backend, memory,
+                                                   {.pulse = options.pulse, .recompute = options.recompute}));
   for (TensorId id : parts.graph.with_role(Role::kInput)) {
     replica->inputs_.push_back(replica->program_->data(id));
     replica->input_bytes_.push_back(bytes_of(parts.graph.tensor(id), backend.real()));

@@ -30,6 +30,7 @@ struct StepOptions {
   std::int64_t micro_batches = 1;  // M; the global batch is M times the graph's batch
   double clip_norm = 0;            // largest gradient norm; 0: no clipping
   BucketSizes buckets;
+  Recompute recompute = Recompute::kNothing;
   bool initialize = true;  // sets the state before the first step; false: zeros, which another state replaces
   Pulse* pulse = nullptr;  // reports the activity of the steps; null: unwatched. It must outlive the replica
   bool checksums = false;  // fill Replica::computed()

@@ -3,7 +3,7 @@
 Each program trains one step when it is asked to, and the others wait meanwhile. PyTorch runs twice, as it is and
 compiled (`torch.compile`). The faster of both counts, by CPU time. A ratio of times is PyTorch's median over ours:
 above 1, ours is faster. CPU time is that of all threads, so it stays comparable where others use the machine. A ratio
-of memory is our most over PyTorch's: below 1, ours needs less.
+of memory is our most over PyTorch's: below 1, ours needs less. `recomputing`: ours with --recompute=norm.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build/release"))
 NETWORKS = ("resnet18-cifar", "resnet50", "mobilenet-v2", "vgg-a", "mlp", "char-transformer")
+WITH_NORMS = ("resnet18-cifar", "resnet50", "mobilenet-v2", "char-transformer")
 # PyTorch gives large blocks back to the system after each use and takes the page faults again, unless it is told so.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
 NO_NUMPY = {"PYTHONWARNINGS": "ignore:Failed to initialize NumPy"}  # which these programs need not
@@ -50,7 +51,10 @@ class Steps:
 
 def compare(name, python, threads, rounds, scratch):
     bench = BUILD / "tests/bin/training_step_bench"
-    programs = {"ours": Steps([bench, "--networks", name, "--threads", threads, "--on-request"], threads)}
+    ours = [bench, "--networks", name, "--threads", threads, "--on-request"]
+    programs = {"ours": Steps(ours, threads)}
+    if name in WITH_NORMS:
+        programs["recomputing"] = Steps([*ours, "--recompute"], threads)
     for how in ("eager", "compiled"):
         command = [python, ROOT / "tests/bench/trainer/pytorch_steps.py", name, threads, how]
         # What torch.compile writes goes to the folder. With one thread it starts no processes.
@@ -63,13 +67,17 @@ def compare(name, python, threads, rounds, scratch):
     for program in programs.values():
         program.end()
     best = min(("eager", "compiled"), key=lambda how: medians[how][1])
-    (wall, cpu, memory), (peer_wall, peer_cpu, peer_memory) = medians["ours"], medians[best]
-    print(
-        f"{name:<18}{wall * 1e3:>10.1f}{peer_wall * 1e3:>12.1f}{peer_wall / wall:>8.2f}"
-        f"{cpu * 1e3:>12.1f}{peer_cpu * 1e3:>13.1f}{peer_cpu / cpu:>8.2f}"
-        f"{memory:>12.0f}{peer_memory:>13.0f}{memory / peer_memory:>8.2f}  {best}",
-        flush=True,
-    )
+    peer_wall, peer_cpu, peer_memory = medians[best]
+    for which, title in (("ours", name), ("recomputing", "  recomputing")):
+        if which not in programs:
+            continue
+        wall, cpu, memory = medians[which]
+        print(
+            f"{title:<18}{wall * 1e3:>10.1f}{peer_wall * 1e3:>12.1f}{peer_wall / wall:>8.2f}"
+            f"{cpu * 1e3:>12.1f}{peer_cpu * 1e3:>13.1f}{peer_cpu / cpu:>8.2f}"
+            f"{memory:>12.0f}{peer_memory:>13.0f}{memory / peer_memory:>8.2f}  {best}",
+            flush=True,
+        )
 
 
 def main():

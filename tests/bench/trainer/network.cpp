@@ -48,7 +48,8 @@ std::int64_t usual_batch(const std::string& name) {
   return name == "resnet18-cifar" ? 64 : name == "vgg-a" ? 8 : 16;
 }
 
-Result<std::unique_ptr<Network>> Network::make(const std::string& name, std::int64_t batch, int threads) {
+Result<std::unique_ptr<Network>> Network::make(const std::string& name, std::int64_t batch, int threads,
+                                               core::Recompute recompute) {
   std::unique_ptr<Network> made(new Network);
   made->graph_ = graph_of(name, batch);
   made->layout_ = core::lay_out(made->graph_);
@@ -65,7 +66,8 @@ Result<std::unique_ptr<Network>> Network::make(const std::string& name, std::int
                                                        .parameters = made->state_->parameters->data(),
                                                        .gradients = made->gradients_->data(),
                                                        .statistics = made->state_->statistics.data(),
-                                                       .staged_statistics = made->staged_.data()}));
+                                                       .staged_statistics = made->staged_.data()},
+                                                      {.recompute = recompute}));
   made->draw_inputs();
   return made;
 }

@@ -21,7 +21,8 @@ std::int64_t usual_batch(const std::string& name);
 class Network {
  public:
   // `name`: one of network_names(). kExhausted: there is not enough memory.
-  static Result<std::unique_ptr<Network>> make(const std::string& name, std::int64_t batch, int threads);
+  static Result<std::unique_ptr<Network>> make(const std::string& name, std::int64_t batch, int threads,
+                                               trainer::core::Recompute recompute);
 
   Status forward(size_t step) { return program_->forward(step, context_, abort_); }
   Status backward(size_t step) { return program_->backward(step, context_, abort_); }

@@ -94,9 +94,21 @@ void print(const Profile& profile, double bound_wall, double bound_cpu) {
   }
 }
 
-Status measure(const std::string& name, std::int64_t batch, int threads, int rounds) {
-  if (batch == 0) batch = usual_batch(name);
-  LOCKSTEP_TRY(auto network, Network::make(name, batch, threads));
+struct Options {
+  std::int64_t batch = 0;  // 0: by network
+  int threads = 2, rounds = 5;
+  trainer::core::Recompute recompute = trainer::core::Recompute::kNothing;
+
+  Result<std::unique_ptr<Network>> make(const std::string& name) const {
+    return Network::make(name, batch_of(name), threads, recompute);
+  }
+  std::int64_t batch_of(const std::string& name) const { return batch == 0 ? usual_batch(name) : batch; }
+};
+
+Status measure(const std::string& name, const Options& options) {
+  const std::int64_t batch = options.batch_of(name);
+  const int threads = options.threads, rounds = options.rounds;
+  LOCKSTEP_TRY(auto network, options.make(name));
   const std::unique_ptr<Bound> bound = bound_of(network->graph(), batch, threads);
   Profile profile, bounds;
   for (int i = 0; i <= rounds; ++i) {
@@ -122,8 +134,8 @@ Status measure(const std::string& name, std::int64_t batch, int threads, int rou
 
 // Trains one step for each line of the standard input. It answers with the step's wall time and CPU time in seconds,
 // and with the most memory in MiB that the process has had. Two programs that do so can take turns.
-Status train_on_request(const std::string& name, std::int64_t batch, int threads) {
-  LOCKSTEP_TRY(auto network, Network::make(name, batch == 0 ? usual_batch(name) : batch, threads));
+Status train_on_request(const std::string& name, const Options& options) {
+  LOCKSTEP_TRY(auto network, options.make(name));
   const ProcessFigures figures(getpid());
   for (std::string line; std::getline(std::cin, line);) {
     const double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
@@ -143,19 +155,21 @@ int main(int argc, char** argv) {
   CLI::App app("Profiles training steps of networks against their convolutions or matrix products alone.",
                "training_step_bench");
   std::vector<std::string> names = network_names();
-  std::int64_t batch = 0;
-  int threads = 2, rounds = 5;
+  Options options;
   app.add_option("--networks", names, "Which")->check(CLI::IsMember(network_names()))->delimiter(',');
-  app.add_option("--batch", batch, "Samples in a step; default: by network")->check(CLI::Range(2, 4096));
-  app.add_option("--threads", threads, "Threads that compute")->check(CLI::Range(1, 256))->capture_default_str();
-  app.add_option("--rounds", rounds, "Timed steps")->check(CLI::Range(1, 1000))->capture_default_str();
-  bool on_request = false;
-  app.add_flag("--on-request", on_request, "Train the network, a step for each line of the standard input");
+  app.add_option("--batch", options.batch, "Samples in a step; default: by network")->check(CLI::Range(2, 4096));
+  app.add_option("--threads", options.threads, "Threads that compute")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Timed steps")->check(CLI::Range(1, 1000))->capture_default_str();
+  bool on_request = false, recompute = false;
+  auto* asked = app.add_flag("--on-request", on_request, "Train the network, a step for each line of standard input");
+  app.add_flag("--recompute", recompute, "As --recompute=norm of lockstep-trainer")->needs(asked);
   CLI11_PARSE(app, argc, argv);
-  omp_set_num_threads(threads);
+  if (recompute) options.recompute = lockstep::trainer::core::Recompute::kNorms;
+  omp_set_num_threads(options.threads);
   for (const std::string& name : names) {
-    const lockstep::Status status =
-        on_request ? train_on_request(name, batch, threads) : measure(name, batch, threads, rounds);
+    const lockstep::Status status = on_request ? train_on_request(name, options) : measure(name, options);
     if (!status.ok()) {
       fmt::print(stderr, "training_step_bench: {}: {}\n", name, status.error().message);
       return 1;

@@ -96,15 +96,17 @@ class Bench {
     EXPECT_TRUE(program_->forward(context, abort).ok());
     std::vector<std::byte> losses(program_->loss_bytes());
     program_->read_losses(losses.data());
-    backend_.read(staged_.data(), staged_statistics_->data(), staged_statistics_->bytes());
-    EXPECT_TRUE(backend_.wait(backend_.mark()).ok());
+    read_staged();
     return program_->sum_of_losses(losses.data(), graph_.batch);
   }
-  // Of loss(), by arena element.
-  std::vector<double> gradient() {
+  // Of loss(), by arena element. Values that are computed again are NaN before the backward pass, if `spoil`; the
+  // tensors must not share memory then.
+  std::vector<double> gradient(bool spoil = false) {
     backend_.clear(gradients_->data(), gradients_->bytes());
     loss();
+    if (spoil) spoil_recomputed();
     EXPECT_TRUE(program_->backward(context, abort).ok());
+    read_staged();
     return all(gradients_->data(), layout_.count);
   }
 
@@ -118,6 +120,20 @@ class Bench {
   std::atomic<bool> abort{false};
 
  private:
+  void read_staged() {
+    backend_.read(staged_.data(), staged_statistics_->data(), staged_statistics_->bytes());
+    EXPECT_TRUE(backend_.wait(backend_.mark()).ok());
+  }
+  void spoil_recomputed() {
+    const core::Lowered& lowered = program_->lowered();
+    for (const std::vector<size_t>& steps : program_->recomputation().before) {
+      for (const size_t step : steps) {
+        const core::TensorId id = lowered.steps[step].writes[0];
+        const std::vector<std::uint8_t> nan(lowered.value_bytes[static_cast<size_t>(id)], 0xff);
+        write(static_cast<std::byte*>(program_->data(id)), nan.data(), nan.size());
+      }
+    }
+  }
   void write(std::byte* to, const void* from, size_t bytes) {
     backend_.write(to, from, bytes);
     EXPECT_TRUE(backend_.wait(backend_.mark()).ok());

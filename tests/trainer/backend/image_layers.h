@@ -11,6 +11,54 @@
 
 namespace lockstep::trainer::testing {
 
+// Layers that a backward pass may compute again, each before a convolution or a linear layer, which reads what they
+// write.
+inline std::vector<LayerCase> cheap_layer_cases(std::int64_t size, std::int64_t channels) {
+  using core::GraphBuilder;
+  using core::TensorId;
+  namespace ops = core::ops;
+  using Layer = std::function<TensorId(GraphBuilder&, TensorId)>;
+  constexpr std::int64_t kBatch = 2, kOutputs = 3;
+  const core::Shape images = {kBatch, size, size, channels}, rows = {kBatch, channels};
+  const auto parameter = [](GraphBuilder& b, const char* name, const core::Shape& shape) {
+    return b.parameter(name, shape, core::Fill::kNormal, 0.7);
+  };
+  const auto finish = [](GraphBuilder& b, TensorId y) {
+    const TensorId target = b.real_input("target", {kBatch, kOutputs});
+    return b.finish(y, ops::mean_squared_error(b, "loss", y, target));
+  };
+  const auto of_images = [=](std::string name, Layer layer) {
+    return LayerCase{std::move(name), [=] {
+                       GraphBuilder b(kBatch);
+                       const TensorId y = layer(b, parameter(b, "x", images));
+                       const TensorId flat = ops::flatten(b, "flat", ops::conv2d(b, "reads", y, 4, {}, 0.3));
+                       return finish(b, ops::linear(b, "head", flat, kOutputs));
+                     }};
+  };
+  const auto of_rows = [=](std::string name, Layer layer) {
+    return LayerCase{std::move(name), [=] {
+                       GraphBuilder b(kBatch);
+                       const TensorId y = layer(b, parameter(b, "x", rows));
+                       return finish(b, ops::linear(b, "reads", y, kOutputs));
+                     }};
+  };
+  const auto norm = [](GraphBuilder& b, TensorId x) { return ops::batch_norm(b, "norm", x); };
+  const auto sum = [=](GraphBuilder& b, TensorId x) {
+    return ops::add(b, "add", norm(b, x), parameter(b, "other", images));
+  };
+  return {of_images("norm", norm),
+          of_images("norm_relu", [=](auto& b, TensorId x) { return ops::relu(b, "relu", norm(b, x)); }),
+          of_images("norm_relu6", [=](auto& b, TensorId x) { return ops::relu6(b, "relu6", norm(b, x)); }),
+          of_images("norm_sum", sum),
+          of_images("norm_sum_relu", [=](auto& b, TensorId x) { return ops::relu(b, "relu", sum(b, x)); }),
+          of_images("norm_sum_relu6", [=](auto& b, TensorId x) { return ops::relu6(b, "relu6", sum(b, x)); }),
+          of_images("sum", [](auto& b, TensorId x) { return ops::add(b, "add", x, x); }),
+          of_images("relu", [](auto& b, TensorId x) { return ops::relu(b, "relu", x); }),
+          of_images("relu6", [](auto& b, TensorId x) { return ops::relu6(b, "relu6", x); }),
+          of_rows("norm_of_rows", norm),
+          of_rows("layer_norm", [](auto& b, TensorId x) { return ops::layer_norm(b, "norm", x); })};
+}
+
 // Images of `size` x `size` pixels with `channels`, an even number. `used_twice`: as for layer_cases().
 inline std::vector<LayerCase> image_layer_cases(std::int64_t size, std::int64_t channels, bool used_twice = true) {
   using core::Fill;

@@ -179,6 +179,13 @@ class LateExecutable final : public core::Executable {
     });
     return {};
   }
+  Status recompute(size_t step, const core::RunContext& context) override {
+    thread_.enqueue([this, step, context] {
+      computes_.enter();
+      return inner_->recompute(step, context);
+    });
+    return {};
+  }
   Status backward(size_t step, const core::RunContext& context) override {
     thread_.enqueue([this, step, context] {
       computes_.enter();

@@ -87,4 +87,32 @@ inline void expect_gradients_of_ref(const char* name, const core::Graph& graph, 
               expected.layout().segments.size(), worst, where.c_str());
 }
 
+// Values that are computed again are bitwise identical: NaN takes the place of each between the passes, and gradients
+// and statistics do not change. Returns how many there are.
+inline size_t expect_the_same_bits_recomputed(const std::string& name, const core::Graph& graph, std::int32_t classes,
+                                              core::Backend& backend) {
+  SCOPED_TRACE(name);
+  Bench kept(graph, backend, classes);
+  Bench spoilt(graph, backend, classes, {.share_memory = false, .recompute = core::Recompute::kAll});
+  EXPECT_EQ(spoilt.gradient(true), kept.gradient());
+  EXPECT_EQ(spoilt.staged(), kept.staged());
+  return spoilt.program().recomputation().steps;
+}
+
+// With Recompute::kNorms a program computes bitwise identical gradients in at most `share` of the arena.
+inline void expect_less_memory_recomputed(const std::string& name, const core::Graph& graph, std::int32_t classes,
+                                          core::Backend& backend, double share) {
+  SCOPED_TRACE(name);
+  EXPECT_GT(expect_the_same_bits_recomputed(name, graph, classes, backend), 0U);
+  Bench kept(graph, backend, classes), less(graph, backend, classes, {.recompute = core::Recompute::kNorms});
+  const std::vector<double> gradient = kept.gradient();
+  EXPECT_EQ(less.gradient(), gradient);
+  EXPECT_EQ(less.gradient(), gradient) << "and again over memory that is no longer zero";
+  EXPECT_EQ(less.loss(core::RunContext::Mode::kEvaluate), kept.loss(core::RunContext::Mode::kEvaluate));
+  const double actual =
+      static_cast<double>(less.program().arena_bytes()) / static_cast<double>(kept.program().arena_bytes());
+  EXPECT_LE(actual, share);
+  std::printf("%s: %.2f of the arena\n", name.c_str(), actual);
+}
+
 }  // namespace lockstep::trainer::testing

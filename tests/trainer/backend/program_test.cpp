@@ -9,9 +9,13 @@
 
 #include "tests/trainer/backend/bench.h"
 #include "tests/trainer/backend/heads.h"
+#include "tests/trainer/backend/image_layers.h"
+#include "tests/trainer/backend/layer_checks.h"
 #include "tests/trainer/backend/layers.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/char_transformer.h"
+#include "trainer/models/mobilenet_v2.h"
+#include "trainer/models/resnet.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -30,6 +34,32 @@ TEST(Program, shared_memory_changes_no_bit_and_saves_most_of_the_bytes) {
   EXPECT_EQ(shared.gradient(), apart.gradient());
   EXPECT_EQ(shared.gradient(), apart.gradient()) << "and again over memory that is no longer zero";
   EXPECT_LT(shared.program().arena_bytes(), apart.program().arena_bytes() * 3 / 4);
+}
+
+TEST(Recompute, changes_no_bit_of_any_layer) {
+  for (const char* name : {"cpu", "ref"}) {
+    auto backend = backend::make_backend(name, 2).value();
+    for (const testing::LayerCase& layer : testing::cheap_layer_cases(5, 4)) {
+      EXPECT_GT(testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *backend), 0U)
+          << name << ": " << layer.name;
+    }
+    for (const auto& layers : {testing::layer_cases(5, 4), testing::image_layer_cases(5, 4)}) {
+      for (const testing::LayerCase& layer : layers) {
+        testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *backend);
+      }
+    }
+  }
+}
+
+TEST(Recompute, changes_no_bit_of_a_network_and_saves_memory) {
+  for (const char* name : {"cpu", "ref"}) {
+    auto backend = backend::make_backend(name, 2).value();
+    testing::expect_less_memory_recomputed("char-transformer", small_transformer(), 13, *backend, 0.95);
+    testing::expect_less_memory_recomputed(
+        "resnet50", models::resnet50({.batch = 2, .pixels = 64, .classes = 5, .width = 4}), 5, *backend, 0.75);
+    testing::expect_less_memory_recomputed(
+        "mobilenet-v2", models::mobilenet_v2({.batch = 2, .pixels = 32, .classes = 5}), 5, *backend, 0.75);
+  }
 }
 
 TEST(Program, an_abort_ends_it_between_nodes) {

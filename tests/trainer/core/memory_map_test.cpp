@@ -31,7 +31,7 @@ class MemoryMapTest : public ::testing::Test {
   }
   static std::pair<int, int> life(const MemoryMap& map, int block) {
     const Lifetime& lifetime = map.blocks.at(static_cast<size_t>(block));
-    return {lifetime.first, lifetime.last};
+    return {lifetime.span.first, lifetime.span.last};
   }
 
   TensorId x_, target_, h_;

@@ -21,13 +21,12 @@ class NormBlockKernel final : public Base {
         keep(c, bindings().statistics[0][c], bindings().statistics[1][c]);
       }
     }
-    find_scale(channels.scale);
-    const NormChannels norm = {kept(0), channels.scale, parameter(1)};
-    backwards([&](size_t begin, size_t count) {
-      const size_t at = begin * d_.in;
-      kernels_.images.norm(x() + at, block_.adds ? x(1) + at : nullptr, count, d_.in, norm, block_.activation,
-                           y() + at);
-    });
+    normalise(channels);
+    return {};
+  }
+
+  Status recompute(const RunContext&) override {
+    normalise(channels_in(bindings().forward_scratch));
     return {};
   }
 
@@ -75,6 +74,17 @@ class NormBlockKernel final : public Base {
     auto* sums = static_cast<double*>(scratch);
     auto* rest = reinterpret_cast<float*>(sums + 2 * d_.in * threads_);
     return {sums, rest, rest + d_.in, rest + 2 * d_.in};
+  }
+
+  // By the mean and the deviation that are kept.
+  void normalise(const Channels& channels) const {
+    find_scale(channels.scale);
+    const NormChannels norm = {kept(0), channels.scale, parameter(1)};
+    backwards([&](size_t begin, size_t count) {
+      const size_t at = begin * d_.in;
+      kernels_.images.norm(x() + at, block_.adds ? x(1) + at : nullptr, count, d_.in, norm, block_.activation,
+                           y() + at);
+    });
   }
 
   // Calls sum(first row, rows, sums) on every thread for its rows, and adds up the sums in the order of the threads.
@@ -143,7 +153,8 @@ Needs needs_of(const NormBlock& block, const Dimensions& d, const Team& team) {
           .reads_output = block.adds && block.activation != Activation::kNone,
           .keeps = {d.in, d.in},
           .forward_scratch = sums + d.in,
-          .backward_scratch = sums + 3 * d.in};
+          .backward_scratch = sums + 3 * d.in,
+          .cheap = true};
 }
 
 std::unique_ptr<Kernel> make_kernel(const NormBlock& block, Site site) {

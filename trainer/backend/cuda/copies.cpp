@@ -110,14 +110,14 @@ class OnCopies final : public Kernel {
     for (const Conversion& it : std::exchange(conversions_.once, {})) {
       LOCKSTEP_CHECK_OK(give(static_cast<const float*>(it.wide), static_cast<Bfloat16*>(it.narrow), it.count, false));
     }
-    for (const Conversion& it : conversions_.rounded) {
-      LOCKSTEP_CHECK_OK(give(static_cast<const float*>(it.wide), static_cast<Bfloat16*>(it.narrow), it.count, false));
-    }
+    LOCKSTEP_CHECK_OK(round());
     LOCKSTEP_CHECK_OK(kernel_->forward(context));
-    for (const Conversion& it : conversions_.widened) {
-      LOCKSTEP_CHECK_OK(give(static_cast<const Bfloat16*>(it.narrow), static_cast<float*>(it.wide), it.count, false));
-    }
-    return {};
+    return widen();
+  }
+  Status recompute(const RunContext& context) override {
+    LOCKSTEP_CHECK_OK(round());
+    LOCKSTEP_CHECK_OK(kernel_->recompute(context));
+    return widen();
   }
   Status backward(const RunContext& context) override {
     LOCKSTEP_CHECK_OK(kernel_->backward(context));
@@ -128,6 +128,18 @@ class OnCopies final : public Kernel {
   }
 
  private:
+  Status round() const {
+    for (const Conversion& it : conversions_.rounded) {
+      LOCKSTEP_CHECK_OK(give(static_cast<const float*>(it.wide), static_cast<Bfloat16*>(it.narrow), it.count, false));
+    }
+    return {};
+  }
+  Status widen() const {
+    for (const Conversion& it : conversions_.widened) {
+      LOCKSTEP_CHECK_OK(give(static_cast<const Bfloat16*>(it.narrow), static_cast<float*>(it.wide), it.count, false));
+    }
+    return {};
+  }
   template <typename From, typename To>
   Status give(const From* from, To* to, std::int64_t count, bool accumulate) const {
     return queue_.status_of(trainer::cuda::give(queue_.stream(), from, to, count, accumulate), where_);

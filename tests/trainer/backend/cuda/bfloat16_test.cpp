@@ -16,6 +16,7 @@
 #include "tests/trainer/backend/layers.h"
 #include "trainer/backend/make_backend.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/resnet.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -98,6 +99,16 @@ INSTANTIATE_TEST_SUITE_P(SmallImages, Bfloat16OnlyPath,
                          ::testing::ValuesIn(sanitizer::kOn ? std::vector<LayerCase>()
                                                             : testing::image_layer_cases(5, 4, false)),
                          case_name);
+
+TEST(Bfloat16, recomputed_norms_change_no_bit) {
+  auto cuda = gpu_in_bfloat16();
+  for (const LayerCase& layer : testing::cheap_layer_cases(5, 4)) {
+    EXPECT_GT(testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *cuda), 0U)
+        << layer.name;
+  }
+  testing::expect_less_memory_recomputed(
+      "resnet18", models::resnet18({.batch = 2, .pixels = 32, .classes = 5, .width = 4}), 5, *cuda, 0.97);
+}
 
 // The state of another rank is installed while a program exists: what it derived from the old one is stale.
 TEST(Bfloat16, copies_of_parameters_follow_the_state) {

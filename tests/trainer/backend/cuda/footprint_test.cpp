@@ -17,12 +17,14 @@ using testing::transformer;
 
 // Room is looked for before any of it is taken. Scratch grows when kernels run. The ring of images comes on top.
 TEST(TrainingOnCuda, a_replica_takes_the_memory_that_was_foretold) {
-  for (const Recipe& recipe : {mlp(true, false), transformer(true, false), resnet18(true)}) {
+  Recipe recomputes = resnet18(true);
+  recomputes.options.recompute = core::Recompute::kNorms;
+  for (const Recipe& recipe : {mlp(true, false), transformer(true, false), resnet18(true), recomputes}) {
     const size_t nothing = fake_cuda_device_bytes();
     const auto probe = testing::gpu();
     const size_t of_backend = fake_cuda_device_bytes() - nothing;
     const core::Graph graph = recipe.graph();
-    const size_t foretold = core::replica_bytes(graph, *probe, recipe.optimizer).value();
+    const size_t foretold = core::replica_bytes(graph, *probe, recipe.optimizer, recipe.options.recompute).value();
     comm::SingleRankCommunicator alone;
     const testing::Rank rank(recipe, alone);
     const size_t taken = fake_cuda_device_bytes() - nothing - 2 * of_backend;

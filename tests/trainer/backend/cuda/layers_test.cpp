@@ -116,6 +116,16 @@ TEST(CudaModels, gradients_of_every_layer_of_an_image_model_are_those_of_ref) {
   testing::expect_gradients_of_ref("vgg-a", models::vgg_a({.batch = 2, .pixels = 32, .classes = 5}), 5, *cuda, kSmall);
 }
 
+TEST(CudaModels, recomputed_norms_change_no_bit) {
+  auto cuda = gpu();
+  for (const LayerCase& layer : testing::cheap_layer_cases(5, 4)) {
+    EXPECT_GT(testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *cuda), 0U)
+        << layer.name;
+  }
+  testing::expect_less_memory_recomputed(
+      "resnet18", models::resnet18({.batch = 2, .pixels = 32, .classes = 5, .width = 4}), 5, *cuda, 0.8);
+}
+
 TEST(CudaContract, numerics_name_the_gpu_and_each_library) {
   auto cuda = gpu();
   EXPECT_THAT(

@@ -35,7 +35,7 @@ class BatchNormKernel final : public Base {
 // Keeps the mean and the inverse deviation of each feature.
 Needs needs_of(const core::ops::BatchNorm& op, const Dimensions& d, const Team& team) {
   if (is_over_images(d)) return needs_of(NormBlock{.norm = op}, d, team);
-  return {.reads_inputs = true, .keeps = {d.in, d.in}};
+  return {.reads_inputs = true, .keeps = {d.in, d.in}, .cheap = true};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::BatchNorm& op, Site site) {

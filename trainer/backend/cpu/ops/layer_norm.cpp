@@ -37,7 +37,7 @@ class LayerNormKernel final : public Base {
 
 // Keeps the mean and the inverse deviation of each row.
 Needs needs_of(const core::ops::LayerNorm&, const Dimensions& d, const Team&) {
-  return {.reads_inputs = true, .keeps = {d.rows, d.rows}};
+  return {.reads_inputs = true, .keeps = {d.rows, d.rows}, .cheap = true};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::LayerNorm& op, Site site) {

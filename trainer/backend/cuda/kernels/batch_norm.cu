@@ -175,6 +175,13 @@ CudaError batch_norm_evaluate(CudaStream* stream, const BatchNormSite<Element>& 
 }
 
 template <typename Element>
+CudaError batch_norm_recompute(CudaStream* stream, const BatchNormSite<Element>& site, Element* y) {
+  Launches run(stream);
+  normalise(run, site, y);
+  return run.error();
+}
+
+template <typename Element>
 CudaError batch_norm_backward(CudaStream* stream, const BatchNormSite<Element>& site, const Element* y,
                               const Element* dy, const BatchNormGradients<Element>& gradients, void* scratch) {
   const std::int64_t chunks = chunks_of(site.rows), across = column_blocks(site.width);
@@ -207,6 +214,7 @@ size_t batch_norm_scratch(std::int64_t rows, std::int64_t width) {
                                       void*);                                                                         \
   template CudaError batch_norm_evaluate(CudaStream*, const BatchNormSite<Element>&, const double*, const double*,    \
                                          Element*, double);                                                           \
+  template CudaError batch_norm_recompute(CudaStream*, const BatchNormSite<Element>&, Element*);                      \
   template CudaError batch_norm_backward(CudaStream*, const BatchNormSite<Element>&, const Element*, const Element*,  \
                                          const BatchNormGradients<Element>&, void*);
 LOCKSTEP_INSTANTIATE(float)

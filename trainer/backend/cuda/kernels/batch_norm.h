@@ -42,6 +42,10 @@ template <typename Element>
 CudaError batch_norm_evaluate(CudaStream* stream, const BatchNormSite<Element>& site, const double* running_mean,
                               const double* running_variance, Element* y, double epsilon);
 
+// Writes y (rows, width) again, bitwise identical, from the mean and the inverse of the forward pass.
+template <typename Element>
+CudaError batch_norm_recompute(CudaStream* stream, const BatchNormSite<Element>& site, Element* y);
+
 // y (rows, width): what the forward pass wrote. It is read where there are another tensor and an activation; else it
 // may be null. dy (rows, width).
 template <typename Element>

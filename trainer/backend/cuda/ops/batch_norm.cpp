@@ -24,6 +24,9 @@ class NormBlockKernel final : public Base {
                                                 y<E>(), block_.norm.epsilon);
     });
   }
+  Status recompute(const RunContext&) override {
+    return run([&]<typename E>() { return trainer::cuda::batch_norm_recompute(stream(), here<E>(), y<E>()); });
+  }
   Status backward(const RunContext&) override {
     return run([&]<typename E>() {
       const trainer::cuda::BatchNormGradients<E> gradients{.dx = dx<E>(),
@@ -65,7 +68,8 @@ Needs needs_of(const NormBlock& block, const Dimensions& d) {
           .reads_output = block.adds && block.activation != Activation::kNone,
           .keeps = {d.in, d.in},
           .forward_scratch = scratch,
-          .backward_scratch = scratch};
+          .backward_scratch = scratch,
+          .cheap = true};
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(const NormBlock& block, Site site) {

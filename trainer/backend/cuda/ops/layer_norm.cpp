@@ -39,7 +39,7 @@ class LayerNormKernel final : public Base {
 Needs needs_of(const core::ops::LayerNorm&, const Dimensions& d) {
   const size_t scratch =
       trainer::cuda::layer_norm_scratch(static_cast<std::int64_t>(d.rows), static_cast<std::int64_t>(d.in));
-  return {.reads_inputs = true, .keeps = {d.rows, d.rows}, .backward_scratch = floats_of(scratch)};
+  return {.reads_inputs = true, .keeps = {d.rows, d.rows}, .backward_scratch = floats_of(scratch), .cheap = true};
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::LayerNorm& op, Site site) {

@@ -59,7 +59,7 @@ class BatchNormKernel final : public Base {
 
 // Keeps the mean and the inverse deviation of each feature.
 Needs needs_of(const core::ops::BatchNorm&, const Dimensions& d) {
-  return {.reads_inputs = true, .keeps = {d.in, d.in}};
+  return {.reads_inputs = true, .keeps = {d.in, d.in}, .cheap = true};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::BatchNorm& op, Site site) {
