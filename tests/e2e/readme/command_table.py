@@ -112,9 +112,9 @@ LONG = {
     "--steps 12 --warmup-steps 4 --runs 1 --output records -- --first-label=0":
         {"resnet50,mobilenet-v2,vgg-a": "mobilenet-v2",
          " --batch-size 8 --steps 12 --warmup-steps 4": " --batch-size 2 --steps 1 --warmup-steps 1"},
-    "lockstep bench train --model resnet18-cifar --data synthetic,DATA --workers 2 --batch-size 32 --steps 15 "
-    "--warmup-steps 3 --runs 1 --output records-cifar":
-        {" --batch-size 32 --steps 15 --warmup-steps 3": " --batch-size 2 --steps 1 --warmup-steps 1"},
+    "lockstep bench train --model resnet18-cifar --data synthetic,DATA --workers 2 --batch-size 32 --steps 8 "
+    "--warmup-steps 2 --runs 1 --output records-cifar":
+        {" --batch-size 32 --steps 8 --warmup-steps 2": " --batch-size 2 --steps 1 --warmup-steps 1"},
     "lockstep bench train --model resnet50 --data photos -- --classes=10 --first-label=0":
         {" -- ": " --batch-size 2 --dry-run -- "},
     "lockstep bench storage": FEW_IMAGES,
