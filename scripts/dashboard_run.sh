@@ -87,7 +87,8 @@ kill_rank() {
   return 1
 }
 
-# await SECONDS COMMAND...: waits until a command succeeds
+# await SECONDS COMMAND...: waits until a command succeeds. It asks again and again, because the commands ask programs
+# that announce nothing.
 await() {
   local end=$((SECONDS + $1))
   shift

@@ -74,7 +74,7 @@ class Mapper {
   void touch(const std::vector<int>& of, TensorId id, int position) {
     if (int block = of[static_cast<size_t>(id)]; block >= 0) extend(block, position);
   }
-  // In the backward pass: the value of the forward pass, or the one that is computed again.
+  // `position` is in the backward pass. A value that its step writes again lives from then on; others lived until now.
   void touch_later(TensorId id, int position) {
     const int block = map_.values[static_cast<size_t>(id)];
     if (block < 0) return;

@@ -1,5 +1,5 @@
 // When each block of a lowered graph is alive: values and gradients of activations, what steps keep, scratch. The
-// planner (planner.h) lays the blocks out.
+// planner (planner.h) then lays the blocks out.
 #pragma once
 
 #include <vector>

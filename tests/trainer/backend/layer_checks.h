@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/trainer/backend/bench.h"
+#include "tests/trainer/backend/image_layers.h"
 #include "trainer/backend/make_backend.h"
 
 namespace lockstep::trainer::testing {
@@ -97,6 +98,13 @@ inline size_t expect_the_same_bits_recomputed(const std::string& name, const cor
   EXPECT_EQ(spoilt.gradient(true), kept.gradient());
   EXPECT_EQ(spoilt.staged(), kept.staged());
   return spoilt.program().recomputation().steps;
+}
+
+// The same for each layer that may run again.
+inline void expect_the_same_bits_of_cheap_layers(core::Backend& backend) {
+  for (const LayerCase& layer : cheap_layer_cases(5, 4)) {
+    EXPECT_GT(expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, backend), 0U) << layer.name;
+  }
 }
 
 // With Recompute::kNorms a program computes bitwise identical gradients in at most `share` of the arena.

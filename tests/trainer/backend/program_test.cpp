@@ -44,10 +44,7 @@ constexpr int kThreads = sanitizer::kThreads ? 1 : 2;
 TEST(Recompute, changes_no_bit_of_any_layer) {
   for (const char* name : {"cpu", "ref"}) {
     auto backend = backend::make_backend(name, kThreads).value();
-    for (const testing::LayerCase& layer : testing::cheap_layer_cases(5, 4)) {
-      EXPECT_GT(testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *backend), 0U)
-          << name << ": " << layer.name;
-    }
+    testing::expect_the_same_bits_of_cheap_layers(*backend);
     for (const auto& layers : {testing::layer_cases(5, 4), testing::image_layer_cases(5, 4)}) {
       for (const testing::LayerCase& layer : layers) {
         testing::expect_the_same_bits_recomputed(layer.name, layer.graph(), layer.classes, *backend);
