@@ -7,6 +7,7 @@
 #include "trainer/backend/host_memory.h"
 #include "trainer/core/backend.h"
 #include "trainer/core/norm.h"
+#include "trainer/core/parallel.h"
 #include "trainer/optim/host_update.h"
 
 namespace lockstep::trainer::backend {
@@ -16,7 +17,8 @@ class HostBackend : public core::Backend {
   Result<std::unique_ptr<core::Memory>> allocate(size_t bytes) override { return HostMemory::allocate(bytes); }
   std::byte* host(std::byte* address) override { return address; }
   void clear(std::byte* to, size_t bytes) override {
-    if (bytes > 0) std::memset(to, 0, bytes);
+    if (bytes == 0) return;  // an empty vector has no address
+    core::for_parts(bytes, threads(), [to](size_t begin, size_t end) { std::memset(to + begin, 0, end - begin); });
   }
   void write(std::byte* to, const void* from, size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);  // an empty vector has no address

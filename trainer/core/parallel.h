@@ -31,4 +31,18 @@ void for_blocks(size_t count, int threads, const Body& body) {
   }
 }
 
+// Calls body(begin, end) once for each thread that has a part of [0, count). For what is faster in one long call.
+template <typename Body>
+void for_parts(size_t count, int threads, const Body& body) {
+  const auto parts = static_cast<size_t>(threads);
+  const size_t part = (blocks_of(count) + parts - 1) / parts * kBlock;
+  if (threads == 1 || part >= count) return body(size_t{0}, count);
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+  for (int i = 0; i < threads; ++i) {
+    const size_t begin = std::min(count, static_cast<size_t>(i) * part);
+    const size_t end = std::min(count, begin + part);
+    if (begin < end) body(begin, end);
+  }
+}
+
 }  // namespace lockstep::trainer::core

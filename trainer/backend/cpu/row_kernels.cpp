@@ -42,6 +42,68 @@ void fill_rows(const float* row, size_t rows, size_t columns, float* y) {
   }
 }
 
+#if defined(__AVX512F__)
+constexpr size_t kLanes = 16, kRowsAtOnce = 8;
+#elif defined(__AVX2__)
+constexpr size_t kLanes = 8, kRowsAtOnce = 4;
+#else
+constexpr size_t kLanes = 4, kRowsAtOnce = 4;
+#endif
+using Vector = float __attribute__((vector_size(kLanes * sizeof(float))));
+// In memory it may begin anywhere.
+using Unaligned = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+inline Vector load(const float* from) {
+  return *reinterpret_cast<const Unaligned*>(from);
+}
+
+inline float sum_of(Vector v) {
+  float sum = v[0];
+  for (size_t i = 1; i < kLanes; ++i) sum += v[i];
+  return sum;
+}
+
+// kRows rows of x with kColumns rows of `weight`. Each sum is over lanes, then over what is left of the depth.
+template <size_t kRows, size_t kColumns>
+[[gnu::always_inline]] inline void multiply_rows(const float* x, const float* weight, const float* bias, size_t depth,
+                                                 size_t columns, float* y) {
+  Vector sums[kRows][kColumns] = {};
+  size_t i = 0;
+  for (; i + kLanes <= depth; i += kLanes) {
+    Vector w[kColumns];
+    for (size_t c = 0; c < kColumns; ++c) w[c] = load(weight + c * depth + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vector value = load(x + r * depth + i);
+      for (size_t c = 0; c < kColumns; ++c) sums[r][c] += value * w[c];
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) {
+      float sum = sum_of(sums[r][c]);
+      for (size_t j = i; j < depth; ++j) sum += x[r * depth + j] * weight[c * depth + j];
+      y[r * columns + c] = bias == nullptr ? sum : sum + bias[c];
+    }
+  }
+}
+
+template <size_t kColumns>
+void multiply_few_rows(const float* x, const float* weight, const float* bias, size_t rows, size_t depth,
+                       size_t columns, float* y) {
+  size_t r = 0;
+  for (; r + kRowsAtOnce <= rows; r += kRowsAtOnce) {
+    multiply_rows<kRowsAtOnce, kColumns>(x + r * depth, weight, bias, depth, columns, y + r * columns);
+  }
+  for (; r < rows; ++r) multiply_rows<1, kColumns>(x + r * depth, weight, bias, depth, columns, y + r * columns);
+}
+
+void few_rows_products(const float* x, const float* weight, const float* bias, size_t rows, size_t depth,
+                       size_t columns, size_t begin, size_t end, float* y) {
+  const auto at = [&](size_t c) { return bias == nullptr ? nullptr : bias + c; };
+  size_t c = begin;
+  for (; c + 2 <= end; c += 2) multiply_few_rows<2>(x, weight + c * depth, at(c), rows, depth, columns, y + c);
+  if (c < end) multiply_few_rows<1>(x, weight + c * depth, at(c), rows, depth, columns, y + c);
+}
+
 void add_column_sums(const float* x, size_t rows, size_t columns, size_t begin, size_t end, float* sums) {
   constexpr size_t kWidth = 64;  // columns kept in registers while the rows go by
   for (size_t c0 = begin; c0 < end; c0 += kWidth) {
@@ -401,6 +463,7 @@ const RowKernels LOCKSTEP_ROW_KERNELS = {
     .images = LOCKSTEP_IMAGE_KERNELS,
     .tiles = kTiles,
     .fill_rows = fill_rows,
+    .few_rows_products = few_rows_products,
     .add_column_sums = add_column_sums,
     .add = add,
     .give = give,

@@ -13,7 +13,7 @@ namespace lockstep::trainer::backend::cpu {
 
 // Part of the numerics. It grows with each change of the kernels that changes a bit of their results. So no
 // deterministic training continues from a checkpoint of other kernels.
-inline constexpr int kKernelsRevision = 5;
+inline constexpr int kKernelsRevision = 6;
 
 // Matrices are row-major, (rows, columns). A name with a `d` in front is the gradient of what it names, and has its
 // shape. `accumulate`: adds to what is there, else overwrites it. One call may write only its share of an output:
@@ -25,6 +25,10 @@ struct RowKernels {
 
   // row (columns) to each row of y (rows, columns).
   void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);
+  // y = x weight^T, plus `bias` to each row unless it is null; x (rows, depth), weight (columns, depth), bias
+  // (columns), y (rows, columns), columns [begin, end). Reads each weight once, which pays where there are few rows.
+  void (*few_rows_products)(const float* x, const float* weight, const float* bias, size_t rows, size_t depth,
+                            size_t columns, size_t begin, size_t end, float* y);
   // sums[c] += sum over rows of x(r, c), for columns [begin, end). x (rows, columns); sums (columns).
   void (*add_column_sums)(const float* x, size_t rows, size_t columns, size_t begin, size_t end, float* sums);
   // y = a + b, each (count).
