@@ -83,12 +83,13 @@ std::map<std::string, Outcomes> run(const Plan& plan, const std::vector<std::vec
   return run_trials(plan, gangs.size(), policies, [&](std::size_t i) { return trial_of(plan, gangs[i], 0, i + 1); });
 }
 
-Outcomes run_objective(const Plan& plan, const Experiment& experiment, const placement::Objective& objective) {
+Outcomes run_policy(const Plan& plan, const Experiment& experiment,
+                    const std::function<std::unique_ptr<Policy>()>& make) {
   Outcomes outcomes(plan.seeds.size());
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     tasks.push_back([&, i] {
-      const auto policy = lockstep_policy(objective);
+      const auto policy = make();
       outcomes[i] = simulate(trial_of(plan, experiment, plan.seeds[i]), *policy);
     });
   }

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "operator/placement/objective.h"
 #include "tests/bench/placement/simulation.h"
 
 namespace lockstep::bench {
@@ -47,8 +48,9 @@ std::map<std::string, Outcomes> run(const Plan& plan, const Experiment& experime
 std::map<std::string, Outcomes> run(const Plan& plan, const std::vector<std::vector<Gang>>& gangs,
                                     const std::vector<std::string>& policies);
 
-// Lockstep with another objective.
-Outcomes run_objective(const Plan& plan, const Experiment& experiment, const placement::Objective& objective);
+// One policy, a new one for each seed.
+Outcomes run_policy(const Plan& plan, const Experiment& experiment,
+                    const std::function<std::unique_ptr<Policy>()>& make);
 
 // One value of each seed.
 template <class Value>

@@ -5,7 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "tests/bench/placement/packing_report.h"
 
@@ -17,7 +20,7 @@ struct Options {
   std::vector<std::string> policies = policy_names();
   std::vector<std::string> traces;
   std::string json;
-  bool quick = false, tune = false;
+  bool quick = false, tune = false, spans = false, bound = false;
 };
 
 // The weights that are compared: λ, and of a hole of a block against one of a rack.
@@ -34,8 +37,9 @@ void tune(const Options& options) {
   fmt::print("{:>8} {:>8} {:>17} {:>12} {:>12} {:>17}\n", "lambda", "hole", "racks / least", "one rack %",
              "one block %", "wait s");
   for (const placement::Objective& objective : objectives) {
-    const Outcomes packed = run_objective(options.plan, packing, objective);
-    const Outcomes waited = run_objective(options.plan, waiting, objective);
+    const auto make = [&] { return lockstep_policy(objective); };
+    const Outcomes packed = run_policy(options.plan, packing, make);
+    const Outcomes waited = run_policy(options.plan, waiting, make);
     const auto show = [](const Estimate& value) { return fmt::format("{:.3f} ± {:.3f}", value.mean, value.half); };
     fmt::print("{:>8} {:>8} {:>17} {:>12.1f} {:>12.1f} {:>17}{}\n", objective.lambda, objective.hole[0],
                show(over_seeds(packed, [](const Outcome& o) { return o.racks_over_least.value(); })),
@@ -43,6 +47,69 @@ void tune(const Options& options) {
                100 * over_seeds(packed, [](const Outcome& o) { return o.in_one_block.value(); }).mean,
                show(over_seeds(waited, [](const Outcome& o) { return o.wait.value(); })),
                objective == standard ? "  the default" : "");
+    std::fflush(stdout);
+  }
+}
+
+std::string shown(const Outcomes& outcomes, const Mean Outcome::*mean, double unit, int digits) {
+  const Estimate value = over_seeds(outcomes, [&](const Outcome& outcome) { return (outcome.*mean).value(); });
+  return fmt::format("{:.{}f} ± {:.{}f}", unit * value.mean, digits, unit * value.half, digits);
+}
+
+// What spans of a block and weights of its holes are worth in each experiment.
+void spans(const Options& options) {
+  const Experiment packing{"packing", 0.95, Mode::kPreferred, 0}, waiting{"waiting", 0.85, Mode::kRequired, 0};
+  const Experiment busy{"busy", 0.92, Mode::kPreferred, 0.05}, calm{"calm", 0.75, Mode::kPreferred, 0.05};
+  fmt::print("{:>8} {:>8} {:>15} {:>15} {:>12} {:>12} {:>14} {:>15} {:>15}\n", "span", "hole", "racks / least",
+             "blocks / least", "one rack %", "one block %", "wait s", "stay, 0.92 %", "stay, 0.75 %");
+  constexpr std::pair<double, double> kWeights[] = {{10'000, 0.2}, {10'000, 0.05}, {10'000, 0},
+                                                    {100, 0.2},    {50, 0.2},      {50, 0}};
+  for (const auto& [span, hole] : kWeights) {
+    const placement::Objective objective{{span, 100, 1}, {hole, 1, 0.1}, 6};
+    const auto make = [&] { return lockstep_policy(objective); };
+    const Outcomes packed = run_policy(options.plan, packing, make);
+    fmt::print("{:>8} {:>8} {:>15} {:>15} {:>12} {:>12} {:>14} {:>15} {:>15}\n", span, hole,
+               shown(packed, &Outcome::racks_over_least, 1, 3), shown(packed, &Outcome::blocks_over_least, 1, 3),
+               shown(packed, &Outcome::in_one_rack, 100, 1), shown(packed, &Outcome::in_one_block, 100, 1),
+               shown(run_policy(options.plan, waiting, make), &Outcome::wait, 1, 1),
+               shown(run_policy(options.plan, busy, make), &Outcome::stayed, 100, 1),
+               shown(run_policy(options.plan, calm, make), &Outcome::stayed, 100, 1));
+    std::fflush(stdout);
+  }
+}
+
+// What is left to gain at load 0.95: by the choice of each decision alone, and by knowledge of the gangs that run.
+void bound(const Options& options) {
+  constexpr double kFewestBlocks = 10'000, kFewestRacks = 50;  // spans of a block
+  const placement::Objective standard = placement::default_objective(2);
+  const std::vector<std::pair<const char*, std::function<std::unique_ptr<Policy>()>>> rows{
+      {"slurm", slurm_tree},
+      {"lockstep", [] { return lockstep_policy(); }},
+      {"lockstep, few racks",
+       [&] {
+         return lockstep_policy(placement::Objective{{kFewestRacks, 100, 1}, standard.hole, standard.lambda});
+       }},
+      {"gangs, few racks", [] { return oracle_policy(Knowledge::kGangs, kFewestRacks); }},
+      {"ages, few racks", [] { return oracle_policy(Knowledge::kAges, kFewestRacks); }},
+      {"ends", [] { return oracle_policy(Knowledge::kEnds, kFewestBlocks); }},
+      {"ends, few racks", [] { return oracle_policy(Knowledge::kEnds, kFewestRacks); }}};
+  fmt::print("Load 0.95: one rack is preferred. Mean ± 95 % confidence interval over the seeds.\n");
+  fmt::print("{:<20} {:>15} {:>15} {:>15} {:>12} {:>12} {:>12} {:>15}\n", "", "racks / least", "to slurm, by seed",
+             "fewest possible", "no choice %", "one rack %", "one block %", "blocks / least");
+  Outcomes peer;
+  for (const auto& [name, make] : rows) {
+    const Outcomes found = run_policy(options.plan, {"packing", 0.95, Mode::kPreferred, 0}, make);
+    if (peer.empty()) peer = found;
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      ratios.push_back(found[i].racks_over_least.value() / std::max(1.0, peer[i].racks_over_least.value()));
+    }
+    const Estimate ratio = estimate(ratios);
+    fmt::print("{:<20} {:>15} {:>15} {:>15} {:>12} {:>12} {:>12} {:>15}\n", name,
+               shown(found, &Outcome::racks_over_least, 1, 3), fmt::format("{:.3f} ± {:.3f}", ratio.mean, ratio.half),
+               shown(found, &Outcome::fewest_over_least, 1, 3), shown(found, &Outcome::no_choice, 100, 1),
+               shown(found, &Outcome::in_one_rack, 100, 1), shown(found, &Outcome::in_one_block, 100, 1),
+               shown(found, &Outcome::blocks_over_least, 1, 3));
     std::fflush(stdout);
   }
 }
@@ -98,6 +165,8 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingFile);
   app.add_option("--json", options.json, "a file for all figures; plot.py draws it");
   app.add_flag("--tune", options.tune, "compare weights of the objective, with seeds that the report does not use");
+  app.add_flag("--spans", options.spans, "compare spans and holes of a block, with those seeds");
+  app.add_flag("--bound", options.bound, "what is left to gain, by an oracle that knows more of the gangs that run");
   app.add_flag("--quick", options.quick, "two seeds, 400 gangs on 512 nodes: to see that it works");
   CLI11_PARSE(app, argc, argv);
   if (options.quick) {
@@ -105,9 +174,13 @@ int main(int argc, char** argv) {
     options.plan.gangs = 400;
     options.plan.seeds.resize(std::min<std::size_t>(options.plan.seeds.size(), 2));
   }
-  if (options.tune) {
+  if (options.tune || options.spans) {
     if (app.count("--seeds") == 0) options.plan.seeds = kTuningSeeds;
-    tune(options);
+    options.tune ? tune(options) : spans(options);
+    return 0;
+  }
+  if (options.bound) {
+    bound(options);
     return 0;
   }
   if (!options.traces.empty()) {

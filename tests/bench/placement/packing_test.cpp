@@ -184,6 +184,67 @@ TEST(Slurm, takes_large_leaves_first_and_the_tightest_last) {
   EXPECT_EQ(placed(*slurm_tree(), world, pods(5)), (Counts{{"n0", 4}, {"n3", 1}}));
 }
 
+// The rack where an oracle puts a gang of one, of two racks with as much room. The first has two gangs in the second
+// pair of nodes, the second rack has one.
+std::string rack_chosen(Knowledge knowledge, Resident of_the_first, Resident of_the_second) {
+  World world({1, 2, 4, 1}, {1});
+  world.take({{2, 1}, {3, 1}, {6, 1}, {7, 1}}, 1);
+  std::vector<Resident> residents(8);
+  residents[2] = residents[3] = of_the_first;
+  residents[6] = residents[7] = of_the_second;
+  ++residents[3].gang;
+  Ask ask = pods(1, {}, kRack);
+  ask.seconds = 1000;
+  ask.residents = residents;
+  const NodePods nodes = oracle_policy(knowledge, 10'000)->place(world, ask);
+  return world.tree().path(world.tree().domain_of(nodes.front().first)).back();
+}
+
+TEST(Oracle, goes_where_the_others_stay) {
+  const Resident leaving{1, 100, 10}, staying{5, 100, 5000};
+  EXPECT_EQ(rack_chosen(Knowledge::kEnds, leaving, staying), "r00001");
+  EXPECT_EQ(rack_chosen(Knowledge::kEnds, staying, leaving), "r00000");
+}
+
+TEST(Oracle, goes_where_the_others_are_old_or_few) {
+  const Resident young{1, 10, 0}, old{5, 9000, 0};
+  EXPECT_EQ(rack_chosen(Knowledge::kAges, young, old), "r00001");
+  EXPECT_EQ(rack_chosen(Knowledge::kAges, old, young), "r00000");
+  EXPECT_EQ(rack_chosen(Knowledge::kGangs, young, old), "r00001");
+}
+
+// By the default objective, but for the spans of nodes, which all assignments share.
+double cost(const World& world, const NodePods& nodes) {
+  std::map<DomainId, int> taken;
+  for (const auto& [node, count] : nodes) {
+    taken[world.tree().domain_of(node, kRack)] += count;
+    taken[world.tree().domain_of(node, kBlock)] += count;
+  }
+  const placement::Objective objective = placement::default_objective(2);
+  double cost = 0;
+  for (const auto& [domain, count] : taken) {
+    const auto level = static_cast<std::size_t>(world.tree().level(domain));
+    const auto free = static_cast<double>(world.room(1)[static_cast<std::size_t>(domain)]);
+    cost += objective.span[level] +
+            objective.lambda * objective.hole[level] * count * (2 * free - count) / world.tree().node_count(domain);
+  }
+  return cost;
+}
+
+TEST(Oracle, without_knowledge_decides_as_lockstep_does) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 200; ++round) {
+    World world({3, 3, 4, 1}, {1});
+    for (NodeId node = 0; node < 36; ++node) world.take({{node, static_cast<int>(random() % 2)}}, 1);
+    Ask ask = pods(1 + static_cast<int>(random() % 20), {}, kRack);
+    if (random() % 3 == 0) ask.required = static_cast<int>(random() % 2);
+    const NodePods ours = lockstep_policy()->place(world, ask),
+                   theirs = oracle_policy(Knowledge::kEnds, 10'000)->place(world, ask);
+    ASSERT_EQ(ours.size(), theirs.size()) << round;
+    ASSERT_NEAR(cost(world, ours), cost(world, theirs), 1e-6) << round;
+  }
+}
+
 TEST(Policies, place_what_fits_within_what_is_required) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {
@@ -234,6 +295,23 @@ TEST(Simulation, a_gang_stands_still_until_a_failed_node_is_replaced) {
   EXPECT_EQ(outcome.stayed.count, 1);
   EXPECT_DOUBLE_EQ(outcome.stayed.value(), 1);
   EXPECT_DOUBLE_EQ(outcome.wait.sum, 1500 - 400);
+}
+
+TEST(Simulation, says_what_any_choice_could_do) {
+  Trial trial;
+  trial.site = {2, 2, 2, 8};
+  trial.warm_up = 0;
+  // Each of the first gangs takes a rack; when two of them have ended, the last one gets the other two racks.
+  trial.gangs = {{0, 100, 2, 8, {}, kRack},
+                 {0, 900, 2, 8, {}, kRack},
+                 {0, 100, 2, 8, {}, kRack},
+                 {0, 900, 2, 8, {}, kRack},
+                 {200, 50, 4, 8, {}, kRack}};
+  const Outcome outcome = simulate(trial, *kueue_best_fit());
+  EXPECT_EQ(outcome.no_choice.count, 1);
+  EXPECT_DOUBLE_EQ(outcome.no_choice.value(), 1);
+  EXPECT_DOUBLE_EQ(outcome.fewest_over_least.value(), 1);
+  EXPECT_DOUBLE_EQ(outcome.blocks_over_least.value(), 2);
 }
 
 TEST(Simulation, rings_of_ranks_cross_as_rarely_as_possible) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,21 @@
 
 namespace lockstep::bench {
 
+// Whose a node is.
+struct Resident {
+  int gang = kNone;
+  double age = 0, left = 0;  // seconds since the gang started, and until it ends
+};
+
 struct Ask {
   int pods = 1;
   int gpus = 8;                                      // of each pod
   std::optional<int> required = {}, preferred = {};  // kBlock or kRack
   NodePods survivors = {};                           // pods of the gang that run
+
+  // For policies that know more than what is free: for how long the gang trains, and who is on each node, by NodeId.
+  double seconds = 0;
+  std::span<const Resident> residents = {};
 };
 
 class Policy {
@@ -30,6 +41,8 @@ class Policy {
   virtual NodePods place(const World& world, const Ask& ask) = 0;
   // Whether a replacement goes near the survivors.
   virtual bool anchored() const { return false; }
+  // Whether `Ask::residents` is needed.
+  virtual bool knows_residents() const { return false; }
 };
 
 // Lockstep; without an objective, with the default one.
@@ -40,6 +53,14 @@ std::unique_ptr<Policy> koordinator_policy();
 std::unique_ptr<Policy> kai_policy();
 std::unique_ptr<Policy> slurm_tree();
 std::unique_ptr<Policy> random_policy(std::uint64_t seed);
+// What an oracle sees beside what is free. Only the first two can be known.
+enum class Knowledge {
+  kGangs,  // how many gangs are in a rack
+  kAges,   // when each of them started
+  kEnds,   // when each of them ends
+};
+// No scheduler: Lockstep's objective with such knowledge, and another span of a block.
+std::unique_ptr<Policy> oracle_policy(Knowledge knowledge, double block_span);
 
 // The names of all policies, Lockstep first.
 const std::vector<std::string>& policy_names();

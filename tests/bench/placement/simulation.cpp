@@ -5,6 +5,7 @@
 #include <queue>
 #include <random>
 #include <set>
+#include <span>
 
 namespace lockstep::bench {
 namespace {
@@ -14,7 +15,7 @@ constexpr int kNobody = -1;
 struct Running {
   std::vector<Member> members;           // by slot; node kNone: it waits for a replacement
   std::vector<rendezvous::Place> ranks;  // of the last ring
-  double ends = 0;
+  double started = 0, ends = 0;
   double stalled_since = 0;
   int missing = 0;
   int ending = 0;  // the number of its valid end event
@@ -139,13 +140,27 @@ class Simulation {
     return world_.largest(asks.gpus, asks.required.value_or(kClusterLevel)) >= pods;
   }
 
+  std::span<const Resident> residents() {
+    residents_.assign(owner_.size(), {});
+    for (std::size_t node = 0; node < owner_.size(); ++node) {
+      if (owner_[node] == kNobody) continue;
+      const Running& running = state(owner_[node]);
+      residents_[node] = {owner_[node], now_ - running.started, std::max(0.0, running.ends - now_)};
+    }
+    return residents_;
+  }
+
   bool try_to_start(int id) {
     const Gang& asks = gang(id);
     if (!fits(asks, asks.pods)) return false;
-    const NodePods pods = policy_.place(world_, {asks.pods, asks.gpus, asks.required, asks.preferred, {}});
+    Ask ask{asks.pods, asks.gpus, asks.required, asks.preferred, {}, asks.seconds, {}};
+    if (policy_.knows_residents()) ask.residents = residents();
+    const NodePods pods = policy_.place(world_, ask);
     if (pods.empty()) return false;
+    if (static_cast<std::size_t>(id) >= first_counted_) note_room(asks);
     Running& running = state(id);
     running.counted = static_cast<std::size_t>(id) >= first_counted_;
+    running.started = now_;
     for (const auto& [node, count] : pods) {
       for (int i = 0; i < count; ++i) running.members.push_back({{}, node});
     }
@@ -200,7 +215,8 @@ class Simulation {
     const Gang& asks = gang(id);
     Running& running = state(id);
     if (!fits(asks, running.missing)) return false;
-    Ask ask{running.missing, asks.gpus, asks.required, asks.preferred, {}};
+    Ask ask{running.missing, asks.gpus, asks.required, asks.preferred, {}, asks.seconds, {}};
+    if (policy_.knows_residents()) ask.residents = residents();
     std::set<DomainId> blocks;
     for (const Member& member : running.members) {
       if (member.node == kNone) continue;
@@ -233,17 +249,40 @@ class Simulation {
     return true;
   }
 
+  // The fewest racks that hold the gang, as large as the cluster has them.
+  int least_racks(const Gang& asks) const {
+    const int pods_of_a_node = world_.node_pods(asks.gpus);
+    const int nodes = (asks.pods + pods_of_a_node - 1) / pods_of_a_node;
+    return (nodes + trial_.site.nodes - 1) / trial_.site.nodes;
+  }
+
+  // What any choice could do for a gang that is about to start.
+  void note_room(const Gang& asks) {
+    const int least = least_racks(asks);
+    if (least <= 1) return;
+    std::vector<std::int64_t> rooms;
+    for (const DomainId rack : world_.domains(kRack)) {
+      rooms.push_back(world_.room(asks.gpus)[static_cast<std::size_t>(rack)]);
+    }
+    std::sort(rooms.rbegin(), rooms.rend());
+    std::int64_t held = 0;
+    int fewest = 0;
+    for (; held < asks.pods; ++fewest) held += rooms[static_cast<std::size_t>(fewest)];
+    outcome_.fewest_over_least.add(static_cast<double>(fewest) / least);
+    outcome_.no_choice.add(world_.room(asks.gpus)[kRoot] == asks.pods ? 1 : 0);
+  }
+
   void note_start(int id, const NodePods& pods) {
     std::set<DomainId> racks, blocks;
     for (const auto& [node, count] : pods) {
       racks.insert(world_.tree().domain_of(node, kRack));
       blocks.insert(world_.tree().domain_of(node, kBlock));
     }
-    const int pods_of_a_node = world_.node_pods(gang(id).gpus);
-    const int nodes = (gang(id).pods + pods_of_a_node - 1) / pods_of_a_node;
-    const int least = (nodes + trial_.site.nodes - 1) / trial_.site.nodes;
+    const int least = least_racks(gang(id));
     if (least > 1) {
       outcome_.racks_over_least.add(static_cast<double>(racks.size()) / least);
+      const int blocks_at_least = (least + trial_.site.racks - 1) / trial_.site.racks;
+      outcome_.blocks_over_least.add(static_cast<double>(blocks.size()) / blocks_at_least);
       if (least <= trial_.site.racks) outcome_.in_one_block.add(blocks.size() == 1 ? 1 : 0);
     } else if (gang(id).pods > 1) {
       outcome_.in_one_rack.add(racks.size() == 1 ? 1 : 0);
@@ -289,6 +328,7 @@ class Simulation {
   std::vector<int> waiting_, stalled_;  // gangs, in order
   std::vector<int> owner_;              // the gang of a whole node, by NodeId
   std::vector<bool> down_;              // by NodeId
+  std::vector<Resident> residents_;     // of residents()
 
   std::size_t first_counted_ = 0;
   double used_gpus_ = 0, gpu_seconds_ = 0;

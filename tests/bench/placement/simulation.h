@@ -36,12 +36,15 @@ struct Mean {
 
 struct Outcome {
   // Of gangs, when they start.
-  Mean racks_over_least;  // racks used ÷ the fewest that could hold the gang; larger than a rack
-  Mean in_one_rack;       // 1 or 0; of 2 nodes or more that would fit into a rack
-  Mean in_one_block;      // 1 or 0; larger than a rack, and would fit into a block
-  Mean wait;              // seconds
-  Mean broken;            // share of free GPUs in racks that are not wholly free
-  double used = 0;        // share of all GPUs in use, over time
+  Mean racks_over_least;   // racks used ÷ the fewest that could hold the gang; larger than a rack
+  Mean fewest_over_least;  // the same for the fewest racks that had room for the gang when it started
+  Mean blocks_over_least;  // blocks instead of racks
+  Mean no_choice;          // 1 or 0: it takes every free node; larger than a rack
+  Mean in_one_rack;        // 1 or 0; of 2 nodes or more that would fit into a rack
+  Mean in_one_block;       // 1 or 0; larger than a rack, and would fit into a block
+  Mean wait;               // seconds
+  Mean broken;             // share of free GPUs in racks that are not wholly free
+  double used = 0;         // share of all GPUs in use, over time
 
   // Of replacements in gangs that were inside one block.
   Mean stayed;      // 1 or 0: it is inside that block
