@@ -1,15 +1,20 @@
-"""The operator is upgraded from the commit in tests/compat/BASELINE under a gang that trains: gang and record
-carry over. 25 s."""
+"""The operator is upgraded from the commit in tests/compat/BASELINE under a gang that trains, and rolled back to it.
+After the upgrade, gang and record carry over. After the rollback, a gang whose ranks differ from slots forms a new
+generation. 60 s."""
 
 import pathlib
 import subprocess
 
 import pytest
 
+import binder
 import e2e
 import gang as gangs
+import jobs
 
 NODES = 2
+RACK = "example.com/rack"
+STEPS = 2_000
 IMAGE = "docker.io/lockstep/operator:baseline"
 
 
@@ -56,3 +61,32 @@ def test_a_gang_of_the_baseline_carries_over_to_this_operator(cluster, job, star
     carried = cluster.record("upgrade")
     assert carried["generation"] == record["generation"] + 1 and carried["term"] > record["term"]
     print(f"\nformat of the record: {record.get('format')}, then {carried['format']}")
+
+
+def test_a_rollback_re_forms_a_gang_whose_ranks_differ_from_slots(cluster, job, start, baseline, tmp_path):
+    for node, rack in {"n1": "a", "n2": "b"}.items():
+        cluster.kubectl("label", "node", node, f"{RACK}={rack}", "--overwrite")
+    before = start(flags=(f"--topology-level=rack={RACK}",))
+    before.wait_until_ready()
+    template = jobs.patient()
+    template["spec"]["schedulerName"] = binder.Binder.NAME
+    with binder.Binder(cluster, ["n1", "n2", "n1"]):
+        gang = gangs.Gang(cluster, job, "rollback", *gangs.FLAGS, pace=0.05, steps=STEPS, nodes=3, elastic=False,
+                          podTemplate=template, scheduling={"backend": "None"})
+        pods = [gang.pod(slot) for slot in range(3)]
+        record = cluster.record("rollback")
+        assert record["format"] == 3 and cluster.slots_by_rank("rollback") == [0, 2, 1], record
+
+        assert before.stop() == 0
+        start(program=baseline, image=IMAGE).wait_until_ready()
+        gang.until("all train in a new generation", lambda: gang.ledgers.trains_with(3, record["generation"]))
+        rolled_back = cluster.record("rollback")
+        assert "format" not in rolled_back and cluster.slots_by_rank("rollback") == [0, 1, 2], rolled_back
+        assert [gang.pod(slot)["metadata"]["uid"] for slot in range(3)] == [pod["metadata"]["uid"] for pod in pods]
+        assert gang.status()["restarts"].get("charged", 0) == 0
+        print(f"\ngeneration {record['generation']}, then {rolled_back['generation']} of the baseline")
+
+        gang.hurry()
+        digest = gangs.reference(tmp_path / "alone", *gangs.FLAGS, f"--steps={STEPS}")
+        assert gang.finish() == digest
+    assert e2e.ledger_verdict(gang.ledgers.folder, tmp_path / "alone").violations == []

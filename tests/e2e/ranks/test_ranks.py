@@ -1,9 +1,8 @@
 """Ranks follow the racks of the nodes, through a killed rank, a replaced node and a killed leader. 90 s."""
 
-import json
 import re
-import threading
 
+import binder
 import e2e
 import gang as gangs
 import jobs
@@ -13,42 +12,6 @@ LABEL = "example.com/rack"
 RACKS = {"n1": "a", "n2": "b", "n3": "a", "n4": "b"}
 NODES = ["n1", "n2", "n3", "n4", "n1", "n2"]  # by slot: the racks a b a b a b
 STEPS = 3_000
-
-
-class Binder:
-    """Binds pods that name its scheduler, each to the node of its slot; a scheduler that knows nothing of racks. The
-    job has backend None: Lockstep would choose other nodes."""
-
-    NAME = "by-slot"
-
-    def __init__(self, cluster):
-        self.cluster, self.nodes = cluster, dict(enumerate(NODES))
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._bind_all)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join()
-
-    def _bind_all(self):
-        while not self._over.wait(0.1):
-            pods = (self.cluster.read("/api/v1/namespaces/default/pods") or {}).get("items", [])
-            for pod in pods:
-                if (
-                    pod["spec"].get("nodeName")
-                    or pod["spec"]["schedulerName"] != self.NAME
-                    or "deletionTimestamp" in pod["metadata"]
-                ):
-                    continue
-                name, node = pod["metadata"]["name"], self.nodes[int(pod["metadata"]["labels"]["lockstep.dev/slot"])]
-                binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
-                           "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
-                self.cluster.kubectl("create", "--raw", f"/api/v1/namespaces/default/pods/{name}/binding", "-f", "-",
-                                     stdin=json.dumps(binding), check=False)
 
 
 def crossings(nodes):
@@ -90,9 +53,9 @@ def test_a_ring_crosses_two_racks_twice_whatever_happens_to_the_gang(cluster, st
     flags = (f"--topology-level=rack={LABEL}",)
     leader, standby = start(flags=flags), start(flags=flags)
     e2e.wait_for("one leads", lambda: leader.leads() or standby.leads(), 40)
-    with Binder(cluster) as binder:
+    with binder.Binder(cluster, NODES) as bound:
         template = jobs.patient()
-        template["spec"]["schedulerName"] = Binder.NAME
+        template["spec"]["schedulerName"] = bound.NAME
         gang = gangs.Gang(cluster, job, "racks", *gangs.FLAGS, steps=STEPS, pace=0.05, nodes=SLOTS, elastic=False,
                           podTemplate=template, scheduling={"backend": "None"})
         first = look(cluster, gang)
@@ -104,13 +67,13 @@ def test_a_ring_crosses_two_racks_twice_whatever_happens_to_the_gang(cluster, st
         assert look(cluster, gang) == first, "the same pods have the same ranks"
 
         with gang.fault("a pod moves to another node of its rack"):
-            binder.nodes[2] = "n1"
+            bound.nodes[2] = "n1"
             cluster.kubectl("delete", "pod", gang.pod(2)["metadata"]["name"], "--wait=false")
         assert gang.rows[-1][3][0]["firstFailingRank"] == 2
         assert look(cluster, gang) == first, "the successor has the failed rank"
 
         with gang.fault("a pod moves to the other rack, and the leader is killed meanwhile"):
-            binder.nodes[5] = "n3"
+            bound.nodes[5] = "n3"
             cluster.kubectl("delete", "pod", gang.pod(5)["metadata"]["name"], "--wait=false")
             (leader if leader.leads() else standby).process.kill()
         assert gang.rows[-1][3][0]["firstFailingRank"] == 4
