@@ -1,4 +1,5 @@
-"""Ranks follow the racks of the nodes, through a killed rank, a replaced node and a killed leader. 90 s."""
+"""Ranks follow the racks of the nodes, through a killed rank, a replaced node, a killed leader and a node without
+power. 90 s."""
 
 import re
 
@@ -78,6 +79,13 @@ def test_a_ring_crosses_two_racks_twice_whatever_happens_to_the_gang(cluster, st
             (leader if leader.leads() else standby).process.kill()
         assert gang.rows[-1][3][0]["firstFailingRank"] == 4
         assert look(cluster, gang) == [0, 4, 2, 5, 1, 3]
+
+        with gang.fault("a node loses its power, and its pod moves to another node of its rack"):
+            bound.nodes[3] = "n2"
+            cluster.command("power-off", "n4")
+        attempt = gang.rows[-1][3][0]
+        assert (attempt["cause"], attempt["firstFailingRank"], attempt["node"]) == ("NodeLost", 5, "n4")
+        assert look(cluster, gang) == [0, 4, 2, 5, 1, 3], "the successor has the lost rank"
 
         gang.hurry()
         digest = gangs.reference(tmp_path / "alone", *gangs.FLAGS, f"--steps={STEPS}")
