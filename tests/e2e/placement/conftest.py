@@ -2,6 +2,7 @@
 
 Operators are processes on the host. Each test has nodes of its own: the real ones, or a pool of the fleet."""
 
+import math
 import pathlib
 import sys
 
@@ -15,8 +16,10 @@ import lives  # noqa: E402
 import placed  # noqa: E402
 import watch  # noqa: E402
 
-# pool -> nodes; test_contention.py has the first nodes of the fleet
+# pool -> nodes; test_contention.py has the first nodes of the fleet. The jobs of test_recovery.py are there at the same
+# time: two of each round, each of two pods with one GPU.
 POOLS = {contention.POOL: contention.FLEET, "repair": 3, "pair": 2, "spare": 1,
+         "recovery": math.ceil(4 * placed.RECOVERIES / placed.GPUS),
          **{pool: lives.NODES for pool in lives.POOLS}}
 
 

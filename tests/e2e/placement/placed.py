@@ -1,6 +1,7 @@
 """Jobs, pods and nodes of the placement tests, and the states of a pod between its decision and its node."""
 
 import contextlib
+import os
 
 import e2e
 import jobs
@@ -17,6 +18,7 @@ LEVELS = (f"--topology-level=block={BLOCK}", f"--topology-level=rack={RACK}")
 SICK = "XIDErrors"  # the condition by which a node is sick while it is True
 FLAGS = (*LEVELS, f"--avoid-nodes=condition:{SICK}=True")  # of the operator
 RACK_OF_FLEET, BLOCK_OF_FLEET = 8, 32  # nodes
+RECOVERIES = int(os.environ.get("LOCKSTEP_RECOVERIES", "5"))  # of test_recovery.py, for each backend
 
 
 def client(cluster):

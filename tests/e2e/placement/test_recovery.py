@@ -4,13 +4,12 @@ LOCKSTEP_RECOVERIES is how many pods each side loses, in turn. Each is of a job 
 restart waits.
 """
 
-import os
 import statistics
 import time
 
 import placed
 
-ROUNDS = int(os.environ.get("LOCKSTEP_RECOVERIES", "5"))
+ROUNDS = placed.RECOVERIES
 ALLOWED = 0.15  # seconds beyond what it takes without placement
 
 
@@ -38,7 +37,7 @@ def test_a_successor_is_bound_as_soon_as_without_placement(cluster, operator, wa
     for number in range(ROUNDS):
         for backend in ("Lockstep", "None"):
             names[backend, number] = job(
-                placed.simulated(f"{backend.lower()}-{number}", 2, 1, "repair", scheduling={"backend": backend})
+                placed.simulated(f"{backend.lower()}-{number}", 2, 1, "recovery", scheduling={"backend": backend})
             )
     for name in names.values():
         cluster.wait_for(
