@@ -43,7 +43,7 @@ class LinearKernel final : public Base {
   }
 
  private:
-  // By measurement: the library's product of few rows takes twice as long as the way of the weights from memory.
+  // By measurement. The library's product of few rows takes twice as long as reading the weights from memory.
   static constexpr size_t kFewRows = 16, kManyWeights = size_t{1} << 20;
   bool reads_weights_once() const { return d_.rows <= kFewRows && d_.in * d_.out >= kManyWeights; }
 
