@@ -30,8 +30,8 @@ def reference(folder, *flags):
 
 
 class Gang:
-    """A job with a ledger, and what is done to it. Slots are ranks, because each fault begins when all are there
-    again."""
+    """A job with a ledger, and what is done to it. Slots are ranks unless the nodes are in several racks, because each
+    fault begins when all are there again."""
 
     def __init__(self, cluster, job, name, *flags, steps, pace, nodes=NODES, elastic=True, **spec):
         flags += (f"--steps={steps}",)

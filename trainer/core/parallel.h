@@ -31,11 +31,13 @@ void for_blocks(size_t count, int threads, const Body& body) {
   }
 }
 
-// Calls body(begin, end) once for each thread that has a part of [0, count). For what is faster in one long call.
+// Calls body(begin, end) once for each thread that has a part of [0, count), and not at all for nothing. For what is
+// faster in one long call.
 template <typename Body>
 void for_parts(size_t count, int threads, const Body& body) {
   const auto parts = static_cast<size_t>(threads);
   const size_t part = (blocks_of(count) + parts - 1) / parts * kBlock;
+  if (count == 0) return;
   if (threads == 1 || part >= count) return body(size_t{0}, count);
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
   for (int i = 0; i < threads; ++i) {

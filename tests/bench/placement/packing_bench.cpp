@@ -164,10 +164,15 @@ int main(int argc, char** argv) {
   app.add_option("--trace", options.traces, "traces of gavel instead of drawn gangs, on 512 GPUs")
       ->check(CLI::ExistingFile);
   app.add_option("--json", options.json, "a file for all figures; plot.py draws it");
-  app.add_flag("--tune", options.tune, "compare weights of the objective, with seeds that the report does not use");
-  app.add_flag("--spans", options.spans, "compare spans and holes of a block, with those seeds");
-  app.add_flag("--bound", options.bound, "what is left to gain, by an oracle that knows more of the gangs that run");
+  CLI::Option* const tune_flag =
+      app.add_flag("--tune", options.tune, "compare weights of the objective, with seeds that the report does not use");
+  CLI::Option* const spans_flag =
+      app.add_flag("--spans", options.spans, "compare spans and holes of a block, with those seeds");
+  CLI::Option* const bound_flag = app.add_flag(
+      "--bound", options.bound, "what is left to gain, by an oracle that knows more of the gangs that run");
   app.add_flag("--quick", options.quick, "two seeds, 400 gangs on 512 nodes: to see that it works");
+  spans_flag->excludes(tune_flag);
+  bound_flag->excludes(tune_flag)->excludes(spans_flag);
   CLI11_PARSE(app, argc, argv);
   if (options.quick) {
     options.plan.site.blocks = 2;

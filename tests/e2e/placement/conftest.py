@@ -17,9 +17,9 @@ import placed  # noqa: E402
 import watch  # noqa: E402
 
 # pool -> nodes; test_contention.py has the first nodes of the fleet. The jobs of test_recovery.py are there at the same
-# time: two of each round, each of two pods with one GPU.
+# time: two of each round, each of two pods with one GPU. One node stays free for successors.
 POOLS = {contention.POOL: contention.FLEET, "repair": 3, "pair": 2, "spare": 1,
-         "recovery": math.ceil(4 * placed.RECOVERIES / placed.GPUS),
+         "recovery": math.ceil(4 * placed.RECOVERIES / placed.GPUS) + 1,
          **{pool: lives.NODES for pool in lives.POOLS}}
 
 
