@@ -31,6 +31,9 @@ class NodeKernel : public Kernel {
   Real* dx(size_t i = 0) const { return static_cast<Real*>(bindings().input_gradients[i]); }
   bool accumulate(size_t i = 0) const { return bindings().accumulate[i]; }
   Real* dparameter(size_t i) const { return static_cast<Real*>(bindings().parameter_gradients[i]); }
+  bool adds_to_dparameter(size_t i, const core::RunContext& context) const {
+    return !context.overwrites || !bindings().overwrites[i];
+  }
   size_t elements() const { return d_.rows * d_.in; }
   // Where the backward pass of a loss starts.
   double loss_scale(const core::RunContext& context) const {

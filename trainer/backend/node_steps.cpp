@@ -1,5 +1,6 @@
 #include "trainer/backend/node_steps.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::trainer::backend {
@@ -16,6 +17,16 @@ std::vector<core::TensorId> inputs_of(const core::Graph& graph, const Run& run) 
     }
   }
   return inputs;
+}
+
+// Parameters of the run's nodes, in order.
+std::vector<core::TensorId> parameters_of(const core::Graph& graph, const Run& run) {
+  std::vector<core::TensorId> parameters;
+  for (size_t i = run.first; i < run.first + run.count; ++i) {
+    const std::vector<core::TensorId>& of_node = graph.nodes[i].parameters;
+    parameters.insert(parameters.end(), of_node.begin(), of_node.end());
+  }
+  return parameters;
 }
 
 bool has_memory(const core::Graph& graph, core::TensorId id) {
@@ -42,6 +53,7 @@ core::Step step_of(const core::Graph& graph, const Run& run, bool trains, size_t
     if (graph.tensor(id).has_gradient) step.gradient_writes.push_back(id);
   }
   step.backward_scratch = needs.backward_scratch * element;
+  for (size_t i : needs.overwrites) step.overwrites.push_back(parameters_of(graph, run)[i]);
   return step;
 }
 
@@ -66,11 +78,14 @@ Bindings bindings_of(const core::Graph& graph, const core::Step& step, const cor
     bindings.accumulate.push_back(wanted && memory.adds[written]);
     written += wanted ? 1 : 0;
   }
+  for (core::TensorId id : parameters_of(graph, run_of(step))) {
+    bindings.parameters.push_back(at(addresses.values, id));
+    bindings.parameter_gradients.push_back(at(addresses.gradients, id));
+    const auto told = std::find(step.overwrites.begin(), step.overwrites.end(), id);
+    const bool overwrites = told != step.overwrites.end() && memory.overwrites[told - step.overwrites.begin()];
+    bindings.overwrites.push_back(overwrites);
+  }
   for (size_t node : step.nodes) {
-    for (core::TensorId id : graph.nodes[node].parameters) {
-      bindings.parameters.push_back(at(addresses.values, id));
-      bindings.parameter_gradients.push_back(at(addresses.gradients, id));
-    }
     for (core::TensorId id : graph.nodes[node].statistics) {
       bindings.statistics.push_back(at(addresses.statistics, id));
       bindings.staged_statistics.push_back(at(addresses.staged_statistics, id));

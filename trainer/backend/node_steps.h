@@ -22,12 +22,13 @@ std::vector<Run> nodes_alone(const core::Graph& graph);
 
 // What a kernel needs besides its nodes' inputs, parameters and output.
 struct Needs {
-  bool reads_inputs = false;       // in the backward pass
-  bool reads_output = false;       // in the backward pass
-  std::vector<size_t> keeps = {};  // elements of each block that the forward pass leaves for the backward pass
-  size_t forward_scratch = 0;      // elements that only the forward pass uses
-  size_t backward_scratch = 0;     // elements that only the backward pass uses
-  bool cheap = false;              // as core::Step has it
+  bool reads_inputs = false;            // in the backward pass
+  bool reads_output = false;            // in the backward pass
+  std::vector<size_t> keeps = {};       // elements of each block that the forward pass leaves for the backward pass
+  size_t forward_scratch = 0;           // elements that only the forward pass uses
+  size_t backward_scratch = 0;          // elements that only the backward pass uses
+  bool cheap = false;                   // as core::Step has it
+  std::vector<size_t> overwrites = {};  // of the run's parameters: see core::Step
 };
 
 // Memory that a kernel works on, in the order of its nodes and of each node's lists. Inputs are those that no node of
@@ -42,11 +43,13 @@ struct Bindings {
   void* backward_scratch = nullptr;
   void* output = nullptr;
   // Of the backward pass. A null input gradient is not wanted. `accumulate[i]`: add to input gradient i, else
-  // overwrite. Parameter gradients are always added to. The loss node has no output gradient.
+  // overwrite. `overwrites[i]`: overwrite parameter gradient i where RunContext::overwrites says so, else add to it.
+  // The loss node has no output gradient.
   const void* output_gradient = nullptr;
   std::vector<void*> input_gradients;
   std::vector<bool> accumulate;
   std::vector<void*> parameter_gradients;
+  std::vector<bool> overwrites;
 };
 
 // Ready to compute. It never allocates and never waits. After an error, whose sentence names the layer, what it writes

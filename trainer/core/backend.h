@@ -33,6 +33,7 @@ struct RunContext {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // place of the micro-batch's first sample in the global batch
   double loss_scale = 1;          // the gradient is that of loss_scale times the sum of the samples' losses
+  bool overwrites = false;        // overwrite the gradients that StepMemory::overwrites marks
 };
 
 // One or more nodes that a backend computes at once. Tensors are named by their id.
@@ -43,10 +44,12 @@ struct Step {
   std::vector<TensorId> backward_reads;   // values of inputs and activations, in the backward pass
   std::vector<TensorId> gradient_reads;   // gradients of activations
   std::vector<TensorId> gradient_writes;  // gradients of activations and parameters that are inputs of a node
-  std::vector<size_t> keeps;              // bytes of each block that the forward pass leaves for the backward pass
-  size_t forward_scratch = 0;             // bytes that only the forward pass uses
-  size_t backward_scratch = 0;            // bytes that only the backward pass uses
-  bool cheap = false;                     // recompute() costs little beside a convolution or a matrix product
+  // Parameters whose gradients it overwrites if it is told to, with the bits of adding to zeros. Zeros may have a sign.
+  std::vector<TensorId> overwrites;
+  std::vector<size_t> keeps;    // bytes of each block that the forward pass leaves for the backward pass
+  size_t forward_scratch = 0;   // bytes that only the forward pass uses
+  size_t backward_scratch = 0;  // bytes that only the backward pass uses
+  bool cheap = false;           // recompute() costs little beside a convolution or a matrix product
 };
 
 // A lowered graph: its steps, and the bytes of each tensor.
@@ -61,13 +64,14 @@ struct StepMemory {
   std::vector<void*> keeps;
   void* forward_scratch = nullptr;
   void* backward_scratch = nullptr;
-  std::vector<bool> adds;  // by gradient_writes: add to the gradient, else overwrite it
+  std::vector<bool> adds;        // by gradient_writes: add to the gradient, else overwrite it
+  std::vector<bool> overwrites;  // by Step::overwrites: overwrite the gradient where RunContext::overwrites is set
 };
 
 // Where everything is. By tensor: addresses of the backend's memory; null: there is none. Statistics are float64.
 struct Addresses {
   std::vector<void*> values;               // of inputs, parameters and activations
-  std::vector<void*> gradients;            // of parameters (always added to) and activations
+  std::vector<void*> gradients;            // of parameters and activations
   std::vector<const double*> statistics;   // committed: read in evaluation
   std::vector<double*> staged_statistics;  // of this micro-batch: written in training, committed by others
   std::vector<StepMemory> steps;

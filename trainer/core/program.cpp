@@ -34,7 +34,7 @@ Result<size_t> offset_of(const Tensor& tensor, const std::vector<Segment>& segme
 
 Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& backend, const ProgramMemory& memory,
                                                   ProgramOptions options) {
-  std::unique_ptr<Program> program(new Program(graph, backend, options.pulse));
+  std::unique_ptr<Program> program(new Program(graph, backend, options.pulse, memory.gradients));
   const bool trains = memory.gradients != nullptr;
   LOCKSTEP_TRY(program->lowered_, backend.lower(graph, trains));
   const std::vector<Step>& steps = program->lowered_.steps;
@@ -72,6 +72,7 @@ Result<std::unique_ptr<Program>> Program::compile(const Graph& graph, Backend& b
     for (size_t node : step.nodes) learns = learns || graph.tensor(graph.nodes[node].output).has_gradient;
     program->learns_.push_back(learns);
   }
+  if (trains) program->find_only_writers(*memory.layout);
   LOCKSTEP_TRY(program->executable_, backend.bind(graph, program->lowered_, addresses));
   return program;
 }
@@ -105,7 +106,7 @@ Status Program::place_state(const ProgramMemory& memory) {
 }
 
 // In the order of the backward pass, the first step that writes the gradient of an activation overwrites it, and later
-// ones add. Gradients of parameters add up over micro-batches: the caller clears them at the start of a training step.
+// ones add. Gradients of parameters add up over micro-batches.
 void Program::find_first_writers() {
   std::vector<bool> written(graph_.tensors.size(), false);
   for (size_t k = lowered_.steps.size(); k-- > 0;) {
@@ -114,6 +115,33 @@ void Program::find_first_writers() {
       addresses_.steps[k].adds.push_back(adds);
       written[static_cast<size_t>(id)] = true;
     }
+  }
+}
+
+// A step may overwrite the gradient of a parameter that no other node uses.
+void Program::find_only_writers(const Layout& layout) {
+  std::vector<int> uses(graph_.tensors.size(), 0);
+  for (const Node& node : graph_.nodes) {
+    for (TensorId id : node.parameters) ++uses[static_cast<size_t>(id)];
+    for (TensorId id : node.inputs) ++uses[static_cast<size_t>(id)];
+  }
+  std::vector<Range> overwritten;
+  for (size_t k = 0; k < lowered_.steps.size(); ++k) {
+    for (TensorId id : lowered_.steps[k].overwrites) {
+      const bool only = learns_[k] && uses[static_cast<size_t>(id)] == 1;
+      addresses_.steps[k].overwrites.push_back(only);
+      if (!only) continue;
+      const auto* at = static_cast<const std::byte*>(addresses_.gradients[static_cast<size_t>(id)]);
+      const size_t begin = static_cast<size_t>(at - gradients_) / size_of(backend_.real());
+      overwritten.push_back({begin, begin + static_cast<size_t>(count_of(graph_.tensor(id).shape))});
+    }
+  }
+  std::sort(overwritten.begin(), overwritten.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  overwritten.push_back({layout.count, layout.count});
+  size_t end = 0;
+  for (const Range& range : overwritten) {
+    if (end < range.begin) added_.push_back({end, range.begin});
+    end = range.end;
   }
 }
 
@@ -134,6 +162,13 @@ Status Program::backward(size_t step, const RunContext& context, const std::atom
   if (learns_[step]) LOCKSTEP_CHECK_OK(executable_->backward(step, context));
   if (pulse_ != nullptr) pulse_->beat();
   return {};
+}
+
+void Program::clear_added() {
+  const size_t width = size_of(backend_.real());
+  for (const Range& range : added_) {
+    backend_.clear(gradients_ + range.begin * width, (range.end - range.begin) * width);
+  }
 }
 
 size_t Program::loss_bytes() const {

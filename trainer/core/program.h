@@ -32,6 +32,11 @@ struct ProgramOptions {
   Recompute recompute = Recompute::kNothing;  // without effect on a program that only predicts
 };
 
+// Elements of an arena.
+struct Range {
+  size_t begin = 0, end = 0;
+};
+
 class Program {
  public:
   // `graph`, `backend` and the arenas must outlive the program. kExhausted when there is not enough memory; kInvalid
@@ -48,7 +53,7 @@ class Program {
   // One step of it, for callers that have something to do in between.
   Status forward(size_t step, const RunContext& context, const std::atomic<bool>& abort);
   // After forward() in training mode: adds the gradients of the parameters to their arena, step by step from the last
-  // to the first.
+  // to the first. With RunContext::overwrites it reads nothing of the arena outside added().
   Status backward(const RunContext& context, const std::atomic<bool>& abort) {
     for (size_t step = steps(); step-- > 0;) LOCKSTEP_CHECK_OK(backward(step, context, abort));
     return {};
@@ -56,6 +61,10 @@ class Program {
   // One step of it, for callers that have something to do in between.
   Status backward(size_t step, const RunContext& context, const std::atomic<bool>& abort);
   size_t steps() const { return lowered_.steps.size(); }
+  // Where gradients are always added to, with padding, ascending. A caller that lets backward() overwrite the others
+  // has these cleared.
+  const std::vector<Range>& added() const { return added_; }
+  void clear_added();
   // The last node that `step` computes.
   size_t last_node(size_t step) const { return lowered_.steps[step].nodes.back(); }
   // After the backward pass of `step`, the nodes from this one to the last of the graph have run theirs.
@@ -79,10 +88,12 @@ class Program {
   std::span<std::byte> arena();
 
  private:
-  Program(const Graph& graph, Backend& backend, Pulse* pulse) : graph_(graph), backend_(backend), pulse_(pulse) {}
+  Program(const Graph& graph, Backend& backend, Pulse* pulse, std::byte* gradients)
+      : graph_(graph), backend_(backend), pulse_(pulse), gradients_(gradients) {}
   void place_inputs();
   Status place_state(const ProgramMemory& memory);
   void find_first_writers();
+  void find_only_writers(const Layout& layout);
 
   const Graph& graph_;
   Backend& backend_;
@@ -90,6 +101,8 @@ class Program {
   Lowered lowered_;
   std::vector<size_t> done_from_;  // of each step
   std::vector<bool> learns_;       // of each step: it has a backward pass
+  std::byte* const gradients_;     // as ProgramMemory has it
+  std::vector<Range> added_;
   Recomputation recomputation_;
   std::unique_ptr<Memory> inputs_;
   std::unique_ptr<Memory> arena_;

@@ -135,8 +135,8 @@ Result<StepReport> Replica::run_step(const Control& wish) {
                                             "--learning-rate or set --clip-norm");
     }
     report.redone = attempt;
-    backend.clear(gradients_->data(), gradients_->bytes());
     LOCKSTEP_TRY(const Share share, parts_.synchronizer.begin(attempt));
+    clear_gradients(share);
     if (attempt == 0) {
       parts_.source.aim({.step = state_->step,
                          .first = share.first,
@@ -174,6 +174,12 @@ Result<StepReport> Replica::run_step(const Control& wish) {
   return report;
 }
 
+// The first micro-batch overwrites the rest, if the share has one.
+void Replica::clear_gradients(const Share& share) {
+  if (share.empty()) return parts_.backend.clear(gradients_->data(), gradients_->bytes());
+  program_->clear_added();
+}
+
 // Two micro-batches are on their way at a time, so that the backend has work while the host takes results.
 Status Replica::compute(const Share& share) {
   computed_.clear();
@@ -197,7 +203,8 @@ Status Replica::compute_micro_batch(InFlight& batch, const Share& share) {
   const RunContext context{.seed = options_.seed,
                            .step = state_->step,
                            .first_sample = batch.index * rows,
-                           .loss_scale = 1.0 / static_cast<double>(share.samples)};
+                           .loss_scale = 1.0 / static_cast<double>(share.samples),
+                           .overwrites = batch.turn.first};
   {
     Timed timed(times_.load);
     const Meanwhile loading(pulse_, Doing::kLoading, options_.loading_rest);

@@ -153,6 +153,7 @@ class Replica {
   Result<T> settled(Result<T> result);
   Result<StepReport> run_step(const Control& wish);
   Result<Evaluation> run_evaluation();
+  void clear_gradients(const Share& share);
   Status compute(const Share& share);
   Status compute_micro_batch(InFlight& batch, const Share& share);
   Status forward(const RunContext& context);

@@ -87,7 +87,7 @@ struct Attachment {
   const Layout& layout;
   Backend& backend;
   State& state;                    // changed by commit() alone, but for what need() fetches from others
-  Memory& gradients;               // laid out by `layout`; begin() finds it cleared
+  Memory& gradients;               // laid out by `layout`; each bucket is zeros, or this step's from ready() on
   std::span<double> statistics;    // on the host: finish() leaves the means over the global batch here
   std::int64_t micro_batches = 1;  // of a global batch
 };

@@ -104,7 +104,7 @@ void Network::update() {
                                 .gradients = gradients_->data(),
                                 .slots = slots,
                                 .step = context_.step++});
-  backend_->clear(gradients_->data(), gradients_->bytes());
+  program_->clear_added();
 }
 
 Status Network::train() {

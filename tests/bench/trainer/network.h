@@ -48,7 +48,7 @@ class Network {
   std::unique_ptr<trainer::core::Memory> gradients_;
   std::vector<double> staged_;
   std::unique_ptr<trainer::core::Program> program_;
-  trainer::core::RunContext context_;
+  trainer::core::RunContext context_{.overwrites = true};  // a step has one micro-batch
   std::atomic<bool> abort_{false};
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -107,6 +108,17 @@ class Bench {
     if (spoil) spoil_recomputed();
     EXPECT_TRUE(program_->backward(context, abort).ok());
     read_staged();
+    return all(gradients_->data(), layout_.count);
+  }
+
+  // The same of a backward pass that may overwrite, over an arena that holds NaN there.
+  std::vector<double> overwritten_gradient() {
+    set_all(gradients_->data(), std::vector<double>(layout_.count, std::numeric_limits<double>::quiet_NaN()));
+    program_->clear_added();
+    loss();
+    context.overwrites = true;
+    EXPECT_TRUE(program_->backward(context, abort).ok());
+    context.overwrites = false;
     return all(gradients_->data(), layout_.count);
   }
 

@@ -86,6 +86,50 @@ TEST(Program, gradients_add_up_over_micro_batches) {
   EXPECT_DOUBLE_EQ(twice[first.offset], 2 * once[first.offset]);
 }
 
+// Two layers of one weight, and one with a weight of its own.
+core::Graph tied_layers() {
+  core::GraphBuilder build(5);
+  const core::TensorId x = build.real_input("x", {5, 6});
+  const core::TensorId a = core::ops::linear(build, "first", x, 6, true, 0, "tied");
+  const core::TensorId b = core::ops::linear(build, "second", a, 6, true, 0, "tied");
+  const core::TensorId y = core::ops::linear(build, "own", b, 3);
+  return build.finish(y, core::ops::mean_squared_error(build, "loss", y, build.real_input("target", {5, 3})));
+}
+
+TEST(Overwriting, computes_the_bits_of_adding_to_zeros) {
+  auto backend = backend::make_backend("cpu", kThreads).value();
+  std::vector<testing::LayerCase> layers = testing::layer_cases(5, 4);
+  layers.push_back({"large linear", [] {
+                      core::GraphBuilder build(300);  // a sum that threads may share
+                      const core::TensorId y = core::ops::linear(build, "y", build.real_input("x", {300, 512}), 512);
+                      const core::TensorId target = build.real_input("target", {300, 512});
+                      return build.finish(y, core::ops::mean_squared_error(build, "loss", y, target));
+                    }});
+  for (const testing::LayerCase& layer : layers) {
+    const core::Graph graph = layer.graph();
+    Bench bench(graph, *backend, layer.classes);
+    const std::vector<double> expected = bench.gradient();
+    EXPECT_EQ(bench.overwritten_gradient(), expected) << layer.name;
+  }
+}
+
+TEST(Overwriting, adds_to_a_parameter_of_several_layers) {
+  const core::Graph graph = tied_layers();
+  auto backend = backend::make_backend("cpu", 1).value();
+  Bench bench(graph, *backend);
+  const auto is_added = [&](const core::Segment& segment) {
+    const auto& added = bench.program().added();
+    return std::any_of(added.begin(), added.end(), [&](core::Range range) {
+      return range.begin <= segment.offset && segment.offset + segment.count <= range.end;
+    });
+  };
+  for (const core::Segment& segment : bench.layout().segments) {
+    EXPECT_EQ(is_added(segment), segment.name != "own.weight") << segment.name;
+  }
+  const std::vector<double> expected = bench.gradient();
+  EXPECT_EQ(bench.overwritten_gradient(), expected);
+}
+
 TEST(Program, no_step_writes_to_a_bucket_that_is_ready) {
   auto backend = backend::make_backend("cpu", 1).value();
   for (const testing::LayerCase& layer : testing::layer_cases(5, 4)) {

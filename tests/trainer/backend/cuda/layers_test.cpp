@@ -58,6 +58,7 @@ TEST_P(CudaLayer, loss_and_gradient_are_those_of_ref_in_every_order_of_threads) 
       EXPECT_NEAR(actual.staged()[i], expected.staged()[i], tolerance) << "statistic " << i << " of the batch";
     }
   }
+  EXPECT_EQ(actual.overwritten_gradient(), gradient);
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, CudaLayer, ::testing::ValuesIn(testing::layer_cases(5, 4)), case_name);

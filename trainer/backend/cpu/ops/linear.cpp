@@ -28,15 +28,28 @@ class LinearKernel final : public Base {
                        bias ? 1.0f : 0.0f, y(), d_.out);
     return products_.take(node());
   }
-  Status backward(const RunContext&) override {
-    products_.multiply(As::kTransposed, As::kIs, d_.out, d_.in, d_.rows, dy(), d_.out, x(), d_.in, 1.0f, dparameter(0),
-                       d_.in);
+  Status backward(const RunContext& context) override {
+    const bool adds = adds_to_dparameter(0, context);
+    if (reads_weights_once()) {
+      share(d_.out, 4, [&](size_t begin, size_t end) {
+        kernels_.few_rows_weight_gradient(dy(), x(), d_.rows, d_.in, d_.out, begin, end, adds, dparameter(0));
+      });
+    } else {
+      products_.multiply(As::kTransposed, As::kIs, d_.out, d_.in, d_.rows, dy(), d_.out, x(), d_.in, adds ? 1.0f : 0.0f,
+                         dparameter(0), d_.in);
+    }
     if (bindings().parameters.size() > 1) {
       share_columns(d_.out, [&](size_t begin, size_t end) {
         kernels_.add_column_sums(dy(), d_.rows, d_.out, begin, end, dparameter(1));
       });
     }
     if (dx() == nullptr) return products_.take(node());
+    if (reads_weights_once()) {
+      share(d_.in, 64, [&](size_t begin, size_t end) {
+        kernels_.few_rows_input_gradient(dy(), parameter(0), d_.rows, d_.in, d_.out, begin, end, accumulate(), dx());
+      });
+      return products_.take(node());
+    }
     products_.multiply(As::kIs, As::kIs, d_.rows, d_.in, d_.out, dy(), d_.out, parameter(0), d_.in,
                        accumulate() ? 1.0f : 0.0f, dx(), d_.in);
     return products_.take(node());
@@ -54,7 +67,7 @@ class LinearKernel final : public Base {
 }  // namespace
 
 Needs needs_of(const core::ops::Linear&, const Dimensions&, const Team&) {
-  return {.reads_inputs = true};
+  return {.reads_inputs = true, .overwrites = {0}};
 }
 
 std::unique_ptr<Kernel> make_kernel(const core::ops::Linear&, Site site) {

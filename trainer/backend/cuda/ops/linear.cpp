@@ -55,9 +55,9 @@ class LinearKernel final : public Base {
   Status forward(const RunContext&) override {
     return multiply(output_, bindings().inputs[0], bindings().parameters[0], false, bindings().output);
   }
-  Status backward(const RunContext&) override {
+  Status backward(const RunContext& context) override {
     const void* const dy = bindings().output_gradient;
-    LOCKSTEP_CHECK_OK(multiply(weight_, dy, bindings().inputs[0], true, dparameter(0)));
+    LOCKSTEP_CHECK_OK(multiply(weight_, dy, bindings().inputs[0], adds_to_dparameter(0, context), dparameter(0)));
     if (has_bias()) {
       LOCKSTEP_CHECK_OK(run([&]<typename E>() {
         return trainer::cuda::add_column_sums(stream(), static_cast<const E*>(dy), dparameter(1), rows(), size(d_.out),
@@ -95,7 +95,7 @@ class LinearKernel final : public Base {
 Needs needs_of(const core::ops::Linear&, const Dimensions& d) {
   const size_t scratch =
       trainer::cuda::column_sums_scratch(static_cast<std::int64_t>(d.rows), static_cast<std::int64_t>(d.out));
-  return {.reads_inputs = true, .backward_scratch = floats_of(scratch)};
+  return {.reads_inputs = true, .backward_scratch = floats_of(scratch), .overwrites = {0}};
 }
 
 Result<std::unique_ptr<Kernel>> make_kernel(const core::ops::Linear&, Site site) {

@@ -1,5 +1,6 @@
 #include "tests/trainer/backend/cuda/roofline/node_bytes.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -53,7 +54,19 @@ double NodeBytes::weights() const {
 }
 
 double NodeBytes::dweight(size_t index) const {
-  return index < node_.parameters.size() ? 2 * 4 * elements(node_.parameters[index]) : 0;
+  if (index >= node_.parameters.size()) return 0;
+  return (overwrites(index) ? 1 : 2) * 4 * elements(node_.parameters[index]);
+}
+
+bool NodeBytes::overwrites(size_t index) const {
+  if (std::find(needs_.overwrites.begin(), needs_.overwrites.end(), index) == needs_.overwrites.end()) return false;
+  std::ptrdiff_t uses = 0;
+  for (const core::Node& node : graph_.nodes) {
+    for (const auto* list : {&node.parameters, &node.inputs}) {
+      uses += std::count(list->begin(), list->end(), node_.parameters[index]);
+    }
+  }
+  return uses == 1 && graph_.tensor(node_.output).has_gradient;
 }
 
 double NodeBytes::dweights() const {

@@ -20,7 +20,7 @@ class NodeBytes {
   double dx(size_t input = 0) const;      // the gradient of an input, written or added to; 0: it has none
   double weight(size_t index = 0) const;  // 0: there is none
   double weights() const;                 // all of them
-  // Adding to the float32 gradient of a weight, or of all of them.
+  // Writing the float32 gradient of a weight, or of all of them. It is added to unless overwrites().
   double dweight(size_t index = 0) const;
   double dweights() const;
   double kept() const;  // from the forward for the backward pass
@@ -31,6 +31,9 @@ class NodeBytes {
   // backward pass.
   double copied_forward() const;
   double copied_backward() const;
+
+  // Whether the node overwrites the gradient of a parameter in a step of one micro-batch, as core has it.
+  bool overwrites(size_t index) const;
 
   double elements(core::TensorId tensor) const;
   bool wants(size_t input) const { return graph_.tensor(node_.inputs[input]).has_gradient; }

@@ -113,12 +113,12 @@ TEST(NodeWork, of_a_depthwise_convolution) {
 TEST(NodeWork, of_a_linear_layer) {
   EXPECT_EQ(plain(of_vectors(), kFloat32, "middle"),
             "Linear y 8192 3712\n"
-            "Linear dw 8192 5632\n"  // 4 (128 + 256 + 2 * 512)
+            "Linear dw 8192 3584\n"  // 4 (128 + 256 + 512)
             "Linear dw 0 1536\n"     // 4 (256 + 2 * 32 + 2 * 32): the last are sums of rows
             "Linear dx 8192 3584\n");
   EXPECT_EQ(plain(of_vectors(), kBfloat16, "middle"),
             "Linear y 8192 1856 tensor cores\n"
-            "Linear dw 8192 4864 tensor cores\n"  // 2 (128 + 256) + 4 * 2 * 512
+            "Linear dw 8192 2816 tensor cores\n"  // 2 (128 + 256) + 4 * 512
             "Linear dw 0 1024\n"
             "Linear dx 8192 1792 tensor cores\n"
             "copies y 0 3264\n");  // (4 + 2) (512 + 32)
@@ -128,9 +128,9 @@ TEST(NodeWork, of_a_linear_layer) {
 // sample's loss is a float64 before it is a float32.
 TEST(NodeWork, of_scores_and_their_loss) {
   EXPECT_EQ(plain(of_vectors(), kBfloat16, "scores"),
-            "Linear y 1536 812 tensor cores\n"    // 2 (256 + 96) + 4 (3 + 24)
-            "Linear dw 1536 1328 tensor cores\n"  // 2 (256 + 24) + 4 * 2 * 96
-            "Linear dw 0 96\n"                    // 2 * 24 + 4 (2 + 2) 3
+            "Linear y 1536 812 tensor cores\n"   // 2 (256 + 96) + 4 (3 + 24)
+            "Linear dw 1536 944 tensor cores\n"  // 2 (256 + 24) + 4 * 96
+            "Linear dw 0 96\n"                   // 2 * 24 + 4 (2 + 2) 3
             "Linear dx 1536 752 tensor cores\n"
             "copies y 0 576\n");
   EXPECT_EQ(plain(of_vectors(), kBfloat16, "loss"),

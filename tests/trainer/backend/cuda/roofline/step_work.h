@@ -11,8 +11,8 @@ namespace lockstep::trainer::testing {
 
 enum class Fused : std::uint8_t { kNo, kYes };
 
-// The work besides that of the layers. It is images from bytes, clearing gradients, their norm, and an update by a rule
-// with `slots` numbers for each parameter (SGD one, AdamW two).
+// The work besides that of the layers: images from bytes, clearing the gradients that no layer overwrites, and the norm
+// of all. Then an update by a rule with `slots` numbers for each parameter (SGD one, AdamW two).
 std::vector<Work> works_of_step(const core::Graph& graph, backend::Precision precision, int slots, Fused fused);
 
 }  // namespace lockstep::trainer::testing
