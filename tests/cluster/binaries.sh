@@ -4,8 +4,8 @@
 #
 #   tests/cluster/binaries.sh [NAME...]     all of them, or only the named ones
 #
-# The go.mod and go.sum of each folder in modules/ pin the versions. If KUBEBUILDER_ASSETS names a folder that holds
-# a program, that one is used instead of a build. Progress goes to standard error.
+# The go.mod and go.sum of each folder in modules/ pin the versions. A main.go there chooses what a program has. If
+# KUBEBUILDER_ASSETS names a folder that holds a program, that one is used instead. Progress goes to standard error.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,14 +22,14 @@ programs=(
   "kubelet                  kubernetes  k8s.io/kubernetes/cmd/kubelet"
   "kube-proxy               kubernetes  k8s.io/kubernetes/cmd/kube-proxy"
   "kubectl                  kubernetes  k8s.io/kubernetes/cmd/kubectl"
-  "coredns                  coredns     github.com/coredns/coredns"
+  "coredns                  coredns     ."
   "helm                     helm        helm.sh/helm/v3/cmd/helm"
   "kwok                     kwok        sigs.k8s.io/kwok/cmd/kwok"
 )
 
 kubernetes_version=$(version_of k8s.io/kubernetes "$here/modules/kubernetes/go.mod")
 # The folder's name changes with every pinned version, so an old cache is never mistaken for a new one.
-pins=$(cat "$here"/modules/*/go.mod | sha256sum | cut -c1-12)
+pins=$(cat "$here"/modules/*/go.mod "$here"/modules/*/*.go | sha256sum | cut -c1-12)
 bin=$cache/cluster/$kubernetes_version-$pins/bin
 
 if [ "${1:-}" = "-h" ] || [ "${1:-}" = "--help" ]; then
