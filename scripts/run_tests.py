@@ -7,8 +7,8 @@
 
 Every suite's output goes to out/tests/<suite>.log; of a suite that failed, the end is shown.
 LOCKSTEP_REQUIRE_CLUSTER=1 counts a skipped cluster test as failed (.ci/run sets it). LOCKSTEP_SERIAL=1 runs no two
-suites side by side; the sanitizers' builds, and what the suite kernels needs, go on beside the suites that wait, with
-the processor time that these leave.
+suites side by side. The runner makes some things at idle priority beside other suites. These are the programs of the
+test clusters, what the suite kernels needs, and the sanitizers' builds.
 """
 
 import os
@@ -30,7 +30,8 @@ def jobs():
 
 def side_by_side():
     """Test programs at a time: some of them mostly wait."""
-    return str(2 * (os.cpu_count() or 1)) if os.environ.get("LOCKSTEP_SERIAL") != "1" else jobs()
+    cores = os.cpu_count() or 1
+    return str(cores + 1 if os.environ.get("LOCKSTEP_SERIAL") == "1" else 2 * cores)
 
 
 BUILD_LOCK = threading.Lock()
@@ -39,7 +40,8 @@ IDLE_BUILDS = {}  # preset -> the thread that builds it
 IDLE_LOG = "idle"  # out/tests/idle.log
 ONE_THREAD = "one_thread"  # a label of tests (cmake/rooms.cmake)
 KERNELS = ROOT / "build/kernels"
-KERNELS_READY = []  # the thread that prepares the suite kernels
+PREPARED = {}  # what is made at idle priority -> the thread that makes it
+CLUSTER_PROGRAMS = ["tests/cluster/binaries.sh"]
 TESTED = set()  # presets of which the tests of one thread have passed, or one has failed
 
 
@@ -57,23 +59,49 @@ def build(suite, preset, targets=()):
         return status
 
 
-def start_when_idle():
-    """Starts threads at idle priority: one prepares the suite kernels, others build the sanitizers' unit tests and run
-    those of one thread.
+def prepare_when_idle(name, make, after=()):
+    """Starts a thread that calls make(), which returns nothing or what failed, after those that `after` names.
 
-    The suites report what these find, and repeat a step that failed."""
-    log_of(IDLE_LOG).unlink(missing_ok=True)
-
-    def kernels():
+    The suites that need it wait for it (prepared()), and repeat a step that failed."""
+    def work():
+        for other in after:
+            prepared(other)
         begun = time.monotonic()
-        failed = prepare_kernels(IDLE_LOG, "1", ["scripts/idle.sh"])
-        outcome = failed.names[0] if failed else "prepared"
-        print(f"           kernels: {outcome} beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+        failed = make()
+        print(f"           {name}: {failed or 'prepared'} beside the others in {time.monotonic() - begun:.0f} s",
+              flush=True)
 
-    KERNELS_READY.append(threading.Thread(target=kernels))
-    KERNELS_READY[0].start()
+    PREPARED[name] = threading.Thread(target=work)
+    PREPARED[name].start()
+
+
+def prepared(name):
+    if name in PREPARED:
+        PREPARED[name].join()
+
+
+def idle_run(command):
+    status = run(IDLE_LOG, ["scripts/idle.sh", *command], 4800)
+    return f"ended with {status}" if status else None
+
+
+def start_programs():
+    log_of(IDLE_LOG).unlink(missing_ok=True)
+    prepare_when_idle("programs", lambda: idle_run(CLUSTER_PROGRAMS))
+
+
+def start_when_idle():
+    """Starts threads at idle priority: one prepares the suite kernels, others build the sanitizers' unit tests and
+    run those of one thread. What a suite waits for comes first."""
+    def kernels():
+        failed = prepare_kernels(IDLE_LOG, "1", ["scripts/idle.sh"])
+        return failed.names[0] if failed else None
+
+    prepare_when_idle("kernels", kernels, after=["programs"])
 
     def build_preset(preset, before):
+        for name in PREPARED:
+            prepared(name)
         if before:
             before.join()
         begun = time.monotonic()
@@ -175,8 +203,7 @@ def suite_kernels(suite):
         counts = Counts(skipped=1)
         counts.names.append("skipped kernels: NVIDIA's pinned packages are for x86-64")
         return counts
-    for thread in KERNELS_READY:
-        thread.join()
+    prepared("kernels")
     targets = () if () in BUILT else ("cuda_plans_test",)
     failed = prepare_kernels(suite, jobs()) or need(suite, ("the build", lambda: build(suite, "release", targets)))
     if failed:
@@ -212,9 +239,14 @@ def need(suite, *steps):
     return None
 
 
+def cluster_programs(suite):
+    prepared("programs")
+    return run(suite, CLUSTER_PROGRAMS, 4800)
+
+
 def suite_cluster(suite, paths, deadline):
     failed = need(suite, ("the release build", lambda: build(suite, "release")),
-                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+                  ("the programs of the test cluster", lambda: cluster_programs(suite)))
     return failed or pytest(suite, paths, deadline)
 
 
@@ -224,7 +256,7 @@ def suite_compat(suite):
 
 
 def test_cluster(suite):
-    failed = need(suite, ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+    failed = need(suite, ("the programs of the test cluster", lambda: cluster_programs(suite)))
     return failed or script(suite, ["tests/cluster/test_cluster.py"], 900)
 
 
@@ -233,7 +265,7 @@ def suite_kind(suite):
     programs = ("lockstep-operator", "lockstep-agent", "lockstep-trainer", "lockstep-trainer-cuda", "fakenccl",
                 "fakecublaslt", "fakecudnn")
     failed = need(suite, ("the release build", lambda: build(suite, "release", () if () in BUILT else programs)),
-                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)),
+                  ("the programs of the test cluster", lambda: cluster_programs(suite)),
                   ("the programs and images of kind", lambda: run(suite, ["tests/kind/run.sh", "prepare"], 4800)))
     if failed:
         return failed
@@ -255,7 +287,7 @@ def suite_kind(suite):
 def soak(suite):
     """The long forms, one after the other; each prints its seed into the log."""
     failed = need(suite, ("the release build", lambda: build(suite, "release")),
-                  ("the programs of the test cluster", lambda: run(suite, ["tests/cluster/binaries.sh"], 4800)))
+                  ("the programs of the test cluster", lambda: cluster_programs(suite)))
     if failed:
         return failed
     counts = Counts()
@@ -420,6 +452,7 @@ def main(arguments):
     processes.begin()
     report = Report()
     if arguments == ["all"]:
+        start_programs()
         run_suites(FIRST, report)
         start_when_idle()
         threads = [threading.Thread(target=run_suites, args=(lane, report)) for lane in LANES]
