@@ -18,7 +18,7 @@
 #include "trainer/models/mlp.h"
 #include "trainer/models/resnet.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::bfloat16_test {
 namespace {
 
 using testing::Bench;
@@ -159,4 +159,4 @@ TEST(Bfloat16, halves_the_memory_of_activations) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::bfloat16_test

@@ -12,7 +12,7 @@
 #include "trainer/data/generated.h"
 #include "trainer/models/linear_regression.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::commit_test {
 namespace {
 
 using data::BlobSource;
@@ -91,4 +91,4 @@ TEST(CommitOnCuda, a_step_whose_update_the_gpu_loses_does_not_count) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::commit_test

@@ -13,7 +13,7 @@
 #include "tests/trainer/backend/layers.h"
 #include "trainer/models/mlp.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::cuda_backend_test {
 namespace {
 
 using testing::fake_gpu;
@@ -66,4 +66,4 @@ TEST(MakeCudaBackend, a_missing_library_is_one_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::cuda_backend_test

@@ -14,7 +14,7 @@
 #include "trainer/core/random.h"
 #include "trainer/models/mlp.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::device_arithmetic_test {
 namespace {
 
 using testing::gpu;
@@ -160,4 +160,4 @@ TEST_F(Arenas, an_update_leaves_the_bits_and_the_digest_that_the_host_would) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::device_arithmetic_test

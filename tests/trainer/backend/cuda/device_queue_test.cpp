@@ -18,7 +18,7 @@
 #include "trainer/core/optimizer.h"
 #include "trainer/models/linear_regression.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::device_queue_test {
 namespace {
 
 using testing::Bench;
@@ -229,4 +229,4 @@ TEST_F(BrokenDevice, an_update_on_it_ends_the_process_with_a_code_that_may_be_tr
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::device_queue_test

@@ -10,7 +10,7 @@
 #include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/backend/cuda/libraries.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::dnn_contract_test {
 namespace {
 
 // The most products that an element of the pass's result sums.
@@ -123,4 +123,4 @@ TEST_F(Convolutions, a_library_that_is_missing_is_one_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::dnn_contract_test

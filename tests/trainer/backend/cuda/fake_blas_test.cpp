@@ -8,7 +8,7 @@
 #include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/backend/cuda/libraries.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::fake_blas_test {
 namespace {
 
 TEST_F(Products, round_their_operands_to_tf32_only_if_asked) {
@@ -129,4 +129,4 @@ TEST_F(Products, that_the_fake_finds_wrong_are_one_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::fake_blas_test

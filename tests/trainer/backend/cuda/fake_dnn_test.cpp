@@ -11,7 +11,7 @@
 #include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/backend/cuda/libraries.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::fake_dnn_test {
 namespace {
 
 Values in_tf32(Values values) {
@@ -197,4 +197,4 @@ TEST_F(ConvolutionsDeathTest, too_little_memory_ends_the_process_with_a_sentence
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::fake_dnn_test

@@ -10,7 +10,7 @@
 #include "tests/trainer/backend/cuda/on_fake.h"
 #include "tests/trainer/backend/layers.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::fake_tf32_test {
 namespace {
 
 using testing::Bench;
@@ -49,4 +49,4 @@ TEST(Tf32, changes_products_and_convolutions_alone) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::fake_tf32_test

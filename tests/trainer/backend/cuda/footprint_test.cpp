@@ -7,7 +7,7 @@
 #include "tests/trainer/cuda/fake_cuda.h"
 #include "trainer/core/footprint.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::footprint_test {
 namespace {
 
 using testing::mlp;
@@ -35,4 +35,4 @@ TEST(TrainingOnCuda, a_replica_takes_the_memory_that_was_foretold) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::footprint_test

@@ -12,7 +12,7 @@
 #include "trainer/core/ops.h"
 #include "trainer/models/registry.h"
 
-namespace lockstep::trainer::backend::cuda {
+namespace lockstep::trainer::backend::cuda::fusion_test {
 namespace {
 
 namespace ops = core::ops;
@@ -111,4 +111,4 @@ TEST(CudaFusion, leaves_no_relu_or_sum_of_a_resnet_alone) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::backend::cuda
+}  // namespace lockstep::trainer::backend::cuda::fusion_test

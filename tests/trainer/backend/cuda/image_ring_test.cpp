@@ -9,7 +9,7 @@
 #include "trainer/core/pixels.h"
 #include "trainer/core/random.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::image_ring_test {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -94,4 +94,4 @@ TEST_F(Images, come_in_the_order_of_the_queue) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::image_ring_test

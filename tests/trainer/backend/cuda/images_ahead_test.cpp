@@ -12,7 +12,7 @@
 #include "trainer/backend/make_backend.h"
 #include "trainer/data/synthetic_images.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::images_ahead_test {
 namespace {
 
 using cuda::fake::Enqueued;
@@ -138,4 +138,4 @@ TEST(ImagesAhead, a_step_that_fails_afterwards_loses_and_repeats_no_sample) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::images_ahead_test

@@ -21,7 +21,7 @@
 #include "trainer/models/resnet.h"
 #include "trainer/models/vgg_a.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::layers_test {
 namespace {
 
 using testing::Bench;
@@ -160,4 +160,4 @@ TEST(CudaContract, an_index_out_of_range_ends_a_wait_with_its_layer_and_row) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::layers_test

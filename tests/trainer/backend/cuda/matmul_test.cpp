@@ -12,7 +12,7 @@
 #include "tests/trainer/backend/cuda/fake_numbers.h"
 #include "tests/trainer/backend/cuda/libraries.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::matmul_test {
 namespace {
 
 TEST_F(Products, are_those_of_three_loops_for_every_form_stride_and_bias) {
@@ -131,4 +131,4 @@ TEST_F(Products, a_product_that_the_library_cannot_compute_is_one_sentence) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::matmul_test

@@ -17,7 +17,7 @@
 #include "trainer/data/generated.h"
 #include "trainer/models/mlp.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::nccl_training_test {
 namespace {
 
 using testing::Bytes;
@@ -172,4 +172,4 @@ TEST(TrainingOverNccl, an_aborted_sum_changes_no_parameter) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::nccl_training_test

@@ -14,7 +14,7 @@
 #include "tests/trainer/backend/layers.h"
 #include "trainer/backend/make_backend.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::tf32_test {
 namespace {
 
 using testing::Bench;
@@ -49,4 +49,4 @@ TEST(Tf32, is_named_by_the_numerics) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::tf32_test

@@ -12,7 +12,7 @@
 #include "tests/trainer/backend/cuda/under_test.h"
 #include "tests/trainer/core/gang.h"
 
-namespace lockstep::trainer {
+namespace lockstep::trainer::training_test {
 namespace {
 
 using testing::GangResult;
@@ -162,4 +162,4 @@ TEST(TrainingOnCuda, a_restart_from_the_middle_changes_no_bit) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer
+}  // namespace lockstep::trainer::training_test

@@ -14,7 +14,7 @@
 #include "tests/trainer/backend/cuda/emulator/kernel_language.h"
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::emulator_test {
 namespace {
 
 using testing::expect_success;
@@ -255,4 +255,4 @@ TEST(EmulatorDeathTest, a_stream_without_hooks_is_found) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::emulator_test

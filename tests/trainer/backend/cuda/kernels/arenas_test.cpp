@@ -11,7 +11,7 @@
 #include "trainer/core/fixed_point.h"
 #include "trainer/core/norm.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::arenas_test {
 namespace {
 
 using testing::expect_success;
@@ -129,4 +129,4 @@ TEST(NormKernels, of_nothing_is_zero_and_of_a_nan_is_a_nan) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::arenas_test

@@ -7,7 +7,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::attention_test {
 namespace {
 
 using testing::expect_close;
@@ -115,4 +115,4 @@ TEST(AttentionKernelsAtTheLimit, scores_that_are_large_do_not_overflow) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::attention_test

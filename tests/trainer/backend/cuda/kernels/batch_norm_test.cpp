@@ -8,7 +8,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::batch_norm_test {
 namespace {
 
 using backend::Activation;
@@ -228,4 +228,4 @@ TEST(BatchNormInEvaluation, uses_the_running_statistics) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::batch_norm_test

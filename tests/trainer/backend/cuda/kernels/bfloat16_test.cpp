@@ -25,7 +25,7 @@
 #include "trainer/backend/cuda/kernels/losses.h"
 #include "trainer/backend/cuda/kernels/max_pool.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::bfloat16_test {
 namespace {
 
 using testing::expect_success;
@@ -337,4 +337,4 @@ TEST_P(Bfloat16Images, depthwise) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::bfloat16_test

@@ -8,7 +8,7 @@
 #include "tests/trainer/backend/cuda/kernels/images.h"
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::depthwise_test {
 namespace {
 
 using testing::elements_in;
@@ -140,4 +140,4 @@ TEST(Depthwise, no_images_are_a_success_without_a_launch) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::depthwise_test

@@ -9,7 +9,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::device_test {
 namespace {
 
 TEST(Comparison, an_infinity_is_close_to_itself_alone) {
@@ -57,4 +57,4 @@ TEST(Device, a_warp_gives_each_lane_its_sum_and_its_largest) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::device_test

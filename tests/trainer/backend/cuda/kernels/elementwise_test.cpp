@@ -11,7 +11,7 @@
 #include "trainer/backend/cuda/kernels/dropout.h"
 #include "trainer/backend/dimensions.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::elementwise_test {
 namespace {
 
 using testing::expect_close;
@@ -222,4 +222,4 @@ TEST(Dropout, keeps_the_elements_that_every_backend_keeps) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::elementwise_test

@@ -8,7 +8,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::embedding_test {
 namespace {
 
 using testing::expect_close;
@@ -96,4 +96,4 @@ TEST(EmbeddingIndices, the_first_bad_one_is_found_with_its_row) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::embedding_test

@@ -7,7 +7,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::global_average_pool_test {
 namespace {
 
 using testing::expect_close;
@@ -68,4 +68,4 @@ TEST(GlobalAveragePool, no_samples_are_a_success_without_a_launch) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::global_average_pool_test

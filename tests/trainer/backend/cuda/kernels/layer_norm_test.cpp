@@ -8,7 +8,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::layer_norm_test {
 namespace {
 
 using testing::expect_close;
@@ -106,4 +106,4 @@ TEST(LayerNormOfOneRow, with_a_nan_is_nan) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::layer_norm_test

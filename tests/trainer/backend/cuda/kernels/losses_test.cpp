@@ -8,7 +8,7 @@
 
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::losses_test {
 namespace {
 
 using testing::expect_close;
@@ -130,4 +130,4 @@ TEST(Losses, mean_squared_error_computes_the_formulas) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::losses_test

@@ -9,7 +9,7 @@
 #include "tests/trainer/backend/cuda/kernels/images.h"
 #include "tests/trainer/backend/cuda/kernels/kernel_test.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::max_pool_test {
 namespace {
 
 using testing::elements_in;
@@ -122,4 +122,4 @@ TEST(MaxPool, no_images_are_a_success_without_a_launch) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::max_pool_test

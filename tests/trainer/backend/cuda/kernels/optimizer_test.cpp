@@ -11,7 +11,7 @@
 #include "trainer/core/power.h"
 #include "trainer/optim/host_update.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::optimizer_test {
 namespace {
 
 using testing::expect_success;
@@ -159,4 +159,4 @@ TEST_F(OptimizerKernels, lars_without_a_trust_ratio_reads_no_norms) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::optimizer_test

@@ -9,7 +9,7 @@
 #include "trainer/core/pixels.h"
 #include "trainer/core/random.h"
 
-namespace lockstep::trainer::cuda {
+namespace lockstep::trainer::cuda::pixels_test {
 namespace {
 
 using testing::expect_success;
@@ -42,4 +42,4 @@ TEST(Pixels, none_are_a_success_without_a_launch) {
 }
 
 }  // namespace
-}  // namespace lockstep::trainer::cuda
+}  // namespace lockstep::trainer::cuda::pixels_test
