@@ -36,11 +36,10 @@ def side_by_side():
 
 BUILD_LOCK = threading.Lock()
 BUILT = set()
-IDLE_BUILDS = {}  # preset -> the thread that builds it
 IDLE_LOG = "idle"  # out/tests/idle.log
 ONE_THREAD = "one_thread"  # a label of tests (cmake/rooms.cmake)
 KERNELS = ROOT / "build/kernels"
-PREPARED = {}  # what is made at idle priority -> the thread that makes it
+PREPARED = {}  # what is made at idle priority (programs, kernels, a preset) -> the thread that makes it
 CLUSTER_PROGRAMS = ["tests/cluster/binaries.sh"]
 TESTED = set()  # presets of which the tests of one thread have passed, or one has failed
 
@@ -49,8 +48,7 @@ def build(suite, preset, targets=()):
     """Builds, the release build once per run: suites that run in parallel wait for one another here."""
     command = ["scripts/build.sh", preset, f"build/{preset}", jobs(), *targets]
     if preset != "release":
-        if preset in IDLE_BUILDS:
-            IDLE_BUILDS[preset].join()
+        prepared(preset)
         return run(suite, command, 4800)
     with BUILD_LOCK:
         status = 0 if targets in BUILT else run(suite, command, 4800)
@@ -60,7 +58,7 @@ def build(suite, preset, targets=()):
 
 
 def prepare_when_idle(name, make, after=()):
-    """Starts a thread that calls make(), which returns nothing or what failed, after those that `after` names.
+    """Starts a thread that calls make() when those that `after` names have ended; make() returns None, or what failed.
 
     The suites that need it wait for it (prepared()), and repeat a step that failed."""
     def work():
@@ -99,12 +97,7 @@ def start_when_idle():
 
     prepare_when_idle("kernels", kernels, after=["programs"])
 
-    def build_preset(preset, before):
-        for name in PREPARED:
-            prepared(name)
-        if before:
-            before.join()
-        begun = time.monotonic()
+    def build_preset(preset):
         command = ["scripts/idle.sh", "scripts/build.sh", preset, f"build/{preset}", jobs(), "unit_tests"]
         status = run(IDLE_LOG, command, 4800)
         if status == 0 and preset == "asan":
@@ -113,13 +106,10 @@ def start_when_idle():
             status = ctest_run(IDLE_LOG, preset, ["-L", ONE_THREAD], ["scripts/idle.sh"])
             if status == 0 or count_gtest(reports_of(preset)).failed:
                 TESTED.add(preset)
-        outcome = "prepared" if status == 0 else f"ended with {status}"
-        print(f"           {preset}: {outcome} beside the others in {time.monotonic() - begun:.0f} s", flush=True)
+        return f"ended with {status}" if status else None
 
-    before = None
     for preset in LAST:
-        IDLE_BUILDS[preset] = before = threading.Thread(target=build_preset, args=(preset, before))
-        before.start()
+        prepare_when_idle(preset, lambda preset=preset: build_preset(preset), after=list(PREPARED))
 
 
 def ctest_run(log, preset, choice, prefix=()):
