@@ -78,7 +78,11 @@ make_node() {
   local cluster bin version name pins
   cluster=$("$root/tests/cluster/binaries.sh" | tail -n 1)
   bin=$("$here/binaries.sh" kubeadm | tail -n 1)
-  pins=$({ declare -f make_node system_image; cat "$bin/kubeadm" "$cluster/kubelet" "$cluster/coredns"; find "$here/node" -type f -print0 | sort -z | xargs -0 cat; } | sha256sum | cut -c1-12)
+  pins=$({
+    declare -f make_node system_image
+    cat "$bin/kubeadm" "$cluster/kubelet" "$cluster/coredns"
+    find "$here/node" -type f -print0 | sort -z | xargs -0 cat
+  } | sha256sum | cut -c1-12)
   version=$("$bin/kubeadm" version -o short)
   name=docker.io/lockstep/kind-node:$version-$pins
   if ! has "$name"; then
