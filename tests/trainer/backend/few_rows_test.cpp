@@ -1,5 +1,5 @@
-// Products that read or write each weight once (few_rows_... of trainer/backend/cpu/row_kernels.h), on all instruction
-// sets of this machine, and a layer that is large enough for them.
+// Products that read or write each weight once (trainer/backend/cpu/few_rows_kernels.h), on all instruction sets of
+// this machine, and a layer that is large enough for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct Matrices {
 
   std::vector<float> product(const cpu::RowKernels& kernels, bool biased, size_t begin, size_t end) const {
     std::vector<float> y(rows * columns, -1);
-    kernels.few_rows_products(x.data(), weight.data(), biased ? bias.data() : nullptr, rows, depth, columns, begin, end,
+    kernels.few_rows.products(x.data(), weight.data(), biased ? bias.data() : nullptr, rows, depth, columns, begin, end,
                               y.data());
     return y;
   }
@@ -60,13 +60,13 @@ struct Gradients {
 
   std::vector<float> of_weight(const cpu::RowKernels& kernels, size_t begin, size_t end, const float* added) const {
     std::vector<float> dweight(m.columns * m.depth, added != nullptr ? *added : std::nanf(""));
-    kernels.few_rows_weight_gradient(dy.data(), m.x.data(), m.rows, m.depth, m.columns, begin, end, added != nullptr,
+    kernels.few_rows.weight_gradient(dy.data(), m.x.data(), m.rows, m.depth, m.columns, begin, end, added != nullptr,
                                      dweight.data());
     return dweight;
   }
   std::vector<float> of_input(const cpu::RowKernels& kernels, size_t begin, size_t end, const float* added) const {
     std::vector<float> dx(m.rows * m.depth, added != nullptr ? *added : std::nanf(""));
-    kernels.few_rows_input_gradient(dy.data(), m.weight.data(), m.rows, m.depth, m.columns, begin, end,
+    kernels.few_rows.input_gradient(dy.data(), m.weight.data(), m.rows, m.depth, m.columns, begin, end,
                                     added != nullptr, dx.data());
     return dx;
   }
@@ -174,7 +174,7 @@ TEST(FewRowsGradients, of_many_weights_are_bitwise_the_same_at_any_address) {
     const size_t even = (64 - reinterpret_cast<std::uintptr_t>(room.data()) % 64) / sizeof(float);
     std::vector<std::vector<float>> results;
     for (const size_t at : {even, even + 1}) {
-      kernels->few_rows_weight_gradient(of.dy.data(), of.m.x.data(), 2, of.m.depth, of.m.columns, 0, of.m.columns,
+      kernels->few_rows.weight_gradient(of.dy.data(), of.m.x.data(), 2, of.m.depth, of.m.columns, 0, of.m.columns,
                                         false, room.data() + at);
       results.emplace_back(room.begin() + static_cast<std::ptrdiff_t>(at),
                            room.begin() + static_cast<std::ptrdiff_t>(at + count));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trainer/backend/cpu/few_rows_kernels.h"
 #include "trainer/backend/cpu/image_kernels.h"
 #include "trainer/backend/cpu/tile_kernels.h"
 
@@ -15,30 +16,17 @@ namespace lockstep::trainer::backend::cpu {
 // deterministic training continues from a checkpoint of other kernels.
 inline constexpr int kKernelsRevision = 7;
 
-// Elements of a gradient that caches do not keep until the optimizer reads it.
-inline constexpr size_t kPastCaches = size_t{1} << 22;
-
 // Matrices are row-major, (rows, columns). A name with a `d` in front is the gradient of what it names, and has its
 // shape. `accumulate`: adds to what is there, else overwrites it. One call may write only its share of an output:
 // columns [begin, end) where it has those.
 struct RowKernels {
   const char* name;  // of the instruction set
   const ImageKernels& images;
+  const FewRowsKernels& few_rows;
   const TileKernels* tiles;  // null: convolutions are the library's
 
   // row (columns) to each row of y (rows, columns).
   void (*fill_rows)(const float* row, size_t rows, size_t columns, float* y);
-  // y = x weight^T, plus `bias` to each row unless it is null; x (rows, depth), weight (columns, depth), bias
-  // (columns), y (rows, columns), columns [begin, end). Reads each weight once, which pays where there are few rows.
-  void (*few_rows_products)(const float* x, const float* weight, const float* bias, size_t rows, size_t depth,
-                            size_t columns, size_t begin, size_t end, float* y);
-  // dweight = dy^T x, or adds it, of dy (rows, columns), rows [begin, end) of dweight. From kPastCaches on an
-  // overwritten gradient bypasses the caches.
-  void (*few_rows_weight_gradient)(const float* dy, const float* x, size_t rows, size_t depth, size_t columns,
-                                   size_t begin, size_t end, bool accumulate, float* dweight);
-  // dx = dy weight, or adds it, of columns [begin, end) of dx.
-  void (*few_rows_input_gradient)(const float* dy, const float* weight, size_t rows, size_t depth, size_t columns,
-                                  size_t begin, size_t end, bool accumulate, float* dx);
   // sums[c] += sum over rows of x(r, c), for columns [begin, end). x (rows, columns); sums (columns).
   void (*add_column_sums)(const float* x, size_t rows, size_t columns, size_t begin, size_t end, float* sums);
   // y = a + b, each (count).

@@ -14,7 +14,7 @@ class LinearKernel final : public Base {
     bool bias = bindings().parameters.size() > 1;
     if (reads_weights_once()) {
       share(d_.out, 2, [&](size_t begin, size_t end) {
-        kernels_.few_rows_products(x(), parameter(0), bias ? parameter(1) : nullptr, d_.rows, d_.in, d_.out, begin, end,
+        kernels_.few_rows.products(x(), parameter(0), bias ? parameter(1) : nullptr, d_.rows, d_.in, d_.out, begin, end,
                                    y());
       });
       return {};
@@ -32,7 +32,7 @@ class LinearKernel final : public Base {
     const bool adds = adds_to_dparameter(0, context);
     if (reads_weights_once()) {
       share(d_.out, 4, [&](size_t begin, size_t end) {
-        kernels_.few_rows_weight_gradient(dy(), x(), d_.rows, d_.in, d_.out, begin, end, adds, dparameter(0));
+        kernels_.few_rows.weight_gradient(dy(), x(), d_.rows, d_.in, d_.out, begin, end, adds, dparameter(0));
       });
     } else {
       products_.multiply(As::kTransposed, As::kIs, d_.out, d_.in, d_.rows, dy(), d_.out, x(), d_.in, adds ? 1.0f : 0.0f,
@@ -46,7 +46,7 @@ class LinearKernel final : public Base {
     if (dx() == nullptr) return products_.take(node());
     if (reads_weights_once()) {
       share(d_.in, 64, [&](size_t begin, size_t end) {
-        kernels_.few_rows_input_gradient(dy(), parameter(0), d_.rows, d_.in, d_.out, begin, end, accumulate(), dx());
+        kernels_.few_rows.input_gradient(dy(), parameter(0), d_.rows, d_.in, d_.out, begin, end, accumulate(), dx());
       });
       return products_.take(node());
     }
